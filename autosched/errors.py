@@ -1,0 +1,123 @@
+"""Every error a user can meet, in one place; all of them survive pickling."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class AutoschedError(Exception):
+    """Root of the errors that name a user's mistake or a candidate's failure."""
+
+
+class ProgramError(AutoschedError):
+    """A tensor program is malformed: bad script text, bad IR, bad arguments to a kernel.
+
+    Args:
+        message: what is wrong, in one line.
+        line: 1-based line of the source text, or None.
+        column: 1-based column of the source text, or None.
+    """
+
+    def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
+        super().__init__(message, line, column)
+        self.message = message
+        self.line = line
+        self.column = column
+
+    def __str__(self) -> str:
+        if self.line is None:
+            return self.message
+        where = f"line {self.line}" + (f", column {self.column}" if self.column is not None else "")
+        return f"{where}: {self.message}"
+
+
+class ScheduleError(AutoschedError):
+    """A schedule primitive refused: the program does not allow it.
+
+    Args:
+        primitive: name of the primitive, e.g. ``compute_at``.
+        reason: why it was refused, in the field's words; one line where possible.
+        excerpt: the lines of the program at fault, culprits marked; may be empty.
+        hint: what to do instead; may be empty.
+    """
+
+    def __init__(self, primitive: str, reason: str, excerpt: str = "", hint: str = "") -> None:
+        super().__init__(primitive, reason, excerpt, hint)
+        self.primitive = primitive
+        self.reason = reason
+        self.excerpt = excerpt
+        self.hint = hint
+
+    def __str__(self) -> str:
+        parts = [f"{self.primitive}: {self.reason}"]
+        if self.excerpt:
+            parts.append(self.excerpt)
+        if self.hint:
+            parts.append(f"try: {self.hint}")
+        return "\n".join(parts)
+
+
+class NotSupportedError(AutoschedError):
+    """A form that this version does not implement; never used for an illegal schedule."""
+
+
+class LoweringError(AutoschedError):
+    """A scheduled program has no equivalent on the target, with a reason code.
+
+    Args:
+        kind: short reason code, e.g. ``capacity``, ``pattern``, ``field``, ``scope``.
+        message: what does not fit and where, in one line.
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(kind, message)
+        self.kind = kind
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
+
+
+class RecordError(AutoschedError):
+    """A log, a record or its file cannot be used."""
+
+
+class UnknownNameError(AutoschedError):
+    """A name that does not exist, with the nearest that do.
+
+    Args:
+        what: kind of thing, e.g. ``workload``, ``target``, ``block``.
+        name: the name that was asked for.
+        known: the names that exist.
+    """
+
+    def __init__(self, what: str, name: str, known: Iterable[str] = ()) -> None:
+        known = tuple(known)
+        super().__init__(what, name, known)
+        self.what = what
+        self.name = name
+        self.known = known
+
+    def __str__(self) -> str:
+        return f"unknown {self.what} {self.name!r}{suggest(self.name, self.known)}"
+
+
+def suggest(name: str, known: Iterable[str], limit: int = 3) -> str:
+    """The tail of an error line that proposes the nearest valid names.
+
+    Args:
+        name: what was given.
+        known: the valid names.
+        limit: at most so many proposals.
+
+    Returns:
+        ``"; did you mean 'a' or 'b'?"``, ``"; known: ..."`` for short lists, or an empty string.
+    """
+    known = list(dict.fromkeys(known))
+    near = difflib.get_close_matches(name, known, n=limit, cutoff=0.5)
+    if near:
+        return "; did you mean " + " or ".join(repr(n) for n in near) + "?"
+    if 0 < len(known) <= 12:
+        return "; known: " + ", ".join(known)
+    return ""

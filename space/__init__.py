@@ -1,0 +1,1 @@
+"""The design space of a tensor program on a target."""

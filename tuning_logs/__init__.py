@@ -1,0 +1,1 @@
+"""Curated best-known schedules, one JSON-lines file per target."""
