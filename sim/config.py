@@ -34,7 +34,7 @@ _RANGES: dict[str, tuple[int, int]] = {
     "bus_bytes": (8, 64),
     "burst_beats": (2, 256),
     "read_delay": (1, 100_000),
-    "outstanding_reads": (1, 4096),
+    "outstanding_reads": (1, 256),
     "queue_depth": (1, 65_536),
     "uop_depth": (2, 1 << 20),
     "clock_mhz": (1, 10_000),

@@ -2,7 +2,8 @@
 
 A program is a *table*: an int64 array of shape (n, NCOLS), one row per instruction, C-contiguous. Columns
 that an instruction does not have are 0. Positions of bits come from the configuration
-(``VTAConfig.mem_layout`` and its like), never from constants here. Field order and widths: VTA's ``hw_spec.h``.
+(``VTAConfig.mem_layout`` and its like), never from constants here. Field order and widths: VTA's
+``hw_spec.h``.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class TargetSpec:
         if self.semantics not in SEMANTICS:
             raise ConfigError("semantics", f"{self.semantics!r} is none of {', '.join(SEMANTICS)}")
         if self.semantics == "chisel" and self.config.LOG_BATCH != 0:
-            reason = f"batch {self.config.batch}: the Chisel ALU has one row; use batch 1 or the fsim semantics"
+            reason = f"batch {self.config.batch}: the Chisel ALU has one row; use batch 1, or fsim"
             raise ConfigError("LOG_BATCH", reason)
 
 
