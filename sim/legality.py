@@ -1,0 +1,175 @@
+"""What one implementation cannot execute at all, found before execution, vectorised over a table.
+
+Modes: ``chisel`` is the RTL, ``fsim`` VTA's functional simulator. Rules: vta.md sections 3, 4 and 8.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from sim import isa
+from sim.config import VTAConfig
+from sim.dram import SPACE
+from sim.errors import ConfigError, ExecutionError, LimitError
+
+MODES: tuple[str, ...] = ("chisel", "fsim")
+ZERO_TRIPS = 1 << 14  # what the RTL makes of a zero loop count
+ZERO_ROWS = 1 << 16  # and of a STORE with y_size 0
+MAX_SRAM_BYTES = 1 << 30
+MAX_WORK = 1 << 28  # element transfers and micro-ops of one program
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+def element_bytes(config: VTAConfig) -> Ints:
+    """Bytes of one DRAM element of each memory type, indexed by MEM_*."""
+    return np.array(
+        [
+            config.uop_elem_bytes, config.wgt_elem_bytes, config.inp_elem_bytes, config.acc_elem_bytes,
+            config.out_elem_bytes, max(config.acc_elem_bytes // 4, 1),
+        ],
+        dtype=np.int64,
+    )  # fmt: skip
+
+
+def depths(config: VTAConfig) -> Ints:
+    """Elements of each memory, indexed by MEM_*."""
+    return np.array(
+        [
+            config.uop_capacity, config.wgt_depth, config.inp_depth, config.acc_depth,
+            config.out_depth, config.acc_depth,
+        ],
+        dtype=np.int64,
+    )  # fmt: skip
+
+
+def moves(table: isa.Table, opcode: int) -> Mask:
+    """Which rows are transfers of this opcode that move anything (x_size 0 is only tokens)."""
+    return np.asarray((table[:, isa.OPCODE] == opcode) & (table[:, isa.X_SIZE] > 0))
+
+
+def region(table: isa.Table) -> tuple[Ints, Ints]:
+    """Width and height, with pads, of the SRAM region of each transfer."""
+    width = table[:, isa.X_PAD_0] + table[:, isa.X_SIZE] + table[:, isa.X_PAD_1]
+    height = table[:, isa.Y_PAD_0] + table[:, isa.Y_SIZE] + table[:, isa.Y_PAD_1]
+    return width, height
+
+
+def trip_counts(table: isa.Table, config: VTAConfig, mode: str) -> tuple[Ints, Ints, Ints]:
+    """(iter_out, iter_in, uops) of each GEMM and ALU as executed; the RTL turns 0 into 16384."""
+    outer, inner = table[:, isa.ITER_OUT], table[:, isa.ITER_IN]
+    uops = table[:, isa.UOP_END] - table[:, isa.UOP_BGN]
+    if mode == "chisel":
+        span = 2 << config.log_uop_depth
+        return np.where(outer == 0, ZERO_TRIPS, outer), np.where(inner == 0, ZERO_TRIPS, inner), (uops - 1) % span + 1
+    return outer, inner, np.maximum(uops, 0)
+
+
+def work(table: isa.Table, config: VTAConfig, mode: str) -> Ints:
+    """Element transfers or micro-op executions of each instruction."""
+    width, height = region(table)
+    x, y = table[:, isa.X_SIZE], table[:, isa.Y_SIZE]
+    outer, inner, uops = trip_counts(table, config, mode)
+    rows = np.where(y == 0, ZERO_ROWS, y) if mode == "chisel" else y
+    op = table[:, isa.OPCODE]
+    looped = (op == isa.OP_GEMM) | (op == isa.OP_ALU)
+    total = np.where(moves(table, isa.OP_LOAD), width * height, 0) + np.where(moves(table, isa.OP_STORE), rows * x, 0)
+    return np.asarray(total + np.where(looped, outer * inner * uops, 0), dtype=np.int64)
+
+
+def check_work(table: isa.Table, config: VTAConfig, mode: str, max_work: int = MAX_WORK) -> None:
+    """Raise LimitError for the instruction with which a program exceeds ``max_work`` elements and micro-ops."""
+    amount = work(table, config, mode)
+    total = np.cumsum(np.minimum(amount, 1 << 40))
+    over = np.flatnonzero(total > max_work)
+    if not len(over):
+        return
+    index = int(over[0])
+    row = table[index]
+    if row[isa.OPCODE] in (isa.OP_LOAD, isa.OP_STORE):
+        field = "x_size * y_size"
+    else:
+        field = "iter_out * iter_in * uops"
+    reason = "the program executes more elements and micro-ops than are simulated"
+    raise LimitError(index, field, int(amount[index]), max_work, reason)
+
+
+def _refuse(bad: Mask, field: str, reason: str) -> None:
+    found = np.flatnonzero(bad)
+    if len(found):
+        raise ExecutionError(int(found[0]), field, reason)
+
+
+def row_ends(table: isa.Table, mode: str) -> Ints:
+    """First DRAM element behind the last row of each transfer."""
+    y = table[:, isa.Y_SIZE]
+    store = table[:, isa.OPCODE] == isa.OP_STORE
+    rows = np.where((y == 0) & store, ZERO_ROWS, y) if mode == "chisel" else y
+    return np.asarray(table[:, isa.DRAM] + np.maximum(rows - 1, 0) * table[:, isa.X_STRIDE] + table[:, isa.X_SIZE])
+
+
+def _check_space(table: isa.Table, config: VTAConfig, mode: str) -> None:
+    bytes_of = element_bytes(config)
+    load, store = moves(table, isa.OP_LOAD), moves(table, isa.OP_STORE)
+    size = np.where(store, bytes_of[isa.MEM_OUT], bytes_of[np.minimum(table[:, isa.MEM], len(bytes_of) - 1)])
+    beyond = (load | store) & (row_ends(table, mode) * size > SPACE)
+    found = np.flatnonzero(beyond)
+    if len(found):
+        index = int(found[0])
+        last = int(row_ends(table, mode)[index] * size[index])
+        raise ExecutionError(index, "dram", f"reaches address {last:#x}, outside the 32-bit DRAM")
+
+
+def check_executable(table: isa.Table, config: VTAConfig, mode: str) -> None:
+    """Raise ExecutionError, with index and field, for the first rule broken by an instruction.
+
+    Also ConfigError for machines that no mode models: accumulators beyond 32 bits, more than 1 GiB of SRAM,
+    and batch above 1 under ``chisel``, whose ALU has one row.
+    """
+    if config.LOG_ACC_WIDTH > 5:
+        raise ConfigError("LOG_ACC_WIDTH", "accumulators beyond 32 bits have no reference implementation")
+    total = int((depths(config) * element_bytes(config))[:5].sum())
+    if total > MAX_SRAM_BYTES:
+        raise ConfigError("LOG_WGT_BUFF_SIZE", f"{total} bytes of SRAM are more than are simulated ({MAX_SRAM_BYTES})")
+    if mode == "chisel" and config.LOG_BATCH:
+        raise ConfigError("LOG_BATCH", f"batch {config.batch}: the RTL's ALU has one row; use the fsim semantics")
+    isa.check_table(table, config)
+    load, store, mem = moves(table, isa.OP_LOAD), moves(table, isa.OP_STORE), table[:, isa.MEM]
+    opcode = table[:, isa.OPCODE]
+    if mode == "chisel":
+        unknown = (opcode == isa.OP_LOAD) & (mem > isa.MEM_ACC)
+        _refuse(unknown, "mem", "the RTL's fetch does not know this memory type in a LOAD and hangs")
+        mul = (opcode == isa.OP_ALU) & (table[:, isa.ALU_OP] == isa.ALU_MUL)
+        _refuse(mul, "alu_op", "the RTL's fetch does not know MUL and hangs")
+        _refuse(load & (table[:, isa.Y_SIZE] == 0), "y_size", "the RTL hangs on a LOAD with y_size 0 and x_size > 0")
+    else:
+        _refuse(load & (mem == isa.MEM_OUT), "mem", "the functional simulator does not load memory type OUT")
+        eight = load & (mem == isa.MEM_ACC_8BIT)
+        if (config.LOG_ACC_WIDTH, config.LOG_INP_WIDTH) != (5, 3):
+            _refuse(eight, "mem", "ACC_8BIT needs 32-bit accumulators and 8-bit inputs")
+        _refuse(store & (mem != isa.MEM_OUT), "mem", "the functional simulator stores memory type OUT only")
+        for column in (isa.Y_PAD_0, isa.Y_PAD_1, isa.X_PAD_0, isa.X_PAD_1):
+            name = isa.COLUMN_NAMES[column]
+            _refuse(store & (table[:, column] > 0), name, "the functional simulator refuses pads on a STORE")
+        _check_flags(table)
+        width, height = region(table)
+        area = np.where(load, width * height, table[:, isa.X_SIZE] * table[:, isa.Y_SIZE])
+        deep = depths(config)[np.where(store, isa.MEM_ACC, np.minimum(mem, isa.MEM_ACC_8BIT))]
+        over = (load | store) & (table[:, isa.SRAM] + area > deep)
+        _refuse(over, "sram", "the region runs past the end of its memory, which the functional simulator refuses")
+    _check_space(table, config, mode)
+
+
+def _check_flags(table: isa.Table) -> None:
+    engine = isa.queue_of(table)
+    for column, queue in (
+        (isa.POP_PREV, isa.QUEUE_LOAD),
+        (isa.PUSH_PREV, isa.QUEUE_LOAD),
+        (isa.POP_NEXT, isa.QUEUE_STORE),
+        (isa.PUSH_NEXT, isa.QUEUE_STORE),
+    ):
+        bad = (engine == queue) & (table[:, column] != 0)
+        name = isa.COLUMN_NAMES[column]
+        _refuse(bad, name, f"a {isa.QUEUE_NAMES[queue]} instruction has no such neighbour; the functional simulator crashes")
