@@ -1,0 +1,382 @@
+"""The event-driven cycle model, one pass over a program at burst granularity.
+
+Engines: fetch, load, compute, store; each event is the earliest of at most eight pending ones, so that no
+queue of events is needed. Within a cycle: completions and token arrivals first, then starts, then
+dispatch, then the choice of a read burst. A unit that finishes in cycle D is idle, has left its queue and
+has posted its tokens in D + 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from sim._timing_cost import (
+    COMMAND_TO_QUEUE, INFINITY, K_FINISH, K_HANG, K_LOAD, K_UNKNOWN, L_COUNT, L_ROWS, P_BATCH, P_BURST, P_BUS,
+    P_DELAY, P_INSN, P_OUTSTANDING, P_QUEUE, P_WIDE_FETCH, burst_words, client_of, load_begin, load_done,
+    load_served, serve_time,
+)  # fmt: skip
+from sim.isa import MEM, POP_NEXT, POP_PREV, PUSH_NEXT, PUSH_PREV
+
+I64 = npt.NDArray[np.int64]
+
+# Dependence channels, named by producer and consumer.
+LOAD_TO_COMPUTE = 0
+COMPUTE_TO_LOAD = 1
+COMPUTE_TO_STORE = 2
+STORE_TO_COMPUTE = 3
+TOKEN_LIMIT = 255
+INSN_BYTES = 16
+
+# Columns of the per-instruction record.
+R_VISIBLE = 0  # first cycle in which its unit can see it
+R_START = 1
+R_DONE = 2
+R_IDLE = 3  # first cycle in which its unit was free for it
+R_PREV = 4  # cycle in which the token of pop_prev was there (0: not needed)
+R_NEXT = 5
+R_COLUMNS = 6
+
+# Columns of the per-burst record.
+B_CLIENT = 0
+B_INSN = 1  # for fetch: the first instruction of the batch
+B_ELIGIBLE = 2
+B_ISSUE = 3
+B_SERVE = 4  # leaves the memory's queue; its words are on the bus in serve + 1 .. serve + words
+B_WORDS = 5
+B_COLUMNS = 6
+
+# The kernel's result vector.
+O_STATUS = 0
+O_CYCLES = 1
+O_BURSTS = 2
+O_NOW = 3  # last cycle in which anything happened
+O_FETCH_NEXT = 4  # instruction that fetch tries to dispatch
+O_FETCH_SINCE = 5  # INFINITY: not yet read
+O_HEAD = 6  # three: instruction at the head of each queue, or the number of instructions
+O_BUSY = 9  # three: 1 if that head has started
+O_SINCE = 12  # three: cycle in which it became ready to run, but for tokens, or started
+O_TOKENS = 15  # four
+O_EVENTS = 19
+O_COUNT = 20
+
+STATUS_DONE = 0
+STATUS_DEADLOCK = 1
+STATUS_CAPPED = 2
+
+# Fetch: a batch is asked for, is drained into the queues, or there is none left.
+_F_ASK = 0
+_F_WAIT = 1
+_F_DRAIN = 2
+_F_END = 3
+
+
+@njit(cache=True)
+def _issue_time(now: int, eligible: int, last_issue: int, ring: I64, head: int, tail: int, slots: int) -> int:
+    """Return the first cycle in which the memory can accept a burst.
+
+    Not twice in one cycle, not in the cycle of a burst's last word, and with a free slot; ``ring[head:tail]``
+    holds the cycles of the last words of bursts issued so far, ascending.
+    """
+    at = max(now, eligible, last_issue + 1)
+    while head < tail:
+        last = ring[head % slots]
+        if last < at:
+            head += 1
+        elif last == at or tail - head >= slots:
+            at = last + 1
+            head += 1
+        else:
+            break
+    return at
+
+
+@njit(cache=True)
+def simulate(
+    table: I64, kinds: I64, busy: I64, queue: I64, par: I64, cap: int, rec: I64, bursts: I64, out: I64
+) -> None:
+    """Run the program; fill ``rec`` (n, R_COLUMNS), ``bursts`` (any length; 0 records none) and ``out``."""
+    n = len(table)
+    keep_bursts = len(bursts) > 0
+    n_bursts = 0
+    delay, slots, depth, wide_fetch = par[P_DELAY], par[P_OUTSTANDING], par[P_QUEUE], par[P_WIDE_FETCH]
+
+    # Per queue: its instructions as a linked list.
+    following = np.full(n, n, dtype=np.int64)
+    head = np.full(3, n, dtype=np.int64)
+    for i in range(n - 1, -1, -1):
+        following[i] = head[queue[i]]
+        head[queue[i]] = i
+    entered = np.zeros(3, dtype=np.int64)
+    left = np.zeros(3, dtype=np.int64)
+    idle = np.ones(3, dtype=np.int64)
+    free_since = np.zeros(3, dtype=np.int64)
+    ends = np.full(3, INFINITY, dtype=np.int64)  # cycle after done
+    ready = np.full(3, INFINITY, dtype=np.int64)
+    tokens = np.zeros(4, dtype=np.int64)
+    token_since = np.zeros(4, dtype=np.int64)
+
+    # Read memory. Askers: 0 fetch, 1 load, 2 compute.
+    asks = np.full(3, INFINITY, dtype=np.int64)
+    clients = np.zeros(3, dtype=np.int64)
+    loaders = np.zeros((3, L_COUNT), dtype=np.int64)
+    ring = np.zeros(slots, dtype=np.int64)
+    ring_head = ring_tail = 0
+    last_issue = -1
+    serve = words = 0
+    arbitrate = INFINITY
+    dirty = False
+
+    # Fetch.
+    state = _F_ASK if n > 0 else _F_END
+    dispatched = 0  # next instruction to dispatch
+    batch_end = min(n, par[P_BATCH])
+    fetch_at = 0  # byte address and end of what the batch still has to read
+    fetch_stop = 0
+    fetch_next = INFINITY
+    fetch_since = INFINITY  # since when it could go, were there room
+    blocked = False  # its queue is full
+    pushed = 0  # wide fetch: next instruction to enter its two-entry pipe
+    push_last = -1
+    pull_last = pull_before = -1  # dispatch cycles of the last two instructions
+    data_at = 0
+    command = 1  # cycle in which fetch enters its command state
+    finish = INFINITY
+    now = 0
+    events = 0
+    status = STATUS_DEADLOCK
+
+    while True:
+        if state == _F_ASK:
+            state = _F_WAIT
+            fetch_at = par[P_INSN] + dispatched * INSN_BYTES
+            fetch_stop = par[P_INSN] + batch_end * INSN_BYTES
+            if wide_fetch == 1:
+                fetch_at = par[P_INSN] + pushed * INSN_BYTES
+                fetch_at -= fetch_at % par[P_BUS]
+                fetch_stop += -fetch_stop % par[P_BUS]
+            asks[0] = command + 1
+            dirty = True
+        if dirty:
+            wanted = min(asks[0], asks[1], asks[2])
+            arbitrate = INFINITY
+            if wanted < INFINITY:
+                while ring_head < ring_tail and ring[ring_head % slots] < now:
+                    ring_head += 1
+                arbitrate = _issue_time(now, wanted, last_issue, ring, ring_head, ring_tail, slots)
+            dirty = False
+        t = min(ends[0], ends[1], ends[2], ready[0], ready[1], ready[2], fetch_next, arbitrate)
+        if t > finish or t == INFINITY or t > cap:
+            if finish < INFINITY:
+                status = STATUS_DONE if finish <= cap else STATUS_CAPPED
+            elif t < INFINITY:
+                status = STATUS_CAPPED
+            break
+        now = t
+        events += 1
+
+        # Completions, and the tokens they post.
+        if t == ends[0] or t == ends[1] or t == ends[2]:
+            for q in range(3):
+                if ends[q] != t:
+                    continue
+                i = head[q]
+                row = table[i]
+                post_prev = post_next = -1
+                if q == 0:
+                    post_next = LOAD_TO_COMPUTE
+                elif q == 1:
+                    post_prev = COMPUTE_TO_LOAD
+                    post_next = COMPUTE_TO_STORE
+                else:
+                    post_prev = STORE_TO_COMPUTE
+                if post_prev >= 0 and row[PUSH_PREV] != 0:
+                    if tokens[post_prev] == 0:
+                        token_since[post_prev] = t
+                    tokens[post_prev] = min(tokens[post_prev] + 1, TOKEN_LIMIT)
+                if post_next >= 0 and row[PUSH_NEXT] != 0:
+                    if tokens[post_next] == 0:
+                        token_since[post_next] = t
+                    tokens[post_next] = min(tokens[post_next] + 1, TOKEN_LIMIT)
+                ends[q] = INFINITY
+                idle[q] = 1
+                free_since[q] = t
+                left[q] += 1
+                head[q] = following[i]
+                # A queue that was full has room from this cycle on.
+                if blocked and queue[dispatched] == q:
+                    fetch_next = t
+                    blocked = False
+            for q in range(3):
+                _wake(q, t, idle, head, entered, left, rec, table, tokens, ready)
+
+        # Starts.
+        if t == ready[0] or t == ready[1] or t == ready[2]:
+            for q in range(3):
+                if ready[q] != t:
+                    continue
+                ready[q] = INFINITY
+                i = head[q]
+                row = table[i]
+                pop_prev = pop_next = -1
+                if q == 0:
+                    pop_next = COMPUTE_TO_LOAD
+                elif q == 1:
+                    pop_prev = LOAD_TO_COMPUTE
+                    pop_next = STORE_TO_COMPUTE
+                else:
+                    pop_prev = COMPUTE_TO_STORE
+                rec[i, R_IDLE] = free_since[q]
+                if pop_prev >= 0 and row[POP_PREV] != 0:
+                    rec[i, R_PREV] = token_since[pop_prev]
+                    tokens[pop_prev] -= 1
+                    token_since[pop_prev] = t
+                if pop_next >= 0 and row[POP_NEXT] != 0:
+                    rec[i, R_NEXT] = token_since[pop_next]
+                    tokens[pop_next] -= 1
+                    token_since[pop_next] = t
+                idle[q] = 0
+                rec[i, R_START] = t
+                kind = kinds[i]
+                if kind == K_LOAD:
+                    client = client_of(row[MEM])
+                    ask = load_begin(loaders[q + 1], t, row, par)
+                    if loaders[q + 1, L_ROWS] > 0:
+                        clients[q + 1] = client
+                        asks[q + 1] = ask
+                        dirty = True
+                    else:
+                        done = max(load_done(loaders[q + 1]), t + 1)
+                        rec[i, R_DONE] = done
+                        ends[q] = done + 1
+                elif kind != K_HANG:
+                    done = t + busy[i]
+                    rec[i, R_DONE] = done
+                    ends[q] = done + 1
+                    if kind == K_FINISH and done < finish:
+                        finish = done
+
+        # Dispatch.
+        if t == fetch_next:
+            q = queue[dispatched]
+            fetch_next = INFINITY
+            blocked = kinds[dispatched] != K_UNKNOWN and entered[q] - left[q] >= depth
+            if not blocked and kinds[dispatched] != K_UNKNOWN:
+                rec[dispatched, R_VISIBLE] = t + 1
+                entered[q] += 1
+                dispatched += 1
+                pull_before = pull_last
+                pull_last = t
+                fetch_since = INFINITY
+                if wide_fetch == 1:
+                    if dispatched < pushed:
+                        fetch_next = fetch_since = max(push_last, t) + 1
+                elif dispatched < batch_end:
+                    fetch_next = fetch_since = t + 1
+                else:
+                    command = t + 2
+                    state = _F_ASK if batch_end < n else _F_END
+                    batch_end = min(n, batch_end + par[P_BATCH])
+                _wake(q, t + 1, idle, head, entered, left, rec, table, tokens, ready)
+
+        # One read burst.
+        if t == arbitrate:
+            winner = -1
+            for a in range(3):
+                if asks[a] <= t and (winner < 0 or clients[a] < clients[winner]):
+                    winner = a
+            eligible = asks[winner]
+            if winner == 0:
+                size = fetch_stop - fetch_at
+                if wide_fetch == 1:
+                    size = min(size, par[P_BURST] - fetch_at % par[P_BURST])
+                count = size // par[P_BUS]
+            else:
+                size = 0
+                count = burst_words(loaders[winner], par)
+            if ring_tail == 0:
+                serve = t + COMMAND_TO_QUEUE + delay
+            else:
+                serve = serve_time(t, serve, words, delay)
+            words = count
+            last_issue = t
+            while ring_head < ring_tail and ring[ring_head % slots] < t:
+                ring_head += 1
+            ring[ring_tail % slots] = serve + words
+            ring_tail += 1
+            if keep_bursts:
+                bursts[n_bursts, B_CLIENT] = clients[winner]
+                bursts[n_bursts, B_INSN] = max(dispatched, pushed) if winner == 0 else head[winner - 1]
+                bursts[n_bursts, B_ELIGIBLE] = eligible
+                bursts[n_bursts, B_ISSUE] = t
+                bursts[n_bursts, B_SERVE] = serve
+                bursts[n_bursts, B_WORDS] = words
+            n_bursts += 1
+            asks[winner] = INFINITY
+            if winner == 0:
+                fetch_at += size
+                if fetch_at < fetch_stop:
+                    asks[0] = t + 2
+                else:
+                    state = _F_DRAIN
+                    data_at = serve + words + (4 if wide_fetch == 1 else 2)
+                    if wide_fetch == 0:
+                        fetch_next = fetch_since = data_at
+            elif load_served(loaders[winner], words, serve, par) == 1:
+                asks[winner] = t + 2
+            else:
+                done = load_done(loaders[winner])
+                rec[head[winner - 1], R_DONE] = done
+                ends[winner - 1] = done + 1
+            dirty = True
+
+        # The two-entry pipe of the wide fetch: an instruction enters it when the one two before has left.
+        if wide_fetch == 1 and state == _F_DRAIN:
+            while pushed < batch_end and pushed - dispatched < 2:
+                gone = pull_last if pushed - dispatched == 1 else pull_before
+                push_last = max(push_last + 1, data_at, gone + 1)
+                if pushed == dispatched:
+                    fetch_next = fetch_since = max(push_last, pull_last) + 1
+                pushed += 1
+            if pushed == batch_end:
+                command = push_last + 3
+                state = _F_ASK if batch_end < n else _F_END
+                batch_end = min(n, batch_end + par[P_BATCH])
+
+    out[O_STATUS] = status
+    out[O_CYCLES] = finish
+    out[O_BURSTS] = n_bursts
+    out[O_NOW] = now
+    out[O_FETCH_NEXT] = dispatched
+    out[O_FETCH_SINCE] = fetch_since
+    for q in range(3):
+        out[O_HEAD + q] = head[q]
+        out[O_BUSY + q] = 1 - idle[q]
+        out[O_SINCE + q] = free_since[q]
+        if head[q] < n:
+            visible = rec[head[q], R_VISIBLE]
+            out[O_SINCE + q] = max(free_since[q], visible) if idle[q] == 1 else rec[head[q], R_START]
+    for c in range(4):
+        out[O_TOKENS + c] = tokens[c]
+    out[O_EVENTS] = events
+
+
+@njit(cache=True)
+def _wake(
+    q: int, t: int, idle: I64, head: I64, entered: I64, left: I64, rec: I64, table: I64, tokens: I64, ready: I64
+) -> None:
+    """Set ``ready[q]`` if the unit is idle, sees an instruction, and every token that it pops is there."""
+    if idle[q] == 0 or entered[q] == left[q] or ready[q] < INFINITY:
+        return
+    i = head[q]
+    pop_prev = table[i, POP_PREV] != 0
+    pop_next = table[i, POP_NEXT] != 0
+    if q == 0:
+        can = not pop_next or tokens[COMPUTE_TO_LOAD] > 0
+    elif q == 1:
+        can = (not pop_prev or tokens[LOAD_TO_COMPUTE] > 0) and (not pop_next or tokens[STORE_TO_COMPUTE] > 0)
+    else:
+        can = not pop_prev or tokens[COMPUTE_TO_STORE] > 0
+    if can:
+        ready[q] = max(t, rec[i, R_VISIBLE])

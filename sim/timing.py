@@ -1,0 +1,441 @@
+"""Cycles of a program on the RTL: the event-driven model, and what single instructions cost.
+
+Exact for 64-bit buses with the RTL's simulated memory; wider buses follow the RTL's source but were never run.
+The count is that of the hardware's cycle counter: cycle 0 is the first with ``launch`` set, and the result
+is the cycle in which FINISH is busy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.config import VTAConfig
+from sim.errors import ConfigError, DeadlockError, LimitError, Waiter
+from sim.isa import (
+    ALU_NAMES, ALU_OP, MEM, MEM_ACC, MEM_ACC_8BIT, MEM_INP, MEM_OUT, MEM_UOP, MEM_WGT, MEMORY_NAMES, NCOLS, OP_ALU,
+    OP_GEMM, OP_LOAD, OP_STORE, OPCODE, POP_NEXT, POP_PREV, QUEUE_NAMES, UOP_END, X_SIZE, Table, as_table,
+    check_table, queue_of,
+)  # fmt: skip
+from sim.presets import SEMANTICS
+
+I64 = npt.NDArray[np.int64]
+
+INSN_ADDRESS = 0x10000
+# A program that needs more is refused before it is run: time and memory stay bounded.
+MAX_BURSTS = 50_000_000
+MAX_CYCLES = 1 << 60
+
+# For each unit: the producer behind pop_prev and pop_next (None: the flag does nothing there).
+TOKEN_FROM: tuple[tuple[str | None, str | None], ...] = (
+    (None, "COMPUTE"),
+    ("LOAD", "STORE"),
+    ("COMPUTE", None),
+)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What happened, and when; all times in cycles, arrays indexed by instruction unless said otherwise.
+
+    cycles: the cycle counter at FINISH.
+    queue: unit of each instruction (QUEUE_LOAD, QUEUE_COMPUTE, QUEUE_STORE).
+    visible, start, done: first cycle in which the unit sees it; the cycle in which it starts; its last busy
+        cycle. -1: not before FINISH was done.
+    idle: first cycle in which its unit was free for it.
+    wait_fetch, wait_prev, wait_next: idle cycles of its unit before ``start``: for the instruction to arrive, for
+        the token of pop_prev, and then for that of pop_next.
+    alone: busy cycles that it needs with the memory to itself (a transfer of unknown end: 0).
+    contention: busy cycles beyond ``alone``: reads that queued behind those of others.
+    foreign: shape (n, 5), words of each other read client (fetch, uop, inp, wgt, acc) that the memory served
+        between a load's first request and its last word.
+    bursts: shape (m, 6), read bursts in issue order: client, instruction (for fetch: the first of the
+        batch), first cycle in which it could go, issue, cycle in which the memory begins it, words.
+    """
+
+    config: VTAConfig
+    table: Table
+    cycles: int
+    queue: I64
+    visible: I64
+    start: I64
+    done: I64
+    idle: I64
+    wait_fetch: I64
+    wait_prev: I64
+    wait_next: I64
+    alone: I64
+    contention: I64
+    foreign: I64
+    bursts: I64
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A program as the kernel takes it."""
+
+    table: Table
+    kinds: I64
+    busy: I64
+    bursts: I64
+    queue: I64
+    par: I64
+
+
+@lru_cache(maxsize=256)
+def _parameters(config: VTAConfig, insn_address: int, semantics: str) -> I64:
+    from sim import _timing_cost as cost
+
+    if semantics not in SEMANTICS:
+        raise ConfigError("semantics", f"{semantics!r} is none of {', '.join(SEMANTICS)}")
+    if isinstance(insn_address, bool) or insn_address < 0 or insn_address % 8:
+        raise ConfigError("insn_address", f"{insn_address:#x} is not a multiple of 8")
+    if insn_address >= 1 << 32:
+        raise ConfigError("insn_address", f"{insn_address:#x} is not a 32-bit address")
+    wide_bus = config.bus_bytes > 8
+    row_bytes = config.out_elem_bytes // config.batch
+    par: I64 = np.zeros(cost.P_COUNT, dtype=np.int64)
+    par[cost.P_BUS] = config.bus_bytes
+    par[cost.P_BURST] = config.burst_bytes
+    par[cost.P_DELAY] = config.read_delay
+    par[cost.P_OUTSTANDING] = config.outstanding_reads
+    par[cost.P_QUEUE] = config.queue_depth
+    narrow_store = config.out_elem_bytes > config.bus_bytes
+    par[cost.P_STORE_ROW] = max(1, row_bytes // config.bus_bytes) if narrow_store else 0
+    par[cost.P_WIDE_FETCH] = int(wide_bus)
+    par[cost.P_BATCH] = config.burst_beats if wide_bus else config.burst_beats // 2
+    par[cost.P_INSN] = insn_address
+    par[cost.P_FSIM] = int(semantics == "fsim")
+    for mem, size in (
+        (MEM_UOP, config.uop_elem_bytes),
+        (MEM_WGT, config.wgt_elem_bytes),
+        (MEM_INP, config.inp_elem_bytes),
+        (MEM_ACC, config.acc_elem_bytes),
+        (MEM_OUT, config.out_elem_bytes),
+        (MEM_ACC_8BIT, max(1, config.acc_elem_bytes >> (config.LOG_ACC_WIDTH - 3))),
+    ):
+        par[cost.P_ELEM + mem] = size
+    par.setflags(write=False)
+    return par
+
+
+def _prepare(table: Table, config: VTAConfig, insn_address: int, semantics: str) -> _Prepared:
+    from sim._timing_cost import classify
+
+    table = as_table(table)
+    check_table(table, config)
+    par = _parameters(config, insn_address, semantics)
+    n = len(table)
+    kinds, busy, bursts = (np.zeros(n, dtype=np.int64) for _ in range(3))
+    classify(table, par, kinds, busy, bursts)
+    total = np.cumsum(bursts.astype(np.float64))
+    if n and total[-1] > MAX_BURSTS:
+        at = int(np.searchsorted(total, MAX_BURSTS, side="right"))
+        reason = "the program reads too many bursts to simulate"
+        raise LimitError(at, "y_size * x_size", int(table[at, X_SIZE]) * int(bursts[at]), MAX_BURSTS, reason)
+    span = np.cumsum(busy.astype(np.float64))
+    if n and span[-1] > MAX_CYCLES:
+        at = int(np.searchsorted(span, float(MAX_CYCLES), side="right"))
+        raise LimitError(at, "busy cycles", int(busy[at]), MAX_CYCLES, "the program runs too long to simulate")
+    return _Prepared(table, kinds, busy, bursts, queue_of(table), par)
+
+
+def _run(prepared: _Prepared, cap: int, burst_room: int) -> tuple[I64, I64, I64]:
+    from sim import _timing_kernel as kernel
+
+    record: I64 = np.full((len(prepared.table), kernel.R_COLUMNS), -1, dtype=np.int64)
+    bursts: I64 = np.zeros((burst_room, kernel.B_COLUMNS), dtype=np.int64)
+    out: I64 = np.zeros(kernel.O_COUNT, dtype=np.int64)
+    p = prepared
+    kernel.simulate(p.table, p.kinds, p.busy, p.queue, p.par, cap, record, bursts, out)
+    if out[kernel.O_STATUS] == kernel.STATUS_DEADLOCK:
+        raise _deadlock(prepared, out)
+    return record, bursts, out
+
+
+def cycles(
+    table: Table,
+    config: VTAConfig,
+    insn_address: int = INSN_ADDRESS,
+    *,
+    cap: int | None = None,
+    semantics: str = "chisel",
+) -> int:
+    """Return the cycles that a program takes, from launch to FINISH.
+
+    table: decoded instructions, shape (n, NCOLS).
+    insn_address: byte address of the first instruction; part of the result, as bursts split at addresses.
+    cap: give up, and return -1, once the program runs longer than this many cycles.
+    semantics: "chisel" and "portable" are the RTL; under "fsim", MUL and ACC_8BIT exist (timed like their
+        kin), and empty loops and transfers do nothing.
+
+    Raises FieldError for a value that does not fit its field, LimitError for a program that is too large, and
+    DeadlockError for one that never reaches FINISH.
+    """
+    from sim import _timing_kernel as kernel
+
+    prepared = _prepare(table, config, insn_address, semantics)
+    _, _, out = _run(prepared, MAX_CYCLES * 2 if cap is None else cap, 0)
+    if out[kernel.O_STATUS] == kernel.STATUS_CAPPED:
+        return -1
+    return int(out[kernel.O_CYCLES])
+
+
+def simulate(
+    table: Table,
+    config: VTAConfig,
+    insn_address: int = INSN_ADDRESS,
+    *,
+    record: bool = True,
+    semantics: str = "chisel",
+) -> Timing:
+    """Run a program and return its :class:`Timing`; arguments and errors as for :func:`cycles`.
+
+    record: keep the read bursts, and say what each wait and each delayed load was for (else zeros).
+    """
+    from sim import _timing_kernel as kernel
+
+    prepared = _prepare(table, config, insn_address, semantics)
+    n = len(prepared.table)
+    room = int(prepared.bursts.sum()) + 2 * n + 2 if record else 0
+    rec, bursts, out = _run(prepared, MAX_CYCLES * 2, room)
+    bursts = bursts[: int(out[kernel.O_BURSTS])] if record else bursts[:0]
+    visible, start, done = (rec[:, c].copy() for c in (kernel.R_VISIBLE, kernel.R_START, kernel.R_DONE))
+    idle, prev, following = (rec[:, c].copy() for c in (kernel.R_IDLE, kernel.R_PREV, kernel.R_NEXT))
+    ran = start >= 0
+    base = np.maximum(idle, visible)
+    after_prev = np.maximum(base, prev)
+    wait_fetch = np.where(ran, np.maximum(base - idle, 0), 0)
+    wait_prev = np.where(ran, after_prev - base, 0)
+    wait_next = np.where(ran, np.maximum(after_prev, following) - after_prev, 0)
+    alone = prepared.busy.copy()
+    foreign: I64 = np.zeros((n, len(CLIENT_NAMES)), dtype=np.int64)
+    contention: I64 = np.zeros(n, dtype=np.int64)
+    if record:
+        _explain_loads(prepared, bursts, alone, foreign)
+        finished = ran & (done >= 0) & (prepared.bursts > 0)
+        contention = np.where(finished, np.maximum(done - start - alone, 0), 0)
+    return Timing(
+        config=config, table=prepared.table, cycles=int(out[kernel.O_CYCLES]), queue=prepared.queue, visible=visible,
+        start=start, done=done, idle=idle, wait_fetch=wait_fetch, wait_prev=wait_prev, wait_next=wait_next,
+        alone=alone, contention=contention, foreign=foreign, bursts=bursts,
+    )  # fmt: skip
+
+
+CLIENT_NAMES: tuple[str, ...] = ("fetch", "uop", "inp", "wgt", "acc")
+
+
+def _explain_loads(prepared: _Prepared, bursts: I64, alone: I64, foreign: I64) -> None:
+    from sim import _timing_kernel as kernel
+
+    loads = np.flatnonzero(prepared.bursts > 0)
+    alone[loads] = _busy_alone(prepared.table[loads], prepared.par)
+    if not len(bursts):
+        return
+    client, insn = bursts[:, kernel.B_CLIENT], bursts[:, kernel.B_INSN]
+    ends = bursts[:, kernel.B_SERVE] + bursts[:, kernel.B_WORDS]
+    served: I64 = np.zeros((len(bursts) + 1, len(CLIENT_NAMES)), dtype=np.int64)
+    for c in range(len(CLIENT_NAMES)):
+        served[1:, c] = np.cumsum(np.where(client == c, bursts[:, kernel.B_WORDS], 0))
+    own = np.flatnonzero(client > 0)
+    first_insn, first_at = np.unique(insn[own], return_index=True)
+    last_at = len(own) - 1 - np.unique(insn[own][::-1], return_index=True)[1]
+    first, last = own[first_at], own[last_at]
+    # Service is in issue order, so what is still ahead of the first request is a contiguous run of bursts.
+    ahead = np.searchsorted(ends, bursts[first, kernel.B_ELIGIBLE], side="left")
+    between = served[last + 1] - served[np.minimum(ahead, first)]
+    between[np.arange(len(first)), client[first]] = 0
+    foreign[first_insn] = between
+
+
+def _deadlock(prepared: _Prepared, out: I64) -> DeadlockError:
+    """Turn the kernel's final state into a report of who waits for what."""
+    from sim import _timing_cost as cost
+    from sim import _timing_kernel as kernel
+
+    table, n = prepared.table, len(prepared.table)
+    waiters: list[Waiter] = []
+    following = int(out[kernel.O_FETCH_NEXT])
+    since = int(out[kernel.O_FETCH_SINCE])
+    if following < n and since < cost.INFINITY:
+        if prepared.kinds[following] == cost.K_UNKNOWN:
+            what = f"an instruction that it can decode ({_describe(table[following])} is unknown to it)"
+        else:
+            queue = QUEUE_NAMES[int(prepared.queue[following])]
+            what = f"room in the {queue} queue ({int(prepared.par[cost.P_QUEUE])} entries)"
+        waiters.append(Waiter("FETCH", following, what, since))
+    tokens = [int(out[kernel.O_TOKENS + c]) for c in range(4)]
+    for queue_index, unit in enumerate(QUEUE_NAMES):
+        head = int(out[kernel.O_HEAD + queue_index])
+        since = int(out[kernel.O_SINCE + queue_index])
+        if head >= following:
+            continue
+        if out[kernel.O_BUSY + queue_index]:
+            what = "its own end: y_size = 0 never completes"
+        else:
+            what = " and ".join(_missing(queue_index, table[head], tokens))
+        waiters.append(Waiter(unit, head, what, since))
+    if not (table[:following, OPCODE] == _FINISH).any() and following == n:
+        waiters.append(Waiter("COMPUTE", None, "a FINISH, which the program does not have", int(out[kernel.O_NOW])))
+    return DeadlockError(int(out[kernel.O_NOW]), tuple(waiters))
+
+
+_FINISH = 3
+
+
+def _missing(queue: int, row: I64, tokens: list[int]) -> list[str]:
+    from sim._timing_kernel import COMPUTE_TO_LOAD, COMPUTE_TO_STORE, LOAD_TO_COMPUTE, STORE_TO_COMPUTE
+
+    channels = ((None, COMPUTE_TO_LOAD), (LOAD_TO_COMPUTE, STORE_TO_COMPUTE), (COMPUTE_TO_STORE, None))[queue]
+    missing = []
+    for column, name, channel, source in zip(
+        (POP_PREV, POP_NEXT), ("pop_prev", "pop_next"), channels, TOKEN_FROM[queue], strict=True
+    ):
+        if channel is not None and row[column] and tokens[channel] == 0:
+            missing.append(f"a token from {source} ({name})")
+    return missing
+
+
+def _describe(row: I64) -> str:
+    op = int(row[OPCODE])
+    if op == OP_ALU:
+        return f"ALU {ALU_NAMES[int(row[ALU_OP])]}"
+    return f"LOAD {MEMORY_NAMES[int(row[MEM])]}"
+
+
+# Occupancy of single instructions, vectorised: busy cycles E; a unit is taken for E + 1.
+
+
+def _busy_alone(rows: Table, par: I64) -> I64:
+    from sim._timing_batch import busy_of
+
+    out: I64 = np.zeros(len(rows), dtype=np.int64)
+    busy_of(np.ascontiguousarray(rows), par, out)
+    return out
+
+
+def _broadcast_rows(opcode: int, columns: dict[int, npt.ArrayLike]) -> tuple[Table, tuple[int, ...]]:
+    arrays = np.broadcast_arrays(*(np.asarray(v, dtype=np.int64) for v in columns.values()))
+    shape = arrays[0].shape
+    rows: Table = np.zeros((int(np.prod(shape, dtype=np.int64)), NCOLS), dtype=np.int64)
+    rows[:, OPCODE] = opcode
+    for column, values in zip(columns, arrays, strict=True):
+        rows[:, column] = values.reshape(-1)
+    return rows, shape
+
+
+def instruction_cycles(table: Table, config: VTAConfig, *, semantics: str = "chisel") -> I64:
+    """Return the busy cycles of each row with memory and tokens at once; -1 for one that never ends."""
+    return _busy_alone(as_table(table), _parameters(config, INSN_ADDRESS, semantics))
+
+
+def load_cycles(
+    mem: npt.ArrayLike,
+    dram_base: npt.ArrayLike,
+    y_size: npt.ArrayLike,
+    x_size: npt.ArrayLike,
+    x_stride: npt.ArrayLike,
+    y_pad_0: npt.ArrayLike = 0,
+    y_pad_1: npt.ArrayLike = 0,
+    x_pad_0: npt.ArrayLike = 0,
+    x_pad_1: npt.ArrayLike = 0,
+    *,
+    config: VTAConfig,
+) -> I64:
+    """Return the busy cycles of LOADs on an otherwise idle memory; arguments broadcast, in elements.
+
+    Under traffic a load usually takes longer; it can also take up to ``read_delay`` cycles less, when others keep
+    the memory awake: :func:`load_cycles_floor` is the bound.
+    """
+    rows, shape = _broadcast_rows(
+        OP_LOAD,
+        {5: mem, 7: dram_base, 8: y_size, 9: x_size, 10: x_stride, 11: y_pad_0, 12: y_pad_1, 13: x_pad_0, 14: x_pad_1},
+    )
+    return _busy_alone(rows, _parameters(config, INSN_ADDRESS, "chisel")).reshape(shape)
+
+
+def load_words(
+    mem: npt.ArrayLike,
+    dram_base: npt.ArrayLike,
+    y_size: npt.ArrayLike,
+    x_size: npt.ArrayLike,
+    x_stride: npt.ArrayLike,
+    *,
+    config: VTAConfig,
+) -> I64:
+    """Return the bus words that LOADs read: cycles of the read bus, whoever shares it; arguments broadcast."""
+    sizes = _parameters(config, INSN_ADDRESS, "chisel")
+    from sim import _timing_cost as cost
+    from sim._timing_batch import words_of
+
+    rows, shape = _broadcast_rows(OP_LOAD, {5: mem, 7: dram_base, 8: y_size, 9: x_size, 10: x_stride})
+    out: I64 = np.zeros(len(rows), dtype=np.int64)
+    assert sizes[cost.P_BUS] > 0
+    words_of(rows, sizes, out)
+    return out.reshape(shape)
+
+
+def load_cycles_floor(
+    mem: npt.ArrayLike,
+    dram_base: npt.ArrayLike,
+    y_size: npt.ArrayLike,
+    x_size: npt.ArrayLike,
+    x_stride: npt.ArrayLike,
+    y_pad_0: npt.ArrayLike = 0,
+    *,
+    config: VTAConfig,
+) -> I64:
+    """Return busy cycles that no LOAD of these can beat, whatever else uses the memory; arguments broadcast.
+
+    The first burst is issued in cycle 2 + y_pad_0 at the earliest, served one cycle later if the memory was kept
+    awake, and words come one per cycle; the wide loader writes in two cycles more, the narrow one in three.
+    """
+    words = load_words(mem, dram_base, y_size, x_size, x_stride, config=config)
+    sizes = np.array(
+        [config.uop_elem_bytes, config.wgt_elem_bytes, config.inp_elem_bytes, config.acc_elem_bytes], dtype=np.int64
+    )
+    lag = np.where(sizes[np.asarray(mem, dtype=np.int64)] <= config.bus_bytes, 2, 3)
+    floor: I64 = 2 + np.asarray(y_pad_0, dtype=np.int64) + 1 + words + lag
+    return np.where(words > 0, floor, 1)
+
+
+def store_cycles(
+    dram_base: npt.ArrayLike,
+    y_size: npt.ArrayLike,
+    x_size: npt.ArrayLike,
+    x_stride: npt.ArrayLike,
+    *,
+    config: VTAConfig,
+) -> I64:
+    """Return the busy cycles of STOREs, which nothing delays; arguments broadcast, in elements."""
+    rows, shape = _broadcast_rows(OP_STORE, {7: dram_base, 8: y_size, 9: x_size, 10: x_stride})
+    return _busy_alone(rows, _parameters(config, INSN_ADDRESS, "chisel")).reshape(shape)
+
+
+def gemm_cycles(uops: npt.ArrayLike, iter_out: npt.ArrayLike, iter_in: npt.ArrayLike) -> I64:
+    """Return the busy cycles of GEMMs (reset included) of positive loop bounds; arguments broadcast."""
+    return np.asarray(uops, dtype=np.int64) * np.asarray(iter_out) * np.asarray(iter_in) + 6
+
+
+def alu_cycles(
+    uops: npt.ArrayLike, iter_out: npt.ArrayLike, iter_in: npt.ArrayLike, use_imm: npt.ArrayLike
+) -> I64:
+    """Return the busy cycles of ALU operations of positive loop bounds; arguments broadcast."""
+    steps = np.asarray(uops, dtype=np.int64) * np.asarray(iter_out) * np.asarray(iter_in)
+    return np.where(np.asarray(use_imm) != 0, steps, 2 * steps) + 6
+
+
+def warm() -> None:
+    """Compile the kernels, or load them from numba's cache."""
+    rows: Any = np.zeros((4, NCOLS), dtype=np.int64)
+    rows[0, [OPCODE, MEM, 8, X_SIZE]] = [OP_LOAD, MEM_UOP, 1, 1]
+    rows[1, [OPCODE, UOP_END, 18, 19]] = [OP_GEMM, 1, 1, 1]
+    rows[2, [OPCODE, MEM]] = [OP_STORE, MEM_OUT]
+    rows[3, OPCODE] = _FINISH
+    config = VTAConfig()
+    simulate(rows, config)
+    load_words(MEM_INP, 0, 1, 1, 1, config=config)
