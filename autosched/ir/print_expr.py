@@ -1,0 +1,287 @@
+"""Names and expressions as text; statements and functions are in ``autosched.ir.printer``.
+
+What is printed must read back as the same tree. Where an operator would fold when read (``x + 0``), the unfolded form
+``T.Add(x, 0)`` is printed; where a call's type does not follow from its operands, ``dtype=`` is.
+"""
+
+from __future__ import annotations
+
+import json
+import keyword
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from autosched.ir.expr import (
+    BinOp,
+    BufferData,
+    BufferLoad,
+    Call,
+    Cast,
+    Expr,
+    FloatImm,
+    IntImm,
+    Let,
+    Not,
+    Ramp,
+    Reduce,
+    Select,
+    StringImm,
+    Var,
+    binary,
+    intrin,
+)
+from autosched.ir.stmt import Buffer, BufferRegion, IterVar
+
+# Node names for operations that the operator syntax would fold, or that Python has no operator for.
+RAW_NAMES = {
+    "+": "Add", "-": "Sub", "*": "Mul", "/": "Div", "//": "FloorDiv", "%": "FloorMod", "min": "Min", "max": "Max",
+    "truncdiv": "Div", "truncmod": "Mod", "==": "EQ", "!=": "NE", "<": "LT", "<=": "LE", ">": "GT", ">=": "GE",
+    "and": "And", "or": "Or",
+}
+_PRECEDENCE = {
+    "or": 2, "and": 3, "==": 5, "!=": 5, "<": 5, "<=": 5, ">": 5, ">=": 5,
+    "+": 10, "-": 10, "*": 11, "/": 11, "//": 11, "%": 11,
+}
+_NOT, _COMPARE, _ATOM = 4, 5, 20
+RESERVED = frozenset({"T", "I", "range", *keyword.kwlist})
+
+# Calls whose first printed argument is their type.
+DTYPE_FIRST = frozenset({
+    "call_extern", "call_pure_extern", "call_intrin", "call_pure_intrin", "reinterpret", "type_annotation",
+    "call_llvm_intrin", "call_llvm_pure_intrin", "ptx_ldmatrix", "ptx_mma", "ptx_mma_sp", "tvm_mfma",
+    "tvm_mfma_store", "mma_store", "mma_fill",
+})
+_FIXED_DTYPE = {
+    "tvm_access_ptr": "handle", "address_of": "handle", "likely": "bool", "isnan": "bool", "isinf": "bool",
+    "isfinite": "bool", "assume": "bool", "ret": "int32", "tvm_storage_sync": "int32", "vscale": "int32",
+    "tvm_load_matrix_sync": "handle", "tvm_store_matrix_sync": "handle", "tvm_mma_sync": "handle",
+    "tvm_fill_fragment": "handle", "undef": "int32", "prefetch": "void", "popcount": "int32",
+}
+_IDENTIFIER = re.compile(r"[^0-9a-zA-Z_]")
+
+
+def implied_dtype(op: str, args: Sequence[Expr]) -> str:
+    """The result type that a call has when its text names none.
+
+    Args:
+        op: name of the intrinsic.
+        args: operands.
+
+    Returns:
+        A type name; elementwise intrinsics follow their first operand.
+    """
+    if op in _FIXED_DTYPE:
+        return _FIXED_DTYPE[op]
+    if op == "if_then_else" and len(args) == 3:
+        return args[1].dtype
+    return args[0].dtype if args and not isinstance(args[0], StringImm) else "handle"
+
+
+class Names:
+    """Hands out identifiers: unique along the path from the function to a statement, reused in sibling scopes.
+
+    Args:
+        on_free: called with a variable or buffer that no scope defined; returns the text to print for it.
+    """
+
+    def __init__(self, on_free: Callable[[Var | Buffer], str] | None = None) -> None:
+        self.text: dict[Var | Buffer, str] = {}
+        self.used: set[str] = set()
+        self.ever: set[str] = set()
+        self._frames: list[list[str]] = [[]]
+        self._on_free = on_free
+
+    def push(self) -> None:
+        """Opens a scope."""
+        self._frames.append([])
+
+    def pop(self) -> None:
+        """Closes the innermost scope; its names are free again."""
+        self.used.difference_update(self._frames.pop())
+
+    def define(self, node: Var | Buffer, hint: str | None = None, globally: bool = False) -> str:
+        """A fresh identifier for ``node`` in the innermost scope.
+
+        Args:
+            node: what is named.
+            hint: wished name (default the node's own).
+            globally: whether the name must differ from every name ever given out.
+        """
+        base = _IDENTIFIER.sub("_", hint if hint is not None else node.name) or "v"
+        if base[0].isdigit():
+            base = "v" + base
+        taken = self.ever if globally else self.used
+        name, count = base, 0
+        while name in taken or name in RESERVED:
+            count += 1
+            name = f"{base}_{count}"
+        self.alias(node, name)
+        return name
+
+    def alias(self, node: Var | Buffer, text: str) -> None:
+        """Prints ``node`` as ``text`` from here on."""
+        self.text[node] = text
+        self.used.add(text)
+        self.ever.add(text)
+        self._frames[-1].append(text)
+
+    def of(self, node: Var | Buffer) -> str:
+        """The text of a variable or buffer."""
+        text = self.text.get(node)
+        if text is not None:
+            return text
+        if self._on_free is not None:
+            return self._on_free(node)
+        return self.define(node)
+
+
+class ExprPrinter:
+    """Prints expressions with the names of one program.
+
+    Args:
+        names: the identifiers in use.
+    """
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+
+    def text(self, expr: Expr) -> str:
+        """The text of an expression."""
+        return self._show(expr)[0]
+
+    def region(self, region: BufferRegion) -> str:
+        """``A[i, 0:16]``."""
+        parts = []
+        for r in region.region:
+            lo = self.text(r.min)
+            if isinstance(r.extent, IntImm) and r.extent.value == 1:
+                parts.append(lo)
+            else:
+                parts.append(f"{lo}:{self.text(binary('+', r.min, r.extent))}")
+        return f"{self.names.of(region.buffer)}[{', '.join(parts) or '()'}]"
+
+    def load(self, buffer: Buffer, indices: Sequence[Expr]) -> str:
+        """``A[i, j]``, on either side of an assignment."""
+        return f"{self.names.of(buffer)}[{', '.join(self.text(i) for i in indices) or '()'}]"
+
+    def shape(self, shape: Sequence[Expr]) -> str:
+        """A tuple of expressions."""
+        inner = ", ".join(self.text(s) for s in shape)
+        return f"({inner},)" if len(shape) == 1 else f"({inner})"
+
+    def value(self, value: Any) -> str:
+        """An annotation's value: Python data or an expression."""
+        if isinstance(value, Expr):
+            return self.text(value)
+        if isinstance(value, str):
+            return quoted(value)
+        if isinstance(value, Mapping):
+            return "{" + ", ".join(f"{self.value(k)}: {self.value(v)}" for k, v in value.items()) + "}"
+        if isinstance(value, list | tuple):
+            return "[" + ", ".join(self.value(v) for v in value) + "]"
+        if isinstance(value, Buffer):
+            return self.names.of(value)
+        if isinstance(value, float):
+            return float_text(value)
+        return repr(value)
+
+    def _show(self, e: Expr) -> tuple[str, int]:
+        if isinstance(e, Var):
+            return self.names.of(e), _ATOM
+        if isinstance(e, IntImm):
+            if e.dtype == "bool":
+                return f"T.bool({bool(e.value)})", _ATOM
+            return (str(e.value) if e.dtype == "int32" else f"T.{e.dtype}({e.value})"), _ATOM
+        if isinstance(e, BinOp):
+            return self._binary(e)
+        if isinstance(e, BufferLoad):
+            return self.load(e.buffer, e.indices), _ATOM
+        if isinstance(e, Cast):
+            return f"T.Cast({quoted(e.dtype)}, {self.text(e.value)})", _ATOM
+        if isinstance(e, Call):
+            return self._call(e), _ATOM
+        if isinstance(e, FloatImm):
+            return f"T.{e.dtype}({float_text(e.value)})", _ATOM
+        if isinstance(e, StringImm):
+            return quoted(e.value), _ATOM
+        if isinstance(e, BufferData):
+            return f"{self.names.of(e.buffer)}.data", _ATOM
+        if isinstance(e, Not):
+            if isinstance(e.a, IntImm):
+                return f"T.Not({self.text(e.a)})", _ATOM
+            return f"not {self._child(e.a, _NOT)}", _NOT
+        if isinstance(e, Select):
+            sides = ", ".join(self.text(x) for x in (e.condition, e.true_value, e.false_value))
+            return f"T.Select({sides})", _ATOM
+        if isinstance(e, Ramp):
+            return f"T.Ramp({self.text(e.base)}, {self.text(e.stride)}, {e.lanes})", _ATOM
+        if isinstance(e, Let):
+            where = f"{{{self.names.of(e.var)}: {self.text(e.value)}}}"
+            return f"T.Let({self.text(e.body)}, where={where})", _ATOM
+        assert isinstance(e, Reduce), type(e)
+        axes = ", ".join(self.names.of(a.var) for a in e.axes if isinstance(a, IterVar))
+        where = "" if e.condition is None else f", where={self.text(e.condition)}"
+        return f"{e.op}({self.text(e.source)}, axis=[{axes}]{where})", _ATOM
+
+    def _child(self, e: Expr, precedence: int, strict: bool = False) -> str:
+        text, own = self._show(e)
+        return f"({text})" if own < precedence or (strict and own == precedence) else text
+
+    def _binary(self, e: BinOp) -> tuple[str, int]:
+        op = e.op
+        if folds(e):
+            name = RAW_NAMES[op] if op != "truncdiv" else "TruncDiv"
+            return f"T.{name}({self.text(e.a)}, {self.text(e.b)})", _ATOM
+        if op in ("min", "max", "truncmod"):
+            return f"T.{op}({self.text(e.a)}, {self.text(e.b)})", _ATOM
+        if op == "truncdiv":
+            return f"T.Div({self.text(e.a)}, {self.text(e.b)})", _ATOM
+        level = _PRECEDENCE[op]
+        left = self._child(e.a, level, strict=level == _COMPARE)
+        return f"{left} {op} {self._child(e.b, level, strict=True)}", level
+
+    def _call(self, e: Call) -> str:
+        args = [self.text(a) for a in e.args]
+        name = e.op
+        if not name.isidentifier() or _folds_call(e):
+            return f"T.Call({quoted(name)}, [{', '.join(args)}], dtype={quoted(e.dtype)})"
+        if name in DTYPE_FIRST:
+            args.insert(0, quoted(e.dtype))
+        elif e.dtype != implied_dtype(name, e.args):
+            args.append(f"dtype={quoted(e.dtype)}")
+        return f"T.{name}({', '.join(args)})"
+
+
+def folds(e: BinOp) -> bool:
+    """Whether building this operation with operators would give another tree."""
+    try:
+        again = binary(e.op, e.a, e.b)
+    except ZeroDivisionError:
+        return True
+    if not (isinstance(again, BinOp) and again.a is e.a and again.b is e.b and again.dtype == e.dtype):
+        return True
+    # Integer "/" and float "//" have no operator in the language.
+    return e.op == "/" and e.dtype.startswith(("int", "uint"))
+
+
+def _folds_call(e: Call) -> bool:
+    if e.op == "if_then_else":
+        return len(e.args) != 3 or isinstance(e.args[0], IntImm) or e.args[1].dtype != e.args[2].dtype
+    if len(e.args) == 2 and all(isinstance(a, IntImm) for a in e.args):
+        again = intrin(e.op, *e.args)
+        return not isinstance(again, Call)
+    return False
+
+
+def quoted(text: str) -> str:
+    """A string literal in double quotes."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def float_text(value: float) -> str:
+    """A float literal; infinities and not-a-number as strings."""
+    if math.isinf(value) or math.isnan(value):
+        return '"nan"' if math.isnan(value) else ('"inf"' if value > 0 else '"-inf"')
+    return repr(value)
