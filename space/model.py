@@ -1,0 +1,347 @@
+"""Footprints, traffic, draft and lower bound of many points at once, in NumPy, without building a schedule.
+
+A point fixes a tile per axis, an order of the outer loops, the loop at which every operand is loaded, and which buffers have two
+banks. Outer loops stand in this sequence: spatial ones in the chosen order, then reduction ones in the program's order; attaching an
+operand at depth ``d`` puts its load inside the first ``d`` of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.target import Target
+from sim import timing
+from space.nest import ACC, INP, Nest
+
+Ints = npt.NDArray[np.int64]
+Points = npt.NDArray[np.int32]
+
+ISSUE = 23  # cycles between two loads beyond their beats: request, delay, drain (vta.md 5.7, E = 22 + beats, occupancy E + 1)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where each decision stands in a point.
+
+    Args:
+        axes: number of axes; columns 0.. hold the inner tile of each (iterations).
+        operands: number of operands.
+    """
+
+    axes: int
+    operands: int
+
+    @property
+    def order(self) -> int:
+        """Index of the outer spatial loops' permutation."""
+        return self.axes
+
+    def attach(self, operand: int) -> int:
+        """Number of outer loops around the load of an operand."""
+        return self.axes + 1 + operand
+
+    @property
+    def tail(self) -> int:
+        """0, or 1 + the spatial axis along which the stages after the GEMM and the store go slice by slice."""
+        return self.axes + 1 + self.operands
+
+    def banks(self, operand: int) -> int:
+        """1 when the operand's buffer has two banks."""
+        return self.axes + 2 + self.operands + operand
+
+    @property
+    def acc_banks(self) -> int:
+        """1 when the accumulator has two banks."""
+        return self.axes + 2 + 2 * self.operands
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return self.axes + 3 + 2 * self.operands
+
+
+class Model:
+    """Vectorised arithmetic on the points of one nest on one target.
+
+    Args:
+        nest: the program.
+        target: the machine.
+    """
+
+    def __init__(self, nest: Nest, target: Target) -> None:
+        self.nest = nest
+        self.target = target
+        self.config = target.config
+        self.columns = Columns(len(nest.axes), len(nest.operands))
+        self.extents = np.array([a.extent for a in nest.axes], dtype=np.int64)
+        spatial = nest.spatial
+        self.n_spatial = len(spatial)
+        movable = [i for i in spatial if nest.axes[i].extent > 1]
+        fixed = [i for i in spatial if nest.axes[i].extent == 1]
+        self.orders = [(*p, *fixed) for p in permutations(movable)]
+        # position of every axis' outer loop for every order
+        self.position = np.zeros((len(self.orders), len(nest.axes)), dtype=np.int64)
+        for n, order in enumerate(self.orders):
+            for place, axis in enumerate(order):
+                self.position[n, axis] = place
+            for place, axis in enumerate(nest.reduce):
+                self.position[n, axis] = self.n_spatial + place
+        c = self.config
+        self.depths = {"inp": c.inp_depth, "wgt": c.wgt_depth, "acc": c.acc_depth}
+        self.out_elements = int(np.prod([nest.axes[i].extent for i in spatial]))
+        self.imm_ops = sum(s.imm_ops for s in nest.stages)
+        self.tensor_ops = sum(s.tensor_ops for s in nest.stages)
+
+    # -- geometry -----------------------------------------------------------------------------------------------------
+
+    def tiles(self, points: Points) -> Ints:
+        """Inner tile of every axis, shape (n, axes)."""
+        return points[:, : self.columns.axes].astype(np.int64)
+
+    def positions(self, points: Points) -> Ints:
+        """Place of every axis' outer loop in the sequence, shape (n, axes)."""
+        return self.position[points[:, self.columns.order]]
+
+    def ranges(self, points: Points, depth: Ints) -> Ints:
+        """Iterations of every axis inside the first ``depth`` outer loops, shape (n, axes)."""
+        inside = self.positions(points) >= depth[:, None]
+        return np.where(inside, self.extents[None, :], self.tiles(points))
+
+    def trips(self, points: Points, depth: Ints) -> Ints:
+        """Iterations of the first ``depth`` outer loops together, shape (n,)."""
+        outside = self.positions(points) < depth[:, None]
+        return np.where(outside, self.extents[None, :] // self.tiles(points), 1).prod(axis=1)
+
+    def extent_of(self, operand: int, ranges: Ints) -> Ints:
+        """Extent of the region of every dimension of an operand, shape (n, dims)."""
+        dims = self.nest.operands[operand].dims
+        columns = []
+        for coeffs, size in dims:
+            c = np.array(coeffs, dtype=np.int64)
+            columns.append(((ranges - 1) * c[None, :]).sum(axis=1) + 1)
+            if self.nest.operands[operand].producer is None:
+                columns[-1] = np.minimum(columns[-1], size)
+        return np.stack(columns, axis=1) if columns else np.ones((len(ranges), 1), dtype=np.int64)
+
+    def attach(self, points: Points, operand: int) -> Ints:
+        """Depth at which an operand is loaded, shape (n,)."""
+        return points[:, self.columns.attach(operand)].astype(np.int64)
+
+    def footprint(self, points: Points, operand: int) -> Ints:
+        """Elements of one bank of an operand, shape (n,)."""
+        return self.extent_of(operand, self.ranges(points, self.attach(points, operand))).prod(axis=1)
+
+    def fills(self, points: Points, operand: int) -> Ints:
+        """How often an operand is loaded, shape (n,)."""
+        return self.trips(points, self.attach(points, operand))
+
+    def tile_elements(self, points: Points) -> Ints:
+        """Accumulator elements of one output tile, shape (n,)."""
+        return self.tiles(points)[:, : self.n_spatial].prod(axis=1)
+
+    # -- legality -----------------------------------------------------------------------------------------------------
+
+    def capacity(self, points: Points) -> npt.NDArray[np.bool_]:
+        """Whether all buffers fit their memories, banks included."""
+        used = {"inp": np.zeros(len(points), np.int64), "wgt": np.zeros(len(points), np.int64)}
+        acc = self.tile_elements(points) * (1 + points[:, self.columns.acc_banks].astype(np.int64))
+        if self.nest.anchor is None:
+            acc = acc * max(1, len(self.nest.stages))
+        for n, operand in enumerate(self.nest.operands):
+            need = self.footprint(points, n) * (1 + points[:, self.columns.banks(n)].astype(np.int64))
+            if operand.scope == ACC:
+                acc = acc + need
+            else:
+                used["inp" if operand.scope == INP else "wgt"] += need
+        fits: npt.NDArray[np.bool_] = (
+            (used["inp"] <= self.depths["inp"]) & (used["wgt"] <= self.depths["wgt"]) & (acc <= self.depths["acc"])
+        )
+        return fits
+
+    def canonical(self, points: Points) -> npt.NDArray[np.bool_]:
+        """Whether a point is the one representative of its twins.
+
+        Unit outer loops come last and in axis order; a load stands directly inside a loop that moves its region; a buffer that is
+        filled once has one bank; a slice axis has more than one slice.
+        """
+        n = len(points)
+        tiles = self.tiles(points)
+        outer = self.extents[None, :] // tiles
+        ok = np.ones(n, dtype=np.bool_)
+        position = self.positions(points)
+        key = np.where(outer[:, : self.n_spatial] > 1, 0, 1)
+        for a in range(self.n_spatial):
+            for b in range(self.n_spatial):
+                if a != b:
+                    before = position[:, a] < position[:, b]
+                    ok &= ~(before & (key[:, a] > key[:, b]))
+                    if a > b and self.extents[a] > 1 and self.extents[b] > 1:
+                        ok &= ~(before & (key[:, a] == 1) & (key[:, b] == 1))
+        rows = np.arange(n)
+        axis_at = np.argsort(position, axis=1, kind="stable")
+        for k, operand in enumerate(self.nest.operands):
+            depth = self.attach(points, k)
+            last = axis_at[rows, np.maximum(depth - 1, 0)]
+            uses = np.array([operand.uses(a) for a in range(len(self.nest.axes))])
+            ok &= (depth == 0) | ((outer[rows, last] > 1) & uses[last])
+            if operand.scope == ACC:
+                ok &= depth <= self.n_spatial
+            ok &= (points[:, self.columns.banks(k)] == 0) | (self.fills(points, k) > 1)
+        whole = np.full(n, self.n_spatial, dtype=np.int64)
+        ok &= (points[:, self.columns.acc_banks] == 0) | (self.trips(points, whole) > 1)
+        tail = points[:, self.columns.tail]
+        ok &= (tail == 0) | (tiles[rows, np.maximum(tail - 1, 0)] > 1)
+        return ok
+
+    # -- cost ---------------------------------------------------------------------------------------------------------
+
+    def compute_floor(self) -> int:
+        """Cycles that the GEMM and ALU pipelines need whatever the schedule: one a uop, two a tensor-tensor uop."""
+        gemm = int(self.extents.prod()) + self.out_elements if self.nest.anchor else 0
+        return gemm + self.out_elements * (self.imm_ops + 2 * self.tensor_ops)
+
+    def load_cycles(self, points: Points, operand: int) -> Ints:
+        """Beats and issue cycles of all fills of an operand, shape (n,)."""
+        beats, transfers = self._transfer(points, operand)
+        return self.fills(points, operand) * (beats + ISSUE * transfers)
+
+    def _transfer(self, points: Points, operand: int) -> tuple[Ints, Ints]:
+        """(beats, DMA instructions) of one fill."""
+        op = self.nest.operands[operand]
+        c = self.config
+        size = {INP: c.inp_elem_bytes, ACC: c.acc_elem_bytes}.get(op.scope, c.wgt_elem_bytes)
+        extents = self.extent_of(operand, self.ranges(points, self.attach(points, operand)))
+        transfers = np.ones(len(points), dtype=np.int64)
+        sizes = [s for _, s in op.dims]
+        inner, merged, rows = np.ones(len(points), bool), np.ones(len(points), np.int64), 0
+        # The innermost dimensions merge while they span their whole size; one more makes the rows of a 2-D transfer.
+        segments = np.zeros(len(points), dtype=np.int64)
+        for d in range(len(sizes) - 1, -1, -1):
+            grows = (extents[:, d] > 1) & ~inner
+            segments = segments + grows
+            transfers = np.where(grows & (segments > 1), transfers * extents[:, d], transfers)
+            inner &= (extents[:, d] == sizes[d]) if op.producer is None else (extents[:, d] == 1)
+            merged, rows = merged * extents[:, d], rows + 1
+        return merged * -(-size // c.bus_bytes), transfers
+
+    def draft(self, points: Points) -> npt.NDArray[np.float64]:
+        """Estimated cycles of every point, shape (n,): overlap of the engines, what is exposed, fill and drain."""
+        n = len(points)
+        whole = np.full(n, self.n_spatial, dtype=np.int64)
+        tiles_run = self.trips(points, whole)
+        depth = whole.copy()
+        load = np.zeros(n)
+        exposed = np.zeros(n)
+        fill = np.zeros(n)
+        acc_load = np.zeros(n)
+        for k, operand in enumerate(self.nest.operands):
+            total = self.load_cycles(points, k).astype(float)
+            fills = self.fills(points, k)
+            if operand.scope == ACC:
+                acc_load += total
+                continue
+            depth = np.maximum(depth, self.attach(points, k))
+            load += total
+            exposed += np.where((fills > 1) & (points[:, self.columns.banks(k)] == 0), total * (fills - 1) / fills, 0.0)
+            fill += total / fills
+        slices = self._slices(points)
+        gemms = self.trips(points, depth) if self.nest.anchor else np.zeros(n, np.int64)
+        alus = tiles_run * slices * (len(self.nest.stages) and self.imm_ops + self.tensor_ops)
+        compute = self.compute_floor() + 7.0 * (gemms + tiles_run + alus) + acc_load
+        store = self._store(points)
+        tile_store = store / tiles_run
+        single = points[:, self.columns.acc_banks] == 0
+        exposed += np.where(single, (tiles_run - 1) * tile_store / slices, 0.0)
+        tile_alu = self.tile_elements(points) * (self.imm_ops + 2 * self.tensor_ops)
+        drain = np.maximum(tile_store - tile_alu * (slices > 1), 0.0) * (slices > 1) + tile_store / slices
+        steady = np.maximum(np.maximum(compute, load), store)
+        return np.asarray(steady + exposed + fill + drain + self._uops(points) / 2 + 60, dtype=np.float64)
+
+    def _slices(self, points: Points) -> Ints:
+        tail = points[:, self.columns.tail].astype(np.int64)
+        tiles = self.tiles(points)
+        return np.where(tail > 0, tiles[np.arange(len(points)), np.maximum(tail - 1, 0)], 1)
+
+    def _store(self, points: Points) -> npt.NDArray[np.float64]:
+        """Store cycles of the whole output; rows shorter than a burst pay for more bursts."""
+        c = self.config
+        tiles = self.tiles(points)[:, : self.n_spatial]
+        run = np.ones(len(points), dtype=np.int64)
+        full = np.ones(len(points), dtype=bool)
+        for d in range(self.n_spatial - 1, -1, -1):
+            run = np.where(full, run * tiles[:, d], run)
+            full &= tiles[:, d] == self.extents[d]
+        per_row = timing.store_cycles(0, 1, run, run, c)
+        return np.asarray(per_row * (self.out_elements / run), dtype=np.float64)
+
+    def _uops(self, points: Points) -> Ints:
+        """Micro-ops of one GEMM kernel: all inner loops but the two that the instruction folds, per bank combination."""
+        tiles = np.sort(self.tiles(points), axis=1)
+        banks = np.ones(len(points), dtype=np.int64)
+        refilled = np.zeros(len(points), dtype=np.int64)
+        for k, operand in enumerate(self.nest.operands):
+            if operand.scope != ACC:
+                refilled = np.maximum(refilled, points[:, self.columns.banks(k)])
+        banks = banks * (1 + refilled) * (1 + points[:, self.columns.acc_banks])
+        return tiles[:, :-2].prod(axis=1) * banks
+
+    def bound(self, points: Points) -> Ints:
+        """Cycles that no execution of a point can beat, shape (n,): the busiest engine, with what compute itself has to load.
+
+        Only beats are counted, never latencies that a machine might hide; of a strided or padded region only what is used.
+        """
+        c = self.config
+        load = np.zeros(len(points), dtype=np.int64)
+        acc = np.zeros(len(points), dtype=np.int64)
+        for k, operand in enumerate(self.nest.operands):
+            size = {INP: c.inp_elem_bytes, ACC: c.acc_elem_bytes}.get(operand.scope, c.wgt_elem_bytes)
+            beats = self._least_elements(points, k) * size // c.bus_bytes
+            if operand.scope == ACC:
+                acc += beats
+            else:
+                load += beats
+        # A burst carries at most burst_beats beats, and every burst pays its handshake (vta.md 5.9): full bursts are the least.
+        per_burst = max(1, c.burst_beats * c.bus_bytes // c.out_elem_bytes)
+        store = self.out_elements * int(timing.store_cycles(0, 1, per_burst, per_burst, c)) // per_burst
+        return np.maximum(np.maximum(self.compute_floor() + acc, load + acc), store)
+
+    def _least_elements(self, points: Points, operand: int) -> Ints:
+        """Elements of an operand that must cross the bus at least, all fills together."""
+        op = self.nest.operands[operand]
+        ranges = self.ranges(points, self.attach(points, operand))
+        outer = self.extents[None, :] // ranges
+        total = self.fills(points, operand)
+        for (coeffs, size), source in zip(op.dims, op.source):
+            c = np.array(coeffs, dtype=np.int64)
+            moved = c[None, :] > 0
+            extent = ((ranges - 1) * c[None, :]).sum(axis=1) + 1
+            used = np.minimum(extent, np.where(moved, ranges, 1).prod(axis=1))
+            if size == source:
+                total = total * np.minimum(used, size)
+                continue
+            # Together the tiles along a padded dimension use what the whole loop uses, less the padding.
+            tiles = np.where(moved, outer, 1).prod(axis=1)
+            total = total // tiles * np.maximum(tiles * np.maximum(used - (size - source), 0), 1)
+        return total
+
+    # -- what the cost model sees ---------------------------------------------------------------------------------------
+
+    def features(self, points: Points) -> npt.NDArray[np.float32]:
+        """One row per point: log2 of sizes, the decisions, and the parts of the draft; shape (n, f)."""
+        n = len(points)
+        tiles = self.tiles(points)
+        whole = np.full(n, self.n_spatial, dtype=np.int64)
+        parts = [np.log2(tiles), np.log2(self.extents[None, :] / tiles), self.positions(points)]
+        for k in range(len(self.nest.operands)):
+            beats, transfers = self._transfer(points, k)
+            fills = self.fills(points, k)
+            parts += [np.log2(np.stack([beats, transfers, fills, fills * beats, self.footprint(points, k)], axis=1))]
+        parts.append(np.log2(np.stack([self.tile_elements(points), self.trips(points, whole), self._slices(points),
+                                       np.maximum(self._uops(points), 1)], axis=1)))
+        parts.append(points[:, self.columns.axes :])
+        parts.append(np.log2(np.stack([self.draft(points), self._store(points)], axis=1)))
+        return np.concatenate([np.asarray(p, dtype=np.float32) for p in parts], axis=1)

@@ -1,0 +1,389 @@
+"""What the rules need to know about a program: its axes, its operands and the chain of blocks that makes its output.
+
+The analysis is structural. A program fits when one block matches the target's GEMM intrinsic (or none does and all blocks are
+element-wise), and the blocks after it form a chain of element-wise stages that ends in the stored output.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autosched.errors import ProgramError
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Select, Var, int_value
+from autosched.ir.functor import walk, walk_expr
+from autosched.ir.printer import expr_text
+from autosched.ir.simplify import linear_form
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Stmt
+from autosched.target import Target
+
+INP, WGT, ACC = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer"
+SCOPES = (INP, WGT, ACC)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A loop of the program that a schedule may tile; lanes of the intrinsic are not axes.
+
+    Args:
+        name: name of the iterator.
+        extent: iterations.
+        reduce: whether it is reduced over.
+        anchor_index: position among the anchor block's iterators (-1: the program has no reduction).
+        out_index: position among the output block's loops (-1 for a reduction axis).
+    """
+
+    name: str
+    extent: int
+    reduce: bool
+    anchor_index: int
+    out_index: int
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor that must be brought from DRAM into an on-chip memory.
+
+    Args:
+        name: the DRAM buffer's name.
+        scope: the memory it goes to.
+        consumer: block that reads it.
+        read_index: index among the consumer's reads (for ``cache_read``), or -1 when ``producer`` is the copy itself.
+        producer: block that is itself the copy (a padding stage), or None.
+        dims: per dimension outside the element: (coefficient of every axis, size of the dimension).
+        source: size of each of these dimensions in DRAM (smaller than in ``dims`` where a producer pads).
+    """
+
+    name: str
+    scope: str
+    consumer: str
+    read_index: int
+    producer: str | None
+    dims: tuple[tuple[tuple[int, ...], int], ...]
+    source: tuple[int, ...]
+
+    def uses(self, axis: int) -> bool:
+        """Whether the region it needs moves with an axis."""
+        return any(coeffs[axis] for coeffs, _ in self.dims)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A block of the chain between the accumulator and the output.
+
+    Args:
+        block: its name.
+        imm_ops: ALU operations with an immediate, per element.
+        tensor_ops: ALU operations between two tensors, per element.
+    """
+
+    block: str
+    imm_ops: int
+    tensor_ops: int
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A program as the rules see it.
+
+    Args:
+        func: the program.
+        anchor: name of the block that the intrinsic computes, or None for an ALU-only program.
+        axes: spatial axes in output order, then reduction axes in the anchor's order.
+        anchor_iters: number of iterators of the anchor.
+        lanes: number of lane loops of the output block (2) and of the anchor (3).
+        operands: what has to be loaded; inp and wgt of the anchor first.
+        stages: the chain from the anchor (not included) to the block before the output.
+        out: name of the block that stores the output.
+        out_loops: number of loops of the output block.
+        resident_first: ALU-only programs: name of the first block of the chain.
+    """
+
+    func: PrimFunc
+    anchor: str | None
+    axes: tuple[Axis, ...]
+    anchor_iters: int
+    operands: tuple[Operand, ...]
+    stages: tuple[Stage, ...]
+    out: str
+    out_loops: int
+
+    @property
+    def spatial(self) -> tuple[int, ...]:
+        """Indices of the spatial axes."""
+        return tuple(i for i, a in enumerate(self.axes) if not a.reduce)
+
+    @property
+    def reduce(self) -> tuple[int, ...]:
+        """Indices of the reduction axes."""
+        return tuple(i for i, a in enumerate(self.axes) if a.reduce)
+
+
+@dataclass(frozen=True)
+class _Site:
+    block: Block
+    realize: BlockRealize
+    loops: tuple[For, ...]
+
+    @property
+    def store(self) -> BufferStore:
+        assert isinstance(self.block.body, BufferStore)
+        return self.block.body
+
+
+def _sites(func: PrimFunc) -> list[_Site]:
+    found: list[_Site] = []
+
+    def visit(stmt: Stmt, loops: tuple[For, ...]) -> None:
+        from autosched.ir.functor import stmt_children
+
+        if isinstance(stmt, BlockRealize) and stmt.block.name != "root":
+            if any(isinstance(s, BlockRealize) for s in walk(stmt.block.body)):
+                raise ProgramError(f"block {stmt.block.name!r} contains blocks; a space starts from an unscheduled program")
+            if not isinstance(stmt.block.body, BufferStore):
+                raise ProgramError(f"block {stmt.block.name!r} is not a single store; a space cannot tile it")
+            found.append(_Site(stmt.block, stmt, loops))
+            return
+        for child in stmt_children(stmt):
+            visit(child, (*loops, stmt) if isinstance(stmt, For) else loops)
+
+    visit(func.body, ())
+    return found
+
+
+def match_gemm(block: Block, target: Target) -> tuple[BufferLoad, BufferLoad] | None:
+    """The (inp, wgt) operands where ``block`` is the target's GEMM on its innermost lanes, else None.
+
+    The form is ``C[.., i, j] += cast(A[.., i, k]) * cast(B[.., j, k])`` with i, j, k of the intrinsic's extents.
+    """
+    body = block.body
+    if block.init is None or not isinstance(body, BufferStore) or len(body.indices) < 2:
+        return None
+    value = body.value
+    if not (isinstance(value, BinOp) and value.op == "+"):
+        return None
+    own, product = value.a, value.b
+    if not (isinstance(own, BufferLoad) and own.buffer is body.buffer and own.indices == body.indices):
+        own, product = product, own
+    if not (isinstance(own, BufferLoad) and own.buffer is body.buffer and own.indices == body.indices):
+        return None
+    if not (isinstance(product, BinOp) and product.op == "*"):
+        return None
+    loads = [x.value if isinstance(x, Cast) else x for x in (product.a, product.b)]
+    extents = {iv.var: int_value(iv.dom.extent) for iv in block.iter_vars}
+    kinds = {iv.var: iv.kind for iv in block.iter_vars}
+    i, j = body.indices[-2:]
+    config = target.config
+    for inp, wgt in (loads, loads[::-1]):
+        if not (isinstance(inp, BufferLoad) and isinstance(wgt, BufferLoad)):
+            return None
+        k = inp.indices[-1]
+        if not (isinstance(i, Var) and isinstance(j, Var) and isinstance(k, Var) and kinds.get(k) == "reduce"):
+            continue
+        lanes = (extents.get(i), extents.get(j), extents.get(k))
+        if lanes != (config.batch, config.block_out, config.block_in):
+            continue
+        if inp.indices[-2:] == (i, k) and wgt.indices[-2:] == (j, k) and inp.dtype == wgt.dtype == "int8":
+            return inp, wgt
+    return None
+
+
+def _alu_ops(value: Expr) -> tuple[int, int]:
+    """(immediate, tensor) ALU operations of an expression tree, one per inner node."""
+    imm = tensor = 0
+    for node in walk_expr(value):
+        if isinstance(node, BinOp) or (isinstance(node, Call) and node.op in ("shift_right", "shift_left")):
+            operands = (node.a, node.b) if isinstance(node, BinOp) else node.args
+            if any(isinstance(x, IntImm) for x in operands):
+                imm += 1
+            else:
+                tensor += 1
+    return imm, tensor
+
+
+def _dims(load: BufferLoad, lanes: int, axes: list[Var], where: str) -> tuple[tuple[tuple[int, ...], int], ...]:
+    dims = []
+    for index, size in zip(load.indices[:-lanes], load.buffer.shape[:-lanes]):
+        form = linear_form(index, axes)
+        if form is None or any(not isinstance(c, int) or c < 0 for c in form[0].values()):
+            raise ProgramError(f"{where}: index {expr_text(index)} of {load.buffer.name} is not affine in the block's iterators")
+        extent = int_value(size)
+        if extent is None:
+            raise ProgramError(f"{where}: {load.buffer.name} has a symbolic extent; a space needs constants")
+        dims.append((tuple(int(form[0].get(v, 0)) for v in axes), extent))
+    return tuple(dims)
+
+
+def analyse(func: PrimFunc, target: Target) -> Nest:
+    """The nest of an unscheduled program.
+
+    Args:
+        func: the program, with constant extents.
+        target: the machine whose intrinsic has to match.
+
+    Raises:
+        ProgramError: the program is outside what a space can tile; the message says why.
+    """
+    sites = _sites(func)
+    params = set(func.buffers)
+    matches = {s.block.name: m for s in sites if (m := match_gemm(s.block, target)) is not None}
+    if len(matches) > 1:
+        raise ProgramError(f"blocks {', '.join(matches)} all match the target's GEMM; tune them one by one")
+    reducing = [s.block.name for s in sites if s.block.init is not None and s.block.name not in matches]
+    if reducing:
+        c = target.config
+        raise ProgramError(
+            f"block {reducing[0]!r} is a reduction that {target.name}'s {c.batch}x{c.block_in}x{c.block_out} GEMM does not match"
+        )
+    by_output = {s.store.buffer: s for s in sites}
+    out = _output(sites, params)
+    chain = [out]
+    while True:
+        first = chain[0]
+        inner = [x for x in _loads(first) if x.buffer in by_output and not _is_copy(by_output[x.buffer], matches)]
+        if first.block.name in matches or not inner:
+            break
+        sources = {x.buffer for x in inner}
+        if len(sources) > 1:
+            names = " and ".join(sorted(by_output[b].block.name for b in sources))
+            raise ProgramError(f"block {first.block.name!r} joins {names}; a space needs one chain")
+        chain.insert(0, by_output[next(iter(sources))])
+    anchor = next((s for s in chain if s.block.name in matches), None)
+    if anchor is None and matches:
+        raise ProgramError(f"block {next(iter(matches))!r} does not feed the output {out.block.name!r}")
+    lanes = 2
+    _check_elementwise(chain, anchor, lanes)
+    axes, anchor_vars = _axes(out, anchor, lanes)
+    operands = _operands(chain, anchor, matches, by_output, params, lanes, anchor_vars)
+    stages = tuple(Stage(s.block.name, *_alu_ops(s.store.value)) for s in chain if s is not anchor and s is not out)
+    direct = _alu_ops(out.store.value)
+    if direct != (0, 0) or out is chain[0]:
+        raise ProgramError(
+            f"output block {out.block.name!r} must only narrow an int32 stage to {out.store.buffer.dtype}, "
+            f"got {expr_text(out.store.value)}"
+        )
+    return Nest(func, anchor.block.name if anchor else None, axes, len(anchor.block.iter_vars) if anchor else 0,
+                operands, stages, out.block.name, len(out.loops))
+
+
+def _output(sites: list[_Site], params: set[Buffer]) -> _Site:
+    outs = [s for s in sites if s.store.buffer in params]
+    if len(outs) != 1:
+        raise ProgramError(f"a space needs one output, this program writes {len(outs)} parameters")
+    return outs[0]
+
+
+def _loads(site: _Site) -> list[BufferLoad]:
+    return [e for e in walk_expr(site.store.value) if isinstance(e, BufferLoad) and e.buffer is not site.store.buffer]
+
+
+def _is_copy(site: _Site, matches: dict[str, tuple[BufferLoad, BufferLoad]]) -> bool:
+    """Whether a block only moves (and pads with zeros) a DRAM tensor into the operand of the GEMM."""
+    operands = {x.buffer for pair in matches.values() for x in pair}
+    if site.store.buffer not in operands:
+        return False
+    value = site.store.value
+    if isinstance(value, Call) and value.op == "if_then_else":
+        value = value.args[1]
+    elif isinstance(value, Select):
+        value = value.true_value
+    return isinstance(value, BufferLoad)
+
+
+def _check_elementwise(chain: list[_Site], anchor: _Site | None, lanes: int) -> None:
+    for site in chain:
+        store = site.store
+        if not all(isinstance(i, Var) or int_value(i) == 0 for i in store.indices) or len(store.indices) <= lanes:
+            raise ProgramError(f"block {site.block.name!r} does not store one element per iteration in order")
+        if site is anchor:
+            continue
+        for load in _loads(site):
+            if load.buffer in {s.store.buffer for s in chain} and load.indices != store.indices:
+                raise ProgramError(f"block {site.block.name!r} reads {load.buffer.name} at another place than it writes")
+    shapes = {tuple(int_value(e) for e in s.store.buffer.shape) for s in chain}
+    if len(shapes) > 1:
+        raise ProgramError("the blocks of the output chain have different shapes")
+
+
+def _axes(out: _Site, anchor: _Site | None, lanes: int) -> tuple[tuple[Axis, ...], list[Var]]:
+    loop_of = {loop.var: n for n, loop in enumerate(out.loops)}
+    bound = {iv.var: v for iv, v in zip(out.block.iter_vars, out.realize.iter_values)}
+    axes: list[Axis] = []
+    anchor_vars: list[Var] = []
+    for dim, index in enumerate(out.store.indices[:-lanes]):
+        value = bound.get(index) if isinstance(index, Var) else None
+        if not isinstance(value, Var) or value not in loop_of:
+            raise ProgramError(f"dimension {dim} of {out.store.buffer.name} is not one loop of block {out.block.name!r}")
+        extent = int_value(out.loops[loop_of[value]].extent)
+        if extent is None:
+            raise ProgramError(f"loop {value.name} of block {out.block.name!r} has a symbolic extent; a space needs constants")
+        position = -1
+        var = index
+        if anchor is not None:
+            var = anchor.store.indices[dim]
+            position = [iv.var for iv in anchor.block.iter_vars].index(var)
+        assert isinstance(var, Var)
+        axes.append(Axis(var.name.removeprefix("v_"), extent, False, position, loop_of[value]))
+        anchor_vars.append(var)
+    if anchor is not None:
+        lane = _loads_of_gemm(anchor).indices[-1]
+        for n, iv in enumerate(anchor.block.iter_vars):
+            if iv.kind == "reduce" and iv.var is not lane:
+                extent = int_value(iv.dom.extent)
+                if extent is None:
+                    raise ProgramError(f"reduction {iv.var.name} has a symbolic extent; a space needs constants")
+                axes.append(Axis(iv.var.name.removeprefix("v_"), extent, True, n, -1))
+                anchor_vars.append(iv.var)
+    return tuple(axes), anchor_vars
+
+
+def _loads_of_gemm(anchor: _Site) -> BufferLoad:
+    return next(e for e in walk_expr(anchor.store.value) if isinstance(e, BufferLoad) and e.dtype == "int8")
+
+
+def _operands(
+    chain: list[_Site], anchor: _Site | None, matches: dict[str, tuple[BufferLoad, BufferLoad]],
+    by_output: dict[Buffer, _Site], params: set[Buffer], lanes: int, anchor_vars: list[Var],
+) -> tuple[Operand, ...]:
+    operands = []
+    if anchor is not None:
+        for load, scope in zip(matches[anchor.block.name], (INP, WGT)):
+            dims = _dims(load, lanes, anchor_vars, f"block {anchor.block.name!r}")
+            producer = by_output.get(load.buffer)
+            if producer is None and load.buffer not in params:
+                raise ProgramError(f"operand {load.buffer.name} of block {anchor.block.name!r} is never written")
+            if producer is not None and not _is_copy(producer, matches):
+                raise ProgramError(
+                    f"operand {load.buffer.name} is computed by block {producer.block.name!r}; only copies and zero padding "
+                    "can feed the GEMM"
+                )
+            if producer is None:
+                operands.append(Operand(load.buffer.name, scope, anchor.block.name, _read_index(anchor.block, load.buffer),
+                                        None, dims, tuple(size for _, size in dims)))
+                continue
+            tensor = next(e.buffer for e in walk_expr(producer.store.value) if isinstance(e, BufferLoad))
+            source = tuple(int_value(x) or 0 for x in tensor.shape[:-lanes])
+            operands.append(Operand(tensor.name, scope, anchor.block.name, -1, producer.block.name, dims, source))
+    for site in chain:
+        if site is anchor:
+            continue
+        own = [v for v in site.store.indices[:-lanes] if isinstance(v, Var)]
+        seen: set[Buffer] = set()
+        for load in _loads(site):
+            if load.buffer in params and load.buffer not in seen:
+                seen.add(load.buffer)
+                if load.dtype != "int32":
+                    raise ProgramError(f"block {site.block.name!r} reads {load.buffer.name} as {load.dtype}; the ALU takes int32")
+                dims = _dims(load, lanes, own, f"block {site.block.name!r}")
+                pad = (0,) * (len(anchor_vars) - len(own))
+                dims = tuple((coeffs + pad, size) for coeffs, size in dims)
+                operands.append(Operand(load.buffer.name, ACC, site.block.name,
+                                        _read_index(site.block, load.buffer), None, dims,
+                                        tuple(size for _, size in dims)))
+    return tuple(operands)
+
+
+def _read_index(block: Block, buffer: Buffer) -> int:
+    for n, region in enumerate(block.reads):
+        if region.buffer is buffer:
+            return n
+    raise ProgramError(f"block {block.name!r} does not declare that it reads {buffer.name}")
