@@ -1,0 +1,20 @@
+"""Schedule primitives, traces and tensor intrinsics: programs to programs."""
+
+from autosched.schedule.base import (
+    AT_INLINE,
+    AT_ROOT,
+    BlockRV,
+    ExprRV,
+    LoopRV,
+    NoFunctionError,
+    StaleRVError,
+    UnknownRVError,
+)
+from autosched.schedule.primitive import PRIMITIVES, primitive
+from autosched.schedule.schedule import Schedule
+from autosched.schedule.trace import Instruction, Trace
+
+__all__ = [
+    "AT_INLINE", "AT_ROOT", "PRIMITIVES", "BlockRV", "ExprRV", "Instruction", "LoopRV", "NoFunctionError", "Schedule",
+    "StaleRVError", "Trace", "UnknownRVError", "primitive",
+]

@@ -1,0 +1,295 @@
+"""What every family of primitives stands on: random variables, the symbol table, and refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from autosched.errors import AutoschedError, ScheduleError, suggest
+from autosched.ir.expr import Var
+from autosched.ir.stmt import Block, BlockRealize, Buffer, For, Ident, PrimFunc, Stmt
+from autosched.schedule.state import State
+
+if TYPE_CHECKING:
+    from autosched.schedule.trace import Trace
+
+
+class RV:
+    """A handle that a primitive returns and later primitives take; equal only to itself."""
+
+    __slots__ = ("__weakref__",)
+    prefix = "v"
+
+
+class BlockRV(RV):
+    """A handle of a block."""
+
+    __slots__ = ()
+    prefix = "b"
+
+
+class LoopRV(RV):
+    """A handle of a loop."""
+
+    __slots__ = ()
+    prefix = "l"
+
+
+class ExprRV(RV):
+    """A handle of an integer that was sampled."""
+
+    __slots__ = ()
+    prefix = "v"
+
+
+class UnknownRVError(ScheduleError, IndexError):
+    """A handle that this schedule did not make, or has forgotten."""
+
+
+class StaleRVError(ScheduleError, ValueError):
+    """A handle of a loop or block that is no longer in the program."""
+
+
+class NoFunctionError(AutoschedError, ValueError):
+    """A module of several functions, and none was chosen."""
+
+
+class Special:
+    """A place that is no loop, as ``sample_compute_location`` may return: the root, or inlined."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __reduce__(self) -> str:
+        return "AT_ROOT" if self.name == "root" else "AT_INLINE"
+
+
+AT_ROOT = Special("root")
+AT_INLINE = Special("inline")
+
+
+class ScheduleBase:
+    """Symbol table and program; families of primitives are mixins over this class.
+
+    Attributes:
+        trace: what has been applied so far.
+        error_render_level: ``detail`` (excerpt and hint), ``fast`` (reason only) or ``none``.
+    """
+
+    trace: Trace
+    error_render_level: str
+    _states: dict[str, State]
+    _symbols: dict[RV, Any]
+    _working_on: str | None
+    _op: str
+    _depth: int
+    _decision: Any
+    _rng_state: int
+
+    # -- the program -------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        """The function being worked on, with its tables."""
+        return self._states[self.func_name()]
+
+    def func_name(self, name: str | None = None) -> str:
+        """The function that a primitive without handles works on.
+
+        Args:
+            name: an explicit choice, or None.
+
+        Raises:
+            NoFunctionError: several functions, and no ``work_on`` yet; or no such function.
+        """
+        name = name if name is not None else self._working_on
+        if name is None:
+            raise NoFunctionError(
+                f"{self._op or 'the schedule'} does not know which function to be working on; "
+                f"call work_on(name) first; functions: {', '.join(self._states)}"
+            )
+        if name not in self._states:
+            raise NoFunctionError(f"no function {name!r} in the module{suggest(name, self._states)}")
+        return name
+
+    def commit(self, state: State, body: Stmt | None = None, func: PrimFunc | None = None) -> State:
+        """Makes a rewritten function the current program.
+
+        Args:
+            state: the state that the rewrite started from.
+            body: its new body, or
+            func: its new function.
+        """
+        if func is None:
+            func = replace(state.func, body=body if body is not None else state.func.body)
+        new = State(func)
+        self._states = {n: new if s is state else s for n, s in self._states.items()}
+        return new
+
+    def commit_nodes(self, state: State, table: Mapping[int, Stmt | None]) -> State:
+        """``commit`` of ``state.rewrite(table)``."""
+        return self.commit(state, state.rewrite(table))
+
+    # -- handles -----------------------------------------------------------------------------------
+
+    def block_rv(self, block: Block | Ident) -> BlockRV:
+        """A new handle of a block."""
+        rv = BlockRV()
+        self._symbols[rv] = block if isinstance(block, Ident) else block.ident
+        return rv
+
+    def loop_rv(self, loop: For | Var | Special) -> LoopRV:
+        """A new handle of a loop."""
+        rv = LoopRV()
+        self._symbols[rv] = loop.var if isinstance(loop, For) else loop
+        return rv
+
+    def expr_rv(self, value: int) -> ExprRV:
+        """A new handle of an integer."""
+        rv = ExprRV()
+        self._symbols[rv] = value
+        return rv
+
+    def _value(self, rv: RV) -> Any:
+        try:
+            return self._symbols[rv]
+        except KeyError:
+            kind = {"b": "block", "l": "loop", "v": "integer"}[rv.prefix]
+            raise UnknownRVError(
+                self._op, f"the {kind} handle was not made by this schedule (or was removed)", "",
+                "use handles that this schedule returned; look the block up again with get_block",
+            ) from None
+
+    def block_at(self, rv: BlockRV) -> tuple[State, BlockRealize]:
+        """The state and the realize of the block behind a handle.
+
+        Raises:
+            UnknownRVError: not a handle of this schedule.
+            StaleRVError: the block is no longer in the program.
+        """
+        if not isinstance(rv, BlockRV):
+            self.refuse(f"expected a block, got {describe(rv)}", error=_BadArgument)
+        ident = self._value(rv)
+        for state in self._in_order():
+            realize = state.realizes.get(ident)
+            if realize is not None:
+                return state, realize
+        return self.refuse(f"the block is no longer in the program{self._consumed(rv)}", error=StaleRVError,
+                           hint="look it up again with get_block(name)")
+
+    def loop_at(self, rv: LoopRV) -> tuple[State, For]:
+        """The state and the loop behind a handle.
+
+        Raises:
+            UnknownRVError: not a handle of this schedule.
+            StaleRVError: the loop is no longer in the program.
+        """
+        if not isinstance(rv, LoopRV):
+            self.refuse(f"expected a loop, got {describe(rv)}", error=_BadArgument)
+        var = self._value(rv)
+        if isinstance(var, Special):
+            self.refuse(f"a real loop is needed here, not the place '{var.name}'")
+        for state in self._in_order():
+            loop = state.loops.get(var)
+            if loop is not None:
+                return state, loop
+        return self.refuse(f"loop {var.name} no longer exists in the program{self._consumed(rv)}", error=StaleRVError,
+                           hint="use the loops that the later primitive returned, or get_loops(block)")
+
+    def loops_at(self, rvs: Sequence[LoopRV]) -> tuple[State, list[For]]:
+        """The loops behind several handles of one function."""
+        found = [self.loop_at(rv) for rv in rvs]
+        if any(state is not found[0][0] for state, _ in found):
+            self.refuse("the loops belong to different functions")
+        return found[0][0], [loop for _, loop in found]
+
+    def int_of(self, value: int | ExprRV) -> int:
+        """A Python integer, or the integer behind a handle."""
+        return int(self._value(value)) if isinstance(value, ExprRV) else int(value)
+
+    def decide(self, decision: Any) -> None:
+        """Records what a sampling primitive chose."""
+        self._decision = decision
+
+    def _in_order(self) -> list[State]:
+        return list(self._states.values())
+
+    def _consumed(self, rv: RV) -> str:
+        for inst in reversed(self.trace.insts):
+            if rv in inst.inputs:
+                return f" (last used by {inst.op})"
+        return ""
+
+    # -- refusals ----------------------------------------------------------------------------------
+
+    def refuse(
+        self, reason: str, marks: Sequence[Stmt | Ident | Var] = (), hint: str = "", state: State | None = None,
+        error: type[ScheduleError] = ScheduleError,
+    ) -> NoReturn:
+        """Raises a ``ScheduleError`` of the primitive that is running.
+
+        Args:
+            reason: why, in one line, naming blocks, loops and buffers.
+            marks: statements (or idents, or loop variables) at fault; they are marked in the excerpt.
+            hint: what to do instead.
+            state: the function that the marks are in; default: the one that holds the first mark.
+            error: a subclass to raise.
+        """
+        if self.error_render_level == "none":
+            raise error(self._op, "refused (not rendered)")
+        if self.error_render_level == "fast" or not marks:
+            raise error(self._op, reason, "", hint)
+        from autosched.ir.printer import excerpt
+
+        func = (state or self._holder(marks[0])).func
+        raise error(self._op, reason, excerpt(func, list(marks)), hint)
+
+    def _holder(self, mark: Stmt | Ident | Var) -> State:
+        for state in self._in_order():
+            if isinstance(mark, Ident | Var):
+                if mark in state.realizes or mark in state.loops:
+                    return state
+            elif state.parent(mark) is not None or mark is state.func.body:
+                return state
+        return self._in_order()[0]
+
+    # -- small conveniences for primitives ---------------------------------------------------------
+
+    def block_region_buffer(self, block: Block, index: int | str | Buffer, kind: str) -> int:
+        """The position of a buffer among a block's reads or writes.
+
+        Args:
+            block: the block.
+            index: position, name or the buffer itself.
+            kind: ``read`` or ``write``.
+        """
+        regions = block.reads if kind == "read" else block.writes
+        names = [r.buffer.name for r in regions]
+        if isinstance(index, int):
+            if not 0 <= index < len(regions):
+                listed = ", ".join(f"{i}: {n}" for i, n in enumerate(names)) or "none"
+                reason = f"block {block.name} has no {kind} buffer {index}; its {kind} buffers are {listed}"
+                self.refuse(reason, [block.ident])
+            return index
+        hits = [i for i, r in enumerate(regions) if r.buffer is index or r.buffer.name == index]
+        if not hits:
+            name = index if isinstance(index, str) else index.name
+            self.refuse(f"block {block.name} has no {kind} buffer {name!r}{suggest(name, names)}", [block.ident])
+        if len(hits) > 1 and any(regions[i].buffer is not regions[hits[0]].buffer for i in hits):
+            reason = f"block {block.name} has several {kind} buffers named {index!r}; give a position"
+            self.refuse(reason, [block.ident])
+        return hits[0]
+
+
+class _BadArgument(ScheduleError, TypeError):
+    """An argument of the wrong kind."""
+
+
+def describe(value: object) -> str:
+    """A value as an error message names it."""
+    if isinstance(value, RV):
+        return {"b": "a block", "l": "a loop", "v": "a sampled integer"}[value.prefix]
+    return f"{value!r}" if isinstance(value, int | float | str | type(None)) else type(value).__name__

@@ -1,0 +1,161 @@
+"""Finding blocks and loops: pure primitives, traced like all others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autosched.errors import suggest
+from autosched.ir.functor import walk
+from autosched.ir.stmt import Block, BlockRealize, For
+from autosched.schedule.base import BlockRV, LoopRV, ScheduleBase
+from autosched.schedule.primitive import primitive
+from autosched.schedule.state import State
+
+
+def _explicit_function(sch: Any, args: dict[str, Any]) -> None:
+    args["func_name"] = sch.func_name(args["func_name"])
+
+
+class Lookup(ScheduleBase):
+    """Look-ups by name and by position in the program."""
+
+    @primitive(pure=True, normalize=_explicit_function)
+    def get_sblock(self, name: str, func_name: str | None = None) -> BlockRV:
+        """The block of that name.
+
+        Args:
+            name: name of the block; ``root`` is the root block.
+            func_name: function to look in; default: the one being worked on.
+
+        Raises:
+            ScheduleError: no block, or several, of that name.
+            NoFunctionError: several functions and none chosen.
+        """
+        state = self._states[self.func_name(func_name)]
+        found = state.blocks_named(name)
+        if not found:
+            names = state.block_names()
+            tail = suggest(name, names) or f"; the first are: {', '.join(names[:12])}"
+            self.refuse(f"Cannot find a block with the name: {name}{tail}")
+        if len(found) > 1:
+            self.refuse(f"{len(found)} blocks are named {name!r}", [b.ident for b in found], state=state,
+                        hint="reach one of them with get_child_blocks, get_consumers or get_producers")
+        return self.block_rv(found[0])
+
+    def get_block(self, name: str, func_name: str | None = None) -> BlockRV:
+        """``get_sblock`` under its older name."""
+        return self.get_sblock(name, func_name)
+
+    @primitive(pure=True)
+    def get_loops(self, block: BlockRV | str) -> list[LoopRV]:
+        """The loops around a block, up to the block that contains it, outermost first.
+
+        Args:
+            block: handle or name.
+        """
+        state, realize = self.block_at(_handle(block))
+        return [self.loop_rv(loop) for loop in state.loops_of(realize.block)]
+
+    @primitive(pure=True)
+    def get_child_blocks(self, block_or_loop: BlockRV | LoopRV) -> list[BlockRV]:
+        """The blocks directly below a block or a loop, in program order.
+
+        Args:
+            block_or_loop: handle (or a block's name).
+        """
+        if isinstance(block_or_loop, LoopRV):
+            state, loop = self.loop_at(block_or_loop)
+            return [self.block_rv(b) for b in state.children_of(loop)]
+        state, realize = self.block_at(block_or_loop)
+        return [self.block_rv(b) for b in state.children_of(realize.block)]
+
+    @primitive(pure=True)
+    def get_producers(self, block: BlockRV | str) -> list[BlockRV]:
+        """The blocks of the same scope whose results a block reads (or overwrites), in program order.
+
+        Args:
+            block: handle or name.
+
+        Raises:
+            ScheduleError: the root block.
+        """
+        state, realize = self._inside(block)
+        return [self.block_rv(b) for b in state.producers(realize.block)]
+
+    @primitive(pure=True)
+    def get_consumers(self, block: BlockRV | str) -> list[BlockRV]:
+        """The blocks of the same scope that read (or overwrite) what a block writes, in program order.
+
+        Args:
+            block: handle or name.
+
+        Raises:
+            ScheduleError: the root block.
+        """
+        state, realize = self._inside(block)
+        return [self.block_rv(b) for b in state.consumers(realize.block)]
+
+    @primitive(pure=True)
+    def get_output_blocks(self, scope_block: BlockRV | str) -> list[BlockRV]:
+        """The blocks anywhere below a block that write a buffer not allocated by the block around them.
+
+        Args:
+            scope_block: handle or name of the block to search.
+        """
+        state, realize = self.block_at(_handle(scope_block))
+        found = []
+        for node in walk(realize.block.body):
+            if isinstance(node, BlockRealize):
+                scope = state.scope_of(node)
+                assert scope is not None
+                if any(w.buffer not in scope.alloc_buffers for w in node.block.writes):
+                    found.append(self.block_rv(node.block))
+        return found
+
+    @primitive(pure=True, normalize=_explicit_function)
+    def get_axis(self, name: str, block: BlockRV | str | None = None, func_name: str | None = None) -> LoopRV:
+        """The loop of that name.
+
+        Args:
+            name: name of the loop variable.
+            block: only loops around this block; default: all loops of the function.
+            func_name: function to look in; default: the one being worked on.
+
+        Raises:
+            ScheduleError: no loop, or several, of that name.
+        """
+        if block is not None:
+            state, realize = self.block_at(_handle(block))
+            loops = [n for n in state.ancestors(realize) if isinstance(n, For)]
+        else:
+            state = self._states[self.func_name(func_name)]
+            loops = list(state.loops.values())
+        found = [loop for loop in loops if loop.var.name == name]
+        if not found:
+            self.refuse(f"Cannot find a loop with the name: {name}{suggest(name, [x.var.name for x in loops])}")
+        if len(found) > 1:
+            above = [", ".join(b.name for b in state.children_of(x)) for x in found]
+            self.refuse(
+                f"{len(found)} loops are named {name!r}: around {'; around '.join(above)}", [x.var for x in found],
+                hint=f'get_axis("{name}", block="{above[0].split(", ")[0]}")',
+            )
+        return self.loop_rv(found[0])
+
+    def _inside(self, block: BlockRV | str) -> tuple[State, BlockRealize]:
+        state, realize = self.block_at(_handle(block))
+        if state.scope_of(realize.block) is None:
+            self.refuse("the primitive does not operate on the root block")
+        return state, realize
+
+    def get_scope(self, block: BlockRV | str) -> Block:
+        """The block that contains a block (not traced)."""
+        state, realize = self._inside(block)
+        scope = state.scope_of(realize.block)
+        assert scope is not None
+        return scope
+
+
+def _handle(block: BlockRV | str | None) -> BlockRV:
+    # The decorator has already turned names into handles; this only tells the type checker.
+    assert isinstance(block, BlockRV), block
+    return block

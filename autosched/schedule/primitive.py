@@ -1,0 +1,289 @@
+"""The registry of schedule primitives: one registration gives method, trace entry, JSON both ways and Python text.
+
+How another file registers a primitive
+--------------------------------------
+A primitive is a method of a mixin class over ``ScheduleBase``, under the decorator ``@primitive``. Its signature is the
+registration:
+
+* the method's name is the name of the operation in traces, JSON and Python text;
+* parameters whose annotation mentions an RV (``BlockRV``, ``LoopRV``, ``ExprRV``, also inside lists) are inputs; the
+  others are plain arguments (numbers, strings, lists, dicts, ``IndexMap``; an RV inside them is fine too). Where a
+  ``BlockRV`` is expected a caller may give a block's name, where a ``LoopRV`` is expected a loop's name: the look-up is
+  traced as well, and the body sees handles only;
+* a parameter called ``decision`` is the decision of a sampling: the body calls ``self.decide(value)`` with its choice;
+* the return annotation tells the outputs: ``None``, one RV, or ``list[...RV]``;
+* keyword names and their order are TVM's, so that the Python text of a trace runs there; an extension is a last
+  parameter whose default is None: it is printed only when given (``keep_none`` names those printed in any case).
+
+The body resolves handles with ``self.block_at(rv) -> (state, BlockRealize)``, ``self.loop_at(rv) -> (state, For)``,
+checks, and either refuses with ``self.refuse(reason, marks=[nodes, idents or loop variables], hint=...)`` or makes the
+new program current with ``self.commit(state, new_body)`` or ``self.commit_nodes(state, {id(old): new_or_None})``,
+which rebuilds only the paths to the nodes. It returns ``self.block_rv(block)`` / ``self.loop_rv(for_or_var)``. Nodes
+are immutable: a block keeps its handle as long as its ``ident`` is kept, a loop as long as its ``var`` is. Whatever the
+body raises, the schedule is put back as it was. A primitive that calls another one is traced as one instruction.
+A worked example, a primitive that reverses a loop:
+
+    class Reversing(ScheduleBase):
+        @primitive
+        def reverse(self, loop: LoopRV | str, note: str | None = None) -> LoopRV:
+            '''Runs a loop backwards.
+
+            Args:
+                loop: a serial loop.
+                note: stored as annotation ``reversed``.
+
+            Before: ``for i in range(n): S(i)``, after: ``for i in range(n): S(n - 1 - i)``.
+            '''
+            state, node = self.loop_at(loop)
+            if node.kind != "serial":
+                self.refuse(f"loop {node.var.name} is {node.kind}", [node.var], hint="reverse before changing its kind")
+            var = Var(node.var.name, node.var.dtype)
+            body = substitute_stmt(node.body, {node.var: node.extent - 1 - var})
+            new = replace(node, var=var, body=body, annotations={**node.annotations, "reversed": note})
+            self.commit_nodes(state, {id(node): new})
+            return self.loop_rv(new)
+
+and ``Schedule`` (schedule.py) gets ``Reversing`` among its bases. That is all: ``sch.reverse("i")`` now works, appears
+in the trace as ``l3 = sch.reverse(loop=l0)`` and in JSON as ``{"op": "reverse", "in": {"loop": "l0"}, "args": {},
+"out": ["l3"]}``. ``normalize=f`` names a function ``f(sch, args)`` that may rewrite the bound arguments (a dict) before
+anything is traced: sugar such as a Python lambda becoming an ``IndexMap``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, cast, overload
+
+from autosched.errors import suggest
+from autosched.ir.expr import FloatImm, IntImm, StringImm
+from autosched.schedule.base import RV, BlockRV, LoopRV, ScheduleBase
+from autosched.schedule.trace import Instruction
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Normalizer = Callable[[Any, dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a primitive.
+
+    Args:
+        name: keyword.
+        annotation: its type as written.
+        default: ``inspect.Parameter.empty`` where it is required.
+        variadic: ``*name``.
+        is_input: it holds handles.
+        takes_block: a string given for it is a block's name.
+        takes_loop: a string given for it is a loop's name.
+    """
+
+    name: str
+    annotation: str
+    default: Any
+    variadic: bool
+    is_input: bool
+    takes_block: bool
+    takes_loop: bool
+
+
+@dataclass(frozen=True)
+class Primitive:
+    """What the registry knows about a primitive.
+
+    Args:
+        name: operation.
+        method: the method as the user calls it.
+        parameters: in order, without ``self``.
+        returns: ``none``, ``one`` or ``list``.
+        pure: it changes nothing, so an unused one may be dropped from a trace.
+        keep_none: parameters that the Python text shows even when None.
+    """
+
+    name: str
+    method: Callable[..., Any]
+    parameters: tuple[Parameter, ...]
+    returns: str
+    pure: bool
+    keep_none: tuple[str, ...]
+
+    def invoke(self, sch: ScheduleBase, args: Mapping[str, Any], decision: Any = None) -> tuple[RV, ...]:
+        """Applies the primitive to a schedule with arguments by name, and returns its outputs."""
+        positional: list[Any] = []
+        named = dict(args)
+        if decision is not None:
+            named["decision"] = decision
+        for p in self.parameters:
+            if p.variadic:
+                positional = list(named.pop(p.name, ()))
+        return outputs_of(self.method(sch, *positional, **named))
+
+
+PRIMITIVES: dict[str, Primitive] = {}
+
+
+def lookup(op: str) -> Primitive:
+    """The primitive of that name.
+
+    Raises:
+        ValueError: there is none.
+    """
+    found = PRIMITIVES.get(op)
+    if found is None:
+        raise ValueError(f"unknown schedule primitive {op!r}{suggest(op, PRIMITIVES)}")
+    return found
+
+
+@overload
+def primitive(fn: Callable[P, R], /) -> Callable[P, R]: ...
+
+
+@overload
+def primitive(
+    *, pure: bool = False, normalize: Normalizer | None = None, keep_none: tuple[str, ...] = ()
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+
+def primitive(
+    fn: Callable[P, R] | None = None, /, *, pure: bool = False, normalize: Normalizer | None = None,
+    keep_none: tuple[str, ...] = (),
+) -> Callable[P, R] | Callable[[Callable[P, R]], Callable[P, R]]:
+    """Registers a method as a primitive; see the module's text.
+
+    Args:
+        fn: the method.
+        pure: it changes no program.
+        normalize: rewrites bound arguments before they are traced.
+        keep_none: parameters that the Python text shows even when None.
+    """
+
+    def register(method: Callable[P, R]) -> Callable[P, R]:
+        return _register(method, pure, normalize, keep_none)
+
+    return register if fn is None else register(fn)
+
+
+def _register(
+    fn: Callable[P, R], pure: bool, normalize: Normalizer | None, keep_none: tuple[str, ...]
+) -> Callable[P, R]:
+    name = fn.__name__
+    signature = inspect.signature(fn)
+    params = tuple(_parameter(p) for p in list(signature.parameters.values())[1:])
+    result = str(signature.return_annotation)
+    returns = "none" if result == "None" else "list" if result.startswith("list[") else "one"
+    names = [p.name for p in params]
+
+    @wraps(fn)
+    def method(*call_args: P.args, **call_kwargs: P.kwargs) -> R:
+        try:
+            bound = signature.bind(*call_args, **call_kwargs)
+        except TypeError as error:
+            unknown = next((k for k in call_kwargs if k not in names), None)
+            tail = "" if unknown is None else suggest(unknown, names)
+            raise TypeError(f"{name}: {error}{tail}") from None
+        bound.apply_defaults()
+        args: dict[str, Any] = dict(bound.arguments)
+        sch = cast(ScheduleBase, args.pop("self"))
+        saved = (sch._states, len(sch.trace.insts), sch._rng_state, sch._op)
+        done = False
+        try:
+            if sch._depth == 0:
+                sch._op = name
+            if normalize is not None:
+                normalize(sch, args)
+            for p in params:
+                if p.is_input:
+                    args[p.name] = _resolve(sch, args[p.name], p)
+                else:
+                    args[p.name] = plain_argument(args[p.name])
+            if sch._depth == 0:
+                sch._op, sch._decision = name, args.get("decision")
+            sch._depth += 1
+            try:
+                value = _call(fn, sch, args, params)
+            finally:
+                sch._depth -= 1
+            if sch._depth == 0:
+                decision = sch._decision if "decision" in args else None
+                args.pop("decision", None)
+                sch.trace.append(Instruction(name, args, outputs_of(value), decision))
+            done = True
+            return value
+        finally:
+            sch._op = saved[3]
+            if not done:
+                sch._states, sch._rng_state = saved[0], saved[2]
+                del sch.trace.insts[saved[1]:]
+
+    if name in PRIMITIVES and PRIMITIVES[name].method.__qualname__ != fn.__qualname__:
+        raise ValueError(f"primitive {name!r} is registered twice")
+    PRIMITIVES[name] = Primitive(name, method, params, returns, pure, keep_none)
+    return method
+
+
+def _parameter(p: inspect.Parameter) -> Parameter:
+    text = str(p.annotation)
+    return Parameter(
+        p.name, text, p.default, p.kind is inspect.Parameter.VAR_POSITIONAL, "RV" in text, "BlockRV" in text,
+        "LoopRV" in text,
+    )
+
+
+def _call(fn: Callable[..., R], sch: ScheduleBase, args: Mapping[str, Any], params: tuple[Parameter, ...]) -> R:
+    positional: list[Any] = [sch]
+    named: dict[str, Any] = {}
+    for p in params:
+        if p.variadic:
+            positional.extend(args[p.name])
+        else:
+            named[p.name] = args[p.name]
+    if len(positional) > 1:
+        # Everything before a variadic parameter would have to be positional too; no primitive has such a parameter.
+        return fn(*positional, **named)
+    return fn(sch, **named)
+
+
+def _resolve(sch: Any, value: Any, p: Parameter) -> Any:
+    """Names become handles (through a traced look-up), nested lists are kept as lists."""
+    if isinstance(value, str):
+        if p.takes_block:
+            return sch.get_sblock(value)
+        if p.takes_loop:
+            return sch.get_axis(value)
+        return value
+    if isinstance(value, list | tuple):
+        return [_resolve(sch, v, p) for v in value]
+    if isinstance(value, RV):
+        sch._value(value)
+        if (isinstance(value, BlockRV) and not p.takes_block) or (isinstance(value, LoopRV) and not p.takes_loop):
+            kind = "a block" if isinstance(value, BlockRV) else "a loop"
+            raise TypeError(f"{sch._op}: argument {p.name!r} cannot be {kind}")
+        return value
+    return plain_argument(value)
+
+
+def plain_argument(value: Any) -> Any:
+    """An argument as plain data: constants of the IR and NumPy integers become Python numbers."""
+    if value is None or isinstance(value, bool | int | float | str | RV):
+        return value
+    if isinstance(value, IntImm | FloatImm | StringImm):
+        return bool(value.value) if value.dtype == "bool" else value.value
+    if isinstance(value, tuple):
+        return tuple(plain_argument(v) for v in value)
+    if isinstance(value, list):
+        return [plain_argument(v) for v in value]
+    if isinstance(value, Mapping):
+        return {str(k): plain_argument(v) for k, v in value.items()}
+    if hasattr(value, "__index__"):
+        return int(value)
+    return value
+
+
+def outputs_of(value: Any) -> tuple[RV, ...]:
+    """The handles in what a primitive returned."""
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, RV) else tuple(value)

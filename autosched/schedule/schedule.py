@@ -1,0 +1,146 @@
+"""The schedule: a program, what has been done to it, and every primitive as a method."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from autosched.errors import ProgramError
+from autosched.ir.stmt import Block, For, IRModule, PrimFunc
+from autosched.schedule.base import RV, BlockRV, ExprRV, LoopRV, Special
+from autosched.schedule.lookup import Lookup
+from autosched.schedule.notes import Notes
+from autosched.schedule.primitive import primitive
+from autosched.schedule.state import State
+from autosched.schedule.trace import Trace
+
+
+class Schedule(Lookup, Notes):
+    """Rewrites a program step by step; every step is legal, and recorded.
+
+    Args:
+        mod: a function, or a module of several (``work_on`` chooses one).
+        seed: seed of the sampling primitives; None takes one from the system.
+        debug_mask: accepted for compatibility; every primitive checks always.
+        error_render_level: ``detail`` (marked excerpt and hint), ``fast`` (reason only) or ``none``.
+
+    Raises:
+        ProgramError: not a program, or an unknown level.
+    """
+
+    def __init__(
+        self, mod: PrimFunc | IRModule, seed: int | None = None, debug_mask: str | int = "none",
+        error_render_level: str = "detail", enable_check: bool = True,
+    ) -> None:
+        if error_render_level not in ("detail", "fast", "none"):
+            raise ProgramError(f"error_render_level must be detail, fast or none, not {error_render_level!r}")
+        if isinstance(mod, PrimFunc):
+            functions = {"main": mod}  # as TVM names a lone function, whatever its global symbol
+        elif isinstance(mod, IRModule):
+            functions = dict(mod.functions)
+        else:
+            raise ProgramError(f"a Schedule is made of a PrimFunc or an IRModule, not {type(mod).__name__}")
+        self.trace = Trace()
+        self.error_render_level = error_render_level
+        self.enable_check = enable_check
+        self.debug_mask = debug_mask
+        self._states = {name: State(f) for name, f in functions.items()}
+        self._single = isinstance(mod, PrimFunc)
+        self._symbols = {}
+        self._working_on = next(iter(functions)) if len(functions) == 1 else "main" if "main" in functions else None
+        self._op = ""
+        self._depth = 0
+        self._decision: Any = None
+        self._rng_state = 1
+        self.seed(seed)
+
+    # -- the program -------------------------------------------------------------------------------
+
+    @property
+    def func(self) -> PrimFunc:
+        """The function being worked on, as it is now."""
+        return self.state.func
+
+    @property
+    def mod(self) -> IRModule:
+        """The whole module, as it is now."""
+        return IRModule({name: s.func for name, s in self._states.items()})
+
+    @property
+    def func_working_on(self) -> str | None:
+        """Name of the function being worked on, or None."""
+        return self._working_on
+
+    def work_on(self, func_name: str) -> None:
+        """Chooses the function that look-ups by name search.
+
+        Args:
+            func_name: a function of the module.
+        """
+        self._working_on = self.func_name(func_name)
+
+    def script(self, dialect: str = "tvm") -> str:
+        """The program as TVMScript text."""
+        return (self.func if self._single else self.mod).script(dialect)
+
+    def show(self, dialect: str = "tvm") -> None:
+        """Print the program."""
+        print(self.script(dialect))
+
+    def copy(self) -> Schedule:
+        """An independent schedule of the same program; handles made so far work on both."""
+        new = Schedule.__new__(Schedule)
+        new.__dict__.update(self.__dict__)
+        new.trace = self.trace.copy()
+        new._states, new._symbols = dict(self._states), dict(self._symbols)
+        new._rng_state = self.fork_seed()
+        return new
+
+    # -- handles -----------------------------------------------------------------------------------
+
+    def get(self, rand_var: RV) -> Block | For | int | Special:
+        """What a handle stands for now: a block, a loop or an integer.
+
+        Args:
+            rand_var: handle of this schedule.
+
+        Raises:
+            UnknownRVError: not a handle of this schedule.
+            StaleRVError: gone from the program.
+        """
+        if isinstance(rand_var, BlockRV):
+            return self.block_at(rand_var)[1].block
+        if isinstance(rand_var, LoopRV):
+            value = self._value(rand_var)
+            return value if isinstance(value, Special) else self.loop_at(rand_var)[1]
+        if isinstance(rand_var, ExprRV):
+            return int(self._value(rand_var))
+        raise TypeError(f"get: expected a handle of a block, a loop or an integer, got {type(rand_var).__name__}")
+
+    def remove_rv(self, rand_var: RV) -> None:
+        """Forgets a handle."""
+        self._value(rand_var)
+        del self._symbols[rand_var]
+
+    # -- sampling ----------------------------------------------------------------------------------
+
+    def seed(self, seed: int | None) -> None:
+        """Seeds the sampling primitives.
+
+        Args:
+            seed: any integer; None or -1 takes one from the system.
+        """
+        if seed is None or seed == -1:
+            seed = random.SystemRandom().randrange(1, 2**31)
+        self._rng_state = seed % (2**31 - 1) or 1
+
+    def fork_seed(self) -> int:
+        """A seed drawn from this schedule's, for an independent one; this schedule's own moves on."""
+        self._rng_state = self._rng_state * 48271 % (2**31 - 1)
+        return self._rng_state * 1999 % (2**31 - 1) or 1
+
+    # -- search ------------------------------------------------------------------------------------
+
+    @primitive
+    def enter_postproc(self) -> None:
+        """Marks the end of the part of the trace that a search may change."""

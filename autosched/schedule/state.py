@@ -1,0 +1,344 @@
+"""One immutable function under scheduling, with the lookup tables that primitives need.
+
+A ``State`` never changes: a primitive makes a new one from a rewritten body. Tables are built once, on first use, by
+one walk over the statements (expressions are not visited), so a chain of primitives stays linear in the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from autosched.ir.expr import Expr, Var
+from autosched.ir.functor import Mutator, stmt_children
+from autosched.ir.stmt import (
+    AssertStmt,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    Buffer,
+    For,
+    Ident,
+    IfThenElse,
+    IterVar,
+    LetStmt,
+    MatchBuffer,
+    PrimFunc,
+    Range,
+    SeqStmt,
+    Stmt,
+    While,
+    seq,
+)
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """``dst`` must run after ``src``.
+
+    Args:
+        src: ident of the earlier block.
+        dst: ident of the later block.
+        kind: ``RAW``, ``WAW`` or ``WAR``.
+        buffer: what both touch.
+    """
+
+    src: Ident
+    dst: Ident
+    kind: str
+    buffer: Buffer
+
+
+class State:
+    """A function and its tables.
+
+    Args:
+        func: the function; its body is the realize of the root block.
+    """
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.func = func
+
+    # -- tables ------------------------------------------------------------------------------------
+
+    @cached_property
+    def _tables(self) -> _Tables:
+        return _Tables(self.func.body)
+
+    @property
+    def root(self) -> Block:
+        """The root block."""
+        assert isinstance(self.func.body, BlockRealize)
+        return self.func.body.block
+
+    @property
+    def loops(self) -> Mapping[Var, For]:
+        """All loops by their variable, in program order."""
+        return self._tables.loops
+
+    @property
+    def realizes(self) -> Mapping[Ident, BlockRealize]:
+        """All realized blocks by ident, in program order (the root first)."""
+        return self._tables.realizes
+
+    def block(self, ident: Ident) -> Block:
+        """The block with this ident (KeyError if there is none)."""
+        return self._tables.realizes[ident].block
+
+    def blocks_named(self, name: str) -> list[Block]:
+        """The blocks with this name, in program order."""
+        return [r.block for r in self._tables.realizes.values() if r.block.name == name]
+
+    def block_names(self) -> list[str]:
+        """Distinct names of blocks, in program order."""
+        return list(dict.fromkeys(r.block.name for r in self._tables.realizes.values()))
+
+    def parent(self, stmt: Stmt) -> Stmt | None:
+        """The statement around ``stmt`` (a node of this state, by identity), or None at the top."""
+        return self._tables.parent.get(id(stmt))
+
+    def ancestors(self, stmt: Stmt) -> Iterator[Stmt]:
+        """The statements around ``stmt``, innermost first."""
+        parent = self._tables.parent
+        node = parent.get(id(stmt))
+        while node is not None:
+            yield node
+            node = parent.get(id(node))
+
+    def loops_above(self, stmt: Stmt) -> list[For]:
+        """The loops around ``stmt`` up to the nearest block, outermost first (``stmt`` itself not included)."""
+        found: list[For] = []
+        for node in self.ancestors(stmt):
+            if isinstance(node, Block):
+                break
+            if isinstance(node, For):
+                found.append(node)
+        return found[::-1]
+
+    def loops_of(self, block: Block | Ident) -> list[For]:
+        """The loops around a block up to the block that contains it, outermost first."""
+        return self.loops_above(self.realizes[block if isinstance(block, Ident) else block.ident])
+
+    def scope_of(self, stmt: Stmt) -> Block | None:
+        """The nearest block around ``stmt`` (for a block: the one that contains it); None for the root block."""
+        start = self.realizes[stmt.ident] if isinstance(stmt, Block) else stmt
+        return next((n for n in self.ancestors(start) if isinstance(n, Block)), None)
+
+    def children_of(self, scope: Stmt) -> list[Block]:
+        """The blocks directly below a loop, a block (its init not included) or any statement, in program order."""
+        cached = self._tables.children.get(id(scope))
+        if cached is None:
+            cached = self._tables.children[id(scope)] = list(child_blocks(scope))
+        return cached
+
+    def lca(self, stmts: list[Stmt]) -> Stmt:
+        """The innermost loop or block that contains all of ``stmts`` (a single statement: the one around it)."""
+        chains = [[n for n in self.ancestors(s) if isinstance(n, Block | For)][::-1] for s in stmts]
+        common: Stmt = chains[0][0]
+        for level in zip(*chains):
+            if any(n is not level[0] for n in level):
+                break
+            common = level[0]
+        return common
+
+    # -- dependence --------------------------------------------------------------------------------
+
+    def dependences(self, scope: Stmt) -> list[Dependence]:
+        """The dependences between the blocks directly below ``scope``, by the buffers that they read and write."""
+        cached = self._tables.deps.get(id(scope))
+        if cached is not None:
+            return cached
+        deps: list[Dependence] = []
+        readers: dict[Buffer, list[Ident]] = {}
+        writers: dict[Buffer, list[Ident]] = {}
+        for block in self.children_of(scope):
+            reads = list(dict.fromkeys(r.buffer for r in block.reads))
+            writes = list(dict.fromkeys(w.buffer for w in block.writes))
+            for b in reads:
+                deps += [Dependence(src, block.ident, "RAW", b) for src in writers.get(b, ())]
+            for b in writes:
+                deps += [Dependence(src, block.ident, "WAW", b) for src in writers.get(b, ())]
+                deps += [Dependence(src, block.ident, "WAR", b) for src in readers.get(b, ())]
+            for b in reads:
+                readers.setdefault(b, []).append(block.ident)
+            for b in writes:
+                writers.setdefault(b, []).append(block.ident)
+        self._tables.deps[id(scope)] = deps
+        return deps
+
+    def writers(self, scope: Stmt, buffer: Buffer) -> list[Block]:
+        """The blocks directly below ``scope`` that write ``buffer``, in program order."""
+        return [b for b in self.children_of(scope) if any(w.buffer is buffer for w in b.writes)]
+
+    def readers(self, scope: Stmt, buffer: Buffer) -> list[Block]:
+        """The blocks directly below ``scope`` that read ``buffer``, in program order."""
+        return [b for b in self.children_of(scope) if any(r.buffer is buffer for r in b.reads)]
+
+    def producers(self, block: Block) -> list[Block]:
+        """The blocks of the same scope whose results ``block`` reads or overwrites, in program order."""
+        scope = self.scope_of(block)
+        deps = [] if scope is None else self.dependences(scope)
+        found = dict.fromkeys(d.src for d in deps if d.dst is block.ident and d.kind != "WAR")
+        return [self.block(i) for i in found]
+
+    def consumers(self, block: Block) -> list[Block]:
+        """The blocks of the same scope that read or overwrite what ``block`` writes, in program order."""
+        scope = self.scope_of(block)
+        deps = [] if scope is None else self.dependences(scope)
+        found = dict.fromkeys(d.dst for d in deps if d.src is block.ident and d.kind != "WAR")
+        return [self.block(i) for i in found]
+
+    # -- rewriting ---------------------------------------------------------------------------------
+
+    def rewrite(self, table: Mapping[int, Stmt | None], allocs: Mapping[int, tuple[Buffer, ...]] | None = None) -> Stmt:
+        """The body with nodes replaced; only the paths to them are rebuilt.
+
+        Args:
+            table: new statement by ``id`` of a node of this state; None removes the node and the loops left empty by
+                that. The key of a ``BlockRealize`` replaces the realize, the key of its ``Block`` the block alone.
+            allocs: new ``alloc_buffers`` by ``id`` of a block on a rebuilt path.
+
+        Raises:
+            ValueError: a removal leaves a block or a branch empty.
+        """
+        return rebuild(self.func.body, self._tables.parent, table, allocs or {})
+
+    def replaced(self, table: Mapping[int, Stmt | None]) -> State:
+        """A new state with nodes replaced as by ``rewrite``."""
+        return self.with_body(self.rewrite(table))
+
+    def with_body(self, body: Stmt) -> State:
+        """A new state with another body."""
+        return State(replace(self.func, body=body))
+
+
+class _Tables:
+    """What one walk over the statements of a body finds."""
+
+    def __init__(self, body: Stmt) -> None:
+        self.parent: dict[int, Stmt] = {}
+        self.loops: dict[Var, For] = {}
+        self.realizes: dict[Ident, BlockRealize] = {}
+        self.children: dict[int, list[Block]] = {}
+        self.deps: dict[int, list[Dependence]] = {}
+        parent = self.parent
+        stack: list[Stmt] = [body]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, For):
+                self.loops[node.var] = node
+                parent[id(node.body)] = node
+                stack.append(node.body)
+                continue
+            if isinstance(node, BlockRealize):
+                self.realizes[node.block.ident] = node
+            below = stmt_children(node)
+            for child in below:
+                parent[id(child)] = node
+            stack.extend(reversed(below))
+
+
+def child_blocks(stmt: Stmt) -> Iterator[Block]:
+    """The outermost blocks strictly below ``stmt``, in program order; a block's init is not searched."""
+    stack: list[Stmt] = [stmt.body] if isinstance(stmt, Block) else list(reversed(stmt_children(stmt)))
+    while stack:
+        node = stack.pop()
+        if isinstance(node, BlockRealize):
+            yield node.block
+        else:
+            stack.extend(reversed(stmt_children(node)))
+
+
+def rebuild(
+    body: Stmt, parent: Mapping[int, Stmt], table: Mapping[int, Stmt | None], allocs: Mapping[int, tuple[Buffer, ...]]
+) -> Stmt:
+    """``body`` with the nodes of ``table`` replaced, following ``parent`` links so that nothing else is visited."""
+    marked: set[int] = set()
+    for key in (*table, *allocs):
+        while key not in marked:
+            marked.add(key)
+            up = parent.get(key)
+            if up is None:
+                break
+            key = id(up)
+
+    def visit(stmt: Stmt) -> Stmt | None:
+        key = id(stmt)
+        if key in table:
+            return table[key]
+        if key not in marked:
+            return stmt
+        if isinstance(stmt, SeqStmt):
+            kept = [s for s in map(visit, stmt.stmts) if s is not None]
+            return seq(*kept) if kept else None
+        if isinstance(stmt, BlockRealize):
+            block = visit(stmt.block)
+            assert isinstance(block, Block)
+            return BlockRealize(stmt.iter_values, stmt.predicate, block)
+        if isinstance(stmt, Block):
+            new, init = visit(stmt.body), None if stmt.init is None else visit(stmt.init)
+            if new is None:
+                raise ValueError(f"block {stmt.name} would be left empty")
+            return replace(stmt, body=new, init=init, alloc_buffers=allocs.get(key, stmt.alloc_buffers))
+        if isinstance(stmt, IfThenElse):
+            then = visit(stmt.then_case)
+            if then is None:
+                raise ValueError("a branch would be left empty")
+            return IfThenElse(stmt.condition, then, None if stmt.else_case is None else visit(stmt.else_case))
+        assert isinstance(stmt, For | LetStmt | AttrStmt | AssertStmt | While), type(stmt)
+        new = visit(stmt.body)
+        return None if new is None else replace(stmt, body=new)
+
+    result = visit(body)
+    assert result is not None
+    return result
+
+
+class _Refresh(Mutator):
+    """Renames every binder below a statement: loop variables, block iterators, blocks, local buffers."""
+
+    def __init__(self) -> None:
+        self.vmap: dict[Var, Expr] = {}
+        self.bmap: dict[Buffer, Buffer] = {}
+
+    def visit_var(self, var: Var) -> Expr:
+        return self.vmap.get(var, var)
+
+    def visit_buffer(self, buffer: Buffer) -> Buffer:
+        return self.bmap.get(buffer, buffer)
+
+    def _fresh(self, var: Var) -> Var:
+        new = Var(var.name, var.dtype)
+        self.vmap[var] = new
+        return new
+
+    def visit_stmt(self, stmt: Stmt) -> Stmt:
+        if isinstance(stmt, For):
+            lo, extent = self.visit_expr(stmt.min), self.visit_expr(stmt.extent)
+            return replace(stmt, var=self._fresh(stmt.var), min=lo, extent=extent, body=self.visit_stmt(stmt.body))
+        if isinstance(stmt, LetStmt):
+            value = self.visit_expr(stmt.value)
+            return LetStmt(self._fresh(stmt.var), value, self.visit_stmt(stmt.body))
+        return super().visit_stmt(stmt)
+
+    def visit_block(self, block: Block) -> Block:
+        iters = tuple([
+            IterVar(self._fresh(iv.var), Range(self.visit_expr(iv.dom.min), self.visit_expr(iv.dom.extent)), iv.kind)
+            for iv in block.iter_vars
+        ])
+        for buffer in (*block.alloc_buffers, *(m.buffer for m in block.match_buffers)):
+            offset = None if buffer.elem_offset is None else self.visit_expr(buffer.elem_offset)
+            self.bmap[buffer] = replace(buffer, elem_offset=offset, ident=Ident())
+        matches = tuple([MatchBuffer(self.bmap[m.buffer], self.visit_region(m.source)) for m in block.match_buffers])
+        return replace(
+            block, iter_vars=iters, reads=tuple(map(self.visit_region, block.reads)),
+            writes=tuple(map(self.visit_region, block.writes)),
+            init=None if block.init is None else self.visit_stmt(block.init), body=self.visit_stmt(block.body),
+            alloc_buffers=tuple(self.bmap[b] for b in block.alloc_buffers), match_buffers=matches, ident=Ident(),
+        )
+
+
+def refresh(stmt: Stmt) -> Stmt:
+    """A copy of ``stmt`` in which every loop, block, block iterator and local buffer is a new one of the same name."""
+    return _Refresh().visit_stmt(stmt)
