@@ -57,12 +57,17 @@ def region(table: isa.Table) -> tuple[Ints, Ints]:
     return width, height
 
 
+def uop_span(config: VTAConfig) -> int:
+    """Values of the RTL's micro-op counter (14 bits), which an empty or reversed range wraps around."""
+    return max(ZERO_TRIPS, 2 << config.log_uop_depth)
+
+
 def trip_counts(table: isa.Table, config: VTAConfig, mode: str) -> tuple[Ints, Ints, Ints]:
     """(iter_out, iter_in, uops) of each GEMM and ALU as executed; the RTL turns 0 into 16384."""
     outer, inner = table[:, isa.ITER_OUT], table[:, isa.ITER_IN]
     uops = table[:, isa.UOP_END] - table[:, isa.UOP_BGN]
     if mode == "chisel":
-        span = 2 << config.log_uop_depth
+        span = uop_span(config)
         return np.where(outer == 0, ZERO_TRIPS, outer), np.where(inner == 0, ZERO_TRIPS, inner), (uops - 1) % span + 1
     return outer, inner, np.maximum(uops, 0)
 
@@ -110,7 +115,8 @@ def row_ends(table: isa.Table, mode: str) -> Ints:
     return np.asarray(table[:, isa.DRAM] + np.maximum(rows - 1, 0) * table[:, isa.X_STRIDE] + table[:, isa.X_SIZE])
 
 
-def _check_space(table: isa.Table, config: VTAConfig, mode: str) -> None:
+def check_space(table: isa.Table, config: VTAConfig, mode: str) -> None:
+    """Raise ExecutionError for the first transfer that leaves the 32-bit address space."""
     bytes_of = element_bytes(config)
     load, store = moves(table, isa.OP_LOAD), moves(table, isa.OP_STORE)
     size = np.where(store, bytes_of[isa.MEM_OUT], bytes_of[np.minimum(table[:, isa.MEM], len(bytes_of) - 1)])
@@ -122,11 +128,10 @@ def _check_space(table: isa.Table, config: VTAConfig, mode: str) -> None:
         raise ExecutionError(index, "dram", f"reaches address {last:#x}, outside the 32-bit DRAM")
 
 
-def check_executable(table: isa.Table, config: VTAConfig, mode: str) -> None:
-    """Raise ExecutionError, with index and field, for the first rule broken by an instruction.
+def check_machine(config: VTAConfig, mode: str) -> None:
+    """Raise ConfigError for a machine that a mode does not model.
 
-    Also ConfigError for machines that no mode models: accumulators beyond 32 bits, more than 1 GiB of SRAM,
-    and batch above 1 under ``chisel``, whose ALU has one row.
+    Accumulators beyond 32 bits, more than 1 GiB of SRAM, and batch above 1 under ``chisel``, whose ALU has one row.
     """
     if config.LOG_ACC_WIDTH > 5:
         raise ConfigError("LOG_ACC_WIDTH", "accumulators beyond 32 bits have no reference implementation")
@@ -135,6 +140,14 @@ def check_executable(table: isa.Table, config: VTAConfig, mode: str) -> None:
         raise ConfigError("LOG_WGT_BUFF_SIZE", f"{total} bytes of SRAM are more than are simulated ({MAX_SRAM_BYTES})")
     if mode == "chisel" and config.LOG_BATCH:
         raise ConfigError("LOG_BATCH", f"batch {config.batch}: the RTL's ALU has one row; use the fsim semantics")
+
+
+def check_executable(table: isa.Table, config: VTAConfig, mode: str) -> None:
+    """Raise ExecutionError, with index and field, for the first instruction that breaks a rule of ``mode``.
+
+    Also what :func:`check_machine` raises, and FieldError for a value outside its field.
+    """
+    check_machine(config, mode)
     isa.check_table(table, config)
     load, store, mem = moves(table, isa.OP_LOAD), moves(table, isa.OP_STORE), table[:, isa.MEM]
     opcode = table[:, isa.OPCODE]
@@ -159,7 +172,7 @@ def check_executable(table: isa.Table, config: VTAConfig, mode: str) -> None:
         deep = depths(config)[np.where(store, isa.MEM_ACC, np.minimum(mem, isa.MEM_ACC_8BIT))]
         over = (load | store) & (table[:, isa.SRAM] + area > deep)
         _refuse(over, "sram", "the region runs past the end of its memory, which the functional simulator refuses")
-    _check_space(table, config, mode)
+    check_space(table, config, mode)
 
 
 def _check_flags(table: isa.Table) -> None:

@@ -80,6 +80,11 @@ class Program:
                 f"program '{self.name}'", f"insn_address {self.insn_address}: not 8-byte aligned in a 32-bit space"
             )
 
+    def with_memory(self, memory: Iterable[Segment] | Mapping[int, bytes]) -> Program:
+        """Return the program with segments (or bytes by address) laid over its memory."""
+        more = tuple(Segment(a, bytes(d)) for a, d in memory.items()) if isinstance(memory, Mapping) else tuple(memory)
+        return replace(self, memory=(*self.memory, *more))
+
     def disassemble(self) -> str:
         """Return the instructions as assembler text."""
         from sim import asm

@@ -59,15 +59,6 @@ class Execution:
         return self.dram.read(address, size)
 
 
-def image(program: Program, memory: Iterable[Segment] | Mapping[int, bytes] | None = None) -> tuple[Segment, ...]:
-    """The program's memory with ``memory`` (segments, or bytes by address) laid over it."""
-    if memory is None:
-        return program.memory
-    if isinstance(memory, Mapping):
-        return (*program.memory, *(Segment(a, bytes(d)) for a, d in memory.items()))
-    return (*program.memory, *memory)
-
-
 def count(table: isa.Table, config: VTAConfig, order: Ints, mode: str = "fsim") -> dict[str, int]:
     """The functional simulator's counters over the instructions in ``order``.
 
@@ -131,7 +122,8 @@ def execute(
     depth = config.queue_depth if mode == "chisel" else None
     state = tokens.flow(table, depth)
     tokens.require_finish(state, depth)
-    dram = Dram(image(program, memory), _written_pages(table, config, mode))
+    full = program if memory is None else program.with_memory(memory)
+    dram = Dram(full.memory, _written_pages(table, config, mode))
     uops = empty_uops(table)
     amounts = np.empty((len(table), 2), dtype=np.int64)
     amounts[:] = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)

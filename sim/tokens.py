@@ -16,10 +16,12 @@ import numpy.typing as npt
 from sim import isa
 from sim.errors import DeadlockError, Waiter
 
-ENGINES: tuple[str, ...] = ("load", "compute", "store")
-CHANNELS: tuple[str, ...] = ("load->compute", "compute->load", "compute->store", "store->compute")
+ENGINES: tuple[str, ...] = isa.QUEUE_NAMES
+CHANNELS: tuple[str, ...] = ("LOAD->COMPUTE", "COMPUTE->LOAD", "COMPUTE->STORE", "STORE->COMPUTE")
 PRODUCERS = np.array([0, 1, 1, 2], dtype=np.int64)
 CONSUMERS = np.array([1, 0, 2, 1], dtype=np.int64)
+POP_FLAGS: tuple[str, ...] = ("pop_prev", "pop_next", "pop_prev", "pop_next")
+PUSH_FLAGS: tuple[str, ...] = ("push_next", "push_prev", "push_next", "push_prev")
 TOKEN_CAPACITY = 255  # the RTL's counters have 8 bits and saturate
 
 Ints = npt.NDArray[np.int64]
@@ -135,16 +137,16 @@ def waiters(state: Flow, queue_depth: int | None) -> tuple[Waiter, ...]:
         if head < 0 or (e == 1 and state.finish >= 0):
             continue
         missing = [
-            f"a token of {name}"
-            for c, name in enumerate(CHANNELS)
+            f"a token from {ENGINES[int(PRODUCERS[c])]} ({POP_FLAGS[c]})"
+            for c in range(len(CHANNELS))
             if int(state.pops[head]) >> c & 1 and state.tokens[c] == 0
         ]
         found.append(Waiter(ENGINES[e], head, " and ".join(missing), 0))
     if state.dispatched < n:
         full = ENGINES[int(state.engine[state.dispatched])]
-        found.append(Waiter("fetch", state.dispatched, f"room in the {full} queue ({queue_depth} entries)", 0))
+        found.append(Waiter("FETCH", state.dispatched, f"room in the {full} queue ({queue_depth} entries)", 0))
     if not found and state.finish < 0:
-        found.append(Waiter("compute", None, "an instruction: the stream has no FINISH", 0))
+        found.append(Waiter("COMPUTE", None, "a FINISH, which the program does not have", 0))
     return tuple(found)
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sim import isa
 from sim.config import VTAConfig
 from sim.dram import Dram
-from sim.legality import ZERO_ROWS, depths, element_bytes, moves, region
+from sim.legality import ZERO_ROWS, depths, element_bytes, moves, region, uop_span
 from sim.tokens import Flow
 
 MAX_RACES = 256
@@ -72,7 +72,7 @@ def parameters(config: VTAConfig, mode: str) -> Ints:
 
     p = np.zeros(k.N_PARAMS, dtype=np.int64)
     p[k.P_CHISEL] = mode == "chisel"
-    p[k.P_UOP_SPAN] = 2 << config.log_uop_depth
+    p[k.P_UOP_SPAN] = uop_span(config)
     p[k.P_DST_BITS], p[k.P_SRC_BITS], p[k.P_WGT_BITS] = config.uop_field_widths
     p[k.P_INP_LANE] = 1 << config.LOG_INP_WIDTH
     p[k.P_WGT_LANE] = 1 << config.LOG_WGT_WIDTH
