@@ -1,0 +1,561 @@
+"""Intervals and linear forms of quasi-affine expressions: the part of the analyzer that divides.
+
+Sums cancel in a linear form, divisions split into the part that is divisible and the part whose interval decides
+the quotient, and a quotient meets its remainder again (``x // 4 * 4 + x % 4`` is ``x``).
+
+A second, *deep* form writes every remainder by its quotient, reduces coefficients modulo the divisor and expands
+products. It is not what a reader wants to see, but two equal expressions meet there more often, so proofs use it when
+the first fails.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from math import gcd, inf
+
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Select, Var, binary, is_int
+from autosched.ir.functor import expr_children
+from autosched.ir.linear import (
+    EVERYTHING,
+    INDEX_TYPES,
+    Bound,
+    Interval,
+    Lin,
+    Terms,
+    add_forms,
+    build,
+    common_factor,
+    digit,
+    dtype_interval,
+    factors_of,
+    floor_bound,
+    monomial,
+    put,
+)
+
+
+class QuasiAffine(ABC):
+    """Linear forms and intervals under what is known about variables."""
+
+    def __init__(self) -> None:
+        self._bounds: dict[Expr, Interval] = {}
+        self._values: dict[Var, Lin] = {}
+        self._symbolic: dict[Var, tuple[Lin | None, Lin | None]] = {}
+        self._facts: list[Lin] = []
+        self._atoms: dict[Expr, Interval] = {}
+        self._deep = False
+
+    @abstractmethod
+    def _children(self, e: Expr) -> Expr:
+        """A node that is not linear, its operands simplified."""
+
+    @abstractmethod
+    def _prove_ge0(self, terms: Terms, k: int, depth: int = 6) -> bool:
+        """Whether a linear form is never negative."""
+
+    # -- bounds ----------------------------------------------------------------------------------------------------
+
+    def _interval(self, terms: Terms, k: int) -> Interval:
+        lo: Bound = k
+        hi: Bound = k
+        bounds = self._bounds
+        for t, c in terms.items():
+            b = bounds.get(t)
+            if b is None:
+                if type(t) is Var:
+                    b = EVERYTHING
+                else:
+                    b = self._atoms.get(t) or self._new_atom(t)
+            if c > 0:
+                lo += c * b[0]
+                hi += c * b[1]
+            else:
+                lo += c * b[1]
+                hi += c * b[0]
+        if self._facts and len(terms) > 0:
+            lo = self._tighten(terms, k, lo, self._facts, 2)
+            hi = -self._tighten({t: -c for t, c in terms.items()}, -k, -hi, self._facts, 2)
+        return lo, hi
+
+    def _plain_low(self, terms: Terms, k: int) -> Bound:
+        lo: Bound = k
+        for t, c in terms.items():
+            b = self._bounds.get(t) or self._atoms.get(t)
+            if b is None:
+                b = EVERYTHING if type(t) is Var else self._new_atom(t)
+            lo += c * (b[0] if c > 0 else b[1])
+        return lo
+
+    def _tighten(self, terms: Terms, k: int, best: Bound, facts: list[Lin], depth: int) -> Bound:
+        """The best lower bound of a form after adding non-negative multiples of known non-negative forms."""
+        for n, (ft, fk) in enumerate(facts):
+            for t, f in ft.items():
+                c = terms.get(t)
+                if c is None or (c > 0) != (f > 0):
+                    continue
+                # terms * |f| - fact * |c| loses t; what is left bounds terms * |f| from below.
+                p, q = abs(f), abs(c)
+                g = gcd(p, q)
+                p, q = p // g, q // g
+                rest = {u: x * p for u, x in terms.items()}
+                for u, x in ft.items():
+                    put(rest, u, -x * q)
+                rk = k * p - fk * q
+                low = self._plain_low(rest, rk)
+                if depth > 1 and len(facts) > 1 and rest:
+                    low = self._tighten(rest, rk, low, facts[:n] + facts[n + 1:], depth - 1)
+                if low > -inf and (bound := -(-int(low) // p)) > best:
+                    best = bound
+        return best
+
+    def _new_atom(self, t: Expr) -> Interval:
+        # A fact may mention the atom whose operands it bounds: until its own interval is known, it is unbounded.
+        self._atoms[t] = EVERYTHING
+        b = self._atoms[t] = self._atom_interval(t)
+        return b
+
+    def _atom_interval(self, t: Expr) -> Interval:
+        cls = type(t)
+        if cls is BinOp:
+            assert isinstance(t, BinOp)
+            op = t.op
+            if op == "//" or op == "%":
+                return self._division_interval(t)
+            if op in ("truncdiv", "truncmod") and type(t.b) is IntImm and t.b.value:
+                d = abs(t.b.value)
+                if op == "truncmod":
+                    return 1 - d, d - 1
+                lo, hi = self._interval(*self._lin(t.a))
+                size = max(-lo, hi)
+                size = size if size == inf else int(size) // d
+                return -size, size
+            if op in ("min", "max"):
+                a, b = self._interval(*self._lin(t.a)), self._interval(*self._lin(t.b))
+                pick = min if op == "min" else max
+                return pick(a[0], b[0]), pick(a[1], b[1])
+            if op == "*":
+                a, b = self._interval(*self._lin(t.a)), self._interval(*self._lin(t.b))
+                ends = [0 if 0 in (x, y) else x * y for x in a for y in b]
+                return min(ends), max(ends)
+        if cls is Select or (cls is Call and t.op == "if_then_else"):  # type: ignore[attr-defined]
+            _, x, y = expr_children(t)
+            a, b = self._interval(*self._lin(x)), self._interval(*self._lin(y))
+            return min(a[0], b[0]), max(a[1], b[1])
+        if cls is Call:
+            assert isinstance(t, Call)
+            if t.op == "shift_right" and type(t.args[1]) is IntImm and t.args[1].value >= 0:
+                lo, hi = self._interval(*self._lin(t.args[0]))
+                s = 1 << t.args[1].value
+                return floor_bound(lo, s), floor_bound(hi, s)
+            if t.op == "bitwise_and" and type(t.args[1]) is IntImm and t.args[1].value >= 0:
+                return 0, t.args[1].value
+        if cls is Cast:
+            assert isinstance(t, Cast)
+            if is_int(t.value.dtype):
+                lo, hi = self._interval(*self._lin(t.value))
+                low, high = dtype_interval(t.dtype)
+                return (lo, hi) if low <= lo and hi <= high else (low, high)
+        return dtype_interval(t.dtype) if cls is BufferLoad or cls is Cast else EVERYTHING
+
+    def _division_interval(self, t: BinOp) -> Interval:
+        div = self._lin(t.b)
+        if div[0] or div[1] <= 0:
+            lo, hi = self._interval(*div)
+            if t.op == "%" and lo > 0:
+                return 0, hi - 1
+            if t.op == "//" and lo > 0:
+                a = self._interval(*self._lin(t.a))
+                ends = [floor_bound(x, y) if y != inf else (-1 if x < 0 else 0) for x in a for y in (lo, hi)]
+                return min(ends), max(ends)
+            return EVERYTHING
+        d = div[1]
+        lo, hi = self._interval(*self._lin(t.a))
+        if t.op == "//":
+            return floor_bound(lo, d), floor_bound(hi, d)
+        if lo > -inf and hi < inf and lo // d == hi // d:
+            return int(lo) % d, int(hi) % d
+        terms, k = self._lin(t.a)
+        g = gcd(common_factor(terms), d)
+        return (k % g, d - g + k % g) if g > 1 else (0, d - 1)
+
+    # -- linear forms ----------------------------------------------------------------------------------------------
+
+    def _lin(self, expr: Expr) -> Lin:
+        if type(expr) is Var and expr not in self._values:
+            return {expr: 1}, 0
+        out: Terms = {}
+        k = self._acc(expr, 1, out)
+        return self._settle(out, k)
+
+    def _lin2(self, a: Expr, b: Expr, scale: int) -> Lin:
+        """The linear form of ``a + scale * b``."""
+        out: Terms = {}
+        k = self._acc(a, 1, out) + self._acc(b, scale, out)
+        return self._settle(out, k)
+
+    def _settle(self, out: Terms, k: int) -> Lin:
+        if len(out) > 1:
+            for t in out:
+                if type(t) is BinOp and (t.op == "%" or t.op == "//"):
+                    return self._merge(out, k)
+        return out, k
+
+    def _acc(self, e: Expr, scale: int, out: Terms) -> int:
+        """Adds ``scale * e`` to ``out``; returns what goes to the constant."""
+        cls = type(e)
+        if cls is IntImm:
+            return e.value * scale  # type: ignore[attr-defined, no-any-return]
+        if cls is Var:
+            value = self._values.get(e)  # type: ignore[call-overload]
+            if value is None:
+                c = out.get(e, 0) + scale
+                if c:
+                    out[e] = c
+                else:
+                    del out[e]
+                return 0
+            for t, x in value[0].items():
+                put(out, t, x * scale)
+            return value[1] * scale  # type: ignore[no-any-return]
+        if cls is BinOp:
+            assert isinstance(e, BinOp)
+            op, a, b = e.op, e.a, e.b
+            if e.dtype not in INDEX_TYPES:
+                return self._atom(e, scale, out)
+            if op == "+":
+                return self._acc(a, scale, out) + self._acc(b, scale, out)
+            if op == "-":
+                return self._acc(a, scale, out) + self._acc(b, -scale, out)
+            if op == "*":
+                if type(b) is IntImm:
+                    return self._acc(a, scale * b.value, out) if b.value else 0
+                if type(a) is IntImm:
+                    return self._acc(b, scale * a.value, out) if a.value else 0
+                return self._product(e, scale, out)
+            if op == "//" or op == "%" or op == "truncdiv" or op == "truncmod":
+                return self._division(e, scale, out)
+            if op == "min" or op == "max":
+                return self._minmax(e, scale, out)
+        return self._atom(e, scale, out)
+
+    def _atom(self, e: Expr, scale: int, out: Terms) -> int:
+        new = self._children(e)
+        if type(new) is not type(e):
+            return self._acc(new, scale, out)
+        put(out, new, scale)
+        return 0
+
+    def _product(self, e: BinOp, scale: int, out: Terms) -> int:
+        a, b = self._lin(e.a), self._lin(e.b)
+        for x, y in ((a, b), (b, a)):
+            if not x[0]:
+                for t, c in y[0].items():
+                    if x[1]:
+                        put(out, t, c * x[1] * scale)
+                return x[1] * y[1] * scale
+        single = len(a[0]) == len(b[0]) == 1 and not a[1] and not b[1]
+        if single or self._deep:
+            total = a[1] * b[1] * scale
+            for t, c in a[0].items():
+                for u, d in b[0].items():
+                    put(out, monomial([*factors_of(t), *factors_of(u)]), c * d * scale)
+                if b[1]:
+                    put(out, t, c * b[1] * scale)
+            if a[1]:
+                for u, d in b[0].items():
+                    put(out, u, d * a[1] * scale)
+            return total
+        put(out, BinOp("*", build(*a, e.dtype), build(*b, e.dtype), e.dtype), scale)
+        return 0
+
+    def _division(self, e: BinOp, scale: int, out: Terms) -> int:
+        terms, k = self._lin(e.a)
+        dterms, d = self._lin(e.b)
+        op = e.op
+        if op[0] == "t":
+            if self._interval(terms, k)[0] >= 0 and self._interval(dterms, d)[0] > 0:
+                op = "//" if op == "truncdiv" else "%"
+            else:
+                x, y = build(terms, k, e.dtype), build(dterms, d, e.dtype)
+                return self._fresh(binary(op, x, y), scale, out)
+        if dterms or d <= 0:
+            return self._symbolic_division(op, (terms, k), (dterms, d), e.dtype, scale, out)
+        if op == "//":
+            return self._div(terms, k, d, scale, out, e.dtype)
+        if self._deep:
+            k1 = self._div(terms, k, d, -scale * d, out, e.dtype)
+            for t, c in terms.items():
+                put(out, t, c * scale)
+            return k1 + k * scale
+        return self._mod(terms, k, d, scale, out, e.dtype)
+
+    def _fresh(self, e: Expr, scale: int, out: Terms) -> int:
+        if type(e) is IntImm:
+            return e.value * scale
+        put(out, e, scale)
+        return 0
+
+    def _symbolic_division(self, op: str, num: Lin, den: Lin, dtype: str, scale: int, out: Terms) -> int:
+        """Divides by a variable or a product: multiples of it come out, and a remainder below it vanishes."""
+        if len(den[0]) == 1 and not den[1]:
+            (t, c), = den[0].items()
+            want = factors_of(t)
+            quotient: Terms = {}
+            rest: Terms = {}
+            qk = 0
+            for u, x in num[0].items():
+                left = factors_of(u)
+                for f in want:
+                    if f in left:
+                        left.remove(f)
+                    else:
+                        break
+                else:
+                    if x % c == 0:
+                        if left:
+                            put(quotient, monomial(left), x // c)
+                        else:
+                            qk += x // c
+                        continue
+                rest[u] = x
+            low = self._prove_ge0(rest, num[1])
+            if low:
+                room = dict(den[0])
+                for u, x in rest.items():
+                    put(room, u, -x)
+                if self._prove_ge0(room, -num[1] - 1):
+                    if op == "//":
+                        for u, x in quotient.items():
+                            put(out, u, x * scale)
+                        return qk * scale
+                    for u, x in rest.items():
+                        put(out, u, x * scale)
+                    return num[1] * scale
+            if (quotient or qk) and self._interval(*den)[0] > 0:
+                inner = BinOp(op, build(rest, num[1], dtype), build(*den, dtype), dtype)
+                put(out, inner, scale)
+                if op == "//":
+                    for u, x in quotient.items():
+                        put(out, u, x * scale)
+                    return qk * scale
+                return 0
+        return self._fresh(binary(op, build(*num, dtype), build(*den, dtype)), scale, out)
+
+    def _div(self, terms: Terms, k: int, d: int, scale: int, out: Terms, dtype: str) -> int:
+        """Adds ``scale * ((terms + k) // d)`` for a constant d > 0."""
+        if d == 1:
+            for t, c in terms.items():
+                put(out, t, c * scale)
+            return k * scale
+        rest: Terms = {}
+        for t, c in terms.items():
+            if c % d:
+                rest[t] = c
+            else:
+                put(out, t, c // d * scale)
+        const = 0
+        if k % d == 0 or self._deep:
+            const, k = k // d * scale, k % d
+        if not rest:
+            return const + k // d * scale
+        if self._deep:
+            for t, c in rest.items():
+                if c < 0 or c >= d:
+                    put(out, t, c // d * scale)
+                    rest[t] = c % d
+        lo, hi = self._interval(rest, k)
+        if lo > -inf and hi < inf and (q := int(lo) // d) == int(hi) // d:
+            return const + q * scale
+        rest, k, d, _, _ = self._shrink(rest, k, d)
+        if len(rest) == 1:
+            (t, c), = rest.items()
+            if c == 1 and type(t) is BinOp and type(t.b) is IntImm and t.b.value > 0:
+                if t.op == "//":
+                    inner, ik = self._lin(t.a)
+                    return const + self._div(inner, ik + k * t.b.value, d * t.b.value, scale, out, dtype)
+                if t.op == "%" and k == 0 and d >= t.b.value:
+                    return const
+        elif self._deep:
+            # (x // a + y) // b is (x + a * y) // (a * b), whatever y is.
+            for t, c in rest.items():
+                if c == 1 and type(t) is BinOp and t.op == "//" and type(t.b) is IntImm and t.b.value > 0:
+                    a = t.b.value
+                    inner, ik = self._lin(t.a)
+                    flat = dict(inner)
+                    for u, x in rest.items():
+                        if u is not t:
+                            put(flat, u, x * a)
+                    return const + self._div(flat, ik + k * a, d * a, scale, out, dtype)
+        put(out, BinOp("//", build(rest, k, dtype), IntImm(d, dtype), dtype), scale)
+        return const
+
+    def _mod(self, terms: Terms, k: int, d: int, scale: int, out: Terms, dtype: str) -> int:
+        """Adds ``scale * ((terms + k) % d)`` for a constant d > 0."""
+        rest = {t: c for t, c in terms.items() if c % d}
+        k %= d
+        if not rest:
+            return k * scale
+        lo, hi = self._interval(rest, k)
+        if lo > -inf and hi < inf and (q := int(lo) // d) == int(hi) // d:
+            for t, c in rest.items():
+                put(out, t, c * scale)
+            return (k - q * d) * scale
+        rest, k, d, low, factor = self._shrink(rest, k, d)
+        const = low[1] * scale
+        for t, c in low[0].items():
+            put(out, t, c * scale)
+        scale *= factor
+        k %= d
+        if len(rest) == 1:
+            (t, c), = rest.items()
+            if type(t) is BinOp and type(t.b) is IntImm and t.b.value > 0:
+                b = t.b.value
+                if t.op == "%" and b % d == 0:
+                    inner, ik = self._lin(t.a)
+                    flat = {u: x * c for u, x in inner.items()}
+                    return const + self._mod(flat, ik * c + k, d, scale, out, dtype)
+                if t.op == "//" and k == 0 and c == 1:
+                    inner, ik = self._lin(t.a)
+                    wide: Terms = {}
+                    wk = self._mod(inner, ik, b * d, 1, wide, dtype)
+                    return const + self._div(wide, wk, b, scale, out, dtype)
+            elif c > d:
+                rest = {t: c % d}
+        put(out, BinOp("%", build(rest, k, dtype), IntImm(d, dtype), dtype), scale)
+        return const
+
+    def _shrink(self, rest: Terms, k: int, d: int) -> tuple[Terms, int, int, Lin, int]:
+        """Takes common factors out of a division.
+
+        Returns:
+            (rest', k', d', low, g) with ``x // d == x' // d'`` and ``x % d == x' % d' * g + low``.
+        """
+        low: Terms = {}
+        low_k = 0
+        total = 1
+        while True:
+            factors = sorted({gcd(c, d) for c in rest.values()}, reverse=True)
+            for g in factors:
+                if g == 1:
+                    return rest, k, d, (low, low_k), total
+                small = {t: c for t, c in rest.items() if c % g}
+                ks = k % g
+                lo, hi = self._interval(small, ks) if small else (ks, ks)
+                if lo > -inf and hi < inf and (m := int(lo) // g) == int(hi) // g:
+                    for t, c in small.items():
+                        put(low, t, c * total)
+                    low_k += (ks - m * g) * total
+                    rest = {t: c // g for t, c in rest.items() if c % g == 0}
+                    k, d, total = k // g + m, d // g, total * g
+                    break
+            else:
+                return rest, k, d, (low, low_k), total
+
+    def _minmax(self, e: BinOp, scale: int, out: Terms) -> int:
+        a, b = self._lin(e.a), self._lin(e.b)
+        diff, k = add_forms(a, b, -1)
+        lo, hi = self._interval(diff, k)
+        if lo < 0 < hi and (self._symbolic or self._facts):
+            if self._prove_ge0(diff, k):
+                lo = 0
+            elif self._prove_ge0({t: -c for t, c in diff.items()}, -k):
+                hi = 0
+        pick: Lin | None = None
+        if hi <= 0:
+            pick = a if e.op == "min" else b
+        elif lo >= 0:
+            pick = b if e.op == "min" else a
+        if pick is not None:
+            for t, c in pick[0].items():
+                put(out, t, c * scale)
+            return pick[1] * scale
+        x, y = dict(a[0]), dict(b[0])
+        shared = [t for t, c in x.items() if y.get(t) == c]
+        for t in shared:
+            put(out, t, x.pop(t) * scale)
+            del y[t]
+        ka, kb, const = a[1], b[1], 0
+        if shared and (not x or not y):
+            const = kb if not y else ka
+        elif x and y and (ka > 0) == (kb > 0):
+            const = min(ka, kb) if ka > 0 else max(ka, kb)
+        ka, kb = ka - const, kb - const
+        new: Expr
+        if not x and y:
+            x, ka, y, kb = y, kb, x, ka
+        left, right = build(x, ka, e.dtype), build(y, kb, e.dtype)
+        if type(right) is IntImm and type(left) is BinOp and left.op == e.op and type(left.b) is IntImm:
+            # min(min(x, 3), 5): one constant is enough.
+            new = binary(e.op, left.a, binary(e.op, left.b, right))
+        elif type(left) is BinOp and left.op == e.op and right in (left.a, left.b):
+            new = left
+        elif type(right) is BinOp and right.op == e.op and left in (right.a, right.b):
+            new = right
+        else:
+            new = BinOp(e.op, left, right, e.dtype)
+            if BinOp(e.op, right, left, e.dtype) in out:
+                new = BinOp(e.op, right, left, e.dtype)
+        return const * scale + self._fresh(new, scale, out)
+
+    # -- quotients meet remainders ---------------------------------------------------------------------------------
+
+    def _merge(self, out: Terms, k: int) -> Lin:
+        changed = True
+        while changed and len(out) > 1:
+            changed = False
+            for t in out:
+                if type(t) is BinOp and (t.op == "%" or t.op == "//"):
+                    step = self._meet(t, out)
+                    if step is not None:
+                        k += step
+                        changed = True
+                        break
+        return out, k
+
+    def _meet(self, t: BinOp, out: Terms) -> int | None:
+        """Joins the digit ``t`` with a neighbouring digit of the same index, or with the index itself."""
+        if type(t.b) is not IntImm:
+            return None
+        s = out[t]
+        x, lower, upper = digit(t)
+        if upper is None:
+            # x - x // d * d is x % d.
+            return self._remainder(t, x, lower, s, out)
+        for u, r in out.items():
+            if u is t or type(u) is not BinOp or u.op not in ("//", "%") or type(u.b) is not IntImm:
+                continue
+            y, low2, up2 = digit(u)
+            if low2 != upper or r * lower != s * upper or (u.op == "%"):
+                continue
+            if x != y:
+                gap, gk = self._lin2(y, x, -1)
+                if gk % upper or any(c % upper for c in gap.values()):
+                    continue
+            terms, k = self._lin(y)
+            del out[t], out[u]
+            if up2 is not None:
+                wide: Terms = {}
+                wk = self._mod(terms, k, up2, 1, wide, t.dtype)
+                return self._div(wide, wk, lower, s, out, t.dtype)
+            return self._div(terms, k, lower, s, out, t.dtype)
+        if lower == 1:
+            # x - x % d is x // d * d.
+            terms, k = self._lin(x)
+            if terms and all(out.get(u, 0) == -s * c for u, c in terms.items()) and t not in terms:
+                del out[t]
+                for u in terms:
+                    del out[u]
+                return s * k + self._div(terms, k, upper, -s * upper, out, t.dtype)
+        return None
+
+    def _remainder(self, t: BinOp, x: Expr, d: int, s: int, out: Terms) -> int | None:
+        if s % d or self._deep:
+            return None
+        terms, k = self._lin(x)
+        scale = -(s // d)
+        if not terms or any(out.get(u, 0) != scale * c for u, c in terms.items()) or t in terms:
+            return None
+        del out[t]
+        for u in terms:
+            del out[u]
+        return -scale * k + self._mod(terms, k, d, scale, out, t.dtype)
