@@ -26,7 +26,7 @@ _PUBLIC = {
     "target": "autosched.target",
     "workload": "autosched.workloads",
     "tune": "autosched.search",
-    "compile": "autosched.kernel.compile",
+    "compile": "autosched.records",
     "errors": "autosched.errors",
 }
 _MODULES = {"te", "script", "lower", "measure", "target", "errors", "ir", "schedule", "workloads", "kernel", "records", "search"}

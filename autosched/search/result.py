@@ -1,0 +1,139 @@
+"""What a search reports: events while it runs, and a report at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autosched.kernel import Kernel
+    from autosched.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class TrialEvent:
+    """One trial is known.
+
+    Args:
+        workload: name of the task.
+        trial: 0-based number in the task.
+        trials: how many the task may have.
+        cycles: its cycles, or None where it failed.
+        best: lowest cycles so far, or None.
+        floor: proven lower bound over the whole space.
+        from_log: whether the cycles came from the log.
+        seconds: since the task began.
+        explain: the best point so far in one line.
+        engine: how candidates are chosen.
+    """
+
+    workload: str
+    trial: int
+    trials: int
+    cycles: int | None
+    best: int | None
+    floor: int
+    from_log: bool
+    seconds: float
+    explain: str
+    engine: str
+
+
+Listener = Callable[[TrialEvent], None]
+
+
+@dataclass(frozen=True)
+class TuneReport:
+    """The outcome of tuning one workload.
+
+    Args:
+        workload: its name.
+        target: the target's name.
+        cycles: the best schedule's cycles, or None when no trial succeeded.
+        floor: proven lower bound over the whole space, in cycles.
+        default_cycles: cycles of the first trial, the draft's favourite.
+        point: the best point's decisions.
+        explain: the same in words.
+        trace: the best schedule's trace as JSON objects.
+        simulated: trials that were simulated.
+        from_log: trials whose cycles were in the log.
+        failed: trials that failed, by kind.
+        verified: whether the best schedule was executed and is bit-equal to the reference.
+        seconds: wall time.
+        stop: the rule that ended the search: ``certified``, ``gap``, ``patience``, ``trials``, ``time`` or ``exhausted``.
+        engine: how candidates were chosen.
+        size: number of points of the space, or None where it was not enumerated.
+        history: cycles of every trial in order, None for failures.
+        multiplicity: how often the workload occurs in the network it belongs to.
+    """
+
+    workload: str
+    target: str
+    cycles: int | None
+    floor: int
+    default_cycles: int | None
+    point: tuple[int, ...]
+    explain: str
+    trace: tuple[dict[str, Any], ...]
+    simulated: int
+    from_log: int
+    failed: dict[str, int]
+    verified: bool
+    seconds: float
+    stop: str
+    engine: str
+    size: int | None
+    history: tuple[int | None, ...] = field(repr=False)
+    multiplicity: int = 1
+
+    @property
+    def gap(self) -> float | None:
+        """Relative distance to the lower bound: (cycles - floor) / cycles."""
+        return None if not self.cycles else (self.cycles - self.floor) / self.cycles
+
+    def schedule(self) -> Schedule:
+        """The best schedule, applied to the program."""
+        from autosched.schedule import Schedule, Trace
+        from autosched.workloads import workload
+
+        sch = Schedule(workload(self.workload).func)
+        Trace.from_json(list(self.trace)).apply_to_schedule(sch)
+        return sch
+
+    def kernel(self) -> Kernel:
+        """The best schedule as a callable."""
+        from autosched.kernel import build
+        from autosched.workloads import workload
+
+        return build(workload(self.workload), self.target, self.trace)
+
+
+@dataclass(frozen=True)
+class NetworkReport:
+    """The outcome of tuning all layers of a network.
+
+    Args:
+        network: its name.
+        tasks: one report per distinct layer, with multiplicities.
+    """
+
+    network: str
+    tasks: tuple[TuneReport, ...]
+
+    @property
+    def cycles(self) -> int | None:
+        """Weighted sum of the layers' best cycles, or None while one has none."""
+        if any(t.cycles is None for t in self.tasks):
+            return None
+        return sum((t.cycles or 0) * t.multiplicity for t in self.tasks)
+
+    @property
+    def floor(self) -> int:
+        """Weighted sum of the layers' lower bounds, in cycles."""
+        return sum(t.floor * t.multiplicity for t in self.tasks)
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of all tasks together."""
+        return sum(t.seconds for t in self.tasks)
