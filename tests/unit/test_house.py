@@ -1,0 +1,97 @@
+"""The house rules: layers, imports, types, style."""
+
+import importlib
+import pkgutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("autosched", "space", "sim", "tuning_logs")
+
+
+def run(*command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
+
+
+def modules() -> list[str]:
+    names = []
+    for package in PACKAGES:
+        spec = importlib.util.find_spec(package)
+        assert spec is not None and spec.submodule_search_locations is not None
+        names.append(package)
+        names += [m.name for m in pkgutil.walk_packages(list(spec.submodule_search_locations), package + ".")]
+    return [n for n in names if not n.endswith("__main__")]
+
+
+def test_layers_are_kept() -> None:
+    done = run(sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()")
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+
+
+def test_every_room_is_in_the_layers() -> None:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    layers = " | ".join(config["tool"]["importlinter"]["contracts"][0]["layers"]).replace(" ", "").split("|")
+    rooms = {f"autosched.{p.stem}" for p in (ROOT / "autosched").iterdir()
+             if not p.name.startswith(("_", ".")) and (p.suffix == ".py" or (p / "__init__.py").exists())}
+    assert rooms <= set(layers), f"not in any layer: {sorted(rooms - set(layers))}"
+
+
+def test_types() -> None:
+    done = run(sys.executable, "-m", "mypy")
+    assert done.returncode == 0, done.stdout[-4000:]
+
+
+def test_style() -> None:
+    done = run(sys.executable, "-m", "ruff", "check", ".")
+    assert done.returncode == 0, done.stdout[-4000:]
+
+
+def test_every_module_can_be_imported_first() -> None:
+    # An import cycle bites only whoever comes in by the wrong door, so every door is tried in a fresh interpreter.
+    code = """
+import importlib, os, sys
+failed = []
+for name in sys.argv[1:]:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            importlib.import_module(name)
+        except BaseException as error:
+            sys.stderr.write(f"{name}: {type(error).__name__}: {error}\\n")
+            os._exit(1)
+        os._exit(0)
+    if os.waitpid(pid, 0)[1]:
+        failed.append(name)
+sys.exit(len(failed) > 0)
+"""
+    done = run(sys.executable, "-c", code, *modules())
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+@pytest.mark.parametrize("module", ["autosched", "autosched.records", "autosched.kernel", "sim"])
+def test_light_imports(module: str) -> None:
+    code = f"import sys, {module}; print([m for m in ('optuna', 'xgboost', 'joblib') if m in sys.modules])"
+    done = run(sys.executable, "-c", code)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_a_strangers_sim_is_named(tmp_path: Path) -> None:
+    (tmp_path / "sim.py").write_text("x = 1\n")
+    done = run(sys.executable, "-c", "import autosched", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "'import sim' would load" in done.stderr and "rename that file" in done.stderr
+
+
+def test_no_file_holds_more_than_one_family() -> None:
+    long = {str(p.relative_to(ROOT)): n for package in PACKAGES for p in (ROOT / package).rglob("*.py")
+            if (n := len(p.read_text().splitlines())) > 650}
+    assert not long, long
+
+
+def test_ci_runs_the_readme_command() -> None:
+    command = (ROOT / ".ci" / "run").read_text().strip().splitlines()[-1]
+    assert command in (ROOT / "README.md").read_text()
