@@ -6,10 +6,22 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from sim._kernels import refresh
 from sim._timing_cost import (
-    K_HANG, K_LOAD, K_UNKNOWN, L_COUNT, P_BUS, P_ELEM, P_OUTSTANDING, closed_busy, kind_of, load_alone,
-)  # fmt: skip
+    K_HANG,
+    K_LOAD,
+    K_UNKNOWN,
+    L_COUNT,
+    P_BUS,
+    P_ELEM,
+    P_OUTSTANDING,
+    closed_busy,
+    kind_of,
+    load_alone,
+)
 from sim.isa import DRAM, MEM, X_SIZE, X_STRIDE, Y_SIZE
+
+refresh(__file__, "_timing_cost", "isa")
 
 I64 = npt.NDArray[np.int64]
 
@@ -21,7 +33,7 @@ def busy_of(rows: I64, par: I64, out: I64) -> None:
     ring = np.zeros(par[P_OUTSTANDING], dtype=np.int64)
     for i in range(len(rows)):
         kind = kind_of(rows[i], par)
-        if kind == K_HANG or kind == K_UNKNOWN:
+        if kind in (K_HANG, K_UNKNOWN):
             out[i] = -1
         elif kind == K_LOAD:
             out[i] = load_alone(loader, ring, rows[i], par)

@@ -10,11 +10,37 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from sim._kernels import refresh
 from sim.isa import (
-    ALU_OP, DRAM, ITER_IN, ITER_OUT, MEM, OPCODE, UOP_BGN, UOP_END, USE_IMM, X_PAD_0, X_PAD_1, X_SIZE, X_STRIDE,
-    Y_PAD_0, Y_PAD_1, Y_SIZE,
-)  # fmt: skip
-from sim.isa import ALU_MUL, MEM_ACC, MEM_ACC_8BIT, MEM_INP, MEM_OUT, MEM_UOP, OP_ALU, OP_FINISH, OP_GEMM, OP_LOAD
+    ALU_MUL,
+    ALU_OP,
+    DRAM,
+    ITER_IN,
+    ITER_OUT,
+    MEM,
+    MEM_ACC,
+    MEM_ACC_8BIT,
+    MEM_INP,
+    MEM_OUT,
+    MEM_UOP,
+    OP_ALU,
+    OP_FINISH,
+    OP_GEMM,
+    OP_LOAD,
+    OPCODE,
+    UOP_BGN,
+    UOP_END,
+    USE_IMM,
+    X_PAD_0,
+    X_PAD_1,
+    X_SIZE,
+    X_STRIDE,
+    Y_PAD_0,
+    Y_PAD_1,
+    Y_SIZE,
+)
+
+refresh(__file__, "isa")
 
 I64 = npt.NDArray[np.int64]
 
@@ -149,7 +175,7 @@ def closed_busy(row: I64, par: I64) -> int:
     if op == OP_ALU:
         per_uop = 1 if row[USE_IMM] != 0 else 2
         return per_uop * uop_count(row, par[P_FSIM]) + PIPELINE_CYCLES
-    if op == OP_LOAD or op == OP_FINISH:
+    if op in (OP_LOAD, OP_FINISH):
         return 1
     return store_busy(row[DRAM], row[Y_SIZE], row[X_SIZE], row[X_STRIDE], par)
 
@@ -189,7 +215,8 @@ def _enter_row(ld: I64, par: I64) -> None:
 def burst_words(ld: I64, par: I64) -> int:
     """Bus words of the burst that the loader asks for next."""
     room = par[P_BURST] - ld[L_ADDR] % par[P_BURST]
-    return min(ld[L_LEFT], room) // par[P_BUS]
+    words: int = min(ld[L_LEFT], room) // par[P_BUS]
+    return words
 
 
 @njit(cache=True)
@@ -220,7 +247,8 @@ def load_begin(ld: I64, start: int, row: I64, par: I64) -> int:
         ld[L_PAD_AT] = 0
     ld[L_DATA_END] = 0
     _enter_row(ld, par)
-    return start + 2 + row[Y_PAD_0]
+    first: int = start + 2 + row[Y_PAD_0]
+    return first
 
 
 @njit(cache=True)
@@ -267,7 +295,8 @@ def load_served(ld: I64, words: int, serve: int, par: I64) -> int:
 def load_done(ld: I64) -> int:
     """Return the done cycle of a loader that has no burst left to ask for."""
     _pad_until(ld, INFINITY)
-    return max(ld[L_DATA_END], ld[L_PAD_AT])
+    done: int = max(ld[L_DATA_END], ld[L_PAD_AT])
+    return done
 
 
 @njit(cache=True)
@@ -312,22 +341,33 @@ def load_alone(ld: I64, ring: I64, row: I64, par: I64) -> int:
 def burst_bound(row: I64, par: I64) -> int:
     """An upper bound on the bursts of a LOAD."""
     elem = par[P_ELEM + row[MEM]]
-    return row[Y_SIZE] * ((row[X_SIZE] * elem + par[P_BURST] - 1) // par[P_BURST] + 1)
+    bound: int = row[Y_SIZE] * ((row[X_SIZE] * elem + par[P_BURST] - 1) // par[P_BURST] + 1)
+    return bound
 
 
 @njit(cache=True)
-def classify(table: I64, par: I64, kinds: I64, busy: I64, bursts: I64) -> None:
-    """Fill, per row: its kind, its busy cycles if known beforehand (else 0), a bound on its read bursts."""
+def classify(table: I64, low: I64, high: I64, par: I64, kinds: I64, busy: I64, bursts: I64) -> bool:
+    """Fill, per row: its kind, its busy cycles if known beforehand (else 0), a bound on its read bursts.
+
+    Return False, and stop, at a value outside the bounds of its opcode's column.
+    """
     for i in range(len(table)):
         row = table[i]
+        op = row[OPCODE]
+        if op < 0 or op >= len(low):
+            return False
+        for c in range(len(row)):
+            if row[c] < low[op, c] or row[c] > high[op, c]:
+                return False
         kind = kind_of(row, par)
         kinds[i] = kind
         busy[i] = 0
         bursts[i] = 0
         if kind == K_LOAD:
             bursts[i] = burst_bound(row, par)
-        elif kind == K_SYNC or kind == K_CLOSED or kind == K_FINISH:
+        elif kind in (K_SYNC, K_CLOSED, K_FINISH):
             busy[i] = closed_busy(row, par)
+    return True
 
 
 # The client of a load, by memory type; the lower wins when two ask at once. 0 is fetch.
@@ -339,6 +379,6 @@ def client_of(mem: int) -> int:
     """Return the read client that serves a memory type."""
     if mem == MEM_UOP:
         return 1
-    if mem == MEM_ACC or mem == MEM_ACC_8BIT:
+    if mem in (MEM_ACC, MEM_ACC_8BIT):
         return 4
     return 2 if mem == MEM_INP else 3

@@ -12,12 +12,34 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from sim._kernels import refresh
 from sim._timing_cost import (
-    COMMAND_TO_QUEUE, INFINITY, K_FINISH, K_HANG, K_LOAD, K_UNKNOWN, L_COUNT, L_ROWS, P_BATCH, P_BURST, P_BUS,
-    P_DELAY, P_INSN, P_OUTSTANDING, P_QUEUE, P_WIDE_FETCH, burst_words, client_of, load_begin, load_done,
-    load_served, serve_time,
-)  # fmt: skip
+    COMMAND_TO_QUEUE,
+    INFINITY,
+    K_FINISH,
+    K_HANG,
+    K_LOAD,
+    K_UNKNOWN,
+    L_COUNT,
+    L_ROWS,
+    P_BATCH,
+    P_BURST,
+    P_BUS,
+    P_DELAY,
+    P_INSN,
+    P_OUTSTANDING,
+    P_QUEUE,
+    P_WIDE_FETCH,
+    burst_words,
+    client_of,
+    load_begin,
+    load_done,
+    load_served,
+    serve_time,
+)
 from sim.isa import MEM, POP_NEXT, POP_PREV, PUSH_NEXT, PUSH_PREV
+
+refresh(__file__, "_timing_cost", "isa")
 
 I64 = npt.NDArray[np.int64]
 

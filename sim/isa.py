@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -121,55 +122,53 @@ def queue_of(table: Table) -> npt.NDArray[np.int64]:
     return queues.astype(np.int64)
 
 
-def _range_of(name: str, width: int) -> tuple[int, int]:
-    if name == "imm":
-        return -(1 << (width - 1)), (1 << (width - 1)) - 1
-    return 0, (1 << width) - 1
+@lru_cache(maxsize=64)
+def bounds(config: VTAConfig) -> tuple[Table, Table]:
+    """Return the least and greatest value of every column, per opcode: two arrays of shape (5, NCOLS).
 
-
-def _raise_first(
-    table: Table, rows: npt.NDArray[np.intp], bad: npt.NDArray[np.bool_], column: int, why: str
-) -> None:
-    index = int(rows[int(np.argmax(bad))])
-    raise FieldError(index, COLUMN_NAMES[column], int(table[index, column]), why)
-
-
-def _check_group(table: Table, rows: npt.NDArray[np.intp], layout: Layout, opcode: int) -> None:
-    used = {name for name, _, _ in layout}
-    for name, _, width in layout:
-        column = COLUMN_OF[name]
-        low, high = _range_of(name, width)
-        values = table[rows, column]
-        bad = (values < low) | (values > high)
-        if bad.any():
-            _raise_first(table, rows, bad, column, f"does not fit {width} bits ({low}..{high})")
-    if opcode in (OP_LOAD, OP_STORE):
-        bad = table[rows, MEM] >= len(MEMORY_NAMES)
-        if bad.any():
-            _raise_first(table, rows, bad, MEM, f"no such memory (0..{len(MEMORY_NAMES) - 1})")
-    if opcode == OP_ALU:
-        bad = table[rows, ALU_OP] >= len(ALU_NAMES)
-        if bad.any():
-            _raise_first(table, rows, bad, ALU_OP, f"no such operation (0..{len(ALU_NAMES) - 1})")
-    for column, name in enumerate(COLUMN_NAMES):
-        if name not in used:
-            bad = table[rows, column] != 0
-            if bad.any():
-                _raise_first(table, rows, bad, column, f"not a field of {OPCODE_NAMES[opcode]}: must be 0")
+    A column that an opcode does not have holds 0 and nothing else.
+    """
+    low: Table = np.zeros((len(OPCODE_NAMES), NCOLS), dtype=np.int64)
+    high: Table = np.zeros((len(OPCODE_NAMES), NCOLS), dtype=np.int64)
+    for opcode in range(len(OPCODE_NAMES)):
+        for name, _, width in layout_of(opcode, config):
+            column = COLUMN_OF[name]
+            if column == IMM:
+                low[opcode, column] = -(1 << (width - 1))
+                high[opcode, column] = (1 << (width - 1)) - 1
+            else:
+                high[opcode, column] = (1 << width) - 1
+        if opcode in (OP_LOAD, OP_STORE):
+            high[opcode, MEM] = len(MEMORY_NAMES) - 1
+        if opcode == OP_ALU:
+            high[opcode, ALU_OP] = len(ALU_NAMES) - 1
+        low[opcode, OPCODE] = high[opcode, OPCODE] = opcode
+    low.setflags(write=False)
+    high.setflags(write=False)
+    return low, high
 
 
 def check_table(table: Table, config: VTAConfig) -> None:
-    """Raise FieldError for the first value, by opcode and field, that the encoding cannot hold."""
+    """Raise FieldError for the first instruction, and in it the first field, that the encoding cannot hold."""
     table = as_table(table)
-    known = (table[:, OPCODE] >= 0) & (table[:, OPCODE] < len(OPCODE_NAMES))
-    if not known.all():
-        index = int(np.argmin(known))
-        reason = f"no such opcode (0..{len(OPCODE_NAMES) - 1})"
-        raise FieldError(index, "opcode", int(table[index, OPCODE]), reason)
-    for opcode in range(len(OPCODE_NAMES)):
-        rows = np.flatnonzero(table[:, OPCODE] == opcode)
-        if rows.size:
-            _check_group(table, rows, layout_of(opcode, config), opcode)
+    low, high = bounds(config)
+    opcodes = table[:, OPCODE]
+    known = (opcodes >= 0) & (opcodes < len(OPCODE_NAMES))
+    # An unknown opcode is compared with LOAD's bounds, and refused by them.
+    opcodes = np.where(known, opcodes, OP_LOAD)
+    bad = (table < low[opcodes]) | (table > high[opcodes])
+    if not bad.any():
+        return
+    index, column = (int(v) for v in np.argwhere(bad)[0])
+    value = int(table[index, column])
+    if column == OPCODE:
+        raise FieldError(index, "opcode", value, f"no such opcode (0..{len(OPCODE_NAMES) - 1})")
+    opcode = int(opcodes[index])
+    least, most = int(low[opcode, column]), int(high[opcode, column])
+    reason = f"not in {least}..{most}"
+    if least == most == 0:
+        reason = f"{OPCODE_NAMES[opcode]} has no such field: it must be 0"
+    raise FieldError(index, COLUMN_NAMES[column], value, reason)
 
 
 def encode(table: Table, config: VTAConfig) -> Words:

@@ -17,10 +17,33 @@ import numpy.typing as npt
 from sim.config import VTAConfig
 from sim.errors import ConfigError, DeadlockError, LimitError, Waiter
 from sim.isa import (
-    ALU_NAMES, ALU_OP, MEM, MEM_ACC, MEM_ACC_8BIT, MEM_INP, MEM_OUT, MEM_UOP, MEM_WGT, MEMORY_NAMES, NCOLS, OP_ALU,
-    OP_GEMM, OP_LOAD, OP_STORE, OPCODE, POP_NEXT, POP_PREV, QUEUE_NAMES, UOP_END, X_SIZE, Table, as_table,
-    check_table, queue_of,
-)  # fmt: skip
+    ALU_NAMES,
+    ALU_OP,
+    MEM,
+    MEM_ACC,
+    MEM_ACC_8BIT,
+    MEM_INP,
+    MEM_OUT,
+    MEM_UOP,
+    MEM_WGT,
+    MEMORY_NAMES,
+    NCOLS,
+    OP_ALU,
+    OP_GEMM,
+    OP_LOAD,
+    OP_STORE,
+    OPCODE,
+    POP_NEXT,
+    POP_PREV,
+    QUEUE_NAMES,
+    UOP_END,
+    X_SIZE,
+    Table,
+    as_table,
+    bounds,
+    check_table,
+    queue_of,
+)
 from sim.presets import SEMANTICS
 
 I64 = npt.NDArray[np.int64]
@@ -127,11 +150,14 @@ def _prepare(table: Table, config: VTAConfig, insn_address: int, semantics: str)
     from sim._timing_cost import classify
 
     table = as_table(table)
-    check_table(table, config)
+    if not table.flags.writeable:
+        # The kernels are compiled once, for writable tables; a second signature would cost seconds.
+        table = table.copy()
     par = _parameters(config, insn_address, semantics)
     n = len(table)
     kinds, busy, bursts = (np.zeros(n, dtype=np.int64) for _ in range(3))
-    classify(table, par, kinds, busy, bursts)
+    if not classify(table, *bounds(config), par, kinds, busy, bursts):
+        check_table(table, config)
     total = np.cumsum(bursts.astype(np.float64))
     if n and total[-1] > MAX_BURSTS:
         at = int(np.searchsorted(total, MAX_BURSTS, side="right"))
@@ -418,15 +444,17 @@ def store_cycles(
 
 def gemm_cycles(uops: npt.ArrayLike, iter_out: npt.ArrayLike, iter_in: npt.ArrayLike) -> I64:
     """Return the busy cycles of GEMMs (reset included) of positive loop bounds; arguments broadcast."""
-    return np.asarray(uops, dtype=np.int64) * np.asarray(iter_out) * np.asarray(iter_in) + 6
+    steps: I64 = np.asarray(uops, dtype=np.int64) * np.asarray(iter_out) * np.asarray(iter_in)
+    return steps + 6
 
 
 def alu_cycles(
     uops: npt.ArrayLike, iter_out: npt.ArrayLike, iter_in: npt.ArrayLike, use_imm: npt.ArrayLike
 ) -> I64:
     """Return the busy cycles of ALU operations of positive loop bounds; arguments broadcast."""
-    steps = np.asarray(uops, dtype=np.int64) * np.asarray(iter_out) * np.asarray(iter_in)
-    return np.where(np.asarray(use_imm) != 0, steps, 2 * steps) + 6
+    steps: I64 = np.asarray(uops, dtype=np.int64) * np.asarray(iter_out) * np.asarray(iter_in)
+    busy: I64 = np.where(np.asarray(use_imm) != 0, steps, 2 * steps) + 6
+    return busy
 
 
 def warm() -> None:
