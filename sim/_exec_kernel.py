@@ -13,6 +13,9 @@ import numpy as np
 from numba import njit
 
 from sim import isa
+from sim._kernels import refresh
+
+refresh(__file__, "isa")
 
 # Positions in the parameter vector.
 P_CHISEL, P_UOP_SPAN, P_DST_BITS, P_SRC_BITS, P_WGT_BITS = 0, 1, 2, 3, 4

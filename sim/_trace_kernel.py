@@ -17,6 +17,9 @@ from sim._exec_kernel import (
     P_WGT_BITS,
     trips,
 )
+from sim._kernels import refresh
+
+refresh(__file__, "isa", "_exec_kernel")
 
 # What may be found at an instruction; the value kept is the first SRAM element concerned.
 STALE, UNWRITTEN = 0, 1
@@ -149,7 +152,7 @@ def scan(
                     _race(races, count, ids[_C, acc_w[at]], index, _MACC, at, at, RAW)
                 out_r[at] = me
 
-        elif op == _GEMM or op == _ALU:
+        elif op in (_GEMM, _ALU):
             outer, inner, uops = trips(row, chisel, p[P_UOP_SPAN])
             gemm = op == _GEMM
             reset = gemm and row[_RESET] != 0
@@ -191,7 +194,7 @@ def scan(
                             elif wgt_w[w] > saw_load:
                                 _race(races, count, ids[_L, wgt_w[w]], index, _MWGT, w, w, RAW)
                             wgt_r[w] = me
-                            if d == one or d == two:
+                            if d in (one, two):
                                 _note(found, index, HLS_HAZARD, d)
                         elif not gemm:
                             if s > acc_mask:
@@ -204,16 +207,16 @@ def scan(
                             if immediate:
                                 if s != d:
                                     _note(found, index, IMM_SRC, s)
-                                if d == one or s == one:
+                                if one in (d, s):
                                     _note(found, index, RTL_HAZARD, one)
-                                if d == one or d == two:
+                                if d in (one, two):
                                     _note(found, index, HLS_HAZARD, d)
                             else:
                                 if s == one:
                                     _note(found, index, RTL_HAZARD, s)
-                                if d == one or d == two:
+                                if d in (one, two):
                                     _note(found, index, HLS_HAZARD, d)
-                                if s == one or s == two:
+                                if s in (one, two):
                                     _note(found, index, HLS_HAZARD, s)
                         two = one
                         one = d

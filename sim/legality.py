@@ -185,4 +185,5 @@ def _check_flags(table: isa.Table) -> None:
     ):
         bad = (engine == queue) & (table[:, column] != 0)
         name = isa.COLUMN_NAMES[column]
-        _refuse(bad, name, f"a {isa.QUEUE_NAMES[queue]} instruction has no such neighbour; the functional simulator crashes")
+        reason = f"{isa.QUEUE_NAMES[queue]} has no such neighbour, and the functional simulator crashes"
+        _refuse(bad, name, reason)

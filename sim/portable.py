@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from sim import isa, legality, tokens
 from sim.config import VTAConfig
-from sim.dram import PAGE_BYTES, Dram
+from sim.dram import PAGE_BYTES, SPACE, Dram
 from sim.errors import ProgramError, SimError
 from sim.legality import moves
 from sim.program import Program
@@ -107,12 +107,10 @@ def _transfers(table: isa.Table, config: VTAConfig) -> Iterator[Diagnostic]:
     yield from _each(
         is_load & (mem == isa.MEM_ACC_8BIT), "mem", "acc-8bit", CHISEL_HLS, "ACC_8BIT: the RTL hangs, HLS loads nothing"
     )
-    yield from _each(
-        is_load & (mem == isa.MEM_OUT), "mem", "load-out", IMPLEMENTATIONS, "LOAD OUT: the RTL hangs, others refuse or ignore it"
-    )
-    yield from _each(
-        load & (y == 0), "y_size", "y-size-0", CHISEL_HLS, "a LOAD of no rows hangs the RTL; HLS loads a row of micro-ops"
-    )
+    reason = "LOAD OUT: the RTL hangs, others refuse or ignore it"
+    yield from _each(is_load & (mem == isa.MEM_OUT), "mem", "load-out", IMPLEMENTATIONS, reason)
+    reason = "a LOAD of no rows hangs the RTL; HLS loads a row of micro-ops"
+    yield from _each(load & (y == 0), "y_size", "y-size-0", CHISEL_HLS, reason)
     yield from _each(store & (y == 0), "y_size", "y-size-0", CHISEL, "a STORE of no rows writes 65536 rows on the RTL")
     pads = [table[:, c] > 0 for c in (isa.Y_PAD_0, isa.Y_PAD_1, isa.X_PAD_0, isa.X_PAD_1)]
     padded = pads[0] | pads[1] | pads[2] | pads[3]
@@ -122,7 +120,8 @@ def _transfers(table: isa.Table, config: VTAConfig) -> Iterator[Diagnostic]:
         yield from _each(load & (mem == isa.MEM_WGT) & bad, name, "wgt-pad", HLS, "HLS ignores the pads of a LOAD WGT")
         yield from _each(load & (mem == isa.MEM_UOP) & bad, name, "uop-2d", HLS, "HLS ignores the pads of a LOAD UOP")
         yield from _each(store & bad, name, "store-pad", FSIM, "the functional simulator refuses pads on a STORE")
-    yield from _each(load & (mem == isa.MEM_UOP) & (y > 1), "y_size", "uop-2d", HLS, "HLS loads one row of micro-ops only")
+    reason = "HLS loads one row of micro-ops only"
+    yield from _each(load & (mem == isa.MEM_UOP) & (y > 1), "y_size", "uop-2d", HLS, reason)
     fills = is_load & (table[:, isa.X_SIZE] == 0) & padded & (width * height > 0)
     fills &= (mem == isa.MEM_INP) | (mem == isa.MEM_ACC)
     yield from _each(fills, "x_size", "empty-pad", HLS, "HLS fills the pads of a LOAD with x_size 0; others do nothing")
@@ -142,11 +141,10 @@ def _memory(program: Program) -> Iterator[Diagnostic]:
     busy = (moves(table, isa.OP_LOAD) | moves(table, isa.OP_STORE)) & (box[:, 1] > 0)
     end = box[:, 0] + (box[:, 1] - 1) * box[:, 3] + box[:, 2]
     yield from _each(
-        busy & (end > legality.SPACE), "dram", "dram-range", IMPLEMENTATIONS, "reaches past the 32-bit address space"
+        busy & (end > SPACE), "dram", "dram-range", IMPLEMENTATIONS, "reaches past the 32-bit address space"
     )
-    yield from _each(
-        busy & (box[:, 0] < PAGE_BYTES), "dram", "page-0", ("chisel", "fsim"), "page 0 of DRAM does not exist in the simulators"
-    )
+    reason = "page 0 of DRAM does not exist in the simulators"
+    yield from _each(busy & (box[:, 0] < PAGE_BYTES), "dram", "page-0", ("chisel", "fsim"), reason)
     low = program.insn_address
     high = low + 16 * len(table)
     for index in stores_meet(table, config, "chisel", low, high):
@@ -232,7 +230,8 @@ def _tokens(table: isa.Table, config: VTAConfig, state: tokens.Flow) -> Iterator
             reason = f"FINISH does not wait for {name}: instruction {late[0]} may still run"
             yield Diagnostic(state.finish, field, reason, "finish-early", IMPLEMENTATIONS)
     behind = (state.engine == isa.QUEUE_COMPUTE) & (np.arange(len(table)) > state.finish)
-    yield from _each(behind, "opcode", "after-finish", IMPLEMENTATIONS, "follows FINISH: hardware drops it, the functional simulator hangs")
+    reason = "follows FINISH: hardware drops it, the functional simulator hangs"
+    yield from _each(behind, "opcode", "after-finish", IMPLEMENTATIONS, reason)
 
 
 def _deadlock(table: isa.Table, config: VTAConfig, state: tokens.Flow) -> Iterator[Diagnostic]:
@@ -246,16 +245,23 @@ def _deadlock(table: isa.Table, config: VTAConfig, state: tokens.Flow) -> Iterat
         yield Diagnostic(index, field, f"deadlock: {waiter.unit} waits for {waiter.what}", kind, who)
 
 
+# Name of the finding in the kernel, field, kind, who deviates, why.
 _ELEMENTS: tuple[tuple[str, str, str, tuple[str, ...], str], ...] = (
-    ("STALE", "sram", "stale-out", CHISEL_HLS, "OUT[{}] is older than ACC[{}]: the last to touch it must be a non-reset GEMM or an ALU operation"),
+    (
+        "STALE", "sram", "stale-out", CHISEL_HLS,
+        "OUT[{}] is older than ACC[{}]: the last to touch it must be a non-reset GEMM or an ALU operation",
+    ),
     ("UNWRITTEN", "sram", "stale-out", IMPLEMENTATIONS, "OUT[{}] is stored and nothing has written it"),
-    ("RTL_HAZARD", "dst", "alu-hazard", CHISEL_HLS, "ACC[{}] is used by the next micro-op while it is being written"),
-    ("HLS_HAZARD", "dst", "uop-distance", HLS, "ACC[{}] was written one or two micro-ops before: HLS may read its old value"),
+    ("RTL_HAZARD", "dst", "alu-hazard", CHISEL_HLS, "ACC[{}] is used by the next micro-op while it is written"),
+    ("HLS_HAZARD", "dst", "uop-distance", HLS, "ACC[{}] was written one or two micro-ops before: HLS may miss that"),
     ("UOP_WRAP", "uop_end", "index-wrap", IMPLEMENTATIONS, "micro-op index {} is past the end of its memory"),
     ("DST_WRAP", "dst", "index-wrap", IMPLEMENTATIONS, "ACC index {} is past the end of its memory"),
     ("SRC_WRAP", "src", "index-wrap", IMPLEMENTATIONS, "source index {} is past the end of its memory"),
     ("WGT_WRAP", "wgt", "index-wrap", IMPLEMENTATIONS, "WGT index {} is past the end of its memory"),
-    ("IMM_SRC", "src", "imm-source", CHISEL, "the RTL reads ACC[{}] (src) as first operand of an immediate form, others dst"),
+    (
+        "IMM_SRC", "src", "imm-source", CHISEL,
+        "the RTL takes ACC[{}] (src) as first operand of an immediate form, others the destination",
+    ),
     ("UOP_VOID", "uop_bgn", "uninitialised", IMPLEMENTATIONS, "micro-op {} was never loaded"),
     ("INP_VOID", "src", "uninitialised", IMPLEMENTATIONS, "INP[{}] was never loaded"),
     ("WGT_VOID", "wgt", "uninitialised", IMPLEMENTATIONS, "WGT[{}] was never loaded"),

@@ -337,10 +337,13 @@ def conflicts(table, config, segments, semantics):
 
 
 class Writer:
-    """Builds a random program whose tokens order every conflict and nothing more."""
+    """Builds a random program whose tokens order every conflict and nothing more.
 
-    def __init__(self, config, mode, seed, size):
-        self.config, self.mode, self.rng = config, mode, random.Random(seed)
+    tame: begin with every memory filled, and avoid most of what implementations disagree on.
+    """
+
+    def __init__(self, config, mode, seed, size, tame=False):
+        self.config, self.mode, self.rng, self.tame = config, mode, random.Random(seed), tame
         self.rows, self.touched = [], []
         self.shadow = Machine(config, mode)
         self.segments = []
@@ -360,12 +363,32 @@ class Writer:
                 reach = count if mode == "chisel" else max(1, count // 2)
                 word |= self.rng.randrange(reach) << low
                 low += width
+            if tame:
+                dst = word & ((1 << widths[0]) - 1) if words else 0
+                wgt = word >> (widths[0] + widths[1])
+                word = dst | dst << widths[0] | wgt << (widths[0] + widths[1])
             words += word.to_bytes(4, "little")
         self.give(self.base[UOP], words)
         self.emit(self.transfer(UOP, fill=True))
+        if tame:
+            for mem, count in ((INP, c.inp_depth), (WGT, c.wgt_depth), (ACC, c.acc_depth)):
+                self.emit(self.transfer(UOP, fill=True) | {
+                    "mem": mem, "x_size": count, "dram": self.base[mem] // {
+                        INP: c.inp_elem_bytes, WGT: c.wgt_elem_bytes, ACC: c.acc_elem_bytes}[mem]})  # fmt: skip
+            self.emit(self.refresh_out())
         for _ in range(size):
-            self.emit(self.random_row())
+            row = self.random_row()
+            self.emit(row)
+            if tame and (row["mem"] == ACC or row["reset"]) and self.rng.random() < 0.5:
+                self.emit(self.refresh_out())
+        if tame:
+            self.emit(self.transfer(OUT) | {"y_size": 1, "x_size": c.acc_depth, "sram": 0})
         self.close()
+
+    def refresh_out(self):
+        """ADD 0 to every element of ACC, which makes OUT equal to it."""
+        loops = {"uop_end": 1, "iter_out": 1, "iter_in": self.config.acc_depth, "dst_in": 1, "src_in": 1}
+        return dict.fromkeys(COLUMNS, 0) | {"opcode": ALU, "alu_op": 2, "use_imm": 1} | loops
 
     def give(self, address, data):
         self.segments.append((address, data))
@@ -395,6 +418,9 @@ class Writer:
         if mem != OUT and rng.random() < 0.15:
             # Read back what a STORE may have written: a dependence through DRAM.
             row["dram"] = self.base[OUT] // unit[mem] + rng.randint(0, 8)
+        if mem == UOP and self.tame:
+            return row | {"y_size": 1, "sram": self.rng.randint(1, 20), "dram": self.base[UOP] // 4 + 1} | {
+                k: 0 for k in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")}  # fmt: skip
         if mem == UOP:
             # Under chisel indices wrap, so any bytes are micro-ops: also those that a STORE wrote.
             stored = self.mode == "chisel" and rng.random() < 0.15
@@ -407,10 +433,10 @@ class Writer:
         if kind in ("inp", "wgt", "uop", "store"):
             return self.transfer({"inp": INP, "wgt": WGT, "uop": UOP, "store": OUT}[kind])
         if kind == "acc":
-            eight = self.mode == "fsim" and (c.LOG_ACC_WIDTH, c.LOG_INP_WIDTH) == (5, 3) and rng.random() < 0.4
+            eight = not self.tame and self.mode == "fsim" and (c.LOG_ACC_WIDTH, c.LOG_INP_WIDTH) == (5, 3) and rng.random() < 0.4
             return self.transfer(ACC8 if eight else ACC)
         row = dict.fromkeys(COLUMNS, 0) | {"opcode": GEMM if kind == "gemm" else ALU}
-        low = 0 if self.mode == "fsim" else 1
+        low = 0 if self.mode == "fsim" and not self.tame else 1
         top = min(c.uop_capacity, 16)
         begin = rng.randrange(top - 1)
         row |= {"uop_bgn": begin, "uop_end": rng.randint(begin + low, min(begin + 4, top))}
@@ -423,6 +449,12 @@ class Writer:
             return row
         operations = range(5) if self.mode == "fsim" else range(4)
         imm = rng.choice([rng.randint(-40, 40), rng.randint(-32768, 32767)])
+        if self.tame and rng.random() < 0.95:
+            row |= {"alu_op": rng.choice(range(4)), "use_imm": 1, "imm": rng.randint(-16, 15)}
+            row |= {"src_out": row["dst_out"], "src_in": row["dst_in"]}
+            if rng.random() < 0.4:
+                row |= {"use_imm": 0, "alu_op": rng.choice(range(3)), "src_out": rng.randint(0, 1)}
+            return row
         return row | {"alu_op": rng.choice(operations), "use_imm": rng.random() < 0.5, "imm": imm}
 
     def clashes(self, before, now):
@@ -477,3 +509,85 @@ class Writer:
 
     def table(self):
         return [[row[name] for name in COLUMNS] for row in self.rows]
+
+
+# What implementations disagree on, element by element.
+
+
+def element_findings(table, config, segments):
+    """Set of (instruction, kind) by brute force, for the kinds that depend on expanded loops and on history."""
+    machine = Machine(config, "chisel")
+    for address, data in segments:
+        machine.poke(address, data)
+    rows = rows_of(table)
+    order, _ = interleave(rows, random.Random(0))
+    known = {"UOP": set(), "INP": set(), "WGT": set(), "ACC": set()}
+    out_version, acc_version, version = {}, {}, 0
+    found = set()
+    for index in order:
+        row = rows[index]
+        steps = list(expand(machine, row, found, index)) if row["opcode"] in (GEMM, ALU) else []
+        if row["opcode"] == STORE and row["x_size"]:
+            count = (row["y_size"] or 65536) * row["x_size"]
+            for k in range(count):
+                at = (row["sram"] + k) % config.acc_depth
+                if at not in acc_version or out_version.get(at) != acc_version[at]:
+                    found.add((index, "stale-out"))
+        touched = machine.step(row)
+        if row["opcode"] == LOAD:
+            for (kind, memory), elements in touched.items():
+                if kind == "write":
+                    known[memory] |= elements
+                    if memory == "ACC":
+                        for e in elements:
+                            version += 1
+                            acc_version[e] = version
+        dsts = []
+        for uop, d, s, w in steps:
+            if uop not in known["UOP"]:
+                found.add((index, "uninitialised"))
+            last, earlier = dsts[-1:], dsts[-2:]
+            version += 1
+            acc_version[d] = version
+            if row["opcode"] == GEMM and row["reset"]:
+                known["ACC"].add(d)
+                dsts.append(d)
+                continue
+            out_version[d] = version
+            if row["opcode"] == GEMM:
+                if s not in known["INP"] or w not in known["WGT"] or d not in known["ACC"]:
+                    found.add((index, "uninitialised"))
+                reads_hls, reads_rtl, late = {d}, set(), set()
+            else:
+                if s not in known["ACC"] or d not in known["ACC"]:
+                    found.add((index, "uninitialised"))
+                reads_hls = {d} if row["use_imm"] else {d, s}
+                reads_rtl, late = ({s}, {d}) if row["use_imm"] else ({s}, set())
+                if row["use_imm"] and s != d:
+                    found.add((index, "imm-source"))
+            if (reads_rtl | late) & set(last):
+                found.add((index, "alu-hazard"))
+            if reads_hls & set(earlier):
+                found.add((index, "uop-distance"))
+            known["ACC"].add(d)
+            dsts.append(d)
+    return found
+
+
+def expand(machine, row, found, index):
+    """(uop, dst, src, wgt) of every step, indices wrapped; wraps are noted."""
+    c = machine.config
+    for o, i, u in loop(row, "chisel", machine.span()):
+        a, n, w = machine.fields(u)
+        a += o * row["dst_out"] + i * row["dst_in"]
+        n += o * row["src_out"] + i * row["src_in"]
+        w += o * row["wgt_out"] + i * row["wgt_in"]
+        depth = c.inp_depth if row["opcode"] == GEMM else c.acc_depth
+        used = [(u, c.uop_capacity), (a, c.acc_depth)]
+        if row["opcode"] == ALU or not row["reset"]:
+            used.append((n, depth))
+        if row["opcode"] == GEMM and not row["reset"]:
+            used.append((w, c.wgt_depth))
+        if any(value >= limit for value, limit in used):
+            found.add((index, "index-wrap"))
+        yield u % c.uop_capacity, a % c.acc_depth, n % depth, w % c.wgt_depth
