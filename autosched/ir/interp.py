@@ -1,9 +1,10 @@
 """The interpreter: the meaning of any program, at any stage of scheduling, on NumPy arrays.
 
-It is the oracle of every test, so it is strict: integers wrap in their dtype, floats round in theirs, narrowing keeps the low bits,
-an index outside its buffer or an iterator outside its domain is an error, and statements run in program order. A program is compiled
-to code of a small register machine (``interp_machine``) in about a millisecond; loops of multiply-accumulate run at native speed.
-Memory that nothing has written holds a pattern (NaN for floats) that shows in results.
+It is the oracle of every test, so it is strict: integers wrap in their dtype, floats round in theirs, narrowing keeps
+the low bits, an index outside its buffer or an iterator outside its domain is an error, and statements run in program
+order. A program is compiled to code of a small register machine (``interp_machine``) in about a millisecond; loops of
+multiply-accumulate run at native speed. Memory that nothing has written holds a pattern (NaN for floats) that shows in
+results.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def register_call(name: str, desc: PrimFunc, arg_order: Sequence[int | str] | No
     Args:
         name: the external function.
         desc: a program that does the same; one buffer parameter per pointer.
-        arg_order: for each pointer argument of the call, the parameter of ``desc`` that it is (index or name); default: in order.
+        arg_order: for each pointer argument of the call, the parameter of ``desc`` that it is (index or name); default:
+            in order.
 
     Raises:
         ProgramError: ``arg_order`` does not name each parameter once.
@@ -62,9 +64,15 @@ def register_call(name: str, desc: PrimFunc, arg_order: Sequence[int | str] | No
     from autosched.ir.interp_stmt import Extern
 
     names = [b.name for b in desc.buffers]
-    order = list(range(len(names))) if arg_order is None else [names.index(a) if a in names else -1 if isinstance(a, str) else a for a in arg_order]
+    order = (
+        list(range(len(names)))
+        if arg_order is None
+        else [names.index(a) if a in names else -1 if isinstance(a, str) else a for a in arg_order]
+    )
     if sorted(order) != list(range(len(names))):
-        raise ProgramError(f"the argument order of {name} must name each of its parameters {', '.join(names)} once, got {arg_order}")
+        raise ProgramError(
+            f"the argument order of {name} must name each of its parameters {', '.join(names)} once, got {arg_order}"
+        )
     _EXTERNS[name] = Extern(desc, tuple(order))
 
 
@@ -91,17 +99,18 @@ def run(func: PrimFunc, *arrays: Any, symbols: Mapping[str | Var, int] | None = 
 
     Args:
         func: the program, at any stage.
-        arrays: one NumPy array per tensor parameter, of its exact shape and dtype, and one integer per scalar parameter that
-            neither ``symbols`` nor a shape determines. Parameters that the program writes may be left out (all of them) or be None;
-            then they start as zeros. Arrays given for them are written in place.
-        symbols: values of symbolic extents by name or variable; those in the shapes of given arrays are found by themselves.
+        arrays: one NumPy array per tensor parameter, of its exact shape and dtype, and one integer per scalar parameter
+            that neither ``symbols`` nor a shape determines. Parameters that the program writes may be left out (all of
+            them) or be None; then they start as zeros. Arrays given for them are written in place.
+        symbols: values of symbolic extents by name or variable; those in the shapes of given arrays are found by
+            themselves.
 
     Returns:
         The written arrays, by position or parameter name.
 
     Raises:
-        ProgramError: arguments that do not fit, an index or iterator out of range, a division by zero, a failed assertion, an unknown
-            external function.
+        ProgramError: arguments that do not fit, an index or iterator out of range, a division by zero, a failed
+            assertion, an unknown external function.
         NotSupportedError: an intrinsic or type without a meaning here.
     """
     from autosched.ir.interp_machine import execute
@@ -159,7 +168,10 @@ def random_inputs(func: PrimFunc, seed: int = 0) -> tuple[np.ndarray[Any, Any], 
 
 
 def random_array(
-    rng: np.random.Generator, shape: Sequence[int], dtype: str, bounds: tuple[int, int] | None = None,
+    rng: np.random.Generator,
+    shape: Sequence[int],
+    dtype: str,
+    bounds: tuple[int, int] | None = None,
 ) -> np.ndarray[Any, Any]:
     """A random array, uniform over ``bounds`` (inclusive) or the whole range of its dtype; floats in [-1, 1)."""
     if is_float(dtype):
@@ -172,7 +184,10 @@ def random_array(
 
 
 def _bind(
-    func: PrimFunc, arrays: Sequence[Any], outputs: Sequence[Buffer], symbols: Mapping[str | Var, int],
+    func: PrimFunc,
+    arrays: Sequence[Any],
+    outputs: Sequence[Buffer],
+    symbols: Mapping[str | Var, int],
 ) -> tuple[dict[Buffer, np.ndarray[Any, Any]], dict[Var, int]]:
     scalars: dict[Var, int] = {}
     by_name = {str(k.name if isinstance(k, Var) else k): int(v) for k, v in symbols.items()}
@@ -199,7 +214,9 @@ def _bind(
             for extent, size in zip(buffer.shape, slots[buffer].shape):
                 if isinstance(extent, Var):
                     if scalars.setdefault(extent, size) != size:
-                        raise ProgramError(f"{buffer.name}: extent {extent.name} is {size} here and {scalars[extent]} elsewhere")
+                        raise ProgramError(
+                            f"{buffer.name}: extent {extent.name} is {size} here and {scalars[extent]} elsewhere"
+                        )
     bound: dict[Buffer, np.ndarray[Any, Any]] = {}
     for buffer, array in slots.items():
         shape = tuple(_extent(buffer, e, scalars) for e in buffer.shape)
@@ -210,7 +227,10 @@ def _bind(
         bound[buffer] = array
     for param in func.params:
         if isinstance(param, Var) and param not in scalars:
-            raise ProgramError(f"function {func.name}: scalar {param.name} has no value; pass it or give symbols={{'{param.name}': ...}}")
+            raise ProgramError(
+                f"function {func.name}: scalar {param.name} has no value; "
+                f"pass it or give symbols={{'{param.name}': ...}}"
+            )
     return bound, scalars
 
 
@@ -220,7 +240,9 @@ def _checked(func: PrimFunc, buffer: Buffer, array: Any, output: bool) -> np.nda
     if array.dtype != np.dtype(buffer.dtype):
         raise ProgramError(f"function {func.name}: {buffer.name} must be {buffer.dtype}, got {array.dtype}")
     if array.ndim != buffer.ndim:
-        raise ProgramError(f"function {func.name}: {buffer.name} has {buffer.ndim} dimensions, the array has {array.ndim}")
+        raise ProgramError(
+            f"function {func.name}: {buffer.name} has {buffer.ndim} dimensions, the array has {array.ndim}"
+        )
     if output and not array.flags.writeable:
         raise ProgramError(f"function {func.name}: {buffer.name} is written, and the array is read-only")
     return array
@@ -256,6 +278,8 @@ def _arena(compiler: Compiler, bound: Mapping[Buffer, np.ndarray[Any, Any]]) -> 
     return memory
 
 
-def _slice(compiler: Compiler, memory: np.ndarray[Any, Any], buffer: Buffer, like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _slice(
+    compiler: Compiler, memory: np.ndarray[Any, Any], buffer: Buffer, like: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any]:
     offset, size, dtype = compiler.roots[compiler.views[buffer].root]
     return memory[offset : offset + size].view(dtype).reshape(like.shape)

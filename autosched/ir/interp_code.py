@@ -1,8 +1,9 @@
 """Building machine code: registers, nested scopes, hoisting of what does not change in a loop.
 
-A scope is the body of a loop or of a branch. An operation without side effects is emitted into the outermost open scope in which its
-operands exist, so invariant index arithmetic leaves the inner loops by itself, and equal operations share one register. Integers stay
-unevaluated linear forms for as long as possible, because an address is a sum whose terms belong to different loops.
+A scope is the body of a loop or of a branch. An operation without side effects is emitted into the outermost open scope
+in which its operands exist, so invariant index arithmetic leaves the inner loops by itself, and equal operations share
+one register. Integers stay unevaluated linear forms for as long as possible, because an address is a sum whose terms
+belong to different loops.
 """
 
 from __future__ import annotations
@@ -14,20 +15,74 @@ from autosched.ir import interp_machine as m
 from autosched.ir.expr import bits, is_float
 
 FAR = 1 << 62
-PURE = frozenset({
-    m.ADD, m.SUB, m.MUL, m.FDIV, m.FMOD, m.MIN, m.MAX, m.EQ, m.NE, m.LT, m.LE, m.AND, m.OR, m.XOR, m.SHL, m.SHR, m.SEL, m.MOV, m.WRAP,
-    m.NOT, m.BNOT, m.ABS,
-})
+PURE = frozenset(
+    {
+        m.ADD,
+        m.SUB,
+        m.MUL,
+        m.FDIV,
+        m.FMOD,
+        m.MIN,
+        m.MAX,
+        m.EQ,
+        m.NE,
+        m.LT,
+        m.LE,
+        m.AND,
+        m.OR,
+        m.XOR,
+        m.SHL,
+        m.SHR,
+        m.SEL,
+        m.MOV,
+        m.WRAP,
+        m.NOT,
+        m.BNOT,
+        m.ABS,
+    }
+)
 LOADS = {
-    "int8": m.LD_I8, "uint8": m.LD_U8, "bool": m.LD_U8, "int16": m.LD_I16, "uint16": m.LD_U16, "int32": m.LD_I32,
-    "uint32": m.LD_U32, "int64": m.LD_I64, "uint64": m.LD_I64, "float16": m.LD_F16, "float32": m.LD_F32, "float64": m.LD_F64,
+    "int8": m.LD_I8,
+    "uint8": m.LD_U8,
+    "bool": m.LD_U8,
+    "int16": m.LD_I16,
+    "uint16": m.LD_U16,
+    "int32": m.LD_I32,
+    "uint32": m.LD_U32,
+    "int64": m.LD_I64,
+    "uint64": m.LD_I64,
+    "float16": m.LD_F16,
+    "float32": m.LD_F32,
+    "float64": m.LD_F64,
 }
 STORES = {
-    "int8": m.ST_I8, "uint8": m.ST_I8, "bool": m.ST_BOOL, "int16": m.ST_I16, "uint16": m.ST_I16, "int32": m.ST_I32,
-    "uint32": m.ST_I32, "int64": m.ST_I64, "uint64": m.ST_I64, "float16": m.ST_F16, "float32": m.ST_F32, "float64": m.ST_F64,
+    "int8": m.ST_I8,
+    "uint8": m.ST_I8,
+    "bool": m.ST_BOOL,
+    "int16": m.ST_I16,
+    "uint16": m.ST_I16,
+    "int32": m.ST_I32,
+    "uint32": m.ST_I32,
+    "int64": m.ST_I64,
+    "uint64": m.ST_I64,
+    "float16": m.ST_F16,
+    "float32": m.ST_F32,
+    "float64": m.ST_F64,
 }
-ITEMSIZE = {"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
-            "float16": 2, "float32": 4, "float64": 8}
+ITEMSIZE = {
+    "bool": 1,
+    "int8": 1,
+    "uint8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "int64": 8,
+    "uint64": 8,
+    "float16": 2,
+    "float32": 4,
+    "float64": 8,
+}
 
 
 def int_range(dtype: str) -> tuple[int, int]:
@@ -56,14 +111,22 @@ def round_code(dtype: str) -> int:
 class Val:
     """A value at compile time: a register, or (integers) a linear form over registers that is not computed yet.
 
-    ``level`` is the index of the innermost scope it depends on; ``coef`` its slope in that scope's loop variable, None if not affine.
+    ``level`` is the index of the innermost scope it depends on; ``coef`` its slope in that scope's loop variable, None
+    if not affine.
     """
 
     __slots__ = ("coef", "const", "floating", "hi", "level", "lo", "reg", "terms")
 
     def __init__(
-        self, reg: int, level: int, lo: int, hi: int, coef: int | None = None, floating: bool = False,
-        terms: dict[int, tuple[Val, int]] | None = None, const: int = 0,
+        self,
+        reg: int,
+        level: int,
+        lo: int,
+        hi: int,
+        coef: int | None = None,
+        floating: bool = False,
+        terms: dict[int, tuple[Val, int]] | None = None,
+        const: int = 0,
     ) -> None:
         self.reg = reg
         self.level = level
@@ -196,14 +259,28 @@ class Emitter:
             level = max(total.level, part.level)
             slopes = [v.coef for v in (total, part) if v.level == level]
             known = [s for s in slopes if s is not None]
-            total = self.pure(m.ADD, total, part, lo=total.lo + part.lo, hi=total.hi + part.hi,
-                              coef=sum(known) if len(known) == len(slopes) else None)
+            total = self.pure(
+                m.ADD,
+                total,
+                part,
+                lo=total.lo + part.lo,
+                hi=total.hi + part.hi,
+                coef=sum(known) if len(known) == len(slopes) else None,
+            )
         assert total is not None
         val.reg = total.reg
         return total.reg
 
     def pure(
-        self, op: int, *operands: Val, w: int = 0, lo: int = 0, hi: int = 0, coef: int | None = None, floating: bool = False, extra: int = 0,
+        self,
+        op: int,
+        *operands: Val,
+        w: int = 0,
+        lo: int = 0,
+        hi: int = 0,
+        coef: int | None = None,
+        floating: bool = False,
+        extra: int = 0,
     ) -> Val:
         """The result of an operation without side effects, in the outermost scope where its operands exist.
 
@@ -231,7 +308,7 @@ class Emitter:
         return val
 
     def check(self, val: Val, lo: int, hi: int, text: str) -> None:
-        """Fails at run time unless ``lo <= val < hi``; nothing is emitted where that is certain or was checked before."""
+        """Fails at run time unless ``lo <= val < hi``; emits nothing where that is certain or was checked before."""
         if lo <= val.lo and val.hi < hi:
             return
         reg = self.reg(val)
@@ -256,7 +333,8 @@ class Emitter:
     def fused(self, var: Val, rows: list[list[int]], count: int) -> list[list[int]] | None:
         """The rows of a loop body as one multiply-accumulate over the whole loop, or None where it is anything else.
 
-        The body must be ``c[..] = c[..] + x[..] * y[..]`` with addresses affine in the loop variable and ``c`` in a buffer of its own.
+        The body must be ``c[..] = c[..] + x[..] * y[..]`` with addresses affine in the loop variable, and ``c`` in a
+        buffer of its own.
 
         Args:
             var: the loop variable (its register holds the first value when the rows run).
@@ -290,7 +368,14 @@ class Emitter:
             return None
         acc = loads.get(total[3] if total[2] == product[1] else total[2])
         x, y = loads[product[2]], loads[product[3]]
-        if acc is None or acc is x or acc is y or acc[2] != store[2] or acc[6] in (x[6], y[6]) or _integer(x) != _integer(acc):
+        if (
+            acc is None
+            or acc is x
+            or acc is y
+            or acc[2] != store[2]
+            or acc[6] in (x[6], y[6])
+            or _integer(x) != _integer(acc)
+        ):
             return None
         if _integer(y) != _integer(acc) or (product[0] == m.MUL) != _integer(acc):
             return None
@@ -302,7 +387,7 @@ class Emitter:
             if product[7] not in (0, total[7]) or store[0] == m.ST_BOOL:
                 return None
             kinds = [acc[0] - m.LD_I8, x[0] - m.LD_I8, y[0] - m.LD_I8, total[7]]
-            return [*before, [m.DOT_INT, acc[2], cs, x[2], xs, y[2], ys, count], [0, *kinds, 0, 0, 0]]
+            return [*before, [m.DOT_INT, acc[2], cs, x[2], xs, y[2], ys, count], [*kinds, 0, 0, 0, 0]]
         kind = {m.LD_F32: 32, m.LD_F64: 0}.get(acc[0])
         if kind is None or not (acc[0] == x[0] == y[0]) or product[7] != kind or total[7] != kind:
             return None

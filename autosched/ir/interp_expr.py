@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+
+import numpy as np
 
 from autosched.errors import NotSupportedError, ProgramError
 from autosched.ir import interp_machine as m
@@ -42,10 +43,36 @@ from autosched.ir.interp_code import (
 )
 from autosched.ir.stmt import Buffer
 
-_BINOPS = {"+": m.ADD, "-": m.SUB, "*": m.MUL, "//": m.FDIV, "%": m.FMOD, "truncdiv": m.TDIV, "truncmod": m.TMOD, "/": m.TDIV,
-           "min": m.MIN, "max": m.MAX, "==": m.EQ, "!=": m.NE, "<": m.LT, "<=": m.LE, "and": m.AND, "or": m.OR}
-_FLOAT_BINOPS = {"+": m.FADD, "-": m.FSUB, "*": m.FMUL, "/": m.FDIVIDE, "min": m.FMIN, "max": m.FMAX,
-                 "==": m.FEQ, "!=": m.FNE, "<": m.FLT, "<=": m.FLE}
+_BINOPS = {
+    "+": m.ADD,
+    "-": m.SUB,
+    "*": m.MUL,
+    "//": m.FDIV,
+    "%": m.FMOD,
+    "truncdiv": m.TDIV,
+    "truncmod": m.TMOD,
+    "/": m.TDIV,
+    "min": m.MIN,
+    "max": m.MAX,
+    "==": m.EQ,
+    "!=": m.NE,
+    "<": m.LT,
+    "<=": m.LE,
+    "and": m.AND,
+    "or": m.OR,
+}
+_FLOAT_BINOPS = {
+    "+": m.FADD,
+    "-": m.FSUB,
+    "*": m.FMUL,
+    "/": m.FDIVIDE,
+    "min": m.FMIN,
+    "max": m.FMAX,
+    "==": m.FEQ,
+    "!=": m.FNE,
+    "<": m.FLT,
+    "<=": m.FLE,
+}
 _BITWISE = {"shift_right": m.SHR, "shift_left": m.SHL, "bitwise_and": m.AND, "bitwise_or": m.OR, "bitwise_xor": m.XOR}
 _ALIASES = {"abs": "fabs", "power": "pow", "nearbyint": "round", "ceildiv": "ceil"}
 _TRANSPARENT = frozenset({"likely", "large_uint_imm", "assume", "ignore_loop_partition"})
@@ -78,7 +105,7 @@ class ExprCompiler:
         self.where = "the program"
         self.lane: int | None = None
 
-    # -- entry points ----------------------------------------------------------------------------------------------------
+    # -- entry points ------------------------------------------------------------------------------------------------
 
     def expr(self, e: Expr) -> Val:
         """The value of an expression.
@@ -131,13 +158,15 @@ class ExprCompiler:
             raise ProgramError(f"buffer {buffer.name} is neither a parameter nor allocated around {self.where}")
         return view
 
-    # -- memory ----------------------------------------------------------------------------------------------------------
+    # -- memory ------------------------------------------------------------------------------------------------------
 
     def address(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[View, Val]:
         """Where an element is; indices that could be outside the buffer are checked at run time."""
         view = self.view(buffer)
         if len(indices) != len(view.shape):
-            raise ProgramError(f"buffer {buffer.name} has {len(view.shape)} dimensions, {len(indices)} indices given in {self.where}")
+            raise ProgramError(
+                f"buffer {buffer.name} has {len(view.shape)} dimensions, {len(indices)} indices given in {self.where}"
+            )
         parts = [(view.base, 1)]
         const = 0
         for k, (index, extent, stride) in enumerate(zip(indices, view.shape, view.strides)):
@@ -145,7 +174,9 @@ class ExprCompiler:
             size = extent.value
             if size is not None:
                 if not (val.lo >= 0 and val.hi < size):
-                    self.em.check(val, 0, size, f"{self.where}: index {k} of {buffer.name} is {{}}, outside 0..{size - 1}")
+                    self.em.check(
+                        val, 0, size, f"{self.where}: index {k} of {buffer.name} is {{}}, outside 0..{size - 1}"
+                    )
             else:
                 self.em.check(val, 0, FAR, f"{self.where}: index {k} of {buffer.name} is {{}}, below 0")
                 over = linear([(val, 1), (extent, -1)])
@@ -186,7 +217,7 @@ class ExprCompiler:
         value = self.cast(value, dtype, view.dtype)
         self.em.emit(STORES[view.dtype], self.em.reg(value), self.em.reg(at), f=view.root)
 
-    # -- arithmetic ------------------------------------------------------------------------------------------------------
+    # -- arithmetic --------------------------------------------------------------------------------------------------
 
     def binary(self, e: BinOp) -> Val:
         """A binary operation in its operands' dtype."""
@@ -237,7 +268,7 @@ class ExprCompiler:
         return self.em.pure(_BINOPS[op], a, b, w=w, lo=max(lo, -FAR), hi=min(hi, FAR))
 
     def divide(self, op: str, a: Val, by: int) -> Val | None:
-        """``a // by`` or ``a % by`` without a division, where the terms not divisible by ``by`` stay inside ``0 .. by - 1``."""
+        """``a // by`` or ``a % by`` without a division, where terms not divisible by ``by`` sum to 0 .. ``by`` - 1."""
         if a.lo >= 0 and a.hi < by:
             return constant(0) if op == "//" else a
         whole = [(atom, coef) for atom, coef in a.terms.values() if coef % by == 0]
@@ -304,7 +335,7 @@ class ExprCompiler:
         return self.lazily(a, IntImm(1, "bool"), e.b, "bool")
 
     def choose(self, condition: Expr, yes: Expr, no: Expr, dtype: str) -> Val:
-        """One of two values; the other is not evaluated where that could go wrong (``Select`` included, as TVM's lowering does)."""
+        """One of two values; the other is not evaluated where that could go wrong (nor is that of ``Select``)."""
         c = self.expr(condition)
         if c.value is not None:
             return self.expr(yes if c.value else no)
@@ -360,7 +391,7 @@ class ExprCompiler:
             return constant(_wrapped(val.value, dtype))
         return self.em.pure(m.WRAP, val, w=wrap_code(dtype), lo=lo, hi=hi)
 
-    # -- calls -----------------------------------------------------------------------------------------------------------
+    # -- calls -------------------------------------------------------------------------------------------------------
 
     def call(self, e: Call) -> Val:
         """An intrinsic."""
@@ -383,7 +414,11 @@ class ExprCompiler:
             if val is not None:
                 return val
         if name in m.UNARY and len(args) == 1:
-            val = args[0] if args[0].floating else self.cast(args[0], e.args[0].dtype, e.dtype if is_float(e.dtype) else "float64")
+            val = (
+                args[0]
+                if args[0].floating
+                else self.cast(args[0], e.args[0].dtype, e.dtype if is_float(e.dtype) else "float64")
+            )
             out = self.em.pure(m.FUNC, val, w=round_code(e.dtype), extra=m.UNARY.index(name), floating=True)
             return out if is_float(e.dtype) else self.cast(out, "float64", e.dtype)
         if name in m.BINARY and len(args) == 2:
@@ -430,7 +465,13 @@ class ExprCompiler:
         elif op == "bitwise_and" and ((x or -1) >= 0 or (y or -1) >= 0):
             lo, hi = 0, min([v for v in (x, y) if v is not None and v >= 0])
         if x is not None and y is not None and 0 <= y < 64:
-            out = {"shift_right": x >> y, "shift_left": x << y, "bitwise_and": x & y, "bitwise_or": x | y, "bitwise_xor": x ^ y}[op]
+            out = {
+                "shift_right": x >> y,
+                "shift_left": x << y,
+                "bitwise_and": x & y,
+                "bitwise_or": x | y,
+                "bitwise_xor": x ^ y,
+            }[op]
             return constant(_wrapped(out, dtype))
         return self.em.pure(_BITWISE[op], a, b, w=wrap_code(dtype) if op == "shift_left" else 0, lo=lo, hi=hi)
 
@@ -495,7 +536,4 @@ def _wrapped(value: int, dtype: str) -> int:
 
 
 def _rounded(value: float, dtype: str) -> float:
-    import numpy as np
-
-    table: Mapping[str, type[np.floating[object]]] = {"float32": np.float32, "float16": np.float16}  # type: ignore[type-arg]
-    return float(table[dtype](value)) if dtype in table else float(value)
+    return float(np.dtype(dtype).type(value))

@@ -1,10 +1,10 @@
-"""The register machine behind the interpreter: one compiled loop that runs any program's code, strictly in program order.
+"""The register machine behind the interpreter: one compiled loop that runs any program, strictly in its order.
 
-A program becomes rows of eight integers, ``(op, a, b, c, d, e, f, w)``. Integers live in 64-bit registers and are wrapped to their
-dtype by ``w``; floats live in double registers and are rounded to theirs (rounding a double result of +, -, *, / or sqrt to float32
-is exact, because 53 >= 2 * 24 + 2). All buffers share one arena that is seen through one typed view per element type.
-Compiled once per installation, so that running a small program costs a millisecond, and sequential order needs no dependence analysis:
-that is what makes it an oracle.
+A program becomes rows of eight integers, ``(op, a, b, c, d, e, f, w)``. Integers live in 64-bit registers and are
+wrapped to their dtype by ``w``; floats live in double registers and are rounded to theirs (rounding a double result of
++, -, *, / or sqrt to float32 is exact, because 53 >= 2 * 24 + 2). All buffers share one arena that is seen through one
+typed view per element type. Compiled once per installation, so that running a small program costs a millisecond, and
+sequential order needs no dependence analysis: that is what makes it an oracle.
 """
 
 from __future__ import annotations
@@ -27,21 +27,60 @@ WIDTH = 8
 (ST_I8, ST_I16, ST_I32, ST_I64, ST_BOOL, ST_F16, ST_F32, ST_F64) = range(46, 54)
 # Floats: f[a] = op(f[b], f[c]), rounded by w.
 (FADD, FSUB, FMUL, FDIVIDE, FMIN, FMAX, FEQ, FNE, FLT, FLE, FSEL, FMOV, ITOF, UTOF, FTOI, FUNC, FUNC2) = range(54, 71)
-# Whole loops of multiply-accumulate: (a: address of c, b: stride of c, c: address of x, d: stride, e: address of y, f: stride, w: count),
-# followed by a row (type of c, type of x, type of y, wrap).
+# Whole loops of multiply-accumulate, c += x * y: (a: address of c, b: stride of c, c: address of x, d: its stride,
+# e: address of y, f: its stride, w: count), followed by a row (type of c, type of x, type of y, wrap).
 (DOT_INT, DOT_FLOAT) = range(71, 73)
 
-INT_TYPES = {"int8": 0, "uint8": 1, "bool": 1, "int16": 2, "uint16": 3, "int32": 4, "uint32": 5, "int64": 6, "uint64": 6}
+INT_TYPES = {
+    "int8": 0,
+    "uint8": 1,
+    "bool": 1,
+    "int16": 2,
+    "uint16": 3,
+    "int32": 4,
+    "uint32": 5,
+    "int64": 6,
+    "uint64": 6,
+}
 
 UNARY = (
-    "exp", "log", "sqrt", "tanh", "sin", "cos", "tan", "floor", "ceil", "round", "trunc", "fabs", "rsqrt", "sigmoid", "erf", "exp2",
-    "log2", "log10", "log1p", "sinh", "cosh", "atan", "asin", "acos", "isnan", "exp10", "isinf", "isfinite", "asinh", "acosh", "atanh",
+    "exp",
+    "log",
+    "sqrt",
+    "tanh",
+    "sin",
+    "cos",
+    "tan",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "fabs",
+    "rsqrt",
+    "sigmoid",
+    "erf",
+    "exp2",
+    "log2",
+    "log10",
+    "log1p",
+    "sinh",
+    "cosh",
+    "atan",
+    "asin",
+    "acos",
+    "isnan",
+    "exp10",
+    "isinf",
+    "isfinite",
+    "asinh",
+    "acosh",
+    "atanh",
 )
 BINARY = ("pow", "fmod", "atan2", "copysign", "hypot")
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _wrap(x: int, w: int) -> int:
+@njit(cache=True)
+def _wrap(x: Any, w: Any) -> Any:
     """``w`` = 64 - bits for signed types, -(64 - bits) for unsigned ones, 0 for 64-bit types."""
     if w > 0:
         return (x << w) >> w
@@ -50,8 +89,8 @@ def _wrap(x: int, w: int) -> int:
     return x
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _half(x: float) -> float:
+@njit(cache=True)
+def _half(x: Any) -> Any:
     """``x`` rounded to the nearest float16, ties to even."""
     if x == 0.0 or not math.isfinite(x):
         return x
@@ -63,8 +102,8 @@ def _half(x: float) -> float:
     return r
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _round(x: float, w: int) -> float:
+@njit(cache=True)
+def _round(x: Any, w: Any) -> Any:
     if w == 32:
         return np.float64(np.float32(x))
     if w == 16:
@@ -72,8 +111,8 @@ def _round(x: float, w: int) -> float:
     return x
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _half_load(h: int) -> float:
+@njit(cache=True)
+def _half_load(h: Any) -> Any:
     sign = -1.0 if h & 0x8000 else 1.0
     exponent = (h >> 10) & 31
     fraction = h & 1023
@@ -84,8 +123,8 @@ def _half_load(h: int) -> float:
     return sign * math.ldexp(float(1024 + fraction), exponent - 25)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _half_bits(x: float) -> int:
+@njit(cache=True)
+def _half_bits(x: Any) -> Any:
     """The bit pattern of a value that ``_half`` returned."""
     if math.isnan(x):
         return 0x7E00
@@ -99,15 +138,15 @@ def _half_bits(x: float) -> int:
     return sign | ((exponent + 14) << 10) | (int(math.ldexp(x, 11 - exponent)) - 1024)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _to_int(x: float) -> int:
+@njit(cache=True)
+def _to_int(x: Any) -> Any:
     if not math.isfinite(x) or abs(x) >= 9.3e18:
         return -9223372036854775808
     return int(x)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _func(which: int, x: float) -> float:
+@njit(cache=True)
+def _func(which: Any, x: Any) -> Any:
     if which == 0:
         return np.exp(x)
     if which == 1:
@@ -171,8 +210,8 @@ def _func(which: int, x: float) -> float:
     return np.arctanh(x)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _func2(which: int, x: float, y: float) -> float:
+@njit(cache=True)
+def _func2(which: Any, x: Any, y: Any) -> Any:
     if which == 0:
         return np.power(x, y)
     if which == 1:
@@ -184,8 +223,8 @@ def _func2(which: int, x: float, y: float) -> float:
     return np.hypot(x, y)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _load(kind: int, at: int, i8: Any, u8: Any, i16: Any, u16: Any, i32: Any, u32: Any, i64: Any) -> int:
+@njit(cache=True)
+def _load(kind: Any, at: Any, i8: Any, u8: Any, i16: Any, u16: Any, i32: Any, u32: Any, i64: Any) -> Any:
     if kind == 0:
         return np.int64(i8[at])
     if kind == 1:
@@ -201,8 +240,8 @@ def _load(kind: int, at: int, i8: Any, u8: Any, i16: Any, u16: Any, i32: Any, u3
     return np.int64(i64[at])
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _store(kind: int, at: int, x: int, i8: Any, i16: Any, i32: Any, i64: Any) -> None:
+@njit(cache=True)
+def _store(kind: Any, at: Any, x: Any, i8: Any, i16: Any, i32: Any, i64: Any) -> None:
     if kind <= 1:
         i8[at] = x
     elif kind <= 3:
@@ -213,31 +252,35 @@ def _store(kind: int, at: int, x: int, i8: Any, i16: Any, i32: Any, i64: Any) ->
         i64[at] = x
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _dot_int(
-    kinds: Any, c: int, cs: int, x: int, xs: int, y: int, ys: int, n: int,
-    i8: Any, u8: Any, i16: Any, u16: Any, i32: Any, u32: Any, i64: Any,
+    kinds: Any,
+    c: Any,
+    cs: Any,
+    x: Any,
+    xs: Any,
+    y: Any,
+    ys: Any,
+    n: Any,
+    i8: Any,
+    u8: Any,
+    i16: Any,
+    u16: Any,
+    i32: Any,
+    u32: Any,
+    i64: Any,
 ) -> None:
     kc, kx, ky, w = kinds[0], kinds[1], kinds[2], kinds[3]
-    if kc == 4 and kx == 0 and ky == 0:
-        if cs == 0:
-            # The buffers are distinct, so wrapping once at the end equals wrapping at every step.
-            total = np.int64(i32[c])
-            for k in range(n):
-                total += np.int64(i8[x + k * xs]) * np.int64(i8[y + k * ys])
-            i32[c] = total
-        else:
-            for k in range(n):
-                i32[c + k * cs] += np.int32(i8[x + k * xs]) * np.int32(i8[y + k * ys])
-        return
     for k in range(n):
-        p = _load(kx, x + k * xs, i8, u8, i16, u16, i32, u32, i64) * _load(ky, y + k * ys, i8, u8, i16, u16, i32, u32, i64)
+        p = _load(kx, x + k * xs, i8, u8, i16, u16, i32, u32, i64) * _load(
+            ky, y + k * ys, i8, u8, i16, u16, i32, u32, i64
+        )
         total = _load(kc, c + k * cs, i8, u8, i16, u16, i32, u32, i64) + p
         _store(kc, c + k * cs, _wrap(total, w), i8, i16, i32, i64)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _dot_float(kind: int, c: int, cs: int, x: int, xs: int, y: int, ys: int, n: int, f32: Any, f64: Any) -> None:
+@njit(cache=True)
+def _dot_float(kind: Any, c: Any, cs: Any, x: Any, xs: Any, y: Any, ys: Any, n: Any, f32: Any, f64: Any) -> None:
     if kind == 32:
         for k in range(n):
             f32[c + k * cs] = f32[c + k * cs] + np.float32(f32[x + k * xs] * f32[y + k * ys])
@@ -246,10 +289,20 @@ def _dot_float(kind: int, c: int, cs: int, x: int, xs: int, y: int, ys: int, n: 
             f64[c + k * cs] = f64[c + k * cs] + f64[x + k * xs] * f64[y + k * ys]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def execute(
-    code: Any, r: Any, f: Any,
-    i8: Any, u8: Any, i16: Any, u16: Any, i32: Any, u32: Any, i64: Any, f32: Any, f64: Any,
+    code: Any,
+    r: Any,
+    f: Any,
+    i8: Any,
+    u8: Any,
+    i16: Any,
+    u16: Any,
+    i32: Any,
+    u32: Any,
+    i64: Any,
+    f32: Any,
+    f64: Any,
 ) -> int:
     """Runs ``code`` on registers and memory.
 
@@ -263,14 +316,31 @@ def execute(
             r[a] += 1
             pc += c if r[a] < r[b] else 1
             continue
-        elif op == ADD:
+        if op == ADD:
             r[a] = _wrap(r[b] + r[c], w)
         elif op == SUB:
             r[a] = _wrap(r[b] - r[c], w)
         elif op == MUL:
             r[a] = _wrap(r[b] * r[c], w)
         elif op == DOT_INT:
-            _dot_int(code[pc + 1], r[a], b, r[c], code[pc, 4], r[code[pc, 5]], code[pc, 6], r[w], i8, u8, i16, u16, i32, u32, i64)
+            at, x, y, n = r[a], r[c], r[code[pc, 5]], r[w]
+            xs, ys = code[pc, 4], code[pc, 6]
+            if code[pc + 1, 0] == 4 and code[pc + 1, 1] == 0 and code[pc + 1, 2] == 0:  # int32 += int8 * int8
+                if b == 0:
+                    # c is in a buffer of its own, so wrapping once at the end equals wrapping at every step.
+                    total = np.int64(i32[at])
+                    if xs == 1 and ys == 1:
+                        for k in range(n):
+                            total += np.int64(i8[x + k]) * np.int64(i8[y + k])
+                    else:
+                        for k in range(n):
+                            total += np.int64(i8[x + k * xs]) * np.int64(i8[y + k * ys])
+                    i32[at] = total
+                else:
+                    for k in range(n):
+                        i32[at + k * b] += np.int32(i8[x + k * xs]) * np.int32(i8[y + k * ys])
+            else:
+                _dot_int(code[pc + 1], at, b, x, xs, y, ys, n, i8, u8, i16, u16, i32, u32, i64)
             pc += 2
             continue
         elif op == DOT_FLOAT:
@@ -320,7 +390,7 @@ def execute(
             if r[c] == 0:
                 return pc
             r[a] = r[b] % r[c]
-        elif op == TDIV or op == TMOD:
+        elif op in (TDIV, TMOD):
             if r[c] == 0:
                 return pc
             q = abs(r[b]) // abs(r[c])
@@ -402,7 +472,11 @@ def execute(
             f[a] = _round(f[b] * f[c], w)
         elif op == FDIVIDE:
             if f[c] == 0.0:
-                f[a] = math.nan if f[b] == 0.0 or math.isnan(f[b]) else math.copysign(math.inf, f[b]) * math.copysign(1.0, f[c])
+                f[a] = (
+                    math.nan
+                    if f[b] == 0.0 or math.isnan(f[b])
+                    else math.copysign(math.inf, f[b]) * math.copysign(1.0, f[c])
+                )
             else:
                 f[a] = _round(f[b] / f[c], w)
         elif op == FMIN:

@@ -1,4 +1,4 @@
-"""Statements as machine code: loops, blocks with their bindings and initial values, views, and external calls by their description."""
+"""Statements as machine code: loops, blocks with bindings and initial values, views, external calls by description."""
 
 from __future__ import annotations
 
@@ -71,7 +71,9 @@ class Compiler(ExprCompiler):
         for k, extent in enumerate(buffer.shape):
             value = self.expr(extent).value
             if value is None or value < 0:
-                raise ProgramError(f"dimension {k} of buffer {buffer.name} has no constant extent when the program runs")
+                raise ProgramError(
+                    f"dimension {k} of buffer {buffer.name} has no constant extent when the program runs"
+                )
             shape.append(value)
         return self.place(buffer, shape)
 
@@ -88,7 +90,13 @@ class Compiler(ExprCompiler):
         self.size += -(-count * item // ALIGN) * ALIGN
         self.roots.append((offset, count * item, buffer.dtype))
         root = len(self.roots) - 1
-        view = View(root, buffer.dtype, constant(offset // item), tuple(map(constant, shape)), tuple(map(constant, reversed(strides))))
+        view = View(
+            root,
+            buffer.dtype,
+            constant(offset // item),
+            tuple(map(constant, shape)),
+            tuple(map(constant, reversed(strides))),
+        )
         self.define(buffer, view)
         return view
 
@@ -102,7 +110,7 @@ class Compiler(ExprCompiler):
         if isinstance(buffer.elem_offset, Var):
             self.env[buffer.elem_offset] = linear([(view.base, 1)], -start)
 
-    # -- statements ------------------------------------------------------------------------------------------------------
+    # -- statements --------------------------------------------------------------------------------------------------
 
     def stmt(self, s: Stmt) -> None:
         """One statement.
@@ -242,8 +250,9 @@ class Compiler(ExprCompiler):
     def init_loop(self, s: For, body: BlockRealize) -> None:
         """A loop directly around a reduction block: the test for its first instance moves out of the loop.
 
-        Where the loop is not part of the reduction, one test chooses between two loops; where the first instance can only be in the
-        loop's first iteration, that one writes the initial values before the loop. Anything else tests in every iteration.
+        Where the loop is not part of the reduction, one test chooses between two loops; where the first instance can
+        only be in the loop's first iteration, that one writes the initial values before the loop. Anything else tests
+        in every iteration.
         """
         reduces = [(iv, v) for iv, v in zip(body.block.iter_vars, body.iter_values) if iv.kind == "reduce"]
         varying = [(iv, v) for iv, v in reduces if s.var in free_vars(v)]
@@ -256,7 +265,7 @@ class Compiler(ExprCompiler):
             sides = []
             for mode in ("always", "never"):
                 self.em.push(False)
-                self.plain_loop(s, lambda mode=mode: self.realize(body, mode))  # type: ignore[misc]
+                self.plain_loop(s, lambda mode=mode: self.realize(body, mode))
                 sides.append(self.em.pop())
             self._join(test, *sides)
         elif any(self.only_first(s, iv, v) for iv, v in varying):
@@ -286,20 +295,26 @@ class Compiler(ExprCompiler):
         for iv, value in zip(s.block.iter_vars, s.iter_values):
             if iv.kind == "reduce":
                 test = self.int_binary("==", self.expr(value), self.expr(iv.dom.min), iv.var.dtype)
-                result = test if result.value else self.em.pure(m.AND, result, test, lo=0, hi=1) if test.value is None else (
-                    result if test.value else constant(0))
+                result = (
+                    test
+                    if result.value
+                    else self.em.pure(m.AND, result, test, lo=0, hi=1)
+                    if test.value is None
+                    else (result if test.value else constant(0))
+                )
                 if result.value == 0:
                     return result
         return result
 
-    # -- blocks ----------------------------------------------------------------------------------------------------------
+    # -- blocks ------------------------------------------------------------------------------------------------------
 
     def realize(self, s: BlockRealize, mode: str = "test") -> None:
         """A block at its place.
 
         Args:
             s: the realized block.
-            mode: its init: ``test`` whether this is the first instance, ``always``, ``never``, or ``only`` the init where it is the first.
+            mode: its init: ``test`` whether this is the first instance, ``always``, ``never``, or ``only`` the init
+                then.
         """
         condition = constant(1) if s.predicate is TRUE else self.expr(s.predicate)
         if condition.value == 0:
@@ -317,7 +332,9 @@ class Compiler(ExprCompiler):
         block, outer = s.block, self.where
         self.where = f"block {block.name}"
         if len(s.iter_values) != len(block.iter_vars):
-            raise ProgramError(f"block {block.name} has {len(block.iter_vars)} iterators, {len(s.iter_values)} values are bound")
+            raise ProgramError(
+                f"block {block.name} has {len(block.iter_vars)} iterators, {len(s.iter_values)} values are bound"
+            )
         first = self.first_instance(s) if block.init is not None and mode in ("test", "only") else None
         for iv, value in zip(block.iter_vars, s.iter_values):
             val = self.expr(value)
@@ -351,15 +368,24 @@ class Compiler(ExprCompiler):
         """A view of a region; dimensions of extent 1 may be absent from it."""
         view = self.view(source)
         if len(region) != len(view.shape):
-            raise ProgramError(f"{self.where}: the region of {source.name} has {len(region)} ranges, the buffer {len(view.shape)} dimensions")
+            raise ProgramError(
+                f"{self.where}: the region of {source.name} has {len(region)} ranges for {len(view.shape)} dimensions"
+            )
         parts = [(view.base, 1)]
         extents = []
         for k, ((low, extent), size, stride) in enumerate(zip(region, view.shape, view.strides)):
             at, count = self.expr(low), self.expr(extent)
             if size.value is not None:
-                self.em.check(at, 0, size.value + 1, f"{self.where}: region of {source.name}, dimension {k}, starts at {{}}")
+                self.em.check(
+                    at, 0, size.value + 1, f"{self.where}: region of {source.name}, dimension {k}, starts at {{}}"
+                )
                 end = linear([(at, 1), (count, 1)])
-                self.em.check(end, 0, size.value + 1, f"{self.where}: region of {source.name}, dimension {k}, ends at {{}} of {size.value}")
+                self.em.check(
+                    end,
+                    0,
+                    size.value + 1,
+                    f"{self.where}: region of {source.name}, dimension {k}, ends at {{}} of {size.value}",
+                )
             parts.append((self.times(at, stride), 1))
             extents.append(count)
         shape = []
@@ -370,10 +396,12 @@ class Compiler(ExprCompiler):
             shape.append(self.expr(extent))
         strides = align(shape, extents, view.strides)
         if strides is None:
-            raise ProgramError(f"{self.where}: match_buffer {buffer.name} does not have the shape of its region of {source.name}")
+            raise ProgramError(
+                f"{self.where}: match_buffer {buffer.name} does not have the shape of its region of {source.name}"
+            )
         self.define(buffer, View(view.root, view.dtype, linear(parts), tuple(shape), strides))
 
-    # -- calls -----------------------------------------------------------------------------------------------------------
+    # -- calls -------------------------------------------------------------------------------------------------------
 
     def evaluate(self, e: Expr) -> None:
         """An expression for its effect."""
@@ -392,8 +420,14 @@ class Compiler(ExprCompiler):
         if known is None:
             from autosched.errors import suggest
 
-            raise ProgramError(f"{self.where}: no meaning is registered for the external function {name!r}{suggest(name, self.externs)}")
-        pointers = [a for a in args if isinstance(a, BufferData) or (isinstance(a, Call) and a.op.rsplit('.', 1)[-1] in _POINTERS)]
+            raise ProgramError(
+                f"{self.where}: the external function {name!r} has no registered meaning{suggest(name, self.externs)}"
+            )
+        pointers = [
+            a
+            for a in args
+            if isinstance(a, BufferData) or (isinstance(a, Call) and a.op.rsplit(".", 1)[-1] in _POINTERS)
+        ]
         params = known.desc.buffers
         if len(pointers) != len(known.order):
             raise ProgramError(f"{self.where}: {name} takes {len(known.order)} buffers, {len(pointers)} given")
@@ -437,7 +471,9 @@ class Compiler(ExprCompiler):
                 base = constant(self.roots[view.root][0] // ITEMSIZE[view.dtype])
             base = linear([(base, 1), (offset, 1)])
         if view.dtype != param.dtype:
-            raise ProgramError(f"{self.where}: {name} takes {param.dtype} for {param.name}, the buffer passed holds {view.dtype}")
+            raise ProgramError(
+                f"{self.where}: {name} takes {param.dtype} for {param.name}, the buffer passed holds {view.dtype}"
+            )
         self.define(param, View(view.root, view.dtype, base, tuple(shape), strides or tuple(compact)))
         self.inside(self.views[param], name)
 
@@ -446,7 +482,9 @@ class Compiler(ExprCompiler):
         offset, size, dtype = self.roots[view.root]
         start, stop = offset // ITEMSIZE[dtype], (offset + size) // ITEMSIZE[dtype]
         self.em.check(view.base, start, stop + 1, f"{self.where}: a buffer passed to {name} starts outside its storage")
-        last = linear([(view.base, 1), *[(self.times(linear([(e, 1)], -1), s), 1) for e, s in zip(view.shape, view.strides)]])
+        last = linear(
+            [(view.base, 1), *[(self.times(linear([(e, 1)], -1), s), 1) for e, s in zip(view.shape, view.strides)]]
+        )
         self.em.check(last, start, stop, f"{self.where}: a buffer passed to {name} reaches outside its storage")
 
 
@@ -454,7 +492,7 @@ _POINTERS = ("tvm_access_ptr", "access_ptr", "address_of")
 
 
 def align(shape: Sequence[Val], extents: Sequence[Val], strides: Sequence[Val]) -> tuple[Val, ...] | None:
-    """Strides of a view of ``shape`` over a region of ``extents``, unit dimensions skipped on either side; None where shapes differ."""
+    """Strides of a view of ``shape`` over ``extents``, unit dimensions skipped on either side; None if they differ."""
     out: list[Val] = []
     k = len(extents) - 1
     for extent in reversed(shape):

@@ -1,0 +1,98 @@
+"""Packed layouts of the accelerator and plain layouts of people, and the way between them on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autosched.errors import ProgramError
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a tensor of plain dimensions is cut into blocks.
+
+    ``plain`` names the dimensions by capitals (``NCHW``). In ``packed`` a capital is the index of the block along that
+    dimension, a lower-case letter the lane in the block, and ``1`` a dimension of extent 1. A lane whose capital is not
+    a plain dimension repeats the values (a bias is the same for every batch lane). Lanes past the plain extent hold
+    zeros.
+
+    Args:
+        plain: names of the plain dimensions.
+        packed: names of the packed dimensions.
+        shape: plain extents.
+        blocks: lanes per dimension, as pairs (capital, lanes).
+    """
+
+    plain: str
+    packed: str
+    shape: tuple[int, ...]
+    blocks: tuple[tuple[str, int], ...]
+
+    @property
+    def packed_shape(self) -> tuple[int, ...]:
+        """The packed extents."""
+        lanes = dict(self.blocks)
+        size = dict(zip(self.plain, self.shape))
+        return tuple(
+            1 if d == "1" else -(-size[d] // lanes.get(d, 1)) if d.isupper() else lanes[d.upper()] for d in self.packed
+        )
+
+    def pack(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """A plain array in packed layout; a new contiguous array."""
+        lanes: Mapping[str, int] = dict(self.blocks)
+        array = np.asarray(array).reshape(self.shape)
+        full = [whole(e, lanes.get(d, 1)) for d, e in zip(self.plain, self.shape)]
+        array = np.pad(array, [(0, f - e) for f, e in zip(full, self.shape)])
+        names: list[str] = []
+        split: list[int] = []
+        for d, e in zip(self.plain, full):
+            names.append(d)
+            split.append(e // lanes.get(d, 1))
+            if d.lower() in self.packed:
+                names.append(d.lower())
+                split.append(lanes[d])
+        array = array.reshape(split).transpose([names.index(d) for d in self.packed if d in names])
+        present = [d in names for d in self.packed]
+        inner = tuple(slice(None) if here else None for here in present)
+        return np.ascontiguousarray(np.broadcast_to(array[inner], self.packed_shape))
+
+    def unpack(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """A packed array in plain layout; a new contiguous array."""
+        keep = [d for d in self.packed if d != "1" and d.upper() in self.plain]
+        index = tuple(slice(None) if d in keep else 0 for d in self.packed)
+        array = np.asarray(array).reshape(self.packed_shape)[index]
+        order = [keep.index(n) for d in self.plain for n in (d, d.lower()) if n in keep]
+        array = array.transpose(order)
+        lanes = dict(self.blocks)
+        merged = [whole(e, lanes.get(d, 1)) for d, e in zip(self.plain, self.shape)]
+        return np.ascontiguousarray(array.reshape(merged)[tuple(slice(0, e) for e in self.shape)])
+
+    def accept(self, name: str, array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], bool]:
+        """An argument in packed layout, and whether it was packed; its rank tells.
+
+        Raises:
+            ProgramError: the shape is neither the packed nor the plain one.
+        """
+        if array.shape == self.packed_shape:
+            return array, True
+        squeezed = tuple(e for e in self.shape if e != 1)
+        if array.shape == self.shape or (
+            len(self.shape) < array.ndim < len(self.packed) and _squeeze(array.shape) == squeezed
+        ):
+            return self.pack(array), False
+        want = self.packed_shape if array.ndim == len(self.packed) else self.shape
+        other = f"{self.plain} {self.shape}" if want is self.packed_shape else f"{self.packed} {self.packed_shape}"
+        raise ProgramError(f"{name}: expected shape {want} (or {other}), got {array.shape}")
+
+
+def whole(extent: int, lanes: int) -> int:
+    """``extent`` rounded up to whole blocks of ``lanes``."""
+    return -(-extent // lanes) * lanes
+
+
+def _squeeze(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(e for e in shape if e != 1)

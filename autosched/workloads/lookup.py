@@ -1,0 +1,185 @@
+"""From a name to a workload: ``t3``, ``resnet18.c2``, ``dense:m=1,k=256,n=256``, ``conv2d:...``, ``FILE.py:FUNC``."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from autosched.errors import NotSupportedError, ProgramError, UnknownNameError, suggest
+from autosched.ir.stmt import IRModule, PrimFunc
+from autosched.workloads.catalogue import ALIASES, NETWORKS
+from autosched.workloads.conv2d import Conv2d
+from autosched.workloads.dense import Dense
+from autosched.workloads.elementwise import VectorAdd
+from autosched.workloads.workload import Array, Network, Workload
+
+OPERATORS: dict[str, type[Conv2d] | type[Dense] | type[VectorAdd]] = {
+    "dense": Dense,
+    "conv2d": Conv2d,
+    "add": VectorAdd,
+}
+TAILS = ("requant", "cast")
+_LATER = {
+    "conv2d_transpose": "transposed convolution",
+    "mobilenet": "grouped convolution",
+    "dcgan": "transposed convolution",
+}
+_MAX = 1 << 20  # no extent of a real layer comes near; above it a typing error would build for minutes
+
+
+def names() -> tuple[str, ...]:
+    """All workloads that have a name of their own."""
+    return tuple(ALIASES)
+
+
+def networks() -> tuple[str, ...]:
+    """All networks."""
+    return tuple(NETWORKS)
+
+
+def workload(name: str, batch: int = 1, block: int = 16) -> Workload:
+    """The workload of a name.
+
+    Args:
+        name: a named workload (``names()``); ``dense:m=,k=,n=[,bias=0,tail=requant|cast]``;
+            ``conv2d:h=,w=,ci=,co=,k=[,n=1,stride=1,pad=0,groups=1,bias=1,tail=requant|cast]``; ``add:m=,n=``; or
+            ``FILE.py:FUNC``, a program or a function without arguments that returns one.
+        batch: batch lanes of the packed layout, elements.
+        block: channel lanes of the packed layout, elements.
+
+    Raises:
+        UnknownNameError: no such workload, parameter or function; names the nearest.
+        ProgramError: a parameter's value is not usable.
+        NotSupportedError: an operator or an option that this version does not have.
+    """
+    for value, what in ((batch, "batch"), (block, "block")):
+        if value < 1:
+            raise ProgramError(f"{what} must be a positive number of lanes, got {value}")
+    text = name.strip()
+    spec = ALIASES.get(text, text)
+    kind, colon, rest = spec.partition(":")
+    if re.fullmatch(r".*\.py:[^:/\\]*", spec):
+        return _from_file(text, *spec.rsplit(":", 1))
+    family = kind.split(".")[0]
+    if family in _LATER:
+        raise NotSupportedError(f"workload {text!r} is not supported: {_LATER[family]}")
+    if kind not in OPERATORS or not colon:
+        if text in NETWORKS:
+            raise ProgramError(
+                f"{text!r} is a network of {len(NETWORKS[text])} workloads, not one; use one of its layers such as "
+                f"{NETWORKS[text][0][0]!r}"
+            )
+        raise UnknownNameError("workload", text, (*ALIASES, *NETWORKS, *(f"{o}:" for o in OPERATORS)))
+    operator = OPERATORS[kind](**_parameters(kind, rest))
+    return Workload(
+        text,
+        operator.func(batch, block),
+        operator.reference(batch, block),
+        operator.macs,
+        _full(kind, operator),
+        operator.layouts(batch, block),
+    )
+
+
+def network(name: str, batch: int = 1, block: int = 16) -> Network:
+    """The workloads of a network with their multiplicities; a single workload is a network of one.
+
+    Args:
+        name: a network (``networks()``) or anything that ``workload`` takes.
+        batch: batch lanes of the packed layout.
+        block: channel lanes of the packed layout.
+
+    Raises:
+        UnknownNameError: no such network or workload.
+    """
+    tasks = NETWORKS.get(name.strip(), ((name, 1),))
+    return Network(name, tuple((workload(n, batch, block), times) for n, times in tasks))
+
+
+def _parameters(kind: str, text: str) -> dict[str, Any]:
+    """``a=1,b=x`` as keyword arguments of an operator, checked against its fields."""
+    fields = {f.name: f for f in dataclasses.fields(OPERATORS[kind])}
+    given: dict[str, Any] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        key, equals, value = (s.strip() for s in item.partition("="))
+        if key not in fields:
+            raise UnknownNameError(f"parameter of {kind}", key, fields)
+        if not equals or not value:
+            raise ProgramError(f"{kind}: {key} has no value; write {key}=...")
+        if key in given:
+            raise ProgramError(f"{kind}: {key} is given twice")
+        given[key] = _value(kind, key, value)
+    missing = [n for n, f in fields.items() if f.default is dataclasses.MISSING and n not in given]
+    if missing:
+        raise ProgramError(f"{kind}: {', '.join(missing)} missing; write {kind}:{','.join(f'{n}=' for n in missing)}")
+    return given
+
+
+def _value(kind: str, key: str, text: str) -> int | str:
+    if key == "tail":
+        if text not in TAILS:
+            raise ProgramError(f"{kind}: tail must be requant or cast, got {text!r}{suggest(text, TAILS)}")
+        return text
+    low, high = (0, 1) if key == "bias" else (0, _MAX) if key == "pad" else (1, _MAX)
+    if not re.fullmatch(r"[0-9]+", text) or not low <= int(text) <= high:
+        raise ProgramError(f"{kind}: {key} must be an integer from {low} to {high}, got {text!r}")
+    return int(text)
+
+
+def _full(kind: str, operator: Any) -> str:
+    return f"{kind}:" + ",".join(f"{f.name}={getattr(operator, f.name)}" for f in dataclasses.fields(operator))
+
+
+def _from_file(name: str, file: str, attribute: str) -> Workload:
+    """A user's own program; its reference is the interpreter."""
+    path = Path(file).expanduser()
+    if not path.is_file():
+        near = [str(p) for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
+        raise ProgramError(f"no file {file}{suggest(file, near)}")
+    # The name depends on the path, so that two files of one name do not replace each other.
+    module_name = f"_autosched_user_{path.stem}_{abs(hash(str(path.resolve()))):x}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise ProgramError(f"{file}: {error.msg}", error.lineno, error.offset) from error
+    if not attribute or not hasattr(module, attribute):
+        public = [n for n in vars(module) if not n.startswith("_")]
+        usable = [
+            n for n in public if isinstance(getattr(module, n), PrimFunc | Workload) or callable(getattr(module, n))
+        ]
+        raise UnknownNameError(f"function of {path.name}", attribute, usable)
+    found = getattr(module, attribute)
+    if callable(found) and not isinstance(found, PrimFunc | IRModule | Workload | type):
+        found = found()
+    if isinstance(found, IRModule) and len(found.functions) == 1:
+        found = next(iter(found.functions.values()))
+    if isinstance(found, Workload):
+        return found
+    if not isinstance(found, PrimFunc):
+        raise ProgramError(f"{name}: expected a PrimFunc or a function that returns one, got {type(found).__name__}")
+    return of_func(found, name)
+
+
+def of_func(func: PrimFunc, name: str | None = None) -> Workload:
+    """A workload of a program; its reference is the program itself, run by the interpreter.
+
+    Args:
+        func: the program.
+        name: how to call it; default the program's name.
+    """
+    from autosched.ir import interp
+
+    def reference(*inputs: Array) -> Array:
+        first: Array = interp.run(func, *inputs)[0]
+        return first
+
+    label = name or func.name
+    return Workload(label, func, reference, 0, label, tuple(None for _ in func.buffers))
