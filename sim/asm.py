@@ -37,7 +37,7 @@ from sim.isa import (
     layout_of,
 )
 
-_NUMBER = re.compile(r"[+-]?(0[xX][0-9a-fA-F]+|[0-9]+)")
+_NUMBER = re.compile(r"[+-]?(0[xX][0-9a-fA-F]{1,12}|[0-9]{1,15})")
 # Written last, as bare words: what an instruction waits for and what it announces.
 _TOKENS = ("pop_prev", "pop_next", "push_prev", "push_next")
 
@@ -125,7 +125,5 @@ def _row(words: list[str], line: int, config: VTAConfig) -> Table:
             raise AsmError(line, f"field '{name}' needs a value: {name}=NUMBER")
         if has_value and not _NUMBER.fullmatch(value):
             raise AsmError(line, f"'{word}': expected a decimal or 0x number after '='")
-        # A number of 20 digits fits no field; int64 has to hold what is then refused.
-        parsed = min(max(int(value, 0 if "x" in value.lower() else 10), -(1 << 62)), 1 << 62) if has_value else 1
-        row[COLUMN_OF[name]] = parsed
+        row[COLUMN_OF[name]] = int(value, 0 if "x" in value.lower() else 10) if has_value else 1
     return row
