@@ -133,6 +133,13 @@ class ScheduleBase:
         """``commit`` of ``state.rewrite(table)``."""
         return self.commit(state, state.rewrite(table))
 
+    def commit_rewrite(
+        self, state: State, table: Mapping[int, Stmt | None], allocs: Mapping[int, tuple[Buffer, ...]],
+        inserts: Mapping[int, tuple[int, Stmt]],
+    ) -> State:
+        """``commit`` of ``state.rewrite`` with new allocations and insertions."""
+        return self.commit(state, state.rewrite(table, allocs, inserts))
+
     # -- handles -----------------------------------------------------------------------------------
 
     def block_rv(self, block: Block | Ident) -> BlockRV:

@@ -110,7 +110,7 @@ class Primitive:
     pure: bool
     keep_none: tuple[str, ...]
 
-    def invoke(self, sch: ScheduleBase, args: Mapping[str, Any], decision: Any = None) -> tuple[RV, ...]:
+    def invoke(self, sch: ScheduleBase, args: Mapping[str, Any], decision: Any = None) -> tuple[RV | None, ...]:
         """Applies the primitive to a schedule with arguments by name, and returns its outputs."""
         positional: list[Any] = []
         named = dict(args)
@@ -282,8 +282,8 @@ def plain_argument(value: Any) -> Any:
     return value
 
 
-def outputs_of(value: Any) -> tuple[RV, ...]:
-    """The handles in what a primitive returned."""
+def outputs_of(value: Any) -> tuple[RV | None, ...]:
+    """The handles in what a primitive returned (None: a factor that a symbolic loop leaves open)."""
     if value is None:
         return ()
     return (value,) if isinstance(value, RV) else tuple(value)

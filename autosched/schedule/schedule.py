@@ -8,14 +8,18 @@ from typing import Any
 from autosched.errors import ProgramError
 from autosched.ir.stmt import Block, For, IRModule, PrimFunc
 from autosched.schedule.base import RV, BlockRV, ExprRV, LoopRV, Special
+from autosched.schedule.cache import Cache
+from autosched.schedule.kinds import Kinds
 from autosched.schedule.lookup import Lookup
 from autosched.schedule.notes import Notes
+from autosched.schedule.partition import Partition
 from autosched.schedule.primitive import primitive
+from autosched.schedule.sampling import Sampling
 from autosched.schedule.state import State
 from autosched.schedule.trace import Trace
 
 
-class Schedule(Lookup, Notes):
+class Schedule(Lookup, Partition, Kinds, Cache, Notes, Sampling):
     """Rewrites a program step by step; every step is legal, and recorded.
 
     Args:

@@ -191,18 +191,22 @@ class State:
 
     # -- rewriting ---------------------------------------------------------------------------------
 
-    def rewrite(self, table: Mapping[int, Stmt | None], allocs: Mapping[int, tuple[Buffer, ...]] | None = None) -> Stmt:
+    def rewrite(
+        self, table: Mapping[int, Stmt | None], allocs: Mapping[int, tuple[Buffer, ...]] | None = None,
+        inserts: Mapping[int, tuple[int, Stmt]] | None = None,
+    ) -> Stmt:
         """The body with nodes replaced; only the paths to them are rebuilt.
 
         Args:
             table: new statement by ``id`` of a node of this state; None removes the node and the loops left empty by
                 that. The key of a ``BlockRealize`` replaces the realize, the key of its ``Block`` the block alone.
-            allocs: new ``alloc_buffers`` by ``id`` of a block on a rebuilt path.
+            allocs: new ``alloc_buffers`` by ``id`` of a block.
+            inserts: by ``id`` of a loop or block, a statement put at a position of its body (counted before).
 
         Raises:
             ValueError: a removal leaves a block or a branch empty.
         """
-        return rebuild(self.func.body, self._tables.parent, table, allocs or {})
+        return rebuild(self.func.body, self._tables.parent, table, allocs or {}, inserts or {})
 
     def replaced(self, table: Mapping[int, Stmt | None]) -> State:
         """A new state with nodes replaced as by ``rewrite``."""
@@ -251,11 +255,12 @@ def child_blocks(stmt: Stmt) -> Iterator[Block]:
 
 
 def rebuild(
-    body: Stmt, parent: Mapping[int, Stmt], table: Mapping[int, Stmt | None], allocs: Mapping[int, tuple[Buffer, ...]]
+    body: Stmt, parent: Mapping[int, Stmt], table: Mapping[int, Stmt | None], allocs: Mapping[int, tuple[Buffer, ...]],
+    inserts: Mapping[int, tuple[int, Stmt]],
 ) -> Stmt:
     """``body`` with the nodes of ``table`` replaced, following ``parent`` links so that nothing else is visited."""
     marked: set[int] = set()
-    for key in (*table, *allocs):
+    for key in (*table, *allocs, *inserts):
         while key not in marked:
             marked.add(key)
             up = parent.get(key)
@@ -280,6 +285,7 @@ def rebuild(
             new, init = visit(stmt.body), None if stmt.init is None else visit(stmt.init)
             if new is None:
                 raise ValueError(f"block {stmt.name} would be left empty")
+            new = with_insert(stmt, new)
             return replace(stmt, body=new, init=init, alloc_buffers=allocs.get(key, stmt.alloc_buffers))
         if isinstance(stmt, IfThenElse):
             then = visit(stmt.then_case)
@@ -288,7 +294,17 @@ def rebuild(
             return IfThenElse(stmt.condition, then, None if stmt.else_case is None else visit(stmt.else_case))
         assert isinstance(stmt, For | LetStmt | AttrStmt | AssertStmt | While), type(stmt)
         new = visit(stmt.body)
-        return None if new is None else replace(stmt, body=new)
+        return None if new is None else replace(stmt, body=with_insert(stmt, new))
+
+    def with_insert(stmt: Stmt, new: Stmt) -> Stmt:
+        if id(stmt) not in inserts:
+            return new
+        position, added = inserts[id(stmt)]
+        old = stmt.body if isinstance(stmt, For | Block) else new
+        # Positions count the old statements; removals in the same sequence would shift them.
+        stmts = list(new.stmts) if isinstance(new, SeqStmt) else [new]
+        assert len(stmts) == (len(old.stmts) if isinstance(old, SeqStmt) else 1), "insertion beside a removal"
+        return seq(*stmts[:position], added, *stmts[position:])
 
     result = visit(body)
     assert result is not None

@@ -48,7 +48,7 @@ class Instruction:
 
     op: str
     args: Mapping[str, Any]
-    outputs: tuple[RV, ...] = ()
+    outputs: tuple[RV | None, ...] = ()
     decision: Any = None
 
     @property
@@ -157,8 +157,11 @@ class Trace:
                 raise ValueError(f"instruction {i} of the trace is not an object with a field 'op': {obj!r}")
             args = {k: _decode(v, rvs, True, i) for k, v in obj.get("in", {}).items()}
             args.update({k: _decode(v, rvs, False, i) for k, v in obj.get("args", {}).items()})
-            outputs = []
+            outputs: list[RV | None] = []
             for name in obj.get("out", ()):
+                if name == "_":
+                    outputs.append(None)
+                    continue
                 rv = {"b": BlockRV, "l": LoopRV, "v": ExprRV}.get(str(name)[:1])
                 if rv is None:
                     raise ValueError(f"instruction {i} ({obj['op']}): an output is named b.., l.. or v.., not {name!r}")
@@ -206,7 +209,7 @@ class Trace:
             except (AutoschedError, ValueError, TypeError) as error:
                 error.add_note(f"in instruction {i} of the trace: {inst}")
                 raise
-            rv_map.update(zip(inst.outputs, outputs))
+            rv_map.update((old, new) for old, new in zip(inst.outputs, outputs) if old is not None and new is not None)
 
     # -- text --------------------------------------------------------------------------------------
 
@@ -235,7 +238,9 @@ def _handles(value: Any) -> Iterator[RV]:
             yield from _handles(v)
 
 
-def _name(rv: RV, names: dict[RV, str]) -> str:
+def _name(rv: RV | None, names: dict[RV, str]) -> str:
+    if rv is None:
+        return "_"
     found = names.get(rv)
     if found is None:
         found = names[rv] = f"{rv.prefix}{len(names)}"

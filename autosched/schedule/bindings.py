@@ -1,0 +1,189 @@
+"""Rewriting what stands below a loop when its variable is replaced: bindings, predicates, opaque bodies.
+
+Only block realizes that mention a replaced variable are simplified again; bodies of blocks that use their own iterators
+alone are not visited at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from autosched.ir.expr import BufferData, BufferLoad, Expr, Let, Var, logical_and
+from autosched.ir.functor import Substitute, stmt_children, stmt_exprs, walk_expr
+from autosched.ir.itermap import iter_map_simplify
+from autosched.ir.stmt import (
+    AttrStmt,
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferRegion,
+    BufferStore,
+    For,
+    LetStmt,
+    Range,
+    SeqStmt,
+    Stmt,
+    seq,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a block mentions.
+
+    Args:
+        outer_vars: variables it uses and does not define: symbolic sizes, and loops around an opaque block.
+        buffers: buffers it names anywhere, its own included.
+    """
+
+    outer_vars: frozenset[Var]
+    buffers: frozenset[Buffer]
+
+
+_FACTS: dict[int, tuple[Block, Facts]] = {}
+_FACTS_LIMIT = 8192
+
+
+def facts(block: Block) -> Facts:
+    """What a block mentions; remembered, since programs share their blocks from step to step."""
+    hit = _FACTS.get(id(block))
+    if hit is not None:
+        return hit[1]
+    exprs: list[Expr] = [x for iv in block.iter_vars for x in (iv.dom.min, iv.dom.extent)]
+    bound: set[Var] = {iv.var for iv in block.iter_vars}
+    used: set[Var] = set()
+    buffers: set[Buffer] = {*block.alloc_buffers, *(m.buffer for m in block.match_buffers)}
+    for region in (*block.reads, *block.writes, *(m.source for m in block.match_buffers)):
+        buffers.add(region.buffer)
+        for r in region.region:
+            exprs += (r.min, r.extent)
+    stack: list[Stmt] = [block.body] if block.init is None else [block.init, block.body]
+    while stack:
+        node = stack.pop()
+        exprs += stmt_exprs(node)
+        if isinstance(node, For | LetStmt):
+            bound.add(node.var)
+        elif isinstance(node, BufferStore):
+            buffers.add(node.buffer)
+        elif isinstance(node, AttrStmt) and isinstance(node.node, Buffer):
+            buffers.add(node.node)
+        if isinstance(node, BlockRealize):
+            inner = facts(node.block)
+            used |= inner.outer_vars
+            buffers |= inner.buffers
+        else:
+            stack.extend(stmt_children(node))
+    for expr in exprs:
+        for e in walk_expr(expr):
+            if isinstance(e, Var):
+                used.add(e)
+            elif isinstance(e, BufferLoad | BufferData):
+                buffers.add(e.buffer)
+            elif isinstance(e, Let):
+                bound.add(e.var)
+    for buffer in buffers:
+        for expr in (*buffer.shape, *buffer.strides, *(() if buffer.elem_offset is None else (buffer.elem_offset,))):
+            used.update(e for e in walk_expr(expr) if isinstance(e, Var))
+    result = Facts(frozenset(used - bound), frozenset(buffers))
+    if len(_FACTS) >= _FACTS_LIMIT:
+        _FACTS.clear()
+    # The block is kept in the value, so its id cannot be taken by another one while the entry lives.
+    _FACTS[id(block)] = (block, result)
+    return result
+
+
+class Rebinder(Substitute):
+    """Replaces loop variables below a loop.
+
+    Args:
+        vmap: replaced variables.
+        guard: a condition added to the predicate of the outermost blocks, or None.
+        dom: domains of the loops around, the new ones included.
+        preserve_unit_iters: whether a loop of extent one stays in the bindings.
+    """
+
+    def __init__(
+        self, vmap: Mapping[Var, Expr], guard: Expr | None, dom: Mapping[Var, Range], preserve_unit_iters: bool
+    ) -> None:
+        super().__init__(vmap)
+        self.guard = guard
+        self.dom = dict(dom)
+        self.preserve_unit_iters = preserve_unit_iters
+        self.depth = 0
+
+    def visit_stmt(self, stmt: Stmt) -> Stmt:
+        if isinstance(stmt, For):
+            lo, extent = self.visit_expr(stmt.min), self.visit_expr(stmt.extent)
+            self.dom[stmt.var] = Range(lo, extent)
+            body = self.visit_stmt(stmt.body)
+            del self.dom[stmt.var]
+            if lo is stmt.min and extent is stmt.extent and body is stmt.body:
+                return stmt
+            return replace(stmt, min=lo, extent=extent, body=body)
+        if isinstance(stmt, BlockRealize):
+            return self._realize(stmt)
+        return super().visit_stmt(stmt)
+
+    def _realize(self, realize: BlockRealize) -> BlockRealize:
+        values, predicate = self.visit_exprs(realize.iter_values), self.visit_expr(realize.predicate)
+        if self.depth == 0 and self.guard is not None:
+            predicate = logical_and(predicate, self.guard)
+        block = realize.block
+        if any(v in self.vmap for v in facts(block).outer_vars):
+            self.depth += 1
+            block = self.visit_block(block)
+            self.depth -= 1
+        changed = values is not realize.iter_values or predicate is not realize.predicate
+        if values and (changed or not self.preserve_unit_iters):
+            values = tuple(simplify_values(values, self.dom, predicate, self.preserve_unit_iters))
+        if block is realize.block and not changed and all(a is b for a, b in zip(values, realize.iter_values)):
+            return realize
+        return BlockRealize(values, predicate, block)
+
+
+class BufferReplacer(Substitute):
+    """Replaces buffers, not descending into blocks that do not name them; views of a replaced buffer follow it.
+
+    Args:
+        bmap: replaced buffers.
+    """
+
+    def __init__(self, bmap: Mapping[Buffer, Buffer]) -> None:
+        super().__init__(None, dict(bmap))
+
+    def visit_block(self, block: Block) -> Block:
+        if not any(b in self.bmap for b in facts(block).buffers):
+            return block
+        return super().visit_block(block)
+
+
+def simplify_values(
+    values: Sequence[Expr], dom: Mapping[Var, Range], predicate: Expr, preserve_unit_iters: bool = True
+) -> list[Expr]:
+    """Block bindings in the normal form of quasi-affine maps."""
+    if all(isinstance(v, Var) for v in values) and preserve_unit_iters:
+        return list(values)
+    return list(iter_map_simplify(values, dom, predicate, simplify_trivial_iterators=not preserve_unit_iters))
+
+
+def loop_dom(loops: Sequence[For]) -> dict[Var, Range]:
+    """The domains of loops by variable."""
+    return {loop.var: Range(loop.min, loop.extent) for loop in loops}
+
+
+def substitute_region(region: BufferRegion, vmap: Mapping[Var, Expr]) -> BufferRegion:
+    """A region with variables replaced."""
+    return Substitute(vmap).visit_region(region)
+
+
+def in_sequence(stmt: Stmt) -> tuple[Stmt, ...]:
+    """The statements of a sequence, or the statement alone."""
+    return stmt.stmts if isinstance(stmt, SeqStmt) else (stmt,)
+
+
+def insert_at(body: Stmt, position: int, new: Stmt) -> Stmt:
+    """``body`` as a sequence with ``new`` inserted."""
+    stmts = list(in_sequence(body))
+    stmts.insert(position, new)
+    return seq(*stmts)

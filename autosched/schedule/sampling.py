@@ -1,0 +1,273 @@
+"""Sampling: choices that a trace records, so that a search can change them and a replay repeats them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from autosched.errors import ScheduleError
+from autosched.ir.expr import int_value
+from autosched.ir.functor import walk_expr
+from autosched.ir.stmt import Block, For
+from autosched.schedule.base import AT_INLINE, AT_ROOT, BlockRV, ExprRV, LoopRV, ScheduleBase, Special
+from autosched.schedule.primitive import primitive
+from autosched.schedule.state import State
+
+
+def _plain_probs(sch: Any, args: dict[str, Any]) -> None:
+    given = [float(getattr(p, "value", p)) for p in args["probs"]]
+    args["probs"] = [int(p) if p.is_integer() else p for p in given]
+
+
+class Sampling(ScheduleBase):
+    """Primitives that choose, from the schedule's seed or by a given decision."""
+
+    @primitive(pure=True, normalize=_plain_probs)
+    def sample_categorical(
+        self, candidates: Sequence[int], probs: Sequence[float], decision: int | None = None
+    ) -> ExprRV:
+        """Chooses one of several integers.
+
+        Args:
+            candidates: the integers.
+            probs: weight of each; need not sum to one.
+            decision: position of the one to take; None samples.
+
+        Raises:
+            ScheduleError: lengths differ, or the decision is out of range.
+        """
+        n = len(candidates)
+        if n != len(probs) or n == 0:
+            self.refuse(f"{n} candidates and {len(probs)} probabilities")
+        if decision is None:
+            point = self._uniform() * sum(probs)
+            decision = 0
+            while decision < n - 1 and point >= probs[decision]:
+                point -= probs[decision]
+                decision += 1
+        if not 0 <= decision < n:
+            self.refuse(f"decision {decision} is out of range: there are {n} candidates")
+        self.decide(decision)
+        return self.expr_rv(int(candidates[decision]))
+
+    @primitive(pure=True)
+    def sample_perfect_tile(
+        self, loop: LoopRV | str, n: int, max_innermost_factor: int = 16, decision: Sequence[int] | None = None
+    ) -> list[ExprRV | None]:
+        """Chooses factors whose product is the extent of a loop, uniformly over the distributions of its prime factors.
+
+        Args:
+            loop: handle or name; a loop of symbolic extent gives None and ones.
+            n: number of factors.
+            max_innermost_factor: largest last factor, or -1 for no limit.
+            decision: factors to take; where they do not divide, the rest of the extent is taken instead.
+
+        Raises:
+            ScheduleError: n below one.
+        """
+        assert isinstance(loop, LoopRV)
+        _, node = self.loop_at(loop)
+        extent = self._tiled(node, n)
+        if extent is None:
+            return self._untiled(n)
+        if decision is not None:
+            tile = _perfect(list(decision), extent)
+        else:
+            allowed = [d for d in divisors(extent) if max_innermost_factor < 0 or d <= max_innermost_factor]
+            tile = self._tile(extent, n)
+            while n > 1 and tile[-1] not in allowed:
+                tile = self._tile(extent, n)
+        self.decide(tile)
+        return [self.expr_rv(t) for t in tile]
+
+    @primitive(pure=True)
+    def sample_partitioned_tile(
+        self, loop: LoopRV | str, n: int, partition_pos: int = 0, innerpart_factor: int = 1,
+        decision: Sequence[int] | None = None,
+    ) -> list[ExprRV | None]:
+        """Chooses perfect factors of which the inner part is a multiple of a number.
+
+        Args:
+            loop: handle or name; a symbolic extent, or one that is no multiple, gives None and ones.
+            n: number of factors.
+            partition_pos: first factor of the inner part.
+            innerpart_factor: what the product of the inner part is a multiple of.
+            decision: factors to take; repaired where they do not fit.
+
+        Raises:
+            ScheduleError: n below one, or a position outside the factors.
+        """
+        assert isinstance(loop, LoopRV)
+        _, node = self.loop_at(loop)
+        extent = self._tiled(node, n)
+        if not 0 <= partition_pos < n:
+            self.refuse(f"partition_pos {partition_pos} is not a position among {n} factors")
+        if extent is None or extent % innerpart_factor:
+            return self._untiled(n)
+        if decision is not None:
+            tile = list(decision)
+            if _product(tile[partition_pos:]) % innerpart_factor:
+                tile = [1] * n
+                tile[partition_pos] = innerpart_factor
+            tile = _perfect(tile, extent)
+        else:
+            # The required factor goes inside as a whole, the rest is distributed freely.
+            tile = self._tile(extent // innerpart_factor, n)
+            inner = self._tile(innerpart_factor, n - partition_pos)
+            tile = [t * (inner[i - partition_pos] if i >= partition_pos else 1) for i, t in enumerate(tile)]
+        self.decide(tile)
+        return [self.expr_rv(t) for t in tile]
+
+    @primitive(pure=True)
+    def sample_compute_location(self, block: BlockRV | str, decision: int | None = None) -> LoopRV:
+        """Chooses where a producer is computed: a loop around its consumers, the root, or inlined.
+
+        Args:
+            block: handle or name.
+            decision: -2 inlined, -1 root, else the position of a loop around the first consumer; a place that is not
+                (or no longer) legal falls back to the one before it.
+
+        Raises:
+            ScheduleError: the root block.
+        """
+        assert isinstance(block, BlockRV)
+        state, realize = self.block_at(block)
+        if state.scope_of(realize.block) is None:
+            self.refuse("the primitive does not operate on the root block")
+        places = self._places(state, realize.block, block)
+        if decision is None:
+            chosen, place = places[int(self._uniform() * len(places))]
+        else:
+            before = [(i, p) for i, p in places if i <= decision]
+            chosen, place = before[-1] if before else (-1, AT_ROOT)
+        self.decide(chosen)
+        return self.loop_rv(place)
+
+    # -- choosing -------------------------------------------------------------------------------------
+
+    def _uniform(self) -> float:
+        """A number in [0, 1) from the schedule's linear congruential generator (Lewis, Goodman and Miller's)."""
+        self._rng_state = self._rng_state * 48271 % (2**31 - 1)
+        return (self._rng_state - 1) / (2**31 - 2)
+
+    def _tiled(self, node: For, n: int) -> int | None:
+        if n < 1:
+            self.refuse(f"cannot tile loop {node.var.name} into {n} factors", [node.var])
+        return int_value(node.extent)
+
+    def _untiled(self, n: int) -> list[ExprRV | None]:
+        self.decide([-1] + [1] * (n - 1))
+        rest: list[ExprRV | None] = [self.expr_rv(1) for _ in range(n - 1)]
+        return [None, *rest]
+
+    def _tile(self, extent: int, n: int) -> list[int]:
+        """Factors of ``extent``: each prime power is dealt out uniformly over all compositions."""
+        tile = [1] * n
+        for prime, power in prime_factors(extent):
+            bars = sorted(self._choose(power + n - 1, n - 1))
+            last = -1
+            for i, bar in enumerate([*bars, power + n - 1]):
+                tile[i] *= prime ** (bar - last - 1)
+                last = bar
+        return tile
+
+    def _choose(self, n: int, k: int) -> list[int]:
+        """``k`` distinct integers below ``n``."""
+        order = list(range(n))
+        for i in range(k):
+            j = i + int(self._uniform() * (n - i))
+            order[i], order[j] = order[j], order[i]
+        return order[:k]
+
+    def _places(self, state: State, block: Block, rv: BlockRV) -> list[tuple[int, For | Special]]:
+        """Legal places in increasing order of their number; loops that a search has no use for are left out."""
+        places: list[tuple[int, For | Special]] = []
+        if self._allows(lambda sch: sch.compute_inline(rv)):
+            places.append((-2, AT_INLINE))
+        places.append((-1, AT_ROOT))
+        consumers = state.consumers(block)
+        if not consumers:
+            return places
+        realizes = [state.realizes[c.ident] for c in consumers]
+        loops = state.loops_of(consumers[0])
+        boundary = state.lca([*realizes])
+        if not any(x is boundary for x in loops):
+            return places
+        candidates = loops[: next(i for i, x in enumerate(loops) if x is boundary) + 1]
+        spatial = [_drives_spatial_only(state, x) for x in candidates]
+        last_spatial = max((i for i, s in enumerate(spatial) if s), default=-1)
+        reduced = False
+        for i, loop in enumerate(candidates):
+            if int_value(loop.extent) == 1:
+                continue
+            if spatial[i] and reduced:
+                break
+            if not spatial[i]:
+                reduced = True
+                if i > last_spatial:
+                    break
+            if self._allows(lambda sch, at=loop: sch.compute_at(rv, sch.loop_rv(at), True)):
+                places.append((i, loop))
+        return places
+
+    def _allows(self, attempt: Any) -> bool:
+        """Whether a primitive is accepted, tried on a copy."""
+        trial = cast(Any, self).copy()
+        trial.error_render_level = "none"
+        try:
+            attempt(trial)
+        except ScheduleError:
+            return False
+        return True
+
+
+def _drives_spatial_only(state: State, loop: For) -> bool:
+    """Whether the blocks below a loop use it for spatial iterators only."""
+    for block in state.children_of(loop):
+        for iv, value in zip(block.iter_vars, state.realizes[block.ident].iter_values):
+            if iv.kind != "spatial" and any(e is loop.var for e in walk_expr(value)):
+                return False
+    return True
+
+
+def _perfect(tile: list[int], extent: int) -> list[int]:
+    """A given tile made perfect: from the inside, a factor that does not divide takes all that is left."""
+    left = extent
+    for i in range(len(tile) - 1, 0, -1):
+        if tile[i] < 1 or left % tile[i]:
+            tile[i] = left
+        left //= tile[i]
+    tile[0] = left
+    return tile
+
+
+def _product(values: Sequence[int]) -> int:
+    result = 1
+    for v in values:
+        result *= v
+    return result
+
+
+def prime_factors(n: int) -> list[tuple[int, int]]:
+    """The prime factors of ``n`` with their powers, increasing."""
+    found = []
+    p = 2
+    while p * p <= n:
+        power = 0
+        while n % p == 0:
+            n //= p
+            power += 1
+        if power:
+            found.append((p, power))
+        p += 1 if p == 2 else 2
+    if n > 1:
+        found.append((n, 1))
+    return found
+
+
+def divisors(n: int) -> list[int]:
+    """The divisors of ``n``, increasing."""
+    result = [1]
+    for p, power in prime_factors(n):
+        result = [d * p**k for d in result for k in range(power + 1)]
+    return sorted(result)
