@@ -1,0 +1,381 @@
+"""Moving a block, with new loops of its own, under a loop of its consumers or of its producers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from autosched.ir.expr import Expr, IntImm, Var, bits, eq, int_value, logical_and
+from autosched.ir.functor import free_vars
+from autosched.ir.simplify import Analyzer, conjuncts
+from autosched.ir.stmt import TRUE, Block, BlockRealize, For, Ident, Range, SeqStmt, Stmt, seq
+from autosched.schedule.attach_domain import Domain, iterator_domains
+from autosched.schedule.base import AT_INLINE, AT_ROOT, BlockRV, LoopRV, ScheduleBase, Special
+from autosched.schedule.dependence import (
+    Refusal,
+    affine_binding,
+    bind_all,
+    bindings,
+    is_output,
+    is_unit,
+    names,
+    nodes_inside,
+    not_complete_or_reduction,
+    reduce_iters,
+    require_pipeline,
+    scope_of,
+    uses,
+)
+from autosched.schedule.primitive import primitive
+from autosched.schedule.state import State
+
+
+class ComputeAt(ScheduleBase):
+    """Attaching blocks to loops."""
+
+    @primitive
+    def compute_at(self, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1) -> None:
+        """Moves a producer under a loop of its consumers; it then computes what one iteration of that loop needs.
+
+        Args:
+            block: a complete or reduction block that writes an intermediate buffer.
+            loop: a loop of the same scope that contains all consumers of the block.
+            preserve_unit_loops: keep loops of extent 1 among the new ones.
+            index: place among the statements below the loop: -1 as late as possible, -2 as early as possible, or a position.
+
+        Before: ``for i, j: B[i, j] = A[i, j]`` then ``for i, j: C[i, j] = B[i, j]``; after ``compute_at("B", i)``:
+        ``for i: (for ax0: B[i, ax0] = A[i, ax0]; for j: C[i, j] = B[i, j])``.
+
+        Raises:
+            ScheduleError: a consumer is outside the loop (it is named, with the order to use), the block is an output, or the
+                move would change what the program computes.
+        """
+        place = self._symbols.get(loop)
+        if isinstance(place, Special):
+            if place is AT_INLINE:
+                self.compute_inline(block)  # type: ignore[attr-defined]
+            assert place in (AT_INLINE, AT_ROOT)
+            return
+        self._move(block, loop, True, preserve_unit_loops, index, False)
+
+    @primitive
+    def reverse_compute_at(
+        self, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1,
+        last_iteration: bool | None = None,
+    ) -> None:
+        """Moves a consumer under a loop of its producers; it then consumes what one iteration of that loop produces.
+
+        Args:
+            block: a complete or reduction block.
+            loop: a loop of the same scope that contains all producers of the block.
+            preserve_unit_loops: keep loops of extent 1 among the new ones.
+            index: place among the statements below the loop: -1 as late as possible, -2 as early as possible, or a position.
+            last_iteration: under a loop of the producer's reduction, run only in its last iteration, by a predicate.
+
+        Before: ``for i, j: B[i, j] = A[i, j]`` then ``for i, j: C[i, j] = B[i, j]``; after ``reverse_compute_at("C", i)``:
+        ``for i: (for j: B[i, j] = A[i, j]; for ax0: C[i, ax0] = B[i, ax0])``.
+
+        Raises:
+            ScheduleError: a producer is outside the loop; or the loop belongs to the producer's reduction and ``last_iteration``
+                is not given: the block would run in every iteration, on partial results.
+        """
+        self._move(block, loop, False, preserve_unit_loops, index, bool(last_iteration))
+
+    def _move(self, block: BlockRV, loop: LoopRV, forward: bool, unit: bool, index: int, last: bool) -> None:
+        state, realize = self.block_at(block)
+        other, target = self.loop_at(loop)
+        if other is not state:
+            self.refuse("the block and the loop are not under the same block scope: they belong to different functions")
+        try:
+            table = plan_move(state, realize, target, forward, unit, index, last)
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state)
+        self.commit_nodes(state, table)
+
+
+def can_compute_at(state: State, realize: BlockRealize, target: For, forward: bool = True) -> bool:
+    """Whether ``compute_at`` (or ``reverse_compute_at``) would accept."""
+    try:
+        plan_move(state, realize, target, forward, True, -1, False)
+    except Refusal:
+        return False
+    return True
+
+
+def plan_move(
+    state: State, realize: BlockRealize, target: For, forward: bool, preserve_unit: bool, index: int, last: bool
+) -> dict[int, Stmt | None]:
+    """The rewriting that moves a block under a loop.
+
+    Args:
+        state: the program.
+        realize: the block.
+        target: the loop.
+        forward: towards consumers (``compute_at``) or towards producers.
+        preserve_unit: keep unit loops.
+        index: place below the loop.
+        last: run only in the last iteration of the producer's reduction.
+
+    Returns:
+        Table for ``State.rewrite``.
+
+    Raises:
+        Refusal: the move is not legal.
+    """
+    block = realize.block
+    scope = scope_of(state, block)
+    require_pipeline(state, scope)
+    reason = not_complete_or_reduction(state, block, scope)
+    if reason is not None:
+        raise Refusal(reason, [block.ident])
+    above = list(state.ancestors(target))
+    if next((n for n in above if isinstance(n, Block)), None) is not scope:
+        raise Refusal(
+            f"block {block.name} and loop {target.var.name} are not under the same block scope", [block.ident, target.var]
+        )
+    own = nodes_inside(state, realize, scope)
+    if any(n is target for n in own):
+        raise Refusal(
+            f"loop {target.var.name} is an ancestor of block {block.name}: the block is there already", [target.var]
+        )
+    for node in own:
+        if not isinstance(node, For | SeqStmt):
+            raise Refusal(f"block {block.name} stands under a condition or a binding, not only under loops", [node])
+    if forward and is_output(block, scope):
+        written = next(w.buffer for w in block.writes if w.buffer not in scope.alloc_buffers)
+        raise Refusal(
+            f"block {block.name} is an output block: it writes {written.name}, which is no intermediate", [block.ident],
+            "reverse_compute_at moves an output under its producer",
+        )
+    producers, consumers = state.producers(block), state.consumers(block)
+    subtrees = list(target.body.stmts) if isinstance(target.body, SeqStmt) else [target.body]
+    position, visited = _insertion(state, block, target, subtrees, producers, consumers, forward, last, index)
+
+    enclosing = [*state.loops_above(target), target]
+    analyzer = bind_all(Analyzer(), enclosing)
+    for buffer in state.func.buffers:
+        for size in buffer.shape:
+            if isinstance(size, Var):
+                analyzer.bind_bounds(size, 0, None)
+    others = [b for b in (consumers if forward else producers) if b.ident in visited]
+    domains = iterator_domains(state, block, target, others, forward, analyzer)
+    loops, values, predicate = _new_loops(block, domains, analyzer, preserve_unit)
+    common = {id(n) for n in own}
+    entered = [n for n in enclosing if id(n) not in common]
+    if not forward:
+        predicate = _final_iteration(state, realize, target, values, predicate, enclosing, entered, others, last)
+        _run_once(block, values, predicate, [*enclosing, *loops], entered)
+    stmt: Stmt = BlockRealize(tuple(values), predicate, block)
+    for new in reversed(loops):
+        stmt = replace(new, body=stmt)
+    body = seq(*subtrees[:position], stmt, *subtrees[position:])
+    return {id(realize): None, id(target): replace(target, body=body)}
+
+
+# -- where below the loop ---------------------------------------------------------------------------------------------------
+
+
+def _insertion(
+    state: State, block: Block, target: For, subtrees: list[Stmt], producers: list[Block], consumers: list[Block],
+    forward: bool, last: bool, index: int,
+) -> tuple[int, set[Ident]]:
+    """The position for the new nest, and the blocks below the loop."""
+    first_consumer, last_producer = len(subtrees), -1
+    visited: set[Ident] = set()
+    before = {b.ident for b in producers}
+    after = {b.ident for b in consumers}
+    for k, subtree in enumerate(subtrees):
+        inside = [subtree.block] if isinstance(subtree, BlockRealize) else state.children_of(subtree)
+        idents = {b.ident for b in inside}
+        visited |= idents
+        if idents & before:
+            last_producer = k
+        if idents & after:
+            first_consumer = min(first_consumer, k)
+    if forward:
+        missing = [b for b in consumers if b.ident not in visited]
+        if missing:
+            raise _missing_consumers(state, block, target, consumers, missing, visited)
+    else:
+        missing = [b for b in producers if b.ident not in visited]
+        if missing and not (last and all(_only_initial(state, block, b, producers, visited) for b in missing)):
+            raise _missing_producers(state, block, target, producers, missing, visited)
+    if last_producer >= first_consumer:
+        raise Refusal(
+            f"no place under loop {target.var.name} is after the producers of {block.name} (statement {last_producer}) "
+            f"and before its consumers (statement {first_consumer})", [target.var],
+        )
+    if index == -1:
+        return first_consumer, visited
+    if index == -2:
+        return last_producer + 1, visited
+    if not last_producer + 1 <= index <= first_consumer:
+        raise Refusal(
+            f"index {index} under loop {target.var.name} is not possible for {block.name}: give -1, -2 or "
+            f"{last_producer + 1} to {first_consumer}", [target.var],
+        )
+    return index, visited
+
+
+def _only_initial(state: State, block: Block, outside: Block, producers: list[Block], visited: set[Ident]) -> bool:
+    """Whether a producer left outside only prepares what another one, below the loop, updates in place."""
+    wanted = {r.buffer for r in block.reads}
+    given = {w.buffer for w in outside.writes} & wanted
+    for buffer in given:
+        if not any(
+            b.ident in visited and any(w.buffer is buffer for w in b.writes) and any(r.buffer is buffer for r in b.reads)
+            for b in producers
+        ):
+            return False
+    order = [b.ident for b in producers]
+    inside = [order.index(b.ident) for b in producers if b.ident in visited]
+    return bool(inside) and order.index(outside.ident) < min(inside)
+
+
+def _missing_consumers(
+    state: State, block: Block, target: For, consumers: list[Block], missing: list[Block], visited: set[Ident]
+) -> Refusal:
+    loop = target.var.name
+    closed: set[Ident] = set()
+    order: list[Block] = []
+    scope = scope_of(state, block)
+
+    def movable(b: Block) -> bool:
+        """Whether ``b`` can move under the loop once its own consumers have."""
+        if b.ident in visited or b.ident in closed:
+            return True
+        below = state.consumers(b)
+        if not below or is_output(b, scope) or not all(movable(c) for c in below):
+            return False
+        closed.add(b.ident)
+        order.append(b)
+        return True
+
+    if all([movable(b) for b in missing]):
+        calls = "; ".join(f'sch.compute_at("{b.name}", {loop})' for b in order)
+        hint = f'{calls}; then sch.compute_at("{block.name}", {loop})'
+    else:
+        hint = f'sch.recompute_at_consumers("{block.name}") gives each consumer its own copy, to be attached by itself'
+    return Refusal(
+        f"compute_at requires all the consumers of {block.name} to be under loop {loop}; {names(missing)} "
+        f"{'is' if len(missing) == 1 else 'are'} outside it (consumers: {names(consumers)})",
+        [target.var, *(b.ident for b in missing)], hint,
+    )
+
+
+def _missing_producers(
+    state: State, block: Block, target: For, producers: list[Block], missing: list[Block], visited: set[Ident]
+) -> Refusal:
+    loop = target.var.name
+    hint = f"move {names(missing)} under {loop} first, or choose a loop that contains {names(producers)}"
+    if all(_only_initial(state, block, b, producers, visited) for b in missing):
+        hint = f"{hint}; or last_iteration=True, which leaves {names(missing)} where it is"
+    return Refusal(
+        f"reverse_compute_at requires all the producers of {block.name} to be under loop {loop}; {names(missing)} "
+        f"{'is' if len(missing) == 1 else 'are'} outside it (producers: {names(producers)})",
+        [target.var, *(b.ident for b in missing)], hint,
+    )
+
+
+# -- the new loops ----------------------------------------------------------------------------------------------------------
+
+
+def _new_loops(
+    block: Block, domains: list[Domain], analyzer: Analyzer, preserve_unit: bool
+) -> tuple[list[For], list[Expr], Expr]:
+    """Loops (with a placeholder body), values of the iterators, and the predicate."""
+    loops: list[For] = []
+    values: list[Expr] = []
+    conditions: list[Expr] = []
+    hole = BlockRealize((), TRUE, block)
+    for domain in domains:
+        assert domain.dom is not None and domain.dom[0] is not None and domain.dom[1] is not None
+        lo, hi = domain.dom
+        extent = analyzer.simplify(hi - lo + 1)
+        if preserve_unit or not is_unit(extent):
+            dtype = lo.dtype if bits(lo.dtype) >= bits(extent.dtype) else extent.dtype
+            var = Var(f"ax{len(loops)}", dtype)
+            zero = IntImm(0, dtype)
+            analyzer.bind(var, Range(zero, extent))
+            loops.append(For(var, zero, extent, "serial", hole))
+            value = lo + var
+        else:
+            value = lo
+        values.append(value)
+        if domain.bound is not None:
+            low, high = domain.bound
+            if low is not None and not analyzer.can_prove(value >= low):
+                conditions.append(value >= low)
+            if high is not None and not analyzer.can_prove(value < high + 1):
+                conditions.append(value < high + 1)
+    predicate = analyzer.simplify(logical_and(*conditions)) if conditions else TRUE
+    return loops, values, predicate
+
+
+def _final_iteration(
+    state: State, realize: BlockRealize, target: For, values: list[Expr], predicate: Expr, enclosing: list[For],
+    entered: list[For], others: list[Block], last: bool,
+) -> Expr:
+    """The predicate of a consumer under loops in which its producers are not final before the last iteration.
+
+    Raises:
+        Refusal: there are such loops, and the last iteration was not asked for or cannot be told.
+    """
+    block = realize.block
+    partial: list[For] = []
+    for loop in entered:
+        if is_unit(loop.extent):
+            continue
+        for producer in others:
+            site = state.realizes[producer.ident]
+            bound = bindings(site)
+            reducing = any(uses(bound[iv.var], {loop.var}) for iv in reduce_iters(producer))
+            chosen = any(uses(c, {loop.var}) for c in conjuncts(site.predicate)) and not any(
+                uses(v, {loop.var}) for v in site.iter_values
+            )
+            if reducing or chosen:
+                partial.append(loop)
+                break
+    if not partial:
+        return predicate
+    listed = ", ".join(loop.var.name for loop in partial)
+    if not last:
+        counts = [int_value(loop.extent) for loop in partial]
+        times = str(prod(c for c in counts if c is not None)) if None not in counts else "as many"
+        outer = [loop for loop in enclosing if loop not in partial and enclosing.index(loop) < enclosing.index(partial[0])]
+        better = (
+            f'sch.reverse_compute_at("{block.name}", {outer[-1].var.name}) attaches it outside the reduction' if outer
+            else f'leave "{block.name}" after the reduction'
+        )
+        writes = ", ".join(dict.fromkeys(w.buffer.name for w in block.writes))
+        raise Refusal(
+            f"loop {listed} belongs to the reduction of {names(others)}: under it {block.name} would store {writes} {times} "
+            f"times, with partial results in all but the last iteration",
+            [*(loop.var for loop in partial), block.ident],
+            f"{better}; or last_iteration=True to keep it here under a predicate on the last iteration",
+        )
+    ends: list[Expr] = []
+    for loop in partial:
+        if any(uses(v, {loop.var}) for v in values):
+            raise Refusal(
+                f"loop {loop.var.name} runs over both the reduction of {names(others)} and what {block.name} covers, so it has "
+                "no last iteration of the reduction", [loop.var], "split the loop so that the reduction has its own",
+            )
+        ends.append(eq(loop.var, Analyzer().simplify(loop.min + loop.extent - 1)))
+    return logical_and(*ends, *conjuncts(predicate))
+
+
+def _run_once(block: Block, values: list[Expr], predicate: Expr, loops: list[For], entered: list[For]) -> None:
+    """Refuses to accumulate the same element of a reduction more than once."""
+    reduced = [(iv, v) for iv, v in zip(block.iter_vars, values) if iv.kind == "reduce"]
+    moving = {loop.var for loop in entered if not is_unit(loop.extent)}
+    if not any(uses(v, moving) for _, v in reduced):
+        return
+    realize = BlockRealize(tuple(values), predicate, block)
+    used = {v for value in values for v in free_vars(value)}
+    repeated = [loop for loop in entered if not is_unit(loop.extent) and loop.var not in used]
+    if repeated or not affine_binding(realize, loops):
+        raise Refusal(
+            f"the parts that {block.name} would reduce in the iterations of {', '.join(v.name for v in moving)} overlap or "
+            "repeat, so elements would be accumulated more than once", [block.ident], "attach it outside these loops",
+        )

@@ -1,0 +1,537 @@
+"""What makes moving a block legal: who writes what, complete and reduction blocks, and regions that cover each other.
+
+The conditions are those of TensorIR's schedule analysis; here every violation is a sentence that names the block and what it breaks.
+Functions return the sentence, or None where the condition holds.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from autosched.ir.expr import BinOp, Expr, IntImm, Var, int_value
+from autosched.ir.functor import Substitute, free_vars, substitute
+from autosched.ir.itermap import detect_iter_map
+from autosched.ir.region import Relaxer
+from autosched.ir.simplify import Analyzer, conjuncts, linear_form
+from autosched.ir.stmt import (
+    TRUE,
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferRegion,
+    For,
+    Ident,
+    IterVar,
+    Range,
+    SeqStmt,
+    Stmt,
+)
+from autosched.schedule.state import State
+
+Box = list[tuple[Expr, Expr]]
+"""Inclusive bounds per dimension."""
+
+
+class Refusal(Exception):
+    """A primitive's analysis says no; the primitive turns it into a ``ScheduleError`` with an excerpt.
+
+    Args:
+        reason: why, in one line.
+        marks: statements, idents or loop variables at fault.
+        hint: what to do instead.
+    """
+
+    def __init__(self, reason: str, marks: Sequence[Stmt | Ident | Var] = (), hint: str = "") -> None:
+        super().__init__(reason, marks, hint)
+        self.reason = reason
+        self.marks = list(marks)
+        self.hint = hint
+
+
+def bindings(realize: BlockRealize) -> dict[Var, Expr]:
+    """A block's iterators with their values at this place."""
+    return {iv.var: value for iv, value in zip(realize.block.iter_vars, realize.iter_values)}
+
+
+def loop_ranges(loops: Iterable[For]) -> dict[Var, Range]:
+    """The domain of each loop variable."""
+    return {loop.var: Range(loop.min, loop.extent) for loop in loops}
+
+
+def is_unit(expr: Expr) -> bool:
+    """Whether an extent is the constant one."""
+    return isinstance(expr, IntImm) and expr.value == 1
+
+
+def uses(expr: Expr, names: Mapping[Var, object] | set[Var]) -> bool:
+    """Whether an expression mentions one of some variables."""
+    return any(v in names for v in free_vars(expr))
+
+
+def reduce_iters(block: Block) -> list[IterVar]:
+    """The reduction iterators of a block."""
+    return [iv for iv in block.iter_vars if iv.kind == "reduce"]
+
+
+# -- kinds of blocks ----------------------------------------------------------------------------------------------------------
+
+
+def other_writers(state: State, block: Block, scope: Stmt) -> list[Block]:
+    """The other blocks directly below ``scope`` that write what ``block`` writes (below a loop: none are looked for in leaves)."""
+    found: dict[Ident, Block] = {}
+    mine = {w.buffer for w in block.writes}
+    for child in state.children_of(scope):
+        # Under a loop TensorIR asks only about writers inside the child blocks: siblings may fill disjoint parts.
+        candidates = [child] if isinstance(scope, Block) else state.children_of(child)
+        for other in candidates:
+            if other is not block and any(w.buffer in mine for w in other.writes):
+                found[other.ident] = other
+    return list(found.values())
+
+
+def incomplete(state: State, block: Block, scope: Stmt) -> str | None:
+    """Why ``block`` is not a complete block below ``scope``: spatial iterators only, sole writer, reads nothing that it writes."""
+    for iv in block.iter_vars:
+        if iv.kind != "spatial":
+            return f"its iterator {iv.var.name} is a {iv.kind} iterator"
+    others = other_writers(state, block, scope)
+    if others:
+        return f"{block.writes[0].buffer.name} is also written by {names(others)}"
+    written = {w.buffer for w in block.writes}
+    for read in block.reads:
+        if read.buffer in written:
+            return f"it reads {read.buffer.name}, which it writes"
+    return None
+
+
+def not_reduction(state: State, block: Block, scope: Stmt) -> str | None:
+    """Why ``block`` is not a reduction block below ``scope``: init, affine binding, sole writer, output not indexed by reduction."""
+    if block.init is None:
+        return "it has no init"
+    for iv in block.iter_vars:
+        if iv.kind not in ("spatial", "reduce"):
+            return f"its iterator {iv.var.name} is a {iv.kind} iterator"
+    realize = state.realizes[block.ident]
+    if not affine_binding(realize, state.loops_above(realize)):
+        return "its iterators are not bound to quasi-affine expressions of the loops"
+    others = other_writers(state, block, scope)
+    if others:
+        return f"{block.writes[0].buffer.name} is also written by {names(others)}"
+    reduced = {iv.var for iv in reduce_iters(block)}
+    for write in block.writes:
+        for r in write.region:
+            if uses(r.min, reduced) or uses(r.extent, reduced):
+                return f"a reduction iterator indexes its output {write.buffer.name}"
+    return None
+
+
+def not_complete_or_reduction(state: State, block: Block, scope: Stmt) -> str | None:
+    """Why ``block`` is neither a complete nor a reduction block below ``scope``, or None."""
+    first = incomplete(state, block, scope)
+    if first is None:
+        return None
+    second = not_reduction(state, block, scope)
+    if second is None:
+        return None
+    return f"block {block.name} is not a complete block ({first}) nor a reduction block ({second})"
+
+
+def not_compact(state: State, subtree: Stmt) -> tuple[Block, str] | None:
+    """The first block below ``subtree`` that is neither locally complete nor a local reduction, with the reason."""
+    for block in state.children_of(subtree):
+        reason = not_complete_or_reduction(state, block, subtree)
+        if reason is not None:
+            return block, reason
+    return None
+
+
+def is_output(block: Block, scope: Block) -> bool:
+    """Whether a block writes a buffer that its scope does not allocate."""
+    inside = set(scope.alloc_buffers)
+    return any(w.buffer not in inside for w in block.writes)
+
+
+def names(blocks: Sequence[Block]) -> str:
+    """Names of blocks, as a sentence lists them."""
+    listed = [b.name for b in blocks]
+    return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
+
+
+# -- bindings ---------------------------------------------------------------------------------------------------------------
+
+
+def affine_binding(realize: BlockRealize, loops: Sequence[For]) -> bool:
+    """Whether the iterators of a block are independent quasi-affine functions of the loops, each onto an interval."""
+    if not loops or _plain_binding(realize, loops):
+        return True
+    result = detect_iter_map(list(realize.iter_values), loop_ranges(loops), realize.predicate, check="surjective")
+    if not result:
+        return False
+    return all(not s.args or int_value(s.args[0].scale) == 1 for s in result.indices)
+
+
+def _plain_binding(realize: BlockRealize, loops: Sequence[For]) -> bool:
+    # Distinct loop variables and constants: by far the commonest binding, decided without an iteration map.
+    if realize.predicate != TRUE:
+        return False
+    seen: set[Var] = set()
+    domain = {loop.var for loop in loops}
+    for value in realize.iter_values:
+        if isinstance(value, IntImm):
+            continue
+        if not isinstance(value, Var) or value not in domain or value in seen:
+            return False
+        seen.add(value)
+    return True
+
+
+# -- regions ----------------------------------------------------------------------------------------------------------------
+
+
+def relaxed_box(region: BufferRegion, realize: BlockRealize, loops: Sequence[For]) -> Box:
+    """An upper bound of what the instances under ``loops`` touch, symbolic in all other loop variables.
+
+    An end that cannot be told is that of the buffer.
+    """
+    sub = Substitute(bindings(realize))
+    relaxer = Relaxer(loop_ranges(loops))
+    box: Box = []
+    for r, size in zip(region.region, region.buffer.shape):
+        start = sub.visit_expr(r.min)
+        first, last = relaxer.ends(start)
+        extent = sub.visit_expr(r.extent)
+        if not is_unit(extent) and last is not None:
+            widest = relaxer.ends(extent)[1]
+            last = None if widest is None else last + (widest - 1)
+        box.append((IntImm(0, start.dtype) if first is None else first, size - 1 if last is None else last))
+    return box
+
+
+def exact_box(region: BufferRegion, realize: BlockRealize, loops: Sequence[For], given: Sequence[Expr] = ()) -> Box | None:
+    """The box that the instances under ``loops`` cover without holes, or None where that cannot be shown.
+
+    Args:
+        region: a region of the block, in terms of its iterators.
+        realize: the block at its place.
+        loops: the loops whose iterations are joined.
+        given: conditions known to hold (those of the reader).
+    """
+    sub = Substitute(bindings(realize))
+    mins = [sub.visit_expr(r.min) for r in region.region]
+    extents = [sub.visit_expr(r.extent) for r in region.region]
+    pending = [c for c in conjuncts(realize.predicate) if not _harmless(c, mins, region.buffer, loops, given)]
+    if not pending:
+        box = _dense_box(mins, extents, loops)
+        if box is not None:
+            return box
+    predicate: Expr = TRUE
+    for c in pending:
+        predicate = c if predicate == TRUE else BinOp("and", predicate, c, "bool")
+    result = detect_iter_map(mins, loop_ranges(loops), predicate, check="none")
+    if not result:
+        return None
+    box = []
+    for total, extent in zip(result.indices, extents):
+        width = int_value(extent)
+        lo: Expr = total.base
+        if not total.args:
+            box.append((lo, lo + (extent - 1)))
+            continue
+        if len(total.args) != 1 or width is None:
+            return None
+        scale, count = int_value(total.args[0].scale), total.args[0].extent
+        if scale is None or abs(scale) > width:
+            return None
+        last = (count - 1) * abs(scale)
+        box.append((lo, lo + last + (width - 1)) if scale >= 0 else (lo - last, lo + (width - 1)))
+    return box
+
+
+def _dense_box(mins: Sequence[Expr], extents: Sequence[Expr], loops: Sequence[For]) -> Box | None:
+    counts = {loop.var: int_value(loop.extent) for loop in loops}
+    starts = {loop.var: int_value(loop.min) for loop in loops}
+    seen: set[Var] = set()
+    box: Box = []
+    for lo, extent in zip(mins, extents):
+        form = linear_form(lo, list(counts))
+        width = int_value(extent)
+        if form is None:
+            return None
+        coeffs, const = form
+        terms = []
+        for var, coeff in coeffs.items():
+            c, n, start = int_value(coeff), counts[var], starts[var]
+            if c is None or start is None or var in seen:
+                return None
+            seen.add(var)
+            if n is None:
+                # A symbolic loop is dense when it steps by one over everything below it.
+                if c != 1 or len(coeffs) != 1 or width != 1 or start != 0:
+                    return None
+                extent_expr = next(loop.extent for loop in loops if loop.var is var)
+                box.append((const, const + (extent_expr - 1)))
+                break
+            terms.append((abs(c), c, n, start))
+        else:
+            if not terms:
+                box.append((const, const + (extent - 1)))
+                continue
+            if width is None:
+                return None
+            span, first = width, const
+            for size, c, n, start in sorted(terms):
+                if size > span and n > 1:
+                    return None
+                span += size * (n - 1)
+                first = first + (c * start if c > 0 else c * (start + n - 1))
+            box.append((first, first + (span - 1)))
+    return box
+
+
+def _harmless(cond: Expr, mins: Sequence[Expr], buffer: Buffer, loops: Sequence[For], given: Sequence[Expr]) -> bool:
+    """Whether a predicate removes no element of the buffer that ``given`` leaves of interest."""
+    if cond in given:
+        return True
+    if not isinstance(cond, BinOp):
+        return False
+    if cond.op == "==" and isinstance(cond.a, Var) and isinstance(cond.b, IntImm):
+        # The one chosen iteration of a loop that indexes nothing: some iteration runs.
+        return any(loop.var is cond.a for loop in loops) and not any(uses(m, {cond.a}) for m in mins)
+    gap = _slack(cond)
+    if gap is None:
+        return False
+    for index, size in zip(mins, buffer.shape):
+        # In range means index >= 0 and size - 1 - index >= 0; the condition follows if it exceeds one of these by a constant.
+        for inside in (index, size - 1 - index):
+            form = linear_form(gap - inside, [])
+            if form is not None and (int_value(form[1]) or 0) >= 0 and int_value(form[1]) is not None:
+                return True
+    return False
+
+
+def _slack(cond: BinOp) -> Expr | None:
+    """An expression that is not negative exactly where an inequality holds."""
+    match cond.op:
+        case "<":
+            return cond.b - cond.a - 1
+        case "<=":
+            return cond.b - cond.a
+        case ">":
+            return cond.a - cond.b - 1
+        case ">=":
+            return cond.a - cond.b
+    return None
+
+
+def box_covers(outer: Box, inner: Box, shape: Sequence[Expr], analyzer: Analyzer) -> bool:
+    """Whether ``outer`` contains all of ``inner`` that lies inside a buffer of this shape."""
+    for (alo, ahi), (blo, bhi), size in zip(outer, inner, shape):
+        if not (_at_most(alo, blo, analyzer) or _at_most(alo, IntImm(0, alo.dtype), analyzer)):
+            return False
+        if not (_at_most(bhi, ahi, analyzer) or _at_most(size - 1, ahi, analyzer)):
+            return False
+    return True
+
+
+def _at_most(a: Expr, b: Expr, analyzer: Analyzer) -> bool:
+    x, y = int_value(a), int_value(b)
+    if x is not None and y is not None:
+        return x <= y
+    return a == b or analyzer.can_prove(a <= b)
+
+
+def join_boxes(boxes: list[Box], analyzer: Analyzer) -> list[Box]:
+    """Boxes merged where two of them differ in one dimension and touch there."""
+    merged = list(boxes)
+    changed = True
+    while changed and len(merged) > 1:
+        changed = False
+        for i in range(len(merged)):
+            for j in range(len(merged)):
+                joined = None if i == j else _join(merged[i], merged[j], analyzer)
+                if joined is not None:
+                    merged = [b for k, b in enumerate(merged) if k not in (i, j)] + [joined]
+                    changed = True
+                    break
+            if changed:
+                break
+    return merged
+
+
+def _join(a: Box, b: Box, analyzer: Analyzer) -> Box | None:
+    different = [d for d, (x, y) in enumerate(zip(a, b)) if not (analyzer.can_prove_equal(x[0], y[0]) and analyzer.can_prove_equal(x[1], y[1]))]
+    if not different:
+        return a
+    if len(different) > 1:
+        return None
+    d = different[0]
+    if _at_most(a[d][0], b[d][0], analyzer) and _at_most(b[d][0], a[d][1] + 1, analyzer):
+        hi = b[d][1] if _at_most(a[d][1], b[d][1], analyzer) else a[d][1]
+        return [*a[:d], (a[d][0], hi), *a[d + 1:]]
+    return None
+
+
+# -- stage pipelines ----------------------------------------------------------------------------------------------------------
+
+
+def broken_pipeline(state: State, scope: Block) -> tuple[str, list[Ident]] | None:
+    """Why the blocks of a scope are not a pipeline of stages, with the blocks at fault.
+
+    In a stage pipeline nothing is overwritten after it was read (no WAR), only loops and blocks stand above the blocks, and what a
+    block reads of an earlier block's result that block has written before, under the loops that both share.
+    """
+    deps = state.dependences(scope)
+    for d in deps:
+        if d.kind == "WAR" and d.src is not d.dst:
+            src, dst = state.block(d.src), state.block(d.dst)
+            return f"{dst.name} overwrites {d.buffer.name} after {src.name} has read it", [d.src, d.dst]
+    by_reader: dict[Ident, list[Ident]] = {}
+    for d in deps:
+        if d.kind == "RAW" and d.src is not d.dst:
+            by_reader.setdefault(d.dst, []).append(d.src)
+    for reader, sources in by_reader.items():
+        reason = _uncovered(state, scope, reader, list(dict.fromkeys(sources)))
+        if reason is not None:
+            return reason, [reader]
+    return None
+
+
+_COVERED: OrderedDict[tuple[object, ...], tuple[object, str | None]] = OrderedDict()
+_COVERED_LIMIT = 4096
+
+
+def _uncovered(state: State, scope: Block, reader: Ident, sources: list[Ident]) -> str | None:
+    chain = _chain(state, scope, reader)
+    depth = {id(n): k for k, n in enumerate(chain)}
+    groups: dict[int, list[tuple[Ident, list[Stmt]]]] = {}
+    for source in sources:
+        path = _chain(state, scope, source)
+        k = 0
+        while k < min(len(path), len(chain)) and path[k] is chain[k]:
+            k += 1
+        groups.setdefault(depth[id(chain[k - 1])], []).append((source, path[k:]))
+    for k, members in groups.items():
+        outer = [n for n in chain[: k + 1] if isinstance(n, For)]
+        below = chain[k + 1:]
+        # A subtree that no primitive has touched keeps its identity, so most answers are found here.
+        key = (
+            id(below[0]), reader, *((source, id(path[0])) for source, path in members),
+            *((loop.var, int_value(loop.extent)) for loop in outer),
+        )
+        hit = _COVERED.get(key)
+        if hit is None:
+            reason = _uncovered_at(state, reader, below, members, outer)
+            _COVERED[key] = ((below[0], [path[0] for _, path in members]), reason)
+            if len(_COVERED) > _COVERED_LIMIT:
+                _COVERED.popitem(last=False)
+        else:
+            reason = hit[1]
+        if reason is not None:
+            return reason
+    return None
+
+
+def _chain(state: State, scope: Block, block: Ident) -> list[Stmt]:
+    """Statements from the scope's body (sequences left out) down to the realize of a block; the scope comes first."""
+    realize = state.realizes[block]
+    chain: list[Stmt] = [realize]
+    for node in state.ancestors(realize):
+        if not isinstance(node, SeqStmt):
+            chain.append(node)
+        if node is scope:
+            break
+    return chain[::-1]
+
+
+def _uncovered_at(
+    state: State, reader: Ident, below: list[Stmt], members: list[tuple[Ident, list[Stmt]]], outer: list[For]
+) -> str | None:
+    analyzer = Analyzer()
+    for loop in outer:
+        analyzer.bind(loop.var, Range(loop.min, loop.extent))
+    realize = state.realizes[reader]
+    inner = [n for n in below if isinstance(n, For)]
+    given = conjuncts(realize.predicate)
+    for read in realize.block.reads:
+        boxes: list[Box] = []
+        found = False
+        for source, path in members:
+            loops = [n for n in path if isinstance(n, For)]
+            other = state.realizes[source]
+            for write in other.block.writes:
+                if write.buffer is read.buffer:
+                    found = True
+                    box = exact_box(write, other, loops, given)
+                    if box is not None:
+                        boxes.append(box)
+        if not found:
+            continue
+        need = relaxed_box(read, realize, inner)
+        if any(box_covers(b, need, read.buffer.shape, analyzer) for b in boxes):
+            continue
+        if len(boxes) > 1 and any(box_covers(b, need, read.buffer.shape, analyzer) for b in join_boxes(boxes, analyzer)):
+            continue
+        writers = names([state.block(s) for s, _ in members])
+        return f"{realize.block.name} reads more of {read.buffer.name} than {writers} has written by then"
+    return None
+
+
+def require_pipeline(state: State, scope: Block) -> None:
+    """Raises a ``Refusal`` where ``broken_pipeline`` finds something."""
+    broken = broken_pipeline(state, scope)
+    if broken is not None:
+        raise Refusal(f"the scope {scope.name} is not a stage pipeline: {broken[0]}", broken[1])
+
+
+def scope_of(state: State, block: Block) -> Block:
+    """The block around a block.
+
+    Raises:
+        Refusal: it is the root block.
+    """
+    scope = state.scope_of(block)
+    if scope is None:
+        raise Refusal("the primitive does not operate on the root block")
+    return scope
+
+
+def nodes_inside(state: State, stmt: Stmt, scope: Block) -> list[Stmt]:
+    """The statements around ``stmt`` inside ``scope``, innermost first."""
+    found = []
+    for node in state.ancestors(stmt):
+        if node is scope:
+            break
+        found.append(node)
+    return found
+
+
+def foreign_statement(state: State, scope: Block) -> Stmt | None:
+    """The first statement of a scope above its blocks that is no loop, sequence or block, or None."""
+    for node in _above_blocks(scope.body):
+        if not isinstance(node, For | SeqStmt | BlockRealize):
+            return node
+    return None
+
+
+def _above_blocks(stmt: Stmt) -> Iterator[Stmt]:
+    stack = [stmt]
+    while stack:
+        node = stack.pop()
+        yield node
+        if isinstance(node, For):
+            stack.append(node.body)
+        elif isinstance(node, SeqStmt):
+            stack.extend(reversed(node.stmts))
+
+
+def bind_all(analyzer: Analyzer, loops: Iterable[For]) -> Analyzer:
+    """``analyzer`` with the domains of some loops bound."""
+    for loop in loops:
+        analyzer.bind(loop.var, Range(loop.min, loop.extent))
+    return analyzer
+
+
+def bound_value(realize: BlockRealize, expr: Expr) -> Expr:
+    """An expression of a block's iterators in terms of the loops around it."""
+    return substitute(expr, bindings(realize))
