@@ -275,7 +275,7 @@ class Model:
         for d in range(self.n_spatial - 1, -1, -1):
             run = np.where(full, run * tiles[:, d], run)
             full &= tiles[:, d] == self.extents[d]
-        per_row = timing.store_cycles(0, 1, run, run, c)
+        per_row = timing.store_cycles(0, 1, run, run, config=c)
         return np.asarray(per_row * (self.out_elements / run), dtype=np.float64)
 
     def _uops(self, points: Points) -> Ints:
@@ -306,8 +306,14 @@ class Model:
                 load += beats
         # A burst carries at most burst_beats beats, and every burst pays its handshake (vta.md 5.9): full bursts are the least.
         per_burst = max(1, c.burst_beats * c.bus_bytes // c.out_elem_bytes)
-        store = self.out_elements * int(timing.store_cycles(0, 1, per_burst, per_burst, c)) // per_burst
+        store = self.out_elements * int(timing.store_cycles(0, 1, per_burst, per_burst, config=c)) // per_burst
         return np.maximum(np.maximum(self.compute_floor() + acc, load + acc), store)
+
+    def floor(self) -> int:
+        """A lower bound over the whole space, in cycles: every operand crosses the bus at least once, whatever the tiles."""
+        whole = np.zeros((1, self.columns.width), dtype=np.int32)
+        whole[0, : self.columns.axes] = self.extents
+        return int(self.bound(whole)[0])
 
     def _least_elements(self, points: Points, operand: int) -> Ints:
         """Elements of an operand that must cross the bus at least, all fills together."""

@@ -179,7 +179,7 @@ class Space:
 
     def floor(self) -> int:
         """A lower bound over the whole space, in cycles."""
-        return self.model.compute_floor()
+        return self.model.floor()
 
     def features(self, points: Points) -> npt.NDArray[np.float32]:
         """What the cost model sees, shape (n, f): log sizes, the decisions, and the parts of the draft."""
