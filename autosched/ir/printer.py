@@ -72,6 +72,8 @@ class Printer:
         self._top: int | None = None
         self._declared: list[str] = []
         self._loops: dict[Var, For] = {}
+        self._unbound: set[Var] = set()
+        self._scalars: set[Var] = set()
 
     # Lines and names
 
@@ -142,6 +144,7 @@ class Printer:
         for p in func.params:
             if isinstance(p, Var):
                 self.names.define(p)
+                self._unbound.add(p)
         late: list[str] = []
         params = [self._param(p, late) for p in func.params]
         self.emit(f"def {name or func.name}({', '.join(params)}):")
@@ -158,10 +161,12 @@ class Printer:
 
     def _param(self, p: Buffer | Var, late: list[str]) -> str:
         if isinstance(p, Var):
+            self._unbound.discard(p)
+            self._scalars.add(p)
             return f"{self.names.of(p)}: T.{p.dtype}"
-        new = [v for s in p.shape for v in free_vars(s) if v not in self.names.text]
-        if new and self.dialect == "block":
-            for v in dict.fromkeys(new):
+        symbols = [v for s in p.shape for v in free_vars(s) if v not in self._scalars]
+        if symbols and self.dialect == "block":
+            for v in dict.fromkeys(v for v in symbols if v not in self.names.text):
                 late.append(f"{self.names.define(v)} = T.{v.dtype}()")
             handle = self.names.define(Buffer("var_" + p.name, ()))
             name = self.names.define(p)
@@ -170,9 +175,13 @@ class Printer:
         name = self.names.define(p)
         shape = []
         for s in p.shape:
-            fresh = [v for v in free_vars(s) if v not in self.names.text]
+            # TVM reads a signature from left to right: the first use of a variable is quoted, and defines it.
+            fresh = [v for v in free_vars(s) if v not in self.names.text or v in self._unbound]
             for v in fresh:
-                self.names.define(v)
+                if v in self._unbound:
+                    self._unbound.discard(v)
+                else:
+                    self.names.define(v)
             shape.append(quoted(self.expr(s)) if fresh else self.expr(s))
         text = ", ".join(shape) + ("," if len(shape) == 1 else "")
         return f"{name}: {self._buffer_call('Buffer', p, dtype=True, shape=f'({text})')}"

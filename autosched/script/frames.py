@@ -1,0 +1,252 @@
+"""What is under construction while a function is read: its parameters, its blocks, its buffers."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from autosched.errors import ProgramError
+from autosched.ir.expr import Expr, IntImm, Var, bits, int_value
+from autosched.ir.region import access_regions
+from autosched.ir.stmt import (
+    TRUE,
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferRegion,
+    BufferStore,
+    Evaluate,
+    For,
+    IterVar,
+    MatchBuffer,
+    Range,
+    Stmt,
+    full_region,
+    point,
+    seq,
+)
+from autosched.script import ops
+from autosched.script.access import View
+from autosched.script.evaluate import Evaluator
+from autosched.script.forms import Axis, BufferSpec, describe
+
+
+@dataclass
+class Memory:
+    """What ``T.allocate`` returned: it becomes a buffer when ``T.Buffer(data=...)`` gives it a shape."""
+
+    name: str
+    spec: BufferSpec
+    frame: BlockFrame
+    buffer: Buffer | None = None
+
+
+@dataclass
+class BlockFrame:
+    """A block while its lines are read; the function itself is the outermost."""
+
+    name: str
+    iter_vars: list[IterVar] = field(default_factory=list)
+    values: list[Expr | None] = field(default_factory=list)
+    reads: tuple[BufferRegion, ...] | None = None
+    writes: tuple[BufferRegion, ...] | None = None
+    predicate: Expr = TRUE
+    attrs: dict[str, Any] = field(default_factory=dict)
+    init: Stmt | None = None
+    allocs: list[Buffer] = field(default_factory=list)
+    matches: list[MatchBuffer] = field(default_factory=list)
+
+    def axis(self, name: str, axis: Axis, loops: dict[Var, Range]) -> Var:
+        """Adds a block iterator and returns its variable.
+
+        Raises:
+            TypeError: a domain that is none.
+            ProgramError: a remapped variable that is no loop variable.
+        """
+        dom = domain(axis, loops)
+        width = max(bits(dom.min.dtype), bits(dom.extent.dtype), bits(axis.dtype))
+        var = Var(name, f"int{width}")
+        self.iter_vars.append(IterVar(var, dom, axis.kind))
+        self.values.append(axis.value)
+        return var
+
+    def realize(self, body: Stmt, is_root: bool = False) -> Stmt:
+        """The finished block; what it reads and writes is derived where the text does not say.
+
+        Raises:
+            ProgramError: it must be derived, and a buffer is used by its address.
+        """
+        block = Block(
+            self.name, tuple(self.iter_vars), self.reads or (), self.writes or (), body, self.init, tuple(self.allocs),
+            tuple(self.matches), self.attrs,
+        )
+        if not is_root and (self.reads is None or self.writes is None):
+            reads, writes, opaque = access_regions(block)
+            if opaque:
+                raise ProgramError(
+                    f"block {self.name!r} uses the address of {opaque[0].buffer.name}, so what it reads and writes must "
+                    "be stated: add T.reads(...) and T.writes(...)"
+                )
+            block = Block(
+                block.name, block.iter_vars, reads if self.reads is None else self.reads,
+                writes if self.writes is None else self.writes, body, self.init, block.alloc_buffers,
+                block.match_buffers, self.attrs,
+            )
+        return self._realize_at_loops(block)
+
+    def _realize_at_loops(self, block: Block) -> Stmt:
+        if any(v is None for v in self.values) and any(v is not None for v in self.values):
+            raise ProgramError(f"block {self.name!r} binds some of its axes and not others")
+        if self.values and self.values[0] is None:
+            # The oldest dialect: a block without bindings stands for itself inside one loop per axis.
+            loops = [Var(f"i{k}", iv.var.dtype) for k, iv in enumerate(block.iter_vars)]
+            nest: Stmt = BlockRealize(tuple(loops), self.predicate, block)
+            for var, iv in reversed(list(zip(loops, block.iter_vars))):
+                nest = For(var, iv.dom.min, iv.dom.extent, "serial", nest)
+            return nest
+        return BlockRealize(tuple(v for v in self.values if v is not None), self.predicate, block)
+
+
+def domain(axis: Axis, loops: dict[Var, Range]) -> Range:
+    """The domain of a block axis: stated, or that of the loop whose variable it takes."""
+    if axis.dom is None:
+        assert isinstance(axis.value, Var)
+        found = loops.get(axis.value)
+        if found is None:
+            raise ProgramError(f"T.axis.remap: {axis.value.name} is not the variable of an enclosing loop")
+        return found
+    if isinstance(axis.dom, tuple | list):
+        if len(axis.dom) != 2:
+            raise TypeError("the domain of a block axis is an extent or a pair (first, one past the last)")
+        lo, hi = (ops.operand(d) for d in axis.dom)
+        from autosched.script.access import difference
+
+        if isinstance(lo, IntImm) and lo.dtype != hi.dtype:
+            lo = IntImm(lo.value, hi.dtype)
+        return Range(lo, difference(hi, lo))
+    if isinstance(axis.dom, Axis):
+        return domain(axis.dom, loops)
+    extent = ops.operand(axis.dom)
+    return Range(IntImm(0, extent.dtype), extent)
+
+
+def to_region(value: Any) -> BufferRegion:
+    """A region given as an element, a slice or a whole buffer.
+
+    Raises:
+        TypeError: it is none of these.
+    """
+    from autosched.ir.expr import BufferLoad
+
+    if isinstance(value, BufferRegion):
+        return value
+    if isinstance(value, BufferLoad):
+        return point(value.buffer, value.indices)
+    if isinstance(value, Buffer):
+        return full_region(value)
+    raise TypeError(f"expected a buffer or a part of one, such as A[i, 0:16], got {describe(value)}")
+
+
+class BufferMaker:
+    """Turns descriptions into buffers; knows the variables that shapes may introduce.
+
+    Args:
+        ev: evaluates shapes given as strings.
+    """
+
+    def __init__(self, ev: Evaluator) -> None:
+        self.ev = ev
+        self.symbols: dict[str, Var] = {}
+
+    def make(self, name: str, spec: BufferSpec, node: ast.AST) -> Buffer:
+        """The buffer of a description, named."""
+        with self.ev.at(node):
+            shape = tuple(self._extent(s, node) for s in spec.shape)
+            index = shape[0].dtype if shape else "int32"
+            strides = tuple(Var(s, index) if isinstance(s, str) else ops.operand(s) for s in spec.strides)
+            offset = spec.elem_offset
+            if isinstance(offset, str):
+                offset = Var(offset, index)
+            elif offset is not None:
+                offset = ops.operand(offset)
+            elif spec.offset_factor > 0:
+                offset = Var(f"{name}_elem_offset", index)
+            for separator in spec.axis_separators:
+                if not 0 < separator < max(len(shape), 1):
+                    inside = f"inside the {len(shape)} dimensions of buffer {name}"
+                    raise ValueError(f"axis separator {separator} is not {inside}")
+            return Buffer(
+                name, shape, ops.dtype_name(spec.dtype), spec.scope, spec.axis_separators, strides, offset,
+                spec.offset_factor, spec.align,
+            )
+
+    def _extent(self, value: Any, node: ast.AST) -> Expr:
+        if not isinstance(value, str):
+            return ops.operand(value)
+        # A quoted extent introduces the variables that it names, in the manner of a pattern.
+        try:
+            tree = ast.parse(value, mode="eval").body
+        except SyntaxError as error:
+            raise ValueError(f"the extent {value!r} is not an expression") from error
+        for n in ast.walk(tree):
+            if isinstance(n, ast.Name) and not self.ev.scopes.find(n.id)[0]:
+                var = Var(n.id, "int32")
+                self.symbols[n.id] = var
+                self.ev.scopes.define(n.id, var)
+        return self.ev.expr(tree)
+
+    def over(self, name: str, spec: BufferSpec, node: ast.AST) -> Buffer | View:
+        """A buffer declared over existing memory: the buffer itself, or a reshaped view of it."""
+        from autosched.ir.expr import BufferData
+
+        made = self.make(name, spec, node)
+        source = spec.source
+        if isinstance(source, Memory):
+            if source.buffer is None:
+                scoped = BufferSpec("alloc", spec.shape, spec.dtype, source.spec.scope)
+                source.buffer = self.make(source.name, scoped, node)
+                source.frame.allocs.append(source.buffer)
+                return source.buffer
+            source = source.buffer
+        elif isinstance(source, BufferData):
+            source = source.buffer
+        with self.ev.at(node):
+            if not isinstance(source, Buffer):
+                raise TypeError(f"data= must be the .data of a buffer or an allocation, got {describe(spec.source)}")
+            if source.dtype != made.dtype:
+                raise TypeError(
+                    f"{name} takes {source.name} as {made.dtype} instead of {source.dtype}; only the shape may change"
+                )
+            if made.shape == source.shape:
+                return source
+            if _size(made.shape) != _size(source.shape) or _size(made.shape) is None:
+                raise TypeError(f"{name} and {source.name} do not have the same number of elements")
+            return View(name, source, made.shape)
+
+
+def _size(shape: Sequence[Expr]) -> int | None:
+    size = 1
+    for extent in shape:
+        value = int_value(extent)
+        if value is None:
+            return None
+        size *= value
+    return size
+
+
+def finish(stmts: list[Stmt]) -> Stmt:
+    """The statements of a suite as one; an empty suite does nothing."""
+    return seq(*stmts) if stmts else Evaluate(IntImm(0))
+
+
+def store(target: Any, indices: tuple[Expr, ...], value: Expr) -> Stmt:
+    """``A[i] = value``; the value takes the buffer's type."""
+    from autosched.ir.expr import cast
+
+    if isinstance(target, View):
+        target, indices = target.buffer, target.indices(indices)
+    lanes = value.dtype.partition("x")[2]
+    dtype = target.dtype + (f"x{lanes}" if lanes else "")
+    return BufferStore(target, indices, cast(dtype, value))

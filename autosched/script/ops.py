@@ -1,0 +1,358 @@
+"""The expression functions of the language: arithmetic, intrinsics and calls of external code."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from autosched.errors import NotSupportedError
+from autosched.ir.expr import (
+    ARITHMETIC,
+    BinOp,
+    BufferData,
+    Call,
+    Cast,
+    Expr,
+    FloatImm,
+    IntImm,
+    Let,
+    Not,
+    Ramp,
+    Select,
+    StringImm,
+    Var,
+    as_expr,
+    as_int,
+    binary,
+    bits,
+    cast,
+    if_then_else,
+    intrin,
+    is_float,
+    logical_and,
+    logical_not,
+    select,
+)
+from autosched.ir.print_expr import DTYPE_FIRST, RAW_NAMES, implied_dtype
+from autosched.ir.stmt import Buffer, BufferRegion
+from autosched.script.forms import DType, describe
+
+_ROUNDING = ("floor", "ceil", "round", "trunc", "nearbyint")
+_ELEMENTWISE = (
+    *_ROUNDING, "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "sinh",
+    "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "sigmoid", "erf", "abs", "fabs", "popcount",
+    "clz", "bitwise_not",
+)
+_TWO = ("pow", "power", "atan2", "fmod", "hypot", "copysign", "ldexp", "nextafter", "shift_left", "shift_right",
+        "bitwise_and", "bitwise_or", "bitwise_xor")
+# Calls that are carried through unchanged: hardware intrinsics of other machines, and the runtime's own.
+_CALLS = (
+    *sorted(DTYPE_FIRST), "address_of", "likely", "isnan", "isinf", "isfinite", "isnullptr", "assume", "undef", "ret",
+    "fma", "q_multiply_shift", "q_multiply_shift_per_axis", "tvm_access_ptr", "tvm_storage_sync", "tvm_stack_alloca",
+    "tvm_load_matrix_sync", "tvm_store_matrix_sync", "tvm_mma_sync", "tvm_bmma_sync", "tvm_fill_fragment",
+    "tvm_thread_allreduce", "tvm_warp_shuffle", "tvm_struct_get", "tvm_struct_set", "tvm_tuple", "vectorlow",
+    "vectorhigh", "vectorcombine", "dp4a", "vscale", "broadcast", "prefetch", "call_packed", "call_cpacked",
+    "ptx_cp_async", "ptx_commit_group", "ptx_wait_group", "ptx_fill_zero", "get_active_lane_mask",
+    "ignore_loop_partition", "start_profile_intrinsic", "end_profile_intrinsic", "thread_return",
+)
+_TYPE_NAME = re.compile(r"^(u?int|float|bfloat|bool|handle|void)[0-9_a-z]*$")
+
+
+def operand(value: Any) -> Expr:
+    """A value as the operand of an operation.
+
+    Raises:
+        TypeError: it is not a scalar, with what it is.
+    """
+    if isinstance(value, Expr | int | float):
+        return as_expr(value)
+    if isinstance(value, Buffer | BufferRegion):
+        name = value.name if isinstance(value, Buffer) else value.buffer.name
+        raise TypeError(f"{describe(value)} is not a value; index it with one index per dimension, as in {name}[...]")
+    if hasattr(value, "__index__"):
+        return as_expr(value)
+    if hasattr(value, "__float__"):
+        return as_expr(float(value))
+    raise TypeError(f"expected an expression or a number, got {describe(value)}")
+
+
+def argument(value: Any) -> Expr:
+    """A value as the argument of a call: also strings, and buffers as their addresses."""
+    if isinstance(value, str):
+        return StringImm(value)
+    if isinstance(value, Buffer):
+        return BufferData(value)
+    return operand(value)
+
+
+def arith(op: str, a: Any, b: Any) -> Any:
+    """``a op b``: folded in Python when both are numbers, else an expression.
+
+    Raises:
+        TypeError: ``/`` on integers, or an operand that is no scalar.
+    """
+    x, y = operand(a), operand(b)
+    if op == "/" and not (is_float(x.dtype) or is_float(y.dtype)):
+        raise TypeError("'/' divides floats; for integers use '//' (rounds down) or T.truncdiv (rounds to zero)")
+    return binary(op, *numbers(a, b, x, y))
+
+
+def numbers(a: Any, b: Any, x: Expr, y: Expr) -> tuple[Any, Any]:
+    """Both operands; a Python number stays one, so that it takes the type of the other."""
+    return (a if isinstance(a, int | float) and isinstance(b, Expr) else x,
+            b if isinstance(b, int | float) and isinstance(a, Expr) else y)
+
+
+def raw(op: str) -> Callable[[Any, Any], Expr]:
+    """``T.Add`` and its like: the node as it stands, nothing folded."""
+
+    def make(a: Any, b: Any) -> Expr:
+        x, y = operand(a), operand(b)
+        actual = op
+        if op in ("/", "truncdiv"):
+            actual = "/" if op == "/" and is_float(x.dtype) else "truncdiv"
+        return BinOp(actual, x, y, x.dtype if actual in ARITHMETIC else "bool")
+
+    return make
+
+
+def dtype_name(value: Any) -> str:
+    """A type given as ``"int8"`` or ``T.int8``.
+
+    Raises:
+        TypeError: it names no type.
+    """
+    name = value.name if isinstance(value, DType) else value
+    if name == "":
+        return "void"  # TVM's spelling of "no value".
+    if not isinstance(name, str) or not _TYPE_NAME.match(name):
+        raise TypeError(f'expected a type such as "int8", got {describe(value)}')
+    return name
+
+
+def call(name: str) -> Callable[..., Expr]:
+    """A call of intrinsic ``name``; ``dtype=`` overrides the type its operands imply."""
+
+    def make(*args: Any, dtype: Any = None) -> Expr:
+        values = list(args)
+        if name in DTYPE_FIRST and dtype is None:
+            if not values:
+                raise TypeError(f'T.{name} needs a result type first, for example "int32"')
+            dtype = values.pop(0)
+        exprs = tuple(argument(v) for v in values)
+        return Call(name, exprs, dtype_name(dtype) if dtype is not None else implied_dtype(name, exprs))
+
+    make.__name__ = name
+    return make
+
+
+def _elementwise(name: str) -> Callable[..., Expr]:
+    def make(x: Any, dtype: Any = None) -> Expr:
+        e = operand(x)
+        if name in _ROUNDING and not is_float(e.dtype):
+            return e
+        return Call(name, (e,), dtype_name(dtype) if dtype is not None else e.dtype)
+
+    make.__name__ = name
+    return make
+
+
+def _two(name: str) -> Callable[..., Expr]:
+    op = "pow" if name == "power" else name
+
+    def make(a: Any, b: Any, dtype: Any = None) -> Expr:
+        return intrin(op, *numbers(a, b, operand(a), operand(b)), dtype=None if dtype is None else dtype_name(dtype))
+
+    make.__name__ = name
+    return make
+
+
+def _binary(op: str) -> Callable[[Any, Any], Expr]:
+    def make(a: Any, b: Any, span: Any = None) -> Expr:
+        result = arith(op, a, b)
+        assert isinstance(result, Expr)
+        return result
+
+    return make
+
+
+def minimum(*args: Any) -> Any:
+    """The least of several values; a plain number when all are."""
+    return _extreme("min", args)
+
+
+def maximum(*args: Any) -> Any:
+    """The greatest of several values; a plain number when all are."""
+    return _extreme("max", args)
+
+
+def _extreme(op: str, args: tuple[Any, ...]) -> Any:
+    values = tuple(args[0]) if len(args) == 1 and not isinstance(args[0], Expr) else args
+    if all(isinstance(v, int | float) for v in values):
+        return min(values) if op == "min" else max(values)
+    result = values[0]
+    for v in values[1:]:
+        result = arith(op, result, v)
+    return result
+
+
+def bin_max(a: Any, b: Any) -> Expr:
+    """``T.max``."""
+    return binary("max", *numbers(a, b, operand(a), operand(b)))
+
+
+def bin_min(a: Any, b: Any) -> Expr:
+    """``T.min``."""
+    return binary("min", *numbers(a, b, operand(a), operand(b)))
+
+
+def ceildiv(a: Any, b: Any) -> Any:
+    """``a / b`` rounded up."""
+    return arith("//", arith("-", arith("+", a, b), 1), b)
+
+
+def cast_value(value: Any, dtype: Any) -> Expr:
+    """``T.cast(value, "int32")``: folds."""
+    if isinstance(value, str) and not isinstance(dtype, str):
+        value, dtype = dtype, value
+    return cast(dtype_name(dtype), operand(value))
+
+
+def cast_node(dtype: Any, value: Any) -> Expr:
+    """``T.Cast("int32", value)``: the node as it stands."""
+    return Cast(dtype_name(dtype), operand(value))
+
+
+def choose(condition: Any, a: Any, b: Any, dtype: Any = None) -> Expr:
+    """``T.if_then_else``: only the chosen side is evaluated."""
+    x, y = numbers(a, b, operand(a), operand(b))
+    return if_then_else(operand(condition), x, y)
+
+
+def select_node(condition: Any, a: Any, b: Any) -> Expr:
+    """``T.Select``: both sides are evaluated."""
+    x, y = operand(a), operand(b)
+    if x.dtype == y.dtype:
+        return Select(operand(condition), x, y, x.dtype)
+    return select(operand(condition), *numbers(a, b, x, y))
+
+
+def min_value(dtype: Any) -> Expr:
+    """The least finite value of a type."""
+    name = dtype_name(dtype)
+    if is_float(name):
+        return FloatImm(-_largest(name), name)
+    width = bits(name)
+    return IntImm(0 if name.startswith("uint") or name == "bool" else -(1 << (width - 1)), name)
+
+
+def max_value(dtype: Any) -> Expr:
+    """The greatest finite value of a type."""
+    name = dtype_name(dtype)
+    if is_float(name):
+        return FloatImm(_largest(name), name)
+    width = bits(name)
+    return IntImm((1 << width) - 1 if name.startswith("uint") or name == "bool" else (1 << (width - 1)) - 1, name)
+
+
+def _largest(dtype: str) -> float:
+    patterns = {"float16": ("<e", b"\xff\x7b"), "float32": ("<f", b"\xff\xff\x7f\x7f"),
+                "float64": ("<d", b"\xff\xff\xff\xff\xff\xff\xef\x7f"), "bfloat16": ("<f", b"\x00\x00\x7f\x7f")}
+    if dtype not in patterns:
+        raise NotSupportedError(f"the limits of {dtype} are not known")
+    return float(struct.unpack(*patterns[dtype])[0])
+
+
+def infinity(dtype: Any) -> Expr:
+    """Positive infinity of a float type."""
+    return FloatImm(float("inf"), dtype_name(dtype))
+
+
+def ramp(base: Any, stride: Any, lanes: Any) -> Expr:
+    """The vector base, base + stride, ..."""
+    b = operand(base)
+    n = as_int(operand(lanes), "the number of lanes of T.Ramp")
+    return Ramp(b, cast(b.dtype, operand(stride)) if isinstance(stride, int) else operand(stride), n, f"{b.dtype}x{n}")
+
+
+def broadcast(value: Any, lanes: Any) -> Expr:
+    """A vector of one value."""
+    v = operand(value)
+    n = as_int(operand(lanes), "the number of lanes of T.Broadcast")
+    return Call("broadcast", (v, IntImm(n)), f"{v.dtype}x{n}")
+
+
+def let(body: Any, where: Mapping[Any, Any]) -> Expr:
+    """``T.Let(body, where={x: value})``."""
+    result = operand(body)
+    for var, value in reversed(list(where.items())):
+        if not isinstance(var, Var):
+            raise TypeError(f"T.Let binds variables, got {describe(var)}")
+        result = Let(var, operand(value), result, result.dtype)
+    return result
+
+
+def raw_call(op: str, args: Any, *, dtype: Any = None, ret_ty: Any = None, attrs: Any = None) -> Expr:
+    """``T.Call("name", [args], dtype="int32")``: a call as it stands."""
+    exprs = tuple(argument(a) for a in args)
+    given = dtype if dtype is not None else ret_ty
+    name = op.removeprefix("tirx.").removeprefix("tir.")
+    return Call(name, exprs, dtype_name(given) if given is not None else implied_dtype(name, exprs))
+
+
+def call_intrin(*args: Any, dtype: Any = None) -> Expr:
+    """``T.call_intrin("float32", "tir.exp", x)``: an intrinsic by name."""
+    values = list(args)
+    result = dtype if dtype is not None else values.pop(0)
+    if not values or not isinstance(values[0], str):
+        raise TypeError('T.call_intrin takes a type and the name of an intrinsic, for example "float32", "tir.exp"')
+    return raw_call(values[0], values[1:], dtype=result)
+
+
+def negate(x: Any) -> Expr:
+    """``-x``, in the form that TVM gives it."""
+    e = operand(x)
+    return binary("*", e, -1.0 if is_float(e.dtype) else -1)
+
+
+def all_of(*args: Any) -> Expr:
+    """The conjunction of conditions."""
+    return logical_and(*[operand(a) for a in args])
+
+
+def any_of(*args: Any) -> Expr:
+    """The disjunction of conditions."""
+    result: Expr = IntImm(0, "bool")
+    for a in args:
+        result = binary("or", result, operand(a))
+    return result
+
+
+def negation(x: Any) -> Expr:
+    """``not x``."""
+    return logical_not(operand(x))
+
+
+def _identity(value: Any) -> Any:
+    return value
+
+
+OPS: dict[str, Any] = {
+    **{name: call(name) for name in _CALLS},
+    **{name: _elementwise(name) for name in _ELEMENTWISE},
+    **{name: _two(name) for name in _TWO},
+    **{RAW_NAMES[op]: raw(op) for op in RAW_NAMES if op != "truncdiv"},
+    "TruncDiv": raw("truncdiv"),
+    "max": bin_max, "min": bin_min, "floordiv": _binary("//"), "floormod": _binary("%"),
+    "truncdiv": _binary("truncdiv"), "truncmod": _binary("truncmod"), "indexdiv": _binary("//"),
+    "indexmod": _binary("%"), "div": _binary("/"),
+    "ceildiv": ceildiv, "cast": cast_value, "Cast": cast_node, "if_then_else": choose, "Select": select_node,
+    "min_value": min_value, "max_value": max_value, "infinity": infinity, "Ramp": ramp, "ramp": ramp,
+    "Broadcast": broadcast, "Let": let, "Not": lambda a: Not(operand(a)), "logical_and": all_of, "all": all_of,
+    "logical_or": any_of, "any": any_of, "logical_not": negation, "Call": raw_call, "call_intrin": call_intrin,
+    "call_pure_intrin": call_intrin, "meta_var": _identity, "StringImm": StringImm, "IntImm": lambda d, v: IntImm(v, d),
+    "FloatImm": lambda d, v: FloatImm(float(v), d), "Var": lambda name, dtype="int32": Var(name, dtype_name(dtype)),
+    "var": lambda dtype, name="v": Var(name, dtype_name(dtype)),
+}

@@ -1,0 +1,532 @@
+"""Reads the statements of a function into IR."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from autosched.errors import ProgramError
+from autosched.ir.expr import Call, Expr, IntImm, Var, as_expr, cast
+from autosched.ir.printer import VALUE_RANGES
+from autosched.ir.stmt import (
+    AssertStmt,
+    AttrStmt,
+    BlockRealize,
+    Buffer,
+    BufferRegion,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    MatchBuffer,
+    PrimFunc,
+    Range,
+    Stmt,
+    While,
+)
+from autosched.script import ops
+from autosched.script.access import View, difference
+from autosched.script.evaluate import Evaluator, Scopes
+from autosched.script.forms import (
+    Axis,
+    BlockHead,
+    BufferSpec,
+    DType,
+    Form,
+    LetMarker,
+    Loop,
+    NewVar,
+    Note,
+    Scope,
+    bad_place,
+    describe,
+)
+from autosched.script.frames import BlockFrame, BufferMaker, Memory, finish, store, to_region
+
+Wrapper = Callable[[Stmt], Stmt]
+
+
+class FunctionParser:
+    """Reads one function.
+
+    Args:
+        ev: evaluates its expressions, with the names around it.
+    """
+
+    def __init__(self, ev: Evaluator) -> None:
+        self.ev = ev
+        self.scopes: Scopes = ev.scopes
+        self.buffers = BufferMaker(ev)
+        self.frames: list[BlockFrame] = [BlockFrame("root")]
+        self.loops: dict[Var, Range] = {}
+        self.params: list[Buffer | Var] = []
+        self.attrs: dict[str, Any] = {}
+        self.lets: set[Var] = set()
+        self.threads: dict[str, str] = {}
+
+    def parse(self, node: ast.FunctionDef) -> PrimFunc:
+        """The function of a definition.
+
+        Raises:
+            ProgramError: with line and column.
+        """
+        with self.scopes.nested():
+            self._params(node)
+            body = self.suite(node.body)
+        for p in self.params:
+            if isinstance(p, Var) and p.dtype == "handle" and any(isinstance(q, Buffer) for q in self.params):
+                self.ev.fail(node, f"parameter {p.name} is a handle that no T.match_buffer gives a shape")
+        root = self.frames[0]
+        with self.ev.at(node):
+            if not self._is_root(body):
+                body = root.realize(body, is_root=True)
+            name = str(self.attrs.pop("global_symbol", node.name))
+            ranges = self._ranges(self.attrs.pop(VALUE_RANGES, {}))
+        attrs = {"tir." + k[5:] if k.startswith("tirx.") else k: v for k, v in self.attrs.items()}
+        return PrimFunc(tuple(self.params), body, name, attrs, ranges)
+
+    def _is_root(self, body: Stmt) -> bool:
+        root = self.frames[0]
+        return (
+            isinstance(body, BlockRealize) and not body.block.iter_vars and body.block.name == "root"
+            and not root.allocs and not root.matches and not root.attrs
+        )
+
+    def _ranges(self, given: Any) -> tuple[tuple[int, int] | None, ...]:
+        if not given:
+            return ()
+        names = [p.name for p in self.params]
+        for name in given:
+            if name not in names:
+                raise ProgramError(f"{VALUE_RANGES} names {name!r}, which is no parameter; known: {', '.join(names)}")
+        result: list[tuple[int, int] | None] = []
+        for name in names:
+            pair = given.get(name)
+            if pair is not None and (len(pair) != 2 or int(pair[0]) > int(pair[1])):
+                raise ProgramError(f"the value range of {name} must be a pair [lowest, highest], got {pair}")
+            result.append(None if pair is None else (int(pair[0]), int(pair[1])))
+        return tuple(result)
+
+    # Parameters
+
+    def _params(self, node: ast.FunctionDef) -> None:
+        spec = node.args
+        if spec.vararg or spec.kwarg or spec.kwonlyargs or spec.defaults:
+            self.ev.fail(node, "a program takes plain parameters only, without defaults, * or **")
+        late: list[ast.arg] = []
+        done: dict[str, Buffer | Var] = {}
+        for arg in spec.args:
+            if arg.annotation is None:
+                self.ev.fail(arg, f"parameter {arg.arg} has no type; expected {_PARAMETER}")
+            # Scalars come first: the shape of a buffer may use one that stands after it.
+            if isinstance(arg.annotation, ast.Call | ast.Subscript):
+                late.append(arg)
+                continue
+            done[arg.arg] = self._param(arg.arg, arg.annotation)
+        for arg in late:
+            assert arg.annotation is not None
+            done[arg.arg] = self._param(arg.arg, arg.annotation)
+        self.params = [done[arg.arg] for arg in spec.args]
+
+    def _annotation(self, node: ast.expr) -> Any:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            try:
+                inner = ast.parse(node.value, mode="eval").body
+            except SyntaxError:
+                self.ev.fail(node, f"the annotation {node.value!r} is not an expression")
+            return self.ev.eval(ast.copy_location(inner, node))
+        return self.ev.eval(node)
+
+    def _param(self, name: str, node: ast.expr) -> Buffer | Var:
+        value = self._annotation(node)
+        if isinstance(value, BufferSpec) and value.source is None:
+            buffer = self.buffers.make(name, value, node)
+            self.scopes.define(name, buffer)
+            return buffer
+        if isinstance(value, DType | NewVar):  # T.int32, T.handle, or T.handle("float32")
+            var = Var(name, value.name if isinstance(value, DType) else value.dtype)
+            self.scopes.define(name, var)
+            return var
+        self.ev.fail(node, f"parameter {name}: expected {_PARAMETER}, got {describe(value)}")
+
+    # Suites
+
+    def suite(self, nodes: Sequence[ast.stmt]) -> Stmt:
+        """The statements of one indentation level."""
+        levels: list[tuple[list[Stmt], Wrapper]] = []
+        out: list[Stmt] = []
+        for node in nodes:
+            wrapper = self.statement(node, out)
+            if wrapper is not None:
+                # The form holds for all that follows on this level.
+                levels.append((out, wrapper))
+                out = []
+        result = finish(out)
+        for before, wrapper in reversed(levels):
+            result = finish([*before, wrapper(result)])
+        return result
+
+    def nested(self, nodes: Sequence[ast.stmt]) -> Stmt:
+        """An indented suite with its own names."""
+        with self.scopes.nested():
+            return self.suite(nodes)
+
+    def statement(self, node: ast.stmt, out: list[Stmt]) -> Wrapper | None:
+        """Reads one statement into ``out``; returns a wrapper where it holds for the rest of the suite."""
+        if isinstance(node, ast.Assign):
+            value = self.ev.eval(node.value)
+            wrapper = None
+            for target in node.targets:
+                if isinstance(target, ast.Subscript):
+                    out.append(self._store(target, value, node))
+                else:
+                    wrapper = self._bind_all(target, value, node) or wrapper
+            return wrapper
+        if isinstance(node, ast.Expr):
+            return self._expression(node, out)
+        if isinstance(node, ast.For):
+            out.append(self._for(node))
+        elif isinstance(node, ast.With):
+            block = self._with(node, 0)
+            if block is not None:
+                out.append(block)
+        elif isinstance(node, ast.If):
+            self._if(node, out)
+        elif isinstance(node, ast.AugAssign):
+            self._augmented(node, out)
+        elif isinstance(node, ast.AnnAssign):
+            return self._annotated(node)
+        elif isinstance(node, ast.While):
+            condition = self.ev.expr(node.test)
+            out.append(While(condition, self.nested(node.body)))
+        elif isinstance(node, ast.Assert):
+            return self._assert(node)
+        elif not isinstance(node, ast.Pass):
+            self.ev.fail(node, f"{_KINDS.get(type(node), type(node).__name__)} is not part of the language; expected a loop, "
+                               "a block, a condition, an assignment or a call")
+        return None
+
+    # Assignments
+
+    def _store(self, target: ast.Subscript, value: Any, node: ast.stmt) -> Stmt:
+        owner = self.ev.eval(target.value)
+        if not isinstance(owner, Buffer | View):
+            self.ev.fail(target, f"only an element of a buffer can be assigned, not of {describe(owner)}")
+        load = self.ev.eval(target)
+        if isinstance(load, BufferRegion):
+            self.ev.fail(target, f"a slice of {owner.name} cannot be assigned; write a loop over its elements")
+        with self.ev.at(node):
+            return store(load.buffer, load.indices, ops.operand(value))
+
+    def _augmented(self, node: ast.AugAssign, out: list[Stmt]) -> None:
+        load = ast.copy_location(ast.BinOp(_as_load(node.target), node.op, node.value), node)
+        value = self.ev.eval(load)
+        if isinstance(node.target, ast.Subscript):
+            out.append(self._store(node.target, value, node))
+        elif isinstance(node.target, ast.Name) and not isinstance(value, Expr):
+            self.scopes.define(node.target.id, value)
+        else:
+            self.ev.fail(node, "a value of the program cannot be changed; use a buffer of one element")
+
+    def _bind_all(self, target: ast.expr, value: Any, node: ast.stmt) -> Wrapper | None:
+        wrappers = [w for name, item in self.ev.pairs(target, value) if (w := self.bind(name.id, item, node)) is not None]
+        if not wrappers:
+            return None
+
+        def wrap(body: Stmt) -> Stmt:
+            for w in reversed(wrappers):
+                body = w(body)
+            return body
+
+        return wrap
+
+    def bind(self, name: str, value: Any, node: ast.AST) -> Wrapper | None:
+        """Gives a value a name; returns a wrapper where the statement has to enclose what follows."""
+        with self.ev.at(node):
+            if isinstance(value, Axis):
+                if len(self.frames) == 1:
+                    raise bad_place(value, "it inside a block")
+                self.scopes.define(name, self.frames[-1].axis(name, value, self.loops))
+            elif isinstance(value, BufferSpec):
+                self.scopes.define(name, self._buffer(name, value, node))
+            elif isinstance(value, NewVar):
+                self.scopes.define(name, self._variable(name, value.dtype))
+            elif isinstance(value, Scope):
+                return self._bind_scope(name, value, node)
+            elif isinstance(value, list | tuple) and any(isinstance(v, Form) for v in value):
+                made = []
+                for i, v in enumerate(value):
+                    self.bind(f"{name}_{i}", v, node)
+                    made.append(self.scopes.find(f"{name}_{i}")[1])
+                self.scopes.define(name, made)
+            elif isinstance(value, Form):
+                raise bad_place(value, "a value")
+            elif isinstance(value, Expr) and not isinstance(value, Var | IntImm):
+                return self._let(name, value, value.dtype)
+            else:
+                self._check_immutable(name)
+                self.scopes.define(name, value)
+        return None
+
+    def _variable(self, name: str, dtype: str) -> Var:
+        known = self.buffers.symbols.get(name)
+        # ``n = T.int32()`` after a quoted shape names the variable that the shape introduced.
+        return known if known is not None and known.dtype == dtype else Var(name, dtype)
+
+    def _check_immutable(self, name: str) -> None:
+        found, old = self.scopes.find(name)
+        if found and isinstance(old, Var) and old in self.lets:
+            raise ProgramError(f"{name} already has a value, and values do not change; use a buffer of one element")
+
+    def _let(self, name: str, value: Expr, dtype: str) -> Wrapper:
+        self._check_immutable(name)
+        var = Var(name, dtype)
+        self.lets.add(var)
+        self.scopes.define(name, var)
+        bound = cast(dtype, value) if value.dtype != dtype and dtype != "handle" else value
+        return lambda body: LetStmt(var, bound, body)
+
+    def _bind_scope(self, name: str, scope: Scope, node: ast.AST) -> Wrapper:
+        if scope.kind == "env_thread":
+            var = Var(name, "int32")
+            self.scopes.define(name, var)
+            self.threads[name] = scope.args[0]
+            return lambda body: body
+        return self._scope(scope, name, node)
+
+    def _buffer(self, name: str, spec: BufferSpec, node: ast.AST) -> Any:
+        if spec.role == "data":
+            return Memory(name, spec, self.frames[-1])
+        if spec.role == "param":
+            if spec.source is None:
+                raise ProgramError(f"{name}: a buffer inside the program is allocated with T.sblock_alloc_buffer, or declared "
+                                   "over memory with data=")
+            return self.buffers.over(name, spec, node)
+        buffer = self.buffers.make(name, spec, node)
+        if spec.role == "alloc":
+            self.frames[-1].allocs.append(buffer)
+            return buffer
+        source = spec.source
+        if isinstance(source, Var) and source.dtype == "handle":
+            place = next((i for i, p in enumerate(self.params) if p is source), None)
+            if place is None:
+                raise ProgramError(f"{source.name} is no parameter, or is already matched")
+            self.params[place] = buffer
+            return buffer
+        region = to_region(source)
+        if len(self.frames) == 1:
+            raise ProgramError(f"{name}: a region can only be matched inside a block")
+        self.frames[-1].matches.append(MatchBuffer(buffer, region))
+        return buffer
+
+    def _annotated(self, node: ast.AnnAssign) -> Wrapper | None:
+        if not isinstance(node.target, ast.Name):
+            self.ev.fail(node, "only a name can be annotated")
+        kind = self._annotation(node.annotation)
+        name = node.target.id
+        if node.value is None:
+            if not isinstance(kind, DType):
+                self.ev.fail(node, f"expected a type such as T.int32, got {describe(kind)}")
+            return self.bind(name, NewVar(kind.name), node)
+        value = self.ev.eval(node.value)
+        if isinstance(value, Form):
+            return self.bind(name, value, node)
+        with self.ev.at(node):
+            expr = ops.operand(value)
+            if isinstance(kind, DType):
+                return self._let(name, expr, kind.name)
+            if isinstance(kind, NewVar):
+                return self._let(name, expr, kind.dtype)
+            if isinstance(kind, LetMarker):
+                return self._let(name, expr, kind.dtype or expr.dtype)
+            raise TypeError(f"expected a type such as T.int32 or T.let, got {describe(kind)}")
+
+    # Expressions as statements
+
+    def _expression(self, node: ast.Expr, out: list[Stmt]) -> Wrapper | None:
+        value = self.ev.eval(node.value)
+        if isinstance(value, Note):
+            with self.ev.at(node):
+                self._note(value, out)
+        elif isinstance(value, Scope):
+            return self._scope(value, None, node)
+        elif isinstance(value, Call):
+            out.append(Evaluate(value))
+        elif isinstance(value, str) or value is None or value is Ellipsis:
+            return None  # A docstring, or a helper called for its effect while the program is read.
+        elif isinstance(value, BlockHead):
+            self.ev.fail(node, 'a block opens a suite: write "with T.sblock(...):"')
+        else:
+            self.ev.fail(node, f"{describe(value)} has no effect as a statement; use T.evaluate(...) to keep it")
+        return None
+
+    def _note(self, note: Note, out: list[Stmt]) -> None:
+        frame = self.frames[-1]
+        kind = note.kind
+        if kind == "evaluate":
+            out.append(Evaluate(note.value))
+        elif kind == "func_attr":
+            if len(self.frames) > 1:
+                raise bad_place(note, "it at the top of the function")
+            self.attrs.update(note.value)
+        elif kind == "module_attrs":
+            return
+        elif len(self.frames) == 1:
+            raise bad_place(note, "it inside a block")
+        elif kind in ("reads", "writes"):
+            if getattr(frame, kind) is not None:
+                raise ProgramError(f"T.{kind} stands twice in block {frame.name!r}")
+            setattr(frame, kind, tuple(to_region(r) for r in note.value))
+        elif kind == "where":
+            frame.predicate = ops.operand(note.value)
+        elif kind == "bind":
+            axis, value = note.value
+            place = next((i for i, iv in enumerate(frame.iter_vars) if iv.var is axis), None)
+            if place is None:
+                raise ProgramError("tir.bind: the first argument is no axis of this block")
+            frame.values[place] = value
+        else:
+            frame.attrs.update(note.value)
+
+    def _assert(self, node: ast.Assert) -> Wrapper | None:
+        condition = self.ev.eval(node.test)
+        message = "" if node.msg is None else self.ev.eval(node.msg)
+        if isinstance(message, tuple) and len(message) == 2:
+            message = "".join(str(part) for part in message[1])  # (kind, [parts]), as today's TVM prints it.
+        if not isinstance(condition, Expr):
+            if not condition:
+                self.ev.fail(node, f"the assertion is false: {message}")
+            return None
+        return lambda body: AssertStmt(condition, str(message), body)
+
+    def _scope(self, scope: Scope, name: str | None, node: ast.AST) -> Wrapper:
+        """The wrapper of attr, let, assertion and thread forms."""
+        kind, args = scope.kind, scope.args
+        if kind == "attr":
+            target, key, value = args
+            value = as_expr(value) if not isinstance(value, str) else ops.argument(value)
+            return lambda body: AttrStmt(target, key, value, body)
+        if kind == "Assert":
+            return lambda body: AssertStmt(args[0], args[1], body)
+        if kind == "LetStmt":
+            value, var = args
+            if var is not None:
+                return lambda body: LetStmt(var, value, body)
+            if name is None:
+                self.ev.fail(node, 'T.LetStmt needs a name: "with T.LetStmt(value) as x:"')
+            return self._let(name, value, value.dtype)
+        if kind == "launch_thread":
+            return self._thread(args[0], args[1], name)
+        self.ev.fail(node, f'{describe(scope)} opens a suite: write "with {describe(scope)}():" inside a block')
+
+    def _thread(self, thread: Any, extent: Expr, name: str | None) -> Wrapper:
+        if isinstance(thread, Var):
+            var, tag = thread, self.threads.get(thread.name, thread.name)
+        else:
+            tag = str(thread)
+            var = Var(name or tag.replace(".", "_"), extent.dtype)
+            if name is not None:
+                self.scopes.define(name, var)
+        zero = IntImm(0, extent.dtype)
+        self.loops[var] = Range(zero, extent)
+        return lambda body: For(var, zero, extent, "thread_binding", body, tag)
+
+    # Nests
+
+    def _for(self, node: ast.For) -> Stmt:
+        if node.orelse:
+            self.ev.fail(node.orelse[0], "a loop has no else")
+        loop = self.ev.eval(node.iter)
+        if not isinstance(loop, Loop):
+            self.ev.fail(node.iter, f"cannot loop over {describe(loop)}; expected range, T.grid, T.serial, T.parallel, "
+                                    "T.vectorized, T.unroll or T.thread_binding")
+        with self.ev.at(node.iter):
+            domains = [Range(lo, difference(hi, lo)) for lo, hi in loop.spans]
+        names: list[str] = []
+        many = loop.grid and not (len(domains) == 1 and isinstance(node.target, ast.Name))
+        for name, item in self.ev.pairs(node.target, domains if many else domains[0]):
+            names += [f"{name.id}_{k}" for k in range(len(item))] if isinstance(item, list) else [name.id]
+        variables = [Var(name, dom.extent.dtype) for name, dom in zip(names, domains)]
+        with self.scopes.nested():
+            self.ev.unpack(node.target, variables if many else variables[0])
+            for var, dom in zip(variables, domains):
+                self.loops[var] = dom
+            body = self.suite(node.body)
+            for var in variables:
+                del self.loops[var]
+        for var, dom in reversed(list(zip(variables, domains))):
+            body = For(var, dom.min, dom.extent, loop.kind, body, loop.thread, loop.annotations)
+        return body
+
+    def _if(self, node: ast.If, out: list[Stmt]) -> None:
+        condition = self.ev.eval(node.test)
+        if not isinstance(condition, Expr):
+            chosen = node.body if condition else node.orelse
+            if chosen:
+                out.append(self.nested(chosen))
+            return
+        then = self.nested(node.body)
+        out.append(IfThenElse(condition, then, self.nested(node.orelse) if node.orelse else None))
+
+    def _with(self, node: ast.With, place: int) -> Stmt | None:
+        if place == len(node.items):
+            return self.suite(node.body)
+        item = node.items[place]
+        value = self.ev.eval(item.context_expr)
+        with self.scopes.nested():
+            if isinstance(value, BlockHead):
+                return self._block(value, item.optional_vars, node, place)
+            if isinstance(value, Scope) and value.kind == "init":
+                frame = self.frames[-1]
+                if len(self.frames) == 1:
+                    self.ev.fail(node, "T.init() stands inside a block")
+                if frame.init is not None:
+                    self.ev.fail(node, f"T.init() stands twice in block {frame.name!r}")
+                frame.init = self._inside(node, place + 1)
+                return None
+            name = item.optional_vars.id if isinstance(item.optional_vars, ast.Name) else None
+            if isinstance(value, Scope):
+                wrapper = self._scope(value, name, node)
+                return wrapper(self._inside(node, place + 1))
+            if isinstance(value, BufferSpec) and name is not None:
+                self.bind(name, value, node)
+                return self._with(node, place + 1)
+        self.ev.fail(item.context_expr, f"{describe(value)} opens no suite; expected T.sblock, T.init, T.attr or T.LetStmt")
+
+    def _inside(self, node: ast.With, place: int) -> Stmt:
+        stmt = self._with(node, place)
+        return finish([]) if stmt is None else stmt
+
+    def _block(self, head: BlockHead, target: ast.expr | None, node: ast.With, place: int) -> Stmt:
+        frame = BlockFrame(head.name)
+        if head.domains is not None:
+            axes = [d if isinstance(d, Axis) else Axis("spatial", d, None) for d in head.domains]
+            names = [name.id for name, _ in self.ev.pairs(target, axes)] if target is not None else []
+            with self.ev.at(node):
+                names = names or [f"v{k}" for k in range(len(axes))]
+                for name, axis in zip(names, axes):
+                    self.scopes.define(name, frame.axis(name, axis, self.loops))
+        elif target is not None:
+            self.ev.fail(target, 'a block has no "as"; name its axes inside it: vi, vj = T.axis.remap("SS", [i, j])')
+        self.frames.append(frame)
+        body = self._inside(node, place + 1)
+        self.frames.pop()
+        is_root = head.name == "root" and not frame.iter_vars and len(self.frames) == 1 and not self.loops
+        with self.ev.at(node):
+            return frame.realize(body, is_root)
+
+
+_PARAMETER = 'T.Buffer((16, 16), "int8"), T.handle or T.int32'
+_KINDS: dict[type[ast.stmt], str] = {
+    ast.Return: "return", ast.FunctionDef: "a function inside a program", ast.Import: "import", ast.ImportFrom: "import",
+    ast.Break: "break", ast.Continue: "continue", ast.Delete: "del", ast.Try: "try", ast.Raise: "raise",
+    ast.ClassDef: "a class inside a program", ast.Global: "global", ast.Nonlocal: "nonlocal", ast.Match: "match",
+}
+
+
+def _as_load(target: ast.expr) -> ast.expr:
+    if isinstance(target, ast.Subscript):
+        return ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target)
+    assert isinstance(target, ast.Name)
+    return ast.copy_location(ast.Name(target.id, ast.Load()), target)
