@@ -10,11 +10,12 @@ from autosched.schedule.base import (
     StaleRVError,
     UnknownRVError,
 )
+from autosched.schedule.intrin import TensorIntrin
 from autosched.schedule.primitive import PRIMITIVES, primitive
 from autosched.schedule.schedule import Schedule
 from autosched.schedule.trace import Instruction, Trace
 
 __all__ = [
     "AT_INLINE", "AT_ROOT", "PRIMITIVES", "BlockRV", "ExprRV", "Instruction", "LoopRV", "NoFunctionError", "Schedule",
-    "StaleRVError", "Trace", "UnknownRVError", "primitive",
+    "StaleRVError", "TensorIntrin", "Trace", "UnknownRVError", "primitive",
 ]

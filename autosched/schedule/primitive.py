@@ -46,7 +46,8 @@ A worked example, a primitive that reverses a loop:
 and ``Schedule`` (schedule.py) gets ``Reversing`` among its bases. That is all: ``sch.reverse("i")`` now works, appears
 in the trace as ``l3 = sch.reverse(loop=l0)`` and in JSON as ``{"op": "reverse", "in": {"loop": "l0"}, "args": {},
 "out": ["l3"]}``. ``normalize=f`` names a function ``f(sch, args)`` that may rewrite the bound arguments (a dict) before
-anything is traced: sugar such as a Python lambda becoming an ``IndexMap``.
+anything is traced: sugar such as a Python lambda becoming an ``IndexMap``. ``stamp=f`` names a function ``f(args)``
+that returns a hash of what the arguments refer to by name (a tensor intrinsic): it is stored, and compared on replay.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ from autosched.schedule.trace import Instruction
 P = ParamSpec("P")
 R = TypeVar("R")
 Normalizer = Callable[[Any, dict[str, Any]], None]
+Stamp = Callable[[Mapping[str, Any]], str]
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ class Primitive:
         returns: ``none``, ``one`` or ``list``.
         pure: it changes nothing, so an unused one may be dropped from a trace.
         keep_none: parameters that the Python text shows even when None.
+        stamp: hash of what the arguments refer to by name, checked when a trace is replayed.
     """
 
     name: str
@@ -109,6 +112,7 @@ class Primitive:
     returns: str
     pure: bool
     keep_none: tuple[str, ...]
+    stamp: Stamp | None = None
 
     def invoke(self, sch: ScheduleBase, args: Mapping[str, Any], decision: Any = None) -> tuple[RV | None, ...]:
         """Applies the primitive to a schedule with arguments by name, and returns its outputs."""
@@ -143,13 +147,14 @@ def primitive(fn: Callable[P, R], /) -> Callable[P, R]: ...
 
 @overload
 def primitive(
-    *, pure: bool = False, normalize: Normalizer | None = None, keep_none: tuple[str, ...] = ()
+    *, pure: bool = False, normalize: Normalizer | None = None, keep_none: tuple[str, ...] = (),
+    stamp: Stamp | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
 def primitive(
     fn: Callable[P, R] | None = None, /, *, pure: bool = False, normalize: Normalizer | None = None,
-    keep_none: tuple[str, ...] = (),
+    keep_none: tuple[str, ...] = (), stamp: Stamp | None = None,
 ) -> Callable[P, R] | Callable[[Callable[P, R]], Callable[P, R]]:
     """Registers a method as a primitive; see the module's text.
 
@@ -158,16 +163,17 @@ def primitive(
         pure: it changes no program.
         normalize: rewrites bound arguments before they are traced.
         keep_none: parameters that the Python text shows even when None.
+        stamp: gives, of the arguments, a hash of what they refer to by name; it is traced and checked on replay.
     """
 
     def register(method: Callable[P, R]) -> Callable[P, R]:
-        return _register(method, pure, normalize, keep_none)
+        return _register(method, pure, normalize, keep_none, stamp)
 
     return register if fn is None else register(fn)
 
 
 def _register(
-    fn: Callable[P, R], pure: bool, normalize: Normalizer | None, keep_none: tuple[str, ...]
+    fn: Callable[P, R], pure: bool, normalize: Normalizer | None, keep_none: tuple[str, ...], stamp: Stamp | None
 ) -> Callable[P, R]:
     name = fn.__name__
     signature = inspect.signature(fn)
@@ -209,7 +215,8 @@ def _register(
             if sch._depth == 0:
                 decision = sch._decision if "decision" in args else None
                 args.pop("decision", None)
-                sch.trace.append(Instruction(name, args, outputs_of(value), decision))
+                mark = None if stamp is None else stamp(args)
+                sch.trace.append(Instruction(name, args, outputs_of(value), decision, mark))
             done = True
             return value
         finally:
@@ -220,7 +227,7 @@ def _register(
 
     if name in PRIMITIVES and PRIMITIVES[name].method.__qualname__ != fn.__qualname__:
         raise ValueError(f"primitive {name!r} is registered twice")
-    PRIMITIVES[name] = Primitive(name, method, params, returns, pure, keep_none)
+    PRIMITIVES[name] = Primitive(name, method, params, returns, pure, keep_none, stamp)
     return method
 
 

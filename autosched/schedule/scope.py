@@ -167,7 +167,8 @@ class Scope(ScheduleBase):
         if others:
             listed = ", ".join(b.name for b in others)
             self.refuse(
-                f"buffer {buffer.name} is also written by {listed}: only one block may fill it", [node.ident, *(b.ident for b in others)], hint="double_buffer is for copies that refill a buffer",
+                f"buffer {buffer.name} is also written by {listed}: only one block may fill it",
+                [node.ident, *(b.ident for b in others)], hint="double_buffer is for copies that refill a buffer",
             )
         annotations = {**node.annotations, "double_buffer_scope": index}
         self.commit_nodes(state, {id(node): replace(node, annotations=annotations)})

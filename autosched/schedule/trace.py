@@ -1,8 +1,8 @@
 """Traces: what was applied to a schedule, as named objects, as JSON, and as Python text that runs.
 
 JSON of an instruction: ``{"op", "in": {parameter: handle names}, "args": {parameter: plain value}, "out": [names],
-"decision"?}``. Handles are named ``b0``, ``l1``, ``v2``... in order of definition, as in the Python text. A handle
-inside a plain value is ``{"$rv": name}``; other objects are ``{tag: text}`` by ``register_codec``.
+"decision"?, "stamp"?}``. Handles are named ``b0``, ``l1``, ``v2``... in order of definition, as in the Python text. A
+handle inside a plain value is ``{"$rv": name}``; other objects are ``{tag: text}`` by ``register_codec``.
 """
 
 from __future__ import annotations
@@ -44,12 +44,14 @@ class Instruction:
         args: every argument by parameter name, handles included.
         outputs: handles that it made.
         decision: what a sampling chose, or None.
+        stamp: hash of what an argument refers to by name (a tensor intrinsic), or None.
     """
 
     op: str
     args: Mapping[str, Any]
     outputs: tuple[RV | None, ...] = ()
     decision: Any = None
+    stamp: str | None = None
 
     @property
     def inputs(self) -> list[RV]:
@@ -91,7 +93,7 @@ class Trace:
         """A trace in which instruction ``index`` decides otherwise."""
         insts = list(self.insts)
         old = insts[index]
-        insts[index] = Instruction(old.op, old.args, old.outputs, decision)
+        insts[index] = Instruction(old.op, old.args, old.outputs, decision, old.stamp)
         return Trace(insts)
 
     def valid(self, remove_postproc: bool = False) -> list[Instruction]:
@@ -134,6 +136,8 @@ class Trace:
             }
             if inst.decision is not None:
                 obj["decision"] = inst.decision
+            if inst.stamp is not None:
+                obj["stamp"] = inst.stamp
             result.append(obj)
         return result
 
@@ -167,7 +171,7 @@ class Trace:
                     raise ValueError(f"instruction {i} ({obj['op']}): an output is named b.., l.. or v.., not {name!r}")
                 rvs[name] = rv()
                 outputs.append(rvs[name])
-            trace.append(Instruction(str(obj["op"]), args, tuple(outputs), obj.get("decision")))
+            trace.append(Instruction(str(obj["op"]), args, tuple(outputs), obj.get("decision"), obj.get("stamp")))
         return trace
 
     @staticmethod
@@ -201,6 +205,11 @@ class Trace:
                 decision = decision_provider(inst, args, decision)
             try:
                 outputs = lookup(inst.op).invoke(sch, args, decision)
+                if inst.stamp is not None and sch.trace.insts[-1].stamp not in (None, inst.stamp):
+                    raise ValueError(
+                        f"{inst.op} used {sch.trace.insts[-1].stamp} here and {inst.stamp} where the trace was made: "
+                        "what an argument names has changed since"
+                    )
                 if len(outputs) != len(inst.outputs):
                     raise ValueError(
                         f"{inst.op} gave {len(outputs)} results here and {len(inst.outputs)} where the trace was made: "
