@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from autosched.ir import IRModule, PrimFunc
+    from autosched.schedule import Schedule
 
 ORACLES = Path(__file__).parent / "oracles"
 
@@ -29,3 +36,30 @@ def load_oracle(name: str) -> ModuleType:
 def plain_vta() -> ModuleType:
     """VTA in plain Python integers: the oracle of execution, races and hazards."""
     return load_oracle("plain_vta")
+
+
+@pytest.fixture(scope="session")
+def plain_interp() -> ModuleType:
+    """Programs run one scalar at a time in plain Python: the oracle of the interpreter."""
+    return load_oracle("plain_interp")
+
+
+@pytest.fixture(scope="session")
+def verify_trace_roundtrip() -> Callable[[Schedule, PrimFunc | IRModule], Schedule]:
+    """Replays a schedule's trace from JSON text and from its Python text: equal program, equal trace text."""
+
+    def verify(sch: Schedule, mod: PrimFunc | IRModule) -> Schedule:
+        from autosched.schedule import Schedule, Trace
+
+        text = json.dumps(sch.trace.as_json())
+        replayed = Schedule(mod)
+        Trace.apply_json_to_schedule(text, replayed)
+        executed = Schedule(mod)
+        exec("\n".join(sch.trace.as_python()), {"sch": executed})
+        for other in (replayed, executed):
+            assert str(other.trace) == str(sch.trace)
+            assert other.mod == sch.mod
+            assert other.script() == sch.script()
+        return replayed
+
+    return verify
