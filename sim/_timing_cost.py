@@ -77,7 +77,7 @@ PIPELINE_CYCLES = 6
 
 
 @njit(cache=True)
-def _trips(value: int, fsim: int) -> int:
+def loop_trips(value: int, fsim: int) -> int:
     """Iterations of a loop whose bound is compared with bound - 1 in 14 bits."""
     if fsim == 1:
         return max(value, 0)
@@ -88,8 +88,8 @@ def _trips(value: int, fsim: int) -> int:
 @njit(cache=True)
 def uop_count(row: I64, fsim: int) -> int:
     """Micro-ops that a GEMM or ALU row issues."""
-    span = _trips(row[UOP_END] - row[UOP_BGN], fsim)
-    return span * _trips(row[ITER_OUT], fsim) * _trips(row[ITER_IN], fsim)
+    span = loop_trips(row[UOP_END] - row[UOP_BGN], fsim)
+    return span * loop_trips(row[ITER_OUT], fsim) * loop_trips(row[ITER_IN], fsim)
 
 
 @njit(cache=True)
