@@ -164,7 +164,7 @@ def simplify_values(
     """Block bindings in the normal form of quasi-affine maps."""
     if all(isinstance(v, Var) for v in values) and preserve_unit_iters:
         return list(values)
-    return list(iter_map_simplify(values, dom, predicate, simplify_trivial_iterators=not preserve_unit_iters))
+    return list(iter_map_simplify(values, dom, predicate, simplify_trivial=not preserve_unit_iters))
 
 
 def loop_dom(loops: Sequence[For]) -> dict[Var, Range]:
