@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from sim.presets import TARGETS, TargetSpec, target_spec
 
 _MODULES = (
-    "asm", "config", "errors", "isa", "machine", "portable", "presets", "program", "races", "reference",
-    "semantics", "stats", "timeline", "timing",
+    "asm", "config", "costs", "errors", "isa", "machine", "occupancy", "portable", "presets", "program",
+    "races", "reference", "semantics", "stats", "timeline", "timing",
 )  # fmt: skip
 _NAMES = {
     "VTAConfig": "config",

@@ -8,50 +8,63 @@ is the cycle in which FINISH is busy.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sim.config import VTAConfig
-from sim.errors import ConfigError, DeadlockError, LimitError, Waiter
+from sim.costs import (
+    INSN_ADDRESS,
+    alu_cycles,
+    busy_alone,
+    fetch_cycles,
+    fetch_cycles_floor,
+    gemm_cycles,
+    instruction_cycles,
+    load_cycles,
+    load_cycles_floor,
+    load_words,
+    parameters,
+    store_cycles,
+)
+from sim.errors import DeadlockError, LimitError, Waiter
 from sim.isa import (
     ALU_NAMES,
     ALU_OP,
     MEM,
-    MEM_ACC,
-    MEM_ACC_8BIT,
-    MEM_INP,
-    MEM_OUT,
     MEM_UOP,
-    MEM_WGT,
     MEMORY_NAMES,
-    NCOLS,
     OP_ALU,
-    OP_GEMM,
-    OP_LOAD,
-    OP_STORE,
+    OP_FINISH,
     OPCODE,
     POP_NEXT,
     POP_PREV,
     QUEUE_NAMES,
-    UOP_END,
     X_SIZE,
+    Finish,
+    Load,
     Table,
     as_table,
     bounds,
     check_table,
     queue_of,
+    table_of,
 )
-from sim.presets import SEMANTICS
+
+__all__ = [
+    "CLIENT_NAMES", "INSN_ADDRESS", "MAX_BURSTS", "MAX_CYCLES", "TOKEN_FROM", "Timing", "alu_cycles", "cycles",
+    "fetch_cycles", "fetch_cycles_floor", "gemm_cycles", "instruction_cycles", "load_cycles", "load_cycles_floor",
+    "load_words", "simulate", "store_cycles", "warm",
+]  # fmt: skip
 
 I64 = npt.NDArray[np.int64]
 
-INSN_ADDRESS = 0x10000
 # A program that needs more is refused before it is run: time and memory stay bounded.
 MAX_BURSTS = 50_000_000
 MAX_CYCLES = 1 << 60
+
+# Who reads memory; the first wins when several ask at once.
+CLIENT_NAMES: tuple[str, ...] = ("fetch", "uop", "inp", "wgt", "acc")
 
 # For each unit: the producer behind pop_prev and pop_next (None: the flag does nothing there).
 TOKEN_FROM: tuple[tuple[str | None, str | None], ...] = (
@@ -109,43 +122,6 @@ class _Prepared:
     par: I64
 
 
-@lru_cache(maxsize=256)
-def _parameters(config: VTAConfig, insn_address: int, semantics: str) -> I64:
-    from sim import _timing_cost as cost
-
-    if semantics not in SEMANTICS:
-        raise ConfigError("semantics", f"{semantics!r} is none of {', '.join(SEMANTICS)}")
-    if isinstance(insn_address, bool) or insn_address < 0 or insn_address % 8:
-        raise ConfigError("insn_address", f"{insn_address:#x} is not a multiple of 8")
-    if insn_address >= 1 << 32:
-        raise ConfigError("insn_address", f"{insn_address:#x} is not a 32-bit address")
-    wide_bus = config.bus_bytes > 8
-    row_bytes = config.out_elem_bytes // config.batch
-    par: I64 = np.zeros(cost.P_COUNT, dtype=np.int64)
-    par[cost.P_BUS] = config.bus_bytes
-    par[cost.P_BURST] = config.burst_bytes
-    par[cost.P_DELAY] = config.read_delay
-    par[cost.P_OUTSTANDING] = config.outstanding_reads
-    par[cost.P_QUEUE] = config.queue_depth
-    narrow_store = config.out_elem_bytes > config.bus_bytes
-    par[cost.P_STORE_ROW] = max(1, row_bytes // config.bus_bytes) if narrow_store else 0
-    par[cost.P_WIDE_FETCH] = int(wide_bus)
-    par[cost.P_BATCH] = config.burst_beats if wide_bus else config.burst_beats // 2
-    par[cost.P_INSN] = insn_address
-    par[cost.P_FSIM] = int(semantics == "fsim")
-    for mem, size in (
-        (MEM_UOP, config.uop_elem_bytes),
-        (MEM_WGT, config.wgt_elem_bytes),
-        (MEM_INP, config.inp_elem_bytes),
-        (MEM_ACC, config.acc_elem_bytes),
-        (MEM_OUT, config.out_elem_bytes),
-        (MEM_ACC_8BIT, max(1, config.acc_elem_bytes >> (config.LOG_ACC_WIDTH - 3))),
-    ):
-        par[cost.P_ELEM + mem] = size
-    par.setflags(write=False)
-    return par
-
-
 def _prepare(table: Table, config: VTAConfig, insn_address: int, semantics: str) -> _Prepared:
     from sim._timing_cost import classify
 
@@ -153,7 +129,7 @@ def _prepare(table: Table, config: VTAConfig, insn_address: int, semantics: str)
     if not table.flags.writeable:
         # The kernels are compiled once, for writable tables; a second signature would cost seconds.
         table = table.copy()
-    par = _parameters(config, insn_address, semantics)
+    par = parameters(config, insn_address, semantics)
     n = len(table)
     kinds, busy, bursts = (np.zeros(n, dtype=np.int64) for _ in range(3))
     if not classify(table, *bounds(config), par, kinds, busy, bursts):
@@ -252,14 +228,11 @@ def simulate(
     )  # fmt: skip
 
 
-CLIENT_NAMES: tuple[str, ...] = ("fetch", "uop", "inp", "wgt", "acc")
-
-
 def _explain_loads(prepared: _Prepared, bursts: I64, alone: I64, foreign: I64) -> None:
     from sim import _timing_kernel as kernel
 
     loads = np.flatnonzero(prepared.bursts > 0)
-    alone[loads] = _busy_alone(prepared.table[loads], prepared.par)
+    alone[loads] = busy_alone(prepared.table[loads], prepared.par)
     if not len(bursts):
         return
     client, insn = bursts[:, kernel.B_CLIENT], bursts[:, kernel.B_INSN]
@@ -305,12 +278,9 @@ def _deadlock(prepared: _Prepared, out: I64) -> DeadlockError:
         else:
             what = " and ".join(_missing(queue_index, table[head], tokens))
         waiters.append(Waiter(unit, head, what, since))
-    if not (table[:following, OPCODE] == _FINISH).any() and following == n:
+    if not (table[:following, OPCODE] == OP_FINISH).any() and following == n:
         waiters.append(Waiter("COMPUTE", None, "a FINISH, which the program does not have", int(out[kernel.O_NOW])))
     return DeadlockError(int(out[kernel.O_NOW]), tuple(waiters))
-
-
-_FINISH = 3
 
 
 def _missing(queue: int, row: I64, tokens: list[int]) -> list[str]:
@@ -333,137 +303,9 @@ def _describe(row: I64) -> str:
     return f"LOAD {MEMORY_NAMES[int(row[MEM])]}"
 
 
-# Occupancy of single instructions, vectorised: busy cycles E; a unit is taken for E + 1.
-
-
-def _busy_alone(rows: Table, par: I64) -> I64:
-    from sim._timing_batch import busy_of
-
-    out: I64 = np.zeros(len(rows), dtype=np.int64)
-    busy_of(np.ascontiguousarray(rows), par, out)
-    return out
-
-
-def _broadcast_rows(opcode: int, columns: dict[int, npt.ArrayLike]) -> tuple[Table, tuple[int, ...]]:
-    arrays = np.broadcast_arrays(*(np.asarray(v, dtype=np.int64) for v in columns.values()))
-    shape = arrays[0].shape
-    rows: Table = np.zeros((int(np.prod(shape, dtype=np.int64)), NCOLS), dtype=np.int64)
-    rows[:, OPCODE] = opcode
-    for column, values in zip(columns, arrays, strict=True):
-        rows[:, column] = values.reshape(-1)
-    return rows, shape
-
-
-def instruction_cycles(table: Table, config: VTAConfig, *, semantics: str = "chisel") -> I64:
-    """Return the busy cycles of each row with memory and tokens at once; -1 for one that never ends."""
-    return _busy_alone(as_table(table), _parameters(config, INSN_ADDRESS, semantics))
-
-
-def load_cycles(
-    mem: npt.ArrayLike,
-    dram_base: npt.ArrayLike,
-    y_size: npt.ArrayLike,
-    x_size: npt.ArrayLike,
-    x_stride: npt.ArrayLike,
-    y_pad_0: npt.ArrayLike = 0,
-    y_pad_1: npt.ArrayLike = 0,
-    x_pad_0: npt.ArrayLike = 0,
-    x_pad_1: npt.ArrayLike = 0,
-    *,
-    config: VTAConfig,
-) -> I64:
-    """Return the busy cycles of LOADs on an otherwise idle memory; arguments broadcast, in elements.
-
-    Under traffic a load usually takes longer; it can also take up to ``read_delay`` cycles less, when others keep
-    the memory awake: :func:`load_cycles_floor` is the bound.
-    """
-    rows, shape = _broadcast_rows(
-        OP_LOAD,
-        {5: mem, 7: dram_base, 8: y_size, 9: x_size, 10: x_stride, 11: y_pad_0, 12: y_pad_1, 13: x_pad_0, 14: x_pad_1},
-    )
-    return _busy_alone(rows, _parameters(config, INSN_ADDRESS, "chisel")).reshape(shape)
-
-
-def load_words(
-    mem: npt.ArrayLike,
-    dram_base: npt.ArrayLike,
-    y_size: npt.ArrayLike,
-    x_size: npt.ArrayLike,
-    x_stride: npt.ArrayLike,
-    *,
-    config: VTAConfig,
-) -> I64:
-    """Return the bus words that LOADs read: cycles of the read bus, whoever shares it; arguments broadcast."""
-    sizes = _parameters(config, INSN_ADDRESS, "chisel")
-    from sim import _timing_cost as cost
-    from sim._timing_batch import words_of
-
-    rows, shape = _broadcast_rows(OP_LOAD, {5: mem, 7: dram_base, 8: y_size, 9: x_size, 10: x_stride})
-    out: I64 = np.zeros(len(rows), dtype=np.int64)
-    assert sizes[cost.P_BUS] > 0
-    words_of(rows, sizes, out)
-    return out.reshape(shape)
-
-
-def load_cycles_floor(
-    mem: npt.ArrayLike,
-    dram_base: npt.ArrayLike,
-    y_size: npt.ArrayLike,
-    x_size: npt.ArrayLike,
-    x_stride: npt.ArrayLike,
-    y_pad_0: npt.ArrayLike = 0,
-    *,
-    config: VTAConfig,
-) -> I64:
-    """Return busy cycles that no LOAD of these can beat, whatever else uses the memory; arguments broadcast.
-
-    The first burst is issued in cycle 2 + y_pad_0 at the earliest, served one cycle later if the memory was kept
-    awake, and words come one per cycle; the wide loader writes in two cycles more, the narrow one in three.
-    """
-    words = load_words(mem, dram_base, y_size, x_size, x_stride, config=config)
-    sizes = np.array(
-        [config.uop_elem_bytes, config.wgt_elem_bytes, config.inp_elem_bytes, config.acc_elem_bytes], dtype=np.int64
-    )
-    lag = np.where(sizes[np.asarray(mem, dtype=np.int64)] <= config.bus_bytes, 2, 3)
-    floor: I64 = 2 + np.asarray(y_pad_0, dtype=np.int64) + 1 + words + lag
-    return np.where(words > 0, floor, 1)
-
-
-def store_cycles(
-    dram_base: npt.ArrayLike,
-    y_size: npt.ArrayLike,
-    x_size: npt.ArrayLike,
-    x_stride: npt.ArrayLike,
-    *,
-    config: VTAConfig,
-) -> I64:
-    """Return the busy cycles of STOREs, which nothing delays; arguments broadcast, in elements."""
-    rows, shape = _broadcast_rows(OP_STORE, {7: dram_base, 8: y_size, 9: x_size, 10: x_stride})
-    return _busy_alone(rows, _parameters(config, INSN_ADDRESS, "chisel")).reshape(shape)
-
-
-def gemm_cycles(uops: npt.ArrayLike, iter_out: npt.ArrayLike, iter_in: npt.ArrayLike) -> I64:
-    """Return the busy cycles of GEMMs (reset included) of positive loop bounds; arguments broadcast."""
-    steps: I64 = np.asarray(uops, dtype=np.int64) * np.asarray(iter_out) * np.asarray(iter_in)
-    return steps + 6
-
-
-def alu_cycles(
-    uops: npt.ArrayLike, iter_out: npt.ArrayLike, iter_in: npt.ArrayLike, use_imm: npt.ArrayLike
-) -> I64:
-    """Return the busy cycles of ALU operations of positive loop bounds; arguments broadcast."""
-    steps: I64 = np.asarray(uops, dtype=np.int64) * np.asarray(iter_out) * np.asarray(iter_in)
-    busy: I64 = np.where(np.asarray(use_imm) != 0, steps, 2 * steps) + 6
-    return busy
-
-
 def warm() -> None:
     """Compile the kernels, or load them from numba's cache."""
-    rows: Any = np.zeros((4, NCOLS), dtype=np.int64)
-    rows[0, [OPCODE, MEM, 8, X_SIZE]] = [OP_LOAD, MEM_UOP, 1, 1]
-    rows[1, [OPCODE, UOP_END, 18, 19]] = [OP_GEMM, 1, 1, 1]
-    rows[2, [OPCODE, MEM]] = [OP_STORE, MEM_OUT]
-    rows[3, OPCODE] = _FINISH
+    one_load = Load(mem=MEM_UOP, y_size=1, x_size=1)
     config = VTAConfig()
-    simulate(rows, config)
-    load_words(MEM_INP, 0, 1, 1, 1, config=config)
+    simulate(table_of([one_load, Finish()]), config)
+    load_words(MEM_UOP, 0, 1, 1, 1, config=config)
