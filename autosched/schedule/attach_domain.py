@@ -1,7 +1,8 @@
 """The loops that a moved block needs: the domain of each of its iterators.
 
-What the other blocks need (or give) below the target loop is a box of the shared buffer; solving the block's own indices for its
-iterators turns that box into one interval per iterator, and a bound where the interval may leave the iterator's domain.
+What the other blocks need (or give) below the target loop is a box of the shared buffer; solving the block's own
+indices for its iterators turns that box into one interval per iterator, and a bound where the interval may leave the
+iterator's domain.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def _pick(a: Expr, b: Expr, larger: bool, analyzer: Analyzer) -> Expr:
 def iterator_domains(
     state: State, block: Block, target: For, others: list[Block], forward: bool, analyzer: Analyzer
 ) -> list[Domain]:
-    """The domain of each iterator, so that the block provides (or consumes) all that the other blocks need (or give)."""
+    """The domain of each iterator, so that the block provides all that the others need (or consumes what they give)."""
     provided: dict[Buffer, list[BufferRegion]] = {}
     for region in block.writes if forward else block.reads:
         provided.setdefault(region.buffer, []).append(region)
@@ -132,7 +133,7 @@ def _solve_jointly(
             if isinstance(var, Var):
                 domains[var].join(wanted, (IntImm(0, size.dtype), maximum(size - 1, 0)), analyzer)
         return True
-    result = detect_iter_map([lo for lo, _ in give], ranges, TRUE, check="bijective")
+    result = detect_iter_map([lo for lo, _ in give], ranges, TRUE, "bijective", simplify_trivial=False)
     if not result:
         return False
     steps = [Var(f"d{k}", lo.dtype) for k, (lo, _) in enumerate(give)]
@@ -212,7 +213,8 @@ def _unsolved(block: Block, buffer: Buffer, index: Expr) -> Refusal:
     from autosched.ir.printer import expr_text
 
     return Refusal(
-        f"the index {expr_text(index)} of {buffer.name} in block {block.name} cannot be solved for one iterator", [block.ident]
+        f"the index {expr_text(index)} of {buffer.name} in block {block.name} cannot be solved for one iterator",
+        [block.ident],
     )
 
 

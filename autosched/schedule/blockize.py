@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, is_int
+from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, is_int, logical_and
 from autosched.ir.functor import Substitute, free_vars
 from autosched.ir.itermap import subspace_divide
 from autosched.ir.region import region_bounds, union_regions
-from autosched.ir.simplify import Analyzer
+from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import (
     TRUE,
     Block,
@@ -49,7 +49,8 @@ class Blockizing(ScheduleBase):
         ``for i0, j0: B_o: v_o = i0, w_o = j0; for i1, j1: B: v_i = i1, w_i = j1``, which uses ``v_o * 16 + v_i``.
 
         Raises:
-            ScheduleError: several blocks below the loop, or iterators that do not divide into an outer and an inner part.
+            ScheduleError: several blocks below the loop, or iterators that do not divide into an outer and an inner
+                part.
         """
         if isinstance(target, list):
             return self._blockize_blocks(target, preserve_unit_iters)
@@ -82,7 +83,7 @@ class Blockizing(ScheduleBase):
         order = [int(k) for k in new_order]
         if sorted(order) != list(range(len(node.iter_vars))):
             self.refuse(
-                f"new_order {order} is not a permutation of 0 .. {len(node.iter_vars) - 1}, the iterators of {node.name}",
+                f"new_order {order} is not a permutation of 0 .. {len(node.iter_vars) - 1}, {node.name}'s iterators",
                 [node.ident],
             )
         new = replace(node, iter_vars=tuple([node.iter_vars[k] for k in order]))
@@ -105,7 +106,7 @@ class Blockizing(ScheduleBase):
         self.refuse(r.reason, r.marks, r.hint, state)
 
 
-# -- dividing iterators -----------------------------------------------------------------------------------------------------
+# -- dividing iterators ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -129,15 +130,15 @@ class _Division:
 
 
 def _divide(realize: BlockRealize, inner: Sequence[For], outer: Sequence[For], preserve_unit: bool) -> _Division | None:
-    """Writes each iterator as ``outer * inner_extent + inner``, the outer part over the outer loops, the inner over the inner."""
+    """Writes each iterator as ``outer * inner_extent + inner``, each part over loops of its side."""
     inside = {n.var: n for n in inner}
     result = subspace_divide(
         list(realize.iter_values), {**loop_ranges(outer), **loop_ranges(inner)}, list(inside), realize.predicate,
-        simplify_trivial_iterators=not preserve_unit,
+        simplify_trivial=not preserve_unit,
     )
     if result is not None:
         parts = [
-            (_Part(d.outer.expr, d.outer.extent), _Part(d.inner.expr, d.inner.extent)) for d in result.parts
+            (_Part(d.outer, d.outer_extent), _Part(d.inner, d.inner_extent)) for d in result.parts
         ]
         return _Division(parts, result.outer_predicate, result.inner_predicate)
     if realize.predicate != TRUE:
@@ -168,7 +169,9 @@ class _Halves:
     vmap: dict[Var, Expr]
 
 
-def _halve(iter_vars: Sequence[IterVar], division: _Division, preserve_unit: bool, given: _Halves | None = None) -> _Halves:
+def _halve(
+    iter_vars: Sequence[IterVar], division: _Division, preserve_unit: bool, given: _Halves | None = None
+) -> _Halves:
     halves = _Halves([], [], [], [], {})
     for k, (iv, (outer, inner)) in enumerate(zip(iter_vars, division.parts)):
         dtype = iv.var.dtype
@@ -206,7 +209,8 @@ class _Simplifying(Substitute):
         return BufferLoad(load.buffer, tuple([self.index(i) for i in load.indices]), load.dtype)
 
     def visit_region(self, region: BufferRegion) -> BufferRegion:
-        return BufferRegion(region.buffer, tuple([Range(self.index(r.min), self.index(r.extent)) for r in region.region]))
+        ranges = tuple([Range(self.index(r.min), self.index(r.extent)) for r in region.region])
+        return BufferRegion(region.buffer, ranges)
 
     def visit_stmt(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, BufferStore):
@@ -215,7 +219,8 @@ class _Simplifying(Substitute):
             predicate = self.visit_expr(stmt.predicate)
             if predicate is not stmt.predicate:
                 predicate = self.analyzer.simplify(predicate)
-            return BlockRealize(tuple([self.index(v) for v in stmt.iter_values]), predicate, self.visit_block(stmt.block))
+            values = tuple([self.index(v) for v in stmt.iter_values])
+            return BlockRealize(values, predicate, self.visit_block(stmt.block))
         return super().visit_stmt(stmt)
 
 
@@ -223,7 +228,7 @@ def _relax(regions: Sequence[BufferRegion], dom: dict[Var, Range]) -> tuple[Buff
     return tuple(BufferRegion(r.buffer, region_bounds(r, dom)) for r in regions) if dom else tuple(regions)
 
 
-# -- a loop -------------------------------------------------------------------------------------------------------------------
+# -- a loop ----------------------------------------------------------------------------------------------------------
 
 
 def single_block(state: State, loop: For) -> tuple[BlockRealize, list[For]]:
@@ -288,7 +293,7 @@ def blockize_loop(state: State, loop: For, preserve_unit: bool) -> BlockRealize:
 
 def _outer_init(init: Stmt, small: BlockRealize, loops: Sequence[For], name: str) -> Stmt:
     """The initialisation of one instance of the outer block: the spatial loops inside it around the old init."""
-    used = set(_vars_of(init))
+    used = set(free_vars(init))
     iters: list[IterVar] = []
     values: list[Expr] = []
     vmap: dict[Var, Expr] = {}
@@ -304,9 +309,6 @@ def _outer_init(init: Stmt, small: BlockRealize, loops: Sequence[For], name: str
     renamed: dict[Var, Expr] = {n.var: Var(n.var.name, n.var.dtype) for n in chosen}
     outer = Substitute(renamed)
     dropped = {n.var for n in loops} - set(renamed)
-    from autosched.ir.expr import logical_and
-    from autosched.ir.simplify import conjuncts
-
     predicate = logical_and(*[outer.visit_expr(c) for c in conjuncts(small.predicate) if not uses(c, dropped)])
     nest: Stmt = BlockRealize(outer.visit_exprs(tuple(values)), predicate, block)
     for n in reversed(chosen):
@@ -316,11 +318,7 @@ def _outer_init(init: Stmt, small: BlockRealize, loops: Sequence[For], name: str
     return nest
 
 
-def _vars_of(stmt: Stmt) -> dict[Var, None]:
-    return free_vars(stmt)
-
-
-# -- several blocks -----------------------------------------------------------------------------------------------------------
+# -- several blocks --------------------------------------------------------------------------------------------------
 
 
 def _blockize_neighbours(
@@ -355,7 +353,9 @@ def _blockize_neighbours(
         inner = [n for n in state.loops_of(block) if not any(n is o for o in outer_loops)]
         division = _divide(realize, inner, outer_loops, preserve_unit)
         if division is None:
-            raise Refusal(f"the iterators of {block.name} cannot be divided into an outer and an inner part", [block.ident])
+            raise Refusal(
+                f"the iterators of {block.name} cannot be divided into an outer and an inner part", [block.ident]
+            )
         if given is not None:
             _same_outer(block, division, given)
         halves = _halve(block.iter_vars, division, preserve_unit, given)
@@ -391,7 +391,9 @@ def _same_outer(block: Block, division: _Division, given: _Halves) -> None:
         for (outer, _), iv, value in zip(division.parts, given.outer_iters, given.outer_values)
     )
     if not same:
-        raise Refusal(f"block {block.name} does not run over the same outer iterators as the blocks before it", [block.ident])
+        raise Refusal(
+            f"block {block.name} does not run over the same outer iterators as the blocks before it", [block.ident]
+        )
 
 
 def _united(regions: Sequence[BufferRegion]) -> tuple[BufferRegion, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import takewhile
 from math import prod
 
 from autosched.ir.expr import Expr, IntImm, Var, bits, eq, int_value, logical_and
@@ -41,14 +42,15 @@ class ComputeAt(ScheduleBase):
             block: a complete or reduction block that writes an intermediate buffer.
             loop: a loop of the same scope that contains all consumers of the block.
             preserve_unit_loops: keep loops of extent 1 among the new ones.
-            index: place among the statements below the loop: -1 as late as possible, -2 as early as possible, or a position.
+            index: place among the statements below the loop: -1 as late as possible, -2 as early as possible, or a
+                position.
 
         Before: ``for i, j: B[i, j] = A[i, j]`` then ``for i, j: C[i, j] = B[i, j]``; after ``compute_at("B", i)``:
         ``for i: (for ax0: B[i, ax0] = A[i, ax0]; for j: C[i, j] = B[i, j])``.
 
         Raises:
-            ScheduleError: a consumer is outside the loop (it is named, with the order to use), the block is an output, or the
-                move would change what the program computes.
+            ScheduleError: a consumer is outside the loop (it is named, with the order to use), the block is an
+                output, or the move would change what the program computes.
         """
         place = self._symbols.get(loop)
         if isinstance(place, Special):
@@ -69,15 +71,16 @@ class ComputeAt(ScheduleBase):
             block: a complete or reduction block.
             loop: a loop of the same scope that contains all producers of the block.
             preserve_unit_loops: keep loops of extent 1 among the new ones.
-            index: place among the statements below the loop: -1 as late as possible, -2 as early as possible, or a position.
+            index: place among the statements below the loop: -1 as late as possible, -2 as early as possible, or a
+                position.
             last_iteration: under a loop of the producer's reduction, run only in its last iteration, by a predicate.
 
-        Before: ``for i, j: B[i, j] = A[i, j]`` then ``for i, j: C[i, j] = B[i, j]``; after ``reverse_compute_at("C", i)``:
-        ``for i: (for j: B[i, j] = A[i, j]; for ax0: C[i, ax0] = B[i, ax0])``.
+        Before: ``for i, j: B[i, j] = A[i, j]`` then ``for i, j: C[i, j] = B[i, j]``; after
+        ``reverse_compute_at("C", i)``: ``for i: (for j: B[i, j] = A[i, j]; for ax0: C[i, ax0] = B[i, ax0])``.
 
         Raises:
-            ScheduleError: a producer is outside the loop; or the loop belongs to the producer's reduction and ``last_iteration``
-                is not given: the block would run in every iteration, on partial results.
+            ScheduleError: a producer is outside the loop; or the loop belongs to the producer's reduction and
+                ``last_iteration`` is not given: the block would run in every iteration, on partial results.
         """
         self._move(block, loop, False, preserve_unit_loops, index, bool(last_iteration))
 
@@ -131,7 +134,8 @@ def plan_move(
     above = list(state.ancestors(target))
     if next((n for n in above if isinstance(n, Block)), None) is not scope:
         raise Refusal(
-            f"block {block.name} and loop {target.var.name} are not under the same block scope", [block.ident, target.var]
+            f"block {block.name} and loop {target.var.name} are not under the same block scope",
+            [block.ident, target.var],
         )
     own = nodes_inside(state, realize, scope)
     if any(n is target for n in own):
@@ -172,7 +176,7 @@ def plan_move(
     return {id(realize): None, id(target): replace(target, body=body)}
 
 
-# -- where below the loop ---------------------------------------------------------------------------------------------------
+# -- where below the loop --------------------------------------------------------------------------------------------
 
 
 def _insertion(
@@ -223,7 +227,8 @@ def _only_initial(state: State, block: Block, outside: Block, producers: list[Bl
     given = {w.buffer for w in outside.writes} & wanted
     for buffer in given:
         if not any(
-            b.ident in visited and any(w.buffer is buffer for w in b.writes) and any(r.buffer is buffer for r in b.reads)
+            b.ident in visited
+            and any(w.buffer is buffer for w in b.writes) and any(r.buffer is buffer for r in b.reads)
             for b in producers
         ):
             return False
@@ -251,7 +256,7 @@ def _missing_consumers(
         order.append(b)
         return True
 
-    if all([movable(b) for b in missing]):
+    if all(list(map(movable, missing))):
         calls = "; ".join(f'sch.compute_at("{b.name}", {loop})' for b in order)
         hint = f'{calls}; then sch.compute_at("{block.name}", {loop})'
     else:
@@ -277,7 +282,7 @@ def _missing_producers(
     )
 
 
-# -- the new loops ----------------------------------------------------------------------------------------------------------
+# -- the new loops ---------------------------------------------------------------------------------------------------
 
 
 def _new_loops(
@@ -289,8 +294,9 @@ def _new_loops(
     conditions: list[Expr] = []
     hole = BlockRealize((), TRUE, block)
     for domain in domains:
-        assert domain.dom is not None and domain.dom[0] is not None and domain.dom[1] is not None
+        assert domain.dom is not None
         lo, hi = domain.dom
+        assert lo is not None and hi is not None
         extent = analyzer.simplify(hi - lo + 1)
         if preserve_unit or not is_unit(extent):
             dtype = lo.dtype if bits(lo.dtype) >= bits(extent.dtype) else extent.dtype
@@ -342,15 +348,15 @@ def _final_iteration(
     if not last:
         counts = [int_value(loop.extent) for loop in partial]
         times = str(prod(c for c in counts if c is not None)) if None not in counts else "as many"
-        outer = [loop for loop in enclosing if loop not in partial and enclosing.index(loop) < enclosing.index(partial[0])]
+        outer = list(takewhile(lambda loop: loop is not partial[0], enclosing))
         better = (
             f'sch.reverse_compute_at("{block.name}", {outer[-1].var.name}) attaches it outside the reduction' if outer
             else f'leave "{block.name}" after the reduction'
         )
         writes = ", ".join(dict.fromkeys(w.buffer.name for w in block.writes))
         raise Refusal(
-            f"loop {listed} belongs to the reduction of {names(others)}: under it {block.name} would store {writes} {times} "
-            f"times, with partial results in all but the last iteration",
+            f"loop {listed} belongs to the reduction of {names(others)}: under it {block.name} would store {writes} "
+            f"{times} times, with partial results in all but the last iteration",
             [*(loop.var for loop in partial), block.ident],
             f"{better}; or last_iteration=True to keep it here under a predicate on the last iteration",
         )
@@ -358,8 +364,8 @@ def _final_iteration(
     for loop in partial:
         if any(uses(v, {loop.var}) for v in values):
             raise Refusal(
-                f"loop {loop.var.name} runs over both the reduction of {names(others)} and what {block.name} covers, so it has "
-                "no last iteration of the reduction", [loop.var], "split the loop so that the reduction has its own",
+                f"loop {loop.var.name} runs over both the reduction of {names(others)} and what {block.name} covers: "
+                "it has no last iteration", [loop.var], "split it so that the reduction has its own loop",
             )
         ends.append(eq(loop.var, Analyzer().simplify(loop.min + loop.extent - 1)))
     return logical_and(*ends, *conjuncts(predicate))
@@ -376,6 +382,7 @@ def _run_once(block: Block, values: list[Expr], predicate: Expr, loops: list[For
     repeated = [loop for loop in entered if not is_unit(loop.extent) and loop.var not in used]
     if repeated or not affine_binding(realize, loops):
         raise Refusal(
-            f"the parts that {block.name} would reduce in the iterations of {', '.join(v.name for v in moving)} overlap or "
-            "repeat, so elements would be accumulated more than once", [block.ident], "attach it outside these loops",
+            f"the parts that {block.name} would reduce in the iterations of {', '.join(v.name for v in moving)} "
+            "overlap or repeat, so elements would be accumulated more than once", [block.ident],
+            "attach it outside these loops",
         )

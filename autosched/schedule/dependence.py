@@ -1,7 +1,7 @@
 """What makes moving a block legal: who writes what, complete and reduction blocks, and regions that cover each other.
 
-The conditions are those of TensorIR's schedule analysis; here every violation is a sentence that names the block and what it breaks.
-Functions return the sentence, or None where the condition holds.
+The conditions are those of TensorIR's schedule analysis; here every violation is a sentence that names the block and
+what it breaks. Functions return the sentence, or None where the condition holds.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from autosched.ir.expr import BinOp, Expr, IntImm, Var, int_value
+from autosched.ir.expr import BinOp, Expr, IntImm, Var, as_expr, int_value
 from autosched.ir.functor import Substitute, free_vars, substitute
 from autosched.ir.itermap import detect_iter_map
 from autosched.ir.region import Relaxer
@@ -74,11 +74,11 @@ def reduce_iters(block: Block) -> list[IterVar]:
     return [iv for iv in block.iter_vars if iv.kind == "reduce"]
 
 
-# -- kinds of blocks ----------------------------------------------------------------------------------------------------------
+# -- kinds of blocks -------------------------------------------------------------------------------------------------
 
 
 def other_writers(state: State, block: Block, scope: Stmt) -> list[Block]:
-    """The other blocks directly below ``scope`` that write what ``block`` writes (below a loop: none are looked for in leaves)."""
+    """The other blocks below ``scope`` that write what ``block`` writes (below a loop: those inside its blocks)."""
     found: dict[Ident, Block] = {}
     mine = {w.buffer for w in block.writes}
     for child in state.children_of(scope):
@@ -91,7 +91,10 @@ def other_writers(state: State, block: Block, scope: Stmt) -> list[Block]:
 
 
 def incomplete(state: State, block: Block, scope: Stmt) -> str | None:
-    """Why ``block`` is not a complete block below ``scope``: spatial iterators only, sole writer, reads nothing that it writes."""
+    """Why ``block`` is not a complete block below ``scope``.
+
+    A complete block has spatial iterators only, is the sole writer of what it writes, and does not read that.
+    """
     for iv in block.iter_vars:
         if iv.kind != "spatial":
             return f"its iterator {iv.var.name} is a {iv.kind} iterator"
@@ -106,7 +109,11 @@ def incomplete(state: State, block: Block, scope: Stmt) -> str | None:
 
 
 def not_reduction(state: State, block: Block, scope: Stmt) -> str | None:
-    """Why ``block`` is not a reduction block below ``scope``: init, affine binding, sole writer, output not indexed by reduction."""
+    """Why ``block`` is not a reduction block below ``scope``.
+
+    A reduction block has an init and quasi-affine bindings, is the sole writer, and no reduction iterator indexes its
+    output.
+    """
     if block.init is None:
         return "it has no init"
     for iv in block.iter_vars:
@@ -158,14 +165,16 @@ def names(blocks: Sequence[Block]) -> str:
     return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
 
 
-# -- bindings ---------------------------------------------------------------------------------------------------------------
+# -- bindings --------------------------------------------------------------------------------------------------------
 
 
 def affine_binding(realize: BlockRealize, loops: Sequence[For]) -> bool:
     """Whether the iterators of a block are independent quasi-affine functions of the loops, each onto an interval."""
     if not loops or _plain_binding(realize, loops):
         return True
-    result = detect_iter_map(list(realize.iter_values), loop_ranges(loops), realize.predicate, check="surjective")
+    result = detect_iter_map(
+        list(realize.iter_values), loop_ranges(loops), realize.predicate, "surjective", simplify_trivial=False
+    )
     if not result:
         return False
     return all(not s.args or int_value(s.args[0].scale) == 1 for s in result.indices)
@@ -186,7 +195,7 @@ def _plain_binding(realize: BlockRealize, loops: Sequence[For]) -> bool:
     return True
 
 
-# -- regions ----------------------------------------------------------------------------------------------------------------
+# -- regions ---------------------------------------------------------------------------------------------------------
 
 
 def relaxed_box(region: BufferRegion, realize: BlockRealize, loops: Sequence[For]) -> Box:
@@ -208,7 +217,9 @@ def relaxed_box(region: BufferRegion, realize: BlockRealize, loops: Sequence[For
     return box
 
 
-def exact_box(region: BufferRegion, realize: BlockRealize, loops: Sequence[For], given: Sequence[Expr] = ()) -> Box | None:
+def exact_box(
+    region: BufferRegion, realize: BlockRealize, loops: Sequence[For], given: Sequence[Expr] = ()
+) -> Box | None:
     """The box that the instances under ``loops`` cover without holes, or None where that cannot be shown.
 
     Args:
@@ -232,15 +243,15 @@ def exact_box(region: BufferRegion, realize: BlockRealize, loops: Sequence[For],
     if not result:
         return None
     box = []
-    for total, extent in zip(result.indices, extents):
+    for total, start, extent in zip(result.indices, mins, extents):
         width = int_value(extent)
-        lo: Expr = total.base
+        lo = as_expr(total.base, start.dtype)
         if not total.args:
             box.append((lo, lo + (extent - 1)))
             continue
         if len(total.args) != 1 or width is None:
             return None
-        scale, count = int_value(total.args[0].scale), total.args[0].extent
+        scale, count = int_value(total.args[0].scale), as_expr(total.args[0].extent, lo.dtype)
         if scale is None or abs(scale) > width:
             return None
         last = (count - 1) * abs(scale)
@@ -302,7 +313,8 @@ def _harmless(cond: Expr, mins: Sequence[Expr], buffer: Buffer, loops: Sequence[
     if gap is None:
         return False
     for index, size in zip(mins, buffer.shape):
-        # In range means index >= 0 and size - 1 - index >= 0; the condition follows if it exceeds one of these by a constant.
+        # In range means index >= 0 and size - 1 - index >= 0; the condition follows if it exceeds one of these by a
+        # constant.
         for inside in (index, size - 1 - index):
             form = linear_form(gap - inside, [])
             if form is not None and (int_value(form[1]) or 0) >= 0 and int_value(form[1]) is not None:
@@ -360,7 +372,10 @@ def join_boxes(boxes: list[Box], analyzer: Analyzer) -> list[Box]:
 
 
 def _join(a: Box, b: Box, analyzer: Analyzer) -> Box | None:
-    different = [d for d, (x, y) in enumerate(zip(a, b)) if not (analyzer.can_prove_equal(x[0], y[0]) and analyzer.can_prove_equal(x[1], y[1]))]
+    different = [
+        d for d, (x, y) in enumerate(zip(a, b))
+        if not (analyzer.can_prove_equal(x[0], y[0]) and analyzer.can_prove_equal(x[1], y[1]))
+    ]
     if not different:
         return a
     if len(different) > 1:
@@ -372,14 +387,15 @@ def _join(a: Box, b: Box, analyzer: Analyzer) -> Box | None:
     return None
 
 
-# -- stage pipelines ----------------------------------------------------------------------------------------------------------
+# -- stage pipelines -------------------------------------------------------------------------------------------------
 
 
 def broken_pipeline(state: State, scope: Block) -> tuple[str, list[Ident]] | None:
     """Why the blocks of a scope are not a pipeline of stages, with the blocks at fault.
 
-    In a stage pipeline nothing is overwritten after it was read (no WAR), only loops and blocks stand above the blocks, and what a
-    block reads of an earlier block's result that block has written before, under the loops that both share.
+    In a stage pipeline nothing is overwritten after it was read (no WAR), only loops and blocks stand above the
+    blocks, and what a block reads of an earlier block's result that block has written before, under the loops that
+    both share.
     """
     deps = state.dependences(scope)
     for d in deps:
@@ -470,7 +486,8 @@ def _uncovered_at(
         need = relaxed_box(read, realize, inner)
         if any(box_covers(b, need, read.buffer.shape, analyzer) for b in boxes):
             continue
-        if len(boxes) > 1 and any(box_covers(b, need, read.buffer.shape, analyzer) for b in join_boxes(boxes, analyzer)):
+        joined = join_boxes(boxes, analyzer) if len(boxes) > 1 else []
+        if any(box_covers(b, need, read.buffer.shape, analyzer) for b in joined):
             continue
         writers = names([state.block(s) for s, _ in members])
         return f"{realize.block.name} reads more of {read.buffer.name} than {writers} has written by then"

@@ -47,8 +47,8 @@ class Inlining(ScheduleBase):
         Before: ``B[i] = A[i] + 1`` then ``C[i] = B[i] * 2``; after ``compute_inline("B")``: ``C[i] = (A[i] + 1) * 2``.
 
         Raises:
-            ScheduleError: the block has an init, several or external outputs, a body of another form, or its buffer is used by
-                address or matched.
+            ScheduleError: the block has an init, several or external outputs, a body of another form, or its buffer
+                is used by address or matched.
         """
         state, realize = self.block_at(block)
         try:
@@ -59,18 +59,19 @@ class Inlining(ScheduleBase):
 
     @primitive
     def reverse_compute_inline(self, block: BlockRV) -> None:
-        """Makes a block's only producer store the block's result at once, and removes the block and the buffer between them.
+        """Makes a block's only producer store the block's result at once, and removes the block and the buffer
+        between them.
 
         Args:
-            block: a complete block that reads one intermediate buffer ``B[f(i, j)]``, ``f`` quasi-affine and one to one, whose
-                only writer is a complete block that stores single elements.
+            block: a complete block that reads one intermediate buffer ``B[f(i, j)]``, ``f`` quasi-affine and one to
+                one, whose only writer is a complete block that stores single elements.
 
         Before: ``B[i] = A[i] + 1`` then ``C[i] = B[i] * 2``; after ``reverse_compute_inline("C")``: block B:
         ``C[i] = (A[i] + 1) * 2``.
 
         Raises:
-            ScheduleError: several producers, a reduction as producer, indices that have no inverse, or a producer that does not
-                cover the block.
+            ScheduleError: several producers, a reduction as producer, indices that have no inverse, or a producer
+                that does not cover the block.
         """
         state, realize = self.block_at(block)
         try:
@@ -98,7 +99,7 @@ def can_reverse_inline(state: State, realize: BlockRealize) -> bool:
     return True
 
 
-# -- into the consumers -----------------------------------------------------------------------------------------------------
+# -- into the consumers ----------------------------------------------------------------------------------------------
 
 
 def _inline(state: State, realize: BlockRealize) -> Stmt:
@@ -133,11 +134,12 @@ def _as_function(block: Block, store: BufferStore) -> tuple[list[Var], Expr]:
         for index, iv in zip(store.indices, block.iter_vars)
     ):
         return [iv.var for iv in block.iter_vars], store.value
-    result = detect_iter_map(list(store.indices), {iv.var: iv.dom for iv in block.iter_vars}, TRUE, check="bijective")
+    domain = {iv.var: iv.dom for iv in block.iter_vars}
+    result = detect_iter_map(list(store.indices), domain, TRUE, "bijective", simplify_trivial=False)
     if not result:
         raise Refusal(
-            f"the indices of {store.buffer.name} in block {block.name} are not a one-to-one quasi-affine function of its iterators",
-            [block.ident],
+            f"the indices of {store.buffer.name} in block {block.name} are not a one-to-one quasi-affine function of "
+            "its iterators", [block.ident],
         )
     formal = [Var(f"ph_{k}", index.dtype) for k, index in enumerate(store.indices)]
     inverse: dict[Var, Expr] = dict(inverse_affine_map(result.indices, formal))
@@ -188,7 +190,9 @@ def _apply(state: State, scope: Block, gone: BlockRealize, buffer: Buffer, rewri
         if site is not gone and rewriter.touches(child):
             table[id(site)] = rewriter.visit_stmt(site)
     if sum(1 for v in table.values() if v is None) == len(state.children_of(scope)):
-        raise Refusal(f"block {gone.block.name} is the only one in {scope.name}: nothing would be left", [gone.block.ident])
+        raise Refusal(
+            f"block {gone.block.name} is the only one in {scope.name}: nothing would be left", [gone.block.ident]
+        )
     allocs = tuple(b for b in scope.alloc_buffers if b is not buffer)
     try:
         return state.rewrite(table, {id(scope): allocs})
@@ -211,7 +215,7 @@ def _no_opaque_use(scope: Block, buffer: Buffer) -> None:
                 raise Refusal(f"{buffer.name} is used by its address ({buffer.name}.data)", [node])
 
 
-# -- into the producer ------------------------------------------------------------------------------------------------------
+# -- into the producer -----------------------------------------------------------------------------------------------
 
 
 def _reverse_inline(state: State, realize: BlockRealize) -> Stmt:
@@ -237,7 +241,10 @@ def _reverse_inline(state: State, realize: BlockRealize) -> Stmt:
     store = block.body
     if not isinstance(store, BufferStore):
         raise Refusal(f"the body of {block.name} is not a single store", [block.ident])
-    loads = [e for x in (*store.indices, store.value) for e in walk_expr(x) if isinstance(e, BufferLoad) and e.buffer is buffer]
+    loads = [
+        e for x in (*store.indices, store.value) for e in walk_expr(x)
+        if isinstance(e, BufferLoad) and e.buffer is buffer
+    ]
     if not loads:
         raise Refusal(f"block {block.name} declares that it reads {buffer.name} but does not", [block.ident])
     if any(load.indices != loads[0].indices for load in loads):
@@ -288,7 +295,9 @@ def _producer_store(producer: BlockRealize, buffer: Buffer) -> tuple[BufferStore
     while isinstance(body, For):
         body = body.body
     if not isinstance(body, BufferStore) or body.buffer is not buffer:
-        raise Refusal(f"the body of {producer.block.name} is not a single store to {buffer.name}", [producer.block.ident])
+        raise Refusal(
+            f"the body of {producer.block.name} is not a single store to {buffer.name}", [producer.block.ident]
+        )
     return body, condition
 
 
@@ -302,21 +311,25 @@ def _solve(state: State, block: Block, producer: BlockRealize, buffer: Buffer, l
     if all(isinstance(i, Var) and i in domain for i in load.indices) and len(set(load.indices)) == len(load.indices):
         found.update({v: s for v, s in zip(load.indices, store.indices) if isinstance(v, Var)})
     else:
-        result = detect_iter_map(list(load.indices), domain, TRUE, check="none")
+        result = detect_iter_map(list(load.indices), domain, TRUE, "none", simplify_trivial=False)
         if not result:
             raise Refusal(
-                f"the indices at which {block.name} reads {buffer.name} are not a one-to-one quasi-affine function of its iterators",
-                [block.ident],
+                f"the indices at which {block.name} reads {buffer.name} are not a one-to-one quasi-affine function of "
+                "its iterators", [block.ident],
             )
-        found.update(inverse_affine_map(result.indices, list(store.indices)))
+        try:
+            found.update(inverse_affine_map(result.indices, list(store.indices)))
+        except ValueError as error:
+            raise Refusal(f"the indices at which {block.name} reads {buffer.name} have no inverse: {error}",
+                          [block.ident]) from None
     ranges = {iv.var: iv.dom for iv in producer.block.iter_vars}
     analyzer = Analyzer()
     for iv in block.iter_vars:
         where = found.get(iv.var)
         if where is None:
             raise Refusal(
-                f"iterator {iv.var.name} of {block.name} does not index {buffer.name}: the producer would have to store once per "
-                f"value of {iv.var.name}", [block.ident],
+                f"iterator {iv.var.name} of {block.name} does not index {buffer.name}: the producer would have to "
+                f"store once per value of {iv.var.name}", [block.ident],
             )
         lo, hi = int_set_bounds(where, ranges)
         last = iv.dom.min + iv.dom.extent - 1
@@ -331,7 +344,8 @@ def _solve(state: State, block: Block, producer: BlockRealize, buffer: Buffer, l
 
 class _ReverseInliner(_Rewriter):
     def __init__(
-        self, buffer: Buffer, consumer: BufferStore, solution: dict[Var, Expr], producer: BlockRealize, leave_out: BlockRealize
+        self, buffer: Buffer, consumer: BufferStore, solution: dict[Var, Expr], producer: BlockRealize,
+        leave_out: BlockRealize,
     ) -> None:
         super().__init__(buffer, leave_out)
         self.consumer = consumer

@@ -1,7 +1,8 @@
 """Matching a block against the description of a tensor intrinsic.
 
-Both sides are brought to one form: a nest of loops that are longer than one iteration, around a statement in terms of their variables
-alone (block iterators are replaced by what they are bound to). Then the loops are paired, and the statements compared.
+Both sides are brought to one form: a nest of loops that are longer than one iteration, around a statement in terms
+of their variables alone (block iterators are replaced by what they are bound to). Then the loops are paired, and the
+statements compared.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ class Match:
     """Where the tensors of an intrinsic lie.
 
     Args:
-        operands: per parameter of the description: a buffer of the program and the first index of the part in each dimension.
+        operands: per parameter of the description: a buffer of the program and the first index of the part in each
+            dimension.
     """
 
     operands: tuple[tuple[Buffer, tuple[Expr, ...]], ...]
@@ -194,7 +196,8 @@ class Matcher:
 
     Args:
         loops: variable of the description -> variable of the program.
-        free: if set, unpaired variables of the description may be paired on the way, with these variables of the program.
+        free: if set, unpaired variables of the description may be paired on the way, with these variables of the
+            program.
     """
 
     loops: dict[Var, Var]
@@ -215,7 +218,7 @@ class Matcher:
                 raise Mismatch(f"{self.buffers[out].name} would be both the result and another operand")
         return Match(tuple(operands))
 
-    # -- statements ---------------------------------------------------------------------------------------------------------
+    # -- statements --------------------------------------------------------------------------------------------------
 
     def stmt(self, p: Stmt, d: Stmt) -> None:
         """Compares two statements."""
@@ -230,13 +233,14 @@ class Matcher:
             return
         if isinstance(p, For) and isinstance(d, For):
             if p.extent != d.extent:
-                raise Mismatch(f"loop {p.var.name} runs {int_value(p.extent)} times, the intrinsic's {int_value(d.extent)}")
+                runs = f"{int_value(p.extent)} times, the intrinsic's {int_value(d.extent)}"
+                raise Mismatch(f"loop {p.var.name} runs {runs}")
             self.loops[d.var] = p.var
             self.stmt(p.body, d.body)
             return
         raise Mismatch(f"its body is {_kind(p)}, that of the intrinsic {_kind(d)}")
 
-    # -- expressions ------------------------------------------------------------------------------------------------------------
+    # -- expressions -------------------------------------------------------------------------------------------------
 
     def expr(self, p: Expr, d: Expr) -> None:
         """Compares two values."""
@@ -318,21 +322,29 @@ class Matcher:
         for var, coeff in wanted[0].items():
             mine = self.loops.get(var)
             if mine is None:
-                mine = next((v for v, c in have.items() if v in self.free and c == coeff and v not in self.loops.values()), None)
+                taken = set(self.loops.values())
+                unpaired = [v for v, c in have.items() if v in self.free and c == coeff and v not in taken]
+                mine = unpaired[0] if unpaired else None
                 if mine is None:
                     raise Mismatch(f"no loop of the block runs over {db.name} as the intrinsic's {var.name} does")
                 self.loops[var] = mine
             if have.pop(mine, None) != coeff:
-                raise Mismatch(f"{pb.name} is indexed by {_show(index)} where the intrinsic indexes {db.name} by {_show(want)}")
+                raise self._differs(pb, index, db, want)
         if self.free:
-            # Iterators that no loop of the description moves are fixed for one call, as far as this comparison is concerned.
+            # Iterators that no loop of the description moves are fixed for one call, as far as this comparison is
+            # concerned.
             rest = {v: c for v, c in have.items() if v not in self.free or v in self.loops.values()}
         else:
             rest = have
         if rest:
-            raise Mismatch(f"{pb.name} is indexed by {_show(index)} where the intrinsic indexes {db.name} by {_show(want)}")
+            raise self._differs(pb, index, db, want)
         offset = int_value(wanted[1]) or 0
         return form[1] - offset if offset else form[1]
+
+    @staticmethod
+    def _differs(pb: Buffer, index: Expr, db: Buffer, want: Expr | None) -> Mismatch:
+        there = "the intrinsic does not move" if want is None else f"the intrinsic indexes {db.name} by {_show(want)}"
+        return Mismatch(f"{pb.name} is indexed by {_show(index)} where {there}")
 
     def _save(self) -> tuple[dict[Var, Var], dict[Buffer, Buffer], dict[Buffer, tuple[Expr, ...]]]:
         return dict(self.loops), dict(self.buffers), dict(self.bases)

@@ -36,10 +36,12 @@ class Reductions(ScheduleBase):
 
         Args:
             block: a reduction block.
-            loop: a loop around it, no deeper than any loop that its reduction runs over; the initialisation goes before it.
+            loop: a loop around it, no deeper than any loop that its reduction runs over; the initialisation goes
+                before it.
 
         Returns:
-            The initialising block, ``<name>_init``; the handle of the given block is the updating one, ``<name>_update``.
+            The initialising block, ``<name>_init``; the handle of the given block is the updating one,
+            ``<name>_update``.
 
         Before: ``for i, k: with init: C[i] = 0; C[i] += A[i, k]``; after ``decompose_reduction("C", k)``:
         ``for i: (C_init: C[i] = 0; for k: C_update: C[i] += A[i, k])``.

@@ -1,8 +1,8 @@
 """Replacing a loop nest, or a block, by a tensor intrinsic that computes the same.
 
-The comparison is of what is computed, not of how it is written: unit loops and unit iterators count for nothing on either side, loops
-of one nest match in any order, and the operands of ``+``, ``*``, ``min`` and ``max`` of integers in either order. Each tensor of the
-intrinsic stands for a part of one buffer, found by solving the indices.
+The comparison is of what is computed, not of how it is written: unit loops and unit iterators count for nothing on
+either side, loops of one nest match in any order, and the operands of ``+``, ``*``, ``min`` and ``max`` of integers
+in either order. Each tensor of the intrinsic stands for a part of one buffer, found by solving the indices.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Tensorizing(ScheduleBase):
         """Replaces what a loop or a block computes by a call of a registered tensor intrinsic.
 
         Args:
-            block_or_loop: a loop above a single block, which is blockized first; or a block. A block that is one scalar instance
-                stands for the smallest loop nest right around it that the intrinsic covers.
+            block_or_loop: a loop above a single block, which is blockized first; or a block. A block that is one
+                scalar instance stands for the smallest loop nest right around it that the intrinsic covers.
             tensor_intrin: name under which the intrinsic was registered with ``TensorIntrin.register``.
             preserve_unit_iters: keep iterators of extent 1 in the block that is made of a loop.
 
@@ -51,8 +51,8 @@ class Tensorizing(ScheduleBase):
         ``match_buffer`` lines for the tiles and the intrinsic's body.
 
         Raises:
-            ScheduleError: the program computes something else there, or loops and blocks stand between the loops that the
-                intrinsic covers; they are named, with the lines to add.
+            ScheduleError: the program computes something else there, or loops and blocks stand between the loops
+                that the intrinsic covers; they are named, with the lines to add.
             UnknownNameError: no such intrinsic.
         """
         intrin = TensorIntrin.get(tensor_intrin)
@@ -115,7 +115,8 @@ def _replaced(realize: BlockRealize, match: Match, impl: PrimFunc) -> BlockReali
                 vmap.setdefault(var, Var(var.name, var.dtype))
         sub = Substitute(vmap)
         offset = None if param.elem_offset is None else sub.visit_expr(param.elem_offset)
-        view = replace(param, strides=tuple(sub.visit_expr(s) for s in param.strides), elem_offset=offset, ident=Ident())
+        strides = tuple(sub.visit_expr(s) for s in param.strides)
+        view = replace(param, strides=strides, elem_offset=offset, ident=Ident())
         bmap[param] = view
         lead = len(base) - len(param.shape)
         region = [Range(lo, IntImm(1, lo.dtype)) for lo in base[:lead]]

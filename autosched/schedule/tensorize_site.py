@@ -68,14 +68,14 @@ def why_not(state: State, loop: For, pattern: Pattern, name: str, reason: str) -
         if site.splits or site.loops or site.blocks:
             return _explain(state, realize, site, name)
         if site.wanted and site.wanted[0] is not loop:
-            above = [n for n in state.loops_above(site.wanted[0])]
+            above = state.loops_above(site.wanted[0])
             if any(n is loop for n in above):
                 return Refusal(
-                    f"intrinsic {name} covers {_names(site.wanted)} around {block.name}, not {loop.var.name} as well: {reason}",
-                    [loop.var], f'sch.tensorize({site.wanted[0].var.name}, "{name}")',
+                    f"intrinsic {name} covers {_names(site.wanted)} around {block.name}, not {loop.var.name} as well: "
+                    f"{reason}", [loop.var], f'sch.tensorize({site.wanted[0].var.name}, "{name}")',
                 )
             return Refusal(
-                f"intrinsic {name} needs {_names(site.wanted)} around {block.name}; {loop.var.name} leaves some of them out",
+                f"intrinsic {name} needs {_names(site.wanted)} around {block.name}; {loop.var.name} leaves some out",
                 [loop.var], f'sch.tensorize({site.wanted[0].var.name}, "{name}")',
             )
     return Refusal(f"loop {loop.var.name} does not match intrinsic {name}: {reason}", [loop.var])
@@ -92,7 +92,9 @@ def _survey(state: State, realize: BlockRealize, pattern: Pattern, name: str) ->
     try:
         matcher.stmt(block.body, pattern.nest.body)
     except Mismatch as error:
-        raise Refusal(f"block {block.name} does not compute what intrinsic {name} does: {error}", [block.ident]) from None
+        raise Refusal(
+            f"block {block.name} does not compute what intrinsic {name} does: {error}", [block.ident]
+        ) from None
     around = state.loops_above(realize)
     values = bindings(realize)
     wanted: list[For] = []
@@ -100,15 +102,18 @@ def _survey(state: State, realize: BlockRealize, pattern: Pattern, name: str) ->
     for var, extent in pattern.nest.loops:
         iv = matcher.loops.get(var)
         if iv is None:
-            raise Refusal(f"block {block.name} does not match intrinsic {name}: nothing runs as its {var.name}", [block.ident])
+            raise Refusal(
+                f"block {block.name} does not match intrinsic {name}: nothing runs as its {var.name}", [block.ident]
+            )
         loop = _stepping(values[iv], around)
         count = None if loop is None else int_value(loop.extent)
         if loop is None or count is None or count < extent:
             have = "no loop steps it by one" if loop is None else f"loop {loop.var.name} runs it {count} times"
             raise Refusal(
-                f"intrinsic {name} needs {extent} consecutive values of {iv.name} of block {block.name}, but {have}", [block.ident],
-                f"split the loop of {iv.name} with [None, {extent}]" if loop is None or count is None or count >= extent else
-                f"use an intrinsic of that size, or tile {iv.name} by {extent}",
+                f"intrinsic {name} needs {extent} consecutive values of {iv.name} of block {block.name}, but {have}",
+                [block.ident],
+                f"split so that one loop runs {iv.name} {extent} times" if loop is None or count is None else
+                f"tile {iv.name} by {extent}, or use an intrinsic of size {count}",
             )
         wanted.append(loop)
         if count != extent:
@@ -200,8 +205,8 @@ def _explain(state: State, realize: BlockRealize, site: _Site, name: str) -> Ref
     verb = "stands" if len(things) == 1 else "stand"
     when = "before the caches and the initialisation are placed between them" if site.blocks else "first"
     return Refusal(
-        f"intrinsic {name} covers {_names(site.wanted)} around {block.name} at once, but {listed} {verb} {where}", marks,
-        f"{when}, bring them together:\n  " + "\n  ".join(lines),
+        f"intrinsic {name} covers {_names(site.wanted)} around {block.name} at once, but {listed} {verb} {where}",
+        marks, f"{when}, bring them together:\n  " + "\n  ".join(lines),
     )
 
 
