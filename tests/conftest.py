@@ -39,6 +39,18 @@ def plain_vta() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def stepped() -> ModuleType:
+    """The accelerator stepped register by register: the oracle of cycles."""
+    return load_oracle("stepped")
+
+
+@pytest.fixture(scope="session")
+def vta_programs() -> ModuleType:
+    """Random machines and programs for the cycle models, drawn by any ``choose``."""
+    return load_oracle("vta_programs")
+
+
+@pytest.fixture(scope="session")
 def plain_interp() -> ModuleType:
     """Programs run one scalar at a time in plain Python: the oracle of the interpreter."""
     return load_oracle("plain_interp")
