@@ -331,9 +331,10 @@ class QuasiAffine(ABC):
                     for u, x in rest.items():
                         put(out, u, x * scale)
                     return num[1] * scale
-            if (quotient or qk) and self._interval(*den)[0] > 0:
-                inner = BinOp(op, build(rest, num[1], dtype), build(*den, dtype), dtype)
-                put(out, inner, scale)
+            if quotient or qk:
+                # floor((c * q + r) / c) is q + floor(r / c) for every c but 0.
+                if rest or num[1]:
+                    put(out, BinOp(op, build(rest, num[1], dtype), build(*den, dtype), dtype), scale)
                 if op == "//":
                     for u, x in quotient.items():
                         put(out, u, x * scale)
