@@ -29,6 +29,7 @@ __all__ = ["MAX_FILE_BYTES", "Output", "Program", "Segment", "dump_file", "dumps
 DEFAULT_INSN_ADDRESS = 0x10000
 DEFAULT_TARGET = "vta-de10"
 MAX_FILE_BYTES = 1 << 29
+MAX_OUTPUT_BYTES = 1 << 28
 
 _FILE_KEYS = ("config", "programs")
 _PROGRAM_KEYS = ("name", "insns", "cycles", "delay", "insn_address", "memory", "outputs")
@@ -79,6 +80,13 @@ class Program:
             raise ProgramError(
                 f"program '{self.name}'", f"insn_address {self.insn_address}: not 8-byte aligned in a 32-bit space"
             )
+        total = sum(o.size for o in self.outputs)
+        if total > MAX_OUTPUT_BYTES:
+            raise ProgramError(f"program '{self.name}'", f"outputs have {total} bytes, more than {MAX_OUTPUT_BYTES}")
+        names = [o.name for o in self.outputs]
+        twice = [name for name in names if names.count(name) > 1] if len(set(names)) < len(names) else []
+        if twice:
+            raise ProgramError(f"program '{self.name}'", f"two outputs are called '{_clip(twice[0])}'")
 
     def with_memory(self, memory: Iterable[Segment] | Mapping[int, bytes]) -> Program:
         """Return the program with segments (or bytes by address) laid over its memory."""
