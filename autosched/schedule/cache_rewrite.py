@@ -193,6 +193,7 @@ class Redirect(Mutator):
         return replace(new, match_buffers=matches)
 
     def visit_region(self, region: BufferRegion) -> BufferRegion:
+        region = super().visit_region(region)
         if region.buffer is not self.old:
             return region
         if self.indices is not None:

@@ -84,9 +84,9 @@ def other_writers(state: State, block: Block, scope: Stmt) -> list[Block]:
     for child in state.children_of(scope):
         # Under a loop TensorIR asks only about writers inside the child blocks: siblings may fill disjoint parts.
         candidates = [child] if isinstance(scope, Block) else state.children_of(child)
-        for other in candidates:
-            if other is not block and any(w.buffer in mine for w in other.writes):
-                found[other.ident] = other
+        writers = [other for other in candidates if any(w.buffer in mine for w in other.writes)]
+        if isinstance(scope, Block) or len(writers) > 1:
+            found.update({other.ident: other for other in writers if other is not block})
     return list(found.values())
 
 
@@ -483,7 +483,8 @@ def _uncovered_at(
                         boxes.append(box)
         if not found:
             continue
-        need = relaxed_box(read, realize, inner)
+        # Only the iteration map knows what a predicate cuts off; without one, plain bounds are as good and cheaper.
+        need = (exact_box(read, realize, inner) if given else None) or relaxed_box(read, realize, inner)
         if any(box_covers(b, need, read.buffer.shape, analyzer) for b in boxes):
             continue
         joined = join_boxes(boxes, analyzer) if len(boxes) > 1 else []

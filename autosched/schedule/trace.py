@@ -85,9 +85,13 @@ class Trace:
         return Trace(list(self.insts))
 
     @property
-    def decisions(self) -> dict[int, Any]:
-        """Decisions by position of their instruction."""
-        return {i: inst.decision for i, inst in enumerate(self.insts) if inst.decision is not None}
+    def decisions(self) -> dict[Instruction, Any]:
+        """What the sampling instructions chose."""
+        return {inst: inst.decision for inst in self.insts if inst.decision is not None}
+
+    def get_decision(self, inst: Instruction) -> Any:
+        """What an instruction chose, or None."""
+        return inst.decision
 
     def with_decision(self, index: int, decision: Any) -> Trace:
         """A trace in which instruction ``index`` decides otherwise."""
