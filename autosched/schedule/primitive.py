@@ -118,7 +118,7 @@ class Primitive:
         """Applies the primitive to a schedule with arguments by name, and returns its outputs."""
         positional: list[Any] = []
         named = dict(args)
-        if decision is not None:
+        if decision is not None and any(p.name == "decision" for p in self.parameters):
             named["decision"] = decision
         for p in self.parameters:
             if p.variadic:
