@@ -156,11 +156,13 @@ def plan_move(
     position, visited = _insertion(state, block, target, subtrees, producers, consumers, forward, last, index)
 
     enclosing = [*state.loops_above(target), target]
-    analyzer = bind_all(Analyzer(), enclosing)
+    analyzer = Analyzer()
     for buffer in state.func.buffers:
         for size in buffer.shape:
             if isinstance(size, Var):
-                analyzer.bind_bounds(size, 0, None)
+                # Nothing runs where an extent is zero.
+                analyzer.bind_bounds(size, 1, None)
+    bind_all(analyzer, enclosing)
     others = [b for b in (consumers if forward else producers) if b.ident in visited]
     domains = iterator_domains(state, block, target, others, forward, analyzer)
     loops, values, predicate = _new_loops(block, domains, analyzer, preserve_unit)

@@ -250,7 +250,12 @@ def _reverse_inline(state: State, realize: BlockRealize) -> Stmt:
     if any(load.indices != loads[0].indices for load in loads):
         raise Refusal(f"block {block.name} reads {buffer.name} at several places", [block.ident],
                       f'sch.compute_inline("{producer.block.name}") has no such limit')
-    solution = _solve(state, block, producer, buffer, loads[0])
+    if producer.block.init is not None and store.value != loads[0]:
+        raise Refusal(
+            f"the producer {producer.block.name} has an init statement, and {block.name} does more than copy its result",
+            [producer.block.ident],
+        )
+    solution = _solve(block, producer, buffer, loads[0])
     rewriter = _ReverseInliner(buffer, store, solution, producer, realize)
     return _apply(state, scope, realize, buffer, rewriter)
 
@@ -278,8 +283,6 @@ def _only_producer(state: State, scope: Block, block: Block, buffer: Buffer) -> 
     around = state.scope_of(leaf)
     assert around is not None
     reason = incomplete(state, leaf, around)
-    if leaf.init is not None:
-        reason = "it has an init statement"
     if reason is not None:
         raise Refusal(f"the producer {leaf.name} is not a complete block: {reason}", [leaf.ident])
     _no_opaque_use(scope, buffer)
@@ -301,7 +304,7 @@ def _producer_store(producer: BlockRealize, buffer: Buffer) -> tuple[BufferStore
     return body, condition
 
 
-def _solve(state: State, block: Block, producer: BlockRealize, buffer: Buffer, load: BufferLoad) -> dict[Var, Expr]:
+def _solve(block: Block, producer: BlockRealize, buffer: Buffer, load: BufferLoad) -> dict[Var, Expr]:
     """The consumer's iterators in terms of the producer's, from where both touch the buffer."""
     store, _ = _producer_store(producer, buffer)
     found: dict[Var, Expr] = {
@@ -355,7 +358,11 @@ class _ReverseInliner(_Rewriter):
 
     def visit_stmt(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, BufferStore) and stmt.buffer is self.buffer:
-            sub = _WithValue(self.solution, self.buffer, stmt.value)
+            own = Substitute(self.solution).visit_exprs(self.consumer.indices)
+            value = _OwnResult(self.buffer, stmt.indices, BufferLoad(
+                self.consumer.buffer, own, self.consumer.buffer.dtype
+            )).visit_expr(stmt.value) if self.producer.block.init is not None else stmt.value
+            sub = _WithValue(self.solution, self.buffer, value)
             return BufferStore(
                 self.consumer.buffer, sub.visit_exprs(self.consumer.indices), sub.visit_expr(self.consumer.value)
             )
@@ -390,6 +397,22 @@ class _ReverseInliner(_Rewriter):
         with outer.with_constraint(predicate):
             extra = [c for c in conjuncts(realize.predicate) if not outer.can_prove(c)]
         return BlockRealize(realize.iter_values, logical_and(*conjuncts(predicate), *extra), block)
+
+
+class _OwnResult(Mutator):
+    """Replaces what a producer reads of its own result, to accumulate, by the consumer's element."""
+
+    def __init__(self, buffer: Buffer, indices: tuple[Expr, ...], element: BufferLoad) -> None:
+        self.buffer = buffer
+        self.indices = indices
+        self.element = element
+
+    def visit_load(self, load: BufferLoad) -> Expr:
+        if load.buffer is not self.buffer:
+            return super().visit_load(load)
+        if load.indices != self.indices:
+            raise Refusal(f"the producer of {self.buffer.name} reads another element of it than it writes")
+        return self.element
 
 
 class _WithValue(Substitute):
