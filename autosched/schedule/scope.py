@@ -145,7 +145,8 @@ class Scope(ScheduleBase):
     def double_buffer(self, block: BlockRV | str, buffer_index: int | str = 0) -> None:
         """Gives a buffer two banks, alternating each time a block refills it (annotation ``double_buffer_scope``).
 
-        Any number of dimensions, any axis separators: lowering puts the bank in front.
+        Any number of dimensions, any axis separators: lowering puts the bank in front. Blocks that accumulate into the buffer
+        (the update of a reduction whose initial value this block writes) work on the current bank.
 
         Args:
             block: handle or name of the block that writes the buffer.
@@ -163,7 +164,11 @@ class Scope(ScheduleBase):
         buffer = node.writes[index].buffer
         self._allocator(state, node, buffer)
         scope = state.scope_of(node)
-        others = [] if scope is None else [b for b in state.writers(scope, buffer) if b.ident is not node.ident]
+        # A block that reads what it writes updates the current bank; only a plain writer would fill it a second time.
+        others = [] if scope is None else [
+            b for b in state.writers(scope, buffer)
+            if b.ident is not node.ident and all(r.buffer is not buffer for r in b.reads)
+        ]
         if others:
             listed = ", ".join(b.name for b in others)
             self.refuse(
@@ -256,7 +261,7 @@ class Scope(ScheduleBase):
         return block.writes[self.block_region_buffer(block, which, "write")].buffer
 
     def _replace_buffer(self, state: State, owner: Block, replacer: BufferReplacer) -> None:
-        new = replacer.visit_block(owner)
+        new = replacer.visit_owner(owner)
         self.commit_nodes(state, {id(owner): new})
 
 
