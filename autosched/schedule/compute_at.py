@@ -25,6 +25,7 @@ from autosched.schedule.dependence import (
     reduce_iters,
     require_pipeline,
     scope_of,
+    uncovered,
     uses,
 )
 from autosched.schedule.primitive import primitive
@@ -153,7 +154,7 @@ def plan_move(
         )
     producers, consumers = state.producers(block), state.consumers(block)
     subtrees = list(target.body.stmts) if isinstance(target.body, SeqStmt) else [target.body]
-    position, visited = _insertion(state, block, target, subtrees, producers, consumers, forward, last, index)
+    position, visited = _insertion(state, block, target, subtrees, producers, consumers, forward, index)
 
     enclosing = [*state.loops_above(target), target]
     analyzer = Analyzer()
@@ -183,7 +184,7 @@ def plan_move(
 
 def _insertion(
     state: State, block: Block, target: For, subtrees: list[Stmt], producers: list[Block], consumers: list[Block],
-    forward: bool, last: bool, index: int,
+    forward: bool, index: int,
 ) -> tuple[int, set[Ident]]:
     """The position for the new nest, and the blocks below the loop."""
     first_consumer, last_producer = len(subtrees), -1
@@ -204,8 +205,8 @@ def _insertion(
             raise _missing_consumers(state, block, target, consumers, missing, visited)
     else:
         missing = [b for b in producers if b.ident not in visited]
-        if missing and not (last and all(_only_initial(state, block, b, producers, visited) for b in missing)):
-            raise _missing_producers(state, block, target, producers, missing, visited)
+        if missing and not _only_initial(state, block, missing, producers, visited):
+            raise _missing_producers(block, target, producers, missing)
     if last_producer >= first_consumer:
         raise Refusal(
             f"no place under loop {target.var.name} is after the producers of {block.name} (statement {last_producer}) "
@@ -223,20 +224,23 @@ def _insertion(
     return index, visited
 
 
-def _only_initial(state: State, block: Block, outside: Block, producers: list[Block], visited: set[Ident]) -> bool:
-    """Whether a producer left outside only prepares what another one, below the loop, updates in place."""
+def _only_initial(
+    state: State, block: Block, missing: list[Block], producers: list[Block], visited: set[Ident]
+) -> bool:
+    """Whether the producers left outside only prepare what those below the loop update, all of it, in place."""
     wanted = {r.buffer for r in block.reads}
-    given = {w.buffer for w in outside.writes} & wanted
-    for buffer in given:
-        if not any(
-            b.ident in visited
-            and any(w.buffer is buffer for w in b.writes) and any(r.buffer is buffer for r in b.reads)
-            for b in producers
-        ):
-            return False
+    inside = [b for b in producers if b.ident in visited]
     order = [b.ident for b in producers]
-    inside = [order.index(b.ident) for b in producers if b.ident in visited]
-    return bool(inside) and order.index(outside.ident) < min(inside)
+    for outside in missing:
+        for buffer in {w.buffer for w in outside.writes} & wanted:
+            if not any(
+                any(w.buffer is buffer for w in b.writes) and any(r.buffer is buffer for r in b.reads) for b in inside
+            ):
+                return False
+        if any(order.index(outside.ident) > order.index(b.ident) for b in inside):
+            return False
+    scope = scope_of(state, block)
+    return bool(inside) and uncovered(state, scope, block.ident, [b.ident for b in inside]) is None
 
 
 def _missing_consumers(
@@ -270,13 +274,9 @@ def _missing_consumers(
     )
 
 
-def _missing_producers(
-    state: State, block: Block, target: For, producers: list[Block], missing: list[Block], visited: set[Ident]
-) -> Refusal:
+def _missing_producers(block: Block, target: For, producers: list[Block], missing: list[Block]) -> Refusal:
     loop = target.var.name
     hint = f"move {names(missing)} under {loop} first, or choose a loop that contains {names(producers)}"
-    if all(_only_initial(state, block, b, producers, visited) for b in missing):
-        hint = f"{hint}; or last_iteration=True, which leaves {names(missing)} where it is"
     return Refusal(
         f"reverse_compute_at requires all the producers of {block.name} to be under loop {loop}; {names(missing)} "
         f"{'is' if len(missing) == 1 else 'are'} outside it (producers: {names(producers)})",

@@ -407,7 +407,7 @@ def broken_pipeline(state: State, scope: Block) -> tuple[str, list[Ident]] | Non
         if d.kind == "RAW" and d.src is not d.dst:
             by_reader.setdefault(d.dst, []).append(d.src)
     for reader, sources in by_reader.items():
-        reason = _uncovered(state, scope, reader, list(dict.fromkeys(sources)))
+        reason = uncovered(state, scope, reader, list(dict.fromkeys(sources)))
         if reason is not None:
             return reason, [reader]
     return None
@@ -417,7 +417,8 @@ _COVERED: OrderedDict[tuple[object, ...], tuple[object, str | None]] = OrderedDi
 _COVERED_LIMIT = 4096
 
 
-def _uncovered(state: State, scope: Block, reader: Ident, sources: list[Ident]) -> str | None:
+def uncovered(state: State, scope: Block, reader: Ident, sources: list[Ident]) -> str | None:
+    """What a block reads of the results of some earlier blocks that they have not written by then, or None."""
     chain = _chain(state, scope, reader)
     depth = {id(n): k for k, n in enumerate(chain)}
     groups: dict[int, list[tuple[Ident, list[Stmt]]]] = {}

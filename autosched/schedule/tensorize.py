@@ -16,6 +16,7 @@ from autosched.ir.stmt import (
     BlockRealize,
     Buffer,
     BufferRegion,
+    For,
     Ident,
     MatchBuffer,
     PrimFunc,
@@ -48,7 +49,7 @@ class Tensorizing(ScheduleBase):
             preserve_unit_iters: keep iterators of extent 1 in the block that is made of a loop.
 
         Before: ``for i, j, k in grid(1, 16, 16): C: c[i, j] += a[i, k] * b[j, k]``; after: one block ``C_o`` with
-        ``match_buffer`` lines for the tiles and the intrinsic's body.
+        ``match_buffer`` lines for the tiles and the intrinsic's body. Handles of block ``C`` now mean ``C_o``.
 
         Raises:
             ScheduleError: the program computes something else there, or loops and blocks stand between the loops
@@ -64,8 +65,7 @@ class Tensorizing(ScheduleBase):
             else:
                 state, loop = self.loop_at(block_or_loop)
                 try:
-                    outer = blockize_loop(state, loop, preserve_unit_iters)
-                    table = {id(loop): _replaced(outer, match_block(outer, pattern), intrin.impl)}
+                    table = _loop(state, loop, pattern, intrin.impl, preserve_unit_iters)
                 except (Refusal, Mismatch) as first:
                     raise why_not(state, loop, pattern, tensor_intrin, str(first.args[0])) from None
         except Refusal as r:
@@ -95,10 +95,17 @@ def _block(
             ) from None
     loop = find_loop(state, realize, pattern, name)
     try:
-        outer = blockize_loop(state, loop, preserve)
-        return {id(loop): _replaced(outer, match_block(outer, pattern), impl)}
+        return _loop(state, loop, pattern, impl, preserve)
     except (Refusal, Mismatch) as first:
         raise why_not(state, loop, pattern, name, str(first.args[0])) from None
+
+
+def _loop(state: State, loop: For, pattern: Pattern, impl: PrimFunc, preserve: bool) -> dict[int, Stmt | None]:
+    outer = blockize_loop(state, loop, preserve)
+    new = _replaced(outer, match_block(outer, pattern), impl)
+    # The block that computed this is gone; its handles go over to the block that computes it now.
+    ident = state.children_of(loop)[0].ident
+    return {id(loop): replace(new, block=replace(new.block, ident=ident))}
 
 
 def _replaced(realize: BlockRealize, match: Match, impl: PrimFunc) -> BlockRealize:
