@@ -157,6 +157,10 @@ class BufferReplacer(Substitute):
             return block
         return super().visit_block(block)
 
+    def visit_owner(self, block: Block) -> Block:
+        """Rewrites the block that allocates the buffers: it surely names them, so what it mentions is not collected."""
+        return super().visit_block(block)
+
 
 def simplify_values(
     values: Sequence[Expr], dom: Mapping[Var, Range], predicate: Expr, preserve_unit_iters: bool = True
