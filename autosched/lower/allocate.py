@@ -1,0 +1,294 @@
+"""Where every buffer lives: SRAM storages by scope, bank and thread, and DRAM pages.
+
+A storage is what one pass of its scope (the innermost loop around all accesses in which nothing read comes from an earlier pass)
+touches of a buffer, dense and row-major. It has two copies under ``double_buffer_scope``, used in turn by successive passes, and
+one for each virtual thread around it. Storages that are never alive together share memory, but only when they do not fit side by
+side: sharing costs overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+from autosched.errors import LoweringError
+from autosched.ir.stmt import Buffer
+from autosched.lower.affine import Ints, Lin, Loop
+from autosched.lower.regions import Box, box, common, covers, full_box, harmless, shape_of
+from autosched.lower.tree import ACC, DRAM, INP, WGT, Access, Site, Tree
+from sim.config import PAGE_BYTES, VTAConfig
+
+
+@dataclass(eq=False, slots=True)
+class Storage:
+    """A buffer's place in SRAM.
+
+    Args:
+        buffer: the buffer.
+        path: the loops around its scope; one pass of the innermost is one life.
+        lows: first index held, per dimension.
+        extents: indices held, per dimension.
+        lanes: scalars of one element.
+        size: elements of one copy.
+        banks: copies used in turn by successive passes.
+        threads: virtual threads around the scope, each iteration with copies of its own.
+        address: first element.
+    """
+
+    buffer: Buffer
+    path: tuple[Loop, ...]
+    lows: tuple[Lin, ...]
+    extents: tuple[int, ...]
+    lanes: int
+    size: int
+    banks: int
+    threads: tuple[Loop, ...]
+    address: int = 0
+
+    @property
+    def total(self) -> int:
+        """Elements of all copies."""
+        return self.size * self.banks * prod(t.extent for t in self.threads)
+
+    def flat(self, access: Access) -> Lin:
+        """Offset in scalars of an access from the start of a copy."""
+        total, stride = Lin(), 1
+        for index, low, extent in zip(reversed(access.indices), reversed(self.lows), reversed(self.extents)):
+            total = total.add(index.add(low, -1), stride)
+            stride *= extent
+        return total
+
+    def copy_offset(self, values: Mapping[Loop, Ints], count: int) -> int | Ints:
+        """First element of the copy that each of ``count`` instances uses, from the loops' values."""
+        offset: int | Ints = self.address
+        stride = self.size * self.banks
+        for thread in reversed(self.threads):
+            offset = offset + values[thread] * stride
+            stride *= thread.extent
+        if self.banks > 1:
+            turn: int | Ints = 0
+            for loop in self.path:
+                if not loop.thread:
+                    turn = turn * loop.extent + values[loop]
+            offset = offset + turn % self.banks * self.size
+        return offset
+
+
+def lanes_of(scope: str, config: VTAConfig) -> int:
+    """Scalars of one element of a memory."""
+    if scope == WGT:
+        return config.block_out * config.block_in
+    return config.batch * (config.block_in if scope == INP else config.block_out)
+
+
+def depth_of(scope: str, config: VTAConfig) -> int:
+    """Elements of a memory."""
+    return {INP: config.inp_depth, WGT: config.wgt_depth, ACC: config.acc_depth}[scope]
+
+
+Use = tuple[Site, Access, bool]
+
+
+def allocate(tree: Tree, sites: list[Site], config: VTAConfig) -> dict[Buffer, Storage]:
+    """The storage of every SRAM buffer, with its address.
+
+    Raises:
+        LoweringError: kind ``capacity``: a memory is too small; the message names its buffers.
+    """
+    uses: dict[Buffer, list[Use]] = {}
+    for site in sites:
+        for access, is_write in site.accesses():
+            if access.buffer.scope != DRAM:
+                uses.setdefault(access.buffer, []).append((site, access, is_write))
+    storages = {b: _storage(b, u, b in tree.doubled, config) for b, u in uses.items()}
+    for buffer, found in uses.items():
+        _check_threads(storages[buffer], found)
+    for scope in (INP, WGT, ACC):
+        mine = [s for s in storages.values() if s.buffer.scope == scope]
+        _place(mine, scope, depth_of(scope, config), uses, tree)
+    return storages
+
+
+def _storage(buffer: Buffer, uses: list[Use], doubled: bool, config: VTAConfig) -> Storage:
+    path = common([site.outer for site, _, _ in uses])
+    while path and not _self_contained(uses, path):
+        path = path[:-1]
+    shape = shape_of(buffer)
+    region: Box | None = None
+    for k, (_, access, _) in enumerate(uses):
+        this = box(access, path)
+        region = this if k == 0 else region.hull(this) if region is not None else None
+    if region is None:
+        region = full_box(shape)
+    # A dimension that the accesses may overshoot (the last tile of a split that does not divide) is held whole.
+    lows, extents = [], []
+    for base, low, high, extent in zip(region.bases, region.lows, region.highs, shape):
+        if high - low + 1 >= extent:
+            lows.append(Lin())
+            extents.append(extent)
+        else:
+            lows.append(base.plus(low))
+            extents.append(high - low + 1)
+    lanes = lanes_of(buffer.scope, config)
+    scalars = prod(extents)
+    if scalars % lanes:
+        raise LoweringError("element", f"{buffer.name}: a part of {tuple(extents)} is not a whole number of {lanes}-lane elements of {buffer.scope}")
+    turns = prod(loop.extent for loop in path if not loop.thread)
+    banks = min(2, turns) if doubled else 1
+    threads = tuple([loop for loop in path if loop.thread])
+    return Storage(buffer, path, tuple(lows), tuple(extents), lanes, scalars // lanes, banks, threads)
+
+
+def _self_contained(uses: list[Use], path: tuple[Loop, ...]) -> bool:
+    """Whether one pass of ``path`` reads only what it has written."""
+    writers = [site for site, _, is_write in uses if is_write]
+    for site, access, is_write in uses:
+        if is_write and site.kind != "gemm":
+            continue
+        wanted = box(access, path)
+        earlier = [w for w in writers if w.order < site.order]
+        if any(covers(w, wanted, path) for w in earlier):
+            continue
+        if not _jointly(earlier, wanted, path):
+            return False
+    return True
+
+
+def _jointly(writers: list[Site], wanted: Box, path: tuple[Loop, ...]) -> bool:
+    """Whether several writers cover ``wanted`` together, glued along one dimension at a time."""
+    boxes = [
+        box(w.write, path) for w in writers if all(harmless(c, w.write, path) for c in w.conds)
+    ]
+    changed = True
+    while changed:
+        changed = False
+        for i, a in enumerate(boxes):
+            for j in range(i + 1, len(boxes)):
+                glued = _glue(a, boxes[j])
+                if glued is not None:
+                    boxes[i] = glued
+                    del boxes[j]
+                    changed = True
+                    break
+            if changed:
+                break
+    return any(b.contains(wanted) for b in boxes)
+
+
+def _glue(a: Box, b: Box) -> Box | None:
+    if a.bases != b.bases:
+        return None
+    differ = [d for d in range(len(a.lows)) if (a.lows[d], a.highs[d]) != (b.lows[d], b.highs[d])]
+    if len(differ) > 1:
+        return None
+    if differ and max(a.lows[differ[0]], b.lows[differ[0]]) > min(a.highs[differ[0]], b.highs[differ[0]]) + 1:
+        return None
+    return a.hull(b)
+
+
+def _check_threads(storage: Storage, uses: list[Use]) -> None:
+    """Virtual threads interleave, so what they share must not be written by more than one of them."""
+    for site, access, is_write in uses:
+        for depth, loop in enumerate(site.path):
+            if not (is_write and loop.thread and loop not in storage.path):
+                continue
+            fixed = site.path[: depth + 1]
+            mine = box(access, fixed)
+            inside = [x for s, x, _ in uses if loop in s.path]
+            if not mine.separates(loop) or not all(mine.contains(box(x, fixed)) for x in inside):
+                raise LoweringError("thread", f"iterations of virtual thread {loop.name} share {access.buffer.name}, which block {site.name} writes")
+
+
+def _place(storages: list[Storage], scope: str, depth: int, uses: Mapping[Buffer, list[Use]], tree: Tree) -> None:
+    need = sum(s.total for s in storages)
+    if need <= depth:
+        at = 0
+        for s in storages:
+            s.address = at
+            at += s.total
+        return
+    placed: list[Storage] = []
+    high = 0
+    for s in sorted(storages, key=lambda s: -s.total):
+        rivals = sorted((p for p in placed if not _apart(s, p, uses, tree)), key=lambda p: p.address)
+        at = 0
+        for p in rivals:
+            if at + s.total <= p.address:
+                break
+            at = max(at, p.address + p.total)
+        s.address = at
+        high = max(high, at + s.total)
+        placed.append(s)
+    if high > depth:
+        parts = ", ".join(
+            f"{s.buffer.name} {s.size}" + (f" x {s.total // s.size} copies" if s.total != s.size else "") for s in storages
+        )
+        raise LoweringError("capacity", f"{scope} holds {depth} elements and the program needs {high}: {parts}")
+
+
+def _apart(a: Storage, b: Storage, uses: Mapping[Buffer, list[Use]], tree: Tree) -> bool:
+    """Whether two storages are never alive at once: at their common loop, one's statements all precede the other's."""
+    shared = common([a.path, b.path])
+    parent = shared[-1] if shared else tree.root
+    spans = []
+    for s in (a, b):
+        places = [
+            next(k for k, n in enumerate(parent.body) if n is (site.path[len(shared)] if len(site.path) > len(shared) else site))
+            for site, _, _ in uses[s.buffer]
+        ]
+        spans.append((min(places), max(places)))
+    return spans[0][1] < spans[1][0] or spans[1][1] < spans[0][0]
+
+
+@dataclass(frozen=True, slots=True)
+class Dram:
+    """Byte addresses of what lives in DRAM.
+
+    Args:
+        buffers: first byte of each buffer.
+        names: first byte of each by name, in order of address.
+        zeros: a page of zeros for what a load pads and no DMA can, or 0 when there is none.
+        uops: first byte of the micro-ops.
+        insns: first byte of the instructions.
+    """
+
+    buffers: Mapping[Buffer, int]
+    names: Mapping[str, int]
+    zeros: int
+    uops: int
+    insns: int
+
+
+@dataclass(slots=True)
+class Pages:
+    """Hands out DRAM from 0x1000, each object on a page of its own."""
+
+    next: int = PAGE_BYTES
+    names: dict[str, int] = field(default_factory=dict)
+
+    def take(self, name: str, size: int) -> int:
+        """The first byte of ``size`` bytes."""
+        at = self.next
+        self.names[name] = at
+        self.next += -(-max(size, 1) // PAGE_BYTES) * PAGE_BYTES
+        return at
+
+
+def buffer_bytes(buffer: Buffer) -> int:
+    """Bytes of a DRAM buffer."""
+    from autosched.ir.expr import bits
+
+    return prod(shape_of(buffer)) * bits(buffer.dtype) // 8
+
+
+def place_buffers(params: Iterable[Buffer], intermediates: Iterable[Buffer]) -> tuple[Pages, dict[Buffer, int]]:
+    """Pages of the parameters in signature order, then of the intermediates."""
+    pages = Pages()
+    table = {}
+    for buffer in (*params, *intermediates):
+        name = buffer.name
+        while name in pages.names:
+            name += "_"
+        table[buffer] = pages.take(name, buffer_bytes(buffer))
+    return pages, table

@@ -1,0 +1,155 @@
+"""The value of an elementwise site as a chain of ALU operations on its destination."""
+
+from __future__ import annotations
+
+from autosched.errors import LoweringError
+from autosched.lower.classify import COMMUTATIVE, Imm, Leaf, Node, Op
+from autosched.lower.compute import Step
+from autosched.lower.elements import Elements
+from autosched.lower.normalise import IMM_MAX, IMM_MIN, extract
+from autosched.lower.regions import box
+from autosched.lower.tree import Access, Site, Tree
+from sim import isa
+
+CODES = {"add": isa.ALU_ADD, "min": isa.ALU_MIN, "max": isa.ALU_MAX, "shr": isa.ALU_SHR, "mul": isa.ALU_MUL}
+RawStep = tuple[str, int | Access]
+
+
+def unroll_value(value: Node, write: Access) -> tuple[Access | int, list[RawStep]]:
+    """Head (a load or a constant) and the operations that follow, innermost first.
+
+    Args:
+        value: every operation has at least one side that is a load or a constant.
+        write: the destination: an operand already there is preferred as head.
+    """
+
+    def here(node: Node) -> bool:
+        return isinstance(node, Leaf) and node.access.buffer is write.buffer and node.access.same_place(write)
+
+    steps: list[RawStep] = []
+    while isinstance(value, Op):
+        a, b = value.a, value.b
+        if value.op in COMMUTATIVE and (isinstance(b, Op) or (isinstance(a, Leaf) and here(b))):
+            a, b = b, a
+        if isinstance(b, Imm):
+            steps.append((value.op, b.value))
+        else:
+            assert isinstance(b, Leaf)
+            steps.append((value.op, b.access))
+        value = a
+    steps.reverse()
+    return (value.access if isinstance(value, Leaf) else value.value), steps
+
+
+def protect_operands(tree: Tree) -> None:
+    """Copies operands that the chain would overwrite before it reads them.
+
+    Raises:
+        LoweringError: kind ``alu``: an operand in the destination's own storage at another place.
+    """
+    for site in tree.index():
+        if site.kind != "alu":
+            continue
+        assert site.value is not None
+        head, steps = unroll_value(site.value, site.write)
+        in_place = isinstance(head, Access) and head.buffer is site.write.buffer and head.same_place(site.write)
+        for k, (_, operand) in enumerate(steps):
+            if not isinstance(operand, Access) or operand.buffer is not site.write.buffer:
+                continue
+            if operand.same_place(site.write):
+                if in_place and k == 0:
+                    continue
+                copy = extract(tree, site, Leaf(operand), 100 + k)
+                site.value = _replaced(site.value, operand, copy)
+            elif not _disjoint(operand, site):
+                raise LoweringError(
+                    "alu", f"block {site.name} reads {operand.buffer.name} at another place than it writes; "
+                    "an instruction works on all elements at once, so compute into another buffer",
+                )
+        if isinstance(head, Access) and head.buffer is site.write.buffer and not in_place and not _disjoint(head, site):
+            raise LoweringError("alu", f"block {site.name} moves elements inside {head.buffer.name}; compute into another buffer")
+    for site in tree.index():
+        if site.kind == "alu":
+            from autosched.lower.classify import leaves
+
+            site.reads = [leaf.access for leaf in leaves(site.value)]
+
+
+def _replaced(node: Node, old: Access, new: Leaf) -> Node:
+    if isinstance(node, Leaf):
+        return new if node.access is old else node
+    return Op(node.op, _replaced(node.a, old, new), _replaced(node.b, old, new)) if isinstance(node, Op) else node
+
+
+def _disjoint(operand: Access, site: Site) -> bool:
+    a, b = box(operand, site.outer), box(site.write, site.outer)
+    return any(
+        x == y and (ah < bl or bh < al)
+        for x, y, al, ah, bl, bh in zip(a.bases, b.bases, a.lows, a.highs, b.lows, b.highs)
+    )
+
+
+def steps_of(site: Site, elems: Elements, semantics: str) -> list[Step]:
+    """The instructions of a site's chain.
+
+    Args:
+        site: the site.
+        elems: its accesses in elements.
+        semantics: ``chisel``, ``fsim`` or ``portable``; decides how far one instruction may shift and whether MUL exists.
+
+    Raises:
+        LoweringError: kind ``alu``: an operation that the target does not have.
+    """
+    assert site.value is not None
+    most = 15 if semantics == "portable" else 31
+    head, raw = unroll_value(site.value, site.write)
+    steps: list[Step] = []
+    if isinstance(head, int):
+        steps = _constant(head, most)
+    elif not (head.buffer is site.write.buffer and head.same_place(site.write)):
+        # Only the RTL reads the first operand of an immediate form elsewhere: move through 0 + x instead.
+        steps = [Step(-1), Step(isa.ALU_ADD, 0, elems.reads[id(head)])]
+    for op, operand in raw:
+        if isinstance(operand, Access):
+            if op == "shr" and semantics == "portable":
+                raise LoweringError("alu", f"block {site.name} shifts by a tensor; implementations disagree on its range")
+            if op == "mul":
+                _refuse_mul(site, semantics)
+            steps.append(Step(CODES[op], 0, elems.reads[id(operand)]))
+        elif op == "shr":
+            steps += _shifts(operand, most)
+        elif op == "sext8":
+            steps += _shifts(-operand, most) + _shifts(operand, most)
+        else:
+            if op == "mul":
+                _refuse_mul(site, semantics)
+            assert IMM_MIN <= operand <= IMM_MAX
+            steps.append(Step(CODES[op], operand))
+    return steps
+
+
+def _refuse_mul(site: Site, semantics: str) -> None:
+    if semantics != "fsim":
+        raise LoweringError("alu", f"block {site.name} multiplies; only the functional simulator has MUL (a power of two becomes a shift)")
+
+
+def _shifts(amount: int, most: int) -> list[Step]:
+    """A shift right by ``amount`` (left where negative) in legal pieces."""
+    steps = []
+    while amount:
+        piece = max(-most, min(most, amount))
+        steps.append(Step(isa.ALU_SHR, piece))
+        amount -= piece
+    return steps
+
+
+def _constant(value: int, most: int) -> list[Step]:
+    """The destination set to a constant."""
+    steps = [Step(-1)]
+    if IMM_MIN <= value <= IMM_MAX:
+        return steps + ([Step(isa.ALU_ADD, value)] if value else [])
+    low = (value + (1 << 15)) % (1 << 16) - (1 << 15)
+    high = ((value - low) >> 16) % (1 << 16)
+    high = high - (1 << 16) if high >= 1 << 15 else high
+    steps += [Step(isa.ALU_ADD, high), *_shifts(-16, most)]
+    return steps + ([Step(isa.ALU_ADD, low)] if low else [])

@@ -1,0 +1,187 @@
+"""A site's loops sorted out: which become instructions of their own, which an instruction runs through, and between which bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+
+from autosched.errors import LoweringError
+from autosched.lower.affine import Ints, Lin, Loop
+from autosched.lower.tree import Site
+
+NOTES = ("hw", "uop", "unroll")
+
+
+@dataclass(eq=False, slots=True)
+class Dim:
+    """A loop (or several that act as one) inside an instruction.
+
+    Args:
+        extent: iterations.
+        strides: per operand, elements from one iteration to the next.
+        note: the schedule's choice of ``vta.loop``, or None.
+        limits: pairs (coefficient, rest) with ``coefficient * index + rest >= 0`` required.
+        pads: the same for the source of a load: where it fails, the element is 0.
+    """
+
+    extent: int
+    strides: tuple[int, ...]
+    note: str | None = None
+    limits: list[tuple[int, Lin]] = field(default_factory=list)
+    pads: list[tuple[int, Lin]] = field(default_factory=list)
+
+    @property
+    def plain(self) -> bool:
+        """Whether all iterations always run."""
+        return not self.limits and not self.pads
+
+
+@dataclass(eq=False, slots=True)
+class Grid:
+    """The instances of a site: loop values, and where each stands in program order.
+
+    Args:
+        values: per loop, its value in each instance.
+        position: program-order key of each instance.
+        step: number of the instance within its position.
+        count: instances.
+    """
+
+    values: dict[Loop, Ints]
+    position: Ints
+    step: Ints
+    count: int
+
+    def take(self, keep: Ints) -> Grid:
+        """The instances that ``keep`` (mask or indices) selects."""
+        values = {loop: v[keep] for loop, v in self.values.items()}
+        position = self.position[keep]
+        return Grid(values, position, self.step[keep], len(position))
+
+    def evaluate(self, lin: Lin) -> Ints:
+        """A form for every instance."""
+        result = np.empty(self.count, dtype=np.int64)
+        result[:] = lin.evaluate(self.values)
+        return result
+
+
+def note_of(loop: Loop) -> str | None:
+    """The schedule's ``vta.loop`` choice for a loop.
+
+    Raises:
+        LoweringError: kind ``annotation``: an unknown choice.
+    """
+    if "vta.loop" not in loop.notes:
+        return None
+    note = str(getattr(loop.notes["vta.loop"], "value", loop.notes["vta.loop"]))
+    if note not in NOTES:
+        raise LoweringError("annotation", f"vta.loop of {loop.name} is {note!r}; one of {', '.join(NOTES)}")
+    return note
+
+
+def sort_out(
+    loops: Sequence[Loop], offsets: Sequence[Lin], limits: Sequence[Lin], pads: Sequence[Lin] = ()
+) -> tuple[list[Dim], list[Loop], list[Lin], list[Lin]]:
+    """Divides a site's own loops.
+
+    Args:
+        loops: the loops, outermost first.
+        offsets: per operand, its element index.
+        limits: forms that must be >= 0 for an instance to run.
+        pads: forms that must be >= 0 for the source to count.
+
+    Returns:
+        the loops inside the instruction as dimensions; the loops that are instances (opaque indices, conditions of several
+        variables, ``vta.loop = unroll``); the limits and the pads that instances decide alone.
+    """
+    apart = {loop for loop in loops if note_of(loop) == "unroll"}
+    for lin in offsets:
+        apart |= lin.opaque_loops()
+    for cond in (*limits, *pads):
+        apart |= cond.opaque_loops()
+    mine = set(loops)
+    for cond in (*limits, *pads):
+        involved = sorted((cond.loops() & mine) - apart, key=lambda loop: loop.extent)
+        apart |= set(involved[:-1])
+    dims = {
+        loop: Dim(loop.extent, tuple([o.coef(loop) for o in offsets]), note_of(loop))
+        for loop in loops if loop not in apart
+    }
+    alone: tuple[list[Lin], list[Lin]] = ([], [])
+    for which, conds in enumerate((limits, pads)):
+        for cond in conds:
+            involved = [loop for loop in cond.loops() & mine if loop not in apart]
+            if not involved:
+                alone[which].append(cond)
+                continue
+            dim = dims[involved[0]]
+            k = cond.coef(involved[0])
+            rest = cond.add(Lin({involved[0]: k}), -1)
+            (dim.pads if which else dim.limits).append((k, rest))
+    return list(dims.values()), [loop for loop in loops if loop in apart], *alone
+
+
+def make_grid(site: Site, unrolled: Sequence[Loop], limits: Sequence[Lin], strides: dict[Loop, int], start: int) -> Grid:
+    """All instances of a site over its sequencing loops and ``unrolled`` ones of its own.
+
+    Args:
+        site: the site.
+        unrolled: own loops that become instances, outermost first.
+        limits: forms that must be >= 0.
+        strides: per sequencing loop, its weight in the program-order key.
+        start: the key of the first instance.
+    """
+    loops = (*site.outer, *unrolled)
+    total = prod(loop.extent for loop in loops)
+    index = np.arange(total, dtype=np.int64)
+    values: dict[Loop, Ints] = {}
+    inner = total
+    for loop in loops:
+        inner //= loop.extent
+        values[loop] = index // inner % loop.extent
+    position = np.full(total, start, dtype=np.int64)
+    for loop in site.outer:
+        position += strides[loop] * values[loop]
+    grid = Grid(values, position, index % prod(loop.extent for loop in unrolled), total)
+    for cond in limits:
+        grid = grid.take(grid.evaluate(cond) >= 0)
+    return grid
+
+
+def interval(limits: Sequence[tuple[int, Lin]], extent: int, grid: Grid) -> tuple[Ints, Ints]:
+    """First and one past the last iteration that limits allow, per instance, inside 0..extent."""
+    low = np.zeros(grid.count, dtype=np.int64)
+    high = np.full(grid.count, extent, dtype=np.int64)
+    for k, rest in limits:
+        value = grid.evaluate(rest)
+        if k > 0:
+            low = np.maximum(low, -(value // k))
+        else:
+            high = np.minimum(high, value // -k + 1)
+    low = np.minimum(low, extent)
+    return low, np.maximum(high, low)
+
+
+def merge(dims: Sequence[Dim], longest: int) -> list[Dim]:
+    """Joins dimensions that step through all operands like one; order is free, every site allows it."""
+    rest = [d for d in dims if d.extent > 1 or not d.plain]
+    changed = True
+    while changed:
+        changed = False
+        for outer in rest:
+            for inner in rest:
+                if (
+                    outer is not inner and outer.plain and inner.plain and outer.note == inner.note
+                    and outer.extent * inner.extent <= longest
+                    and all(a == b * inner.extent for a, b in zip(outer.strides, inner.strides))
+                ):
+                    rest[rest.index(outer)] = Dim(outer.extent * inner.extent, inner.strides, inner.note)
+                    rest.remove(inner)
+                    changed = True
+                    break
+            if changed:
+                break
+    return rest

@@ -1,0 +1,280 @@
+"""Rewrites of the tree before anything is placed: fused loops apart, expressions into chains, results over dying operands.
+
+1. ``unfuse``: a loop that is only used through ``f // c`` and ``f % c`` becomes two; a loop that runs over lanes and more
+   becomes two as well.
+2. ``split_values``: expressions that the ALU cannot chain in one accumulator get temporaries.
+3. ``share_in_place``: an elementwise result takes the storage of an operand that nobody reads afterwards.
+4. ``refresh_stores``: what STORE reads must have been written by the ALU or a GEMM, since the hardware stores from OUT, which
+   only those write; where a LOAD or a fill with 0 came last, an ADD of 0 is put in front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from autosched.ir.stmt import Buffer
+from autosched.lower.affine import Atom, Lin, Loop
+from autosched.lower.classify import COMMUTATIVE, Imm, Leaf, Node, Op, leaves
+from autosched.lower.regions import Box, box, common, harmless, shape_of
+from autosched.lower.tree import ACC, Access, Site, Tree
+
+IMM_MIN, IMM_MAX = -(1 << 15), (1 << 15) - 1
+
+
+def map_site(site: Site, lin: Callable[[Lin], Lin], buffer: Callable[[Buffer], Buffer]) -> None:
+    """Rewrites every index, condition and buffer of a site in place."""
+    moved: dict[int, Access] = {}
+
+    def access(a: Access) -> Access:
+        if id(a) not in moved:
+            moved[id(a)] = Access(buffer(a.buffer), tuple([lin(i) for i in a.indices]), a.extents)
+        return moved[id(a)]
+
+    def value(node: Node) -> Node:
+        if isinstance(node, Leaf):
+            return Leaf(access(node.access))
+        return Op(node.op, value(node.a), value(node.b)) if isinstance(node, Op) else node
+
+    site.write = access(site.write)
+    site.reads = [access(r) for r in site.reads]
+    if site.value is not None:
+        site.value = value(site.value)
+        site.reads = [leaf.access for leaf in leaves(site.value)]
+    site.conds = [lin(c) for c in site.conds]
+    site.pads = [lin(c) for c in site.pads]
+
+
+def _atoms(lin: Lin, found: dict[Loop, set[int]]) -> None:
+    for term in lin.terms:
+        if isinstance(term, Atom):
+            if term.op in ("//", "%") and len(term.a.terms) == 1 and term.a.const == 0:
+                (inner, k), = term.a.terms.items()
+                if k == 1 and isinstance(inner, Loop):
+                    found.setdefault(inner, set()).add(term.b.const)
+            _atoms(term.a, found)
+            _atoms(term.b, found)
+
+
+def _lins(site: Site) -> list[Lin]:
+    return [i for a, _ in site.accesses() for i in a.indices] + site.conds + site.pads
+
+
+def _lane_cut(site: Site, lanes: int) -> tuple[Loop, int] | None:
+    """A loop of a copy or computation that runs over lanes and beyond, with the number of iterations inside one element."""
+    if site.kind == "gemm":
+        return None
+    stride, coefs = 1, {}
+    for index, extent in zip(reversed(site.write.indices), reversed(shape_of(site.write.buffer))):
+        for loop in site.inner:
+            coefs[loop] = coefs.get(loop, 0) + stride * index.coef(loop)
+        stride *= extent
+    for loop, c in coefs.items():
+        if c > 0 and lanes % c == 0 and c % lanes and c * loop.extent > lanes and loop.extent % (lanes // c) == 0:
+            return loop, lanes // c
+    return None
+
+
+def unfuse(tree: Tree, lanes_of: Callable[[Site], int]) -> None:
+    """Takes fused loops apart; see the module."""
+    while True:
+        sites = tree.index()
+        uses: dict[Loop, set[int]] = {}
+        for site in sites:
+            for lin in _lins(site):
+                if lin.terms:
+                    _atoms(lin, uses)
+        cut: tuple[Loop, int] | None = None
+        for loop, factors in uses.items():
+            good = [c for c in factors if c < loop.extent and loop.extent % c == 0]
+            if good and not loop.thread:
+                cut = (loop, max(good))
+                break
+        if cut is None:
+            cut = next((c for c in (_lane_cut(s, lanes_of(s)) for s in sites) if c is not None), None)
+        if cut is None:
+            return
+        _cut(tree, *cut)
+
+
+def _cut(tree: Tree, loop: Loop, factor: int) -> None:
+    inner = Loop(f"{loop.name}_i", factor, False, loop.notes, loop.body)
+    outer = Loop(f"{loop.name}_o", loop.extent // factor, False, loop.notes, [inner])
+    table = {loop: Lin({outer: factor, inner: 1})}
+
+    def visit(node: Loop) -> None:
+        for k, child in enumerate(node.body):
+            if child is loop:
+                node.body[k] = outer
+            if isinstance(child, Loop):
+                visit(child)
+            else:
+                map_site(child, lambda lin: lin.substitute(table), lambda b: b)
+
+    visit(tree.root)
+
+
+def _insert_before(tree: Tree, site: Site, make: Callable[[dict[Loop, Loop]], Site]) -> None:
+    """Puts a new site with its own copy of ``site``'s loops right before it."""
+    parent = site.outer[-1] if site.outer else tree.root
+    clones = {loop: Loop(loop.name, loop.extent, loop.thread, loop.notes) for loop in site.inner}
+    new = make(clones)
+    nest: Loop | Site = new
+    for loop in reversed(site.inner):
+        clones[loop].body = [nest]
+        nest = clones[loop]
+    anchor: Loop | Site = site.inner[0] if site.inner else site
+    parent.body.insert(next(k for k, n in enumerate(parent.body) if n is anchor), nest)
+
+
+def _on(access: Access, clones: dict[Loop, Loop]) -> Access:
+    table = {old: Lin({new: 1}) for old, new in clones.items()}
+    return Access(access.buffer, tuple([i.substitute(table) for i in access.indices]), access.extents)
+
+
+def _rebased(node: Node, clones: dict[Loop, Loop]) -> Node:
+    if isinstance(node, Leaf):
+        return Leaf(_on(node.access, clones))
+    return Op(node.op, _rebased(node.a, clones), _rebased(node.b, clones)) if isinstance(node, Op) else node
+
+
+def extract(tree: Tree, site: Site, node: Node, count: int) -> Leaf:
+    """Computes ``node`` into a temporary before ``site`` and returns the load of it."""
+    temp = Buffer(f"{site.name}_t{count}", site.write.buffer.shape, "int32", ACC)
+    tree.allocated.append(temp)
+    place = Access(temp, site.write.indices, site.write.extents)
+
+    def make(clones: dict[Loop, Loop]) -> Site:
+        table = {old: Lin({new: 1}) for old, new in clones.items()}
+        value = _rebased(node, clones)
+        conds = [c.substitute(table) for c in site.conds]
+        return Site("alu", temp.name, _on(place, clones), [x.access for x in leaves(value)], value=value, conds=conds)
+
+    _insert_before(tree, site, make)
+    return Leaf(place)
+
+
+def split_values(tree: Tree) -> None:
+    """Gives every ALU site a value in which each operation has at least one side that is a load or a small constant."""
+    for site in tree.index():
+        if site.kind != "alu" or not isinstance(site.value, Op):
+            continue
+        count = 0
+
+        def rec(node: Node, site: Site = site) -> Node:
+            nonlocal count
+            if not isinstance(node, Op):
+                return node
+            a, b = rec(node.a), rec(node.b)
+            if isinstance(b, Imm) and node.op not in ("shr", "sext8") and not IMM_MIN <= b.value <= IMM_MAX:
+                if node.op == "add" and 2 * IMM_MIN <= b.value <= 2 * IMM_MAX:
+                    half = b.value // 2
+                    return Op("add", Op("add", a, Imm(half)), Imm(b.value - half))
+                count += 1
+                b = extract(tree, site, b, count)
+            elif isinstance(b, Op):
+                if isinstance(a, Op) or node.op not in COMMUTATIVE:
+                    count += 1
+                    b = extract(tree, site, b, count)
+            elif isinstance(a, Imm) and isinstance(b, Leaf) and node.op in COMMUTATIVE:
+                a, b = b, a
+            return Op(node.op, a, b)
+
+        site.value = rec(site.value)
+        site.reads = [leaf.access for leaf in leaves(site.value)]
+
+
+def _uses(sites: list[Site]) -> dict[Buffer, list[tuple[Site, Access, bool]]]:
+    uses: dict[Buffer, list[tuple[Site, Access, bool]]] = {}
+    for site in sites:
+        for access, is_write in site.accesses():
+            uses.setdefault(access.buffer, []).append((site, access, is_write))
+    return uses
+
+
+def share_in_place(tree: Tree) -> None:
+    """Lets results take the storage of operands that die with them; see the module."""
+    while True:
+        sites = tree.index()
+        uses = _uses(sites)
+        merge: tuple[Buffer, Buffer] | None = None
+        for site in sites:
+            if site.kind != "alu" or any(r.buffer is site.write.buffer for r in site.reads):
+                continue
+            for read in site.reads:
+                if _can_share(site, read, uses):
+                    merge = (site.write.buffer, read.buffer)
+                    break
+            if merge:
+                break
+        if merge is None:
+            return
+        gone, kept = merge
+        for site in sites:
+            if any(a.buffer is gone for a, _ in site.accesses()):
+                map_site(site, lambda lin: lin, lambda b: kept if b is gone else b)
+        if gone in tree.doubled:
+            tree.doubled.add(kept)
+
+
+def _can_share(site: Site, read: Access, uses: dict[Buffer, list[tuple[Site, Access, bool]]]) -> bool:
+    a, b = read.buffer, site.write.buffer
+    if a.scope != ACC or shape_of(a) != shape_of(b) or not read.same_place(site.write):
+        return False
+    if sum(r.buffer is a for r in site.reads) > 1 and any(r.buffer is a and not r.same_place(read) for r in site.reads):
+        return False
+    if any(s.order > site.order for s, _, _ in uses[a]):
+        return False
+    shared = common([s.outer for s, _, _ in uses[a]])
+    if any(s.order < site.order and s.path[: len(shared)] == shared for s, _, _ in uses[b]):
+        return False
+    result = box(site.write, shared)
+    if not all(result.contains(box(w, shared)) for _, w, is_write in uses[a] if is_write):
+        return False
+    for depth in range(len(shared), len(site.outer)):
+        # A loop that repeats this site while the operand is still being made must work on new elements each time.
+        loop, fixed = site.outer[depth], site.outer[: depth + 1]
+        others = [x for s, x, _ in uses[a] if s is not site and loop in s.path]
+        if not others or any(c == Lin({loop: 1}, 1 - loop.extent) for c in site.conds):
+            continue
+        mine: Box = box(site.write, fixed)
+        if not mine.separates(loop) or not all(mine.contains(box(x, fixed)) for x in others):
+            return False
+    return True
+
+
+def refresh_stores(tree: Tree) -> None:
+    """Puts an ADD of 0 before stores of what the ALU and GEMM may not have written last; see the module."""
+    sites = tree.index()
+    uses = _uses(sites)
+    stores = [s for s in sites if s.kind == "store" and _is_stale(s, uses[s.reads[0].buffer])]
+    for store in stores:
+        source = store.reads[0]
+
+        def make(clones: dict[Loop, Loop], store: Site = store, source: Access = source) -> Site:
+            table = {old: Lin({new: 1}) for old, new in clones.items()}
+            place = _on(source, clones)
+            value = Op("add", Leaf(place), Imm(0))
+            conds = [c.substitute(table) for c in store.conds]
+            return Site("alu", f"{store.name}_refresh", place, [place], value=value, conds=conds)
+
+        _insert_before(tree, store, make)
+
+
+def _is_stale(store: Site, uses: list[tuple[Site, Access, bool]]) -> bool:
+    writers = [s for s, _, is_write in uses if is_write and s.order < store.order]
+    for bad in writers:
+        if bad.kind == "load" or (bad.kind == "alu" and bad.value == Imm(0)):
+            if not any(_rewrites(good, bad) for good in writers if good.order > bad.order):
+                return True
+    return False
+
+
+def _rewrites(good: Site, bad: Site) -> bool:
+    if good.kind == "load" or (good.kind == "alu" and good.value == Imm(0)):
+        return False
+    fixed = common([good.path, bad.path])
+    same = {id(c) for c in bad.conds}
+    return box(good.write, fixed).contains(box(bad.write, fixed)) and all(
+        id(c) in same or harmless(c, good.write, fixed) for c in good.conds
+    )
+

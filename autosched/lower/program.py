@@ -1,0 +1,388 @@
+"""From a scheduled function to a VTA program: the passes in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.errors import LoweringError, ProgramError
+from autosched.ir.stmt import Buffer, PrimFunc
+from autosched.lower import chain, dma, normalise, order, tokens, tree, uops
+from autosched.lower.affine import Ints
+from autosched.lower.allocate import Dram, Storage, allocate, buffer_bytes, lanes_of, place_buffers
+from autosched.lower.compute import Kernels, join, lower_alu, lower_gemm
+from autosched.lower.elements import elements
+from autosched.lower.regions import shape_of
+from autosched.lower.tree import ACC, DRAM, INP, WGT, Site
+from autosched.target import Target, get_target
+from sim import isa
+from sim.config import VTAConfig
+from sim.program import Output, Program, Segment
+
+
+@dataclass(frozen=True, slots=True)
+class SiteInfo:
+    """What one leaf of the program became.
+
+    Args:
+        block: its block.
+        kind: ``load``, ``store``, ``gemm`` or ``alu``.
+        buffer: what it writes.
+        instructions: how many instructions it became.
+    """
+
+    block: str
+    kind: str
+    buffer: str
+    instructions: int
+
+
+@dataclass(frozen=True, slots=True)
+class StorageInfo:
+    """Where a buffer lives in SRAM.
+
+    Args:
+        buffer: its name.
+        scope: its memory.
+        address: first element.
+        elements: elements of one copy.
+        copies: copies (banks times virtual threads).
+        extents: indices held per dimension.
+        loops: names of the loops around its scope, outermost first.
+    """
+
+    buffer: str
+    scope: str
+    address: int
+    elements: int
+    copies: int
+    extents: tuple[int, ...]
+    loops: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Lowered:
+    """A lowered function, without any memory image.
+
+    Args:
+        name: the function's.
+        target: what it is for.
+        table: instructions, int64[n, NCOLS] (``sim.isa``).
+        params: the function's tensors, in signature order.
+        written: which of them the program writes.
+        dram: addresses.
+        triples: micro-ops, int64[n, 3], in DRAM order.
+        zeros: bytes of zeros that padding reads.
+        sites: what each leaf became, in program order.
+        storages: where SRAM buffers live.
+    """
+
+    name: str
+    target: Target
+    table: isa.Table
+    params: tuple[Buffer, ...]
+    written: tuple[Buffer, ...]
+    dram: Dram
+    triples: Ints
+    zeros: int
+    sites: tuple[SiteInfo, ...] = ()
+    storages: tuple[StorageInfo, ...] = ()
+
+    @property
+    def config(self) -> VTAConfig:
+        """The machine."""
+        return self.target.config
+
+    @property
+    def insn_address(self) -> int:
+        """Byte address of the first instruction."""
+        return self.dram.insns
+
+    @cached_property
+    def uop_words(self) -> npt.NDArray[np.uint32]:
+        """The micro-ops as the machine reads them."""
+        return isa.encode_uops(self.triples, self.config)
+
+    def cycles(self, cap: int | None = None) -> int:
+        """Cycles of a run by the event model; see ``sim.timing.cycles``."""
+        from sim.timing import cycles
+
+        return cycles(self.table, self.config, self.insn_address, cap=cap, semantics=_timing_mode(self.target))
+
+    def program(
+        self, inputs: Mapping[str, npt.ArrayLike] | None = None, expected: Mapping[str, npt.ArrayLike] | None = None,
+        cycles: int | None = None,
+    ) -> Program:
+        """The program with its memory image.
+
+        Args:
+            inputs: arrays of parameters by name, of their exact shape and dtype.
+            expected: what written parameters must hold after a run, by name.
+            cycles: a claimed count to carry along.
+
+        Raises:
+            ProgramError: an array that does not fit its parameter, or is of none.
+        """
+        memory = []
+        known = {b.name: b for b in self.params}
+        for name, array in (inputs or {}).items():
+            buffer = _parameter(known, name)
+            memory.append(Segment(self.dram.buffers[buffer], _bytes_of(buffer, array)))
+        if self.zeros:
+            memory.append(Segment(self.dram.zeros, bytes(self.zeros)))
+        if len(self.triples):
+            memory.append(Segment(self.dram.uops, self.uop_words.astype("<u4").tobytes()))
+        wanted = {n: _bytes_of(_parameter(known, n), a) for n, a in (expected or {}).items()}
+        outputs = tuple([
+            Output(b.name, self.dram.buffers[b], buffer_bytes(b), wanted.get(b.name)) for b in self.written
+        ])
+        return Program(
+            self.name, self.config, self.table, self.insn_address, tuple(memory), outputs, cycles, self.target.semantics
+        )
+
+
+def _timing_mode(target: Target) -> str:
+    return "fsim" if target.semantics == "fsim" else "chisel"
+
+
+def _parameter(known: Mapping[str, Buffer], name: str) -> Buffer:
+    from autosched.errors import UnknownNameError
+
+    if name not in known:
+        raise UnknownNameError("parameter", name, known)
+    return known[name]
+
+
+def _bytes_of(buffer: Buffer, array: npt.ArrayLike) -> bytes:
+    data = np.asarray(array)
+    if data.shape != shape_of(buffer) or data.dtype != np.dtype(buffer.dtype):
+        raise ProgramError(
+            f"parameter {buffer.name} is {buffer.dtype}{list(shape_of(buffer))}, got {data.dtype}{list(data.shape)}"
+        )
+    return np.ascontiguousarray(data).astype(data.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def lower(func: PrimFunc, target: str | Target = "vta-de10") -> Program:
+    """A scheduled function as a VTA program, without contents of its parameters.
+
+    Args:
+        func: a scheduled program: copies between DRAM and the on-chip scopes, matrix products tensorized with the target's
+            intrinsic, elementwise computations in the accumulator.
+        target: a target or its name.
+
+    Returns:
+        The program; ``lower_table(func, target).program(inputs)`` gives one with a memory image.
+
+    Raises:
+        LoweringError: the program has no equivalent on the target, with a reason code and why.
+    """
+    return lower_table(func, target).program()
+
+
+def lower_table(func: PrimFunc, target: str | Target = "vta-de10") -> Lowered:
+    """``lower`` without building any memory image: instructions, micro-ops and addresses.
+
+    Args:
+        func: as for ``lower``.
+        target: as for ``lower``.
+
+    Raises:
+        LoweringError: as for ``lower``.
+    """
+    machine = get_target(target)
+    config, semantics = machine.config, machine.semantics
+    program = tree.build(func)
+    normalise.unfuse(program, lambda site: _lanes(site, config))
+    normalise.split_values(program)
+    normalise.share_in_place(program)
+    chain.protect_operands(program)
+    normalise.refresh_stores(program)
+    sites = program.index()
+    if not sites:
+        raise LoweringError("empty", f"{func.name} does nothing")
+    storages = allocate(program, sites, config)
+    emitter = _Emitter(program, sites, storages, config, semantics)
+    table, dram, triples, zeros = emitter.run()
+    return Lowered(
+        func.name, machine, table, func.buffers, emitter.written(), dram, triples, zeros, tuple(emitter.info),
+        tuple([_describe(s) for s in storages.values()]),
+    )
+
+
+def _describe(s: Storage) -> StorageInfo:
+    names = tuple([loop.name for loop in s.path])
+    return StorageInfo(s.buffer.name, s.buffer.scope, s.address, s.size, s.total // s.size, s.extents, names)
+
+
+def _lanes(site: Site, config: VTAConfig) -> int:
+    """Lanes of the elements that a site works on."""
+    if site.kind == "gemm":
+        return config.batch * config.block_out
+    scope = site.write.buffer.scope if site.kind != "store" else ACC
+    return lanes_of(scope, config)
+
+
+@dataclass(slots=True)
+class _Emitter:
+    """Turns sites into one ordered stream."""
+
+    program: tree.Tree
+    sites: list[Site]
+    storages: dict[Buffer, Storage]
+    config: VTAConfig
+    semantics: str
+    info: list[SiteInfo] = field(default_factory=list)
+
+    def written(self) -> tuple[Buffer, ...]:
+        """Parameters that the program writes."""
+        stored = {s.write.buffer for s in self.sites if s.kind == "store"}
+        return tuple([b for b in self.program.params if b in stored])
+
+    def run(self) -> tuple[isa.Table, Dram, Ints, int]:
+        used = {a.buffer for s in self.sites for a, _ in s.accesses() if a.buffer.scope == DRAM}
+        middle = [b for b in self.program.allocated if b.scope == DRAM and b in used]
+        self.check_dram(used)
+        pages, at = place_buffers(self.program.params, middle)
+        copies, kernels = self.emit(at)
+        table, position, step, zero_rows = _stack(copies, kernels)
+        zeros = 0
+        if bool(zero_rows.any()):
+            zeros = self.zero_bytes(table[zero_rows])
+            base = pages.take("zeros", zeros)
+            table[zero_rows, isa.DRAM] = base // self.element_bytes(table[zero_rows, isa.MEM])
+        sequence = np.lexsort((step, position))
+        table = table[sequence]
+        micro, at_use, stream = self.place_uops(kernels, len(table), sequence, table)
+        uop_base = pages.take("uops", 4 * len(micro.triples))
+        table = stream[0]
+        is_uop = (table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.MEM] == isa.MEM_UOP)
+        table[is_uop, isa.DRAM] += uop_base // self.config.uop_elem_bytes
+        shared = self.shared_dram(at)
+        self.check_fields(table)
+        table = tokens.finish(tokens.Stream(table, stream[1], micro.triples), self.config, shared)
+        insns = pages.take("insns", 16 * len(table))
+        if pages.next > 1 << 32:
+            raise LoweringError("capacity", f"tensors and program need {pages.next} bytes of DRAM; addresses have 32 bits")
+        del at_use
+        dram = Dram(at, dict(pages.names), pages.names.get("zeros", 0), uop_base, insns)
+        return table, dram, micro.triples, zeros
+
+    def check_dram(self, used: set[Buffer]) -> None:
+        for buffer in self.program.params:
+            if buffer.scope != DRAM:
+                raise LoweringError("scope", f"parameter {buffer.name} is in {buffer.scope}; parameters live in DRAM")
+        for buffer in used:
+            if buffer.dtype not in ("int8", "int32"):
+                raise LoweringError("dtype", f"{buffer.name} is {buffer.dtype}; VTA moves int8 and int32")
+
+    def emit(self, at: Mapping[Buffer, int]) -> tuple[list[dma.Rows], list[Kernels]]:
+        keys = order.keys(self.program)
+        copies: list[dma.Rows] = []
+        kernels: list[Kernels] = []
+        for site in self.sites:
+            key = keys[site.order]
+            if site.kind == "gemm":
+                made: dma.Rows | Kernels = lower_gemm(site, self.storages, key, self.config, self.semantics)
+            else:
+                elems = elements(site, self.storages, _lanes(site, self.config))
+                if site.kind == "alu":
+                    steps = chain.steps_of(site, elems, self.semantics)
+                    if not steps:
+                        self.info.append(SiteInfo(site.name, site.kind, site.write.buffer.name, 0))
+                        continue
+                    made = lower_alu(site, elems, steps, key, self.config, self.semantics)
+                else:
+                    made = dma.lower_copy(site, elems, key, self.config, self.semantics, self.dram_base(site, at))
+            (kernels if isinstance(made, Kernels) else copies).append(made)  # type: ignore[arg-type]
+            self.info.append(SiteInfo(site.name, site.kind, site.write.buffer.name, len(made.table)))
+        return copies, kernels
+
+    def dram_base(self, site: Site, at: Mapping[Buffer, int]) -> int:
+        """Address of a copy's DRAM buffer in elements of the memory type that moves it."""
+        if site.kind == "store":
+            return at[site.write.buffer] // self.config.out_elem_bytes
+        if not site.reads:
+            return 0
+        source = site.reads[0].buffer
+        scope = site.write.buffer.scope
+        size = {INP: self.config.inp_elem_bytes, WGT: self.config.wgt_elem_bytes, ACC: self.config.acc_elem_bytes}[scope]
+        if scope == ACC and source.dtype == "int8":
+            size //= 4
+        return at[source] // size
+
+    def element_bytes(self, memory: Ints) -> Ints:
+        c = self.config
+        return np.array(
+            [c.uop_elem_bytes, c.wgt_elem_bytes, c.inp_elem_bytes, c.acc_elem_bytes, c.out_elem_bytes, c.acc_elem_bytes // 4]
+        )[memory]
+
+    def zero_bytes(self, rows: isa.Table) -> int:
+        """Zeros that the widest padding DMA reads."""
+        return int((rows[:, isa.X_SIZE] * self.element_bytes(rows[:, isa.MEM])).max())
+
+    def place_uops(
+        self, kernels: Sequence[Kernels], total: int, sequence: Ints, table: isa.Table
+    ) -> tuple[uops.Uops, Ints, tuple[isa.Table, Ints]]:
+        """Puts LOAD UOPs into the ordered stream and fills in uop_bgn and uop_end."""
+        none = np.zeros(0, dtype=np.int64)
+        if not kernels:
+            empty = uops.Uops(np.zeros((0, 3), dtype=np.int64), none, none)
+            return empty, none, (table, np.zeros(total, dtype=np.int64))
+        joined = join(kernels)
+        # Copies come first in the unsorted stack, kernels behind them.
+        first = total - len(joined.table)
+        where = np.flatnonzero(sequence >= first)
+        row = sequence[where] - first
+        micro, kernel_of = uops.collect(joined, row)
+        used = kernel_of[row]
+        placed = uops.place(micro, used, self.config)
+        table[where, isa.UOP_BGN] = placed.begin
+        table[where, isa.UOP_END] = placed.begin + micro.length[used]
+        uop_at = np.zeros(total, dtype=np.int64)
+        uop_at[where] = micro.slot[used]
+        loads = uops.load_rows(placed, 0)
+        spots = np.where(placed.before > 0, where[np.minimum(placed.before, len(where) - 1)], 0)
+        table = np.insert(table, spots, loads, axis=0)
+        uop_at = np.insert(uop_at, spots, 0)
+        return micro, used, (np.ascontiguousarray(table), uop_at)
+
+    def shared_dram(self, at: Mapping[Buffer, int]) -> tuple[int, int] | None:
+        """The DRAM that is both stored and loaded, as one range."""
+        stored = {s.write.buffer for s in self.sites if s.kind == "store"}
+        loaded = {r.buffer for s in self.sites if s.kind == "load" for r in s.reads}
+        both = stored & loaded
+        if not both:
+            return None
+        first = min(at[b] for b in both)
+        return first, max(at[b] + buffer_bytes(b) for b in both) - first
+
+    def check_fields(self, table: isa.Table) -> None:
+        """Refuses what the instruction's fields cannot hold."""
+        limits = {
+            isa.SRAM: 1 << 16, isa.Y_SIZE: 1 << 16, isa.X_SIZE: 1 << 16, isa.X_STRIDE: 1 << 16, isa.DRAM: 1 << 32,
+            isa.ITER_OUT: 1 << 14, isa.ITER_IN: 1 << 14,
+        }
+        for column, limit in limits.items():
+            if len(table) and not 0 <= int(table[:, column].min()) <= int(table[:, column].max()) < limit:
+                bad = int(np.argmax((table[:, column] < 0) | (table[:, column] >= limit)))
+                raise LoweringError(
+                    "field", f"instruction {bad}: {isa.COLUMN_NAMES[column]} = {int(table[bad, column])} does not fit its field"
+                )
+
+
+def _stack(copies: Sequence[dma.Rows], kernels: Sequence[Kernels]) -> tuple[isa.Table, Ints, Ints, Any]:
+    parts: list[Any] = [*copies, *kernels]
+    table = np.concatenate([p.table for p in parts])
+    position = np.concatenate([p.position for p in parts])
+    step = np.concatenate([p.step for p in parts])
+    zero = np.concatenate([
+        p.zeros if isinstance(p, dma.Rows) and p.zeros is not None else np.zeros(len(p.table), dtype=bool) for p in parts
+    ])
+    return table, position, step, zero
+
+

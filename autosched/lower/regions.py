@@ -1,0 +1,91 @@
+"""Rectangles of buffers that accesses touch, with some loops fixed and the others run through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from autosched.ir.stmt import Buffer
+from autosched.lower.affine import Lin, Loop
+from autosched.lower.tree import Access, Site
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Box:
+    """Per dimension: ``base`` (of the fixed loops) plus ``low`` to ``high``, inclusive."""
+
+    bases: tuple[Lin, ...]
+    lows: tuple[int, ...]
+    highs: tuple[int, ...]
+
+    def contains(self, other: Box) -> bool:
+        """Whether ``other`` lies inside for every value of the fixed loops; False when that is not plain."""
+        return (
+            self.bases == other.bases
+            and all(a <= b for a, b in zip(self.lows, other.lows))
+            and all(a >= b for a, b in zip(self.highs, other.highs))
+        )
+
+    def hull(self, other: Box) -> Box | None:
+        """The smallest box around both, or None where their bases differ."""
+        if self.bases != other.bases:
+            return None
+        lows = tuple([min(a, b) for a, b in zip(self.lows, other.lows)])
+        highs = tuple([max(a, b) for a, b in zip(self.highs, other.highs)])
+        return Box(self.bases, lows, highs)
+
+    def separates(self, loop: Loop) -> bool:
+        """Whether different iterations of a fixed loop have disjoint boxes."""
+        return any(
+            abs(base.coef(loop)) > high - low
+            for base, low, high in zip(self.bases, self.lows, self.highs)
+        )
+
+
+def box(access: Access, fixed: Iterable[Loop]) -> Box:
+    """The box of an access when the ``fixed`` loops stand still."""
+    keep = set(fixed)
+    bases, lows, highs = [], [], []
+    for index, extent in zip(access.indices, access.extents):
+        base, low, high = index.restrict(keep)
+        bases.append(base)
+        lows.append(low)
+        highs.append(high + extent - 1)
+    return Box(tuple(bases), tuple(lows), tuple(highs))
+
+
+def full_box(shape: Sequence[int]) -> Box:
+    """A whole buffer."""
+    return Box((Lin(),) * len(shape), (0,) * len(shape), tuple([s - 1 for s in shape]))
+
+
+def shape_of(buffer: Buffer) -> tuple[int, ...]:
+    """A buffer's constant shape."""
+    return tuple([int(getattr(s, "value")) for s in buffer.shape])
+
+
+def common(paths: Sequence[tuple[Loop, ...]]) -> tuple[Loop, ...]:
+    """The loops that all paths share, outermost first."""
+    shared: list[Loop] = []
+    for level in zip(*paths):
+        if any(loop is not level[0] for loop in level):
+            break
+        shared.append(level[0])
+    return tuple(shared)
+
+
+def harmless(cond: Lin, write: Access, fixed: Sequence[Loop]) -> bool:
+    """Whether a condition on a write leaves out nothing that a read could want within one pass of the ``fixed`` loops.
+
+    It does when it keeps an index inside the buffer, or when it only picks iterations that write the same place.
+    """
+    for index, extent in zip(write.indices, shape_of(write.buffer)):
+        if cond == index or cond == index.scale(-1).plus(extent - 1):
+            return True
+    loops = cond.loops()
+    return not (loops & set(fixed)) and not (loops & write.loops())
+
+
+def covers(writer: Site, target: Box, fixed: Sequence[Loop]) -> bool:
+    """Whether a site writes all of ``target`` in one pass of the ``fixed`` loops."""
+    return box(writer.write, fixed).contains(target) and all(harmless(c, writer.write, fixed) for c in writer.conds)

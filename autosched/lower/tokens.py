@@ -1,0 +1,163 @@
+"""Dependence tokens from exact data dependence, and the drain before FINISH.
+
+A walk over every SRAM element finds, per instruction, the latest instruction of each other engine that it must wait for. Engines
+are in order, so one token speaks for everything before it: a consumer takes a token only when it needs a later producer than any
+it (or an earlier instruction of its engine) has waited for. Tokens are then one to one, in order, with at most one per
+instruction and channel. There is no channel between load and store: where DRAM written by a STORE is loaded again (or the
+reverse), a compute no-op stands between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from autosched.errors import LoweringError
+from autosched.lower.affine import Ints
+from sim import isa
+from sim.config import VTAConfig
+
+CAPACITY = 255
+
+
+@dataclass(eq=False, slots=True)
+class Stream:
+    """Instructions in program order.
+
+    Args:
+        table: decoded rows.
+        uop_at: per row, the first micro-op of its kernel in ``triples``.
+        triples: all micro-ops.
+    """
+
+    table: isa.Table
+    uop_at: Ints
+    triples: Ints
+
+
+def no_op() -> Ints:
+    """A compute instruction that only carries tokens (a LOAD UOP of nothing)."""
+    row = np.zeros(isa.NCOLS, dtype=np.int64)
+    row[isa.OPCODE], row[isa.MEM] = isa.OP_LOAD, isa.MEM_UOP
+    return row
+
+
+def finish(stream: Stream, config: VTAConfig, shared: tuple[int, int] | None) -> isa.Table:
+    """The whole program: relays, tokens, the drain and FINISH.
+
+    Args:
+        stream: the instructions.
+        config: the machine.
+        shared: (first byte, size) of the DRAM in which loads may read what stores wrote, or None when none does.
+
+    Raises:
+        LoweringError: kind ``tokens``: more tokens would wait than the hardware counts.
+    """
+    from autosched.lower._token_kernel import needs, tokens
+
+    table, uop_at = stream.table, stream.uop_at
+    relays = None
+    if shared is not None:
+        table, uop_at, relays = _relayed(table, uop_at, config, shared)
+    engine = isa.queue_of(table)
+    need, stale = needs(
+        table, engine, uop_at, stream.triples, config.inp_depth, config.wgt_depth, config.acc_depth
+    )
+    if stale >= 0:
+        raise LoweringError("store", f"instruction {stale} stores an accumulator that neither GEMM nor ALU wrote last")
+    if relays is not None:
+        need = np.maximum(need, relays)
+    # The drain: FINISH comes after the last load and the last store.
+    last = [int(np.flatnonzero(engine == e)[-1]) if bool((engine == e).any()) else -1 for e in (0, 2)]
+    n = len(table)
+    tail = np.zeros((2, isa.NCOLS), dtype=np.int64)
+    tail[0] = no_op()
+    tail[1, isa.OPCODE] = isa.OP_FINISH
+    table = np.concatenate([table, tail])
+    engine = np.concatenate([engine, np.ones(2, dtype=np.int64)])
+    need = np.concatenate([need, np.full((2, 3), -1, dtype=np.int64)])
+    need[n, 0], need[n, 2] = last[0], last[1]
+    tokens(table, engine, need)
+    if not (table[n, isa.POP_PREV] or table[n, isa.POP_NEXT]):
+        table = np.ascontiguousarray(np.delete(table, n, axis=0))
+    _check_waiting(table, config)
+    return table
+
+
+def _check_waiting(table: isa.Table, config: VTAConfig) -> None:
+    """Counters hold 255 tokens; the hardware drops more without a word."""
+    pushes = (
+        ((table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.MEM] != isa.MEM_UOP) & (table[:, isa.PUSH_NEXT] != 0)).sum(),
+        table[:, isa.PUSH_PREV].sum(), table[:, isa.PUSH_NEXT].sum(),
+    )
+    if max(int(p) for p in pushes) <= CAPACITY:
+        return
+    from autosched.lower._token_kernel import waiting
+
+    if int(waiting(table, isa.queue_of(table)).max()) <= CAPACITY:
+        return
+    # The bound above only sees direct neighbours; the exact count sees every path of tokens.
+    from sim import tokens as flow
+
+    for channel, (most, where) in enumerate(flow.flow(table, config.queue_depth).outstanding()):
+        if most > CAPACITY:
+            raise LoweringError(
+                "tokens", f"up to {most} tokens wait on {flow.CHANNELS[channel]} at instruction {where}; the hardware counts to "
+                f"{CAPACITY}, so use larger copies or instructions",
+            )
+
+
+def _dram_boxes(table: isa.Table, config: VTAConfig, first: int, granule: int) -> Ints:
+    """(start, rows, width, stride) in granules of what each transfer touches of DRAM; zeros for other instructions."""
+    sizes = np.array([
+        config.uop_elem_bytes, config.wgt_elem_bytes, config.inp_elem_bytes, config.acc_elem_bytes, config.out_elem_bytes,
+        max(config.acc_elem_bytes // 4, 1), 0, 0,
+    ], dtype=np.int64)
+    moves = ((table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.MEM] != isa.MEM_UOP)) | (table[:, isa.OPCODE] == isa.OP_STORE)
+    unit = np.where(moves, sizes[table[:, isa.MEM]], 0)
+    boxes = np.zeros((len(table), 4), dtype=np.int64)
+    boxes[:, 0] = np.where(moves, (table[:, isa.DRAM] * unit - first) // granule, 0)
+    boxes[:, 1] = np.where(moves, table[:, isa.Y_SIZE], 0)
+    boxes[:, 2] = table[:, isa.X_SIZE] * unit // granule
+    boxes[:, 3] = table[:, isa.X_STRIDE] * unit // granule
+    return boxes
+
+
+def _relayed(table: isa.Table, uop_at: Ints, config: VTAConfig, shared: tuple[int, int]) -> tuple[isa.Table, Ints, Ints]:
+    """Adds compute no-ops where a load must follow a store (or the reverse), and says who waits for what through DRAM."""
+    from autosched.lower._token_kernel import dram_needs
+
+    granule = min(config.inp_elem_bytes, config.out_elem_bytes, config.wgt_elem_bytes, max(config.acc_elem_bytes // 4, 1))
+    first, size = shared
+    boxes = _dram_boxes(table, config, first, granule)
+    engine = isa.queue_of(table)
+    is_store = (table[:, isa.OPCODE] == isa.OP_STORE).astype(np.int64)
+    need = dram_needs(boxes, is_store, engine, -(-size // granule))
+    before: list[int] = []
+    wants: list[tuple[int, int]] = []  # (engine waited for, instruction)
+    reached = {0: -1, 2: -1}
+    for i in np.flatnonzero((engine != 1) & (need[:, [0, 2]].max(axis=1) >= 0)):
+        other = 2 if engine[i] == 0 else 0
+        p = int(need[i, other])
+        if p > reached[other]:
+            reached[other] = p
+            before.append(int(i))
+            wants.append((other, p))
+    moved = np.arange(len(table)) + np.searchsorted(np.array(before, dtype=np.int64), np.arange(len(table)), side="right")
+    total = len(table) + len(before)
+    new_need = np.full((total, 3), -1, dtype=np.int64)
+    for e in range(3):
+        # Direct neighbours only; load and store meet through the no-ops.
+        direct = (need[:, e] >= 0) & ((engine == 1) | (e == 1))
+        new_need[moved[direct], e] = moved[need[direct, e]]
+    new_table = np.zeros((total, isa.NCOLS), dtype=np.int64)
+    new_table[moved] = table
+    new_uop_at = np.zeros(total, dtype=np.int64)
+    new_uop_at[moved] = uop_at
+    for i, (other, p) in zip(before, wants):
+        at = int(moved[i]) - 1
+        new_table[at] = no_op()
+        new_need[at, other] = moved[p]
+        new_need[moved[i], 1] = max(int(new_need[moved[i], 1]), at)
+    return new_table, new_uop_at, new_need

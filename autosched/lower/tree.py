@@ -1,0 +1,333 @@
+"""The scheduled program as the lowering sees it: loops, and at their leaves the sites that become instructions.
+
+Walking the IR substitutes block iterators by their bindings, so that every index is a form of loops alone. Blocks, matched
+views, predicates and the init of a reduction disappear here; what remains is loops, accesses and conditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from autosched.errors import LoweringError
+from autosched.ir.expr import BufferData, Call, Expr, IntImm, StringImm, Var
+from autosched.ir.stmt import (
+    AssertStmt,
+    AttrStmt,
+    BlockRealize,
+    Buffer,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+)
+from autosched.lower.affine import Lin, Loop, constraints, linear, negation
+
+INP, WGT, ACC, DRAM = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer", "global"
+SRAM_SCOPES = (INP, WGT, ACC)
+VIRTUAL_THREADS = ("vthread", "cthread")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Access:
+    """What one instance of a site touches of a buffer: ``extents`` elements from ``indices`` in each dimension."""
+
+    buffer: Buffer
+    indices: tuple[Lin, ...]
+    extents: tuple[int, ...]
+
+    def same_place(self, other: Access) -> bool:
+        """Whether the indices are equal (the buffers may differ)."""
+        return self.extents == other.extents and self.indices == other.indices
+
+    def loops(self) -> set[Loop]:
+        """The loops that the place depends on."""
+        found: set[Loop] = set()
+        for index in self.indices:
+            found |= index.loops()
+        return found
+
+
+@dataclass(eq=False, slots=True)
+class Site:
+    """A leaf: a copy between memories, a matrix product or an elementwise computation.
+
+    Args:
+        kind: ``load`` (DRAM to SRAM), ``store`` (ACC to DRAM), ``gemm`` or ``alu``.
+        name: the block it came from.
+        write: what one instance writes.
+        reads: what it reads (gemm: the input, then the weight).
+        value: the expression of an ``alu`` site.
+        conds: forms that must all be >= 0 for an instance to run.
+        pads: for a load, forms that must all be >= 0 for the source to count; else the element is 0.
+        notes: annotations of the block.
+        path: loops around it, outermost first.
+        own: how many of the innermost loops of ``path`` hold nothing but this site.
+        order: number in program order.
+    """
+
+    kind: str
+    name: str
+    write: Access
+    reads: list[Access]
+    value: Any = None
+    conds: list[Lin] = field(default_factory=list)
+    pads: list[Lin] = field(default_factory=list)
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    path: tuple[Loop, ...] = ()
+    own: int = 0
+    order: int = 0
+
+    @property
+    def outer(self) -> tuple[Loop, ...]:
+        """The loops that sequence this site with others."""
+        return self.path[: len(self.path) - self.own]
+
+    @property
+    def inner(self) -> tuple[Loop, ...]:
+        """The loops that are this site's alone."""
+        return self.path[len(self.path) - self.own :]
+
+    def accesses(self) -> Iterator[tuple[Access, bool]]:
+        """All accesses, reads first, with whether it is the write."""
+        for read in self.reads:
+            yield read, False
+        yield self.write, True
+
+
+@dataclass(eq=False, slots=True)
+class Tree:
+    """A whole program.
+
+    Args:
+        root: a loop of one iteration around everything.
+        params: the buffers of the signature.
+        allocated: all other buffers, in order of appearance.
+        doubled: buffers whose block asks for two banks.
+    """
+
+    root: Loop
+    params: tuple[Buffer, ...]
+    allocated: list[Buffer]
+    doubled: set[Buffer]
+
+    def sites(self) -> list[Site]:
+        """All sites in program order."""
+        found: list[Site] = []
+
+        def visit(loop: Loop) -> None:
+            for node in loop.body:
+                if isinstance(node, Loop):
+                    visit(node)
+                else:
+                    found.append(node)
+
+        visit(self.root)
+        return found
+
+    def index(self) -> list[Site]:
+        """Sets ``path``, ``own`` and ``order`` of every site; to be called after every change of structure."""
+        order = 0
+        found: list[Site] = []
+
+        def visit(loop: Loop, path: tuple[Loop, ...], own: int) -> None:
+            nonlocal order
+            alone = len(loop.body) == 1
+            for node in loop.body:
+                if isinstance(node, Loop):
+                    inside = own + 1 if alone else 1
+                    visit(node, (*path, node), 0 if node.thread else inside)
+                else:
+                    node.path = path
+                    node.own = own if alone else 0
+                    node.order = order
+                    order += 1
+                    found.append(node)
+
+        visit(self.root, (), 0)
+        return found
+
+
+class Builder:
+    """Walks a function into a ``Tree``."""
+
+    def __init__(self) -> None:
+        self.env: dict[Var, Lin] = {}
+        self.views: dict[Buffer, Access] = {}
+        self.allocated: list[Buffer] = []
+        self.doubled: set[Buffer] = set()
+
+    def build(self, func: PrimFunc) -> Tree:
+        """The tree of a function.
+
+        Raises:
+            LoweringError: a statement or an extent that no target instruction can express.
+        """
+        for param in func.params:
+            if isinstance(param, Var):
+                raise LoweringError("symbolic", f"parameter {param.name} is a symbolic extent; lowering needs constants")
+            for extent in param.shape:
+                if not isinstance(extent, IntImm):
+                    raise LoweringError("symbolic", f"{param.name} has a symbolic shape; lowering needs constants")
+        root = Loop("root", 1)
+        self.visit(func.body, root, [], {}, "root")
+        return Tree(root, func.buffers, self.allocated, self.doubled)
+
+    def visit(self, stmt: Stmt, parent: Loop, conds: list[Lin], notes: Mapping[str, Any], name: str) -> None:
+        """Appends what ``stmt`` becomes to ``parent``."""
+        if isinstance(stmt, SeqStmt):
+            for child in stmt.stmts:
+                self.visit(child, parent, conds, notes, name)
+        elif isinstance(stmt, For):
+            self.loop(stmt, parent, conds, notes, name)
+        elif isinstance(stmt, BlockRealize):
+            self.realize(stmt, parent, conds)
+        elif isinstance(stmt, BufferStore):
+            self.store(stmt, parent, conds, notes, name)
+        elif isinstance(stmt, Evaluate):
+            self.evaluate(stmt.value, parent, conds, notes, name)
+        elif isinstance(stmt, IfThenElse):
+            chosen = constraints(stmt.condition, self.env)
+            if not any(c.bounds()[1] < 0 for c in chosen):
+                self.visit(stmt.then_case, parent, conds + chosen, notes, name)
+            if stmt.else_case is not None and chosen:
+                self.visit(stmt.else_case, parent, conds + negation(chosen), notes, name)
+        elif isinstance(stmt, LetStmt):
+            self.env[stmt.var] = linear(stmt.value, self.env)
+            self.visit(stmt.body, parent, conds, notes, name)
+        elif isinstance(stmt, AttrStmt | AssertStmt):
+            self.visit(stmt.body, parent, conds, notes, name)
+        else:
+            raise LoweringError("statement", f"{type(stmt).__name__} in block {name} has no equivalent on the target")
+
+    def loop(self, stmt: For, parent: Loop, conds: list[Lin], notes: Mapping[str, Any], name: str) -> None:
+        lo, extent = linear(stmt.min, self.env), linear(stmt.extent, self.env)
+        if stmt.kind == "thread_binding" and (stmt.thread or "").split(".")[0] not in VIRTUAL_THREADS:
+            raise LoweringError("thread", f"loop {stmt.var.name} is bound to {stmt.thread}; VTA has vthread and cthread")
+        trips = extent.bounds()[1]
+        if trips <= 0:
+            return
+        if extent.terms:
+            # A trip count that varies: all iterations of the longest, under a condition.
+            node = self.open(stmt, trips, parent)
+            index = Lin({node: 1}) if trips > 1 else Lin()
+            conds = [*conds, extent.add(index, -1).plus(-1)]
+        else:
+            node = self.open(stmt, trips, parent)
+            index = Lin({node: 1}) if trips > 1 else Lin()
+        self.env[stmt.var] = lo.add(index)
+        inner = {**notes, **{k: v for k, v in stmt.annotations.items() if k == "vta.dma"}}
+        self.visit(stmt.body, node, conds, inner, name)
+
+    def open(self, stmt: For, trips: int, parent: Loop) -> Loop:
+        """A new loop inside ``parent``, or ``parent`` itself for a single iteration."""
+        if trips == 1:
+            return parent
+        node = Loop(stmt.var.name, trips, stmt.kind == "thread_binding", stmt.annotations)
+        parent.body.append(node)
+        return node
+
+    def realize(self, stmt: BlockRealize, parent: Loop, conds: list[Lin]) -> None:
+        block = stmt.block
+        predicate = constraints(stmt.predicate, self.env)
+        if any(c.bounds()[1] < 0 for c in predicate):
+            return
+        inner = [*conds, *predicate]
+        values = [linear(v, self.env) for v in stmt.iter_values]
+        for iter_var, value in zip(block.iter_vars, values):
+            self.env[iter_var.var] = value
+        self.allocated.extend(block.alloc_buffers)
+        for match in block.match_buffers:
+            self.views[match.buffer] = self.region(match.source.buffer, match.source.region)
+        if "double_buffer_scope" in block.annotations:
+            which = block.annotations["double_buffer_scope"]
+            which = int(which.value if isinstance(which, IntImm) else which)
+            if not 0 <= which < len(block.writes):
+                raise LoweringError("annotation", f"double_buffer_scope {which} of block {block.name}: it writes {len(block.writes)} buffers")
+            self.doubled.add(block.writes[which].buffer)
+        if block.init is not None:
+            first = list(inner)
+            for iter_var, value in zip(block.iter_vars, values):
+                if iter_var.kind == "reduce":
+                    away = linear(iter_var.dom.min, self.env).add(value, -1)
+                    first += [c for c in (away, away.scale(-1)) if c.bounds()[0] < 0]
+            self.visit(block.init, parent, first, block.annotations, f"{block.name}_init")
+        self.visit(block.body, parent, inner, block.annotations, block.name)
+
+    def region(self, buffer: Buffer, region: tuple[Any, ...]) -> Access:
+        indices = tuple([linear(r.min, self.env) for r in region])
+        extents = []
+        for r in region:
+            extent = linear(r.extent, self.env)
+            if extent.terms:
+                raise LoweringError("symbolic", f"a view of {buffer.name} has an extent that varies")
+            extents.append(extent.const)
+        return self.resolve(Access(buffer, indices, tuple(extents)))
+
+    def resolve(self, access: Access) -> Access:
+        """The same place in the buffer that a view is a view of."""
+        view = self.views.get(access.buffer)
+        if view is None:
+            return access
+        lead = len(view.indices) - len(access.indices)
+        if lead < 0:
+            raise LoweringError("pattern", f"view {access.buffer.name} has more dimensions than {view.buffer.name}")
+        # A view may leave out leading dimensions of extent 1; the others line up from the end.
+        moved = [v.add(i) for v, i in zip(view.indices[lead:], access.indices)]
+        return Access(view.buffer, (*view.indices[:lead], *moved), (1,) * lead + access.extents)
+
+    def access(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Access:
+        """The place of one element."""
+        return self.resolve(Access(buffer, tuple([linear(i, self.env) for i in indices]), (1,) * len(indices)))
+
+    def store(self, stmt: BufferStore, parent: Loop, conds: list[Lin], notes: Mapping[str, Any], name: str) -> None:
+        from autosched.lower.classify import classify
+
+        site = classify(self, self.access(stmt.buffer, stmt.indices), stmt.value, name)
+        site.conds, site.notes = conds, notes
+        parent.body.append(site)
+
+    def evaluate(self, value: Expr, parent: Loop, conds: list[Lin], notes: Mapping[str, Any], name: str) -> None:
+        if isinstance(value, IntImm):
+            return
+        callee = value.args[0] if isinstance(value, Call) and value.op == "call_extern" and value.args else None
+        if not (isinstance(callee, StringImm) and callee.value == "vta.gemm"):
+            what = callee.value if isinstance(callee, StringImm) else getattr(value, "op", type(value).__name__)
+            raise LoweringError("extern", f"block {name} calls {what!r}; the target only has vta.gemm")
+        assert isinstance(value, Call)
+        operands = value.args[1:]
+        if len(operands) != 3 or not all(isinstance(a, BufferData) for a in operands):
+            raise LoweringError("extern", f"block {name}: vta.gemm takes the addresses of an acc, an inp and a wgt buffer")
+        views = []
+        for operand, scope in zip(operands, (ACC, INP, WGT)):
+            assert isinstance(operand, BufferData)
+            view = self.views.get(operand.buffer)
+            if view is None:
+                zeros = (Lin(),) * operand.buffer.ndim
+                view = Access(operand.buffer, zeros, tuple([int(getattr(s, "value", 0)) for s in operand.buffer.shape]))
+            if view.buffer.scope != scope:
+                raise LoweringError("scope", f"block {name}: {view.buffer.name} is in {view.buffer.scope}, vta.gemm needs {scope} there")
+            views.append(view)
+        parent.body.append(Site("gemm", name, views[0], views[1:], conds=conds, notes=notes))
+
+
+def build(func: PrimFunc) -> Tree:
+    """The tree of a scheduled function; see ``Builder.build``."""
+    tree = Builder().build(func)
+    _prune(tree.root)
+    return tree
+
+
+def _prune(loop: Loop) -> None:
+    """Removes loops around nothing."""
+    for node in loop.body:
+        if isinstance(node, Loop):
+            _prune(node)
+    loop.body = [n for n in loop.body if not isinstance(n, Loop) or n.body]
+
+

@@ -1,0 +1,151 @@
+"""What a program is compiled for: a VTA, and which implementation's meaning of its instructions counts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from autosched.errors import ProgramError, UnknownNameError
+from sim.config import VTAConfig
+from sim.errors import SimError
+from sim.presets import SEMANTICS, TARGETS, TargetSpec
+
+INP, WGT, ACC = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer"
+SCOPES: tuple[str, ...] = (INP, WGT, ACC)
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """An on-chip memory as programs name it.
+
+    Args:
+        scope: the storage scope, e.g. ``local.acc_buffer``.
+        elements: how many elements it holds.
+        lanes: scalars of one element: (rows, columns).
+        dtype: type of a scalar.
+        element_bytes: bytes of one element.
+    """
+
+    scope: str
+    elements: int
+    lanes: tuple[int, int]
+    dtype: str
+    element_bytes: int
+
+
+@dataclass(frozen=True)
+class Target:
+    """A machine and the meaning of its instructions.
+
+    Args:
+        name: what it is called in logs and on the command line.
+        config: the machine.
+        semantics: ``chisel`` (the RTL), ``fsim`` (the functional simulator) or ``portable`` (only what all agree on).
+        verified: what its simulation was checked against.
+        extrapolated: what of it was not.
+    """
+
+    name: str
+    config: VTAConfig
+    semantics: str
+    verified: str = ""
+    extrapolated: str = ""
+
+    def key(self) -> str:
+        """SHA-256, in hex, of what decides bytes and cycles: the machine and its semantics, not the name."""
+        text = json.dumps({"config": self.config.key(), "semantics": self.semantics}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def gemm_intrin(self) -> str:
+        """Name of the matrix product's tensor intrinsic, e.g. ``vta.gemm.1x16x16``."""
+        from autosched.target.intrin import gemm_name
+
+        return gemm_name(self.config)
+
+    @cached_property
+    def memories(self) -> dict[str, Memory]:
+        """The on-chip memories by scope."""
+        c = self.config
+        return {
+            INP: Memory(INP, c.inp_depth, (c.batch, c.block_in), "int8", c.inp_elem_bytes),
+            WGT: Memory(WGT, c.wgt_depth, (c.block_out, c.block_in), "int8", c.wgt_elem_bytes),
+            ACC: Memory(ACC, c.acc_depth, (c.batch, c.block_out), "int32", c.acc_elem_bytes),
+        }
+
+    def capacity(self, scope: str) -> int:
+        """Elements that a scope holds.
+
+        Raises:
+            UnknownNameError: the target has no such scope.
+        """
+        memory = self.memories.get(scope)
+        if memory is None:
+            raise UnknownNameError("scope", scope, SCOPES)
+        return memory.elements
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def names() -> tuple[str, ...]:
+    """The presets."""
+    return tuple(TARGETS)
+
+
+def get_target(target: str | Path | Target) -> Target:
+    """A target of a preset's name, a JSON file or itself; its tensor intrinsics are registered.
+
+    Args:
+        target: a preset (``vta-de10``), or the path of a JSON object with keys of ``vta_config.json`` and of the shell, and
+            optionally ``name`` and ``semantics`` (default ``chisel``).
+
+    Raises:
+        UnknownNameError: no such preset and no such file.
+        ProgramError: the file does not describe a machine that can exist.
+    """
+    if not isinstance(target, Target):
+        target = _lookup(target)
+    from autosched.target.intrin import register
+
+    register(target.config)
+    return target
+
+
+def _lookup(target: str | Path) -> Target:
+    text = str(target)
+    spec = TARGETS.get(text)
+    if spec is not None:
+        return Target(spec.name, spec.config, spec.semantics, spec.verified, spec.extrapolated)
+    path = Path(target)
+    if not path.is_file():
+        if path.suffix == ".json" or "/" in text:
+            raise ProgramError(f"target file {text}: no such file")
+        raise UnknownNameError("target", text, TARGETS)
+    return _from_file(path)
+
+
+def _from_file(path: Path) -> Target:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ProgramError(f"target file {path}: {error}") from None
+    if not isinstance(data, dict):
+        raise ProgramError(f"target file {path}: expected a JSON object, got {type(data).__name__}")
+    name = str(data.pop("name", path.stem))
+    semantics = data.pop("semantics", "chisel")
+    if semantics not in SEMANTICS:
+        raise ProgramError(f"target file {path}: semantics {semantics!r} is none of {', '.join(SEMANTICS)}")
+    try:
+        config = VTAConfig.from_json(data)
+        # The pair must be possible too: batch above 1 has no meaning on the RTL.
+        TargetSpec(name, config, semantics, "", "")
+    except SimError as error:
+        raise ProgramError(f"target file {path}: {error}") from None
+    return Target(name, config, semantics, "", f"a machine described by {path.name}; timing by the RTL's rules")
+
+
+__all__ = ["ACC", "INP", "SCOPES", "WGT", "Memory", "Target", "get_target", "names"]
