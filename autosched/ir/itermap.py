@@ -368,17 +368,21 @@ class _Divider:
         inner_sum, inner_extent = self._stack(inner_args, s.base)
         if not self.rw.same(total, extent):
             # Fewer values than the digits could count: a predicate bounds the sum, and it must lie on one side.
-            dtype = self.rw.dtype
             if not inner_args:
-                bound = to_expr(outer_sum, self.ana, dtype) < self.rw.expr(extent)
-                self.outer_pred = logical_and(self.outer_pred, bound)
+                outer_sum = IterSum(outer_sum.args, s.base)
+                self.outer_pred = logical_and(self.outer_pred, self._bound(outer_sum, extent))
                 return _Part("outer", outer_sum, extent, _NOTHING, 1)
             if not outer:
-                bound = to_expr(inner_sum, self.ana, dtype) < self.rw.expr(extent)
-                self.inner_pred = logical_and(self.inner_pred, bound)
+                self.inner_pred = logical_and(self.inner_pred, self._bound(inner_sum, extent))
                 return _Part("inner", _NOTHING, 1, inner_sum, extent)
             raise Unresolved("a predicate binds outer and inner iterators together")
         return _Part("mixed", outer_sum, outer_extent, inner_sum, inner_extent)
+
+    def _bound(self, s: IterSum, extent: Factor) -> Expr:
+        e = to_expr(s, self.ana, self.rw.dtype)
+        below = e < self.rw.expr(extent)
+        # A base inside an iterator comes from a lower bound.
+        return below if s.base == 0 else logical_and(BinOp("<=", self.rw.expr(0), e, "bool"), below)
 
     def _stack(self, inner_first: Sequence[IterSplit], base: Factor) -> tuple[IterSum, Factor]:
         extent: Factor = 1

@@ -61,7 +61,7 @@ def fuse_split(rng: random.Random, dom: dict[Var, Range]) -> list[Expr]:
 
 def random_predicate(rng: random.Random, dom: dict[Var, Range], indices: list[Expr]) -> Expr:
     e = rng.choice([*indices, *dom, list(dom)[0] * 4 + list(dom)[-1]])
-    size = max(value(e, p) for p in points(dom, TRUE)) + 1
+    size = max(1, max(value(e, p) for p in points(dom, TRUE)) + 1)
     bound = e < rng.randint(1, max(1, size)) if rng.random() < 0.7 else as_expr(rng.randint(0, size // 2)) <= e
     return logical_and(bound, e < size) if rng.random() < 0.3 else bound
 
@@ -212,7 +212,7 @@ def test_padding_predicate_marks_what_was_added(seed: int) -> None:
         inverse = inverse_affine_map(result.indices, outs)
         where = Analyzer().simplify(substitute(result.padding_predicate, inverse))
         outer = result.indices[0]
-        base, extent = outer.base, outer.args[0].extent
+        base, extent = outer.base, outer.args[0].extent if outer.args else 1
         assert isinstance(base, int) and isinstance(extent, int)
         for a in range(base, base + extent):
             for b in range(f):
