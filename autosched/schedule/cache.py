@@ -18,7 +18,7 @@ from autosched.schedule.cache_rewrite import (
     region_of,
     swept_region,
 )
-from autosched.schedule.dependence import _uncovered as uncovered
+from autosched.schedule.dependence import uncovered
 from autosched.schedule.primitive import primitive
 from autosched.schedule.scope import Scope, in_scope
 from autosched.schedule.state import State

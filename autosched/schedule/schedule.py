@@ -8,18 +8,26 @@ from typing import Any
 from autosched.errors import ProgramError
 from autosched.ir.stmt import Block, For, IRModule, PrimFunc
 from autosched.schedule.base import RV, BlockRV, ExprRV, LoopRV, Special
+from autosched.schedule.blockize import Blockizing
 from autosched.schedule.cache import Cache
+from autosched.schedule.compute_at import ComputeAt
+from autosched.schedule.inline import Inlining
 from autosched.schedule.kinds import Kinds
 from autosched.schedule.lookup import Lookup
 from autosched.schedule.notes import Notes
 from autosched.schedule.partition import Partition
 from autosched.schedule.primitive import primitive
+from autosched.schedule.recompute import Recomputing
+from autosched.schedule.reduction import Reductions
 from autosched.schedule.sampling import Sampling
 from autosched.schedule.state import State
+from autosched.schedule.tensorize import Tensorizing
 from autosched.schedule.trace import Trace
 
 
-class Schedule(Lookup, Partition, Kinds, Cache, Notes, Sampling):
+class Schedule(
+    Lookup, Partition, Kinds, Cache, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing, Notes, Sampling
+):
     """Rewrites a program step by step; every step is legal, and recorded.
 
     Args:
