@@ -74,6 +74,7 @@ class Printer:
         self._loops: dict[Var, For] = {}
         self._unbound: set[Var] = set()
         self._scalars: set[Var] = set()
+        self._in_body: set[Var] = set()
 
     # Lines and names
 
@@ -165,8 +166,10 @@ class Printer:
             self._scalars.add(p)
             return f"{self.names.of(p)}: T.{p.dtype}"
         symbols = [v for s in p.shape for v in free_vars(s) if v not in self._scalars]
-        if symbols and self.dialect == "block":
+        # A quoted extent defines int32 variables; others are declared in the body, and so is all that uses them.
+        if symbols and (self.dialect == "block" or any(v.dtype != "int32" or v in self._in_body for v in symbols)):
             for v in dict.fromkeys(v for v in symbols if v not in self.names.text):
+                self._in_body.add(v)
                 late.append(f"{self.names.define(v)} = T.{v.dtype}()")
             handle = self.names.define(Buffer("var_" + p.name, ()))
             name = self.names.define(p)

@@ -24,11 +24,11 @@ def _parse_def(node: ast.FunctionDef, source: Source, names: tuple[Mapping[str, 
     return FunctionParser(ev).parse(node)
 
 
-def parse(program: str | Callable[..., Any] | type | PrimFunc | IRModule, **extern: Any) -> PrimFunc | IRModule:
+def parse(program: str | Callable[..., Any] | type | PrimFunc | IRModule, /, **extern: Any) -> PrimFunc | IRModule:
     """A program from its text, or from a Python function.
 
     Args:
-        program: TVMScript text (a function, a module class, or a file with several), a function, or a class of functions.
+        program: TVMScript text (a function, a module class, or a whole file), a function, or a class of functions.
         extern: values of names that the text uses and does not define.
 
     Returns:
@@ -42,7 +42,8 @@ def parse(program: str | Callable[..., Any] | type | PrimFunc | IRModule, **exte
     if isinstance(program, str):
         return _parse_text(of_text(program), extern)
     if isinstance(program, type):
-        return ir_module(program)
+        module: IRModule = ir_module(program)
+        return module
     if isinstance(program, FunctionType):
         source = of_function(program)
         return _parse_def(_definition(source, program.__name__), source, (extern, *names_of(program)))

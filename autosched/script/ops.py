@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autosched.errors import NotSupportedError
+from autosched.ir import limits
 from autosched.ir.expr import (
     ARITHMETIC,
     BinOp,
@@ -26,7 +25,6 @@ from autosched.ir.expr import (
     as_expr,
     as_int,
     binary,
-    bits,
     cast,
     if_then_else,
     intrin,
@@ -241,28 +239,12 @@ def select_node(condition: Any, a: Any, b: Any) -> Expr:
 
 def min_value(dtype: Any) -> Expr:
     """The least finite value of a type."""
-    name = dtype_name(dtype)
-    if is_float(name):
-        return FloatImm(-_largest(name), name)
-    width = bits(name)
-    return IntImm(0 if name.startswith("uint") or name == "bool" else -(1 << (width - 1)), name)
+    return limits.min_value(dtype_name(dtype))
 
 
 def max_value(dtype: Any) -> Expr:
     """The greatest finite value of a type."""
-    name = dtype_name(dtype)
-    if is_float(name):
-        return FloatImm(_largest(name), name)
-    width = bits(name)
-    return IntImm((1 << width) - 1 if name.startswith("uint") or name == "bool" else (1 << (width - 1)) - 1, name)
-
-
-def _largest(dtype: str) -> float:
-    patterns = {"float16": ("<e", b"\xff\x7b"), "float32": ("<f", b"\xff\xff\x7f\x7f"),
-                "float64": ("<d", b"\xff\xff\xff\xff\xff\xff\xef\x7f"), "bfloat16": ("<f", b"\x00\x00\x7f\x7f")}
-    if dtype not in patterns:
-        raise NotSupportedError(f"the limits of {dtype} are not known")
-    return float(struct.unpack(*patterns[dtype])[0])
+    return limits.max_value(dtype_name(dtype))
 
 
 def infinity(dtype: Any) -> Expr:
