@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +22,9 @@ from sim.dram import PAGE_BYTES, SPACE, Dram
 from sim.errors import ExecutionError, LimitError, ProgramError
 from sim.program import Program, Segment
 from sim.trace import Ints, UopLoads, empty_uops, parameters
+
+if TYPE_CHECKING:
+    from sim.portable import Diagnostic
 
 MAX_WRITTEN_BYTES = 1 << 28
 
@@ -38,7 +43,7 @@ _BAD_INDEX = {
 
 @dataclass(frozen=True)
 class Execution:
-    """The state after a run.
+    """The state after a run of ``program``.
 
     dram: memory. counters: the functional simulator's seven. flow: the order of execution and what orders it.
     uops: the words that each LOAD UOP read. amounts: int64[n, 2], least and greatest amount that each tensor SHR
@@ -46,6 +51,7 @@ class Execution:
     [depth, batch, block] as int32, and UOP as uint32.
     """
 
+    program: Program = field(repr=False)
     mode: str
     dram: Dram = field(repr=False)
     counters: Mapping[str, int]
@@ -57,6 +63,13 @@ class Execution:
     def read(self, address: int, size: int) -> bytes:
         """Return ``size`` bytes of DRAM from ``address``; ProgramError outside the address space."""
         return self.dram.read(address, size)
+
+    @cached_property
+    def diagnostics(self) -> list[Diagnostic]:
+        """Where the implementation that was executed deviates from the others (:func:`sim.portable.check`)."""
+        from sim.portable import check
+
+        return check(self.program, (self.mode,))
 
 
 def count(table: isa.Table, config: VTAConfig, order: Ints, mode: str = "fsim") -> dict[str, int]:
@@ -146,6 +159,7 @@ def execute(
         reason = f"{memory_name} index {int(value)} is out of range, which the functional simulator refuses"
         raise ExecutionError(int(index), column, reason)
     return Execution(
+        program=full,
         mode=mode,
         dram=dram,
         counters=count(table, config, state.order, mode),

@@ -419,3 +419,9 @@ def test_counters_count_bytes_without_pads():
             "inp_load_nbytes": 96, "wgt_load_nbytes": 512, "acc_load_nbytes": 0, "uop_load_nbytes": 4,
             "out_store_nbytes": 16, "gemm_counter": 6, "alu_counter": 2,
         }  # fmt: skip
+
+
+def test_diagnostics_are_those_of_the_implementation_that_ran():
+    prog = program(load_acc(2), alu(isa.ALU_ADD, use_imm=1, imm=7), uops=((0, 1, 0),), acc=[0, 100])
+    assert [(d.index, d.kind) for d in execute(prog, "chisel").diagnostics] == [(2, "imm-source")]
+    assert execute(prog, "fsim").diagnostics == []
