@@ -10,6 +10,7 @@ results.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,21 @@ from autosched.ir.functor import substitute, walk
 from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
 
 if TYPE_CHECKING:
-    from autosched.ir.interp_stmt import Compiler, Extern
+    from autosched.ir.interp_stmt import Compiler
+
+
+@dataclass(frozen=True)
+class Extern:
+    """What a ``call_extern`` means.
+
+    Args:
+        desc: a function that does the same, one buffer parameter per pointer.
+        order: for each pointer argument of the call, the index of the parameter of ``desc`` that it is.
+    """
+
+    desc: PrimFunc
+    order: tuple[int, ...]
+
 
 _EXTERNS: dict[str, Extern] = {}
 _POISON = 0xA5
@@ -61,8 +76,6 @@ def register_call(name: str, desc: PrimFunc, arg_order: Sequence[int | str] | No
     Raises:
         ProgramError: ``arg_order`` does not name each parameter once.
     """
-    from autosched.ir.interp_stmt import Extern
-
     names = [b.name for b in desc.buffers]
     order = (
         list(range(len(names)))

@@ -235,6 +235,8 @@ class ExprCompiler:
 
     def int_binary(self, op: str, a: Val, b: Val, dtype: str) -> Val:
         """``a op b`` on integers: linear where no wrap-around is possible, folded where both are known."""
+        if dtype == "bool" and op in ("+", "-", "*", "//", "truncdiv", "/"):
+            return self.cast(self.int_binary(op, a, b, "int32"), "int32", "bool")  # whatever is not 0 is true
         x, y = a.value, b.value
         if x is not None and y is not None and not (y == 0 and op in ("//", "%", "truncdiv", "truncmod", "/")):
             folded = fold("truncdiv" if op == "/" else op, x, y)

@@ -140,7 +140,7 @@ def _half_bits(x: Any) -> Any:
 
 @njit(cache=True)
 def _to_int(x: Any) -> Any:
-    if not math.isfinite(x) or abs(x) >= 9.3e18:
+    if not math.isfinite(x) or abs(x) >= 9223372036854775808.0:
         return -9223372036854775808
     return int(x)
 
@@ -382,21 +382,20 @@ def execute(
             r[a] = _wrap(r[b] << r[c], w)
         elif op == WRAP:
             r[a] = _wrap(r[b], w)
-        elif op == FDIV:
-            if r[c] == 0:
+        elif op in (FDIV, FMOD, TDIV, TMOD):
+            x, y = r[b], r[c]
+            if y == 0:
                 return pc
-            r[a] = _wrap(r[b] // r[c], w)
-        elif op == FMOD:
-            if r[c] == 0:
-                return pc
-            r[a] = r[b] % r[c]
-        elif op in (TDIV, TMOD):
-            if r[c] == 0:
-                return pc
-            q = abs(r[b]) // abs(r[c])
-            if (r[b] < 0) != (r[c] < 0):
-                q = -q
-            r[a] = _wrap(q if op == TDIV else r[b] - q * r[c], w)
+            if y == -1:
+                # The one quotient that overflows (lowest / -1) traps on some processors.
+                r[a] = _wrap(-x, w) if op in (FDIV, TDIV) else 0
+            else:
+                q = x // y
+                rest = x - q * y
+                if op in (TDIV, TMOD) and rest != 0 and (x < 0) != (y < 0):
+                    q += 1
+                    rest -= y
+                r[a] = q if op in (FDIV, TDIV) else rest
         elif op == EQ:
             r[a] = 1 if r[b] == r[c] else 0
         elif op == NE:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from autosched.errors import NotSupportedError, ProgramError
 from autosched.ir import interp_machine as m
 from autosched.ir.expr import BufferData, BufferLoad, Call, Expr, IntImm, StringImm, Var, int_value
 from autosched.ir.functor import free_vars
+from autosched.ir.interp import Extern
 from autosched.ir.interp_code import ITEMSIZE, Emitter, Val, constant, linear
 from autosched.ir.interp_expr import ExprCompiler, View, vector_lanes
 from autosched.ir.stmt import (
@@ -24,7 +25,6 @@ from autosched.ir.stmt import (
     IfThenElse,
     IterVar,
     LetStmt,
-    PrimFunc,
     SeqStmt,
     Stmt,
     While,
@@ -32,19 +32,6 @@ from autosched.ir.stmt import (
 
 _IGNORED = frozenset({"tvm_storage_sync", "assume", "ret", "tvm_thread_invariant", "undef", "start_profile_intrinsic"})
 ALIGN = 64  # bytes; every buffer starts on such a boundary of the arena
-
-
-@dataclass(frozen=True)
-class Extern:
-    """What a ``call_extern`` means.
-
-    Args:
-        desc: a function that does the same, one buffer parameter per pointer.
-        order: for each pointer argument of the call, the index of the parameter of ``desc`` that it is.
-    """
-
-    desc: PrimFunc
-    order: tuple[int, ...]
 
 
 class Compiler(ExprCompiler):

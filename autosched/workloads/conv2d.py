@@ -165,7 +165,6 @@ class Conv2d:
             windows = np.lib.stride_tricks.sliding_window_view(x, (self.k, self.k), axis=(2, 3))
             windows = windows[:, :, :: self.stride, :: self.stride].astype(np.float64)
             sums = np.tensordot(windows, w.astype(np.float64), axes=([1, 4, 5], [1, 2, 3])).transpose(0, 3, 1, 2)
-            b = None if bias is None else layouts[2].unpack(bias).reshape(1, -1, 1, 1)
-            return layouts[-1].pack(finish(wrap32(sums), b, self.tail))
+            return finish(layouts[-1].pack(wrap32(sums)), bias, self.tail)
 
         return run

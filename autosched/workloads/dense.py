@@ -73,8 +73,7 @@ class Dense:
 
         def run(data: Array, weight: Array, bias: Array | None = None) -> Array:
             x, w = (layout.unpack(a).astype(np.float64) for layout, a in zip(layouts, (data, weight)))
-            b = None if bias is None else layouts[2].unpack(bias)
-            return layouts[-1].pack(finish(wrap32(x @ w.T), b, self.tail))
+            return finish(layouts[-1].pack(wrap32(x @ w.T)), bias, self.tail)
 
         return run
 
