@@ -180,8 +180,8 @@ def prim_func(
 
 
 def prim_func(
-    func: Callable[..., Any] | None = None, *, private: bool = False, check_well_formed: bool = True, s_tir: bool = True,
-    lazy: bool = False,
+    func: Callable[..., Any] | None = None, *, private: bool = False, check_well_formed: bool = True,
+    s_tir: bool = True, lazy: bool = False,
 ) -> PrimFunc | Callable[[Callable[..., Any]], PrimFunc]:
     """The decorator that turns a Python function in TVMScript into a program.
 

@@ -116,9 +116,13 @@ class Evaluator:
 
     def fail(self, node: ast.AST, message: str) -> NoReturn:
         """Raises the error of one place in the text."""
+        raise self.error(node, message)
+
+    def error(self, node: ast.AST, message: str) -> ProgramError:
+        """The error of one place in the text."""
         line = getattr(node, "lineno", None)
         column = getattr(node, "col_offset", None)
-        raise ProgramError(
+        return ProgramError(
             message + (f" [{self.where}]" if self.where else ""),
             None if line is None else line + self.line_offset,
             None if column is None else column + 1 + self.column_offset,

@@ -86,8 +86,8 @@ class BlockFrame:
             reads, writes, opaque = access_regions(block)
             if opaque:
                 raise ProgramError(
-                    f"block {self.name!r} uses the address of {opaque[0].buffer.name}, so what it reads and writes must "
-                    "be stated: add T.reads(...) and T.writes(...)"
+                    f"block {self.name!r} uses the address of {opaque[0].buffer.name}, so what it reads and writes "
+                    "must be stated: add T.reads(...) and T.writes(...)"
                 )
             block = Block(
                 block.name, block.iter_vars, reads if self.reads is None else self.reads,

@@ -54,15 +54,15 @@ def of_function(func: FunctionType) -> Source:
     """The source of a Python function, also one from a notebook cell.
 
     Raises:
-        ProgramError: there is none: typed at a prompt that keeps no text, made by ``exec``, or read from standard input.
+        ProgramError: there is none: typed at a prompt that keeps no text, made by ``exec``, or read from a pipe.
     """
     try:
         lines, start = inspect.getsourcelines(func)
         file = inspect.getsourcefile(func) or ""
     except (OSError, TypeError) as error:
         raise ProgramError(
-            f"the source of function {func.__name__!r} is not available (made by exec, or typed where no text is kept); "
-            "write it to a file or a notebook cell, or pass its text to autosched.script.parse"
+            f"the source of function {func.__name__!r} is not available (made by exec, or typed where no text is "
+            "kept); write it to a file or a notebook cell, or pass its text to autosched.script.parse"
         ) from error
     return of_text("".join(lines), Path(file).name, start - 1)
 
