@@ -6,10 +6,10 @@ from dataclasses import replace
 from itertools import takewhile
 from math import prod
 
-from autosched.ir.expr import Expr, IntImm, Var, bits, eq, int_value, logical_and
+from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, bits, eq, int_value, logical_and
 from autosched.ir.functor import free_vars
 from autosched.ir.simplify import Analyzer, conjuncts
-from autosched.ir.stmt import TRUE, Block, BlockRealize, For, Ident, Range, SeqStmt, Stmt, seq
+from autosched.ir.stmt import TRUE, Block, BlockRealize, BufferStore, For, Ident, Range, SeqStmt, Stmt, seq
 from autosched.schedule.attach_domain import Domain, iterator_domains
 from autosched.schedule.base import AT_INLINE, AT_ROOT, BlockRV, LoopRV, ScheduleBase, Special
 from autosched.schedule.dependence import (
@@ -277,6 +277,8 @@ def _missing_consumers(
 def _missing_producers(block: Block, target: For, producers: list[Block], missing: list[Block]) -> Refusal:
     loop = target.var.name
     hint = f"move {names(missing)} under {loop} first, or choose a loop that contains {names(producers)}"
+    if all(isinstance(b.body, BufferStore) and isinstance(b.body.value, BufferLoad) for b in missing):
+        hint = f"attach {block.name} first, make the cache {names(missing)} afterwards, and compute_at it under {loop}"
     return Refusal(
         f"reverse_compute_at requires all the producers of {block.name} to be under loop {loop}; {names(missing)} "
         f"{'is' if len(missing) == 1 else 'are'} outside it (producers: {names(producers)})",
