@@ -419,8 +419,8 @@ class Writer:
             # Read back what a STORE may have written: a dependence through DRAM.
             row["dram"] = self.base[OUT] // unit[mem] + rng.randint(0, 8)
         if mem == UOP and self.tame:
-            return row | {"y_size": 1, "sram": self.rng.randint(1, 20), "dram": self.base[UOP] // 4 + 1} | {
-                k: 0 for k in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")}  # fmt: skip
+            row |= {"y_size": 1, "sram": self.rng.randint(1, 20), "dram": self.base[UOP] // 4 + 1}
+            return row | dict.fromkeys(("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1"), 0)
         if mem == UOP:
             # Under chisel indices wrap, so any bytes are micro-ops: also those that a STORE wrote.
             stored = self.mode == "chisel" and rng.random() < 0.15
@@ -433,7 +433,8 @@ class Writer:
         if kind in ("inp", "wgt", "uop", "store"):
             return self.transfer({"inp": INP, "wgt": WGT, "uop": UOP, "store": OUT}[kind])
         if kind == "acc":
-            eight = not self.tame and self.mode == "fsim" and (c.LOG_ACC_WIDTH, c.LOG_INP_WIDTH) == (5, 3) and rng.random() < 0.4
+            able = self.mode == "fsim" and (c.LOG_ACC_WIDTH, c.LOG_INP_WIDTH) == (5, 3)
+            eight = able and not self.tame and rng.random() < 0.4
             return self.transfer(ACC8 if eight else ACC)
         row = dict.fromkeys(COLUMNS, 0) | {"opcode": GEMM if kind == "gemm" else ALU}
         low = 0 if self.mode == "fsim" and not self.tame else 1

@@ -34,7 +34,8 @@ def random_words(rng: np.random.Generator) -> isa.Words:
         memory = np.uint64(7 << 7)
         transfer = (words[:, 0] & np.uint64(7)) < 2
         words[transfer, 0] &= ~memory
-        words[transfer, 0] |= rng.choice([0, 1, 2, 3, 0, 1, 2, 3, 4, 5], int(transfer.sum())).astype(np.uint64) << np.uint64(7)
+        kinds = rng.choice([0, 1, 2, 3, 0, 1, 2, 3, 4, 5], int(transfer.sum())).astype(np.uint64)
+        words[transfer, 0] |= kinds << np.uint64(7)
         words[~transfer, 1] &= ~np.uint64(4 << 44)
     if style >= 2:
         # Few flags, few bits set: small sizes and indices, so that much of it runs.
