@@ -76,7 +76,7 @@ class Cache(Scope):
         cached = self._cached(buffer, storage_scope, swept if compact else None)
         stage, nest = copy_stage(f"{buffer.name}_{storage_scope}", buffer, cached, swept, "target" if compact else None)
         redirect = Redirect(buffer, cached, [r.min for r in swept] if compact else None)
-        targets = [b for b in state.children_of(scope) if region_of(b.writes, buffer) is None]
+        targets = [b for b in state.children_of(scope) if buffer not in state.touched(b)[1]]
         if consumers:
             targets = [b for b in targets if b.ident in consumers]
         table: dict[int, Stmt | None] = {}
@@ -210,6 +210,9 @@ class Cache(Scope):
                 f"buffer {buffer.name} is expected to be written by a single block, but {listed} write it",
                 [w.ident for w in writers], state=state, hint=f"{self._op} before decompose_reduction",
             )
+        if writers and region_of(writers[0].writes, buffer) is None:
+            self.refuse(f"{buffer.name} is written inside block {writers[0].name}, which does not declare it",
+                        [writers[0].ident], state=state, hint=f"{self._op} before loop_partition")
         return writers[0] if writers else None
 
     def _covered(self, state: State, scope: Block, buffer: Buffer, writer: Block | None) -> None:

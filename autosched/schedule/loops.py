@@ -217,6 +217,7 @@ class Loops(ScheduleBase):
         self._reorderable(state, chain)
         order = iter(nodes)
         new_order = [next(order) if n.var in chosen else n for n in chain]
+        self._init_first(state, chain, new_order)
         seen: set[Var] = {n.var for n in new_order}
         for node in new_order:
             for var in free_vars(node.min) | free_vars(node.extent):
@@ -277,6 +278,32 @@ class Loops(ScheduleBase):
                 continue
             self.refuse(f"block {block.name} is required to have an affine binding of its iterators to the loops",
                         [block.ident])
+
+    def _init_first(self, state: State, chain: list[For], new_order: list[For]) -> None:
+        """Refuses orders in which a reduction's first instance, the one that runs its init, may come after others.
+
+        Loops that drive spatial iterators only, or reduction iterators only, may change places freely; a loop that
+        drives both (a fused one, or a part of it) may not pass another loop.
+        """
+        place = {n.var: i for i, n in enumerate(new_order)}
+        for block in state.children_of(chain[-1]):
+            if block.init is None:
+                continue
+            kinds: dict[Var, set[str]] = {}
+            for iv, value in zip(block.iter_vars, state.realizes[block.ident].iter_values):
+                for var in free_vars(value):
+                    kinds.setdefault(var, set()).add(iv.kind)
+            for i, a in enumerate(chain):
+                for b in chain[i + 1:]:
+                    mixed = len(kinds.get(a.var, ())) > 1 or len(kinds.get(b.var, ())) > 1
+                    if place[a.var] < place[b.var] or not mixed or a.var not in kinds or b.var not in kinds:
+                        continue
+                    if int_value(a.extent) != 1 and int_value(b.extent) != 1:
+                        self.refuse(
+                            f"loops {a.var.name} and {b.var.name} drive spatial and reduction iterators of block "
+                            f"{block.name} together: its init might run late", [a.var, b.var, block.ident],
+                            hint="decompose_reduction first, or reorder before fusing",
+                        )
 
     @primitive
     def add_unit_loop(self, block_or_loop: BlockRV | LoopRV | str) -> LoopRV:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, const, int_value
-from autosched.ir.functor import Mutator, Substitute, all_exprs, substitute_stmt, walk
+from autosched.ir.functor import Mutator, Substitute, all_exprs, substitute_stmt, walk, walk_expr
 from autosched.ir.region import region_bounds
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import (
@@ -46,7 +46,8 @@ class Partition(Loops):
             preserve_unit_iters: accepted for compatibility; bindings stay as they are.
 
         Raises:
-            ScheduleError: a symbolic range, two unknown lengths, a length below one, lengths that leave nothing.
+            ScheduleError: a symbolic range, two unknown lengths, a length below one, lengths that leave nothing, a loop
+                that drives a reduction with its init.
 
         Before: ``for i in range(128): B(i)``, after ``loop_partition(i, [2, None])``: a block ``B_i_common`` that holds
             the
@@ -65,6 +66,14 @@ class Partition(Loops):
         if first is None:
             self.refuse(f"there is no block in loop {node.var.name}", [node.var])
         assert first is not None
+        for inner in walk(node.body):
+            if isinstance(inner, BlockRealize) and inner.block.init is not None:
+                for iv, value in zip(inner.block.iter_vars, inner.iter_values):
+                    if iv.kind == "reduce" and any(e is node.var for e in walk_expr(value)):
+                        self.refuse(
+                            f"loop {node.var.name} drives the reduction of block {inner.block.name}, whose init would "
+                            "run once per part", [node.var, inner.block.ident], hint="decompose_reduction first",
+                        )
         prefix = f"{first.block.name}_{node.var.name}"
         dtype = node.var.dtype
         parts: list[Stmt] = []
@@ -115,6 +124,8 @@ class Partition(Loops):
         if len(loops) < 2:
             raise ValueError("merge: at least two loops are needed")
         state, nodes = self.loops_at([x for x in loops if isinstance(x, LoopRV)])
+        if len({n.var for n in nodes}) < len(nodes):
+            self.refuse("a loop is given twice", [n.var for n in nodes])
         scopes = [state.scope_of(n) for n in nodes]
         if any(s is not scopes[0] for s in scopes):
             self.refuse("the loops are not under the same block", [n.var for n in nodes])

@@ -26,7 +26,8 @@ from autosched.schedule.trace import Trace
 
 
 class Schedule(
-    Lookup, Partition, Kinds, Cache, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing, Notes, Sampling
+    Lookup, Partition, Kinds, Cache, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing, Notes,
+    Sampling,
 ):
     """Rewrites a program step by step; every step is legal, and recorded.
 

@@ -145,8 +145,8 @@ class Scope(ScheduleBase):
     def double_buffer(self, block: BlockRV | str, buffer_index: int | str = 0) -> None:
         """Gives a buffer two banks, alternating each time a block refills it (annotation ``double_buffer_scope``).
 
-        Any number of dimensions, any axis separators: lowering puts the bank in front. Blocks that accumulate into the buffer
-        (the update of a reduction whose initial value this block writes) work on the current bank.
+        Any number of dimensions, any axis separators: lowering puts the bank in front. Blocks that accumulate into the
+        buffer (the update of a reduction whose initial value this block writes) work on the current bank.
 
         Args:
             block: handle or name of the block that writes the buffer.

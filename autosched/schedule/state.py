@@ -153,8 +153,7 @@ class State:
         readers: dict[Buffer, list[Ident]] = {}
         writers: dict[Buffer, list[Ident]] = {}
         for block in self.children_of(scope):
-            reads = list(dict.fromkeys(r.buffer for r in block.reads))
-            writes = list(dict.fromkeys(w.buffer for w in block.writes))
+            reads, writes = self.touched(block)
             for b in reads:
                 deps += [Dependence(src, block.ident, "RAW", b) for src in writers.get(b, ())]
             for b in writes:
@@ -167,13 +166,26 @@ class State:
         self._tables.deps[id(scope)] = deps
         return deps
 
+    def touched(self, block: Block) -> tuple[list[Buffer], list[Buffer]]:
+        """The buffers that a block reads, and those that it writes.
+
+        A block that declares nothing but holds blocks (``loop_partition`` makes such) touches what those touch.
+        """
+        if block.reads or block.writes or block.iter_vars:
+            reads, writes = [r.buffer for r in block.reads], [w.buffer for w in block.writes]
+            return list(dict.fromkeys(reads)), list(dict.fromkeys(writes))
+        own = {*block.alloc_buffers, *(m.buffer for m in block.match_buffers)}
+        inner = [self.touched(b) for b in self.children_of(block)]
+        reads, writes = ([b for x in inner for b in x[side] if b not in own] for side in (0, 1))
+        return list(dict.fromkeys(reads)), list(dict.fromkeys(writes))
+
     def writers(self, scope: Stmt, buffer: Buffer) -> list[Block]:
         """The blocks directly below ``scope`` that write ``buffer``, in program order."""
-        return [b for b in self.children_of(scope) if any(w.buffer is buffer for w in b.writes)]
+        return [b for b in self.children_of(scope) if buffer in self.touched(b)[1]]
 
     def readers(self, scope: Stmt, buffer: Buffer) -> list[Block]:
         """The blocks directly below ``scope`` that read ``buffer``, in program order."""
-        return [b for b in self.children_of(scope) if any(r.buffer is buffer for r in b.reads)]
+        return [b for b in self.children_of(scope) if buffer in self.touched(b)[0]]
 
     def producers(self, block: Block) -> list[Block]:
         """The blocks of the same scope whose results ``block`` reads or overwrites, in program order."""
