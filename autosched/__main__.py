@@ -1,0 +1,7 @@
+"""``python -m autosched``."""
+
+import sys
+
+from autosched.cli import main
+
+sys.exit(main())

@@ -1,0 +1,187 @@
+"""``autosched best | show | apply | export``: what the log knows, and using it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from autosched.cli.options import Commands, add_format, add_log, add_target, parse_pairs
+from autosched.cli.tables import number, percent, print_json, print_table
+from autosched.errors import ProgramError, UnknownNameError
+from autosched.records import BestRecord, Log, best_or_fail, find_best
+from autosched.target import Target, get_target
+from autosched.workloads import Workload, network, workload
+
+VIEWS = ("script", "trace", "python", "asm", "gantt")
+
+
+def register(commands: Commands) -> None:
+    """Adds the commands."""
+    p = commands.add_parser("best", help="the best logged schedules")
+    p.add_argument("workload", nargs="?", help="a workload or network; default: every workload in the log")
+    add_target(p)
+    add_log(p)
+    add_format(p)
+    p.set_defaults(run=best)
+
+    p = commands.add_parser("show", help="a schedule as a program, a trace, instructions or a Gantt chart")
+    p.add_argument("workload")
+    add_target(p)
+    add_log(p)
+    p.add_argument("--as", dest="view", choices=VIEWS, default="script", help="what to show (default script)")
+    p.set_defaults(run=show)
+
+    p = commands.add_parser("apply", help="run the best logged schedule on NumPy files or random data, bit-exactly")
+    p.add_argument("workload")
+    add_target(p)
+    add_log(p)
+    p.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="an input tensor; default random")
+    p.add_argument("--output", metavar="FILE.npy", help="where to write the result")
+    p.add_argument("--seed", type=int, default=0, metavar="N", help="of the random inputs (default 0)")
+    p.set_defaults(run=apply)
+
+    p = commands.add_parser("export", help="write a program file that any VTA implementation can run and check")
+    p.add_argument("workload")
+    add_target(p)
+    add_log(p)
+    p.add_argument("-o", "--output", required=True, metavar="FILE", help="the program file to write")
+    p.add_argument("--seed", type=int, default=0, metavar="N", help="of the random inputs (default 0)")
+    p.set_defaults(run=export)
+
+
+def _tasks(name: str) -> list[tuple[Workload, int]]:
+    net = network(name)
+    return list(net.tasks) if net else [(workload(name), 1)]
+
+
+def best(args: argparse.Namespace) -> int:
+    """Prints the best records."""
+    target = get_target(args.target)
+    log = Log.open(args.log, must_exist=True)
+    if args.workload:
+        tasks = _tasks(args.workload)
+    else:
+        tasks = [(t, 1) for name in log.names() if (t := _known(name)) is not None]
+    found = [(t, n, find_best(t.func, target, args.log)) for t, n in tasks]
+    if log.damaged:
+        print(f"autosched: {log.damaged} damaged line(s) in {log.directory} were skipped", file=sys.stderr)
+    if args.format == "json":
+        print_json([_best_json(t, n, r) for t, n, r in found])
+    else:
+        _print_best(found, target)
+    missing = sum(r is None for _, _, r in found)
+    if missing and missing == len(found):
+        print(f"autosched: nothing is logged for {args.workload} on {target.name}; run: autosched tune {args.workload}",
+              file=sys.stderr)
+        return 3
+    return 4 if missing else 0
+
+
+def _known(name: str) -> Workload | None:
+    """The workload of a logged name; a file of the user's that is gone is no error here."""
+    try:
+        return workload(name)
+    except (UnknownNameError, ProgramError):
+        return None
+
+
+def _best_json(task: Workload, multiplicity: int, record: BestRecord | None) -> dict[str, Any]:
+    base = {"workload": task.name, "multiplicity": multiplicity}
+    if record is None:
+        return {**base, "cycles": None}
+    return {**base, "target": record.target, "cycles": record.cycles, "bound": record.bound,
+            "gap": (record.cycles - record.bound) / record.cycles, "verified": record.verified, "run": record.run,
+            "point": list(record.point), "trace": list(record.trace)}
+
+
+def _print_best(found: list[tuple[Workload, int, BestRecord | None]], target: Target) -> None:
+    rows, total, floor = [], 0, 0
+    for task, n, r in found:
+        name = task.name + (f" x{n}" if n > 1 else "")
+        if r is None:
+            rows.append([name, "-", "-", "-", "-", "-", "-"])
+            continue
+        total, floor = total + r.cycles * n, floor + r.bound * n
+        ms = r.cycles / (target.config.clock_mhz * 1e3)
+        rows.append([name, number(r.cycles), number(r.bound), percent((r.cycles - r.bound) / r.cycles), f"{ms:.3f}",
+                     "yes" if r.verified else "no", r.run])
+    footer = []
+    if len(found) > 1 and all(r is not None for _, _, r in found):
+        footer = ["total", number(total), number(floor), percent((total - floor) / total),
+                  f"{total / (target.config.clock_mhz * 1e3):.3f}", "", ""]
+    print_table([("workload", False), ("cycles", True), ("bound", True), ("gap", True),
+                 (f"ms at {target.config.clock_mhz} MHz", True), ("checked", False), ("run", False)], rows, footer)
+
+
+def show(args: argparse.Namespace) -> int:
+    """Prints one view of the best schedule."""
+    from autosched.kernel import build
+    from autosched.schedule import Trace
+
+    task, target = workload(args.workload), get_target(args.target)
+    record = best_or_fail(task, target, args.log)
+    if args.view == "trace":
+        print(json.dumps(list(record.trace), indent=1))
+    elif args.view == "python":
+        print("\n".join(Trace.from_json(list(record.trace)).as_python()))
+    else:
+        kernel = build(task, target, record.trace)
+        if args.view == "script":
+            print(kernel.schedule.script())
+        elif args.view == "asm":
+            print(kernel.program.disassemble())
+        else:
+            from autosched.cli.sim_command import gantt_text
+
+            print(gantt_text(kernel.program))
+    return 0
+
+
+def apply(args: argparse.Namespace) -> int:
+    """Runs the best schedule and compares with the reference."""
+    import numpy as np
+
+    from autosched.kernel import build
+
+    task, target = workload(args.workload), get_target(args.target)
+    record = best_or_fail(task, target, args.log)
+    kernel = build(task, target, record.trace)
+    inputs = list(task.inputs(args.seed))
+    names = [b.name for b in task.func.buffers][: len(inputs)]
+    for name, path in parse_pairs(args.input, "--input").items():
+        if name not in names:
+            raise UnknownNameError("input", name, names)
+        try:
+            inputs[names.index(name)] = np.load(path, allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise ProgramError(f"input {name}: {path} is not a NumPy array file ({error})") from error
+    result = kernel(*inputs)
+    packed = all(np.ndim(a) == b.ndim for a, b in zip(inputs, task.func.buffers))
+    equal = bool(np.array_equal(result, task.reference(*inputs))) if packed else None
+    if args.output:
+        np.save(args.output, result)
+    verdict = {True: ", bit-equal to the reference", False: ", NOT equal to the reference", None: ""}[equal]
+    print(f"{task.name} on {target.name}: {number(kernel.cycles)} cycles, output {result.dtype}{list(result.shape)}{verdict}")
+    return 0 if equal is not False else 4
+
+
+def export(args: argparse.Namespace) -> int:
+    """Writes the program file of the best schedule, with inputs and expected outputs."""
+    from autosched.kernel import build
+    from sim.program import dump_file
+
+    task, target = workload(args.workload), get_target(args.target)
+    record = best_or_fail(task, target, args.log)
+    kernel = build(task, target, record.trace)
+    program = kernel.export(task.inputs(args.seed), task.reference(*task.inputs(args.seed)))
+    path = Path(args.output)
+    if not path.parent.is_dir():
+        raise ProgramError(f"cannot write {path}: {path.parent} is no directory")
+    dump_file(path, [program])
+    size = path.stat().st_size
+    print(f"{path}: {task.name} for {target.name}, {len(program.table)} instructions, {number(kernel.cycles)} cycles, "
+          f"{number(size)} bytes")
+    return 0

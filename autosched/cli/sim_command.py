@@ -1,0 +1,136 @@
+"""``autosched sim``: run a program file, count its cycles, check it, and say where the cycles went."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autosched.cli.options import Commands, add_format, add_target, positive
+from autosched.cli.tables import number, print_json, print_table
+from autosched.errors import ProgramError
+from autosched.target import get_target
+
+if TYPE_CHECKING:
+    from sim.machine import RunResult
+    from sim.program import Program
+    from sim.timing import Timing
+
+
+def register(commands: Commands) -> None:
+    """Adds the command."""
+    p = commands.add_parser("sim", help="run a program file on the cycle-exact simulator")
+    p.add_argument("file", help="a program file, as `autosched export` writes it")
+    add_target(p, default=None)
+    p.add_argument("--only", metavar="NAME", help="run only the program of this name")
+    p.add_argument("--check", action="store_true", help="also look for data races and for instructions on which VTAs disagree")
+    p.add_argument("--stats", action="store_true", help="print what every unit did, and why it waited")
+    p.add_argument("--gantt", action="store_true", help="print a Gantt chart")
+    p.add_argument("--width", type=positive, default=100, metavar="N", help="columns of the chart (default 100)")
+    p.add_argument("--timeline", metavar="FILE", help="write a Chrome trace (open it in Perfetto); one program only")
+    p.add_argument("--asm", action="store_true", help="print the instructions")
+    add_format(p)
+    p.set_defaults(run=run)
+
+
+def load(path: str, target: str | None, only: str | None) -> list[tuple[Program, str]]:
+    """The programs of a file with the semantics each is for.
+
+    Raises:
+        ProgramError: no program of the asked name.
+    """
+    from sim.program import load_file
+
+    machine = get_target(target) if target else None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        programs = load_file(path, machine.config if machine else None)
+    for warning in caught:
+        import sys
+
+        print(f"autosched: {warning.message}", file=sys.stderr)
+    if only is not None:
+        names = [p.name for p in programs]
+        programs = [p for p in programs if p.name == only]
+        if not programs:
+            from autosched.errors import UnknownNameError
+
+            raise UnknownNameError("program", only, names)
+    # A file that names its machine is for that machine; a remark leaves the choice to --target.
+    return [(p, machine.semantics if machine and p.config == machine.config else p.semantics) for p in programs]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs every program of the file."""
+    from sim import machine
+
+    programs = load(args.file, args.target, args.only)
+    if args.timeline and len(programs) != 1:
+        raise ProgramError(f"--timeline shows one program, {args.file} has {len(programs)}; choose one with --only NAME")
+    results = [machine.run(p, semantics=s, check=args.check) for p, s in programs]
+    if args.format == "json":
+        print_json([r.to_json() for r in results])
+    else:
+        _print(results, [p for p, _ in programs], args.check)
+        for program, semantics in programs:
+            _explain(program, semantics, args)
+    if args.timeline:
+        from sim.timeline import write_trace
+
+        target = Path(args.timeline)
+        if not target.parent.is_dir():
+            raise ProgramError(f"cannot write {target}: {target.parent} is no directory")
+        write_trace(target, programs[0][0])
+    return 0
+
+
+def _print(results: list[RunResult], programs: list[Program], check: bool) -> None:
+    match = {True: "match", False: "DIFFER", None: "-"}
+    rows = []
+    for r, p in zip(results, programs):
+        claim = "-" if p.cycles is None else "equal" if p.cycles == r.cycles else f"file says {number(p.cycles)}"
+        rows.append([r.name, number(len(p.table)), number(r.cycles), claim, match[r.outputs_match]]
+                    + ([str(len(r.races)), str(len(r.diagnostics))] if check else []))
+    columns = [("program", False), ("instructions", True), ("cycles", True), ("recorded", False), ("outputs", False)]
+    print_table(columns + ([("races", True), ("findings", True)] if check else []), rows)
+    for r in results:
+        for race in r.races[:10]:
+            print(f"{r.name}: race: {race}")
+        for finding in r.diagnostics[:10]:
+            print(f"{r.name}: {finding}")
+        hidden = max(0, len(r.races) - 10) + max(0, len(r.diagnostics) - 10)
+        if hidden:
+            print(f"{r.name}: and {hidden} more")
+
+
+def _explain(program: Program, semantics: str, args: argparse.Namespace) -> None:
+    from sim import stats
+
+    if args.asm:
+        print(f"\n{program.name}:\n{program.disassemble()}")
+    if args.stats or args.gantt:
+        timing = record(program, semantics)
+        if args.stats:
+            print(f"\n{program.name}: {stats.summarize(timing, semantics).table()}")
+        if args.gantt:
+            print(chart(timing, args.width))
+
+
+def record(program: Program, semantics: str) -> Timing:
+    """The recorded timing of a program."""
+    from sim import timing
+
+    return timing.simulate(program.table, program.config, program.insn_address, semantics=semantics)
+
+
+def chart(timing: Timing, width: int) -> str:
+    """The text Gantt chart of a run."""
+    from sim.timeline import gantt
+
+    return gantt(timing, width)
+
+
+def gantt_text(program: Program, width: int = 100) -> str:
+    """The text Gantt chart of a program."""
+    return chart(record(program, program.semantics), width)

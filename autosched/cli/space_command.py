@@ -1,0 +1,45 @@
+"""``autosched space``: how large a design space is, and what its draft thinks best."""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+
+from autosched.cli.options import Commands, add_format, add_target, positive
+from autosched.cli.tables import number, print_json, print_table
+from autosched.workloads import workload
+
+
+def register(commands: Commands) -> None:
+    """Adds the command."""
+    p = commands.add_parser("space", help="size of a workload's design space and the draft's favourites")
+    p.add_argument("workload")
+    add_target(p)
+    p.add_argument("--top", type=positive, default=5, metavar="N", help="favourites to list (default 5)")
+    p.add_argument("--sample", type=positive, default=4096, metavar="N", help="points to draw in a large space (default 4096)")
+    p.add_argument("--seed", type=int, default=0, metavar="N", help="of the draw (default 0)")
+    add_format(p)
+    p.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Counts the points and lists the best drafts."""
+    from space import Space
+
+    space = Space(workload(args.workload).func, args.target)
+    count, exact = space.count(limit=200_000)
+    points = np.concatenate(list(space.enumerate())) if exact and count else space.sample(np.random.default_rng(args.seed), args.sample)
+    drafts, bounds = space.draft(points), space.bound(points)
+    order = np.argsort(drafts, kind="stable")[: args.top]
+    if args.format == "json":
+        print_json({"workload": args.workload, "points": count, "exact": exact, "bound": space.floor(),
+                    "decisions": list(space.names),
+                    "top": [{"draft": int(drafts[i]), "bound": int(bounds[i]), "point": points[i].tolist(),
+                             "explain": space.explain(points[i])} for i in order]})
+        return 0
+    size = number(count) if exact else f"more than {number(count)}"
+    print(f"{args.workload} on {space.target.name}: {size} schedules, none faster than {number(space.floor())} cycles")
+    print_table([("draft", True), ("bound", True), ("schedule", False)],
+                [[number(int(drafts[i])), number(int(bounds[i])), space.explain(points[i])] for i in order])
+    return 0

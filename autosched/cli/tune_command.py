@@ -1,0 +1,127 @@
+"""``autosched tune``: search, with one live line, then a summary."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import asdict
+from types import TracebackType
+from typing import Any
+
+from autosched.cli.options import Commands, add_format, add_log, add_target, fraction, positive, seconds
+from autosched.cli.tables import number, percent, print_json, print_table
+from autosched.search.result import NetworkReport, TrialEvent, TuneReport
+
+
+def register(commands: Commands) -> None:
+    """Adds the command."""
+    p = commands.add_parser("tune", help="search for the best schedule of a workload or a network")
+    p.add_argument("workload", help="e.g. resnet18.c8, resnet18, dense:m=1,k=1024,n=1024, kernels.py:matmul")
+    add_target(p)
+    p.add_argument("--trials", type=positive, default=64, metavar="N", help="distinct points per workload (default 64)")
+    p.add_argument("--jobs", type=positive, metavar="N", help="worker processes (default: one per core)")
+    p.add_argument("--seed", type=int, default=0, metavar="N", help="same seed, same trials (default 0)")
+    add_log(p)
+    p.add_argument("--cold", action="store_true", help="do not start from the best schedules in the log")
+    p.add_argument("--sampler", default="cost-model", metavar="NAME",
+                   help="cost-model (default), tpe, nsgaii, qmc, random or grid")
+    p.add_argument("--timeout", type=seconds, metavar="SECONDS", help="end a task after so long")
+    p.add_argument("--gap", type=fraction, default=0.0, metavar="F", help="stop within this fraction of the lower bound")
+    p.add_argument("--patience", type=positive, metavar="N", help="stop after N trials without a better one")
+    add_format(p)
+    p.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Tunes and prints the summary."""
+    from autosched.search import tune
+
+    with _Live() as live:
+        report = tune(
+            args.workload, target=args.target, trials=args.trials, jobs=args.jobs, seed=args.seed, log=args.log,
+            cold=args.cold, sampler=args.sampler, timeout=args.timeout, gap=args.gap, patience=args.patience,
+            listener=live,
+        )
+    tasks = list(report.tasks) if isinstance(report, NetworkReport) else [report]
+    if args.format == "json":
+        print_json(_json(report))
+    else:
+        _print(report, tasks)
+    missing = [t for t in tasks if t.cycles is None]
+    return 0 if not missing else 3 if len(missing) == len(tasks) else 4
+
+
+class _Live:
+    """One line that rewrites itself on a terminal; elsewhere a plain line per better schedule and per 16 trials."""
+
+    def __init__(self) -> None:
+        self.terminal = sys.stderr.isatty()
+        self.status: Any = None
+        self.best: int | None = None
+
+    def __enter__(self) -> _Live:
+        if self.terminal:
+            from rich.console import Console
+
+            self.status = Console(stderr=True).status("starting: loading kernels and workers")
+            self.status.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.status is not None:
+            self.status.__exit__(kind, error, trace)
+
+    def __call__(self, event: TrialEvent) -> None:
+        gap = None if not event.best else (event.best - event.floor) / event.best
+        text = (
+            f"{event.workload}  {event.trial + 1}/{event.trials} trials  {event.seconds:.1f} s  "
+            f"best {number(event.best)} cycles, {percent(gap)} above the bound  {event.explain}"
+        )
+        if self.status is not None:
+            from rich.text import Text
+
+            self.status.update(Text(text, no_wrap=True, overflow="ellipsis"))
+        elif event.best != self.best or event.trial + 1 == event.trials or (event.trial + 1) % 16 == 0:
+            print(text, file=sys.stderr, flush=True)
+        self.best = event.best
+
+
+def _print(report: TuneReport | NetworkReport, tasks: list[TuneReport]) -> None:
+    columns = [("workload", False), ("cycles", True), ("bound", True), ("gap", True), ("first draft", True),
+               ("trials", True), ("from log", True), ("failed", True), ("seconds", True), ("stopped by", False),
+               ("checked", False)]
+    rows = [
+        [t.workload + (f" x{t.multiplicity}" if t.multiplicity > 1 else ""), number(t.cycles), number(t.floor),
+         percent(t.gap), number(t.default_cycles), str(t.simulated), str(t.from_log), str(sum(t.failed.values())),
+         f"{t.seconds:.1f}", t.stop, "bit-equal" if t.verified else "no"]
+        for t in tasks
+    ]
+    footer: list[str] = []
+    if isinstance(report, NetworkReport):
+        gap = None if report.cycles is None else (report.cycles - report.floor) / report.cycles
+        footer = [report.network, number(report.cycles), number(report.floor), percent(gap), "",
+                  str(sum(t.simulated for t in tasks)), str(sum(t.from_log for t in tasks)),
+                  str(sum(sum(t.failed.values()) for t in tasks)), f"{report.seconds:.1f}", "", ""]
+    print_table(columns, rows, footer)
+    if isinstance(report, TuneReport) and report.cycles is not None:
+        print(f"\nbest schedule: {report.explain}")
+    failed: dict[str, int] = {}
+    for t in tasks:
+        for kind, n in t.failed.items():
+            failed[kind] = failed.get(kind, 0) + n
+    if failed:
+        print("failed candidates: " + ", ".join(f"{n} {kind}" for kind, n in sorted(failed.items())))
+
+
+def _json(report: TuneReport | NetworkReport) -> Any:
+    if isinstance(report, NetworkReport):
+        return {"network": report.network, "cycles": report.cycles, "bound": report.floor, "seconds": report.seconds,
+                "tasks": [_json(t) for t in report.tasks]}
+    data = asdict(report)
+    data["bound"] = data.pop("floor")
+    data["gap"] = report.gap
+    data["finished"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return data
