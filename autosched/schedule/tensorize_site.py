@@ -57,13 +57,16 @@ def why_not(state: State, loop: For, pattern: Pattern, name: str, reason: str) -
         name: its name.
         reason: what the comparison said.
     """
-    for block in state.children_of(loop):
+    blocks = state.children_of(loop)
+    for block in blocks:
         realize = state.realizes[block.ident]
         if state.children_of(block):
             continue
         try:
             site = _survey(state, realize, pattern, name)
-        except Refusal:
+        except Refusal as refusal:
+            if len(blocks) == 1:
+                return refusal
             continue
         if site.splits or site.loops or site.blocks:
             return _explain(state, realize, site, name)

@@ -1,0 +1,141 @@
+"""One producer, two consumers, and a block that joins them: every order of attaching, and what is said where it cannot be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.ir.interp import run
+from autosched.ir.stmt import PrimFunc
+from autosched.schedule import Schedule
+from autosched.script import T
+
+
+@T.prim_func
+def fork(inp: T.Buffer((12, 20), "int32"), oup: T.Buffer((12,), "int32")):
+    x = T.sblock_alloc_buffer((12, 20), "int32")
+    y = T.sblock_alloc_buffer((12,), "int32")
+    z = T.sblock_alloc_buffer((12,), "int32")
+    for i, j in T.grid(12, 20):
+        with T.sblock("x"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            x[vi, vj] = inp[vi, vj] + 1
+    for i, j in T.grid(12, 20):
+        with T.sblock("y"):
+            vi, vj = T.axis.remap("SR", [i, j])
+            with T.init():
+                y[vi] = 0
+            y[vi] += x[vi, vj] * 3
+    for i, j in T.grid(12, 20):
+        with T.sblock("z"):
+            vi, vj = T.axis.remap("SR", [i, j])
+            with T.init():
+                z[vi] = -100000
+            z[vi] = T.max(z[vi], x[vi, vj])
+    for i in range(12):
+        with T.sblock("oup"):
+            vi = T.axis.spatial(12, i)
+            oup[vi] = y[vi] * z[vi]
+
+
+@T.prim_func
+def two_outputs(a: T.Buffer((8,), "int32"), c: T.Buffer((8,), "int32"), d: T.Buffer((8,), "int32")):
+    b = T.sblock_alloc_buffer((8,), "int32")
+    for i in range(8):
+        with T.sblock("b"):
+            v = T.axis.spatial(8, i)
+            b[v] = a[v] * 2
+    for i in range(8):
+        with T.sblock("c"):
+            v = T.axis.spatial(8, i)
+            c[v] = b[v] + 1
+    for i in range(8):
+        with T.sblock("d"):
+            v = T.axis.spatial(8, i)
+            d[v] = b[v] - 1
+
+
+def same(func: PrimFunc, other: PrimFunc) -> bool:
+    rng = np.random.default_rng(3)
+    arrays = [rng.integers(-50, 50, [int(s.value) for s in b.shape]).astype(b.dtype) for b in func.buffers[:1]]
+    return all(np.array_equal(p, q) for p, q in zip(run(func, *arrays), run(other, *arrays)))
+
+
+@pytest.mark.parametrize("order", [("y", "z", "x"), ("z", "y", "x")])
+def test_the_producer_is_attached_under_the_common_loop(order: tuple[str, ...]) -> None:
+    sch = Schedule(fork)
+    (i,) = sch.get_loops("oup")
+    for name in order:
+        sch.compute_at(name, i)
+    assert len(sch.state.root.body.body.stmts) == 4
+    assert same(sch.func, fork)
+
+
+def test_the_refusal_names_the_consumers_outside_and_the_order() -> None:
+    sch = Schedule(fork)
+    (i,) = sch.get_loops("oup")
+    with pytest.raises(ScheduleError) as caught:
+        sch.compute_at("x", i)
+    text = str(caught.value)
+    assert "y and z are outside it" in text
+    assert 'sch.compute_at("y", i); sch.compute_at("z", i); then sch.compute_at("x", i)' in text
+    assert len(text.splitlines()) <= 15
+
+
+def test_at_one_consumer_the_other_is_named() -> None:
+    sch = Schedule(fork)
+    i, _ = sch.get_loops("y")
+    with pytest.raises(ScheduleError, match=r"to be under loop i; z is outside it \(consumers: y and z\)"):
+        sch.compute_at("x", i)
+
+
+def test_the_advice_works_as_given() -> None:
+    sch = Schedule(fork)
+    (i,) = sch.get_loops("oup")
+    with pytest.raises(ScheduleError) as caught:
+        sch.compute_at("x", i)
+    for line in caught.value.hint.replace("then ", "").split("; "):
+        exec(line, {"sch": sch, "i": i})
+    assert same(sch.func, fork)
+
+
+def test_backwards_to_the_producers_loop() -> None:
+    sch = Schedule(fork)
+    i, _ = sch.get_loops("x")
+    for name in ("y", "z", "oup"):
+        sch.reverse_compute_at(name, i)
+    assert len(sch.get_loops("oup")) == 1
+    assert same(sch.func, fork)
+
+
+def test_recomputed_for_each_consumer() -> None:
+    sch = Schedule(fork)
+    first, second = sch.recompute_at_consumers("x")
+    assert sch.get(first).name == "x"
+    assert sch.get(second).name == "x_z"
+    sch.compute_at(first, sch.get_loops("y")[0])
+    sch.compute_inline(second)
+    assert same(sch.func, fork)
+    assert [b.name for b in sch.state.root.alloc_buffers] == ["x", "y", "z"]
+
+
+def test_two_outputs_have_no_common_loop() -> None:
+    sch = Schedule(two_outputs)
+    (i,) = sch.get_loops("c")
+    with pytest.raises(ScheduleError) as caught:
+        sch.compute_at("b", i)
+    assert "d is outside it" in str(caught.value)
+    assert 'sch.recompute_at_consumers("b")' in caught.value.hint
+    first, second = sch.recompute_at_consumers("b")
+    sch.compute_at(first, i)
+    sch.compute_at(second, sch.get_loops("d")[0])
+    assert same(sch.func, two_outputs)
+
+
+def test_nothing_to_duplicate() -> None:
+    sch = Schedule(fork)
+    with pytest.raises(ScheduleError, match="1 consumer: there is nothing to duplicate"):
+        sch.recompute_at_consumers("y")
+    with pytest.raises(ScheduleError, match="output block"):
+        sch.recompute_at_consumers("oup")
