@@ -1,7 +1,7 @@
 """Refuses to run with a stranger's ``sim`` or ``space`` on the path.
 
-``space``, ``sim`` and ``tuning_logs`` are installed beside ``autosched``; a file ``sim.py`` next to a user's script would shadow ours
-and fail far away from its cause.
+``space``, ``sim`` and ``tuning_logs`` are installed beside ``autosched``; a file ``sim.py`` next to a user's script would
+shadow ours and fail far away from its cause.
 """
 
 from __future__ import annotations

@@ -17,7 +17,15 @@ MODES: tuple[str, ...] = ("chisel", "fsim")
 ZERO_TRIPS = 1 << 14  # what the RTL makes of a zero loop count
 ZERO_ROWS = 1 << 16  # and of a STORE with y_size 0
 MAX_SRAM_BYTES = 1 << 30
-MAX_WORK = 1 << 28  # element transfers and micro-ops of one program
+MAX_WORK = 1 << 27  # element transfers and micro-ops (of 16x16 tiles, or their like) of one program
+
+# Flags towards a neighbour that a queue does not have.
+MEANINGLESS_FLAGS: tuple[tuple[int, int], ...] = (
+    (isa.POP_PREV, isa.QUEUE_LOAD),
+    (isa.PUSH_PREV, isa.QUEUE_LOAD),
+    (isa.POP_NEXT, isa.QUEUE_STORE),
+    (isa.PUSH_NEXT, isa.QUEUE_STORE),
+)
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -73,7 +81,7 @@ def trip_counts(table: isa.Table, config: VTAConfig, mode: str) -> tuple[Ints, I
 
 
 def work(table: isa.Table, config: VTAConfig, mode: str) -> Ints:
-    """Element transfers or micro-op executions of each instruction."""
+    """Element transfers or micro-op executions of each instruction; a large GEMM tile counts as its 16x16 parts."""
     width, height = region(table)
     x, y = table[:, isa.X_SIZE], table[:, isa.Y_SIZE]
     outer, inner, uops = trip_counts(table, config, mode)
@@ -81,7 +89,8 @@ def work(table: isa.Table, config: VTAConfig, mode: str) -> Ints:
     op = table[:, isa.OPCODE]
     looped = (op == isa.OP_GEMM) | (op == isa.OP_ALU)
     total = np.where(moves(table, isa.OP_LOAD), width * height, 0) + np.where(moves(table, isa.OP_STORE), rows * x, 0)
-    return np.asarray(total + np.where(looped, outer * inner * uops, 0), dtype=np.int64)
+    tile = np.where(op == isa.OP_GEMM, max(1, config.batch * config.block_in * config.block_out // 256), 1)
+    return np.asarray(total + np.where(looped, outer * inner * uops * tile, 0), dtype=np.int64)
 
 
 def check_work(table: isa.Table, config: VTAConfig, mode: str, max_work: int = MAX_WORK) -> None:
@@ -177,12 +186,7 @@ def check_executable(table: isa.Table, config: VTAConfig, mode: str) -> None:
 
 def _check_flags(table: isa.Table) -> None:
     engine = isa.queue_of(table)
-    for column, queue in (
-        (isa.POP_PREV, isa.QUEUE_LOAD),
-        (isa.PUSH_PREV, isa.QUEUE_LOAD),
-        (isa.POP_NEXT, isa.QUEUE_STORE),
-        (isa.PUSH_NEXT, isa.QUEUE_STORE),
-    ):
+    for column, queue in MEANINGLESS_FLAGS:
         bad = (engine == queue) & (table[:, column] != 0)
         name = isa.COLUMN_NAMES[column]
         reason = f"{isa.QUEUE_NAMES[queue]} has no such neighbour, and the functional simulator crashes"

@@ -197,12 +197,7 @@ def _amounts(table: isa.Table, amounts: Ints | None) -> Iterator[Diagnostic]:
 
 def _flags(table: isa.Table) -> Iterator[Diagnostic]:
     engine = isa.queue_of(table)
-    for column, queue in (
-        (isa.POP_PREV, isa.QUEUE_LOAD),
-        (isa.PUSH_PREV, isa.QUEUE_LOAD),
-        (isa.POP_NEXT, isa.QUEUE_STORE),
-        (isa.PUSH_NEXT, isa.QUEUE_STORE),
-    ):
+    for column, queue in legality.MEANINGLESS_FLAGS:
         name, owner = isa.COLUMN_NAMES[column], isa.QUEUE_NAMES[queue]
         reason = f"{owner} has no such neighbour: hardware ignores the flag, the functional simulator crashes"
         yield from _each((engine == queue) & (table[:, column] != 0), name, "flag", FSIM, reason)

@@ -2,7 +2,8 @@
 
 A file is ``{"config", "programs": [{"name", "insns", "cycles"?, "delay"?, "insn_address"?, "memory"?,
 "outputs"?}]}``: instructions as 32 hex digits, most significant first, bytes as base64. ``config`` is a preset's
-name or an object of configuration keys; any other string is a remark, and the caller's configuration counts.
+name or an object of configuration keys (and optionally "semantics"); any other string is a remark, and the caller's
+configuration counts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from sim import isa
 from sim.config import VTAConfig
 from sim.dram import SPACE, Segment
 from sim.errors import ConfigError, DecodeError, FieldError, ProgramError, SimError
-from sim.presets import TARGETS, target_spec
+from sim.presets import SEMANTICS, TARGETS, target_spec
 
 __all__ = ["MAX_FILE_BYTES", "Output", "Program", "Segment", "dump_file", "dumps", "load_file", "loads"]
 
@@ -154,11 +155,14 @@ def _config(reader: _Reader, value: object, config: VTAConfig | None) -> tuple[V
     """The configuration of a file and its semantics; a remark leaves both to the caller."""
     default = target_spec(DEFAULT_TARGET)
     if isinstance(value, dict):
+        semantics = value.get("semantics")
+        if semantics is not None and semantics not in SEMANTICS:
+            raise reader.fail("config.semantics", f"{_clip(repr(semantics))} is none of {', '.join(SEMANTICS)}")
         try:
-            found = VTAConfig.from_json(value)
+            found = VTAConfig.from_json({k: v for k, v in value.items() if k != "semantics"})
         except (ConfigError, TypeError) as error:
             raise reader.fail("config", str(error).removeprefix("config: ")) from None
-        return found, "chisel" if found.batch == 1 else "fsim"
+        return found, semantics or _semantics_of(found)
     if isinstance(value, str) and value in TARGETS:
         return TARGETS[value].config, TARGETS[value].semantics
     if value is not None and not isinstance(value, str):
@@ -167,6 +171,11 @@ def _config(reader: _Reader, value: object, config: VTAConfig | None) -> tuple[V
         return default.config, default.semantics
     match = [spec.semantics for spec in TARGETS.values() if spec.config == config]
     return config, match[0] if match else default.semantics
+
+
+def _semantics_of(config: VTAConfig) -> str:
+    """What a machine without a name is taken for: the RTL, unless its batch is more than the RTL has."""
+    return "chisel" if config.batch == 1 else "fsim"
 
 
 def _program(reader: _Reader, value: object, number: int, config: VTAConfig, semantics: str) -> Program:
@@ -311,11 +320,16 @@ def dumps(programs: Iterable[Program], target: str | None = None) -> str:
     for program in items:
         if replace(program.config, read_delay=base.read_delay) != base:
             raise ProgramError(f"program '{program.name}'", "has another machine than the file; write it to its own")
+        if program.semantics != first.semantics:
+            raise ProgramError(f"program '{program.name}'", "has other semantics than the file; write it to its own")
     if target is None:
         same = [s.name for s in TARGETS.values() if s.config == base and s.semantics == first.semantics]
         target = same[0] if same else None
     entries = [_entry(p, base, p.cycles if p.cycles is not None else _count(p)) for p in items]
-    config: object = target if target is not None else base.to_json()
+    config: object = target
+    if target is None:
+        own = {} if first.semantics == _semantics_of(base) else {"semantics": first.semantics}
+        config = base.to_json() | own
     return json.dumps({"config": config, "programs": entries}, indent=1) + "\n"
 
 
@@ -323,7 +337,8 @@ def _count(program: Program) -> int | None:
     from sim import timing
 
     try:
-        return int(timing.cycles(program.table, program.config, program.insn_address))
+        semantics = program.semantics
+        return int(timing.cycles(program.table, program.config, program.insn_address, semantics=semantics))
     except SimError:
         # A program that never finishes has no count, and a file may still carry it.
         return None

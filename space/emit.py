@@ -153,7 +153,10 @@ def _tile_output(
 def _tile_anchor(
     r: _Recorder, nest: Nest, tile: list[int], anchor: BlockRV, depth: int, outer: dict[int, LoopRV]
 ) -> tuple[BlockRV, LoopRV]:
-    """Splits the reduction, moves its outer loops out, separates the initial value; adds to ``outer``; returns (init, lane loop)."""
+    """Splits the reduction, moves its outer loops out, separates the initial value.
+
+    Adds the reduction's outer loops to ``outer``; returns the block of the initial value and the intrinsic's first lane loop.
+    """
     own = r.loops(anchor, depth + nest.anchor_iters)[depth:]
     inner = []
     for a in nest.reduce:

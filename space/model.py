@@ -1,8 +1,8 @@
 """Footprints, traffic, draft and lower bound of many points at once, in NumPy, without building a schedule.
 
-A point fixes a tile per axis, an order of the outer loops, the loop at which every operand is loaded, and which buffers have two
-banks. Outer loops stand in this sequence: spatial ones in the chosen order, then reduction ones in the program's order; attaching an
-operand at depth ``d`` puts its load inside the first ``d`` of them.
+A point fixes a tile per axis, an order of the outer loops, the loop at which every operand is loaded, and which buffers have
+two banks. Outer loops stand in this sequence: spatial ones in the chosen order, then reduction ones in the program's order;
+attaching an operand at depth ``d`` puts its load inside the first ``d`` of them.
 """
 
 from __future__ import annotations

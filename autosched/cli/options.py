@@ -85,7 +85,8 @@ def add_target(parser: argparse.ArgumentParser, default: str | None = "vta-de10"
 
 def add_log(parser: argparse.ArgumentParser) -> None:
     """Adds ``--log``."""
-    parser.add_argument("--log", metavar="DIR", help="directory of the log (default tuning_logs/runs, then the shipped schedules)")
+    parser.add_argument("--log", metavar="DIR",
+                        help="directory of the log (default tuning_logs/runs, then the shipped schedules)")
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:

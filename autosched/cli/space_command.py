@@ -29,7 +29,10 @@ def run(args: argparse.Namespace) -> int:
 
     space = Space(workload(args.workload).func, args.target)
     count, exact = space.count(limit=200_000)
-    points = np.concatenate(list(space.enumerate())) if exact and count else space.sample(np.random.default_rng(args.seed), args.sample)
+    if exact and count:
+        points = np.concatenate(list(space.enumerate()))
+    else:
+        points = space.sample(np.random.default_rng(args.seed), args.sample)
     drafts, bounds = space.draft(points), space.bound(points)
     order = np.argsort(drafts, kind="stable")[: args.top]
     if args.format == "json":

@@ -63,7 +63,8 @@ class Expr:
         return binary("%", other, self)
 
     def __neg__(self) -> Expr:
-        return binary("-", 0, self) if is_int(self.dtype) else binary("*", const(-1.0, self.dtype), self)
+        # A product, as TVM has it, so that both print the same text.
+        return binary("*", self, -1 if is_int(self.dtype) else -1.0)
 
     def __lt__(self, other: ExprLike) -> Expr:
         return binary("<", self, other)

@@ -135,7 +135,8 @@ def free_vars(node: Expr | Stmt) -> dict[Var, None]:
 class Mutator:
     """A rewriter: override ``expr``/``stmt`` hooks; untouched nodes are returned as they are.
 
-    Subclasses override ``visit_var``, ``visit_load``, ``visit_buffer`` for the common cases, or ``visit_expr``/``visit_stmt`` for all.
+    Subclasses override ``visit_var``, ``visit_load``, ``visit_buffer`` for the common cases, or ``visit_expr`` and
+    ``visit_stmt`` for all.
     """
 
     def visit_var(self, var: Var) -> Expr:

@@ -465,10 +465,10 @@ def access_regions(
 ) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
     """What one instance of a block reads, writes and touches by address, from its init and body (not its signature).
 
-    The rules are TVM's ``GetSBlockAccessRegion``, so this is what a script block without ``T.reads``/``T.writes`` gets: one
-    region per buffer in order of appearance, the union of its accesses, relaxed over the loops inside the block;
-    inner blocks count by their signatures; a block with an ``init`` does not list what it writes among its reads. An
-    index that no inner loop moves stays as it is written.
+    The rules are TVM's ``GetSBlockAccessRegion``: what a script block without ``T.reads``/``T.writes`` gets. One region
+    per buffer in order of appearance, the union of its accesses, relaxed over the loops inside the block; inner blocks
+    count by their signatures; a block with an ``init`` does not list what it writes among its reads. An index that no
+    inner loop moves stays as it is written.
 
     Args:
         block: the block; its own allocations are left out, and its views count as what they view.

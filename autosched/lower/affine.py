@@ -234,7 +234,7 @@ def _small_part(lin: Lin, c: int) -> tuple[int, Lin, Lin] | None:
         big = {t: k // g for t, k in lin.terms.items() if k % g == 0}
         small = Lin({t: k for t, k in lin.terms.items() if k % g}, lin.const % g)
         lo, hi = small.bounds()
-        if 0 <= lo and hi < g:
+        if lo >= 0 and hi < g:
             return g, Lin(big, lin.const // g), small
     return None
 
@@ -325,7 +325,7 @@ def linear(expr: Expr, env: Env) -> Lin:
     if isinstance(expr, Call) and expr.op in ("shift_right", "shift_left") and isinstance(expr.args[1], IntImm):
         a, amount = linear(expr.args[0], env), 1 << expr.args[1].value
         return floordiv(a, amount) if expr.op == "shift_right" else a.scale(amount)
-    if isinstance(expr, Call) and expr.op in ("likely", "if_then_else") or isinstance(expr, Select | Not):
+    if (isinstance(expr, Call) and expr.op in ("likely", "if_then_else")) or isinstance(expr, Select | Not):
         if isinstance(expr, Call) and expr.op == "likely":
             return linear(expr.args[0], env)
         if isinstance(expr, Not):

@@ -43,14 +43,18 @@ class Box:
 
 
 def box(access: Access, fixed: Iterable[Loop]) -> Box:
-    """The box of an access when the ``fixed`` loops stand still."""
+    """The box of an access when the ``fixed`` loops stand still, inside the buffer where that is plain."""
     keep = set(fixed)
     bases, lows, highs = [], [], []
-    for index, extent in zip(access.indices, access.extents):
+    for index, extent, limit in zip(access.indices, access.extents, shape_of(access.buffer)):
         base, low, high = index.restrict(keep)
+        high += extent - 1
+        if not base.terms:
+            # Instances that a predicate leaves out would overshoot.
+            low, high = max(low, 0), min(high, limit - 1)
         bases.append(base)
         lows.append(low)
-        highs.append(high + extent - 1)
+        highs.append(high)
     return Box(tuple(bases), tuple(lows), tuple(highs))
 
 
@@ -61,7 +65,7 @@ def full_box(shape: Sequence[int]) -> Box:
 
 def shape_of(buffer: Buffer) -> tuple[int, ...]:
     """A buffer's constant shape."""
-    return tuple([int(getattr(s, "value")) for s in buffer.shape])
+    return tuple([int(s.value) for s in buffer.shape])
 
 
 def common(paths: Sequence[tuple[Loop, ...]]) -> tuple[Loop, ...]:

@@ -170,7 +170,9 @@ class Loops(ScheduleBase):
         extent: Expr = const(1, dtype)
         for node in nodes:
             extent = extent * node.extent
-        extent = simplify(extent)
+        if sum(int_value(node.extent) is None for node in nodes) < 2:
+            # A product of several symbolic extents stays in the order of the loops.
+            extent = simplify(extent)
         dom = loop_dom(state.loops_above(nodes[0]))
         dom[fused] = Range(const(0, dtype), extent)
         body = Rebinder(vmap, None, dom, preserve_unit_iters).visit_stmt(nodes[-1].body)

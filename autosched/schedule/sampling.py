@@ -136,7 +136,7 @@ class Sampling(ScheduleBase):
             self.refuse("the primitive does not operate on the root block")
         places = self._places(state, realize.block, block)
         if decision is None:
-            chosen, place = places[int(self._uniform() * len(places))]
+            chosen, place = places[self._below(len(places))]
         else:
             before = [(i, p) for i, p in places if i <= decision]
             chosen, place = before[-1] if before else (-1, AT_ROOT)
@@ -145,10 +145,23 @@ class Sampling(ScheduleBase):
 
     # -- choosing -------------------------------------------------------------------------------------
 
-    def _uniform(self) -> float:
-        """A number in [0, 1) from the schedule's linear congruential generator (Lewis, Goodman and Miller's)."""
+    def _next(self) -> int:
+        """A number in [1, 2**31 - 2] from the schedule's generator: minstd, multiplier 48271."""
         self._rng_state = self._rng_state * 48271 % (2**31 - 1)
-        return (self._rng_state - 1) / (2**31 - 2)
+        return self._rng_state
+
+    def _uniform(self) -> float:
+        """A number in [0, 1)."""
+        return (self._next() - 1) / (2**31 - 2)
+
+    def _below(self, n: int) -> int:
+        """An integer below ``n``, equally likely each: what falls beyond the last full bucket is drawn again."""
+        if n == 1:
+            return 0
+        width = (2**31 - 2) // n
+        while (drawn := self._next()) >= n * width:
+            pass
+        return drawn // width
 
     def _tiled(self, node: For, n: int) -> int | None:
         if n < 1:
@@ -175,7 +188,7 @@ class Sampling(ScheduleBase):
         """``k`` distinct integers below ``n``."""
         order = list(range(n))
         for i in range(k):
-            j = i + int(self._uniform() * (n - i))
+            j = i + self._below(n - i)
             order[i], order[j] = order[j], order[i]
         return order[:k]
 

@@ -350,7 +350,8 @@ class FunctionParser(Binder):
 _PARAMETER = 'T.Buffer((16, 16), "int8"), T.handle or T.int32'
 _KINDS: dict[type[ast.stmt], str] = {
     ast.Return: "return", ast.FunctionDef: "a function inside a program", ast.Import: "import",
-    ast.ImportFrom: "import", ast.Break: "break", ast.Continue: "continue", ast.Delete: "del", ast.Try: "try", ast.Raise: "raise",
+    ast.ImportFrom: "import", ast.Break: "break", ast.Continue: "continue", ast.Delete: "del", ast.Try: "try",
+    ast.Raise: "raise",
     ast.ClassDef: "a class inside a program", ast.Global: "global", ast.Nonlocal: "nonlocal", ast.Match: "match",
 }
 

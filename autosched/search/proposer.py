@@ -78,7 +78,7 @@ class Proposer:
             return []
         scores = self._score(pool)
         chosen: dict[bytes, Point] = {}
-        random = int(round(EPSILON * n)) if self._points else 0
+        random = round(EPSILON * n) if self._points else 0
         for point in self._spread(pool[np.argsort(scores, kind="stable")], n - random):
             chosen.setdefault(point.tobytes(), point)
         for index in self.rng.permutation(len(pool)):

@@ -1,7 +1,7 @@
 """Optuna's samplers over valid points only, ours among them.
 
-A study sees one integer per decision: the index of its value among the choices. What a sampler asks for is repaired to the nearest
-valid point that has not been seen, inside the sampler, so that a trial is told under the values that were measured.
+A study sees one integer per decision: the index of its value among the choices. What a sampler asks for is repaired to the
+nearest valid point that has not been seen, inside the sampler, so that a trial is told under the values that were measured.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from autosched.ir.stmt import Buffer, PrimFunc, Stmt, make_root, seq
 from autosched.workloads.dense import bias_ranges, tail_stages
 from autosched.workloads.layout import Layout, whole
 from autosched.workloads.stage import stage, tensor
-from autosched.workloads.workload import Array, Reference, finish, wrap32
+from autosched.workloads.workload import Array, finish, wrap32
 
 
 @dataclass(frozen=True)
@@ -150,21 +150,16 @@ class Conv2d:
 
         return padded, stage(padded, list(zip(("n", "c", "y", "x", "nb", "cb"), shape)), value)
 
-    def reference(self, batch: int, block: int) -> Reference:
-        """NumPy's matrix product over sliding windows, exact in float64, between unpacking and packing.
+    def compute(self, batch: int, block: int, data: Array, kernel: Array, bias: Array | None = None) -> Array:
+        """The same on NumPy, packed in and out: a matrix product over sliding windows, exact in float64.
 
         Lanes past the plain extents count, as they do on the machine.
         """
         n, ci, co = whole(self.n, batch), whole(self.ci, block), whole(self.co, block)
         layouts = replace(self, n=n, ci=ci, co=co).layouts(batch, block)
-
-        def run(data: Array, kernel: Array, bias: Array | None = None) -> Array:
-            x = layouts[0].unpack(data)
-            w = layouts[1].unpack(kernel)
-            x = np.pad(x, [(0, 0), (0, 0), (self.pad, self.pad), (self.pad, self.pad)])
-            windows = np.lib.stride_tricks.sliding_window_view(x, (self.k, self.k), axis=(2, 3))
-            windows = windows[:, :, :: self.stride, :: self.stride].astype(np.float64)
-            sums = np.tensordot(windows, w.astype(np.float64), axes=([1, 4, 5], [1, 2, 3])).transpose(0, 3, 1, 2)
-            return finish(layouts[-1].pack(wrap32(sums)), bias, self.tail)
-
-        return run
+        x, w = layouts[0].unpack(data), layouts[1].unpack(kernel)
+        x = np.pad(x, [(0, 0), (0, 0), (self.pad, self.pad), (self.pad, self.pad)])
+        windows = np.lib.stride_tricks.sliding_window_view(x, (self.k, self.k), axis=(2, 3))
+        windows = windows[:, :, :: self.stride, :: self.stride].astype(np.float64)
+        sums = np.tensordot(windows, w.astype(np.float64), axes=([1, 4, 5], [1, 2, 3])).transpose(0, 3, 1, 2)
+        return finish(layouts[-1].pack(wrap32(sums)), bias, self.tail)

@@ -10,7 +10,7 @@ from autosched.ir.expr import Expr, IntImm, cast, maximum, minimum
 from autosched.ir.stmt import Buffer, PrimFunc, Stmt, make_root, seq
 from autosched.workloads.layout import Layout, whole
 from autosched.workloads.stage import Axes, stage, tensor
-from autosched.workloads.workload import Array, Reference, finish, wrap32
+from autosched.workloads.workload import Array, finish, wrap32
 
 BIAS_RANGE = (-(1 << 14), 1 << 14)
 
@@ -66,16 +66,15 @@ class Dense:
         params = (data, weight, bias, out) if bias is not None else (data, weight, out)
         return PrimFunc(params, make_root(seq(main, *stmts), (acc, *allocs)), value_ranges=bias_ranges(params, bias))
 
-    def reference(self, batch: int, block: int) -> Reference:
-        """A matrix product between packing and unpacking; lanes past the plain extents count as on the machine."""
+    def compute(self, batch: int, block: int, data: Array, weight: Array, bias: Array | None = None) -> Array:
+        """The same on NumPy, packed in and out: a matrix product between unpacking and packing.
+
+        Lanes past the plain extents count, as they do on the machine.
+        """
         m, k, n = whole(self.m, batch), whole(self.k, block), whole(self.n, block)
         layouts = replace(self, m=m, k=k, n=n).layouts(batch, block)
-
-        def run(data: Array, weight: Array, bias: Array | None = None) -> Array:
-            x, w = (layout.unpack(a).astype(np.float64) for layout, a in zip(layouts, (data, weight)))
-            return finish(layouts[-1].pack(wrap32(x @ w.T)), bias, self.tail)
-
-        return run
+        x, w = (layout.unpack(a).astype(np.float64) for layout, a in zip(layouts, (data, weight)))
+        return finish(layouts[-1].pack(wrap32(x @ w.T)), bias, self.tail)
 
 
 def tail_stages(

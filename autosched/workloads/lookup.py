@@ -6,10 +6,12 @@ import dataclasses
 import importlib.util
 import re
 import sys
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from autosched.errors import NotSupportedError, ProgramError, UnknownNameError, suggest
+from autosched.ir import interp
 from autosched.ir.stmt import IRModule, PrimFunc
 from autosched.workloads.catalogue import ALIASES, NETWORKS
 from autosched.workloads.conv2d import Conv2d
@@ -130,10 +132,6 @@ def _value(kind: str, key: str, text: str) -> int | str:
     return int(text)
 
 
-def _full(kind: str, operator: Any) -> str:
-    return f"{kind}:" + ",".join(f"{f.name}={getattr(operator, f.name)}" for f in dataclasses.fields(operator))
-
-
 def _from_file(name: str, file: str, attribute: str) -> Workload:
     """A user's own program; its reference is the interpreter."""
     path = Path(file).expanduser()
@@ -175,11 +173,10 @@ def of_func(func: PrimFunc, name: str | None = None) -> Workload:
         func: the program.
         name: how to call it; default the program's name.
     """
-    from autosched.ir import interp
-
-    def reference(*inputs: Array) -> Array:
-        first: Array = interp.run(func, *inputs)[0]
-        return first
-
     label = name or func.name
-    return Workload(label, func, reference, 0, label, tuple(None for _ in func.buffers))
+    return Workload(label, func, partial(_interpret, func), 0, label, tuple(None for _ in func.buffers))
+
+
+def _interpret(func: PrimFunc, *inputs: Array) -> Array:
+    first: Array = interp.run(func, *inputs)[0]
+    return first

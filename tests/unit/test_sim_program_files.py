@@ -84,6 +84,20 @@ def test_a_machine_without_a_name_is_written_in_full():
     assert back.outputs[0].expected is None
 
 
+def test_semantics_of_a_machine_without_a_name_are_kept():
+    config = VTAConfig(LOG_BLOCK=5)
+    one = Program("p", config, isa.table_of([isa.Load(mem=isa.MEM_ACC_8BIT), isa.Finish()]), semantics="fsim")
+    (back,) = loads(dumps([one]))
+    assert (back.config, back.semantics) == (config, "fsim")
+    assert back.cycles is not None  # counted as the functional simulator takes it: the RTL would hang
+    (back,) = loads(text({"LOG_BATCH": 1}))
+    assert back.semantics == "fsim"
+    with pytest.raises(ProgramError, match="program 'q': has other semantics"):
+        dumps([one, replace(one, name="q", semantics="chisel")])
+    with pytest.raises(ProgramError, match=r"config\.semantics: 'hls' is none of chisel, fsim, portable"):
+        loads(text({"semantics": "hls"}))
+
+
 def test_what_cannot_be_written():
     one = Program("a", DE10, isa.table_of([isa.Finish()]), 0x1000)
     other = replace(one, name="b", config=VTAConfig(LOG_BLOCK=5))
