@@ -76,14 +76,20 @@ def workload(name: str, batch: int = 1, block: int = 16) -> Workload:
                 f"{NETWORKS[text][0][0]!r}"
             )
         raise UnknownNameError("workload", text, (*ALIASES, *NETWORKS, *(f"{o}:" for o in OPERATORS)))
-    operator = OPERATORS[kind](**_parameters(kind, rest))
+    return _build(text, kind, OPERATORS[kind](**_parameters(kind, rest)), batch, block)
+
+
+@lru_cache(maxsize=64)
+def _build(name: str, kind: str, operator: Conv2d | Dense | VectorAdd, batch: int, block: int) -> Workload:
+    spec = ",".join(f"{f.name}={getattr(operator, f.name)}" for f in dataclasses.fields(operator))
     return Workload(
-        text,
+        name,
         operator.func(batch, block),
-        operator.reference(batch, block),
+        partial(operator.compute, batch, block),
         operator.macs,
-        _full(kind, operator),
+        f"{kind}:{spec}",
         operator.layouts(batch, block),
+        (name, batch, block),
     )
 
 

@@ -1,0 +1,106 @@
+"""One candidate to one result, in this process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autosched.errors import AutoschedError, LoweringError, ScheduleError
+from autosched.ir.interp import written
+from autosched.kernel import program_hash, replay, resolve
+from autosched.lower import Lowered, lower_table
+from autosched.measure.candidate import Candidate, Result
+from autosched.target import Target, get_target
+from autosched.workloads import Workload
+from sim.errors import SimError
+
+Array = np.ndarray[Any, Any]
+
+
+def measure(candidate: Candidate, cap: int | None = None, execute: bool = False, seed: int = 0) -> Result:
+    """Replays, lowers and times a candidate.
+
+    Args:
+        candidate: what to measure.
+        cap: give up above so many cycles.
+        execute: also run it bit-exactly on random inputs, and compare with the workload's reference; look for races,
+            and for what the target's implementations disagree on.
+        seed: of the random inputs.
+
+    Returns:
+        The cycles, or why there are none. A fault of the candidate is a result, never an exception.
+
+    Raises:
+        UnknownNameError: an unknown workload or target.
+        ProgramError: a target or workload that cannot be.
+    """
+    task, target = resolve(candidate.workload), get_target(candidate.target)
+    try:
+        trace = candidate.trace if isinstance(candidate.trace, str) else list(candidate.trace)
+        func = replay(task.func, trace, "fast").func
+    except AutoschedError as error:
+        return Result.failed("illegal", _line(error))
+    try:
+        lowered = lower_table(func, target)
+    except AutoschedError as error:
+        return Result.failed("lowering", _line(error))
+    except SimError as error:
+        return Result.failed("lowering", _line(error))
+    program = program_hash(lowered)
+    try:
+        cycles = lowered.cycles(cap)
+        if cycles < 0:
+            return Result.failed("timeout", f"more than {cap} cycles", program)
+        fault = _execute(task, target, lowered, seed) if execute else None
+    except SimError as error:
+        return Result.failed("simulation", _line(error), program)
+    return fault or Result.success(cycles, program, statistics(lowered))
+
+
+def statistics(lowered: Lowered) -> dict[str, int]:
+    """The functional simulator's counters of a program (bytes by memory, micro-ops), and its number of instructions."""
+    from sim.semantics import count
+
+    order = np.arange(len(lowered.table), dtype=np.int64)
+    mode = "fsim" if lowered.target.semantics == "fsim" else "chisel"
+    return {**count(lowered.table, lowered.config, order, mode), "instructions": len(lowered.table)}
+
+
+def _execute(task: Workload, target: Target, lowered: Lowered, seed: int) -> Result | None:
+    """What is wrong with a program's execution, or None."""
+    from sim.machine import run
+
+    program = program_hash(lowered)
+    inputs = task.inputs(seed)
+    outputs = written(task.func)
+    names = [b.name for b in task.func.buffers if b not in outputs]
+    ran = run(lowered.program(dict(zip(names, inputs))), target.semantics, check=True)
+    for faults in (ran.races, ran.diagnostics):
+        if faults:
+            return Result.failed("simulation", f"{faults[0]}" + (f" and {len(faults) - 1} more" if faults[1:] else ""), program)
+    wanted = task.reference(*inputs)
+    missing = [b.name for b in outputs if b.name not in ran.outputs]
+    if missing:
+        return Result.failed("mismatch", f"{missing[0]} is never stored", program)
+    got = np.frombuffer(ran.outputs[outputs[0].name], wanted.dtype.newbyteorder("<")).reshape(wanted.shape)
+    if np.array_equal(got, wanted):
+        return None
+    wrong = np.argwhere(got != wanted)
+    at = tuple(int(i) for i in wrong[0])
+    return Result.failed(
+        "mismatch",
+        f"{outputs[0].name}: {len(wrong)} of {wanted.size} elements differ, first at {at}: "
+        f"{wanted[at]} expected, {got[at]} stored",
+        program,
+    )
+
+
+def _line(error: Exception) -> str:
+    if isinstance(error, ScheduleError):
+        text = f"{error.primitive}: {error.reason}"
+    elif isinstance(error, LoweringError):
+        text = f"{error.kind}: {error.message}"
+    else:
+        text = str(error)
+    return " ".join(text.split())
