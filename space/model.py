@@ -162,11 +162,16 @@ class Model:
         )
         return fits
 
-    def canonical(self, points: Points) -> npt.NDArray[np.bool_]:
+    def canonical(self, points: Points, placed: bool = True) -> npt.NDArray[np.bool_]:
         """Whether a point is the one representative of its twins.
 
-        Unit outer loops come last and in axis order; a load stands directly inside a loop that moves its region; a buffer that is
-        filled once has one bank; a slice axis has more than one slice.
+        Unit outer loops come last and in axis order; a load stands directly inside a loop that moves its region; a reduction is
+        split only around a load (without one inside, the outer loop folds back into the instruction); a buffer that is filled
+        once has one bank; a slice axis has more than one slice.
+
+        Args:
+            points: the points.
+            placed: whether all loads are placed (else what depends on the later ones is not asked).
         """
         n = len(points)
         tiles = self.tiles(points)
@@ -191,6 +196,11 @@ class Model:
             if operand.scope == ACC:
                 ok &= depth <= self.n_spatial
             ok &= (points[:, self.columns.banks(k)] == 0) | (self.fills(points, k) > 1)
+        deepest = np.zeros(n, dtype=np.int64)
+        for k in range(len(self.nest.operands)):
+            deepest = np.maximum(deepest, self.attach(points, k))
+        for a in self.nest.reduce if placed else ():
+            ok &= (outer[:, a] == 1) | (deepest > position[:, a])
         whole = np.full(n, self.n_spatial, dtype=np.int64)
         ok &= (points[:, self.columns.acc_banks] == 0) | (self.trips(points, whole) > 1)
         tail = points[:, self.columns.tail]

@@ -101,9 +101,10 @@ class Space:
             if later > column:
                 probe[:, later] = self.choices[later][-1]
         fits = self.model.capacity(probe)
-        probe = points.copy()
-        canonical: npt.NDArray[np.bool_] = self.model.canonical(probe)
-        return fits & canonical
+        if column < self.model.columns.attach(len(self.nest.operands) - 1):
+            # Whether a split reduction is canonical depends on loads that are not placed yet.
+            return fits & self.model.canonical(points, placed=False)
+        return fits & self.model.canonical(points)
 
     def enumerate(self) -> Iterator[Points]:
         """All points, block by block (non-empty)."""
