@@ -1,8 +1,13 @@
-"""Sampling: choices that a trace records, so that a search can change them and a replay repeats them."""
+"""Sampling: choices that a trace records, so that a search can change them and a replay repeats them.
+
+Of one seed, ``sample_categorical``, ``sample_perfect_tile`` and ``sample_compute_location`` choose what TVM chooses.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, cast
 
 from autosched.errors import ScheduleError
@@ -40,11 +45,8 @@ class Sampling(ScheduleBase):
         if n != len(probs) or n == 0:
             self.refuse(f"{n} candidates and {len(probs)} probabilities")
         if decision is None:
-            point = self._uniform() * sum(probs)
-            decision = 0
-            while decision < n - 1 and point >= probs[decision]:
-                point -= probs[decision]
-                decision += 1
+            ends = list(accumulate(p / sum(probs) for p in probs))[:-1]
+            decision = bisect_left(ends, self._uniform())
         if not 0 <= decision < n:
             self.refuse(f"decision {decision} is out of range: there are {n} candidates")
         self.decide(decision)
@@ -151,8 +153,9 @@ class Sampling(ScheduleBase):
         return self._rng_state
 
     def _uniform(self) -> float:
-        """A number in [0, 1)."""
-        return (self._next() - 1) / (2**31 - 2)
+        """A number in [0, 1) of 53 bits: two draws."""
+        low, high = self._next(), self._next()
+        return (low + high * (2.0**31 - 1)) / (2.0**31 - 1) ** 2
 
     def _below(self, n: int) -> int:
         """An integer below ``n``, equally likely each: what falls beyond the last full bucket is drawn again."""
@@ -176,7 +179,12 @@ class Sampling(ScheduleBase):
     def _tile(self, extent: int, n: int) -> list[int]:
         """Factors of ``extent``: each prime power is dealt out uniformly over all compositions."""
         tile = [1] * n
+        if n == 1:
+            return [extent]
         for prime, power in prime_factors(extent):
+            if power == 1 and n > 2:
+                tile[self._below(n)] *= prime
+                continue
             bars = sorted(self._choose(power + n - 1, n - 1))
             last = -1
             for i, bar in enumerate([*bars, power + n - 1]):
@@ -186,6 +194,9 @@ class Sampling(ScheduleBase):
 
     def _choose(self, n: int, k: int) -> list[int]:
         """``k`` distinct integers below ``n``."""
+        if k == 2:
+            first, second = self._below(n), self._below(n - 1)
+            return [first, second + (second >= first)]
         order = list(range(n))
         for i in range(k):
             j = i + self._below(n - i)
@@ -225,7 +236,9 @@ class Sampling(ScheduleBase):
 
     def _allows(self, attempt: Any) -> bool:
         """Whether a primitive is accepted, tried on a copy."""
+        state = self._rng_state
         trial = cast(Any, self).copy()
+        self._rng_state = state
         trial.error_render_level = "none"
         try:
             attempt(trial)
