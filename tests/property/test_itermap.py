@@ -60,7 +60,7 @@ def fuse_split(rng: random.Random, dom: dict[Var, Range]) -> list[Expr]:
 
 
 def random_predicate(rng: random.Random, dom: dict[Var, Range], indices: list[Expr]) -> Expr:
-    e = rng.choice([*indices, *dom, list(dom)[0] * 4 + list(dom)[-1]])
+    e = rng.choice([*indices, *dom, next(iter(dom)) * 4 + list(dom)[-1]])
     size = max(1, max(value(e, p) for p in points(dom, TRUE)) + 1)
     bound = e < rng.randint(1, max(1, size)) if rng.random() < 0.7 else as_expr(rng.randint(0, size // 2)) <= e
     return logical_and(bound, e < size) if rng.random() < 0.3 else bound
