@@ -65,7 +65,8 @@ def check(
     table, config = program.table, program.config
     legality.check_machine(config, "fsim")
     isa.check_table(table, config)
-    legality.check_work(table, config, "chisel", max_work)
+    # Empty loops are a finding of their own; beyond it they are taken to do nothing, as their plain meaning is.
+    legality.check_work(table, config, "fsim", max_work)
     state = tokens.flow(table, config.queue_depth)
     found = [*_machine(config), *_transfers(table, config), *_memory(program), *_loops(table), *_shifts(table)]
     found += [*_flags(table), *_tokens(table, config, state)]
@@ -289,7 +290,9 @@ _POP_FLAG = {
 
 def _race(race: Race, state: tokens.Flow) -> Diagnostic:
     pair = (int(state.engine[race.first]), int(state.engine[race.second]))
-    return Diagnostic(race.second, _POP_FLAG[pair], str(race), "race", IMPLEMENTATIONS)
+    # A STORE reads OUT in hardware and ACC in the functional simulator.
+    who = {"ACC": FSIM, "OUT": CHISEL_HLS}.get(race.memory, IMPLEMENTATIONS)
+    return Diagnostic(race.second, _POP_FLAG[pair], str(race), "race", who)
 
 
 def _walk(program: Program, state: tokens.Flow) -> tuple[Trace, Ints | None]:
@@ -312,7 +315,7 @@ def _walk(program: Program, state: tokens.Flow) -> tuple[Trace, Ints | None]:
             break
     if uops is None:
         uops = uops_of_image(table, Dram(program.memory))
-    return trace(table, config, state, uops, "chisel"), amounts
+    return trace(table, config, state, uops, "fsim"), amounts
 
 
 def summary(found: Iterable[Diagnostic]) -> dict[str, int]:

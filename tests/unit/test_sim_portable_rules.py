@@ -211,6 +211,21 @@ def test_machines_on_which_they_disagree_altogether():
     assert check(program(base(), config=VTAConfig(queue_depth=8, burst_beats=256))) == []
 
 
+def test_a_race_concerns_those_whose_store_reads_that_memory():
+    insns = base()
+    insns[7:7] = [isa.Load(mem=isa.MEM_ACC, dram=ACC // 64, y_size=1, x_size=4, x_stride=4)]
+    (found,) = check(program(insns))
+    assert (found.index, found.kind, found.who) == (7, "race", ("fsim",))
+    assert check(program(insns), among=("chisel", "hls")) == []
+
+
+def test_empty_loops_that_would_run_for_ever_are_findings_and_no_limit():
+    found = check(changed(4, iter_out=0, iter_in=0, uop_end=0))
+    assert {d.field for d in found if d.index == 4} == {"iter_out", "iter_in", "uop_end"}
+    with pytest.raises(LimitError):
+        run(changed(4, iter_out=0, iter_in=0, uop_end=0))
+
+
 def test_refusals():
     with pytest.raises(ProgramError, match="'verilator' is none of"):
         check(program(base()), among=("verilator",))
