@@ -27,8 +27,10 @@ _NAMES = {
     "target_spec": "presets",
 }
 
+VERSION = 1  # of cycles and bytes: raised whenever a program could give others
+
 __all__ = [
-    "TARGETS", "SimError", "TargetSpec", "VTAConfig", "asm", "config", "errors", "isa", "presets",
+    "TARGETS", "VERSION", "SimError", "TargetSpec", "VTAConfig", "asm", "config", "errors", "isa", "presets",
     "reference", "stats", "target_spec", "timeline", "timing", "warm",
 ]  # fmt: skip
 

@@ -2,4 +2,6 @@
 
 from autosched.lower.program import Lowered, SiteInfo, StorageInfo, lower, lower_table
 
-__all__ = ["Lowered", "SiteInfo", "StorageInfo", "lower", "lower_table"]
+VERSION = 1  # of the programs made: raised whenever a schedule could lower to another one
+
+__all__ = ["VERSION", "Lowered", "SiteInfo", "StorageInfo", "lower", "lower_table"]
