@@ -75,3 +75,9 @@ def verify_trace_roundtrip() -> Callable[[Schedule, PrimFunc | IRModule], Schedu
         return replayed
 
     return verify
+
+
+@pytest.fixture(scope="session")
+def vta_schedules() -> ModuleType:
+    """Random schedules of named workloads, and the check that lowering keeps their meaning."""
+    return load_oracle("vta_schedules")
