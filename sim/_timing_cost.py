@@ -270,14 +270,20 @@ def _pad_until(ld: I64, limit: int) -> None:
 
 
 @njit(cache=True)
-def load_served(ld: I64, words: int, serve: int, par: I64) -> int:
-    """Account for the burst just issued, served from cycle ``serve``; return 1 if another follows."""
+def _data_window(ld: I64, words: int, serve: int) -> None:
+    """Account for ``words`` arriving one per cycle, served from cycle ``serve``; padding waits meanwhile."""
+    first = serve + ld[L_LAG]
     if ld[L_PAD_STAGE] < 3:
-        first = serve + ld[L_LAG]
         _pad_until(ld, first)
         if ld[L_PAD_STAGE] < 3 and first <= ld[L_PAD_AT] < first + words:
             ld[L_PAD_AT] = first + words
-    ld[L_DATA_END] = serve + ld[L_LAG] + words
+    ld[L_DATA_END] = first + words
+
+
+@njit(cache=True)
+def load_served(ld: I64, words: int, serve: int, par: I64) -> int:
+    """Account for the burst just issued, served from cycle ``serve``; return 1 if another follows."""
+    _data_window(ld, words, serve)
     taken = words * par[P_BUS]
     ld[L_ADDR] += taken
     ld[L_LEFT] -= taken
@@ -308,11 +314,36 @@ def serve_time(issue: int, serve: int, words: int, delay: int) -> int:
 
 
 @njit(cache=True)
+def _contiguous_words(ld: I64, par: I64) -> int:
+    """Words of a load whose data, alone on the memory, arrives without a gap; -1 if that is not certain.
+
+    A command can follow every two cycles, and one more after the last word of a burst. So bursts of two words or
+    more never let the memory's queue run empty; one of a single word loses up to two of the ``read_delay`` - 1
+    cycles that the first burst gives as a lead. The narrow loader has none such, a row of the wide one two at most.
+    """
+    short = 2 * ld[L_ROWS] if ld[L_WIDE] == 1 else 0
+    if par[P_DELAY] < 2 * short + 2 or par[P_OUTSTANDING] < short + 4:
+        return -1
+    if short == 0:
+        words: int = ld[L_ROWS] * (ld[L_ROW_BYTES] // par[P_BUS])
+        return words
+    words = 0
+    for r in range(ld[L_ROWS]):
+        start = ld[L_ROW_ADDR] + r * ld[L_STRIDE]
+        words += (start % par[P_BUS] + ld[L_ROW_BYTES] + par[P_BUS] - 1) // par[P_BUS]
+    return words
+
+
+@njit(cache=True)
 def load_alone(ld: I64, ring: I64, row: I64, par: I64) -> int:
     """Busy cycles of a LOAD of kind K_LOAD on an otherwise idle memory; ``ring`` has P_OUTSTANDING entries."""
     eligible = load_begin(ld, 0, row, par)
     if ld[L_ROWS] == 0:
         return max(load_done(ld), 1)
+    contiguous = _contiguous_words(ld, par)
+    if contiguous > 0:
+        _data_window(ld, contiguous, eligible + COMMAND_TO_QUEUE + par[P_DELAY])
+        return load_done(ld)
     slots = par[P_OUTSTANDING]
     head = 0  # oldest burst still counted as outstanding
     tail = 0

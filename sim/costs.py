@@ -14,13 +14,15 @@ import numpy.typing as npt
 
 from sim import isa
 from sim.config import VTAConfig
-from sim.errors import ConfigError
+from sim.errors import ConfigError, LimitError
 from sim.isa import Table
 from sim.presets import SEMANTICS
 
 I64 = npt.NDArray[np.int64]
 
 INSN_ADDRESS = 0x10000
+# What needs more is refused before it is run: time and memory stay bounded.
+MAX_BURSTS = 50_000_000
 # Cycles from a unit's start to the first issue of its loads, before top padding; from issue to the memory's queue.
 _FIRST_ISSUE = 2
 _TO_QUEUE = 1
@@ -73,9 +75,23 @@ def fetch_batch(config: VTAConfig) -> int:
 
 
 def busy_alone(rows: Table, par: I64) -> I64:
-    """Return the busy cycles of rows under machine parameters; -1 for one that never ends."""
+    """Return the busy cycles of rows under machine parameters; -1 for one that never ends.
+
+    Raises LimitError, naming the row, for loads of more than MAX_BURSTS bursts that have to be stepped through.
+    """
+    from sim import _timing_cost as cost
     from sim._timing_batch import busy_of
 
+    # One pass per burst where the closed form does not hold; a single row can ask for billions.
+    size = np.array([par[cost.P_ELEM + m] for m in range(6)], dtype=np.float64)[rows[:, isa.MEM] % 6]
+    bursts = rows[:, isa.Y_SIZE] * (rows[:, isa.X_SIZE] * size / par[cost.P_BURST] + 1)
+    stepped = (rows[:, isa.OPCODE] == isa.OP_LOAD) & (size <= par[cost.P_BUS])
+    if par[cost.P_DELAY] < 2 or par[cost.P_OUTSTANDING] < 4:
+        stepped = rows[:, isa.OPCODE] == isa.OP_LOAD
+    total = np.cumsum(np.where(stepped, bursts, 0.0))
+    if len(rows) and total[-1] > MAX_BURSTS:
+        at = int(np.searchsorted(total, MAX_BURSTS, side="right"))
+        raise LimitError(at, "y_size * x_size", int(bursts[at]), MAX_BURSTS, "too many bursts to simulate")
     out: I64 = np.zeros(len(rows), dtype=np.int64)
     busy_of(np.array(rows, dtype=np.int64, order="C"), par, out)
     return out

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from sim.config import VTAConfig
 from sim.costs import (
     INSN_ADDRESS,
+    MAX_BURSTS,
     alu_cycles,
     busy_alone,
     fetch_cycles,
@@ -59,8 +60,8 @@ __all__ = [
 
 I64 = npt.NDArray[np.int64]
 
-# A program that needs more is refused before it is run: time and memory stay bounded.
-MAX_BURSTS = 50_000_000
+# Bursts that a recorded run keeps, 48 bytes each.
+MAX_RECORDED_BURSTS = 10_000_000
 MAX_CYCLES = 1 << 60
 
 # Who reads memory; the first wins when several ask at once.
@@ -122,7 +123,9 @@ class _Prepared:
     par: I64
 
 
-def _prepare(table: Table, config: VTAConfig, insn_address: int, semantics: str) -> _Prepared:
+def _prepare(
+    table: Table, config: VTAConfig, insn_address: int, semantics: str, most: int = MAX_BURSTS
+) -> _Prepared:
     from sim._timing_cost import classify
 
     table = as_table(table)
@@ -135,10 +138,10 @@ def _prepare(table: Table, config: VTAConfig, insn_address: int, semantics: str)
     if not classify(table, *bounds(config), par, kinds, busy, bursts):
         check_table(table, config)
     total = np.cumsum(bursts.astype(np.float64))
-    if n and total[-1] > MAX_BURSTS:
-        at = int(np.searchsorted(total, MAX_BURSTS, side="right"))
+    if n and total[-1] > most:
+        at = int(np.searchsorted(total, most, side="right"))
         reason = "the program reads too many bursts to simulate"
-        raise LimitError(at, "y_size * x_size", int(table[at, X_SIZE]) * int(bursts[at]), MAX_BURSTS, reason)
+        raise LimitError(at, "bursts of y_size * x_size", int(bursts[at]), most, reason)
     span = np.cumsum(busy.astype(np.float64))
     if n and span[-1] > MAX_CYCLES:
         at = int(np.searchsorted(span, float(MAX_CYCLES), side="right"))
@@ -150,7 +153,7 @@ def _run(prepared: _Prepared, cap: int, burst_room: int) -> tuple[I64, I64, I64]
     from sim import _timing_kernel as kernel
 
     record: I64 = np.full((len(prepared.table), kernel.R_COLUMNS), -1, dtype=np.int64)
-    bursts: I64 = np.zeros((burst_room, kernel.B_COLUMNS), dtype=np.int64)
+    bursts: I64 = np.empty((burst_room, kernel.B_COLUMNS), dtype=np.int64)
     out: I64 = np.zeros(kernel.O_COUNT, dtype=np.int64)
     p = prepared
     kernel.simulate(p.table, p.kinds, p.busy, p.queue, p.par, cap, record, bursts, out)
@@ -201,7 +204,8 @@ def simulate(
     """
     from sim import _timing_kernel as kernel
 
-    prepared = _prepare(table, config, insn_address, semantics)
+    most = MAX_RECORDED_BURSTS if record else MAX_BURSTS
+    prepared = _prepare(table, config, insn_address, semantics, most)
     n = len(prepared.table)
     room = int(prepared.bursts.sum()) + 2 * n + 2 if record else 0
     rec, bursts, out = _run(prepared, MAX_CYCLES * 2, room)

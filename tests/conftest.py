@@ -61,13 +61,14 @@ def verify_trace_roundtrip() -> Callable[[Schedule, PrimFunc | IRModule], Schedu
     """Replays a schedule's trace from JSON text and from its Python text: equal program, equal trace text."""
 
     def verify(sch: Schedule, mod: PrimFunc | IRModule) -> Schedule:
+        from autosched.ir.index_map import AXIS_SEPARATOR
         from autosched.schedule import Schedule, Trace
 
         text = json.dumps(sch.trace.as_json())
         replayed = Schedule(mod)
         Trace.apply_json_to_schedule(text, replayed)
         executed = Schedule(mod)
-        exec("\n".join(sch.trace.as_python()), {"sch": executed})
+        exec("\n".join(sch.trace.as_python()), {"sch": executed, "AXIS_SEPARATOR": AXIS_SEPARATOR})
         for other in (replayed, executed):
             assert str(other.trace) == str(sch.trace)
             assert other.mod == sch.mod

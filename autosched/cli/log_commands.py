@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +53,8 @@ def register(commands: Commands) -> None:
     p.set_defaults(run=export)
 
 
-def _tasks(name: str) -> list[tuple[Workload, int]]:
-    net = network(name)
-    return list(net.tasks) if net else [(workload(name), 1)]
+def _workload(name: str, target: Target) -> Workload:
+    return workload(name, target.config.batch, target.config.block_in)
 
 
 def best(args: argparse.Namespace) -> int:
@@ -62,9 +62,9 @@ def best(args: argparse.Namespace) -> int:
     target = get_target(args.target)
     log = Log.open(args.log, must_exist=True)
     if args.workload:
-        tasks = _tasks(args.workload)
+        tasks = list(network(args.workload, target.config.batch, target.config.block_in).tasks)
     else:
-        tasks = [(t, 1) for name in log.names() if (t := _known(name)) is not None]
+        tasks = [(t, 1) for name in log.names() if (t := _known(name, target)) is not None]
     found = [(t, n, find_best(t.func, target, args.log)) for t, n in tasks]
     if log.damaged:
         print(f"autosched: {log.damaged} damaged line(s) in {log.directory} were skipped", file=sys.stderr)
@@ -80,10 +80,10 @@ def best(args: argparse.Namespace) -> int:
     return 4 if missing else 0
 
 
-def _known(name: str) -> Workload | None:
+def _known(name: str, target: Target) -> Workload | None:
     """The workload of a logged name; a file of the user's that is gone is no error here."""
     try:
-        return workload(name)
+        return _workload(name, target)
     except (UnknownNameError, ProgramError):
         return None
 
@@ -121,7 +121,8 @@ def show(args: argparse.Namespace) -> int:
     from autosched.kernel import build
     from autosched.schedule import Trace
 
-    task, target = workload(args.workload), get_target(args.target)
+    target = get_target(args.target)
+    task = _workload(args.workload, target)
     record = best_or_fail(task, target, args.log)
     if args.view == "trace":
         print(json.dumps(list(record.trace), indent=1))
@@ -146,7 +147,8 @@ def apply(args: argparse.Namespace) -> int:
 
     from autosched.kernel import build
 
-    task, target = workload(args.workload), get_target(args.target)
+    target = get_target(args.target)
+    task = _workload(args.workload, target)
     record = best_or_fail(task, target, args.log)
     kernel = build(task, target, record.trace)
     inputs = list(task.inputs(args.seed))
@@ -173,14 +175,18 @@ def export(args: argparse.Namespace) -> int:
     from autosched.kernel import build
     from sim.program import dump_file
 
-    task, target = workload(args.workload), get_target(args.target)
+    target = get_target(args.target)
+    task = _workload(args.workload, target)
     record = best_or_fail(task, target, args.log)
     kernel = build(task, target, record.trace)
-    program = kernel.export(task.inputs(args.seed), task.reference(*task.inputs(args.seed)))
+    inputs = task.inputs(args.seed)
+    expected = {b.name: task.reference(*inputs) for b in kernel.lowered.written}
+    named = {b.name: a for b, a in zip(kernel.inputs, inputs)}
+    program = kernel.lowered.program(named, expected, kernel.cycles)
     path = Path(args.output)
     if not path.parent.is_dir():
         raise ProgramError(f"cannot write {path}: {path.parent} is no directory")
-    dump_file(path, [program])
+    dump_file(path, [replace(program, name=task.name)])
     size = path.stat().st_size
     print(f"{path}: {task.name} for {target.name}, {len(program.table)} instructions, {number(kernel.cycles)} cycles, "
           f"{number(size)} bytes")

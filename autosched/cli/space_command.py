@@ -8,6 +8,7 @@ import numpy as np
 
 from autosched.cli.options import Commands, add_format, add_target, positive
 from autosched.cli.tables import number, print_json, print_table
+from autosched.target import get_target
 from autosched.workloads import workload
 
 
@@ -27,7 +28,8 @@ def run(args: argparse.Namespace) -> int:
     """Counts the points and lists the best drafts."""
     from space import Space
 
-    space = Space(workload(args.workload).func, args.target)
+    target = get_target(args.target)
+    space = Space(workload(args.workload, target.config.batch, target.config.block_in).func, target)
     count, exact = space.count(limit=200_000)
     if exact and count:
         points = np.concatenate(list(space.enumerate()))

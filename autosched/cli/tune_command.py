@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import fields
 from types import TracebackType
 from typing import Any
 
@@ -120,8 +120,7 @@ def _json(report: TuneReport | NetworkReport) -> Any:
     if isinstance(report, NetworkReport):
         return {"network": report.network, "cycles": report.cycles, "bound": report.floor, "seconds": report.seconds,
                 "tasks": [_json(t) for t in report.tasks]}
-    data = asdict(report)
-    data["bound"] = data.pop("floor")
-    data["gap"] = report.gap
+    data = {f.name: getattr(report, f.name) for f in fields(report) if f.name not in ("task", "machine", "floor")}
+    data["bound"], data["gap"] = report.floor, report.gap
     data["finished"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return data

@@ -10,6 +10,7 @@ from math import gcd, inf
 from typing import Any
 
 from autosched.ir.expr import BinOp, Expr, IntImm, Var, bits, is_int
+from autosched.ir.print_expr import expr_text
 
 Terms = dict[Expr, int]
 Lin = tuple[Terms, int]
@@ -76,8 +77,9 @@ def monomial(factors: list[Expr]) -> Expr:
     return result
 
 
-def _order(f: Expr) -> tuple[int, str, int]:
-    return (0, f.name, id(f)) if type(f) is Var else (1, type(f).__name__, hash(f))
+def _order(f: Expr) -> tuple[int, str]:
+    # By text, never by hash or address: the same program must print the same in every process.
+    return (0, f.name) if type(f) is Var else (1, expr_text(f))
 
 
 def digit(t: BinOp) -> tuple[Expr, int, int | None]:

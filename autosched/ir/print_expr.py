@@ -254,6 +254,11 @@ class ExprPrinter:
         return f"T.{name}({', '.join(args)})"
 
 
+def expr_text(expr: Expr) -> str:
+    """An expression as text; variables appear under their own names."""
+    return ExprPrinter(Names()).text(expr)
+
+
 def folds(e: BinOp) -> bool:
     """Whether building this operation with operators would give another tree."""
     try:

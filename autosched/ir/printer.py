@@ -20,7 +20,7 @@ from typing import Any
 
 from autosched.ir.expr import Expr, IntImm, Var, binary
 from autosched.ir.functor import free_vars
-from autosched.ir.print_expr import ExprPrinter, Names, quoted
+from autosched.ir.print_expr import ExprPrinter, Names, expr_text, quoted
 from autosched.ir.stmt import (
     AssertStmt,
     AttrStmt,
@@ -46,6 +46,7 @@ DIALECTS = {
     "tvm": {"block": "sblock", "attr": "sblock_attr", "alloc": "sblock_alloc_buffer", "module": "tirx"},
     "block": {"block": "block", "attr": "block_attr", "alloc": "alloc_buffer", "module": "tir"},
 }
+__all__ = ["DIALECTS", "VALUE_RANGES", "Printer", "excerpt", "expr_text", "script", "stmt_text"]
 _LOOPS = {"serial": "serial", "unrolled": "unroll", "vectorized": "vectorized", "parallel": "parallel",
           "thread_binding": "thread_binding"}
 _AXES = {"spatial": "spatial", "reduce": "reduce", "scan": "scan", "opaque": "opaque"}
@@ -432,11 +433,6 @@ def script(program: PrimFunc | IRModule, dialect: str = "tvm") -> str:
         parts.append("\n".join(printer.lines))
     text = "\n\n".join(parts) or "    pass"
     return f"# from tvm.script import ir as I\n{head}@I.ir_module\nclass Module:\n{text}\n"
-
-
-def expr_text(expr: Expr) -> str:
-    """An expression as text; variables appear under their own names."""
-    return ExprPrinter(Names()).text(expr)
 
 
 def stmt_text(stmt: Stmt, dialect: str = "tvm") -> str:

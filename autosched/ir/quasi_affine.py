@@ -367,6 +367,11 @@ class QuasiAffine(ABC):
         lo, hi = self._interval(rest, k)
         if lo > -inf and hi < inf and (q := int(lo) // d) == int(hi) // d:
             return const + q * scale
+        if not self._deep and (near := self._near(rest, k, d)) is not None:
+            small, q = near
+            for t, c in rest.items():
+                put(out, t, (c - small.get(t, 0)) // d * scale)
+            return const + q * scale
         rest, k, d, _, _ = self._shrink(rest, k, d)
         if len(rest) == 1:
             (t, c), = rest.items()
@@ -401,6 +406,11 @@ class QuasiAffine(ABC):
             for t, c in rest.items():
                 put(out, t, c * scale)
             return (k - q * d) * scale
+        if (near := self._near(rest, k, d)) is not None:
+            small, q = near
+            for t, c in small.items():
+                put(out, t, c * scale)
+            return (k - q * d) * scale
         rest, k, d, low, factor = self._shrink(rest, k, d)
         const = low[1] * scale
         for t, c in low[0].items():
@@ -424,6 +434,19 @@ class QuasiAffine(ABC):
                 rest = {t: c % d}
         put(out, BinOp("%", build(rest, k, dtype), IntImm(d, dtype), dtype), scale)
         return const
+
+    def _near(self, rest: Terms, k: int, d: int) -> tuple[Terms, int] | None:
+        """The terms with coefficients reduced modulo ``d``, and their one quotient, where they have one.
+
+        ``9 * j // 8`` with ``j < 4`` is ``j``: of ``9 * j`` only ``j`` itself could carry, and it does not.
+        """
+        if all(-d < c < d for c in rest.values()):
+            return None
+        small = {t: c % d for t, c in rest.items()}
+        lo, hi = self._interval(small, k)
+        if lo > -inf and hi < inf and (q := int(lo) // d) == int(hi) // d:
+            return small, q
+        return None
 
     def _shrink(self, rest: Terms, k: int, d: int) -> tuple[Terms, int, int, Lin, int]:
         """Takes common factors out of a division.

@@ -444,6 +444,8 @@ class Analyzer(QuasiAffine):
             # terms + k >= 0 over multiples of g: only the multiple below k counts.
             terms = {t: c // g for t, c in terms.items()}
             k = -(-k // g) if strict else k // g
+        elif len(terms) > 1 and op != "==" and op != "!=":
+            terms, k, strict = self._coarse(terms, k, strict)
         if len(terms) == 1 and op != "==" and op != "!=":
             (t, c), = terms.items()
             if type(t) is BinOp and t.op == "//" and type(t.b) is IntImm and t.b.value > 0 and abs(c) == 1:
@@ -456,6 +458,19 @@ class Analyzer(QuasiAffine):
                 bound = -k + 1 if strict else -k
                 return self._comparison("<=", IntImm(bound * d - ik, t.dtype), build(inner, 0, t.dtype))
         return relation(op, terms, k, left, right, a.dtype)
+
+    def _coarse(self, terms: Terms, k: int, strict: bool) -> tuple[Terms, int, bool]:
+        """``0 <= g * x + r`` is ``0 <= x + r // g``, worth writing where ``r // g`` has one value."""
+        whole = k - 1 if strict else k
+        for g in sorted({abs(c) for c in terms.values()}, reverse=True):
+            if g == 1:
+                break
+            low = {t: c for t, c in terms.items() if c % g}
+            lo, hi = self._interval(low, whole)
+            if lo > -inf and hi < inf and (q := int(lo) // g) == int(hi) // g:
+                rest = {t: c // g for t, c in terms.items() if not c % g}
+                return rest, (q + 1 if strict else q), strict
+        return terms, k, strict
 
 
 def simplify(expr: Expr, dom: Mapping[Var, Range] | None = None) -> Expr:

@@ -215,8 +215,8 @@ def build(task: Workload | PrimFunc | str, target: str | Target, trace: TraceLik
         UnknownNameError: an unknown workload or target.
         ProgramError: not a trace, or one of another program.
     """
-    task = resolve(task)
     machine = get_target(target)
+    task = resolve(task, machine)
     return of_schedule(task, machine, replay(task.func, trace))
 
 
@@ -232,13 +232,13 @@ def of_schedule(task: Workload | PrimFunc | str, target: str | Target, schedule:
         LoweringError: the scheduled program has no equivalent on the target.
     """
     machine = get_target(target)
-    return Kernel(resolve(task), machine, schedule, lower_table(schedule.func, machine))
+    return Kernel(resolve(task, machine), machine, schedule, lower_table(schedule.func, machine))
 
 
-def resolve(task: Workload | PrimFunc | str) -> Workload:
-    """A workload of its name or of a program; itself if it is one."""
+def resolve(task: Workload | PrimFunc | str, target: Target) -> Workload:
+    """A workload of its name, packed for a target, or of a program; itself if it is one."""
     if isinstance(task, str):
-        return workload(task)
+        return workload(task, target.config.batch, target.config.block_in)
     return of_func(task) if isinstance(task, PrimFunc) else task
 
 

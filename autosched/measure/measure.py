@@ -35,7 +35,8 @@ def measure(candidate: Candidate, cap: int | None = None, execute: bool = False,
         UnknownNameError: an unknown workload or target.
         ProgramError: a target or workload that cannot be.
     """
-    task, target = resolve(candidate.workload), get_target(candidate.target)
+    target = get_target(candidate.target)
+    task = resolve(candidate.workload, target)
     try:
         trace = candidate.trace if isinstance(candidate.trace, str) else list(candidate.trace)
         func = replay(task.func, trace, "fast").func

@@ -74,7 +74,7 @@ def compile(  # the name users expect
         RecordError: nothing is logged for it.
         UnknownNameError: an unknown workload or target.
     """
-    task = workload(name) if isinstance(name, str) else name
     machine = get_target(target)
+    task = workload(name, machine.config.batch, machine.config.block_in) if isinstance(name, str) else name
     record = best_or_fail(task, machine, log)
     return build(task, machine, record.trace)

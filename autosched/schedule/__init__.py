@@ -1,5 +1,6 @@
 """Schedule primitives, traces and tensor intrinsics: programs to programs."""
 
+from autosched.ir.index_map import AXIS_SEPARATOR, IndexMap
 from autosched.schedule.base import (
     AT_INLINE,
     AT_ROOT,
@@ -16,6 +17,6 @@ from autosched.schedule.schedule import Schedule
 from autosched.schedule.trace import Instruction, Trace
 
 __all__ = [
-    "AT_INLINE", "AT_ROOT", "PRIMITIVES", "BlockRV", "ExprRV", "Instruction", "LoopRV", "NoFunctionError", "Schedule",
+    "AT_INLINE", "AT_ROOT", "AXIS_SEPARATOR", "PRIMITIVES", "BlockRV", "ExprRV", "IndexMap", "Instruction", "LoopRV", "NoFunctionError", "Schedule",
     "StaleRVError", "TensorIntrin", "Trace", "UnknownRVError", "primitive",
 ]

@@ -207,6 +207,7 @@ def _insertion(
         missing = [b for b in producers if b.ident not in visited]
         if missing and not _only_initial(state, block, missing, producers, visited):
             raise _missing_producers(block, target, producers, missing)
+    _in_order(state, block, target, producers, consumers, visited)
     if last_producer >= first_consumer:
         raise Refusal(
             f"no place under loop {target.var.name} is after the producers of {block.name} (statement {last_producer}) "
@@ -222,6 +223,23 @@ def _insertion(
             f"{last_producer + 1} to {first_consumer}", [target.var],
         )
     return index, visited
+
+
+def _in_order(
+    state: State, block: Block, target: For, producers: list[Block], consumers: list[Block], visited: set[Ident]
+) -> None:
+    """Refuses a place before a producer, or after a consumer, that is not below the loop."""
+    order = {b.ident: k for k, b in enumerate(state.children_of(scope_of(state, block)))}
+    places = [order[i] for i in visited]
+    late = [b for b in producers if b.ident not in visited and order[b.ident] > min(places)]
+    early = [b for b in consumers if b.ident not in visited and order[b.ident] < max(places)]
+    if late or early:
+        word = "before its producer" if late else "after its consumer"
+        others = late or early
+        raise Refusal(
+            f"under loop {target.var.name}, block {block.name} would run {word}{'s' if len(others) > 1 else ''} {names(others)}",
+            [target.var, *(b.ident for b in others)],
+        )
 
 
 def _only_initial(

@@ -507,11 +507,14 @@ def scope_of(state: State, block: Block) -> Block:
     """The block around a block.
 
     Raises:
-        Refusal: it is the root block.
+        Refusal: it is the root block, or part of an init.
     """
     scope = state.scope_of(block)
     if scope is None:
         raise Refusal("the primitive does not operate on the root block")
+    if not any(child is block for child in state.children_of(scope)):
+        raise Refusal(f"block {block.name} stands in the init of {scope.name}", [block.ident],
+                      "decompose_reduction makes it a block of its own")
     return scope
 
 

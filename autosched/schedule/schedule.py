@@ -9,7 +9,7 @@ from autosched.errors import ProgramError
 from autosched.ir.stmt import Block, For, IRModule, PrimFunc
 from autosched.schedule.base import RV, BlockRV, ExprRV, LoopRV, Special
 from autosched.schedule.blockize import Blockizing
-from autosched.schedule.cache import Cache
+from autosched.schedule.cache_reindex import ReindexCache
 from autosched.schedule.compute_at import ComputeAt
 from autosched.schedule.inline import Inlining
 from autosched.schedule.kinds import Kinds
@@ -26,7 +26,7 @@ from autosched.schedule.trace import Trace
 
 
 class Schedule(
-    Lookup, Partition, Kinds, Cache, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing, Notes,
+    Lookup, Partition, Kinds, ReindexCache, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing, Notes,
     Sampling,
 ):
     """Rewrites a program step by step; every step is legal, and recorded.

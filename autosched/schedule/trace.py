@@ -2,7 +2,8 @@
 
 JSON of an instruction: ``{"op", "in": {parameter: handle names}, "args": {parameter: plain value}, "out": [names],
 "decision"?, "stamp"?}``. Handles are named ``b0``, ``l1``, ``v2``... in order of definition, as in the Python text. A
-handle inside a plain value is ``{"$rv": name}``; other objects are ``{tag: text}`` by ``register_codec``.
+handle inside a plain value is ``{"$rv": name}``, an index map ``{"$map": data}``; ``register_codec`` adds other
+classes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from autosched.ir.index_map import IndexMap
 from autosched.schedule.base import RV, BlockRV, ExprRV, LoopRV
 
 if TYPE_CHECKING:
@@ -19,20 +21,27 @@ if TYPE_CHECKING:
 
 DecisionProvider = Callable[["Instruction", Mapping[str, Any], Any], Any]
 
-# How argument values that are no plain data are written: tag in JSON -> (class, to Python text, from that text).
-CODECS: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {}
+# How argument values that are no plain data are written: tag in JSON -> (class, to plain data, from it, to Python
+# text).
+CODECS: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any], Callable[[Any], str]]] = {}
 
 
-def register_codec(tag: str, cls: type, to_text: Callable[[Any], str], from_text: Callable[[str], Any]) -> None:
+def register_codec(
+    tag: str, cls: type, to_data: Callable[[Any], Any], from_data: Callable[[Any], Any], to_text: Callable[[Any], str]
+) -> None:
     """Lets traces hold arguments of a class.
 
     Args:
         tag: key in JSON, starting with ``$``.
         cls: the class.
-        to_text: its Python text (an expression that the primitive accepts).
-        from_text: the value of such a text.
+        to_data: a value as plain data.
+        from_data: the value of such data.
+        to_text: a value as Python text, an expression that the primitive accepts.
     """
-    CODECS[tag] = (cls, to_text, from_text)
+    CODECS[tag] = (cls, to_data, from_data, to_text)
+
+
+register_codec("$map", IndexMap, IndexMap.to_data, IndexMap.from_data, str)
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,9 +276,9 @@ def _encode(value: Any, names: Mapping[RV, str], bare: bool) -> Any:
         return [_encode(v, names, bare) for v in value]
     if isinstance(value, Mapping):
         return {k: _encode(v, names, bare) for k, v in value.items()}
-    for tag, (cls, to_text, _) in CODECS.items():
+    for tag, (cls, to_data, _, _) in CODECS.items():
         if isinstance(value, cls):
-            return {tag: to_text(value)}
+            return {tag: to_data(value)}
     return value
 
 
@@ -313,7 +322,7 @@ def _text(value: Any, names: Mapping[RV, str] | None) -> str:
         return "(" + ", ".join(_text(v, names) for v in value) + ("," if len(value) == 1 else "") + ")"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_text(k, names)}: {_text(v, names)}" for k, v in value.items()) + "}"
-    for cls, to_text, _ in CODECS.values():
+    for cls, _, _, to_text in CODECS.values():
         if isinstance(value, cls):
             return to_text(value)
     return repr(value)

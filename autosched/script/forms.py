@@ -151,7 +151,7 @@ class DType:
         self.name = name
 
     def __call__(self, value: Any = None, *rest: Any, **kwargs: Any) -> Expr | NewVar:
-        from autosched.ir.expr import FloatImm, cast, is_float
+        from autosched.ir.expr import FloatImm, cast, is_float, is_int, wrap
 
         if value is None or self.name == "handle":
             return NewVar(self.name)
@@ -159,6 +159,8 @@ class DType:
             if not is_float(self.name):
                 raise TypeError(f"T.{self.name} takes a number, got the string {value!r}")
             return FloatImm(float(value), self.name)
+        if isinstance(value, int) and is_int(self.name) and wrap(value, self.name) != value:
+            raise ValueError(f"{value} does not fit T.{self.name}")
         return cast(self.name, as_expr(value, self.name if not isinstance(value, Expr) else None))
 
     def __repr__(self) -> str:

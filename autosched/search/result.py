@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from autosched.kernel import Kernel
     from autosched.schedule import Schedule
+    from autosched.target import Target
+    from autosched.workloads import Workload
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ class TuneReport:
         engine: how candidates were chosen.
         size: number of points of the space, or None where it was not enumerated.
         history: cycles of every trial in order, None for failures.
+        task: the workload itself.
+        machine: the target itself.
         multiplicity: how often the workload occurs in the network it belongs to.
     """
 
@@ -85,6 +89,8 @@ class TuneReport:
     engine: str
     size: int | None
     history: tuple[int | None, ...] = field(repr=False)
+    task: Workload = field(repr=False)
+    machine: Target = field(repr=False)
     multiplicity: int = 1
 
     @property
@@ -95,18 +101,16 @@ class TuneReport:
     def schedule(self) -> Schedule:
         """The best schedule, applied to the program."""
         from autosched.schedule import Schedule, Trace
-        from autosched.workloads import workload
 
-        sch = Schedule(workload(self.workload).func)
+        sch = Schedule(self.task.func)
         Trace.from_json(list(self.trace)).apply_to_schedule(sch)
         return sch
 
     def kernel(self) -> Kernel:
         """The best schedule as a callable."""
         from autosched.kernel import build
-        from autosched.workloads import workload
 
-        return build(workload(self.workload), self.target, self.trace)
+        return build(self.task, self.machine, self.trace)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from autosched.search.pool import MeasurePool
 from autosched.search.proposer import Point, Proposer
 from autosched.search.result import Listener, NetworkReport, TrialEvent, TuneReport
 from autosched.target import Target, get_target
-from autosched.workloads import Workload, network, workload
+from autosched.workloads import Workload, network, networks
 from space import VERSION, Space
 
 if TYPE_CHECKING:
@@ -64,14 +64,15 @@ def tune(
     """
     machine = get_target(target)
     jobs = jobs or os.cpu_count() or 1
-    net = network(name) if isinstance(name, str) else None
-    tasks: list[tuple[Workload, int]] = list(net.tasks) if net else [(workload(name) if isinstance(name, str) else name, 1)]
+    lanes = machine.config.batch, machine.config.block_in
+    tasks = network(name, *lanes).tasks if isinstance(name, str) else ((name, 1),)
     reports = []
     with MeasurePool(jobs) as pool:
         for task, multiplicity in tasks:
             run = _Run(task, machine, trials, seed, Log.open(log), cold, sampler, timeout, gap, patience, listener)
             reports.append(run.search(pool, multiplicity))
-    return NetworkReport(net.name, tuple(reports)) if net else reports[0]
+    is_network = isinstance(name, str) and name.strip() in networks()
+    return NetworkReport(str(name), tuple(reports)) if is_network else reports[0]
 
 
 class _Run:
@@ -263,5 +264,5 @@ class _Run:
             trace=() if point is None else tuple(self.space.trace(point).as_json()),
             simulated=self.simulated, from_log=self.from_log, failed=self.failed, verified=verified,
             seconds=time.monotonic() - self.begun, stop=stop, engine=self.proposer.engine, size=self.proposer.size,
-            history=tuple(self.history), multiplicity=multiplicity,
+            history=tuple(self.history), task=self.task, machine=self.target, multiplicity=multiplicity,
         )

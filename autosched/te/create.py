@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autosched.errors import ProgramError
-from autosched.ir.expr import Expr, IntImm, Reduce, Var, binary, if_then_else
-from autosched.ir.functor import Substitute, free_vars
+from autosched.ir.expr import BufferLoad, Call, Cast, Expr, IntImm, Reduce, Var, binary, if_then_else, is_int
+from autosched.ir.functor import Mutator, Substitute, free_vars, walk_expr
 from autosched.ir.region import access_regions
 from autosched.ir.simplify import simplify
 from autosched.ir.stmt import (
@@ -113,6 +113,17 @@ def _fresh(name: str, taken: set[str]) -> str:
     return name
 
 
+class _Tidy(Mutator):
+    """Simplifies indices and conditions, as TVM prints them; what is computed keeps the order it was written in."""
+
+    def visit_expr(self, expr: Expr) -> Expr:
+        if (is_int(expr.dtype) or expr.dtype == "bool") and not any(
+            isinstance(e, BufferLoad | Call | Cast) for e in walk_expr(expr)
+        ):
+            return simplify(expr)
+        return super().visit_expr(expr)
+
+
 def _computation(tensor: Tensor, buffers: dict[Buffer, Buffer], taken: set[str]) -> Stmt:
     op = tensor.op
     body = op.body
@@ -131,13 +142,13 @@ def _computation(tensor: Tensor, buffers: dict[Buffer, Buffer], taken: set[str])
     init: Stmt | None = None
     if isinstance(body, Reduce):
         start = identity(body.op, body.dtype)
-        source = simplify(rename.visit_expr(body.source))
+        source = _Tidy().visit_expr(rename.visit_expr(body.source))
         if body.condition is not None:
             source = if_then_else(rename.visit_expr(body.condition), source, start)
         init = BufferStore(target, at, start)
         value = binary(COMBINE[body.op], target[at], source)
     else:
-        value = simplify(rename.visit_expr(body))
+        value = _Tidy().visit_expr(rename.visit_expr(body))
     block = Block(_fresh(op.name, taken), iters, (), (), BufferStore(target, at, value), init,
                   annotations=dict(op.attrs or {}))
     reads, writes, _ = access_regions(block)

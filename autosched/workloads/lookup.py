@@ -6,6 +6,7 @@ import dataclasses
 import importlib.util
 import re
 import sys
+import zlib
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -145,7 +146,7 @@ def _from_file(name: str, file: str, attribute: str) -> Workload:
         near = [str(p) for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
         raise ProgramError(f"no file {file}{suggest(file, near)}")
     # The name depends on the path, so that two files of one name do not replace each other.
-    module_name = f"_autosched_user_{path.stem}_{abs(hash(str(path.resolve()))):x}"
+    module_name = f"_autosched_user_{path.stem}_{zlib.crc32(str(path.resolve()).encode()):x}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

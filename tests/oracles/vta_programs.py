@@ -32,6 +32,7 @@ def machine(choose: Choose, buses: Sequence[int] = (8,)) -> VTAConfig:
         outstanding_reads=choose((16, 16, 1, 2, 3, 4)),
         queue_depth=choose((512, 512, 1, 2, 3, 8)),
         LOG_BLOCK=choose((4, 4, 5)),
+        LOG_BATCH=choose((0, 0, 0, 1)),
     )
 
 

@@ -149,3 +149,25 @@ def test_wrong_bytes_would_be_seen(dense) -> None:
     inputs = dense.workload.inputs(4)
     other = dataclasses.replace(workload("dense:m=1,k=64,n=40,bias=1,tail=cast"))
     assert (dense(*inputs) != other.reference(*inputs)).any()
+
+
+@pytest.mark.parametrize("target", ["vta-fsim", "vta-de10-portable", "vta-ultra96"])
+def test_other_targets_give_the_same_bytes(dense, target) -> None:
+    kernel = build(DENSE, target, dense.schedule.trace)
+    inputs = kernel.workload.inputs(5)
+    np.testing.assert_array_equal(kernel(*inputs), dense(*inputs))
+    assert kernel.hash != dense.hash
+
+
+def test_a_name_is_packed_for_the_target(tmp_path, vta_schedules) -> None:
+    config = {"LOG_BATCH": 1, "LOG_BLOCK": 4, "semantics": "fsim"}
+    (tmp_path / "wide.json").write_text(json.dumps(config))
+    name = "conv2d:n=2,h=4,w=4,ci=16,co=16,k=1"
+    from autosched.target import get_target
+
+    target = get_target(tmp_path / "wide.json")
+    sch = vta_schedules.conv2d(random.Random(0).choice, name, batch=2)
+    kernel = of_schedule(name, target, sch)
+    assert kernel.workload.layouts[0].packed_shape == (1, 1, 4, 4, 2, 16)
+    inputs = kernel.workload.inputs(1)
+    np.testing.assert_array_equal(kernel(*inputs), kernel.workload.reference(*inputs))

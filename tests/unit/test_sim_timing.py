@@ -185,6 +185,10 @@ def test_huge_programs_are_refused_by_name() -> None:
     with pytest.raises(LimitError) as caught:
         timing.cycles(table_of([Finish(), row, Finish()]), DE10)
     assert caught.value.index == 1 and "y_size" in caught.value.field
+    # By itself it has a closed form, unless the machine's memory is one that has to be stepped through.
+    assert timing.instruction_cycles(table_of([row]), DE10)[0] == 65535 * 65535 * 32 + 22
+    with pytest.raises(LimitError):
+        timing.instruction_cycles(table_of([row]), VTAConfig(outstanding_reads=1))
     # The largest loop nest costs nothing to time, but too many of them overflow the counter.
     most = Gemm(uop_end=0, iter_out=0, iter_in=0)
     assert timing.cycles(table_of([most, Finish()]), DE10) > 1 << 42
