@@ -17,6 +17,6 @@ from autosched.schedule.schedule import Schedule
 from autosched.schedule.trace import Instruction, Trace
 
 __all__ = [
-    "AT_INLINE", "AT_ROOT", "AXIS_SEPARATOR", "PRIMITIVES", "BlockRV", "ExprRV", "IndexMap", "Instruction", "LoopRV", "NoFunctionError", "Schedule",
-    "StaleRVError", "TensorIntrin", "Trace", "UnknownRVError", "primitive",
+    "AT_INLINE", "AT_ROOT", "AXIS_SEPARATOR", "PRIMITIVES", "BlockRV", "ExprRV", "IndexMap", "Instruction", "LoopRV",
+    "NoFunctionError", "Schedule", "StaleRVError", "TensorIntrin", "Trace", "UnknownRVError", "primitive",
 ]
