@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autosched.errors import ProgramError
-from autosched.ir.expr import BufferLoad, Call, Cast, Expr, IntImm, Reduce, Var, binary, if_then_else, is_int
+from autosched.ir.expr import BinOp, Expr, IntImm, Reduce, Var, binary, if_then_else, is_int
 from autosched.ir.functor import Mutator, Substitute, free_vars, walk_expr
 from autosched.ir.region import access_regions
 from autosched.ir.simplify import simplify
@@ -114,14 +114,16 @@ def _fresh(name: str, taken: set[str]) -> str:
 
 
 class _Tidy(Mutator):
-    """Simplifies indices and conditions, as TVM prints them; what is computed keeps the order it was written in."""
+    """Simplifies indices, conditions and integer sums, as TVM does; products keep their factors in the order written."""
 
     def visit_expr(self, expr: Expr) -> Expr:
-        if (is_int(expr.dtype) or expr.dtype == "bool") and not any(
-            isinstance(e, BufferLoad | Call | Cast) for e in walk_expr(expr)
-        ):
+        if (is_int(expr.dtype) or expr.dtype == "bool") and not any(_product(e) for e in walk_expr(expr)):
             return simplify(expr)
         return super().visit_expr(expr)
+
+
+def _product(e: Expr) -> bool:
+    return isinstance(e, BinOp) and e.op == "*" and not isinstance(e.a, IntImm) and not isinstance(e.b, IntImm)
 
 
 def _computation(tensor: Tensor, buffers: dict[Buffer, Buffer], taken: set[str]) -> Stmt:
