@@ -59,6 +59,8 @@ def protect_operands(tree: Tree) -> None:
             if operand.same_place(site.write):
                 if in_place and k == 0:
                     continue
+                if any(loop not in site.write.loops() for loop in site.inner):
+                    raise LoweringError("alu", f"block {site.name} uses its running value more than once per step")
                 copy = extract(tree, site, Leaf(operand), 100 + k)
                 site.value = _replaced(site.value, operand, copy)
             elif not _disjoint(operand, site):

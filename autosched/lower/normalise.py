@@ -1,5 +1,6 @@
 """Rewrites of the tree before anything is placed: fused loops apart, expressions into chains, results over dying operands.
 
+0. ``split_inits``: the init of a reduction that shares its loops with the update gets loops of its own, in front.
 1. ``unfuse``: a loop that is only used through ``f // c`` and ``f % c`` becomes two; a loop that runs over lanes and more
    becomes two as well.
 2. ``split_values``: expressions that the ALU cannot chain in one accumulator get temporaries.
@@ -10,8 +11,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from autosched.ir.expr import IntImm
 from autosched.ir.stmt import Buffer
 from autosched.lower.affine import Atom, Lin, Loop
 from autosched.lower.classify import COMMUTATIVE, Imm, Leaf, Node, Op, leaves
@@ -44,6 +46,38 @@ def map_site(site: Site, lin: Callable[[Lin], Lin], buffer: Callable[[Buffer], B
     site.pads = [lin(c) for c in site.pads]
 
 
+def split_inits(tree: Tree) -> None:
+    """Moves inits in front of the outermost loop that repeats them; see the module."""
+    for init in tree.index():
+        parent = init.path[-1] if init.path else tree.root
+        if not init.init or len(parent.body) != 2 or parent.body[0] is not init:
+            continue
+        start = len(init.path)
+        while start > 0 and (start == len(init.path) or len(init.path[start - 1].body) == 1):
+            if init.path[start - 1].thread:
+                break
+            start -= 1
+        repeat = {loop for c in init.conds for loop in c.loops()} - init.write.loops()
+        nest = init.path[start:]
+        first = next((k for k, loop in enumerate(nest) if loop in repeat), None)
+        if first is None or len(parent.body) != 2:
+            continue
+        clones = {loop: Loop(loop.name, loop.extent, False, loop.notes) for loop in nest[first:] if loop not in repeat}
+        table = {loop: Lin() for loop in nest if loop in repeat} | {old: Lin({new: 1}) for old, new in clones.items()}
+        conds = [c.substitute(table) for c in init.conds]
+        if any(not c.terms and c.const < 0 for c in conds):
+            continue
+        parent.body.remove(init)
+        outer = init.path[start + first - 1] if start + first else tree.root
+        map_site(init, lambda lin, table=table: lin.substitute(table), lambda b: b)  # type: ignore[misc]
+        init.conds = [c for c in conds if c.bounds()[0] < 0]
+        inside: Loop | Site = init
+        for new in reversed(clones.values()):
+            new.body = [inside]
+            inside = new
+        outer.body.insert(next(k for k, n in enumerate(outer.body) if n is nest[first]), inside)
+
+
 def _atoms(lin: Lin, found: dict[Loop, set[int]]) -> None:
     for term in lin.terms:
         if isinstance(term, Atom):
@@ -59,16 +93,22 @@ def _lins(site: Site) -> list[Lin]:
     return [i for a, _ in site.accesses() for i in a.indices] + site.conds + site.pads
 
 
+def flat_coefs(access: Access, loops: Sequence[Loop]) -> dict[Loop, int]:
+    """How far each loop steps through the whole buffer, in scalars."""
+    coefs = dict.fromkeys(loops, 0)
+    stride = 1
+    for index, extent in zip(reversed(access.indices), reversed(shape_of(access.buffer))):
+        for loop in loops:
+            coefs[loop] += stride * index.coef(loop)
+        stride *= extent
+    return coefs
+
+
 def _lane_cut(site: Site, lanes: int) -> tuple[Loop, int] | None:
     """A loop of a copy or computation that runs over lanes and beyond, with the number of iterations inside one element."""
     if site.kind == "gemm":
         return None
-    stride, coefs = 1, {}
-    for index, extent in zip(reversed(site.write.indices), reversed(shape_of(site.write.buffer))):
-        for loop in site.inner:
-            coefs[loop] = coefs.get(loop, 0) + stride * index.coef(loop)
-        stride *= extent
-    for loop, c in coefs.items():
+    for loop, c in flat_coefs(site.write, site.inner).items():
         if c > 0 and lanes % c == 0 and c % lanes and c * loop.extent > lanes and loop.extent % (lanes // c) == 0:
             return loop, lanes // c
     return None
@@ -139,9 +179,18 @@ def _rebased(node: Node, clones: dict[Loop, Loop]) -> Node:
 
 def extract(tree: Tree, site: Site, node: Node, count: int) -> Leaf:
     """Computes ``node`` into a temporary before ``site`` and returns the load of it."""
-    temp = Buffer(f"{site.name}_t{count}", site.write.buffer.shape, "int32", ACC)
+    name = f"{site.name}_t{count}"
+    repeating = [loop for loop in site.inner if loop not in site.write.loops()]
+    if repeating:
+        # One element per iteration, not per element written: each visit of an element has a value of its own.
+        coefs = flat_coefs(site.write, site.inner)
+        loops = repeating + sorted((x for x in site.inner if x not in repeating), key=lambda loop: -coefs[loop])
+        temp = Buffer(name, tuple([IntImm(loop.extent) for loop in loops]), "int32", ACC)
+        place = Access(temp, tuple([Lin({loop: 1}) for loop in loops]), (1,) * len(loops))
+    else:
+        temp = Buffer(name, site.write.buffer.shape, "int32", ACC)
+        place = Access(temp, site.write.indices, site.write.extents)
     tree.allocated.append(temp)
-    place = Access(temp, site.write.indices, site.write.extents)
 
     def make(clones: dict[Loop, Loop]) -> Site:
         table = {old: Lin({new: 1}) for old, new in clones.items()}
@@ -172,7 +221,7 @@ def split_values(tree: Tree) -> None:
                 count += 1
                 b = extract(tree, site, b, count)
             elif isinstance(b, Op):
-                if isinstance(a, Op) or node.op not in COMMUTATIVE:
+                if isinstance(a, Op) or node.op not in COMMUTATIVE or _is_here(a, site):
                     count += 1
                     b = extract(tree, site, b, count)
             elif isinstance(a, Imm) and isinstance(b, Leaf) and node.op in COMMUTATIVE:
@@ -181,6 +230,23 @@ def split_values(tree: Tree) -> None:
 
         site.value = rec(site.value)
         site.reads = [leaf.access for leaf in leaves(site.value)]
+
+
+def _is_here(node: Node, site: Site) -> bool:
+    """Whether a node is the element that the site writes: a running total, which must stay where it is."""
+    return isinstance(node, Leaf) and node.access.buffer is site.write.buffer and node.access.same_place(site.write)
+
+
+def heads(node: Node) -> list[Access]:
+    """The operands that may be the first of the chain, so that the rest can work in their place."""
+    while isinstance(node, Op) and (isinstance(node.a, Op) or isinstance(node.b, Op)):
+        node = node.b if isinstance(node.b, Op) else node.a
+    if isinstance(node, Leaf):
+        return [node.access]
+    if not isinstance(node, Op):
+        return []
+    both = [node.a, node.b] if node.op in COMMUTATIVE else [node.a]
+    return [x.access for x in both if isinstance(x, Leaf)]
 
 
 def _uses(sites: list[Site]) -> dict[Buffer, list[tuple[Site, Access, bool]]]:
@@ -200,7 +266,7 @@ def share_in_place(tree: Tree) -> None:
         for site in sites:
             if site.kind != "alu" or any(r.buffer is site.write.buffer for r in site.reads):
                 continue
-            for read in site.reads:
+            for read in heads(site.value):
                 if _can_share(site, read, uses):
                     merge = (site.write.buffer, read.buffer)
                     break
@@ -270,7 +336,7 @@ def _is_stale(store: Site, uses: list[tuple[Site, Access, bool]]) -> bool:
 
 
 def _rewrites(good: Site, bad: Site) -> bool:
-    if good.kind == "load" or (good.kind == "alu" and good.value == Imm(0)):
+    if good.kind == "load" or (good.kind == "alu" and (good.value == Imm(0) or _is_here(good.value, good))):
         return False
     fixed = common([good.path, bad.path])
     same = {id(c) for c in bad.conds}

@@ -197,6 +197,7 @@ def lower_table(func: PrimFunc, target: str | Target = "vta-de10") -> Lowered:
     machine = get_target(target)
     config, semantics = machine.config, machine.semantics
     program = tree.build(func)
+    normalise.split_inits(program)
     normalise.unfuse(program, lambda site: _lanes(site, config))
     normalise.split_values(program)
     normalise.share_in_place(program)

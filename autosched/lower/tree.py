@@ -66,6 +66,7 @@ class Site:
         conds: forms that must all be >= 0 for an instance to run.
         pads: for a load, forms that must all be >= 0 for the source to count; else the element is 0.
         notes: annotations of the block.
+        init: whether it is the init of a reduction that the update follows in the same loops.
         path: loops around it, outermost first.
         own: how many of the innermost loops of ``path`` hold nothing but this site.
         order: number in program order.
@@ -79,6 +80,7 @@ class Site:
     conds: list[Lin] = field(default_factory=list)
     pads: list[Lin] = field(default_factory=list)
     notes: Mapping[str, Any] = field(default_factory=dict)
+    init: bool = False
     path: tuple[Loop, ...] = ()
     own: int = 0
     order: int = 0
@@ -256,7 +258,11 @@ class Builder:
                 if iter_var.kind == "reduce":
                     away = linear(iter_var.dom.min, self.env).add(value, -1)
                     first += [c for c in (away, away.scale(-1)) if c.bounds()[0] < 0]
+            start = len(parent.body)
             self.visit(block.init, parent, first, block.annotations, f"{block.name}_init")
+            for site in parent.body[start:]:
+                if isinstance(site, Site):
+                    site.init = True
         self.visit(block.body, parent, inner, block.annotations, block.name)
 
     def region(self, buffer: Buffer, region: tuple[Any, ...]) -> Access:
