@@ -1,0 +1,269 @@
+"""Copies: padding of any width, clipped tiles, shapes of DMAs, DRAM intermediates, and what DMA cannot do."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autosched.errors import LoweringError
+from autosched.ir.stmt import PrimFunc
+from autosched.lower import lower_table
+from autosched.script import parse
+from sim import isa
+
+TARGETS = ("vta-de10", "vta-de10-portable", "vta-fsim")
+
+
+def padded(h: int, w: int, pads: tuple[int, int, int, int], tile: tuple[int, int], dma: str = "merge") -> PrimFunc:
+    """A padded plane loaded tile by tile into the accumulator and stored."""
+    top, bottom, left, right = pads
+    ph, pw = h + top + bottom, w + left + right
+    th, tw = tile
+    rows, columns = -(-ph // th), -(-pw // tw)
+    return parse(f'''
+from tvm.script import tir as T
+@T.prim_func
+def main(a: T.Buffer((2, {h}, {w}, 1, 16), "int32"), out: T.Buffer((2, {ph}, {pw}, 1, 16), "int8")):
+    x = T.alloc_buffer((2, {ph}, {pw}, 1, 16), "int32", scope="local.acc_buffer")
+    z = T.alloc_buffer((2, {ph}, {pw}, 1, 16), "int32", scope="local.acc_buffer")
+    for i0, j0 in T.grid({rows}, {columns}):
+        for c, i, j, l in T.grid(2, {th}, {tw}, 16):
+            with T.block("pad"):
+                vc = T.axis.spatial(2, c)
+                vi = T.axis.spatial({ph}, i0 * {th} + i)
+                vj = T.axis.spatial({pw}, j0 * {tw} + j)
+                vl = T.axis.spatial(16, l)
+                T.where(i0 * {th} + i < {ph} and j0 * {tw} + j < {pw})
+                T.block_attr({{"vta.dma": "{dma}"}})
+                x[vc, vi, vj, 0, vl] = T.if_then_else({top} <= vi and vi < {h + top} and {left} <= vj and vj < {w + left}, a[vc, vi - {top}, vj - {left}, 0, vl], 0)
+        for c, i, j, l in T.grid(2, {th}, {tw}, 16):
+            with T.block("scale"):
+                vc = T.axis.spatial(2, c)
+                vi = T.axis.spatial({ph}, i0 * {th} + i)
+                vj = T.axis.spatial({pw}, j0 * {tw} + j)
+                vl = T.axis.spatial(16, l)
+                T.where(i0 * {th} + i < {ph} and j0 * {tw} + j < {pw})
+                z[vc, vi, vj, 0, vl] = T.shift_right(x[vc, vi, vj, 0, vl], 7)
+        for c, i, j, l in T.grid(2, {th}, {tw}, 16):
+            with T.block("store"):
+                vc = T.axis.spatial(2, c)
+                vi = T.axis.spatial({ph}, i0 * {th} + i)
+                vj = T.axis.spatial({pw}, j0 * {tw} + j)
+                vl = T.axis.spatial(16, l)
+                T.where(i0 * {th} + i < {ph} and j0 * {tw} + j < {pw})
+                out[vc, vi, vj, 0, vl] = T.cast(z[vc, vi, vj, 0, vl], "int8")
+''')
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("h", "w", "pads", "tile"), [
+    (3, 4, (1, 1, 1, 1), (5, 6)),
+    (3, 4, (1, 1, 1, 1), (1, 6)),  # tiles of padding alone
+    (3, 4, (2, 0, 0, 2), (2, 2)),
+    (2, 3, (20, 18, 0, 0), (40, 3)),  # more rows than a field holds
+    (2, 3, (0, 0, 20, 17), (2, 40)),  # more columns
+    (2, 2, (17, 10, 10, 18), (29, 30)),
+    (1, 1, (0, 30, 30, 0), (31, 31)),
+    (5, 3, (1, 2, 2, 1), (3, 4)),  # tiles that do not divide
+    (5, 7, (0, 0, 0, 0), (3, 4)),
+])
+def test_padding(h: int, w: int, pads: tuple[int, int, int, int], tile: tuple[int, int], target: str, vta_schedules: ModuleType) -> None:
+    vta_schedules.verify(padded(h, w, pads, tile), target)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    size=st.tuples(st.integers(1, 6), st.integers(1, 6)), pads=st.tuples(*[st.integers(0, 18)] * 4),
+    tile=st.tuples(st.integers(1, 20), st.integers(1, 20)), dma=st.sampled_from(["merge", "rows", "strided"]),
+    target=st.sampled_from(TARGETS),
+)
+def test_any_padding(
+    size: tuple[int, int], pads: tuple[int, int, int, int], tile: tuple[int, int], dma: str, target: str, vta_schedules: ModuleType,
+) -> None:
+    vta_schedules.verify(padded(*size, pads, tile, dma), target)
+
+
+def loads(func: PrimFunc, memory: int) -> np.ndarray:
+    """The LOADs of one memory."""
+    table = lower_table(func, "vta-de10").table
+    return table[(table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.MEM] == memory)]
+
+
+def test_shapes_of_dmas() -> None:
+    # Planes follow each other: rows, columns and planes are one run of elements.
+    merged = loads(padded(4, 5, (0, 0, 0, 0), (4, 5)), isa.MEM_ACC)
+    assert merged[:, isa.X_SIZE].tolist() == [40]
+    # Two dimensions per DMA as written: one per plane.
+    strided = loads(padded(4, 5, (0, 0, 0, 0), (4, 5), "strided"), isa.MEM_ACC)
+    assert strided[:, [isa.Y_SIZE, isa.X_SIZE]].tolist() == [[4, 5], [4, 5]]
+    # A tile narrower than the plane: rows a stride apart, or one DMA per row.
+    tiled = loads(padded(4, 6, (0, 0, 0, 0), (4, 3)), isa.MEM_ACC)
+    assert tiled[:, [isa.Y_SIZE, isa.X_SIZE, isa.X_STRIDE]].tolist() == [[4 * 2, 3, 6]] * 2
+    rows = loads(padded(4, 6, (0, 0, 0, 0), (4, 3), "rows"), isa.MEM_ACC)
+    assert len(rows) == 16
+    assert (rows[:, isa.Y_SIZE] == 1).all()
+
+
+def test_unknown_dma_note() -> None:
+    with pytest.raises(LoweringError, match="'fast'; one of merge, rows, strided"):
+        lower_table(padded(4, 4, (0, 0, 0, 0), (4, 4), "fast"), "vta-de10")
+
+
+def copy(source: str, memory: str, value: str, dtype: str = "int32", out_dtype: str = "int8", width: int = 16) -> PrimFunc:
+    """One copy through ``memory``."""
+    return parse(f'''
+from tvm.script import tir as T
+@T.prim_func
+def main(a: T.Buffer((8, {width}), "{source}"), out: T.Buffer((8, {width}), "{out_dtype}")):
+    x = T.alloc_buffer((8, {width}), "{dtype}", scope="{memory}")
+    for i, l in T.grid(8, {width}):
+        with T.block("load"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            x[vi, vl] = {value}
+    for i, l in T.grid(8, {width}):
+        with T.block("store"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            out[vi, vl] = T.cast(x[vi, vl], "{out_dtype}")
+''')
+
+
+@pytest.mark.parametrize(("func", "word"), [
+    (copy("int8", "local.acc_buffer", 'T.cast(a[vi, vl], "int32")'), "ACC_8BIT"),
+    (copy("int8", "local.inp_buffer", "a[vi, vl]", "int8"), "STORE reads local.acc_buffer only"),
+    (copy("int32", "local.acc_buffer", "a[vi, vl]", out_dtype="int32"), "STORE narrows to int8"),
+    (copy("int32", "local.acc_buffer", "T.if_then_else(vi < 4, a[vi, vl], 5)"), "pads with 0"),
+    (copy("int32", "local.acc_buffer", "a[vi, vl]", width=12), "whole|element"),
+    (copy("int32", "local.acc_buffer", "a[vi, 15 - vl]"), "lanes"),
+    (copy("int32", "shared", "a[vi, vl]"), "VTA has"),
+    (copy("float32", "local.acc_buffer", "a[vi, vl]", "float32"), "float32"),
+])
+def test_refused(func: PrimFunc, word: str) -> None:
+    with pytest.raises(LoweringError, match=word):
+        lower_table(func, "vta-de10")
+
+
+@pytest.mark.parametrize("width", [16, 48])
+def test_widening_load_on_fsim(width: int, vta_schedules: ModuleType) -> None:
+    low = vta_schedules.verify(copy("int8", "local.acc_buffer", 'T.cast(a[vi, vl], "int32")', width=width), "vta-fsim")
+    assert isa.MEM_ACC_8BIT in low.table[:, isa.MEM]
+
+
+def test_elements_along_a_long_axis(vta_schedules: ModuleType) -> None:
+    vta_schedules.verify(copy("int32", "local.acc_buffer", "a[vi, vl]", width=64), "vta-de10")
+
+
+def test_reversed_rows(vta_schedules: ModuleType) -> None:
+    vta_schedules.verify(copy("int32", "local.acc_buffer", "a[7 - vi, vl]"), "vta-de10")
+
+
+def test_capacity_names_its_buffers() -> None:
+    func = parse('''
+from tvm.script import tir as T
+@T.prim_func
+def main(a: T.Buffer((4096, 16), "int32"), out: T.Buffer((4096, 16), "int8")):
+    big = T.alloc_buffer((4096, 16), "int32", scope="local.acc_buffer")
+    for i, l in T.grid(4096, 16):
+        with T.block("load"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            big[vi, vl] = a[vi, vl]
+    for i, l in T.grid(4096, 16):
+        with T.block("store"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            out[vi, vl] = T.cast(big[vi, vl], "int8")
+''')
+    with pytest.raises(LoweringError, match="local.acc_buffer holds 2048 elements and the program needs 4096: big 4096"):
+        lower_table(func, "vta-de10")
+
+
+def through_dram(n: int, again: bool) -> PrimFunc:
+    """Two stages with an intermediate in DRAM, and the second load of the first tile after it was overwritten."""
+    extra = f'''
+    for i, l in T.grid({n}, 16):
+        with T.block("load3"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            w[vi, vl] = T.cast(m[vi, vl], "int32")
+''' if again else ""
+    return parse(f'''
+from tvm.script import tir as T
+@T.prim_func
+def main(a: T.Buffer(({n}, 16), "int32"), out: T.Buffer(({n}, 16), "int8")):
+    m = T.alloc_buffer(({n}, 16), "int8")
+    x = T.alloc_buffer(({n}, 16), "int32", scope="local.acc_buffer")
+    w = T.alloc_buffer(({n}, 16), "int32", scope="local.acc_buffer")
+    for r in range(3):
+        for i, l in T.grid({n}, 16):
+            with T.block("load"):
+                vi, vl = T.axis.remap("SS", [i, l])
+                x[vi, vl] = a[vi, vl]
+        for i, l in T.grid({n}, 16):
+            with T.block("store"):
+                vi, vl = T.axis.remap("SS", [i, l])
+                m[vi, vl] = T.cast(x[vi, vl], "int8")
+        for i, l in T.grid({n}, 16):
+            with T.block("load2"):
+                vi, vl = T.axis.remap("SS", [i, l])
+                w[vi, vl] = T.cast(m[vi, vl], "int32")
+        for i, l in T.grid({n}, 16):
+            with T.block("store2"):
+                vi, vl = T.axis.remap("SS", [i, l])
+                out[vi, vl] = T.cast(w[vi, vl], "int8")
+{extra}''')
+
+
+def test_store_then_load_of_dram(vta_schedules: ModuleType) -> None:
+    vta_schedules.verify(through_dram(5, False), "vta-fsim")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("tiles", [1, 4])
+def test_two_products_through_dram(tiles: int, target: str, vta_schedules: ModuleType) -> None:
+    """out = (a x w) x w, the middle stored to DRAM and loaded into INP by another engine."""
+    rows = 8 // tiles
+    product = '''
+        for i, l in T.grid({rows}, 16):
+            with T.block("load_{n}"):
+                vi = T.axis.spatial(8, t * {rows} + i)
+                vl = T.axis.spatial(16, l)
+                i{n}[vi, vl] = {src}[vi, vl]
+        for i, l in T.grid({rows}, 16):
+            with T.block("init_{n}"):
+                vi = T.axis.spatial(8, t * {rows} + i)
+                vl = T.axis.spatial(16, l)
+                c{n}[vi, vl] = 0
+        for i in range({rows}):
+            with T.block("gemm_{n}"):
+                vi = T.axis.spatial(8, t * {rows} + i)
+                T.reads(c{n}[vi, 0:16], i{n}[vi, 0:16], wgt[0:16, 0:16])
+                T.writes(c{n}[vi, 0:16])
+                A = T.match_buffer(c{n}[vi, 0:16], (1, 16), "int32", scope="local.acc_buffer", offset_factor=16)
+                I = T.match_buffer(i{n}[vi, 0:16], (1, 16), "int8", scope="local.inp_buffer", offset_factor=16)
+                W = T.match_buffer(wgt[0:16, 0:16], (16, 16), "int8", scope="local.wgt_buffer", offset_factor=256)
+                T.evaluate(T.call_extern("int32", "vta.gemm", A.data, I.data, W.data))
+        for i, l in T.grid({rows}, 16):
+            with T.block("store_{n}"):
+                vi = T.axis.spatial(8, t * {rows} + i)
+                vl = T.axis.spatial(16, l)
+                {dst}[vi, vl] = T.cast(c{n}[vi, vl], "int8")
+'''
+    func = parse(f'''
+from tvm.script import tir as T
+@T.prim_func
+def main(a: T.Buffer((8, 16), "int8"), w: T.Buffer((16, 16), "int8"), out: T.Buffer((8, 16), "int8")):
+    m = T.alloc_buffer((8, 16), "int8")
+    wgt = T.alloc_buffer((16, 16), "int8", scope="local.wgt_buffer")
+    i1 = T.alloc_buffer((8, 16), "int8", scope="local.inp_buffer")
+    i2 = T.alloc_buffer((8, 16), "int8", scope="local.inp_buffer")
+    c1 = T.alloc_buffer((8, 16), "int32", scope="local.acc_buffer")
+    c2 = T.alloc_buffer((8, 16), "int32", scope="local.acc_buffer")
+    for o, l in T.grid(16, 16):
+        with T.block("load_w"):
+            vo, vl = T.axis.remap("SS", [o, l])
+            wgt[vo, vl] = w[vo, vl]
+    for t in range({tiles}):{product.format(n=1, src="a", dst="m", rows=rows)}
+    for t in range({tiles}):{product.format(n=2, src="m", dst="out", rows=rows)}
+''')
+    vta_schedules.verify(func, target)
