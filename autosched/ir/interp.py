@@ -10,7 +10,7 @@ results.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,10 +31,21 @@ class Extern:
     Args:
         desc: a function that does the same, one buffer parameter per pointer.
         order: for each pointer argument of the call, the index of the parameter of ``desc`` that it is.
+        others: meanings of the same name for operands of other shapes.
     """
 
     desc: PrimFunc
     order: tuple[int, ...]
+    others: tuple[Extern, ...] = ()
+
+    def shapes(self) -> list[tuple[Expr, ...]]:
+        """The shape of each pointer argument."""
+        buffers = self.desc.buffers
+        return [buffers[k].shape for k in self.order]
+
+    def fitting(self, shapes: Sequence[tuple[Expr, ...] | None]) -> Extern:
+        """The meaning whose operands have these shapes (None: not known), or this one where none does."""
+        return next((m for m in (self, *self.others) if m.shapes() == list(shapes)), self)
 
 
 _EXTERNS: dict[str, Extern] = {}
@@ -68,7 +79,7 @@ def register_call(name: str, desc: PrimFunc, arg_order: Sequence[int | str] | No
     """Gives ``call_extern("...", name, pointers...)`` a meaning.
 
     Args:
-        name: the external function.
+        name: the external function; one name may have a meaning per shape of its operands.
         desc: a program that does the same; one buffer parameter per pointer.
         arg_order: for each pointer argument of the call, the parameter of ``desc`` that it is (index or name); default:
             in order.
@@ -86,7 +97,10 @@ def register_call(name: str, desc: PrimFunc, arg_order: Sequence[int | str] | No
         raise ProgramError(
             f"the argument order of {name} must name each of its parameters {', '.join(names)} once, got {arg_order}"
         )
-    _EXTERNS[name] = Extern(desc, tuple(order))
+    new = Extern(desc, tuple(order))
+    known = _EXTERNS.get(name)
+    rest = () if known is None else (replace(known, others=()), *known.others)
+    _EXTERNS[name] = replace(new, others=tuple(m for m in rest if m.shapes() != new.shapes()))
 
 
 def written(func: PrimFunc) -> tuple[Buffer, ...]:

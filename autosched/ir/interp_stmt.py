@@ -415,6 +415,7 @@ class Compiler(ExprCompiler):
             for a in args
             if isinstance(a, BufferData) or (isinstance(a, Call) and a.op.rsplit(".", 1)[-1] in _POINTERS)
         ]
+        known = known.fitting([a.buffer.shape if isinstance(a, BufferData) else None for a in pointers])
         params = known.desc.buffers
         if len(pointers) != len(known.order):
             raise ProgramError(f"{self.where}: {name} takes {len(known.order)} buffers, {len(pointers)} given")
