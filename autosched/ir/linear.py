@@ -82,6 +82,11 @@ def _order(f: Expr) -> tuple[int, str]:
     return (0, f.name) if type(f) is Var else (1, expr_text(f))
 
 
+def atom_order(item: tuple[Expr, int]) -> tuple[int, str]:
+    """A key that puts the terms of a form into one order."""
+    return _order(item[0])
+
+
 def digit(t: BinOp) -> tuple[Expr, int, int | None]:
     """``x % upper // lower`` taken apart; upper is None for a plain quotient."""
     assert isinstance(t.b, IntImm)

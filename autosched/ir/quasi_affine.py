@@ -23,6 +23,7 @@ from autosched.ir.linear import (
     Lin,
     Terms,
     add_forms,
+    atom_order,
     build,
     common_factor,
     digit,
@@ -269,9 +270,15 @@ class QuasiAffine(ABC):
         return 0
 
     def _division(self, e: BinOp, scale: int, out: Terms) -> int:
-        terms, k = self._lin(e.a)
+        num, op = e.a, e.op
         dterms, d = self._lin(e.b)
-        op = e.op
+        while op == "//" and d > 0 and not dterms and isinstance(num, BinOp) and num.op == "//":
+            inner = num.b
+            if not isinstance(inner, IntImm) or inner.value <= 0:
+                break
+            # Before the inner quotient is simplified beyond recognition.
+            num, d = num.a, d * inner.value
+        terms, k = self._lin(num)
         if op[0] == "t":
             if self._interval(terms, k)[0] >= 0 and self._interval(dterms, d)[0] > 0:
                 op = "//" if op == "truncdiv" else "%"
@@ -392,6 +399,9 @@ class QuasiAffine(ABC):
                         if u is not t:
                             put(flat, u, x * a)
                     return const + self._div(flat, ik + k * a, d * a, scale, out, dtype)
+        if self._deep and len(rest) > 1:
+            # Equal sums must be equal atoms, whatever order their terms came in.
+            rest = dict(sorted(rest.items(), key=atom_order))
         put(out, BinOp("//", build(rest, k, dtype), IntImm(d, dtype), dtype), scale)
         return const
 
@@ -462,14 +472,15 @@ class QuasiAffine(ABC):
             for g in factors:
                 if g == 1:
                     return rest, k, d, (low, low_k), total
-                small = {t: c for t, c in rest.items() if c % g}
+                # What is below g may be a term, or (in the deep form) the odd part of a coefficient.
+                small = {t: c % g if self._deep else c for t, c in rest.items() if c % g}
                 ks = k % g
                 lo, hi = self._interval(small, ks) if small else (ks, ks)
                 if lo > -inf and hi < inf and (m := int(lo) // g) == int(hi) // g:
                     for t, c in small.items():
                         put(low, t, c * total)
                     low_k += (ks - m * g) * total
-                    rest = {t: c // g for t, c in rest.items() if c % g == 0}
+                    rest = {t: x for t, c in rest.items() if (x := (c - small.get(t, 0)) // g)}
                     k, d, total = k // g + m, d // g, total * g
                     break
             else:

@@ -260,7 +260,17 @@ class Analyzer(QuasiAffine):
         if op in (">", ">="):
             op, a, b = ("<" if op == ">" else "<="), b, a
         terms, k = self._lin2(b, a, -1)  # b - a
-        return self._decide(op, terms, k)
+        answer = self._decide(op, terms, k)
+        if answer is None and op in ("==", "!=") and not self._deep:
+            # Afresh from what was written: the first form may have divided the two sides in different ways.
+            self._deep = True
+            try:
+                terms, k = self._lin2(b, a, -1)
+            finally:
+                self._deep = False
+            if not terms:
+                return (k == 0) == (op == "==")
+        return answer
 
     def _decide(self, op: str, terms: Terms, k: int, proof: bool = True) -> bool | None:
         if not terms:
@@ -369,7 +379,12 @@ class Analyzer(QuasiAffine):
 
     def _simplify(self, expr: Expr) -> Expr:
         if expr.dtype in INDEX_TYPES and type(expr) in (BinOp, Var):
-            return build(*self._lin(expr), expr.dtype)
+            terms, k = self._lin(expr)
+            if len(terms) > 1 and sum(1 for t in terms if type(t) is BinOp and t.op in ("//", "%")) > 1:
+                deep = self._deepen(terms, k)
+                if len(deep[0]) < len(terms):
+                    terms, k = deep
+            return build(terms, k, expr.dtype)
         return self._children(expr)
 
     def _children(self, e: Expr) -> Expr:
