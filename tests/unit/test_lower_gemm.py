@@ -1,0 +1,205 @@
+"""Matrix products: conditions on instances, loop mappings, micro-op residency, other machines, and what is refused."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from types import ModuleType
+
+import pytest
+
+from autosched.errors import LoweringError
+from autosched.ir.stmt import PrimFunc
+from autosched.lower import lower_table
+from autosched.script import parse
+from autosched.target import Target, get_target
+from autosched.target.intrin import register
+from sim import isa
+from sim.config import VTAConfig
+from sim.presets import TARGETS as PRESETS
+
+TARGETS = ("vta-de10", "vta-de10-portable", "vta-fsim")
+
+
+def taps(width: int, k: int, where: str, stride: int = 1, notes: str = "", loops: str = "x, t", outer: int = 1) -> PrimFunc:
+    """A row convolved with ``k`` taps; an instance runs only ``where`` it holds (of vx, the output, and vt, the tap)."""
+    n = -(-width // stride)
+    order = [name.strip() for name in loops.split(",")]
+    extents = {"x": n // outer, "t": k}
+    heads = "\n".join(
+        "    " * (2 + d) + f"for {v} in T.serial({extents[v]}" + (f", annotations={{{notes}}}" if notes and d == 0 else "") + "):"
+        for d, v in enumerate(order)
+    )
+    pad = " " * 16
+    return parse(f'''
+from tvm.script import tir as T
+@T.prim_func
+def main(a: T.Buffer(({width}, 16), "int8"), w: T.Buffer(({k}, 16, 16), "int8"), out: T.Buffer(({n}, 16), "int8")):
+    inp = T.alloc_buffer(({width}, 16), "int8", scope="local.inp_buffer")
+    wgt = T.alloc_buffer(({k}, 16, 16), "int8", scope="local.wgt_buffer")
+    acc = T.alloc_buffer(({n}, 16), "int32", scope="local.acc_buffer")
+    for i, l in T.grid({width}, 16):
+        with T.block("load"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            inp[vi, vl] = a[vi, vl]
+    for t, o, l in T.grid({k}, 16, 16):
+        with T.block("load_w"):
+            vt, vo, vl = T.axis.remap("SSS", [t, o, l])
+            wgt[vt, vo, vl] = w[vt, vo, vl]
+    for i, l in T.grid({n}, 16):
+        with T.block("init"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            acc[vi, vl] = 0
+    for x0 in range({outer}):
+{heads}
+{pad}with T.block("gemm"):
+{pad}    vx = T.axis.spatial({n}, x0 * {n // outer} + x)
+{pad}    vt = T.axis.reduce({k}, t)
+{pad}    T.where({where.replace("vx", f"(x0 * {n // outer} + x)").replace("vt", "t")})
+{pad}    T.reads(acc[vx, 0:16], inp[vx * {stride} + vt - {k // 2}, 0:16], wgt[vt, 0:16, 0:16])
+{pad}    T.writes(acc[vx, 0:16])
+{pad}    A = T.match_buffer(acc[vx, 0:16], (1, 16), "int32", scope="local.acc_buffer", offset_factor=16)
+{pad}    I = T.match_buffer(inp[vx * {stride} + vt - {k // 2}, 0:16], (1, 16), "int8", scope="local.inp_buffer", offset_factor=16)
+{pad}    W = T.match_buffer(wgt[vt, 0:16, 0:16], (16, 16), "int8", scope="local.wgt_buffer", offset_factor=256)
+{pad}    T.evaluate(T.call_extern("int32", "vta.gemm", A.data, I.data, W.data))
+    for i, l in T.grid({n}, 16):
+        with T.block("store"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            out[vi, vl] = T.cast(acc[vi, vl], "int8")
+''')
+
+
+def inside(width: int, k: int, stride: int = 1) -> str:
+    """The taps that fall inside the row."""
+    return f"{k // 2} <= vx * {stride} + vt and vx * {stride} + vt < {width + k // 2}"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("width", "k", "stride", "loops", "outer"), [
+    (8, 3, 1, "x, t", 1), (8, 3, 1, "t, x", 1), (9, 5, 2, "x, t", 1), (8, 3, 1, "t, x", 2), (4, 7, 1, "x, t", 2), (1, 3, 1, "t, x", 1),
+    (12, 3, 3, "x, t", 4),
+])
+def test_taps_outside_are_left_out(
+    width: int, k: int, stride: int, loops: str, outer: int, target: str, vta_schedules: ModuleType,
+) -> None:
+    low = vta_schedules.verify(taps(width, k, inside(width, k, stride), stride, loops=loops, outer=outer), target)
+    gemm = low.table[(low.table[:, isa.OPCODE] == isa.OP_GEMM) & (low.table[:, isa.RESET] == 0)]
+    done = (gemm[:, isa.ITER_OUT] * gemm[:, isa.ITER_IN] * (gemm[:, isa.UOP_END] - gemm[:, isa.UOP_BGN])).sum()
+    n = -(-width // stride)
+    assert done == sum(0 <= x * stride + t - k // 2 < width for x in range(n) for t in range(k))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("where", ["vt != 1", "vx < 3 or vt == 2", "vx % 2 == 0", "not (vx == 2)", "vx + vt >= 3 and vx + vt <= 6"])
+def test_any_condition(where: str, target: str, vta_schedules: ModuleType) -> None:
+    vta_schedules.verify(taps(8, 1, where.replace("vt", "vt * 0 + vx"), loops="x, t"), target)
+    vta_schedules.verify(taps(8, 3, f"({inside(8, 3)}) and ({where})", loops="x, t"), target)
+
+
+def gemms(func: PrimFunc, target: str = "vta-de10") -> list[tuple[int, int, int]]:
+    """(iter_out, iter_in, micro-ops) of every matrix product."""
+    table = lower_table(func, target).table
+    rows = table[(table[:, isa.OPCODE] == isa.OP_GEMM) & (table[:, isa.RESET] == 0)]
+    return [tuple(int(v) for v in (r[isa.ITER_OUT], r[isa.ITER_IN], r[isa.UOP_END] - r[isa.UOP_BGN])) for r in rows]
+
+
+def test_loop_notes(vta_schedules: ModuleType) -> None:
+    always = inside(8, 1)
+    assert gemms(taps(8, 1, always)) == [(1, 8, 1)]
+    assert gemms(taps(8, 1, always, notes='"vta.loop": "uop"')) == [(1, 1, 8)]
+    assert gemms(taps(8, 1, always, notes='"vta.loop": "unroll"')) == [(1, 1, 1)] * 8
+    with pytest.raises(LoweringError, match="'fast'; one of hw, uop, unroll"):
+        lower_table(taps(8, 1, always, notes='"vta.loop": "fast"'), "vta-de10")
+
+
+def test_close_writes_of_one_accumulator(vta_schedules: ModuleType) -> None:
+    """HLS may miss a result that is one or two micro-ops old; the RTL forwards it, so there one instruction does."""
+    two = taps(2, 1, "vt == vt", loops="x, t")
+    assert len(gemms(two, "vta-de10-portable")) == len(gemms(two)) == 1
+    reduced = vta_schedules.dense(lambda options: options[0], "dense:m=1,k=64,n=32,tail=cast,bias=0").mod["main"]
+    assert len(gemms(reduced)) <= len(gemms(reduced, "vta-de10-portable"))
+    vta_schedules.verify(reduced, "vta-de10-portable")
+    short = taps(4, 3, inside(4, 3), loops="t, x", outer=2)
+    assert len(gemms(short)) < len(gemms(short, "vta-de10-portable"))
+
+
+def machine(**keys: int) -> Target:
+    """A machine of one's own."""
+    semantics = "fsim" if keys.get("LOG_BATCH") else "chisel"
+    found = Target("mine", VTAConfig(**{"uop_depth": None, **keys}), semantics)  # type: ignore[arg-type]
+    register(found.config)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(("keys", "batch", "block"), [
+    ({"uop_depth": 16}, 1, 16),  # micro-ops are pushed out and loaded again
+    ({"LOG_BATCH": 1}, 2, 16),
+    ({"LOG_BLOCK": 3, "LOG_INP_BUFF_SIZE": 13, "LOG_ACC_BUFF_SIZE": 15, "LOG_WGT_BUFF_SIZE": 14}, 1, 8),
+])
+def test_other_machines(keys: dict[str, int], batch: int, block: int, seed: int, vta_schedules: ModuleType) -> None:
+    target = machine(**keys)
+    if block == 8:
+        target = replace(target, semantics="fsim")
+    choose = random.Random(seed).choice
+    name = f"conv2d:n={batch},h=6,w=5,ci={2 * block},co={4 * block},k={choose([1, 3])},stride={choose([1, 2])},tail=requant"
+    vta_schedules.verify(vta_schedules.conv2d(choose, name, batch, block).mod["main"], target, seed)
+
+
+def test_evicted_micro_ops_are_loaded_again(vta_schedules: ModuleType) -> None:
+    choose = random.Random(3).choice
+    func = vta_schedules.conv2d(choose, "conv2d:h=6,w=5,ci=32,co=64,k=3,tail=requant").mod["main"]
+    roomy, tight = lower_table(func, "vta-de10"), lower_table(func, machine(uop_depth=8))
+
+    def loaded(low: object) -> int:
+        table = low.table  # type: ignore[attr-defined]
+        return int(table[(table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.MEM] == isa.MEM_UOP), isa.X_SIZE].sum())
+
+    assert loaded(roomy) == len(roomy.triples)
+    assert loaded(tight) >= len(tight.triples)
+    assert int(tight.table[:, isa.UOP_END].max()) <= 8
+
+
+def test_equal_kernels_are_shared(vta_schedules: ModuleType) -> None:
+    choose = random.Random(5).choice
+    func = vta_schedules.dense(choose, "dense:m=4,k=64,n=64").mod["main"]
+    words = lower_table(func, "vta-de10").uop_words
+    assert len(words) < 40
+
+
+def test_unknown_call_is_named() -> None:
+    func = parse('''
+from tvm.script import tir as T
+@T.prim_func
+def main(a: T.Buffer((16,), "int8")):
+    with T.block("odd"):
+        T.reads(a[0:16])
+        T.writes()
+        T.evaluate(T.call_extern("int32", "vta.sin", a.data))
+''')
+    with pytest.raises(LoweringError, match=r"block odd calls 'vta.sin'; the target only has vta.gemm"):
+        lower_table(func, "vta-de10")
+
+
+def test_product_that_is_not_tensorized() -> None:
+    from autosched.workloads import workload
+
+    with pytest.raises(LoweringError, match="dense is int32 in DRAM and block dense_init writes it; STORE narrows to int8"):
+        lower_table(workload("dense:m=2,k=16,n=16").func, "vta-de10")
+
+
+def test_targets_are_registered_with_their_intrinsic() -> None:
+    from autosched.schedule import TensorIntrin
+
+    for name in PRESETS:
+        assert TensorIntrin.get(get_target(name).gemm_intrin)
+
+
+def test_same_function_same_program(vta_schedules: ModuleType) -> None:
+    """Lowering is pure: equal functions give equal bytes, whatever was lowered before."""
+    func = vta_schedules.dense(random.Random(1).choice, "dense:m=3,k=32,n=32").mod["main"]
+    again = vta_schedules.dense(random.Random(1).choice, "dense:m=3,k=32,n=32").mod["main"]
+    first, second = lower_table(func, "vta-de10"), lower_table(again, "vta-de10")
+    assert first.table.tobytes() == second.table.tobytes()
+    assert first.uop_words.tobytes() == second.uop_words.tobytes()
+    assert first.insn_address == second.insn_address
