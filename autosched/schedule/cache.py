@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from autosched.ir.expr import int_value
-from autosched.ir.stmt import TRUE, Block, Buffer, Ident, Range, Stmt, full_region
+from autosched.ir.stmt import TRUE, Block, Buffer, For, Ident, Range, Stmt, full_region
 from autosched.schedule.base import BlockRV
 from autosched.schedule.cache_rewrite import (
     Place,
@@ -68,6 +68,8 @@ class Cache(Scope):
                 d.dst for d in state.dependences(scope) if d.src is writer.ident and d.kind == "RAW"
             ]
             place = place_between(state, scope, writer.ident, set(related))
+            if self._read_first(state, scope, writer, set(related), place):
+                place = Place(scope, 0)
             swept = swept_region(state, region, state.realizes[writer.ident], place.parent)
         else:
             place = Place(scope, 0)
@@ -214,6 +216,15 @@ class Cache(Scope):
             self.refuse(f"{buffer.name} is written inside block {writers[0].name}, which does not declare it",
                         [writers[0].ident], state=state, hint=f"{self._op} before loop_partition")
         return writers[0] if writers else None
+
+    def _read_first(self, state: State, scope: Block, writer: Block, related: set[Ident], place: Place) -> bool:
+        """Whether a buffer is read only before it is written, once: then it can be copied at the front of the scope."""
+        order = [b.ident for b in state.children_of(scope)]
+        first = next((i for i in order if i in related), writer.ident)
+        if order.index(first) >= order.index(writer.ident):
+            return False
+        around = [place.parent, *state.loops_above(place.parent)] if place.parent is not scope else []
+        return all(isinstance(x, For) and int_value(x.extent) == 1 for x in around)
 
     def _covered(self, state: State, scope: Block, buffer: Buffer, writer: Block | None) -> None:
         """Refuses readers of a buffer that need more of it than has been written when they run."""

@@ -11,7 +11,7 @@ from autosched.ir.expr import BufferLoad, Expr, Var, int_value, logical_and
 from autosched.ir.functor import Substitute, free_vars
 from autosched.ir.index_map import IndexMap
 from autosched.ir.itermap import is_bijective
-from autosched.ir.simplify import conjuncts
+from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import (
     Block,
     BlockRealize,
@@ -168,13 +168,20 @@ class ReindexCache(Cache):
 
     def _one_each(self, node: Block, iters: Sequence[IterVar], old: Sequence[Expr], new: Sequence[Expr]) -> None:
         """Refuses maps that give one element of the copy to two elements of the buffer."""
-        if all(any(o == n for n in new) for o in old) or is_bijective(new, {iv.var: iv.dom for iv in iters}):
+        dom = {iv.var: iv.dom for iv in iters}
+        if all(any(o == n for n in new) for o in old) or is_bijective(new, dom):
             return
+        variables = tuple(iv.var for iv in iters)
         try:
-            IndexMap(tuple(iv.var for iv in iters), tuple(new)).non_surjective_inverse([iv.dom.extent for iv in iters])
+            back, _ = IndexMap(variables, tuple(new)).non_surjective_inverse([iv.dom.extent for iv in iters])
+            analyzer = Analyzer(dom)
+            if all(analyzer.can_prove_equal(a, v) for a, v in zip(back.map_indices(new, analyzer), variables)):
+                return
+            reason = "its inverse does not give the iterators back"
         except ProgramError as error:
-            self.refuse(f"the map may give one element of the copy to two instances of block {node.name}: {error}",
-                        [node.ident], hint="a map that has an inverse")
+            reason = str(error)
+        self.refuse(f"the map may give one element of the copy to two instances of block {node.name}: {reason}",
+                    [node.ident], hint="a map that has an inverse")
 
     def _only_there(self, node: Block, buffer: Buffer, reads: bool) -> None:
         """Refuses a block that uses the buffer the other way too, at other indices than the map knows."""

@@ -61,6 +61,12 @@ class _Retype(ScopeReplacer):
         return new
 
 
+def _pair(sch: Any, args: dict[str, Any]) -> None:
+    """A (kind, position) pair is a tuple, also when it comes from JSON."""
+    if isinstance(args["buffer"], list):
+        args["buffer"] = tuple(args["buffer"])
+
+
 class Scope(ScheduleBase):
     """Primitives on buffers; a buffer is named as the n-th that a block writes."""
 
@@ -178,7 +184,7 @@ class Scope(ScheduleBase):
         annotations = {**node.annotations, "double_buffer_scope": index}
         self.commit_nodes(state, {id(node): replace(node, annotations=annotations)})
 
-    @primitive
+    @primitive(normalize=_pair)
     def set_axis_separator(
         self, block: BlockRV | str, buffer: int | str | tuple[str, int], axis_separators: Sequence[int]
     ) -> None:

@@ -1,0 +1,73 @@
+"""Kinds of loops, and what they demand of the blocks below."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.ir import IRModule, PrimFunc
+from autosched.schedule import Schedule
+from autosched.script import T
+
+Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
+
+
+@T.prim_func
+def matmul(A: T.Buffer((16, 16)), B: T.Buffer((16, 16)), C: T.Buffer((16, 16))):
+    for i, j, k in T.grid(16, 16, 16):
+        with T.sblock("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 0.0
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+
+@T.prim_func
+def prefix(A: T.Buffer((16,), "int32")):
+    for i in range(15):
+        with T.sblock("A"):
+            vi = T.axis.spatial(15, i)
+            A[vi + 1] = A[vi] + 1
+
+
+def test_kinds(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(matmul)
+    i, j, k = sch.get_loops("C")
+    i0, i1 = sch.split(i, [None, 4])
+    sch.parallel(i0)
+    sch.bind(i1, "vthread")
+    sch.vectorize(j)
+    sch.unroll(k)
+    assert [sch.get(x).kind for x in sch.get_loops("C")] == ["parallel", "thread_binding", "vectorized", "unrolled"]
+    assert sch.get(i1).thread == "vthread"
+    verify_trace_roundtrip(sch, matmul)
+    sch.unroll(i1)
+    assert sch.get(i1).thread is None
+
+
+@pytest.mark.parametrize("apply", [Schedule.parallel, Schedule.vectorize, lambda s, x: s.bind(x, "cthread")])
+def test_reduction_loops_are_refused(apply: Callable[..., None]) -> None:
+    sch = Schedule(matmul)
+    with pytest.raises(ScheduleError, match="loop k drives iterator vk of block C, which is a reduce iterator"):
+        apply(sch, sch.get_loops("C")[2])
+
+
+def test_thread_index_may_run_a_reduction() -> None:
+    sch = Schedule(matmul)
+    sch.bind(sch.get_loops("C")[2], "threadIdx.x")
+    assert sch.get(sch.get_loops("C")[2]).thread == "threadIdx.x"
+
+
+def test_a_block_that_reads_what_it_writes_is_refused() -> None:
+    sch = Schedule(prefix)
+    with pytest.raises(ScheduleError, match=r"iterations of loop i are not independent.*reads A, which it writes"):
+        sch.parallel(sch.get_loops("A")[0])
+    sch.unroll(sch.get_loops("A")[0])
+
+
+def test_unknown_thread_axis() -> None:
+    sch = Schedule(matmul)
+    with pytest.raises(ScheduleError, match="unknown thread axis 'vthreads'; did you mean 'vthread'"):
+        sch.bind(sch.get_loops("C")[0], "vthreads")

@@ -1,0 +1,332 @@
+"""Loops: every primitive with an accepted case and its refused twin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.ir import IRModule, PrimFunc
+from autosched.ir.interp import run
+from autosched.schedule import Schedule
+from autosched.script import T
+
+Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
+
+
+@T.prim_func
+def elementwise(A: T.Buffer((128, 100)), B: T.Buffer((128, 100))):
+    for i, j in T.grid(128, 100):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * 2.0
+
+
+@T.prim_func
+def matmul(A: T.Buffer((16, 16)), B: T.Buffer((16, 16)), C: T.Buffer((16, 16))):
+    for i, j, k in T.grid(16, 16, 16):
+        with T.sblock("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 0.0
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+
+@T.prim_func
+def symbolic(A: T.Buffer(("n", 64)), B: T.Buffer(("n", 64)), n: T.int32):
+    for i, j in T.grid(n, 64):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * 2.0
+
+
+@T.prim_func
+def triangle(A: T.Buffer((8, 8), "int32")):
+    for i in range(8):
+        for j in range(i):
+            with T.sblock("A"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                A[vi, vj] = 1
+
+
+@T.prim_func
+def siblings(A: T.Buffer((16, 16)), C: T.Buffer((16, 16))):
+    B = T.sblock_alloc_buffer((16, 16))
+    for i in range(16):
+        for j in range(16):
+            with T.sblock("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * 2.0
+        for j in range(16):
+            with T.sblock("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vi, vj] + 1.0
+
+
+@T.prim_func
+def blur(A: T.Buffer((17,), "int32"), C: T.Buffer((16,), "int32"), D: T.Buffer((16,), "int32")):
+    B = T.sblock_alloc_buffer((17,), "int32")
+    for i in range(17):
+        with T.sblock("B"):
+            vi = T.axis.spatial(17, i)
+            B[vi] = A[vi] * 2
+    for i in range(16):
+        with T.sblock("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = B[vi] + B[vi + 1]
+    for i in range(16):
+        with T.sblock("D"):
+            vi = T.axis.spatial(16, i)
+            D[vi] = C[vi] + 1
+
+
+def loops_text(sch: Schedule, block: str) -> list[str]:
+    found = [sch.get(x) for x in sch.get_loops(block)]
+    return [f"{x.var.name}:{x.extent.value}" for x in found]
+
+
+# -- split ------------------------------------------------------------------------------------------------------------
+
+
+def test_split_infers_one_factor(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(elementwise)
+    i, j = sch.get_loops("B")
+    sch.split(i, factors=[2, None, 8])
+    sch.split(j, factors=[10, 10])
+    assert loops_text(sch, "B") == ["i_0:2", "i_1:8", "i_2:8", "j_0:10", "j_1:10"]
+    text = sch.script()
+    assert "vi = T.axis.spatial(128, i_0 * 64 + i_1 * 8 + i_2)" in text
+    assert "T.where" not in text
+    verify_trace_roundtrip(sch, elementwise)
+
+
+def test_split_that_does_not_divide_gets_a_predicate(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(elementwise)
+    sch.split(sch.get_loops("B")[1], factors=[None, 32])
+    assert "T.where(j_0 * 32 + j_1 < 100)" in sch.script()
+    verify_trace_roundtrip(sch, elementwise)
+    sch = Schedule(elementwise)
+    sch.split(sch.get_loops("B")[1], factors=[None, 32], disable_predication=True)
+    assert "T.where" not in sch.script()
+
+
+def test_split_names_and_einsum_style(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(elementwise)
+    sch.split("i", factors=[None, 2, 4, 8], names=["a", "b", "c", "d"])
+    sch.split("j => j0, j1", factors=[None, 4])
+    assert loops_text(sch, "B") == ["a:2", "b:2", "c:4", "d:8", "j0:25", "j1:4"]
+    assert sch.get(sch.get_axis("j0")).extent.value == 25
+    assert 'names=["a", "b", "c", "d"])' in str(sch.trace)
+    verify_trace_roundtrip(sch, elementwise)
+    with pytest.raises(ScheduleError, match="3 names for 2 factors"):
+        sch.split("j1", [2, 2], names=["x", "y", "z"])
+    with pytest.raises(ScheduleError, match="names are given twice"):
+        sch.split("j1 => x, y", [2, 2], names=["x", "y"])
+
+
+def test_split_of_a_symbolic_extent(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(symbolic)
+    i, _ = sch.get_loops("B")
+    i0, i1 = sch.split(i, [None, 16])
+    assert "i_0 * 16 + i_1 < n" in sch.script()
+    verify_trace_roundtrip(sch, symbolic)
+    a = np.arange(5 * 64, dtype="float32").reshape(5, 64)
+    out = np.zeros_like(a)
+    run(sch.func, a, out, 5)
+    np.testing.assert_array_equal(out, a * 2)
+    with pytest.raises(ScheduleError, match="not larger than or equal to its symbolic extent of loop i_0"):
+        sch.split(i0, [4, 4])
+    assert sch.get(i1).extent.value == 16
+
+
+@pytest.mark.parametrize(
+    ("factors", "reason"),
+    [
+        ([None, None], "only one factor can be None"),
+        ([4, 4], "the product of the factors, 16, is not larger than or equal to the extent 128 of loop i"),
+        ([None, 0], "factors are positive, but the one at position 1 is 0"),
+        ([-1, 4], "factors are positive, but the one at position 0 is -1"),
+        ([], "no factors are given"),
+    ],
+)
+def test_split_refuses_bad_factors(factors: list[int | None], reason: str) -> None:
+    sch = Schedule(elementwise)
+    with pytest.raises(ScheduleError, match=reason):
+        sch.split(sch.get_loops("B")[0], factors)
+
+
+def test_split_and_fuse_refuse_loops_that_carry_something() -> None:
+    sch = Schedule(elementwise)
+    i, j = sch.get_loops("B")
+    sch.annotate(i, "vta.loop", "uop")
+    sch.bind(j, "vthread")
+    with pytest.raises(ScheduleError, match=r"split: loop i has annotations \(vta.loop\)"):
+        sch.split(i, [None, 2])
+    with pytest.raises(ScheduleError, match="split: loop j is bound to vthread"):
+        sch.split(j, [None, 2])
+    with pytest.raises(ScheduleError, match="fuse: loop i has annotations"):
+        sch.fuse(i, j)
+
+
+def test_split_refuses_loops_not_from_zero() -> None:
+    sch = Schedule(elementwise)
+    _, last = sch.loop_partition(sch.get_loops("B")[0], [100, None])
+    with pytest.raises(ScheduleError, match="split: loop i1 does not start at 0"):
+        sch.split(last, [None, 2])
+
+
+# -- fuse -------------------------------------------------------------------------------------------------------------
+
+
+def test_fuse(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(elementwise)
+    fused = sch.fuse(*sch.get_loops("B"))
+    assert sch.get(fused).var.name == "i_j_fused"
+    assert "vi = T.axis.spatial(128, i_j_fused // 100)" in sch.script()
+    assert "vj = T.axis.spatial(100, i_j_fused % 100)" in sch.script()
+    sch.split(fused, [None, 100])
+    assert "vi = T.axis.spatial(128, (i_j_fused_0 * 100 + i_j_fused_1) // 100)" in sch.script()
+    verify_trace_roundtrip(sch, elementwise)
+
+
+def test_fuse_of_symbolic_extents(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(symbolic)
+    sch.fuse(*sch.get_loops("B"))
+    assert "for i_j_fused in range(n * 64)" in sch.script()
+    verify_trace_roundtrip(sch, symbolic)
+
+
+def test_fuse_refused() -> None:
+    sch = Schedule(matmul)
+    i, j, k = sch.get_loops("C")
+    with pytest.raises(ScheduleError, match="loop j is not the parent of loop i"):
+        sch.fuse(j, i)
+    with pytest.raises(ScheduleError, match="loops stand between i and k"):
+        sch.fuse(i, k)
+    with pytest.raises(ValueError, match="at least one loop"):
+        sch.fuse()
+    sch = Schedule(siblings)
+    i, j = sch.get_loops("C")
+    with pytest.raises(ScheduleError, match="loop j is not the only child of loop i"):
+        sch.fuse(i, j)
+    sch = Schedule(triangle)
+    with pytest.raises(ScheduleError, match="the extent of loop j depends on loop i"):
+        sch.fuse(*sch.get_loops("A"))
+
+
+# -- reorder ----------------------------------------------------------------------------------------------------------
+
+
+def test_reorder_leaves_other_loops_in_place(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(matmul)
+    i, j, k = sch.get_loops("C")
+    i0, i1 = sch.split(i, [None, 4])
+    sch.reorder(k, i1)
+    assert loops_text(sch, "C") == ["i_0:4", "k:16", "j:16", "i_1:4"]
+    sch.reorder(i0)
+    verify_trace_roundtrip(sch, matmul)
+    with pytest.raises(ScheduleError, match="loop j is given twice"):
+        sch.reorder(j, j)
+
+
+def test_reorder_refused() -> None:
+    sch = Schedule(siblings)
+    i, j = sch.get_loops("C")
+    with pytest.raises(ScheduleError, match=r"j is not the only statement in loop i \(also B\)"):
+        sch.reorder(j, i)
+    with pytest.raises(ScheduleError, match="stand beside each other below loop i"):
+        sch.reorder(j, sch.get_loops("B")[1])
+    sch = Schedule(triangle)
+    i, j = sch.get_loops("A")
+    with pytest.raises(ScheduleError, match="the range of loop j would depend on loop i, inside it"):
+        sch.reorder(j, i)
+
+
+def test_reorder_keeps_the_first_instance_of_a_reduction_first() -> None:
+    sch = Schedule(matmul)
+    _, j, k = sch.get_loops("C")
+    outer, inner = sch.split(sch.fuse(j, k), [None, 24])
+    with pytest.raises(ScheduleError, match="drive spatial and reduction iterators of block C together"):
+        sch.reorder(inner, outer)
+
+
+# -- unit loops, partition, merge ---------------------------------------------------------------------------------------
+
+
+def test_add_unit_loop(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(elementwise)
+    sch.add_unit_loop("B")
+    sch.add_unit_loop(sch.get_loops("B")[0])
+    assert loops_text(sch, "B") == ["u:1", "i:128", "j:100", "u:1"]
+    verify_trace_roundtrip(sch, elementwise)
+    with pytest.raises(ScheduleError, match="cannot add loops on top of the root block"):
+        sch.add_unit_loop("root")
+
+
+def test_loop_partition(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(elementwise)
+    loops = sch.loop_partition(sch.get_loops("B")[0], [2, None, 26])
+    assert [(sch.get(x).min.value, sch.get(x).extent.value) for x in loops] == [(0, 2), (2, 100), (102, 26)]
+    assert sch.state.block_names() == [
+        "root", "B_i_common", "B_i0_partition", "B_i0", "B_i1_partition", "B_i1", "B_i2_partition", "B_i2",
+    ]
+    verify_trace_roundtrip(sch, elementwise)
+    with pytest.raises(ScheduleError, match="the sum of the factors, 100, leaves nothing of the extent 100"):
+        sch.loop_partition(sch.get_loops("B_i0")[1], [50, 50])
+
+
+def test_loop_partition_refused() -> None:
+    sch = Schedule(symbolic)
+    with pytest.raises(ScheduleError, match="the range of loop i is symbolic"):
+        sch.loop_partition(sch.get_loops("B")[0], [2, None])
+    sch = Schedule(matmul)
+    with pytest.raises(ScheduleError, match="loop k drives the reduction of block C, whose init would run once per part"):
+        sch.loop_partition(sch.get_loops("C")[2], [2, None])
+
+
+def test_consumers_of_a_partitioned_block_are_still_known() -> None:
+    sch = Schedule(siblings)
+    sch.loop_partition(sch.get_loops("B")[1], [4, None])
+    assert [sch.get(b).name for b in sch.get_producers("C")] == ["B_j_common"]
+
+
+def test_merge(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(blur)
+    merged = sch.merge(sch.get_loops("C")[0], sch.get_loops("D")[0])
+    assert sch.get(merged).var.name == "i_m"
+    assert [b.name for b in map(sch.get, sch.get_child_blocks(merged))] == ["C", "D"]
+    verify_trace_roundtrip(sch, blur)
+    a = np.arange(17, dtype="int32")
+    c, d = np.zeros(16, "int32"), np.zeros(16, "int32")
+    run(sch.func, a, c, d)
+    np.testing.assert_array_equal(d, a[:-1] * 2 + a[1:] * 2 + 1)
+
+
+def test_merge_refused() -> None:
+    sch = Schedule(blur)
+    b, c, d = (sch.get_loops(x)[0] for x in "BCD")
+    with pytest.raises(ScheduleError, match="loops i and i differ in extent"):
+        sch.merge(b, c)
+    with pytest.raises(ScheduleError, match="given against the order of the program"):
+        sch.merge(d, c)
+    with pytest.raises(ScheduleError, match="a loop is given twice"):
+        sch.merge(c, c)
+    head, _ = sch.loop_partition(b, [16, None])
+    with pytest.raises(ScheduleError, match="not under the same block"):
+        sch.merge(head, c)
+
+
+def test_merge_refuses_what_a_later_iteration_would_need() -> None:
+    # In iteration m the first nest has filled B up to 5m + 4, and the second reads up to 4m + 4.
+    sch = Schedule(blur)
+    sch.split(sch.get_loops("B")[0], [4, 5])
+    sch.split(sch.get_loops("C")[0], [4, 4])
+    sch.merge(sch.get_loops("B")[0], sch.get_loops("C")[0])
+    # Here it has filled B up to 4m + 3 only.
+    sch = Schedule(blur)
+    sch.split(sch.get_loops("B")[0], [5, 4])
+    sch.split(sch.get_loops("C")[0], [5, 4])
+    with pytest.raises(ScheduleError, match="block C depends on block B in a later iteration of the merged loop"):
+        sch.merge(sch.get_loops("B")[0], sch.get_loops("C")[0])
