@@ -1,12 +1,14 @@
 """Micro-op kernels: equal ones shared, each at a fixed DRAM slot, and the LOAD UOPs that bring them in.
 
 Kernels follow each other in DRAM in the order of their first use. When all of them fit the micro-op memory, slot and SRAM index are
-the same, and each is loaded once; else a ring of the memory's size is filled in order of use, and a kernel that was pushed out is
-loaded again before its next use.
+the same, and one LOAD at the start of the program brings in all. (Measured: later or several LOADs cost the same or up to 3 % more,
+since each stops the compute engine, and reads behind a weight stream.) Else a ring of the memory's size is filled in order of use,
+and a kernel that was pushed out is loaded again before its next use.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +19,10 @@ from autosched.lower.compute import Kernels
 from sim import isa
 from sim.config import VTAConfig
 
-# One LOAD brings in all kernels first used within so many instructions of each other.
-BATCH_DISTANCE = 1 << 30
+# A LOAD UOP of a ring also brings in kernels that follow in DRAM and are used within so many instructions, but no more than this
+# share of the memory.
+AHEAD_USES = 64
+AHEAD_SHARE = 4
 
 
 @dataclass(eq=False, slots=True)
@@ -109,48 +113,50 @@ def place(uops: Uops, used: Ints, config: VTAConfig) -> Placement:
 
 
 def _resident(uops: Uops, used: Ints) -> Placement:
-    """All fit: kernels are numbered by first use, so every load is one run of slots."""
-    if not len(used):
-        none = np.zeros(0, dtype=np.int64)
-        return Placement(none, none, none, none, none)
-    first = np.full(len(uops.length), len(used), dtype=np.int64)
-    np.minimum.at(first, used, np.arange(len(used)))
-    groups = [0]
-    for k in range(1, len(first)):
-        if first[k] - first[k - 1] > BATCH_DISTANCE:
-            groups.append(k)
-    starts = np.array(groups, dtype=np.int64)
-    ends = np.append(starts[1:], len(first))
-    slot = uops.slot[starts]
-    count = np.append(uops.slot, len(uops.triples))[ends] - slot
-    return Placement(uops.slot[used], first[starts], slot, slot, count)
+    """All fit: one load of everything before the first use."""
+    count = min(len(used), 1)
+    first = np.zeros(count, dtype=np.int64)
+    size = np.full(count, len(uops.triples), dtype=np.int64)
+    return Placement(uops.slot[used], first, first, first, size)
 
 
 def _ring(uops: Uops, used: Ints, capacity: int) -> Placement:
     at = np.full(len(uops.length), -1, dtype=np.int64)
     begin = np.zeros(len(used), dtype=np.int64)
     loads: list[tuple[int, int, int, int]] = []
-    live: list[tuple[int, int, int]] = []  # (first, end, kernel), oldest first
+    live: deque[tuple[int, int, int]] = deque()  # (first, end, kernel), oldest first
+    order = np.argsort(used, kind="stable")
+    uses = np.split(order, np.cumsum(np.bincount(used, minlength=len(uops.length)))[:-1])
     head = 0
     for use, kernel in enumerate(used.tolist()):
         if at[kernel] < 0:
-            size = int(uops.length[kernel])
+            last, size = kernel, int(uops.length[kernel])
+            while last + 1 < len(at) and at[last + 1] < 0 and _soon(uses[last + 1], use):
+                more = int(uops.length[last + 1])
+                if size + more > capacity // AHEAD_SHARE:
+                    break
+                last, size = last + 1, size + more
+            # The oldest are first in the queue, and first in the memory behind ``head``.
             if head + size > capacity:
+                while live and live[0][0] >= head:
+                    at[live.popleft()[2]] = -1
                 head = 0
-            while live and any(a < head + size and head < b for a, b, _ in live):
-                a, b, old = live.pop(0)
-                at[old] = -1
-            at[kernel] = head
-            live.append((head, head + size, kernel))
-            slot = int(uops.slot[kernel])
-            if loads and loads[-1][0] == use and loads[-1][1] + loads[-1][3] == head and loads[-1][2] + loads[-1][3] == slot:
-                loads[-1] = (use, loads[-1][1], loads[-1][2], loads[-1][3] + size)
-            else:
-                loads.append((use, head, slot, size))
-            head += size
+            while live and live[0][0] < head + size and head < live[0][1]:
+                at[live.popleft()[2]] = -1
+            loads.append((use, head, int(uops.slot[kernel]), size))
+            for k in range(kernel, last + 1):
+                at[k] = head
+                head += int(uops.length[k])
+                live.append((int(at[k]), head, k))
         begin[use] = at[kernel]
     table = np.array(loads, dtype=np.int64).reshape(-1, 4)
     return Placement(begin, table[:, 0], table[:, 1], table[:, 2], table[:, 3])
+
+
+def _soon(uses: Ints, now: int) -> bool:
+    """Whether one of a kernel's (sorted) uses comes within AHEAD_USES."""
+    k = int(np.searchsorted(uses, now))
+    return k < len(uses) and int(uses[k]) - now <= AHEAD_USES
 
 
 def load_rows(placement: Placement, dram_base: int) -> isa.Table:
