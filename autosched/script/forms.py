@@ -127,6 +127,11 @@ class NewVar(Form):
     dtype: str
     what = "a new variable"
 
+    @property
+    def ty(self) -> DType:
+        """Its type, as today's TVM writes the type of a call: ``T.handle().ty``."""
+        return DType(self.dtype)
+
 
 class LetMarker(Form):
     """``T.let`` or ``T.let[T.int32]`` as an annotation."""

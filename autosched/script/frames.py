@@ -159,6 +159,7 @@ class BufferMaker:
     def __init__(self, ev: Evaluator) -> None:
         self.ev = ev
         self.symbols: dict[str, Var] = {}
+        self.declared: dict[str, str] = {}
 
     def make(self, name: str, spec: BufferSpec, node: ast.AST) -> Buffer:
         """The buffer of a description, named."""
@@ -171,6 +172,8 @@ class BufferMaker:
                 offset = Var(offset, index)
             elif offset is not None:
                 offset = ops.operand(offset)
+                if int_value(offset) == 0:
+                    offset = None  # The default; stating it makes no other buffer.
             elif spec.offset_factor > 0:
                 offset = Var(f"{name}_elem_offset", index)
             for separator in spec.axis_separators:
@@ -192,7 +195,7 @@ class BufferMaker:
             raise ValueError(f"the extent {value!r} is not an expression") from error
         for n in ast.walk(tree):
             if isinstance(n, ast.Name) and not self.ev.scopes.find(n.id)[0]:
-                var = Var(n.id, "int32")
+                var = Var(n.id, self.declared.get(n.id, "int32"))
                 self.symbols[n.id] = var
                 self.ev.scopes.define(n.id, var)
         return self.ev.expr(tree)
@@ -224,6 +227,24 @@ class BufferMaker:
             if _size(made.shape) != _size(source.shape) or _size(made.shape) is None:
                 raise TypeError(f"{name} and {source.name} do not have the same number of elements")
             return View(name, source, made.shape)
+
+
+def declared_types(nodes: Sequence[ast.stmt]) -> dict[str, str]:
+    """The types in lines such as ``n, m = T.int64(), T.int64()``.
+
+    TVM quotes a symbolic extent in the signature and states its type in the body.
+    """
+    found: dict[str, str] = {}
+    for node in nodes:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target, value = node.targets[0], node.value
+            many = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
+            names = target.elts if many and isinstance(target, ast.Tuple) else [target]
+            values = value.elts if many and isinstance(value, ast.Tuple) else [value]
+            for n, v in zip(names, values):
+                if isinstance(n, ast.Name) and isinstance(v, ast.Call) and not v.args and isinstance(v.func, ast.Attribute):
+                    found[n.id] = v.func.attr
+    return {n: t for n, t in found.items() if t in ("int32", "int64")}
 
 
 def _size(shape: Sequence[Expr]) -> int | None:

@@ -37,7 +37,7 @@ from autosched.script.forms import (
     bad_place,
     describe,
 )
-from autosched.script.frames import BlockFrame, finish, store, to_region
+from autosched.script.frames import BlockFrame, declared_types, finish, store, to_region
 
 
 class FunctionParser(Binder):
@@ -53,6 +53,7 @@ class FunctionParser(Binder):
         Raises:
             ProgramError: with line and column.
         """
+        self.buffers.declared = declared_types(node.body)
         with self.scopes.nested():
             self._params(node)
             body = self.suite(node.body)
