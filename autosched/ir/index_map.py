@@ -62,7 +62,8 @@ class IndexMap:
         """The map of a Python function.
 
         Args:
-            func: takes indices, returns an index or a sequence of indices and ``AXIS_SEPARATOR``s.
+            func: takes indices, returns an index or a sequence of indices and ``AXIS_SEPARATOR``s; names after
+                ``*indices`` (``lambda *i, k``) are the last indices.
             ndim: number of indices; needed for ``lambda *i``.
             inverse: the inverse function, where it cannot be derived.
 
@@ -72,22 +73,26 @@ class IndexMap:
         if isinstance(func, IndexMap):
             return func
         names: list[str] = []
+        last: list[str] = []
         variadic: str | None = None
         for p in inspect.signature(func).parameters.values():
             if p.kind is p.VAR_POSITIONAL:
                 variadic = p.name
             elif p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
                 names.append(p.name)
+            elif p.kind is p.KEYWORD_ONLY and p.default is p.empty and variadic is not None:
+                last.append(p.name)
             elif p.kind is p.VAR_KEYWORD or p.default is p.empty:
                 raise ProgramError(f"an index map takes positional indices only, not {p.name!r}")
         if variadic is not None:
             if ndim is None:
                 raise ProgramError("an index map over *indices needs ndim")
-            names += [f"{variadic}{n}" for n in range(ndim - len(names))]
+            names += [f"{variadic}{n}" for n in range(ndim - len(names) - len(last))] + last
         if ndim is not None and len(names) != ndim:
             raise ProgramError(f"the index map takes {len(names)} indices, the buffer has {ndim} dimensions")
         initial = tuple([Var(n) for n in names])
-        got = func(*initial)
+        split = len(initial) - len(last)
+        got = func(*initial[:split], **dict(zip(last, initial[split:])))
         final: list[Expr] = []
         separators: list[int] = []
         for item in got if isinstance(got, list | tuple) else [got]:

@@ -13,6 +13,7 @@ from autosched.schedule.cache_reindex import ReindexCache
 from autosched.schedule.compute_at import ComputeAt
 from autosched.schedule.inline import Inlining
 from autosched.schedule.kinds import Kinds
+from autosched.schedule.layout import Layout
 from autosched.schedule.lookup import Lookup
 from autosched.schedule.notes import Notes
 from autosched.schedule.partition import Partition
@@ -27,7 +28,7 @@ from autosched.schedule.trace import Trace
 
 class Schedule(
     Lookup, Partition, Kinds, ReindexCache, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing, Notes,
-    Sampling,
+    Sampling, Layout,
 ):
     """Rewrites a program step by step; every step is legal, and recorded.
 
