@@ -1,24 +1,48 @@
 """Keeps numba's on-disk cache honest.
 
 numba recompiles a cached kernel when its own source file changes, but not when a kernel that it calls, or a
-constant that it froze, lives in another file that changed.
+constant that it froze, lives in another file that changed: after an upgrade it would run the old one. Here the
+stamp of a kernel module takes its dependencies in.
 """
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import os
 from pathlib import Path
+from typing import Any
+
+from numba.core import caching
+
+# Digest of a kernel module's dependencies, by the path that numba knows it under.
+_DIGESTS: dict[str, str] = {}
 
 
 def refresh(source: str, *dependencies: str) -> None:
-    """Make ``source``, a kernel module's ``__file__``, as new as the newest of its sibling ``dependencies``.
+    """Make the kernels of ``source``, a module's ``__file__``, depend on sibling modules ``dependencies`` too.
 
-    To be called before the module's first kernel is defined. Does nothing where the files cannot be written:
-    an installed package has them all of one age.
+    To be called before the module's first kernel is defined.
     """
-    own = Path(source)
-    with contextlib.suppress(OSError):
-        newest = max(own.with_name(f"{name}.py").stat().st_mtime_ns for name in dependencies)
-        if newest > own.stat().st_mtime_ns:
-            os.utime(own, ns=(newest, newest))
+    digest = hashlib.sha256()
+    for name in sorted(dependencies):
+        digest.update(Path(source).with_name(f"{name}.py").read_bytes())
+    _DIGESTS[os.path.abspath(source)] = digest.hexdigest()
+
+
+def _stamp_dependencies() -> None:
+    # No public hook exists. The mixin is what every locator of plain source files inherits.
+    mixin: Any = caching._SourceFileBackedLocatorMixin
+    if getattr(mixin.get_source_stamp, "of_sim", False):
+        return
+    own_stamp = mixin.get_source_stamp
+
+    def get_source_stamp(self: Any) -> Any:
+        stamp = own_stamp(self)
+        digest = _DIGESTS.get(os.path.abspath(getattr(self, "_py_file", "")))
+        return stamp if digest is None else (stamp, digest)
+
+    get_source_stamp.of_sim = True  # type: ignore[attr-defined]
+    mixin.get_source_stamp = get_source_stamp
+
+
+_stamp_dependencies()

@@ -1,0 +1,41 @@
+"""A cached kernel is compiled anew when something it calls changes in another file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+CALLEE = "from numba import njit\n@njit(cache=True)\ndef inner(x):\n    return x + {0}\n"
+CALLER = (
+    "from numba import njit\n"
+    "from sim._kernels import refresh\n"
+    "import {0}\n"
+    "from {0} import inner\n"
+    "refresh(__file__{1})\n"
+    "@njit(cache=True)\n"
+    "def outer(x):\n    return inner(x) * 10\n"
+)
+
+
+def outer(folder: Path, module: str) -> tuple[int, bool]:
+    """Return what outer(1) gives in a fresh interpreter, and whether it came from the cache."""
+    code = (
+        f"import sys; sys.path[:0] = [{str(folder)!r}, {str(ROOT)!r}]\n"
+        f"from {module} import outer\n"
+        "print(outer(1), sum(outer.stats.cache_hits.values()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    value, hits = done.stdout.split()
+    return int(value), hits != "0"
+
+
+def test_a_change_of_a_dependency_recompiles(tmp_path: Path) -> None:
+    (tmp_path / "callee.py").write_text(CALLEE.format(1))
+    (tmp_path / "caller.py").write_text(CALLER.format("callee", ", 'callee'"))
+    assert outer(tmp_path, "caller") == (20, False)
+    assert outer(tmp_path, "caller") == (20, True)
+    (tmp_path / "callee.py").write_text(CALLEE.format(4))
+    assert outer(tmp_path, "caller") == (50, False)
