@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from autosched.errors import ProgramError, suggest
@@ -270,7 +271,7 @@ class Layout(ScheduleBase):
         """Refuses a block that shares its loops, or whose iterators are not those loops."""
         node = realize.block
         chain = [*loops, realize]
-        for outer, inner in zip(chain, chain[1:]):
+        for outer, inner in pairwise(chain):
             if isinstance(outer, For) and outer.body is not inner:
                 self.refuse(f"loop {outer.var.name} holds more than block {node.name}", [outer.var, node.ident],
                             hint="compute_at and loop_partition come after")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from autosched.ir.expr import BufferLoad, Call, Expr, Not, Var, as_expr, eq, if_then_else
 from autosched.ir.functor import Mutator, free_vars, rewrite_many, substitute
@@ -169,7 +170,7 @@ def _describe(
     in_order = len(mine) == len(indices) and len(mine) > 0 and all(
         index is loop.var and loop.min == as_expr(0, loop.min.dtype) and loop.extent == extent and loop.kind == "serial"
         for index, loop, extent in zip(indices, mine, store.buffer.shape)
-    ) and all(a.body is b for a, b in zip(mine, mine[1:]))
+    ) and all(a.body is b for a, b in pairwise(mine))
     return _Write(store, realize, mine, in_order)
 
 

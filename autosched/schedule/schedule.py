@@ -20,6 +20,7 @@ from autosched.schedule.partition import Partition
 from autosched.schedule.primitive import primitive
 from autosched.schedule.recompute import Recomputing
 from autosched.schedule.reduction import Reductions
+from autosched.schedule.reindex import Reindex
 from autosched.schedule.sampling import Sampling
 from autosched.schedule.state import State
 from autosched.schedule.tensorize import Tensorizing
@@ -28,7 +29,7 @@ from autosched.schedule.trace import Trace
 
 class Schedule(
     Lookup, Partition, Kinds, ReindexCache, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing, Notes,
-    Sampling, Layout,
+    Sampling, Layout, Reindex,
 ):
     """Rewrites a program step by step; every step is legal, and recorded.
 
@@ -65,6 +66,7 @@ class Schedule(
         self._op = ""
         self._depth = 0
         self._decision: Any = None
+        self._affine = set()
         self._rng_state = 1
         self.seed(seed)
 
@@ -106,7 +108,7 @@ class Schedule(
         new = Schedule.__new__(Schedule)
         new.__dict__.update(self.__dict__)
         new.trace = self.trace.copy()
-        new._states, new._symbols = dict(self._states), dict(self._symbols)
+        new._states, new._symbols, new._affine = dict(self._states), dict(self._symbols), set(self._affine)
         new._rng_state = self.fork_seed()
         return new
 
