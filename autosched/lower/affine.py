@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import LoweringError
-from autosched.ir.expr import BinOp, Call, Cast, Expr, IntImm, Not, Select, Var
+from autosched.ir.expr import BinOp, Call, Cast, Expr, IntImm, Not, Var
 
 Ints = npt.NDArray[np.int64]
+Pick = npt.NDArray[Any]  # a mask, or indices
 
 
 @dataclass(eq=False, slots=True)
@@ -298,7 +299,8 @@ def linear(expr: Expr, env: Env) -> Lin:
         try:
             return env[expr]
         except KeyError:
-            raise LoweringError("symbolic", f"{expr.name} has no value when a program is lowered; extents must be constants") from None
+            reason = f"{expr.name} has no value when a program is lowered; extents must be constants"
+            raise LoweringError("symbolic", reason) from None
     if isinstance(expr, IntImm):
         return Lin(None, expr.value)
     if isinstance(expr, Cast):
@@ -325,11 +327,10 @@ def linear(expr: Expr, env: Env) -> Lin:
     if isinstance(expr, Call) and expr.op in ("shift_right", "shift_left") and isinstance(expr.args[1], IntImm):
         a, amount = linear(expr.args[0], env), 1 << expr.args[1].value
         return floordiv(a, amount) if expr.op == "shift_right" else a.scale(amount)
-    if (isinstance(expr, Call) and expr.op in ("likely", "if_then_else")) or isinstance(expr, Select | Not):
-        if isinstance(expr, Call) and expr.op == "likely":
-            return linear(expr.args[0], env)
-        if isinstance(expr, Not):
-            return _truth(expr, env)
+    if isinstance(expr, Call) and expr.op == "likely":
+        return linear(expr.args[0], env)
+    if isinstance(expr, Not):
+        return _truth(expr, env)
     from autosched.ir.printer import expr_text
 
     raise LoweringError("index", f"{expr_text(expr)} is not an index that is known before the program runs")

@@ -133,7 +133,8 @@ def _storage(buffer: Buffer, uses: list[Use], doubled: bool, config: VTAConfig) 
     lanes = lanes_of(buffer.scope, config)
     scalars = prod(extents)
     if scalars % lanes:
-        raise LoweringError("element", f"{buffer.name}: a part of {tuple(extents)} is not a whole number of {lanes}-lane elements of {buffer.scope}")
+        reason = f"{buffer.name}: a part of {tuple(extents)} is not a whole number of {lanes}-lane elements of {buffer.scope}"
+        raise LoweringError("element", reason)
     turns = prod(loop.extent for loop in path if not loop.thread)
     banks = min(2, turns) if doubled else 1
     threads = tuple([loop for loop in path if loop.thread])
@@ -197,7 +198,10 @@ def _check_threads(storage: Storage, uses: list[Use]) -> None:
             mine = box(access, fixed)
             inside = [x for s, x, _ in uses if loop in s.path]
             if not mine.separates(loop) or not all(mine.contains(box(x, fixed)) for x in inside):
-                raise LoweringError("thread", f"iterations of virtual thread {loop.name} share {access.buffer.name}, which block {site.name} writes")
+                raise LoweringError(
+                    "thread",
+                    f"iterations of virtual thread {loop.name} share {access.buffer.name}, which block {site.name} writes",
+                )
 
 
 def _place(storages: list[Storage], scope: str, depth: int, uses: Mapping[Buffer, list[Use]], tree: Tree) -> None:

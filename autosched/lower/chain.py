@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autosched.errors import LoweringError
-from autosched.lower.classify import COMMUTATIVE, Imm, Leaf, Node, Op
+from autosched.lower.classify import COMMUTATIVE, Imm, Leaf, Node, Op, leaves
 from autosched.lower.compute import Step
 from autosched.lower.elements import Elements
 from autosched.lower.normalise import IMM_MAX, IMM_MIN, extract
@@ -72,8 +72,6 @@ def protect_operands(tree: Tree) -> None:
             raise LoweringError("alu", f"block {site.name} moves elements inside {head.buffer.name}; compute into another buffer")
     for site in tree.index():
         if site.kind == "alu":
-            from autosched.lower.classify import leaves
-
             site.reads = [leaf.access for leaf in leaves(site.value)]
 
 
@@ -132,7 +130,9 @@ def steps_of(site: Site, elems: Elements, semantics: str) -> list[Step]:
 
 def _refuse_mul(site: Site, semantics: str) -> None:
     if semantics != "fsim":
-        raise LoweringError("alu", f"block {site.name} multiplies; only the functional simulator has MUL (a power of two becomes a shift)")
+        raise LoweringError(
+            "alu", f"block {site.name} multiplies; only the functional simulator has MUL (a power of two becomes a shift)"
+        )
 
 
 def _shifts(amount: int, most: int) -> list[Step]:

@@ -59,7 +59,8 @@ def classify(builder: Builder, write: Access, value: Expr, name: str) -> Site:
     """
     target, source = write.buffer, value
     if target.scope not in (*SRAM_SCOPES, DRAM):
-        raise LoweringError("scope", f"block {name} writes {target.name} in {target.scope}; VTA has {', '.join(SRAM_SCOPES)} and global")
+        known = ", ".join(SRAM_SCOPES)
+        raise LoweringError("scope", f"block {name} writes {target.name} in {target.scope}; VTA has {known} and global")
     if target.scope == DRAM:
         return _store(builder, write, source, name)
     loaded = _dram_load(builder, source)
@@ -71,7 +72,9 @@ def classify(builder: Builder, write: Access, value: Expr, name: str) -> Site:
     if target.scope != ACC:
         if isinstance(value, IntImm) and value.value == 0:
             return Site("load", name, write, [], pads=[Lin(None, -1)])
-        raise LoweringError("pattern", f"block {name} computes into {target.name} in {target.scope}; only a load from DRAM can fill it")
+        raise LoweringError(
+            "pattern", f"block {name} computes into {target.name} in {target.scope}; only a load from DRAM can fill it"
+        )
     if target.dtype not in ("int32", "int8"):
         raise LoweringError("dtype", f"{target.name} is {target.dtype}; the accumulator holds int32")
     node = convert(builder, value, name)
@@ -83,7 +86,9 @@ def classify(builder: Builder, write: Access, value: Expr, name: str) -> Site:
 
 def _check_load(dst: str, src: str, cast: str | None, write: Access, load: Access, name: str) -> None:
     if bits(dst) != bits(src) and not (write.buffer.scope == ACC and dst == "int32" and src == "int8"):
-        raise LoweringError("dtype", f"block {name} loads {src} {load.buffer.name} into {dst} {write.buffer.name}; DMA does not convert")
+        raise LoweringError(
+            "dtype", f"block {name} loads {src} {load.buffer.name} into {dst} {write.buffer.name}; DMA does not convert"
+        )
     if cast is not None and cast != dst:
         raise LoweringError("dtype", f"block {name} converts to {cast} while it loads; DMA does not convert")
 

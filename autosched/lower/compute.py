@@ -1,7 +1,7 @@
 """Matrix products and elementwise chains as GEMM and ALU instructions.
 
-An instruction has two loops with a stride per operand, and a list of micro-ops for all that they do not reach. By default the loops
-are merged where all operands allow it, and the two longest become the hardware's: that makes the micro-op list shortest.
+An instruction has two loops with a stride per operand, and a list of micro-ops for all that they do not reach. By default the
+loops are merged where all operands allow it, and the two longest become the hardware's: that makes the micro-op list shortest.
 ``vta.loop`` says otherwise: ``hw`` prefers a loop for the hardware, ``uop`` keeps it in the micro-op list, ``unroll`` makes one
 instruction per iteration.
 
@@ -97,10 +97,12 @@ class Folder:
         one = Dim(1, (0,) * len(self.widths))
         forced = [d for d in dims if d.note == "hw"]
         if len(forced) > 2:
-            raise LoweringError("annotation", f"block {self.name}: {len(forced)} loops are marked vta.loop = hw; an instruction has two")
+            reason = f"block {self.name}: {len(forced)} loops are marked vta.loop = hw; an instruction has two"
+            raise LoweringError("annotation", reason)
         for d in forced:
             if not self.eligible(d):
-                raise LoweringError("field", f"block {self.name}: a loop marked hw has extent {d.extent} and strides {d.strides}, beyond the fields")
+                reason = f"block {self.name}: a loop marked hw has extent {d.extent} and strides {d.strides}, beyond the fields"
+                raise LoweringError("field", reason)
         bound = [d for d in dims if not d.plain]
         apart = [d for d in bound if not self.eligible(d)]
         bound = [d for d in bound if self.eligible(d)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autosched.errors import LoweringError
-from autosched.lower.affine import Ints
+from autosched.lower.affine import Ints, Lin, Loop, Pick
 from autosched.lower.elements import Elements
 from autosched.lower.nest import Dim, Grid, interval, make_grid, merge, sort_out
 from autosched.lower.order import Key
@@ -39,7 +39,7 @@ class Rows:
     table: isa.Table
     position: Ints
     step: Ints
-    zeros: Ints | None = None
+    zeros: Pick | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -60,7 +60,7 @@ class _Boxes:
     position: Ints
     step: Ints
 
-    def take(self, keep: Ints) -> _Boxes:
+    def take(self, keep: Pick) -> _Boxes:
         return _Boxes(*[getattr(self, f)[keep] for f in self.__slots__])
 
     def concat(self, *others: _Boxes) -> _Boxes:
@@ -149,10 +149,10 @@ def _choose(dims: list[Dim], mode: str) -> tuple[Dim, Dim, list[tuple[Dim, Ints]
 
 
 def _instances(
-    site: Site, unrolled: list[object], limits: list[object], key: Key, rest: list[tuple[Dim, Ints]]
+    site: Site, unrolled: list[Loop], limits: list[Lin], key: Key, rest: list[tuple[Dim, Ints]]
 ) -> tuple[Grid, tuple[Ints, Ints]]:
     """Instances over sequencing and unrolled loops times the repeated dimensions, with the element shifts of the latter."""
-    grid = make_grid(site, unrolled, limits, key.strides, key.start)  # type: ignore[arg-type]
+    grid = make_grid(site, unrolled, limits, key.strides, key.start)
     zero = np.zeros(grid.count, dtype=np.int64)
     shift = (zero, zero)
     for k, (dim, _) in enumerate(rest):
@@ -174,7 +174,7 @@ def _instances(
     return grid, shift
 
 
-def _boxes(grid: Grid, x: Dim, y: Dim, sram: Ints, dram: Ints, padded: Ints) -> _Boxes:
+def _boxes(grid: Grid, x: Dim, y: Dim, sram: Ints, dram: Ints, padded: Pick) -> _Boxes:
     """Clips to where instances run, then marks where the source counts."""
     full = _Boxes(
         sram, dram, np.full(grid.count, x.extent), np.full(grid.count, y.extent),
@@ -202,7 +202,7 @@ def _boxes(grid: Grid, x: Dim, y: Dim, sram: Ints, dram: Ints, padded: Ints) -> 
     )
 
 
-def _split_rows(boxes: _Boxes, ragged: Ints) -> tuple[_Boxes, Ints]:
+def _split_rows(boxes: _Boxes, ragged: Pick) -> tuple[_Boxes, Ints]:
     """Every row of the ``ragged`` boxes as a box of its own (y0..y1 one row); returns which box each came from."""
     count = np.where(ragged, boxes.y1 - boxes.y0, 1)
     source = np.repeat(np.arange(len(count)), count)
@@ -276,17 +276,17 @@ def _padded(boxes: _Boxes, x: Dim, y: Dim, memory: int, most: int) -> Rows:
     return Rows(table, np.concatenate([rows.position, fill.position]), np.concatenate([rows.step, fill.step]), marks)
 
 
-def _row_by_row(boxes: _Boxes, wide: Ints, x: Dim, y: Dim) -> tuple[_Boxes, _Boxes]:
+def _row_by_row(boxes: _Boxes, wide: Pick, x: Dim, y: Dim) -> tuple[_Boxes, _Boxes]:
     """Boxes whose side pads exceed the fields, one row each; rows of pad alone are returned apart."""
     whole, split = boxes.take(~wide), boxes.take(wide)
     source = np.repeat(np.arange(len(split.sram)), split.height)
-    row = np.arange(len(source)) - (np.cumsum(split.height) - split.height)[source]
+    row: Ints = np.arange(len(source), dtype=np.int64) - (np.cumsum(split.height) - split.height)[source]
     new = split.take(source)
     inside = (row >= new.y0) & (row < new.y1)
     new.sram = new.sram + row * new.width
     new.dram = new.dram + (row - new.y0) * y.strides[1]
     one = np.ones(len(source), dtype=np.int64)
-    new.height, new.y0, new.y1 = one, one * 0, one
+    new.height, new.y0, new.y1 = one, np.zeros_like(one), one
     blank = new.take(~inside)
     blank.x1 = blank.x0
     return whole.concat(new.take(inside)), blank

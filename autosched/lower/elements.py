@@ -53,10 +53,10 @@ def _dram_flat(access: Access) -> Lin:
         total = total.plus(buffer.elem_offset.value)
     strides: list[int] = []
     if buffer.strides:
-        for s in buffer.strides:
-            if not isinstance(s, IntImm):
+        for given in buffer.strides:
+            if not isinstance(given, IntImm):
                 raise LoweringError("symbolic", f"{buffer.name} has a symbolic stride")
-            strides.append(s.value)
+            strides.append(given.value)
     else:
         for extent in reversed(shape_of(buffer)):
             strides.insert(0, stride)
@@ -72,7 +72,9 @@ def _in_elements(flat: Lin, lanes: int, lane_loops: Mapping[Loop, int], buffer: 
         if isinstance(term, Loop) and term in lane_loops:
             continue
         if c % lanes:
-            raise LoweringError("element", f"block {name}: {buffer.name} is cut inside an element of {lanes} lanes (stride {c} over {term})")
+            raise LoweringError(
+                "element", f"block {name}: {buffer.name} is cut inside an element of {lanes} lanes (stride {c} over {term})"
+            )
         terms[term] = c // lanes
     for loop, c in lane_loops.items():
         if flat.coef(loop) != c:
@@ -101,7 +103,9 @@ def _lane_loops(flat: Lin, site: Site, lanes: int) -> dict[Loop, int]:
     conditional = {loop for c in (*site.conds, *site.pads) for loop in c.loops()}
     for loop in found:
         if loop in conditional:
-            raise LoweringError("element", f"block {site.name}: a condition on {loop.name} cuts inside an element of {site.write.buffer.name}")
+            raise LoweringError(
+                "element", f"block {site.name}: a condition on {loop.name} cuts inside an element of {site.write.buffer.name}"
+            )
     return found
 
 
@@ -144,5 +148,8 @@ def whole_element(access: Access, storages: Mapping[Buffer, Storage], name: str)
         stride *= held
         count *= extent
     if count != storage.lanes or span != storage.lanes - 1:
-        raise LoweringError("element", f"block {name}: the view {access.extents} of {access.buffer.name} is not one element of {storage.lanes} lanes")
+        raise LoweringError(
+            "element",
+            f"block {name}: the view {access.extents} of {access.buffer.name} is not one element of {storage.lanes} lanes",
+        )
     return Place(_in_elements(storage.flat(access), storage.lanes, {}, access.buffer, name), storage)

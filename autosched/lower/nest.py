@@ -1,4 +1,4 @@
-"""A site's loops sorted out: which become instructions of their own, which an instruction runs through, and between which bounds."""
+"""A site's loops sorted out: which become instructions, which an instruction runs through, and between which bounds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from autosched.errors import LoweringError
-from autosched.lower.affine import Ints, Lin, Loop
+from autosched.lower.affine import Ints, Lin, Loop, Pick
 from autosched.lower.tree import Site
 
 NOTES = ("hw", "uop", "unroll")
@@ -55,7 +55,7 @@ class Grid:
     step: Ints
     count: int
 
-    def take(self, keep: Ints) -> Grid:
+    def take(self, keep: Pick) -> Grid:
         """The instances that ``keep`` (mask or indices) selects."""
         values = {loop: v[keep] for loop, v in self.values.items()}
         position = self.position[keep]

@@ -275,11 +275,15 @@ def share_in_place(tree: Tree) -> None:
         if merge is None:
             return
         gone, kept = merge
-        for site in sites:
-            if any(a.buffer is gone for a, _ in site.accesses()):
-                map_site(site, lambda lin: lin, lambda b: kept if b is gone else b)
-        if gone in tree.doubled:
-            tree.doubled.add(kept)
+        _rename(tree, sites, gone, kept)
+
+
+def _rename(tree: Tree, sites: list[Site], gone: Buffer, kept: Buffer) -> None:
+    for site in sites:
+        if any(a.buffer is gone for a, _ in site.accesses()):
+            map_site(site, lambda lin: lin, lambda b: kept if b is gone else b)
+    if gone in tree.doubled:
+        tree.doubled.add(kept)
 
 
 def _can_share(site: Site, read: Access, uses: dict[Buffer, list[tuple[Site, Access, bool]]]) -> bool:

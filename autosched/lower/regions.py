@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from autosched.ir.expr import IntImm
 from autosched.ir.stmt import Buffer
 from autosched.lower.affine import Lin, Loop
 from autosched.lower.tree import Access, Site
@@ -65,7 +66,7 @@ def full_box(shape: Sequence[int]) -> Box:
 
 def shape_of(buffer: Buffer) -> tuple[int, ...]:
     """A buffer's constant shape."""
-    return tuple([int(s.value) for s in buffer.shape])
+    return tuple([s.value if isinstance(s, IntImm) else 0 for s in buffer.shape])
 
 
 def common(paths: Sequence[tuple[Loop, ...]]) -> tuple[Loop, ...]:

@@ -36,6 +36,18 @@ class Stream:
     triples: Ints
 
 
+def warm() -> None:
+    """Compiles the kernels of this package, or loads them from numba's cache; to be called before workers start."""
+    from autosched.lower._token_kernel import dram_needs, needs, tokens, waiting
+
+    table = np.stack([no_op(), no_op()])
+    engine = np.ones(2, dtype=np.int64)
+    need, _ = needs(table, engine, np.zeros(2, dtype=np.int64), np.zeros((1, 3), dtype=np.int64), 2, 2, 2)
+    tokens(table, engine, need)
+    waiting(table, engine)
+    dram_needs(np.zeros((2, 4), dtype=np.int64), np.zeros(2, dtype=np.int64), engine, 1)
+
+
 def no_op() -> Ints:
     """A compute instruction that only carries tokens (a LOAD UOP of nothing)."""
     row = np.zeros(isa.NCOLS, dtype=np.int64)
@@ -155,9 +167,9 @@ def _relayed(table: isa.Table, uop_at: Ints, config: VTAConfig, shared: tuple[in
     new_table[moved] = table
     new_uop_at = np.zeros(total, dtype=np.int64)
     new_uop_at[moved] = uop_at
-    for i, (other, p) in zip(before, wants):
-        at = int(moved[i]) - 1
-        new_table[at] = no_op()
-        new_need[at, other] = moved[p]
-        new_need[moved[i], 1] = max(int(new_need[moved[i], 1]), at)
+    for spot, (other, producer) in zip(before, wants):
+        user = int(moved[spot])
+        new_table[user - 1] = no_op()
+        new_need[user - 1, other] = moved[producer]
+        new_need[user, 1:2] = np.maximum(new_need[user, 1:2], user - 1)
     return new_table, new_uop_at, new_need

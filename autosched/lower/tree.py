@@ -250,7 +250,9 @@ class Builder:
             which = block.annotations["double_buffer_scope"]
             which = int(which.value if isinstance(which, IntImm) else which)
             if not 0 <= which < len(block.writes):
-                raise LoweringError("annotation", f"double_buffer_scope {which} of block {block.name}: it writes {len(block.writes)} buffers")
+                raise LoweringError(
+                    "annotation", f"double_buffer_scope {which} of block {block.name}: it writes {len(block.writes)} buffers"
+                )
             self.doubled.add(block.writes[which].buffer)
         if block.init is not None:
             first = list(inner)
@@ -317,7 +319,8 @@ class Builder:
                 zeros = (Lin(),) * operand.buffer.ndim
                 view = Access(operand.buffer, zeros, tuple([int(getattr(s, "value", 0)) for s in operand.buffer.shape]))
             if view.buffer.scope != scope:
-                raise LoweringError("scope", f"block {name}: {view.buffer.name} is in {view.buffer.scope}, vta.gemm needs {scope} there")
+                reason = f"block {name}: {view.buffer.name} is in {view.buffer.scope}, vta.gemm needs {scope} there"
+                raise LoweringError("scope", reason)
             views.append(view)
         parent.body.append(Site("gemm", name, views[0], views[1:], conds=conds, notes=notes))
 

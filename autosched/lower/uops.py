@@ -1,9 +1,9 @@
 """Micro-op kernels: equal ones shared, each at a fixed DRAM slot, and the LOAD UOPs that bring them in.
 
-Kernels follow each other in DRAM in the order of their first use. When all of them fit the micro-op memory, slot and SRAM index are
-the same, and one LOAD at the start of the program brings in all. (Measured: later or several LOADs cost the same or up to 3 % more,
-since each stops the compute engine, and reads behind a weight stream.) Else a ring of the memory's size is filled in order of use,
-and a kernel that was pushed out is loaded again before its next use.
+Kernels follow each other in DRAM in the order of their first use. When all of them fit the micro-op memory, slot and SRAM
+index are the same, and one LOAD at the start of the program brings in all. (Measured: later or several LOADs cost the same or
+up to 3 % more, since each stops the compute engine, and reads behind a weight stream.) Else a ring of the memory's size is
+filled in order of use, and a kernel that was pushed out is loaded again before its next use.
 """
 
 from __future__ import annotations

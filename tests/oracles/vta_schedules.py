@@ -1,4 +1,4 @@
-"""Random schedules of named workloads for VTA, drawn by any ``choose(options)``, and the check that lowering keeps the meaning."""
+"""Random schedules of named workloads for VTA, drawn by any ``choose(options)``; the check that lowering keeps their meaning."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INP, WGT, ACC = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer"
 def factors(extent: int) -> list[int]:
     """Tile sizes to try: divisors, and one that does not divide."""
     found = [d for d in range(1, extent + 1) if extent % d == 0]
-    return found + [extent // 2 + 1] if extent > 3 else found
+    return [*found, extent // 2 + 1] if extent > 3 else found
 
 
 def shuffled(choose: Choose, items: Sequence[Any]) -> list[Any]:

@@ -24,6 +24,7 @@ def padded(h: int, w: int, pads: tuple[int, int, int, int], tile: tuple[int, int
     ph, pw = h + top + bottom, w + left + right
     th, tw = tile
     rows, columns = -(-ph // th), -(-pw // tw)
+    inside = f"{top} <= vi and vi < {h + top} and {left} <= vj and vj < {w + left}"
     return parse(f'''
 from tvm.script import tir as T
 @T.prim_func
@@ -39,7 +40,7 @@ def main(a: T.Buffer((2, {h}, {w}, 1, 16), "int32"), out: T.Buffer((2, {ph}, {pw
                 vl = T.axis.spatial(16, l)
                 T.where(i0 * {th} + i < {ph} and j0 * {tw} + j < {pw})
                 T.block_attr({{"vta.dma": "{dma}"}})
-                x[vc, vi, vj, 0, vl] = T.if_then_else({top} <= vi and vi < {h + top} and {left} <= vj and vj < {w + left}, a[vc, vi - {top}, vj - {left}, 0, vl], 0)
+                x[vc, vi, vj, 0, vl] = T.if_then_else({inside}, a[vc, vi - {top}, vj - {left}, 0, vl], 0)
         for c, i, j, l in T.grid(2, {th}, {tw}, 16):
             with T.block("scale"):
                 vc = T.axis.spatial(2, c)
@@ -71,7 +72,9 @@ def main(a: T.Buffer((2, {h}, {w}, 1, 16), "int32"), out: T.Buffer((2, {ph}, {pw
     (5, 3, (1, 2, 2, 1), (3, 4)),  # tiles that do not divide
     (5, 7, (0, 0, 0, 0), (3, 4)),
 ])
-def test_padding(h: int, w: int, pads: tuple[int, int, int, int], tile: tuple[int, int], target: str, vta_schedules: ModuleType) -> None:
+def test_padding(
+    h: int, w: int, pads: tuple[int, int, int, int], tile: tuple[int, int], target: str, vta_schedules: ModuleType,
+) -> None:
     vta_schedules.verify(padded(h, w, pads, tile), target)
 
 
@@ -82,7 +85,8 @@ def test_padding(h: int, w: int, pads: tuple[int, int, int, int], tile: tuple[in
     target=st.sampled_from(TARGETS),
 )
 def test_any_padding(
-    size: tuple[int, int], pads: tuple[int, int, int, int], tile: tuple[int, int], dma: str, target: str, vta_schedules: ModuleType,
+    size: tuple[int, int], pads: tuple[int, int, int, int], tile: tuple[int, int], dma: str, target: str,
+    vta_schedules: ModuleType,
 ) -> None:
     vta_schedules.verify(padded(*size, pads, tile, dma), target)
 
@@ -175,7 +179,7 @@ def main(a: T.Buffer((4096, 16), "int32"), out: T.Buffer((4096, 16), "int8")):
             vi, vl = T.axis.remap("SS", [i, l])
             out[vi, vl] = T.cast(big[vi, vl], "int8")
 ''')
-    with pytest.raises(LoweringError, match="local.acc_buffer holds 2048 elements and the program needs 4096: big 4096"):
+    with pytest.raises(LoweringError, match=r"local\.acc_buffer holds 2048 elements and the program needs 4096: big 4096"):
         lower_table(func, "vta-de10")
 
 

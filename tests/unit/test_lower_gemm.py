@@ -76,8 +76,8 @@ def inside(width: int, k: int, stride: int = 1) -> str:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("width", "k", "stride", "loops", "outer"), [
-    (8, 3, 1, "x, t", 1), (8, 3, 1, "t, x", 1), (9, 5, 2, "x, t", 1), (8, 3, 1, "t, x", 2), (4, 7, 1, "x, t", 2), (1, 3, 1, "t, x", 1),
-    (12, 3, 3, "x, t", 4),
+    (8, 3, 1, "x, t", 1), (8, 3, 1, "t, x", 1), (9, 5, 2, "x, t", 1), (8, 3, 1, "t, x", 2), (4, 7, 1, "x, t", 2),
+    (1, 3, 1, "t, x", 1), (12, 3, 3, "x, t", 4),
 ])
 def test_taps_outside_are_left_out(
     width: int, k: int, stride: int, loops: str, outer: int, target: str, vta_schedules: ModuleType,
@@ -90,7 +90,9 @@ def test_taps_outside_are_left_out(
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("where", ["vt != 1", "vx < 3 or vt == 2", "vx % 2 == 0", "not (vx == 2)", "vx + vt >= 3 and vx + vt <= 6"])
+@pytest.mark.parametrize("where", [
+    "vt != 1", "vx < 3 or vt == 2", "vx % 2 == 0", "not (vx == 2)", "vx + vt >= 3 and vx + vt <= 6",
+])
 def test_any_condition(where: str, target: str, vta_schedules: ModuleType) -> None:
     vta_schedules.verify(taps(8, 1, where.replace("vt", "vt * 0 + vx"), loops="x, t"), target)
     vta_schedules.verify(taps(8, 3, f"({inside(8, 3)}) and ({where})", loops="x, t"), target)
