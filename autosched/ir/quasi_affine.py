@@ -512,8 +512,8 @@ class QuasiAffine(ABC):
         ka, kb, const = a[1], b[1], 0
         if shared and (not x or not y):
             const = kb if not y else ka
-        elif x and y and (ka > 0) == (kb > 0):
-            const = min(ka, kb) if ka > 0 else max(ka, kb)
+        elif x and y and ka == kb:
+            const = ka
         ka, kb = ka - const, kb - const
         new: Expr
         if not x and y:
@@ -522,10 +522,10 @@ class QuasiAffine(ABC):
         if type(right) is IntImm and type(left) is BinOp and left.op == e.op and type(left.b) is IntImm:
             # min(min(x, 3), 5): one constant is enough.
             new = binary(e.op, left.a, binary(e.op, left.b, right))
-        elif type(left) is BinOp and left.op == e.op and right in (left.a, left.b):
-            new = left
-        elif type(right) is BinOp and right.op == e.op and left in (right.a, right.b):
-            new = right
+        elif type(left) is BinOp and left.op in ("min", "max") and right in (left.a, left.b):
+            new = left if left.op == e.op else right  # max(min(x, y), x) is x
+        elif type(right) is BinOp and right.op in ("min", "max") and left in (right.a, right.b):
+            new = right if right.op == e.op else left
         else:
             new = BinOp(e.op, left, right, e.dtype)
             if BinOp(e.op, right, left, e.dtype) in out:

@@ -289,8 +289,8 @@ def union_ranges(a: Range, b: Range, analyzer: Analyzer | None = None) -> Range:
         return a
     ana = analyzer or Analyzer()
     lo = ana.simplify(BinOp("min", a.min, b.min, a.min.dtype))
-    hi = ana.simplify(BinOp("max", a.min + a.extent, b.min + b.extent, a.min.dtype))
-    return Range(lo, ana.simplify(hi - lo))
+    hi = ana.simplify(BinOp("max", a.min + a.extent - 1, b.min + b.extent - 1, a.min.dtype))
+    return Range(lo, ana.simplify(hi + 1 - lo))
 
 
 def union_regions(regions: Sequence[BufferRegion], analyzer: Analyzer | None = None) -> BufferRegion:
