@@ -41,7 +41,6 @@ from sim.isa import (
     POP_NEXT,
     POP_PREV,
     QUEUE_NAMES,
-    X_SIZE,
     Finish,
     Load,
     Table,

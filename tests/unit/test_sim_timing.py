@@ -181,7 +181,7 @@ def test_meaningless_flags_are_ignored() -> None:
 
 def test_huge_programs_are_refused_by_name() -> None:
     row = Load(mem=MEM_WGT, y_size=65535, x_size=65535, x_stride=65535)
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(LimitError) as caught:
         timing.cycles(table_of([Finish(), row, Finish()]), DE10)
     assert caught.value.index == 1 and "y_size" in caught.value.field
@@ -196,7 +196,7 @@ def test_huge_programs_are_refused_by_name() -> None:
         timing.cycles(np.repeat(table_of([most]), 300_000, axis=0), DE10)
     assert caught.value.field == "busy cycles" and caught.value.index > 200_000
     timing.cycles(table_of([Store(x_size=65535, y_size=65535, x_stride=1), Finish()]), DE10)
-    assert time.perf_counter() - start < 30
+    assert time.process_time() - start < 30
 
 
 def test_a_cap_ends_the_run() -> None:
@@ -258,16 +258,14 @@ def test_waits_and_contention_are_attributed() -> None:
 def test_start_up_is_quick() -> None:
     timing.warm()
     code = (
-        "import time; t = time.perf_counter()\n"
+        "import time\n"
         "import sim, sys\n"
         "assert 'numba' not in sys.modules\n"
         "from sim import isa, timing\n"
         "timing.cycles(isa.table_of([isa.Finish()]), sim.VTAConfig())\n"
-        "print(time.perf_counter() - t)"
+        "print(time.process_time())"
     )
     command = [sys.executable, "-c", code]
-    root = DATA.parents[1]
-    took = [
-        float(subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout) for _ in range(3)
-    ]
-    assert min(took) < 3  # about 0.6 s on a quiet machine, if the kernels come from the cache; 8 s if not
+    done = subprocess.run(command, cwd=DATA.parents[1], capture_output=True, text=True, check=True)
+    # Processor time, so that a busy machine does not count: about 0.8 s from the cache, 9 s without.
+    assert float(done.stdout) < 3
