@@ -267,7 +267,9 @@ def folds(e: BinOp) -> bool:
         return True
     if not (isinstance(again, BinOp) and again.a is e.a and again.b is e.b and again.dtype == e.dtype):
         return True
-    # Integer "/" and float "//" have no operator in the language.
+    if e.op in ("//", "%", "truncdiv", "truncmod") and isinstance(e.b, IntImm) and e.b.value == 0:
+        return True  # Written as an operator, this is refused.
+    # Integers have no "/" in the language.
     return e.op == "/" and e.dtype.startswith(("int", "uint"))
 
 

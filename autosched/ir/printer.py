@@ -178,6 +178,7 @@ class Printer:
             return f"{handle}: T.handle"
         name = self.names.define(p)
         shape = []
+        declared: dict[str, str] = {}
         for s in p.shape:
             # TVM reads a signature from left to right: the first use of a variable is quoted, and defines it.
             fresh = [v for v in free_vars(s) if v not in self.names.text or v in self._unbound]
@@ -185,8 +186,11 @@ class Printer:
                 if v in self._unbound:
                     self._unbound.discard(v)
                 else:
-                    self.names.define(v)
+                    declared[self.names.define(v)] = f"T.{v.dtype}()"
             shape.append(quoted(self.expr(s)) if fresh else self.expr(s))
+        if declared:
+            # Says again what the quoted extents said, as TVM does.
+            late.append(f"{', '.join(declared)} = {', '.join(declared.values())}")
         text = ", ".join(shape) + ("," if len(shape) == 1 else "")
         return f"{name}: {self._buffer_call('Buffer', p, dtype=True, shape=f'({text})')}"
 

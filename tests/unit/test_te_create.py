@@ -184,6 +184,12 @@ def test_conditional_reduction() -> None:
         run(te.create_prim_func([A, B]), a, shape=(4,), dtype="int32"), a[:, ::2].min(1))
 
 
+def test_axis_separator_is_that_of_index_maps() -> None:
+    from autosched.ir.index_map import AXIS_SEPARATOR
+
+    assert te.AXIS_SEPARATOR is AXIS_SEPARATOR
+
+
 def test_programs_of_one_definition_share_nothing() -> None:
     A = te.placeholder((4,), name="A")
     B = te.compute((4,), lambda i: A[i] + 1, name="B")
