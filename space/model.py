@@ -245,7 +245,7 @@ class Model:
         tiles_run = self.trips(points, whole)
         depth = whole.copy()
         load = np.zeros(n)
-        exposed = np.zeros(n)
+        serial = np.zeros(n)
         fill = np.zeros(n)
         acc_load = np.zeros(n)
         for k, operand in enumerate(self.nest.operands):
@@ -256,7 +256,7 @@ class Model:
                 continue
             depth = np.maximum(depth, self.attach(points, k))
             load += total
-            exposed += np.where((fills > 1) & (points[:, self.columns.banks(k)] == 0), total * (fills - 1) / fills, 0.0)
+            serial += np.where((fills > 1) & (points[:, self.columns.banks(k)] == 0), total * (fills - 1) / fills, 0.0)
             fill += total / fills
         slices = self._slices(points)
         gemms = self.trips(points, depth) if self.nest.anchor else np.zeros(n, np.int64)
@@ -265,7 +265,8 @@ class Model:
         store = self._store(points)
         tile_store = store / tiles_run
         single = points[:, self.columns.acc_banks] == 0
-        exposed += np.where(single, (tiles_run - 1) * tile_store / slices, 0.0)
+        # With one bank a load and the GEMM that uses it take turns: the shorter of the two is no longer hidden.
+        exposed = np.minimum(serial, compute) + np.where(single, (tiles_run - 1) * tile_store / slices, 0.0)
         tile_alu = self.tile_elements(points) * (self.imm_ops + 2 * self.tensor_ops)
         drain = np.maximum(tile_store - tile_alu * (slices > 1), 0.0) * (slices > 1) + tile_store / slices
         steady = np.maximum(np.maximum(compute, load), store)

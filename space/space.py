@@ -162,7 +162,7 @@ class Space:
                         twin[column] = value
                         rows.append(twin)
         candidates = np.unique(np.stack(rows), axis=0)
-        return candidates[self.valid(candidates)]
+        return candidates[self.valid(candidates) & (candidates != point).any(axis=1)]
 
     def neighbours_of(self, points: Points) -> Points:
         """The distinct neighbours of several points."""

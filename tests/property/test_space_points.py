@@ -1,0 +1,129 @@
+"""The space against enumeration, the interpreter and the simulator: nothing in it is illegal, wrong, or faster than its bound."""
+
+import json
+
+import numpy as np
+import pytest
+
+from autosched.errors import AutoschedError, ProgramError, UnknownNameError
+from autosched.lower import lower
+from autosched.measure import Candidate, measure
+from autosched.schedule import Schedule, Trace
+from autosched.target import get_target
+from autosched.workloads import workload
+from sim import timing
+from space import Space
+
+SMALL = [
+    "t1",
+    "dense:m=2,k=64,n=96",
+    "dense:m=1,k=32,n=64,tail=cast,bias=0",
+    "conv2d:h=6,w=8,ci=32,co=32,k=3,pad=1",
+    "conv2d:h=7,w=6,ci=16,co=48,k=1,stride=2,bias=0",
+    "conv2d:h=8,w=8,ci=32,co=16,k=3,stride=2,pad=1",
+    "conv2d:h=5,w=9,ci=16,co=16,k=5,pad=2,tail=cast",
+]
+
+
+def drawn(name: str, n: int, seed: int = 0, target: str = "vta-de10") -> tuple[Space, np.ndarray]:
+    space = Space(workload(name).func, target)
+    return space, space.sample(np.random.default_rng(seed), n)
+
+
+@pytest.mark.parametrize("name", ["t1", "t2", "dense:m=2,k=64,n=96", "dense:m=1,k=32,n=64,tail=cast,bias=0"])
+def test_enumeration_is_the_brute_force_product_filtered(name: str) -> None:
+    space = Space(workload(name).func, "vta-de10")
+    product = np.stack(np.meshgrid(*space.choices, indexing="ij"), -1).reshape(-1, space.width).astype(np.int32)
+    expected = product[space.valid(product)]
+    found = np.concatenate(list(space.enumerate()))
+    assert np.array_equal(found, expected)
+    assert space.count() == (len(expected), True)
+    assert space.count(limit=3) == (space.count(limit=3)[0], False)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_point_computes_the_reference(name: str) -> None:
+    space, points = drawn(name, 12)
+    for point in points:
+        result = measure(Candidate(name, "vta-de10", tuple(space.trace(point).as_json())), execute=True)
+        assert result.ok, (space.explain(point), result)
+        assert result.cycles is not None and result.cycles >= space.bound(point[None])[0], space.explain(point)
+
+
+@pytest.mark.parametrize("target", ["vta-pynq", "vta-de10-portable", "vta-fsim"])
+def test_every_point_fits_other_targets(target: str) -> None:
+    name = "conv2d:h=6,w=8,ci=32,co=32,k=3,pad=1"
+    space, points = drawn(name, 6, target=target)
+    for point in points:
+        result = measure(Candidate(name, target, tuple(space.trace(point).as_json())), execute=True)
+        assert result.ok, (space.explain(point), result)
+
+
+@pytest.mark.parametrize("name", ["resnet18.c2", "resnet18.c10", "t3"])
+def test_the_draft_ranks_and_the_bound_holds(name: str) -> None:
+    space, points = drawn(name, 40)
+    target = get_target("vta-de10")
+    cycles = []
+    for point in points:
+        lowered = lower(space.schedule(point).func, target)
+        cycles.append(timing.cycles(lowered.table, lowered.config, lowered.insn_address))
+    measured = np.array(cycles)
+    assert (measured >= space.bound(points)).all()
+    assert (measured >= space.floor()).all()
+    assert np.corrcoef(np.log(measured), np.log(space.draft(points)))[0, 1] > 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["resnet18.c4", "resnet18.c11", "t4", "t3", "resnet18.c3"])
+def test_no_point_of_a_real_layer_fails(name: str) -> None:
+    space, points = drawn(name, 300, seed=1)
+    for point in points:
+        result = measure(Candidate(name, "vta-de10", tuple(space.trace(point).as_json())))
+        assert result.ok, (space.explain(point), result)
+        assert result.cycles is not None and result.cycles >= space.bound(point[None])[0], space.explain(point)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_neighbours_and_samples_are_members(name: str) -> None:
+    space, points = drawn(name, 20)
+    assert space.valid(points).all() and len(np.unique(points, axis=0)) == len(points)
+    again = space.sample(np.random.default_rng(0), 20)
+    assert np.array_equal(points, again)
+    near = space.neighbours(points[0])
+    assert len(near) and space.valid(near).all()
+    assert not (near == points[0]).all(axis=1).any()
+
+
+def test_the_trace_is_the_schedule() -> None:
+    space, points = drawn(SMALL[3], 5)
+    for point in points:
+        text = space.trace(point).as_json()
+        sch, again = space.schedule(point), Schedule(space.func)
+        Trace.from_json(json.dumps(text)).apply_to_schedule(again)
+        assert again.func == sch.func and str(again.trace) == str(sch.trace)
+        assert [inst["op"] for inst in sch.trace.as_json()] == [inst["op"] for inst in text]
+        assert Trace.from_json(text).as_json() == text
+
+
+def test_points_by_name_and_their_refusals() -> None:
+    space = Space(workload("t3").func, "vta-de10")
+    point = space.point(tile_n=8, load_weight=1, banks_weight=1)
+    assert "n=8" in space.explain(point) and "weight@n x2" in space.explain(point)
+    with pytest.raises(UnknownNameError, match="did you mean 'tile_n'"):
+        space.point(tile_nn=8)
+    with pytest.raises(ProgramError, match="choose one of 1, 2, 4"):
+        space.point(tile_n=3)
+    with pytest.raises(ProgramError, match="not in the space"):
+        space.point(tile_n=64, banks_acc=1)
+
+
+@pytest.mark.parametrize(("text", "reason"), [
+    ("for i in T.serial(8):\n        with T.block('c'):\n            vi = T.axis.spatial(8, i)\n            C[vi] = A[vi] + A[vi]",
+     "order"),
+])
+def test_programs_outside_the_space_are_named(text: str, reason: str) -> None:
+    from autosched.script import parse
+
+    func = parse(f"@T.prim_func\ndef f(A: T.Buffer((8,), 'int32'), C: T.Buffer((8,), 'int8')):\n    {text}\n")
+    with pytest.raises(AutoschedError, match=reason):
+        Space(func, "vta-de10")
