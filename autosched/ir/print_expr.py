@@ -184,7 +184,8 @@ class ExprPrinter:
         if isinstance(value, Buffer):
             return self.names.of(value)
         if isinstance(value, float):
-            return float_text(value)
+            text = float_text(value)
+            return f"float({text})" if text.startswith('"') else text
         return repr(value)
 
     def _show(self, e: Expr) -> tuple[str, int]:
