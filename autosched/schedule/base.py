@@ -88,6 +88,7 @@ class ScheduleBase:
     _depth: int
     _decision: Any
     _rng_state: int
+    _affine: set[Ident]
 
     # -- the program -------------------------------------------------------------------------------
 

@@ -60,7 +60,7 @@ class Cache(Scope):
         scope = self._scope(state, reader)
         writer = self._only_writer(state, scope, buffer)
         self._covered(state, scope, buffer, writer)
-        consumers = self._consumers(state, consumer_blocks)
+        consumers = self._consumers(state, buffer, consumer_blocks)
         if writer is not None:
             region = region_of(writer.writes, buffer)
             assert region is not None
@@ -124,7 +124,7 @@ class Cache(Scope):
         buffer = writer.writes[self.block_region_buffer(writer, self._buffer_key(write_buffer_index), "write")].buffer
         scope = self._scope(state, writer)
         self._only_writer(state, scope, buffer)
-        consumers = self._consumers(state, consumer_blocks)
+        consumers = self._consumers(state, buffer, consumer_blocks)
         region = region_of(writer.writes, buffer)
         assert region is not None
         related = {
@@ -237,13 +237,16 @@ class Cache(Scope):
             if reason is not None:
                 self.refuse(reason, [reader.ident, writer.ident], state=state)
 
-    def _consumers(self, state: State, blocks: Sequence[BlockRV | str] | None) -> set[Ident]:
+    def _consumers(self, state: State, buffer: Buffer, blocks: Sequence[BlockRV | str] | None) -> set[Ident]:
+        """The blocks that use the copy, with the blocks inside them."""
         found: set[Ident] = set()
         for rv in blocks or ():
             assert isinstance(rv, BlockRV)
             other, realize = self.block_at(rv)
             if other is not state:
                 self.refuse("a consumer block belongs to another function")
+            if buffer not in state.touched(realize.block)[0]:
+                self.refuse(f"consumer block {realize.block.name} does not read {buffer.name}", [realize.block.ident])
             found.add(realize.block.ident)
             found.update(b.ident for b in state.children_of(realize.block))
         return found

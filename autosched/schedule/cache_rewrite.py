@@ -59,12 +59,10 @@ def swept_region(
     if isinstance(top, For):
         below = loops[next(i for i, x in enumerate(loops) if x is top) + 1:]
     values = Substitute({iv.var: v for iv, v in zip(realize.block.iter_vars, realize.iter_values)})
-    analyzer = Analyzer()
-    for loop in loops[: len(loops) - len(below)]:
-        analyzer.bind(loop.var, Range(loop.min, loop.extent))
+    # The loops above stay free: a unit loop among them is not folded away, as in TensorIR.
     predicate = realize.predicate if extra is TRUE else values.visit_expr(extra) & realize.predicate
     moved = values.visit_region(region)
-    return region_bounds(moved, loop_dom(below), analyzer, predicate, region.buffer.shape)
+    return region_bounds(moved, loop_dom(below), Analyzer(), predicate, region.buffer.shape)
 
 
 def copy_stage(

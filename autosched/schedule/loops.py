@@ -77,6 +77,7 @@ class Loops(ScheduleBase):
         guard = None
         if not disable_predication and not analyzer.can_prove(value < node.extent):
             guard = value < node.extent
+        self._remember_affine(state, node)
         dom = loop_dom(state.loops_above(node))
         dom.update({v: Range(const(0, dtype), s) for v, s in zip(news, sizes)})
         new: Stmt = Rebinder({node.var: value}, guard, dom, preserve_unit_iters).visit_stmt(node.body)
@@ -173,6 +174,7 @@ class Loops(ScheduleBase):
         if sum(int_value(node.extent) is None for node in nodes) < 2:
             # A product of several symbolic extents stays in the order of the loops.
             extent = simplify(extent)
+        self._remember_affine(state, nodes[0])
         dom = loop_dom(state.loops_above(nodes[0]))
         dom[fused] = Range(const(0, dtype), extent)
         body = Rebinder(vmap, None, dom, preserve_unit_iters).visit_stmt(nodes[-1].body)
@@ -273,13 +275,21 @@ class Loops(ScheduleBase):
                                 "reduction", [block.ident])
             realize = state.realizes[block.ident]
             loops = state.loops_above(realize)
-            if not block.iter_vars or affine_binding(realize, loops):
+            if not block.iter_vars or block.ident in self._affine or affine_binding(realize, loops):
                 continue
             inner = loops[next(i for i, x in enumerate(loops) if x is chain[0]):]
             if isinstance(top, For) and affine_binding(realize, inner):
                 continue
             self.refuse(f"block {block.name} is required to have an affine binding of its iterators to the loops",
                         [block.ident])
+
+    def _remember_affine(self, state: State, loop: For) -> None:
+        """Notes which blocks below a loop have affine bindings: split and fuse keep that, even where it is hard to see."""
+        for block in state.children_of(loop):
+            if block.ident not in self._affine:
+                realize = state.realizes[block.ident]
+                if affine_binding(realize, state.loops_above(realize)):
+                    self._affine.add(block.ident)
 
     def _init_first(self, state: State, chain: list[For], new_order: list[For]) -> None:
         """Refuses orders in which a reduction's first instance, the one that runs its init, may come after others.

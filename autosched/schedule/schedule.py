@@ -25,11 +25,12 @@ from autosched.schedule.sampling import Sampling
 from autosched.schedule.state import State
 from autosched.schedule.tensorize import Tensorizing
 from autosched.schedule.trace import Trace
+from autosched.schedule.zero_terms import ZeroTerms
 
 
 class Schedule(
     Lookup, Partition, Kinds, ReindexCache, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing, Notes,
-    Sampling, Layout, Reindex,
+    Sampling, Layout, Reindex, ZeroTerms,
 ):
     """Rewrites a program step by step; every step is legal, and recorded.
 

@@ -220,6 +220,7 @@ def test_reindex_cache_keeps_predicates(verify_trace_roundtrip: Verify) -> None:
         (lambda s: s.reindex_cache_write("B", 0, "shared", lambda i, j: (i // 2, j)), "one element of the copy to two"),
         (lambda s: s.cache_read("C", 1, "shared"), "block C has no read buffer 1; its read buffers are 0: B"),
         (lambda s: s.cache_read("C", "A", "shared"), "block C has no read buffer 'A'; known: B"),
+        (lambda s: s.cache_read("D", "A", "shared", ["C"]), "consumer block C does not read A"),
         (lambda s: s.cache_read("C", 0, "moon"), "unknown storage scope 'moon'"),
         (lambda s: s.cache_read("root", 0, "shared"), "block root has no read buffer 0"),
         (lambda s: s.cache_inplace("C", 0, "local"), "block C does not both read and write B"),
