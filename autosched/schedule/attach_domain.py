@@ -179,8 +179,9 @@ def _solve_dimension(
             return
         raise _unsolved(block, buffer, lo)
     limit: Interval = (zero, top)
+    width = analyzer.simplify(hi - lo + 1)
     while True:
-        if isinstance(lo, Var):
+        if isinstance(lo, Var) and single:
             domains[lo].join(want, limit, analyzer)
             return
         form = linear_form(lo, list(domains))
@@ -188,7 +189,8 @@ def _solve_dimension(
             (var, coeff), = form[0].items()
             offset = form[1]
             step = coeff if isinstance(coeff, Expr) else IntImm(coeff, lo.dtype)
-            if analyzer.can_prove(step >= 1):
+            # Windows that overlap, or leave holes, have no one iterator value for each element.
+            if analyzer.can_prove(step >= 1) and (single or analyzer.can_prove_equal(step, width)):
                 dom = _divide(want, offset, step, analyzer)
                 bound = _divide(limit, offset, step, analyzer)
                 domains[var].join(dom, bound, analyzer)

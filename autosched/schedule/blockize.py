@@ -26,7 +26,7 @@ from autosched.ir.stmt import (
     seq,
 )
 from autosched.schedule.base import BlockRV, LoopRV, ScheduleBase
-from autosched.schedule.dependence import Refusal, is_unit, loop_ranges, uses
+from autosched.schedule.dependence import Refusal, is_unit, loop_ranges, one_to_one, uses
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
 
@@ -136,11 +136,17 @@ def _divide(realize: BlockRealize, inner: Sequence[For], outer: Sequence[For], p
         list(realize.iter_values), {**loop_ranges(outer), **loop_ranges(inner)}, list(inside), realize.predicate,
         simplify_trivial=not preserve_unit,
     )
+    if result is None and realize.predicate != TRUE:
+        # A condition that ties iterators together (a window at the border) is no bound of theirs; it only goes along.
+        result = subspace_divide(
+            list(realize.iter_values), {**loop_ranges(outer), **loop_ranges(inner)}, list(inside),
+            simplify_trivial=not preserve_unit,
+        )
     if result is not None:
         parts = [
             (_Part(d.outer, d.outer_extent), _Part(d.inner, d.inner_extent)) for d in result.parts
         ]
-        return _Division(parts, result.outer_predicate, result.inner_predicate)
+        return _keep_guards(realize, parts, result.outer_predicate, result.inner_predicate, outer, inner)
     if realize.predicate != TRUE:
         return None
     # Iterators that use either outer or inner loops only need no arithmetic, and may be anything.
@@ -156,6 +162,33 @@ def _divide(realize: BlockRealize, inner: Sequence[For], outer: Sequence[For], p
         else:
             parts.append((part, unit) if uses(value, around) else (unit, unit))
     return _Division(parts, TRUE, TRUE)
+
+
+def _keep_guards(
+    realize: BlockRealize, parts: list[tuple[_Part, _Part]], outside: Expr, inside: Expr, outer: Sequence[For],
+    inner: Sequence[For],
+) -> _Division | None:
+    """The division with every condition of the old predicate on one side or the other, or None if one is on neither."""
+    if realize.predicate == TRUE:
+        return _Division(parts, outside, inside)
+    # A condition may be known to the division as a narrower domain only; but a domain guards nothing.
+    analyzer = Analyzer(loop_ranges([*outer, *inner]))
+    for value, (high, low) in zip(realize.iter_values, parts):
+        if not analyzer.can_prove_equal(value, high.value * low.extent + low.value):
+            return None
+    analyzer.assume(outside)
+    analyzer.assume(inside)
+    above, below = {n.var for n in outer}, {n.var for n in inner}
+    for cond in conjuncts(realize.predicate):
+        if analyzer.can_prove(cond):
+            continue
+        if not uses(cond, above):
+            inside = logical_and(inside, cond)
+        elif not uses(cond, below):
+            outside = logical_and(outside, cond)
+        else:
+            return None
+    return _Division(parts, outside, inside)
 
 
 @dataclass
@@ -275,6 +308,11 @@ def blockize_loop(state: State, loop: For, preserve_unit: bool) -> BlockRealize:
     analyzer = Analyzer(dom)
     new = _Simplifying(halves.vmap, analyzer).visit_stmt(replace(block, iter_vars=()))
     assert isinstance(new, Block)
+    if new.init is not None and not one_to_one(halves.inner_values, inner, division.inner_predicate):
+        raise Refusal(
+            f"the iterations below {loop.var.name} repeat or overlap in {block.name}, so its init cannot be taken out of them",
+            [loop.var, block.ident], "decompose_reduction first",
+        )
     reduces = new.init is not None and any(iv.kind == "reduce" for iv in halves.outer_iters)
     reads = (*new.writes, *new.reads) if reduces else new.reads
     small = BlockRealize(

@@ -6,23 +6,38 @@ from dataclasses import replace
 from itertools import takewhile
 from math import prod
 
-from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, bits, eq, int_value, logical_and
-from autosched.ir.functor import free_vars
-from autosched.ir.simplify import Analyzer, conjuncts
-from autosched.ir.stmt import TRUE, Block, BlockRealize, BufferStore, For, Ident, Range, SeqStmt, Stmt, seq
+from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, bits, eq, int_value, logical_and, minimum
+from autosched.ir.simplify import Analyzer, conjuncts, linear_form
+from autosched.ir.stmt import (
+    TRUE,
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferRegion,
+    BufferStore,
+    For,
+    Ident,
+    Range,
+    SeqStmt,
+    Stmt,
+    seq,
+)
 from autosched.schedule.attach_domain import Domain, iterator_domains
 from autosched.schedule.base import AT_INLINE, AT_ROOT, BlockRV, LoopRV, ScheduleBase, Special
 from autosched.schedule.dependence import (
     Refusal,
-    affine_binding,
     bind_all,
     bindings,
+    box_covers,
+    exact_box,
     is_output,
     is_unit,
     names,
     nodes_inside,
     not_complete_or_reduction,
+    one_to_one,
     reduce_iters,
+    relaxed_box,
     require_pipeline,
     scope_of,
     uncovered,
@@ -171,7 +186,10 @@ def plan_move(
     entered = [n for n in enclosing if id(n) not in common]
     if not forward:
         predicate = _final_iteration(state, realize, target, values, predicate, enclosing, entered, others, last)
-        _run_once(block, values, predicate, [*enclosing, *loops], entered)
+        shared = [n for n in enclosing if id(n) in common]
+        _run_once(block, values, predicate, entered, [*entered, *loops], shared)
+        left = [n for n in own if isinstance(n, For) and not any(n is e for e in enclosing)]
+        _run_all(realize, values, predicate, left, [*entered, *loops], shared)
     stmt: Stmt = BlockRealize(tuple(values), predicate, block)
     for new in reversed(loops):
         stmt = replace(new, body=stmt)
@@ -204,6 +222,11 @@ def _insertion(
         if missing:
             raise _missing_consumers(state, block, target, consumers, missing, visited)
     else:
+        if not producers:
+            raise Refusal(
+                f"block {block.name} has no producer in {scope_of(state, block).name}, so there is nothing to follow",
+                [block.ident], "compute_at moves a block under a loop of its consumers",
+            )
         missing = [b for b in producers if b.ident not in visited]
         if missing and not _only_initial(state, block, missing, producers, visited):
             raise _missing_producers(block, target, producers, missing)
@@ -320,6 +343,12 @@ def _new_loops(
         lo, hi = domain.dom
         assert lo is not None and hi is not None
         extent = analyzer.simplify(hi - lo + 1)
+        most = None if isinstance(extent, IntImm) else analyzer.int_bounds(extent)[1]
+        if most is not None:
+            # An extent that varies from place to place becomes the largest one, under a condition.
+            last = hi if domain.bound is None or domain.bound[1] is None else minimum(hi, domain.bound[1])
+            domain.bound = (None if domain.bound is None else domain.bound[0], analyzer.simplify(last))
+            extent = IntImm(most, extent.dtype)
         if preserve_unit or not is_unit(extent):
             dtype = lo.dtype if bits(lo.dtype) >= bits(extent.dtype) else extent.dtype
             var = Var(f"ax{len(loops)}", dtype)
@@ -393,16 +422,45 @@ def _final_iteration(
     return logical_and(*ends, *conjuncts(predicate))
 
 
-def _run_once(block: Block, values: list[Expr], predicate: Expr, loops: list[For], entered: list[For]) -> None:
+def _run_all(
+    realize: BlockRealize, values: list[Expr], predicate: Expr, left: list[For], entered: list[For], common: list[For]
+) -> None:
+    """Refuses to lose iterations of the block: those whose operands no producer writes, as in a padded border."""
+    block = realize.block
+    shape = tuple(iv.dom.extent for iv in block.iter_vars)
+    starts = [iv.dom.min for iv in block.iter_vars]
+    if not shape:
+        return
+    domain = Buffer("domain", shape)
+    old = BlockRealize(tuple([v - s for v, s in zip(realize.iter_values, starts)]), realize.predicate, block)
+    new = BlockRealize(tuple([v - s for v, s in zip(values, starts)]), predicate, block)
+    point = BufferRegion(domain, tuple(Range(iv.var, IntImm(1, iv.var.dtype)) for iv in block.iter_vars))
+    analyzer = bind_all(Analyzer(), common)
+    have = exact_box(point, new, entered)
+    need = relaxed_box(point, old, left)
+    if have is None or not box_covers(have, need, shape, analyzer):
+        raise Refusal(
+            f"block {block.name} would not run for all of its iterations there: its producers do not write all that it "
+            "runs over", [block.ident], "attach the producers to this block instead (compute_at)",
+        )
+
+
+def _run_once(
+    block: Block, values: list[Expr], predicate: Expr, entered: list[For], loops: list[For], common: list[For]
+) -> None:
     """Refuses to accumulate the same element of a reduction more than once."""
     reduced = [(iv, v) for iv, v in zip(block.iter_vars, values) if iv.kind == "reduce"]
     moving = {loop.var for loop in entered if not is_unit(loop.extent)}
     if not any(uses(v, moving) for _, v in reduced):
         return
-    realize = BlockRealize(tuple(values), predicate, block)
-    used = {v for value in values for v in free_vars(value)}
-    repeated = [loop for loop in entered if not is_unit(loop.extent) and loop.var not in used]
-    if repeated or not affine_binding(realize, loops):
+    for iv, value in reduced:
+        form = linear_form(value, [n.var for n in loops])
+        if form is not None and any((int_value(c) or 0) < 0 for c in form[0].values()):
+            raise Refusal(
+                f"the loops there run {iv.var.name}, an iterator of the reduction {block.name}, backwards: its init would "
+                "come last", [block.ident], f"decompose_reduction {block.name} first",
+            )
+    if not one_to_one(values, loops, predicate, common):
         raise Refusal(
             f"the parts that {block.name} would reduce in the iterations of {', '.join(v.name for v in moving)} "
             "overlap or repeat, so elements would be accumulated more than once", [block.ident],

@@ -180,6 +180,16 @@ def affine_binding(realize: BlockRealize, loops: Sequence[For]) -> bool:
     return all(not s.args or int_value(s.args[0].scale) == 1 for s in result.indices)
 
 
+def one_to_one(values: Sequence[Expr], loops: Sequence[For], predicate: Expr, outer: Sequence[For] = ()) -> bool:
+    """Whether no two iterations of some loops give the same values; the outer loops stand still."""
+    values = [v for v in values if not isinstance(v, IntImm)]
+    analyzer = bind_all(Analyzer(), outer)
+    ranges = loop_ranges(loops)
+    # A restriction of a one-to-one map is one too, so a predicate that is not understood does no harm.
+    tried = (predicate, TRUE) if predicate != TRUE else (TRUE,)
+    return any(bool(detect_iter_map(values, ranges, p, "bijective", analyzer)) for p in tried)
+
+
 def _plain_binding(realize: BlockRealize, loops: Sequence[For]) -> bool:
     # Distinct loop variables and constants: by far the commonest binding, decided without an iteration map.
     if realize.predicate != TRUE:

@@ -19,7 +19,9 @@ from autosched.ir.stmt import (
 from autosched.schedule.base import BlockRV, LoopRV, ScheduleBase
 from autosched.schedule.dependence import (
     Refusal,
+    is_unit,
     not_reduction,
+    one_to_one,
     scope_of,
     uses,
 )
@@ -81,6 +83,17 @@ def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[i
                     "initialisation would run again in each of its iterations", [higher.var, block.ident],
                     f'sch.decompose_reduction("{block.name}", {higher.var.name})',
                 )
+    for inner in loops[position:]:
+        if not is_unit(inner.extent) and not any(uses(v, {inner.var}) for v in realize.iter_values):
+            raise Refusal(
+                f"loop {inner.var.name} repeats the whole of {block.name}, so the initialisation must stay inside it",
+                [inner.var, block.ident],
+            )
+    if not one_to_one(realize.iter_values, loops[position:], realize.predicate, loops[:position]):
+        raise Refusal(
+            f"under loop {target.var.name} the parts that {block.name} reduces overlap, so the initialisation must stay "
+            "with them", [target.var, block.ident], "decompose at a deeper loop",
+        )
     init = block.init
     assert init is not None
     fresh = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in block.iter_vars if iv.kind == "spatial"}

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from autosched.ir.expr import Var, int_value
 from autosched.ir.simplify import linear_form
-from autosched.ir.stmt import TRUE, Block, BlockRealize, For, Ident, SeqStmt, Stmt
-from autosched.schedule.dependence import Refusal, bindings, is_unit
+from autosched.ir.stmt import Block, BlockRealize, For, Ident, SeqStmt, Stmt
+from autosched.schedule.dependence import Refusal, bindings, is_unit, uses
 from autosched.schedule.pattern import Matcher, Mismatch, Pattern
 from autosched.schedule.state import State
 
@@ -86,11 +86,6 @@ def why_not(state: State, loop: For, pattern: Pattern, name: str, reason: str) -
 
 def _survey(state: State, realize: BlockRealize, pattern: Pattern, name: str) -> _Site:
     block = realize.block
-    if realize.predicate != TRUE:
-        raise Refusal(
-            f"block {block.name} runs under a predicate, so its tiles are not always full", [block.ident],
-            "split by a factor that divides the extent, or pad the program first (pad_einsum)",
-        )
     matcher = Matcher({}, frozenset(iv.var for iv in block.iter_vars))
     try:
         matcher.stmt(block.body, pattern.nest.body)
@@ -122,6 +117,11 @@ def _survey(state: State, realize: BlockRealize, pattern: Pattern, name: str) ->
         if count != extent:
             splits.append((loop, extent))
     wanted = [n for n in around if any(n is w for w in wanted)]
+    if uses(realize.predicate, {n.var for n in wanted}):
+        raise Refusal(
+            f"block {block.name} runs under a predicate on {_names(wanted)}, so its tiles are not always full",
+            [block.ident], "split by a factor that divides the extent, or pad the program first (pad_einsum)",
+        )
     return _obstacles(state, realize, wanted, splits)
 
 
