@@ -159,7 +159,7 @@ def _stores_all(state: State, realize: BlockRealize, buffer: Buffer, kept: Seque
         if other.kind != "spatial":
             raise Refusal(f"block {node.name} writes {buffer.name} at its reduction iterator {other.var.name}", [node.ident])
     loops = state.loops_above(realize)
-    if realize.predicate is not TRUE and not affine_binding(realize, loops):
+    if realize.predicate != TRUE and not affine_binding(realize, loops):
         raise Refusal(f"it is not known that block {node.name} runs over the whole domain of its iterators", [node.ident])
     analyzer = Analyzer()
     values = dict(zip([iv.var for iv in node.iter_vars], realize.iter_values))
