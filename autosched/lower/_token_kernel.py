@@ -11,10 +11,11 @@ MEM_UOP, MEM_WGT, MEM_INP, MEM_ACC = 0, 1, 2, 3
 
 
 @njit(cache=True)
-def needs(table, engine, uop_at, triples, inp_depth, wgt_depth, acc_depth):  # type: ignore[no-untyped-def]
+def needs(table, engine, uop_at, triples, inp_depth, wgt_depth, acc_depth, split_out):  # type: ignore[no-untyped-def]
     """Per instruction: the latest load, compute and store instruction that it must wait for (-1: none), and the stale STOREs.
 
     A walk in program order over every element of INP, WGT and ACC/OUT. ``need[i, e]`` is filled for engines other than i's own.
+    ``split_out``: STORE reads a memory of its own, which resets and loads of ACC leave alone (the RTL), not ACC.
     Returns need, and the first STORE that reads an OUT element which no GEMM or ALU wrote last (-1: none).
     """
     n = table.shape[0]
@@ -53,7 +54,7 @@ def needs(table, engine, uop_at, triples, inp_depth, wgt_depth, acc_depth):  # t
                 need[i, COMPUTE] = latest
             else:
                 for k in range(lo, hi):
-                    if out_reader[k] > latest:
+                    if split_out == 0 and out_reader[k] > latest:
                         latest = out_reader[k]
                     acc_writer[k] = i
                     fresh[k] = 0
@@ -83,7 +84,7 @@ def needs(table, engine, uop_at, triples, inp_depth, wgt_depth, acc_depth):  # t
                     w0 = o * table[i, 24] + j * table[i, 25]
                     for u in range(bgn, bgn + count):
                         d = triples[u, 0] + d0
-                        if out_reader[d] > from_store:
+                        if (writes_out == 1 or split_out == 0) and out_reader[d] > from_store:
                             from_store = out_reader[d]
                         acc_writer[d] = i
                         fresh[d] = writes_out

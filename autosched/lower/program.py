@@ -265,7 +265,7 @@ class _Emitter:
         table[is_uop, isa.DRAM] += uop_base // self.config.uop_elem_bytes
         shared = self.shared_dram(at)
         self.check_fields(table)
-        table = tokens.finish(tokens.Stream(table, stream[1], micro.triples), self.config, shared)
+        table = tokens.finish(tokens.Stream(table, stream[1], micro.triples), self.config, self.semantics, shared)
         insns = pages.take("insns", 16 * len(table))
         if pages.next > 1 << 32:
             raise LoweringError("capacity", f"tensors and program need {pages.next} bytes of DRAM; addresses have 32 bits")

@@ -42,7 +42,7 @@ def warm() -> None:
 
     table = np.stack([no_op(), no_op()])
     engine = np.ones(2, dtype=np.int64)
-    need, _ = needs(table, engine, np.zeros(2, dtype=np.int64), np.zeros((1, 3), dtype=np.int64), 2, 2, 2)
+    need, _ = needs(table, engine, np.zeros(2, dtype=np.int64), np.zeros((1, 3), dtype=np.int64), 2, 2, 2, 0)
     tokens(table, engine, need)
     waiting(table, engine)
     dram_needs(np.zeros((2, 4), dtype=np.int64), np.zeros(2, dtype=np.int64), engine, 1)
@@ -55,12 +55,13 @@ def no_op() -> Ints:
     return row
 
 
-def finish(stream: Stream, config: VTAConfig, shared: tuple[int, int] | None) -> isa.Table:
+def finish(stream: Stream, config: VTAConfig, semantics: str, shared: tuple[int, int] | None) -> isa.Table:
     """The whole program: relays, tokens, the drain and FINISH.
 
     Args:
         stream: the instructions.
         config: the machine.
+        semantics: under ``chisel``, a reset or a LOAD into ACC need not wait for the STORE of what was there.
         shared: (first byte, size) of the DRAM in which loads may read what stores wrote, or None when none does.
 
     Raises:
@@ -74,7 +75,8 @@ def finish(stream: Stream, config: VTAConfig, shared: tuple[int, int] | None) ->
         table, uop_at, relays = _relayed(table, uop_at, config, shared)
     engine = isa.queue_of(table)
     need, stale = needs(
-        table, engine, uop_at, stream.triples, config.inp_depth, config.wgt_depth, config.acc_depth
+        table, engine, uop_at, stream.triples, config.inp_depth, config.wgt_depth, config.acc_depth,
+        int(semantics == "chisel"),
     )
     if stale >= 0:
         raise LoweringError("store", f"instruction {stale} stores an accumulator that neither GEMM nor ALU wrote last")
