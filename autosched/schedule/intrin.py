@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from autosched.errors import ProgramError, UnknownNameError
 from autosched.ir.expr import BufferData, BufferLoad, Call, Expr, StringImm
@@ -89,6 +91,11 @@ class TensorIntrin:
     def names() -> list[str]:
         """The registered names, in order."""
         return list(_INTRINS)
+
+
+def intrin_stamp(args: Mapping[str, Any]) -> str:
+    """What a trace stores beside the name of an intrinsic: the start of its hash."""
+    return TensorIntrin.get(args["tensor_intrin"]).hash[:16]
 
 
 def _extern_calls(impl: PrimFunc) -> list[tuple[str, list[int]]]:

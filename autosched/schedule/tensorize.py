@@ -26,7 +26,7 @@ from autosched.ir.stmt import (
 from autosched.schedule.base import BlockRV, LoopRV, ScheduleBase
 from autosched.schedule.blockize import blockize_loop
 from autosched.schedule.dependence import Refusal
-from autosched.schedule.intrin import TensorIntrin
+from autosched.schedule.intrin import TensorIntrin, intrin_stamp
 from autosched.schedule.pattern import Match, Mismatch, Pattern, match_block, pattern_of
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State, refresh
@@ -36,7 +36,7 @@ from autosched.schedule.tensorize_site import find_loop, why_not
 class Tensorizing(ScheduleBase):
     """The primitive that puts an intrinsic into a program."""
 
-    @primitive
+    @primitive(stamp=intrin_stamp)
     def tensorize(
         self, block_or_loop: BlockRV | LoopRV, tensor_intrin: str, preserve_unit_iters: bool = True
     ) -> None:
