@@ -333,8 +333,8 @@ class Emitter:
     def fused(self, var: Val, rows: list[list[int]], count: int) -> list[list[int]] | None:
         """The rows of a loop body as one multiply-accumulate over the whole loop, or None where it is anything else.
 
-        The body must be ``c[..] = c[..] + x[..] * y[..]`` with addresses affine in the loop variable, and ``c`` in a
-        buffer of its own.
+        The body must be ``c[..] = c[..] + x[..] * y[..]`` with addresses affine in the loop variable. The operands may
+        be in the buffer of ``c``: the machine loads and stores in the same order.
 
         Args:
             var: the loop variable (its register holds the first value when the rows run).
@@ -373,7 +373,6 @@ class Emitter:
             or acc is x
             or acc is y
             or acc[2] != store[2]
-            or acc[6] in (x[6], y[6])
             or _integer(x) != _integer(acc)
         ):
             return None

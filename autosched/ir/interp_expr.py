@@ -206,7 +206,7 @@ class ExprCompiler:
             raise NotSupportedError(f"elements of type {view.dtype} cannot be interpreted (buffer {e.buffer.name})")
         lo, hi = (0, 0) if floating else int_range(view.dtype)
         val = self.em.atom(lo, hi, floating=floating)
-        self.em.emit(LOADS[view.dtype], val.reg, reg, f=view.root)
+        self.em.emit(LOADS[view.dtype], val.reg, reg)
         return val
 
     def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Val, dtype: str) -> None:
@@ -215,7 +215,7 @@ class ExprCompiler:
         if view.dtype not in STORES:
             raise NotSupportedError(f"elements of type {view.dtype} cannot be interpreted (buffer {buffer.name})")
         value = self.cast(value, dtype, view.dtype)
-        self.em.emit(STORES[view.dtype], self.em.reg(value), self.em.reg(at), f=view.root)
+        self.em.emit(STORES[view.dtype], self.em.reg(value), self.em.reg(at))
 
     # -- arithmetic --------------------------------------------------------------------------------------------------
 

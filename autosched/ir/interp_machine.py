@@ -327,7 +327,7 @@ def execute(
             xs, ys = code[pc, 4], code[pc, 6]
             if code[pc + 1, 0] == 4 and code[pc + 1, 1] == 0 and code[pc + 1, 2] == 0:  # int32 += int8 * int8
                 if b == 0:
-                    # c is in a buffer of its own, so wrapping once at the end equals wrapping at every step.
+                    # c is no operand, having another type, so wrapping once at the end equals wrapping at every step.
                     total = np.int64(i32[at])
                     if xs == 1 and ys == 1:
                         for k in range(n):

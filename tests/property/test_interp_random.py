@@ -186,13 +186,20 @@ class Builder:
             extent = self.draw(st.integers(1, 6))
             bv = Var(self.name("vk"))
             iters.append(IterVar(bv, Range(IntImm(0), IntImm(extent)), "reduce"))
-            if self.flag():
+            kind = self.draw(st.integers(0, 5))
+            if kind == 0:
+                # Backwards, or late: the first instance is not in the first iteration.
+                k, late = Var(self.name("k")), self.draw(st.integers(0, 2))
+                loops.append((k, extent + late))
+                values.append(k - late if late else IntImm(extent - 1) - k)
+                predicate = BinOp("and", predicate, BinOp(">=", k, IntImm(late), "bool"), "bool")
+            elif kind <= 2:
                 factor = self.draw(st.integers(1, 4))
                 k0, k1 = Var(self.name("k")), Var(self.name("k"))
                 loops += [(k0, -(-extent // factor)), (k1, factor)]
                 values.append(k0 * factor + k1)
                 if extent % factor and self.draw(st.integers(0, 9)):
-                    predicate = BinOp("<", k0 * factor + k1, IntImm(extent), "bool")
+                    predicate = BinOp("and", predicate, BinOp("<", k0 * factor + k1, IntImm(extent), "bool"), "bool")
             else:
                 k = Var(self.name("k"))
                 loops.append((k, extent))
@@ -200,7 +207,9 @@ class Builder:
         self.vars = outer + [iv.var for iv in iters]
         at = tuple(iv.var for iv in iters[: len(target.shape)])
         narrow = {"int32": "int8", "int64": "int32", "int16": "int16", "float32": "float32"}[target.dtype]
-        sources = [b for b in self.buffers if b.dtype == narrow and b is not target]
+        if self.flag(4):
+            narrow = target.dtype
+        sources = [b for b in self.buffers if b.dtype == narrow]
         if sources and self.draw(st.integers(0, 4)):
             x, y = (cast(target.dtype, self.load(self.pick(*sources))) for _ in range(2))
             term = BinOp("*", x, y, target.dtype)
