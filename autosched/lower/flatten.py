@@ -1,0 +1,205 @@
+"""Buffers as memory sees them: one dimension each, or one per group of axes where axis separators keep physical dimensions apart.
+
+This is the view for targets whose allocator takes several dimensions (banks of a scratchpad), and for looking at a program; the
+way to VTA instructions does not need it. Blocks disappear, double-buffered buffers get a leading dimension of two banks; as
+anywhere, such a buffer must be filled anew in each iteration of the loop around all its uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from math import prod
+
+from autosched.errors import LoweringError
+from autosched.ir.expr import BufferData, BufferLoad, Call, Expr, IntImm, Var, eq, logical_and
+from autosched.ir.functor import Mutator, stmt_children, stmt_exprs, walk_expr
+from autosched.ir.simplify import Analyzer
+from autosched.ir.stmt import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferRegion,
+    BufferStore,
+    For,
+    IfThenElse,
+    PrimFunc,
+    Range,
+    Stmt,
+    make_root,
+    seq,
+)
+
+
+def groups(buffer: Buffer) -> list[range]:
+    """The dimensions that flatten together, as ranges of axes."""
+    cuts = [0, *buffer.axis_separators, buffer.ndim]
+    return [range(a, b) for a, b in pairwise(cuts) if b > a]
+
+
+def flatten(func: PrimFunc) -> PrimFunc:
+    """A function without blocks, whose own buffers have one dimension per group of axes.
+
+    Args:
+        func: a program at any stage, with constant extents.
+
+    Returns:
+        the program; parameters keep their shapes. ``C: (128, 32)`` becomes ``C: (4096,)``; with an axis separator before its
+        second dimension, ``C: (2, 64, 32)`` becomes ``C: (2, 2048)``; written by a block with ``double_buffer_scope`` inside
+        a loop, either gets two banks in front: ``(2, 4096)``, ``(2, 2, 2048)``, used in turn by successive iterations.
+
+    Raises:
+        LoweringError: kind ``symbolic``: an extent is not constant.
+    """
+    return _Flattener(func).run()
+
+
+class _Flattener(Mutator):
+    def __init__(self, func: PrimFunc) -> None:
+        self.func = func
+        self.params = set(func.buffers)
+        self.values: dict[Var, Expr] = {}
+        self.views: dict[Buffer, BufferRegion] = {}
+        self.made: dict[Buffer, Buffer] = {}
+        self.turn: dict[Buffer, Expr] = {}
+        self.analyzer = Analyzer()
+
+    def run(self) -> PrimFunc:
+        doubled, paths = _scan(self.func)
+        for buffer in doubled:
+            path = _shared(paths.get(buffer, []))
+            turn: Expr = IntImm(0)
+            for loop in path:
+                if loop.thread is None:
+                    turn = turn * loop.extent + (loop.var - loop.min)
+            if prod(_const(loop.extent, loop.var.name) for loop in path if loop.thread is None) > 1:
+                self.turn[buffer] = turn % 2
+        body = self.visit_stmt(self.func.body)
+        return replace(self.func, body=make_root(body, tuple(self.made.values())))
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        """The flat buffer that stands for one of the function's own."""
+        if buffer not in self.made:
+            shape: list[Expr] = [
+                IntImm(prod(_const(buffer.shape[k], buffer.name) for k in group)) for group in groups(buffer)
+            ]
+            if buffer in self.turn:
+                shape.insert(0, IntImm(2))
+            separators = tuple(range(1, len(shape)))
+            self.made[buffer] = replace(buffer, shape=tuple(shape), strides=(), axis_separators=separators)
+        return self.made[buffer]
+
+    def place(self, buffer: Buffer, indices: Sequence[Expr]) -> tuple[Buffer, tuple[Expr, ...]]:
+        """Where an element went; indices are already free of block iterators."""
+        view = self.views.get(buffer)
+        if view is not None:
+            lead = len(view.region) - len(indices)
+            moved = [r.min for r in view.region[:lead]]
+            moved += [r.min + i for r, i in zip(view.region[lead:], indices)]
+            return self.place(view.buffer, moved)
+        if buffer in self.params:
+            return buffer, tuple([self.analyzer.simplify(i) for i in indices])
+        flat = self.buffer(buffer)
+        new: list[Expr] = [self.turn[buffer]] if buffer in self.turn else []
+        for group in groups(buffer):
+            total: Expr = IntImm(0)
+            for k in group:
+                total = total * buffer.shape[k] + indices[k]
+            new.append(total)
+        return flat, tuple([self.analyzer.simplify(i) for i in new])
+
+    def visit_var(self, var: Var) -> Expr:
+        return self.values.get(var, var)
+
+    def visit_load(self, load: BufferLoad) -> Expr:
+        buffer, indices = self.place(load.buffer, self.visit_exprs(load.indices))
+        return BufferLoad(buffer, indices, load.dtype)
+
+    def visit_expr(self, expr: Expr) -> Expr:
+        if isinstance(expr, BufferData):
+            zeros = [IntImm(0)] * expr.buffer.ndim
+            buffer, indices = self.place(expr.buffer, zeros)
+            if buffer is expr.buffer:
+                return expr
+            return Call("address_of", (BufferLoad(buffer, indices, buffer.dtype),), "handle")
+        return super().visit_expr(expr)
+
+    def visit_stmt(self, stmt: Stmt) -> Stmt:
+        if isinstance(stmt, BufferStore):
+            value = self.visit_expr(stmt.value)
+            buffer, indices = self.place(stmt.buffer, self.visit_exprs(stmt.indices))
+            return BufferStore(buffer, indices, value)
+        if isinstance(stmt, BlockRealize):
+            return self.block(stmt)
+        if isinstance(stmt, For):
+            lo, extent = self.visit_expr(stmt.min), self.visit_expr(stmt.extent)
+            self.analyzer.bind(stmt.var, Range(lo, extent))
+            return replace(stmt, min=lo, extent=extent, body=self.visit_stmt(stmt.body))
+        return super().visit_stmt(stmt)
+
+    def block(self, realize: BlockRealize) -> Stmt:
+        block = realize.block
+        values = self.visit_exprs(realize.iter_values)
+        predicate = self.visit_expr(realize.predicate)
+        for iter_var, value in zip(block.iter_vars, values):
+            self.values[iter_var.var] = value
+        for match in block.match_buffers:
+            region = tuple([Range(self.visit_expr(r.min), r.extent) for r in match.source.region])
+            self.views[match.buffer] = BufferRegion(match.source.buffer, region)
+        body = self.visit_stmt(block.body)
+        if block.init is not None:
+            first = logical_and(*[
+                eq(value, iter_var.dom.min) for iter_var, value in zip(block.iter_vars, values) if iter_var.kind == "reduce"
+            ])
+            init = self.visit_stmt(block.init)
+            body = seq(init if isinstance(first, IntImm) and first.value else IfThenElse(first, init), body)
+        if isinstance(predicate, IntImm) and predicate.value:
+            return body
+        return IfThenElse(self.analyzer.simplify(predicate), body)
+
+
+def _const(expr: Expr, name: str) -> int:
+    if not isinstance(expr, IntImm):
+        raise LoweringError("symbolic", f"{name} has an extent that is not constant")
+    return expr.value
+
+
+def _scan(func: PrimFunc) -> tuple[list[Buffer], dict[Buffer, list[tuple[For, ...]]]]:
+    """The buffers that ask for two banks, and for each buffer the loops around each of its uses."""
+    doubled: list[Buffer] = []
+    paths: dict[Buffer, list[tuple[For, ...]]] = {}
+    views: dict[Buffer, Buffer] = {}
+
+    def visit(stmt: Stmt, path: tuple[For, ...]) -> None:
+        if isinstance(stmt, Block):
+            views.update({m.buffer: m.source.buffer for m in stmt.match_buffers})
+            which = stmt.annotations.get("double_buffer_scope")
+            if which is not None:
+                doubled.append(stmt.writes[which.value if isinstance(which, IntImm) else int(str(which))].buffer)
+        used = [stmt.buffer] if isinstance(stmt, BufferStore) else []
+        for expr in stmt_exprs(stmt):
+            used += [e.buffer for e in walk_expr(expr) if isinstance(e, BufferLoad | BufferData)]
+        for buffer in used:
+            while buffer in views:
+                buffer = views[buffer]
+            paths.setdefault(buffer, []).append(path)
+        inner = (*path, stmt) if isinstance(stmt, For) else path
+        for child in stmt_children(stmt):
+            visit(child, inner)
+
+    visit(func.body, ())
+    own = set(func.buffers)
+    return [b for b in dict.fromkeys(doubled) if b not in own], paths
+
+
+def _shared(paths: Sequence[tuple[For, ...]]) -> tuple[For, ...]:
+    shared = []
+    for level in zip(*paths):
+        if any(loop is not level[0] for loop in level):
+            break
+        shared.append(level[0])
+    return tuple(shared)
+
+
+__all__ = ["flatten", "groups"]
