@@ -24,7 +24,7 @@ def conv(d: T.Buffer((10, 4), "int32"), w: T.Buffer((3, 4, 6), "int32"), out: T.
     for i, c in T.grid(12, 4):
         with T.sblock("pad"):
             vi, vc = T.axis.remap("SS", [i, c])
-            pad[vi, vc] = T.if_then_else(1 <= vi and vi < 11, d[vi - 1, vc], 0)
+            pad[vi, vc] = T.if_then_else(vi >= 1 and vi < 11, d[vi - 1, vc], 0)
     for y, o, r, c in T.grid(5, 6, 3, 4):
         with T.sblock("conv"):
             vy, vo, vr, vc = T.axis.remap("SSRR", [y, o, r, c])
