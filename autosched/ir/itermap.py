@@ -347,9 +347,12 @@ class _Divider:
         outer: list[IterSplit] = []
         inner_args: list[IterSplit] = []
         total: Factor = 1
+        natural: Factor = 1
         unit = False
+        exact = True
         for arg in reversed(s.args):
             unit = unit or arg.scale == 1
+            exact = exact and self.rw.same(arg.scale, total)
             part = self.split(arg)
             if part.kind == "inner":
                 if outer:
@@ -362,8 +365,21 @@ class _Divider:
             else:
                 raise Unresolved("a digit belongs to both subspaces")
             total = self.rw.mul(total, new.extent)
+            natural = self.rw.add(natural, self.rw.mul(self.rw.sub(new.extent, 1), arg.scale))
         if not unit:
             raise Unresolved("a binding has a stride")
+        if not exact:
+            # Digits that overlap (y * 2 + r with r < 3) keep their strides, so all of them must lie on one side.
+            if outer and inner_args:
+                raise Unresolved("overlapping iterators belong to both subspaces")
+            kept = IterSum(tuple(
+                [replace(new, scale=arg.scale) for new, arg in zip(reversed(outer or inner_args), s.args)]), s.base)
+            bound = TRUE if self.rw.same(natural, extent) and s.base == 0 else self._bound(kept, extent)
+            if outer:
+                self.outer_pred = logical_and(self.outer_pred, bound)
+                return _Part("outer", kept, extent, _NOTHING, 1)
+            self.inner_pred = logical_and(self.inner_pred, bound)
+            return _Part("inner", _NOTHING, 1, kept, extent)
         outer_sum, outer_extent = self._stack(outer, 0)
         inner_sum, inner_extent = self._stack(inner_args, s.base)
         if not self.rw.same(total, extent):

@@ -39,7 +39,8 @@ def fuse_split(rng: random.Random, dom: dict[Var, Range]) -> list[Expr]:
     for _ in range(rng.randint(1, 4)):
         if len(pool) > 1 and rng.random() < 0.6:
             (a, n), (b, m) = pool.pop(rng.randrange(len(pool))), pool.pop(rng.randrange(len(pool)))
-            pool.append((a * m + b, n * m))
+            stride = m if rng.random() < 0.75 else rng.randint(1, m)
+            pool.append((a * stride + b, (n - 1) * stride + m))
         else:
             a, n = pool.pop(rng.randrange(len(pool)))
             f = rng.choice([d for d in range(1, n + 1) if n % d == 0] if rng.random() < 0.8 else [2, 3, 4])

@@ -226,6 +226,16 @@ def test_subspace_divide_of_nested_digits() -> None:
     assert parts([first, second, third], domain, [i3], third < 8) is None
 
 
+def test_overlapping_iterators_keep_their_strides() -> None:
+    domain = dom(x=3, y=5, z=4)
+    window = y * 2 + x
+    assert parts([window, z], domain, [z]) == ([(window, IntImm(0)), (IntImm(0), z)], TRUE, TRUE)
+    assert parts([window, z], domain, [x, y]) == ([(IntImm(0), window), (z, IntImm(0))], TRUE, TRUE)
+    assert parts([window, z], domain, [z], window < 9) == (
+        [(window, IntImm(0)), (IntImm(0), z)], window < 9, TRUE)
+    assert parts([window, z], domain, [x]) is None
+
+
 def test_unit_iterators_can_be_kept() -> None:
     domain = dom(x=1, y=16)
     result = subspace_divide([x * 16 + y], domain, [y], simplify_trivial=False)
