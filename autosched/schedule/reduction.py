@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from autosched.ir.expr import Var, logical_and
 from autosched.ir.functor import Substitute, rewrite
+from autosched.ir.region import block_access
 from autosched.ir.simplify import conjuncts
 from autosched.ir.stmt import (
     Block,
@@ -110,6 +111,8 @@ def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[i
         tuple(IterVar(fresh[iv.var], iv.dom, iv.kind) for iv in block.iter_vars if iv.kind == "spatial"),
         (), tuple(sub.visit_region(w) for w in block.writes), sub.visit_stmt(init), annotations=block.annotations,
     )
+    first_reads = block_access(start)[0]
+    start = replace(start, reads=first_reads)
     nest: Stmt = BlockRealize(outer.visit_exprs(tuple(values)), outer.visit_expr(predicate), start)
     for loop in reversed(kept):
         nest = replace(
@@ -120,6 +123,10 @@ def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[i
         block, name=f"{block.name}_update", init=None,
         reads=(*(w for w in block.writes if w.buffer not in mine), *block.reads),
     )
+    if first_reads:
+        # What only the init reads is no longer the update's.
+        mentioned = {r.buffer for r in block_access(update)[0]}
+        update = replace(update, reads=tuple(r for r in update.reads if r.buffer in mentioned))
     # The table may hold nodes of the old program only, and the block lies below the loop: rebuild the loop first.
     changed = rewrite(target, realize, BlockRealize(realize.iter_values, realize.predicate, update))
     return {id(target): seq(nest, changed)}, start.ident

@@ -11,6 +11,7 @@ from autosched.schedule.base import RV, BlockRV, ExprRV, LoopRV, Special
 from autosched.schedule.blockize import Blockizing
 from autosched.schedule.cache_reindex import ReindexCache
 from autosched.schedule.compute_at import ComputeAt
+from autosched.schedule.fold import Folding
 from autosched.schedule.inline import Inlining
 from autosched.schedule.kinds import Kinds
 from autosched.schedule.layout import Layout
@@ -30,7 +31,7 @@ from autosched.schedule.zero_terms import ZeroTerms
 
 class Schedule(
     Lookup, Partition, Kinds, ReindexCache, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing, Notes,
-    Sampling, Layout, Reindex, ZeroTerms,
+    Sampling, Layout, Reindex, ZeroTerms, Folding,
 ):
     """Rewrites a program step by step; every step is legal, and recorded.
 

@@ -65,11 +65,11 @@ def _without_zeros(state: State, realize: BlockRealize) -> BlockRealize:
     guards: list[Expr] = []
     for node in walk_expr(term):
         guard = _guard(node)
-        if guard is not None and is_zero(_Replaced(node, as_expr(0, node.dtype)).visit_expr(term)):
+        if guard is not None and is_zero(Replaced(node, as_expr(0, node.dtype)).visit_expr(term)):
             guards += conjuncts(guard[0])
-            term = _Replaced(node, guard[1]).visit_expr(term)
+            term = Replaced(node, guard[1]).visit_expr(term)
     for node in list(walk_expr(term)):
-        if isinstance(node, BufferLoad) and is_zero(_Replaced(node, as_expr(0, node.dtype)).visit_expr(term)):
+        if isinstance(node, BufferLoad) and is_zero(Replaced(node, as_expr(0, node.dtype)).visit_expr(term)):
             for condition in support(state, scope, block, node):
                 guards += conjuncts(condition)
     analyzer = Analyzer({iv.var: iv.dom for iv in block.iter_vars})
@@ -87,7 +87,7 @@ def _without_zeros(state: State, realize: BlockRealize) -> BlockRealize:
     values = bindings(realize)
     extra = [loops.simplify(substitute(c, values)) for c in found]
     kept = [c for c in extra if c != as_expr(True)]
-    body = BufferStore(store.buffer, store.indices, _Replaced(_added(store), term).visit_expr(store.value))
+    body = BufferStore(store.buffer, store.indices, Replaced(_added(store), term).visit_expr(store.value))
     new = replace(block, body=body)
     reads, writes = block_access(new)
     new = replace(new, reads=_in_order(block, reads), writes=writes)
@@ -139,7 +139,7 @@ def _guard(expr: Expr) -> tuple[Expr, Expr] | None:
     return None
 
 
-class _Replaced(Mutator):
+class Replaced(Mutator):
     """Replaces one expression (by structure) by another."""
 
     def __init__(self, old: Expr, new: Expr) -> None:
@@ -181,7 +181,7 @@ def _factors(value: Expr) -> Iterator[Expr]:
     """The parts of an expression any of which makes it zero."""
     yield value
     for child in expr_children(value) if not isinstance(value, BufferLoad) else ():
-        if is_int(child.dtype) and is_zero(_Replaced(child, as_expr(0, child.dtype)).visit_expr(value)):
+        if is_int(child.dtype) and is_zero(Replaced(child, as_expr(0, child.dtype)).visit_expr(value)):
             yield from _factors(child)
 
 

@@ -1,0 +1,139 @@
+"""What values integer expressions can take: interval arithmetic from declared ranges and from what stages store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from autosched.ir.expr import BinOp, BufferData, BufferLoad, Call, Cast, Expr, IntImm, Select, Var, bits, is_int
+from autosched.ir.functor import stmt_children, stmt_exprs, walk_expr
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, PrimFunc, Range, Stmt
+
+Interval = tuple[int, int]
+
+
+def dtype_bounds(dtype: str) -> Interval:
+    """The lowest and highest value of an integer type (bool: 0 and 1)."""
+    if dtype == "bool":
+        return 0, 1
+    width = bits(dtype)
+    return (0, (1 << width) - 1) if dtype.startswith("uint") else (-(1 << (width - 1)), (1 << (width - 1)) - 1)
+
+
+@dataclass
+class ValueBounds:
+    """Intervals of the values of a function's expressions; what is not known has its type's range.
+
+    Args:
+        func: the function; the promised ranges of its parameters count, as do the expressions that its blocks store.
+    """
+
+    func: PrimFunc
+    _buffers: dict[Buffer, Interval] = field(default_factory=dict)
+    _stores: dict[Buffer, list[tuple[Expr, Mapping[Var, Range]]]] | None = None
+
+    def of(self, expr: Expr, dom: Mapping[Var, Range]) -> Interval:
+        """The lowest and highest value of an integer expression.
+
+        Args:
+            expr: the expression.
+            dom: ranges of variables, with constant ends; others have their type's range.
+        """
+        whole = dtype_bounds(expr.dtype)
+        found = self._of(expr, dom)
+        # A result outside the type wraps, and then anything is possible.
+        return found if found is not None and whole[0] <= found[0] and found[1] <= whole[1] else whole
+
+    def _of(self, expr: Expr, dom: Mapping[Var, Range]) -> Interval | None:
+        if isinstance(expr, IntImm):
+            return expr.value, expr.value
+        if isinstance(expr, Var):
+            r = dom.get(expr)
+            if r is None or not (isinstance(r.min, IntImm) and isinstance(r.extent, IntImm)):
+                return None
+            return r.min.value, r.min.value + r.extent.value - 1
+        if isinstance(expr, BufferLoad):
+            return self.of_buffer(expr.buffer)
+        if isinstance(expr, Cast):
+            return self.of(expr.value, dom) if is_int(expr.value.dtype) or expr.value.dtype == "bool" else None
+        if isinstance(expr, Select):
+            return _hull(self.of(expr.true_value, dom), self.of(expr.false_value, dom))
+        if isinstance(expr, Call):
+            if expr.op == "if_then_else":
+                return _hull(self.of(expr.args[1], dom), self.of(expr.args[2], dom))
+            if expr.op in ("shift_left", "shift_right") and isinstance(expr.args[1], IntImm):
+                low, high = self.of(expr.args[0], dom)
+                by = expr.args[1].value
+                return (low << by, high << by) if expr.op == "shift_left" else (low >> by, high >> by)
+            return None
+        if isinstance(expr, BinOp) and is_int(expr.dtype):
+            return _binary(expr.op, self.of(expr.a, dom), self.of(expr.b, dom))
+        return None
+
+    def of_buffer(self, buffer: Buffer) -> Interval:
+        """The lowest and highest value of a buffer's elements."""
+        known = self._buffers.get(buffer)
+        if known is None:
+            # While it is being worked out (a buffer that is updated in place) it may hold anything.
+            self._buffers[buffer] = dtype_bounds(buffer.dtype)
+            known = self._buffers[buffer] = self._elements(buffer)
+        return known
+
+    def _elements(self, buffer: Buffer) -> Interval:
+        whole = dtype_bounds(buffer.dtype)
+        if self._stores is None:
+            self._stores = {}
+            _collect(self.func.body, {}, self._stores)
+        stores = self._stores.get(buffer, [])
+        promised: Interval | None = None
+        if buffer in self.func.params:
+            index = self.func.params.index(buffer)
+            given = self.func.value_ranges[index] if index < len(self.func.value_ranges) else None
+            promised = whole if given is None else given
+        elif not stores:
+            return whole
+        for value, dom in stores:
+            promised = self.of(value, dom) if promised is None else _hull(promised, self.of(value, dom))
+        assert promised is not None
+        return promised
+
+
+def _collect(
+    stmt: Stmt, dom: Mapping[Var, Range], found: dict[Buffer, list[tuple[Expr, Mapping[Var, Range]]]]
+) -> None:
+    if isinstance(stmt, BufferStore):
+        found.setdefault(stmt.buffer, []).append((stmt.value, dom))
+    if isinstance(stmt, BlockRealize):
+        dom = {**dom, **{iv.var: iv.dom for iv in stmt.block.iter_vars}}
+    if isinstance(stmt, Block):
+        for view in stmt.match_buffers:
+            # What is written through a view or an address is not followed: such a buffer may hold anything.
+            for b in (view.buffer, view.source.buffer):
+                found.setdefault(b, []).append((BufferLoad(b, (), b.dtype), {}))
+    for expr in stmt_exprs(stmt):
+        for e in walk_expr(expr):
+            if isinstance(e, BufferData):
+                found.setdefault(e.buffer, []).append((BufferLoad(e.buffer, (), e.buffer.dtype), {}))
+    for child in stmt_children(stmt):
+        _collect(child, dom, found)
+
+
+def _hull(a: Interval, b: Interval) -> Interval:
+    return min(a[0], b[0]), max(a[1], b[1])
+
+
+def _binary(op: str, a: Interval, b: Interval) -> Interval | None:
+    if op == "+":
+        return a[0] + b[0], a[1] + b[1]
+    if op == "-":
+        return a[0] - b[1], a[1] - b[0]
+    if op == "*":
+        products: Sequence[int] = [x * y for x in a for y in b]
+        return min(products), max(products)
+    if op == "min":
+        return min(a[0], b[0]), min(a[1], b[1])
+    if op == "max":
+        return max(a[0], b[0]), max(a[1], b[1])
+    if op in ("//", "%") and b[0] == b[1] > 0:
+        return (a[0] // b[0], a[1] // b[0]) if op == "//" else (0, b[0] - 1)
+    return None
