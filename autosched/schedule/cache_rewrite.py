@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from autosched.ir.expr import BufferData, BufferLoad, Expr, IntImm, Var, int_value
+from autosched.ir.expr import BufferData, BufferLoad, Expr, IntImm, Var, int_value, maximum, minimum
 from autosched.ir.functor import Mutator, Substitute, stmt_children
 from autosched.ir.region import region_bounds
 from autosched.ir.simplify import Analyzer, simplify
@@ -62,7 +62,23 @@ def swept_region(
     # The loops above stay free: a unit loop among them is not folded away, as in TensorIR.
     predicate = realize.predicate if extra is TRUE else values.visit_expr(extra) & realize.predicate
     moved = values.visit_region(region)
-    return region_bounds(moved, loop_dom(below), Analyzer(), predicate, region.buffer.shape)
+    ranges = region_bounds(moved, loop_dom(below), Analyzer(), predicate, region.buffer.shape)
+    return tuple(_inside(r, size, loop_dom(loops)) for r, size in zip(ranges, region.buffer.shape))
+
+
+def _inside(r: Range, size: Expr, dom: Mapping[Var, Range]) -> Range:
+    """A range cut at the ends of a dimension, unless it is known to lie inside."""
+    lo, extent, end = int_value(r.min), int_value(r.extent), int_value(size)
+    if lo is not None and extent is not None and end is not None and 0 <= lo <= lo + extent <= end:
+        return r
+    analyzer = Analyzer(dom)
+    if not analyzer.can_prove(r.min >= 0):
+        first = analyzer.simplify(maximum(r.min, 0))
+        r = Range(first, analyzer.simplify(r.extent - (first - r.min)))
+    if analyzer.can_prove(r.min + r.extent <= size):
+        return r
+    rest = analyzer.simplify(size - r.min)
+    return Range(r.min, rest if analyzer.can_prove(r.extent >= rest) else minimum(r.extent, rest))
 
 
 def copy_stage(

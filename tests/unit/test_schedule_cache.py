@@ -253,3 +253,25 @@ def test_cache_inplace(verify_trace_roundtrip: Verify) -> None:
     assert "D_local[vi] = D_local[vi] + 1" in sch.script()
     verify_trace_roundtrip(sch, update)
     same(update, sch)
+
+
+@T.prim_func
+def symbolic(A: T.Buffer(("n", 8), "int32"), B: T.Buffer(("n", 8), "int32"), n: T.int32):
+    for i, j in T.grid(n, 8):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * 2
+
+
+def test_caches_of_symbolic_extents_stay_inside_the_buffer(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(symbolic)
+    sch.split(sch.get_loops("B")[0], [None, 16])
+    sch.cache_read("B", 0, "local")
+    sch.cache_write("B", 0, "shared")
+    sch.reindex_cache_read("B", 0, "shared", lambda i, j: (j, i))
+    assert sch.script().count("for ax0, ax1 in T.grid(n, 8)") == 2
+    verify_trace_roundtrip(sch, symbolic)
+    a = np.arange(5 * 8, dtype="int32").reshape(5, 8)
+    out = np.zeros_like(a)
+    run(sch.func, a, out, 5)
+    np.testing.assert_array_equal(out, a * 2)

@@ -72,7 +72,7 @@ def test_registry(add16: TensorIntrin) -> None:
     assert TensorIntrin.get("test.add16") is add16
     assert "test.add16" in TensorIntrin.names()
     TensorIntrin.register("test.add16", add_desc, add_impl)
-    with pytest.raises(ProgramError, match="another tensor intrinsic is registered as 'test.add16'"):
+    with pytest.raises(ProgramError, match=r"another tensor intrinsic is registered as 'test\.add16'"):
         TensorIntrin.register("test.add16", mul_desc, add_impl)
     with pytest.raises(UnknownNameError, match=r"unknown tensor intrinsic 'test\.add61'; did you mean 'test\.add16'"):
         TensorIntrin.get("test.add61")
