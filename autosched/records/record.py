@@ -105,7 +105,7 @@ def from_line(line: str) -> Record | dict[str, Any]:
     """
     body, mark, tail = line.rstrip("\n").rpartition(',"crc":"')
     text = body + "}"
-    if not mark or len(tail) != 10 or f"{zlib.crc32(text.encode()):08x}" != tail[:8]:
+    if not mark or tail != f'{zlib.crc32(text.encode()):08x}"}}':
         raise RecordError("a line without a valid checksum")
     try:
         obj = json.loads(text)

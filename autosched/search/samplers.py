@@ -6,7 +6,9 @@ nearest valid point that has not been seen, inside the sampler, so that a trial 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -44,11 +46,15 @@ class SpaceSampler(BaseSampler):
         proposer: knows what was seen, and is the cost-model sampler itself.
         inner: a sampler of Optuna, or None for the cost model.
         batch: points that the cost model chooses at once.
+        grid: all points in order, where they are to be walked (a grid of raw decisions would be mostly invalid).
     """
 
-    def __init__(self, proposer: Proposer, inner: BaseSampler | None, batch: int) -> None:
+    def __init__(
+        self, proposer: Proposer, inner: BaseSampler | None, batch: int, grid: Iterator[Point] | None = None
+    ) -> None:
         self.proposer = proposer
         self.inner = inner
+        self.grid = grid
         self.batch = batch
         self.space = proposer.space
         self._dists = distributions(self.space)
@@ -58,8 +64,15 @@ class SpaceSampler(BaseSampler):
     def exhausted(self) -> bool:
         """Whether no unseen point is left that could win."""
         if not self._queue:
-            self._queue = self.proposer.batch(self.batch)
+            self._fill()
         return not self._queue
+
+    def _fill(self) -> None:
+        if self.grid is None:
+            self._queue = self.proposer.batch(self.batch)
+            return
+        fresh = (p for p in self.grid if p.tobytes() not in self.proposer.seen)
+        self._queue = list(islice(fresh, self.batch))
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """All decisions, always."""
@@ -70,9 +83,7 @@ class SpaceSampler(BaseSampler):
     ) -> dict[str, Any]:
         """The parameters of an unseen valid point."""
         if self.inner is None:
-            if not self._queue:
-                self._queue = self.proposer.batch(self.batch)
-            if not self._queue:
+            if self.exhausted():
                 raise optuna.TrialPruned("the space is exhausted")
             point = self._queue.pop(0)
         else:
@@ -147,10 +158,10 @@ def make_sampler(name: str, proposer: Proposer, seed: int, batch: int) -> SpaceS
     elif name == "nsgaii":
         inner = optuna.samplers.NSGAIISampler(seed=seed)
     elif name == "qmc":
-        inner = optuna.samplers.QMCSampler(seed=seed, scramble=True, warn_independent_sampling=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            inner = optuna.samplers.QMCSampler(seed=seed, scramble=True, warn_independent_sampling=False)
     elif name == "random":
         inner = optuna.samplers.RandomSampler(seed=seed)
-    elif name == "grid":
-        grid = {n: list(range(len(v))) for n, v in zip(proposer.space.names, proposer.space.choices)}
-        inner = optuna.samplers.GridSampler(grid, seed=seed) if proposer.scans else optuna.samplers.RandomSampler(seed=seed)
-    return SpaceSampler(proposer, inner, batch)
+    grid = (row for block in proposer.space.enumerate() for row in block) if name == "grid" else None
+    return SpaceSampler(proposer, inner, batch, grid)
