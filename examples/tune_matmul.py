@@ -1,0 +1,18 @@
+"""Tunes a matrix product from Python, shows the schedule that won, and runs it."""
+
+import numpy as np
+
+import autosched as at
+
+report = at.tune("dense:m=16,k=256,n=256", target="vta-de10", trials=32)
+print(report.cycles, "cycles, proven within", f"{100 * report.gap:.1f} % of the optimum;", report.explain)
+report.schedule().show()
+
+kernel = report.kernel()
+rng = np.random.default_rng(0)
+x = rng.integers(-128, 128, size=(16, 256), dtype=np.int8)
+w = rng.integers(-128, 128, size=(256, 256), dtype=np.int8)
+b = rng.integers(-(2**14), 2**14, size=256, dtype=np.int32)
+y = kernel(x, w, b)
+expected = np.clip((x.astype(np.int32) @ w.T.astype(np.int32) >> 8) + b, 0, 127).astype(np.int8)
+assert np.array_equal(y, expected)
