@@ -175,7 +175,7 @@ def test_compute_at_two_writers_are_not_complete() -> None:
 
     sch = Schedule(halves)
     assert broken_pipeline(sch.state, sch.state.root) is None
-    with pytest.raises(ScheduleError, match="B0 is not a complete block .B is also written by B1. nor a reduction"):
+    with pytest.raises(ScheduleError, match=r"B0 is not a complete block \(B is also written by B1\) nor a reduction"):
         sch.compute_at("B0", sch.get_loops("C")[0])
 
 
@@ -444,7 +444,7 @@ def test_decompose_reduction_refusals(block: str, loop_of: str, at: int, reason:
 def test_decompose_reduction_not_outside_a_loop_that_repeats_it() -> None:
     @T.prim_func
     def repeated(A: T.Buffer((4,), "int32"), C: T.Buffer((1,), "int32")):
-        for r, k in T.grid(3, 4):
+        for _r, k in T.grid(3, 4):
             with T.sblock("C"):
                 vk = T.axis.reduce(4, k)
                 with T.init():
@@ -453,7 +453,7 @@ def test_decompose_reduction_not_outside_a_loop_that_repeats_it() -> None:
 
     sch = Schedule(repeated)
     r, k = sch.get_loops("C")
-    with pytest.raises(ScheduleError, match="loop r repeats the whole of C"):
+    with pytest.raises(ScheduleError, match="loop _r repeats the whole of C"):
         sch.decompose_reduction("C", r)
     sch.decompose_reduction("C", k)
 
@@ -474,8 +474,8 @@ def test_blockize_takes_the_init_out() -> None:
     @T.prim_func
     def want(A: T.Buffer((6, 8), "int32"), B: T.Buffer((6,), "int32")):
         with T.sblock("B_o"):
-            vko = T.axis.reduce(1, 0)
-            vio = T.axis.spatial(1, 0)
+            _vko = T.axis.reduce(1, 0)
+            _vio = T.axis.spatial(1, 0)
             T.reads(A[0:6, 0:8])
             T.writes(B[0:6])
             with T.init():
@@ -528,7 +528,7 @@ def test_reorder_block_iter_var() -> None:
     sch.reorder_block_iter_var("C", (2, 0, 1))
     assert [iv.kind for iv in sch.get(sch.get_block("C")).iter_vars] == ["reduce", "spatial", "spatial"]
     for order in ((0, 1), (0, 0, 1), (1, 2, 3)):
-        with pytest.raises(ScheduleError, match="is not a permutation of 0 .. 2"):
+        with pytest.raises(ScheduleError, match=r"is not a permutation of 0 \.\. 2"):
             sch.reorder_block_iter_var("C", order)
 
 

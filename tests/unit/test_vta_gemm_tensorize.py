@@ -253,7 +253,7 @@ def test_what_differs_is_told() -> None:
                 C[vi, vj] = C[vi, vj] - B[vi, vk].astype("int32") * A[vj, vk].astype("int32")
 
     name = sized(4)
-    with pytest.raises(ScheduleError, match="computes C.*-.* where the intrinsic computes"):
+    with pytest.raises(ScheduleError, match=r"computes C.*-.* where the intrinsic computes"):
         Schedule(minus).tensorize("u", name)
 
     @T.prim_func
