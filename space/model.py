@@ -64,6 +64,10 @@ class Columns:
         return self.axes + 3 + 2 * self.operands
 
 
+def _product(rows: Ints) -> Ints:
+    return np.asarray(rows.prod(axis=1), dtype=np.int64)
+
+
 class Model:
     """Vectorised arithmetic on the points of one nest on one target.
 
@@ -114,7 +118,7 @@ class Model:
     def trips(self, points: Points, depth: Ints) -> Ints:
         """Iterations of the first ``depth`` outer loops together, shape (n,)."""
         outside = self.positions(points) < depth[:, None]
-        return np.where(outside, self.extents[None, :] // self.tiles(points), 1).prod(axis=1)
+        return _product(np.where(outside, self.extents[None, :] // self.tiles(points), 1))
 
     def extent_of(self, operand: int, ranges: Ints) -> Ints:
         """Extent of the region of every dimension of an operand, shape (n, dims)."""
@@ -133,7 +137,7 @@ class Model:
 
     def footprint(self, points: Points, operand: int) -> Ints:
         """Elements of one bank of an operand, shape (n,)."""
-        return self.extent_of(operand, self.ranges(points, self.attach(points, operand))).prod(axis=1)
+        return _product(self.extent_of(operand, self.ranges(points, self.attach(points, operand))))
 
     def fills(self, points: Points, operand: int) -> Ints:
         """How often an operand is loaded, shape (n,)."""
@@ -141,7 +145,7 @@ class Model:
 
     def tile_elements(self, points: Points) -> Ints:
         """Accumulator elements of one output tile, shape (n,)."""
-        return self.tiles(points)[:, : self.n_spatial].prod(axis=1)
+        return _product(self.tiles(points)[:, : self.n_spatial])
 
     # -- legality -----------------------------------------------------------------------------------------------------
 
@@ -298,7 +302,7 @@ class Model:
             if operand.scope != ACC:
                 refilled = np.maximum(refilled, points[:, self.columns.banks(k)])
         banks = banks * (1 + refilled) * (1 + points[:, self.columns.acc_banks])
-        return tiles[:, :-2].prod(axis=1) * banks
+        return _product(tiles[:, :-2]) * banks
 
     def bound(self, points: Points) -> Ints:
         """Cycles that no execution of a point can beat, shape (n,): the busiest engine, with what compute itself has to load.
@@ -318,7 +322,7 @@ class Model:
         # A burst carries at most burst_beats beats, and every burst pays its handshake (vta.md 5.9): full bursts are the least.
         per_burst = max(1, c.burst_beats * c.bus_bytes // c.out_elem_bytes)
         store = self.out_elements * int(timing.store_cycles(0, 1, per_burst, per_burst, config=c)) // per_burst
-        return np.maximum(np.maximum(self.compute_floor() + acc, load + acc), store)
+        return np.asarray(np.maximum(np.maximum(self.compute_floor() + acc, load + acc), store), dtype=np.int64)
 
     def floor(self) -> int:
         """A lower bound over the whole space, in cycles: every operand crosses the bus at least once, whatever the tiles."""

@@ -204,12 +204,13 @@ def _dims(load: BufferLoad, lanes: int, axes: list[Var], where: str) -> tuple[tu
     dims = []
     for index, size in zip(load.indices[:-lanes], load.buffer.shape[:-lanes]):
         form = linear_form(index, axes)
-        if form is None or any(not isinstance(c, int) or c < 0 for c in form[0].values()):
+        coeffs = {} if form is None else {v: c for v, c in form[0].items() if isinstance(c, int) and c >= 0}
+        if form is None or len(coeffs) < len(form[0]):
             raise ProgramError(f"{where}: index {expr_text(index)} of {load.buffer.name} is not affine in the block's iterators")
         extent = int_value(size)
         if extent is None:
             raise ProgramError(f"{where}: {load.buffer.name} has a symbolic extent; a space needs constants")
-        dims.append((tuple(int(form[0].get(v, 0)) for v in axes), extent))
+        dims.append((tuple(coeffs.get(v, 0) for v in axes), extent))
     return tuple(dims)
 
 
@@ -320,7 +321,10 @@ def _axes(out: _Site, anchor: _Site | None, lanes: int) -> tuple[tuple[Axis, ...
         var = index
         if anchor is not None:
             var = anchor.store.indices[dim]
-            position = [iv.var for iv in anchor.block.iter_vars].index(var)
+            own = {iv.var: n for n, iv in enumerate(anchor.block.iter_vars)}
+            if not isinstance(var, Var) or var not in own:
+                raise ProgramError(f"dimension {dim} of block {anchor.block.name!r} is not one of its iterators")
+            position = own[var]
         assert isinstance(var, Var)
         axes.append(Axis(var.name.removeprefix("v_"), extent, False, position, loop_of[value]))
         anchor_vars.append(var)

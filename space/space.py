@@ -162,7 +162,8 @@ class Space:
                         twin[column] = value
                         rows.append(twin)
         candidates = np.unique(np.stack(rows), axis=0)
-        return candidates[self.valid(candidates) & (candidates != point).any(axis=1)]
+        inside: Points = candidates[self.valid(candidates) & (candidates != point).any(axis=1)]
+        return inside
 
     def neighbours_of(self, points: Points) -> Points:
         """The distinct neighbours of several points."""

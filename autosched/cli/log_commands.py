@@ -160,7 +160,7 @@ def apply(args: argparse.Namespace) -> int:
             inputs[names.index(name)] = np.load(path, allow_pickle=False)
         except (ValueError, EOFError) as error:
             raise ProgramError(f"input {name}: {path} is not a NumPy array file ({error})") from error
-    result = kernel(*inputs)
+    result = np.asarray(kernel(*inputs))
     packed = all(np.ndim(a) == b.ndim for a, b in zip(inputs, task.func.buffers))
     equal = bool(np.array_equal(result, task.reference(*inputs))) if packed else None
     if args.output:
