@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from autosched.ir.expr import BufferData, BufferLoad, Expr, IntImm, Var, int_value, maximum, minimum
+from autosched.ir.expr import BufferData, BufferLoad, Expr, IntImm, Var, int_value
 from autosched.ir.functor import Mutator, Substitute, stmt_children
 from autosched.ir.region import region_bounds
 from autosched.ir.simplify import Analyzer, simplify
@@ -67,18 +67,12 @@ def swept_region(
 
 
 def _inside(r: Range, size: Expr, dom: Mapping[Var, Range]) -> Range:
-    """A range cut at the ends of a dimension, unless it is known to lie inside."""
+    """A range cut where it is known to reach the end of a dimension or beyond: rounded-up symbolic extents do."""
     lo, extent, end = int_value(r.min), int_value(r.extent), int_value(size)
-    if lo is not None and extent is not None and end is not None and 0 <= lo <= lo + extent <= end:
+    if lo != 0 or (extent is not None and end is not None and extent <= end):
         return r
     analyzer = Analyzer(dom)
-    if not analyzer.can_prove(r.min >= 0):
-        first = analyzer.simplify(maximum(r.min, 0))
-        r = Range(first, analyzer.simplify(r.extent - (first - r.min)))
-    if analyzer.can_prove(r.min + r.extent <= size):
-        return r
-    rest = analyzer.simplify(size - r.min)
-    return Range(r.min, rest if analyzer.can_prove(r.extent >= rest) else minimum(r.extent, rest))
+    return Range(r.min, size) if r.extent != size and analyzer.can_prove(r.extent >= size) else r
 
 
 def copy_stage(

@@ -294,8 +294,8 @@ class Loops(ScheduleBase):
     def _init_first(self, state: State, chain: list[For], new_order: list[For]) -> None:
         """Refuses orders in which a reduction's first instance, the one that runs its init, may come after others.
 
-        Loops that drive spatial iterators only, or reduction iterators only, may change places freely; a loop that
-        drives both (a fused one, or a part of it) may not pass another loop.
+        Loops that drive spatial iterators only, or reduction iterators only, may change places freely, also with one that
+        drives both (a fused one); two that drive both (parts of a fused one) may not pass each other.
         """
         place = {n.var: i for i, n in enumerate(new_order)}
         for block in state.children_of(chain[-1]):
@@ -307,8 +307,8 @@ class Loops(ScheduleBase):
                     kinds.setdefault(var, set()).add(iv.kind)
             for i, a in enumerate(chain):
                 for b in chain[i + 1:]:
-                    mixed = len(kinds.get(a.var, ())) > 1 or len(kinds.get(b.var, ())) > 1
-                    if place[a.var] < place[b.var] or not mixed or a.var not in kinds or b.var not in kinds:
+                    mixed = len(kinds.get(a.var, ())) > 1 and len(kinds.get(b.var, ())) > 1
+                    if place[a.var] < place[b.var] or not mixed:
                         continue
                     if int_value(a.extent) != 1 and int_value(b.extent) != 1:
                         self.refuse(
