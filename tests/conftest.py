@@ -82,3 +82,22 @@ def verify_trace_roundtrip() -> Callable[[Schedule, PrimFunc | IRModule], Schedu
 def vta_schedules() -> ModuleType:
     """Random schedules of named workloads, and the check that lowering keeps their meaning."""
     return load_oracle("vta_schedules")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--update-golden`` rewrites the files of tests/golden."""
+    parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Compares a text with tests/golden/FILE.TEST.txt, where FILE and TEST are the calling test's names."""
+    path = Path(__file__).parent / "golden" / f"{request.path.stem}.{request.node.name}.txt"
+
+    def check(text: str) -> None:
+        if request.config.getoption("--update-golden"):
+            path.write_text(text)
+        assert path.exists(), f"{path} is missing: run this test with --update-golden"
+        assert text == path.read_text(), f"differs from {path}; if that is right, run with --update-golden"
+
+    return check
