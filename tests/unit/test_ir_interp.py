@@ -330,3 +330,32 @@ def test_largest_layer_runs_in_seconds() -> None:
     got = interp.run(layer.func, *inputs)["out"]
     assert time.perf_counter() - start < 5
     np.testing.assert_array_equal(got, layer.reference(*inputs))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+def test_divisions_of_all_signs(dtype) -> None:
+    x = np.arange(-32, 32, dtype=dtype)
+    for y in (-7, -3, -1, 1, 3, 7):
+        floor, rest = x // np.dtype(dtype).type(y), x % np.dtype(dtype).type(y)
+        toward = np.trunc(x / y).astype(dtype)
+        wanted = {"//": floor, "%": rest, "truncdiv": toward, "truncmod": x - toward * np.dtype(dtype).type(y)}
+        for op, want in wanted.items():
+            got = interp.run(elementwise(dtype, lambda v, op=op, y=y: BinOp(op, v, const(y, v.dtype), v.dtype)), x)[0]
+            np.testing.assert_array_equal(got, want, err_msg=f"{op} {y}")
+
+
+def test_extents_may_depend_on_outer_loops_and_be_zero() -> None:
+    a, i, j = Buffer("A", (IntImm(5), IntImm(5)), "int32"), Var("i"), Var("j")
+    func = PrimFunc((a,), make_root(loop(i, 5, loop(j, i, BufferStore(a, (i, j), IntImm(1))))))
+    np.testing.assert_array_equal(interp.run(func)[0], np.tril(np.ones((5, 5), "int32"), -1))
+
+
+def test_products_into_the_next_element() -> None:
+    # Looks like a multiply-accumulate, but what is added to is not what is written.
+    x, y, c = (Buffer(n, (IntImm(6),), t) for n, t in (("X", "int8"), ("Y", "int8"), ("C", "int32")))
+    i = Var("i")
+    term = cast("int32", x[i]) * cast("int32", y[i])
+    func = PrimFunc((x, y, c), make_root(loop(i, 5, BufferStore(c, (i + 1,), c[i] + term))))
+    a, b = interp.random_inputs(func, 1)
+    want = np.concatenate([[0], np.cumsum(a[:5].astype("int32") * b[:5])])
+    np.testing.assert_array_equal(interp.run(func, a, b)["C"], want)
