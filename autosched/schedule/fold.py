@@ -227,7 +227,11 @@ def _available(state: State, first: Block, addend: Expr, block: Block) -> None:
         writers = [w.ident for w in state.writers(scope, buffer)]
         if not writers:
             continue
-        reason = uncovered(state, scope, first.ident, writers)
+        order = [b.ident for b in state.children_of(scope)]
+        late = [w for w in writers if order.index(w) > order.index(first.ident)]
+        reason = f"{names([state.block(w) for w in late])} runs later" if late else uncovered(
+            state, scope, first.ident, writers
+        )
         if reason is not None:
             raise Refusal(f"the addend's {buffer.name} is not ready where the sum starts: {reason}", [block.ident, *writers],
                           "fold_epilogue before the caches are placed")

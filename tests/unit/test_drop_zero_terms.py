@@ -26,7 +26,7 @@ def conv(A: T.Buffer((7,), "int8"), W: T.Buffer((3,), "int8"), C: T.Buffer((7,),
     for i in range(9):
         with T.sblock("pad"):
             vi = T.axis.spatial(9, i)
-            P[vi] = T.if_then_else(1 <= vi and vi < 8, A[vi - 1], T.int8(0))
+            P[vi] = T.if_then_else(vi >= 1 and vi < 8, A[vi - 1], T.int8(0))
     for y, k in T.grid(7, 3):
         with T.sblock("conv"):
             vy, vk = T.axis.remap("SR", [y, k])
@@ -42,7 +42,7 @@ def dilated(A: T.Buffer((4,), "int32"), W: T.Buffer((3,), "int32"), C: T.Buffer(
     for i in range(10):
         with T.sblock("dilate"):
             vi = T.axis.spatial(10, i)
-            P[vi] = T.if_then_else(1 <= vi and vi < 9 and vi % 2 == 1, A[(vi - 1) // 2], 0)
+            P[vi] = T.if_then_else(vi >= 1 and vi < 9 and vi % 2 == 1, A[(vi - 1) // 2], 0)
     for i in range(10):
         with T.sblock("copy"):
             vi = T.axis.spatial(10, i)
@@ -62,7 +62,7 @@ def floats(A: T.Buffer((7,), "float32"), W: T.Buffer((3,), "float32"), C: T.Buff
             vy, vk = T.axis.remap("SR", [y, k])
             with T.init():
                 C[vy] = T.float32(0)
-            C[vy] = C[vy] + T.if_then_else(1 <= vy + vk and vy + vk < 8, A[vy + vk - 1], T.float32(0)) * W[vk]
+            C[vy] = C[vy] + T.if_then_else(vy + vk >= 1 and vy + vk < 8, A[vy + vk - 1], T.float32(0)) * W[vk]
 
 
 @T.prim_func
@@ -72,7 +72,7 @@ def biased(A: T.Buffer((7,), "int32"), C: T.Buffer((7,), "int32")):
             vy, vk = T.axis.remap("SR", [y, k])
             with T.init():
                 C[vy] = 0
-            C[vy] = C[vy] + (T.if_then_else(1 <= vy + vk and vy + vk < 8, A[vy + vk - 1], 0) + 1)
+            C[vy] = C[vy] + (T.if_then_else(vy + vk >= 1 and vy + vk < 8, A[vy + vk - 1], 0) + 1)
 
 
 def same(func: PrimFunc, sch: Schedule) -> None:
@@ -127,7 +127,7 @@ def test_a_tile_that_is_inside_needs_no_condition() -> None:
     block = sch.get_block("conv")
     sch.decompose_reduction(block, sch.get_loops(block)[1])
     sch.drop_zero_terms(block)
-    y, k = sch.get_loops(block)
+    y, _ = sch.get_loops(block)
     sch.split(y, [None, 4])
     same(conv, sch)
 

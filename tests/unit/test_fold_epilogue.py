@@ -1,0 +1,150 @@
+"""Adding before a shift instead of after it: equal results, and a proof that nothing overflows or a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.ir import IRModule, PrimFunc
+from autosched.ir.interp import run
+from autosched.measure import Candidate, measure
+from autosched.schedule import Schedule
+from autosched.script import T
+from autosched.target import get_target
+from autosched.workloads import workload
+
+Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
+INP, WGT, ACC = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer"
+
+
+@T.prim_func
+def dense(
+    A: T.Buffer((4, 16), "int8"), W: T.Buffer((8, 16), "int8"), bias: T.Buffer((8,), "int32"),
+    D: T.Buffer((4, 8), "int32"),
+):
+    T.func_attr({"autosched.value_ranges": {"bias": [-16384, 16384]}})
+    C = T.sblock_alloc_buffer((4, 8), "int32")
+    for i, j, k in T.grid(4, 8, 16):
+        with T.sblock("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 0
+            C[vi, vj] = C[vi, vj] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", W[vj, vk])
+    for i, j in T.grid(4, 8):
+        with T.sblock("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = T.min(T.max(T.shift_right(C[vi, vj], 8) + bias[vj], 0), 127)
+
+
+@T.prim_func
+def summed(A: T.Buffer((8, 4), "int8"), b: T.Buffer((8,), "int8"), C: T.Buffer((8,), "int32"), D: T.Buffer((8,), "int32")):
+    for i, k in T.grid(8, 4):
+        with T.sblock("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = 0
+            C[vi] = C[vi] + T.Cast("int32", A[vi, vk])
+    for i in range(8):
+        with T.sblock("D"):
+            vi = T.axis.spatial(8, i)
+            D[vi] = C[vi] + T.Cast("int32", b[vi])
+
+
+def same(func: PrimFunc, sch: Schedule, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    arrays = []
+    for b in func.buffers:
+        low, high = (-16384, 16385) if b.dtype == "int32" else (-128, 128)
+        arrays.append(rng.integers(low, high, [s.value for s in b.shape]).astype(b.dtype))
+    wanted = run(func, *[a.copy() for a in arrays])["D"]
+    assert np.array_equal(run(sch.func, *[a.copy() for a in arrays])["D"], wanted)
+
+
+@pytest.mark.parametrize("decomposed", [False, True])
+def test_the_addend_becomes_the_initial_value(decomposed: bool, verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(dense)
+    if decomposed:
+        block = sch.get_block("C")
+        sch.decompose_reduction(block, sch.get_loops(block)[2])
+    sch.fold_epilogue("D")
+    text = sch.script()
+    assert "= T.shift_left(bias[vj], 8)" in text
+    assert "D[vi, vj] = T.min(T.max(T.shift_right(C[vi, vj], 8), 0), 127)" in text
+    for seed in range(3):
+        same(dense, sch, seed)
+    verify_trace_roundtrip(sch, dense)
+    with pytest.raises(ScheduleError, match="adds nothing to a sum of integers"):
+        sch.fold_epilogue("D")
+
+
+def test_extremes_do_not_overflow() -> None:
+    sch = Schedule(dense)
+    sch.fold_epilogue("D")
+    for data, weight, bias in ((-128, -128, 16384), (-128, 127, -16384), (127, 127, 16384)):
+        arrays = [
+            np.full((4, 16), data, "int8"), np.full((8, 16), weight, "int8"), np.full(8, bias, "int32"),
+            np.zeros((4, 8), "int32"),
+        ]
+        wanted = run(dense, *[a.copy() for a in arrays])["D"]
+        assert np.array_equal(run(sch.func, *arrays)["D"], wanted)
+
+
+def test_without_declared_ranges_it_may_overflow() -> None:
+    loose = replace(Schedule(dense).func, value_ranges=(), attrs={})
+    sch = Schedule(loose)
+    before = sch.script()
+    with pytest.raises(ScheduleError, match="the addend shifted by 8 may be between -549755813888 and 549755813632") as caught:
+        sch.fold_epilogue("D")
+    assert "declare narrower ranges" in caught.value.hint
+    assert sch.script() == before
+
+
+@pytest.mark.parametrize(("limit", "fits"), [(8_387_583, True), (8_387_584, False)])
+def test_the_bound_is_exact(limit: int, fits: bool) -> None:
+    # 16 products of at most 128 * 128, and the addend shifted by 8, just below 2**31 or just not.
+    tight = replace(Schedule(dense).func, value_ranges=(None, None, (0, limit), None))
+    assert ((limit << 8) + 16 * 128 * 128 < 2**31) == fits
+    sch = Schedule(tight)
+    if fits:
+        sch.fold_epilogue("D")
+    else:
+        with pytest.raises(ScheduleError, match="a partial sum that starts with the addend"):
+            sch.fold_epilogue("D")
+
+
+def test_an_output_sum_is_refused() -> None:
+    with pytest.raises(ScheduleError, match="C is not allocated in root: others may read it"):
+        Schedule(summed).fold_epilogue("D")
+
+
+def test_an_addend_that_comes_too_late_is_refused() -> None:
+    sch = Schedule(dense)
+    cached = sch.cache_read("D", "bias", ACC)
+    sch.compute_at(cached, sch.get_loops("D")[0])
+    with pytest.raises(ScheduleError, match="is not ready where the sum starts"):
+        sch.fold_epilogue("D")
+
+
+def test_on_the_machine() -> None:
+    get_target("vta-de10")
+    sch = Schedule(workload("dense:m=1,k=256,n=256,bias=1").func)
+    gemm, requant, out = (sch.get_block(n) for n in ("dense", "requant", "out"))
+    sch.fold_epilogue(requant)
+    inp, wgt, bias = (sch.cache_read(gemm, i, s) for i, s in ((0, INP), (1, WGT), ("bias", ACC)))
+    for b in (gemm, requant):
+        sch.set_scope(b, 0, ACC)
+    at = sch.get_loops(out)[0]
+    for b in (requant, gemm, bias):
+        sch.compute_at(b, at, preserve_unit_loops=True)
+    gm, gn, nb, cb, k, ib = sch.get_loops(gemm)[-6:]
+    sch.reorder(k, gm, gn, nb, cb, ib)
+    sch.compute_at(inp, k)
+    sch.compute_at(wgt, k)
+    sch.decompose_reduction(gemm, k)
+    sch.tensorize(nb, "vta.gemm.1x16x16")
+    result = measure(Candidate("dense:m=1,k=256,n=256,bias=1", "vta-de10", tuple(sch.trace.as_json())), execute=True)
+    assert result.status == "ok", result.reason
