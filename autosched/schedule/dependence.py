@@ -172,6 +172,8 @@ def affine_binding(realize: BlockRealize, loops: Sequence[For]) -> bool:
     """Whether the iterators of a block are independent quasi-affine functions of the loops, each onto an interval."""
     if not loops or _plain_binding(realize, loops):
         return True
+    if realize.predicate == TRUE and _digits(realize.iter_values, loops, True):
+        return True
     result = detect_iter_map(
         list(realize.iter_values), loop_ranges(loops), realize.predicate, "surjective", simplify_trivial=False
     )
@@ -183,11 +185,69 @@ def affine_binding(realize: BlockRealize, loops: Sequence[For]) -> bool:
 def one_to_one(values: Sequence[Expr], loops: Sequence[For], predicate: Expr, outer: Sequence[For] = ()) -> bool:
     """Whether no two iterations of some loops give the same values; the outer loops stand still."""
     values = [v for v in values if not isinstance(v, IntImm)]
+    if _digits(values, loops, False):
+        return True
     analyzer = bind_all(Analyzer(), outer)
     ranges = loop_ranges(loops)
     # A restriction of a one-to-one map is one too, so a predicate that is not understood does no harm.
     tried = (predicate, TRUE) if predicate != TRUE else (TRUE,)
     return any(bool(detect_iter_map(values, ranges, p, "bijective", analyzer)) for p in tried)
+
+
+def _digits(values: Sequence[Expr], loops: Sequence[For], onto: bool) -> bool:
+    """Whether each value counts in loops of its own like a number in its digits; the common case, decided by coefficients.
+
+    Args:
+        values: what the loops give.
+        loops: the loops; other variables stand still.
+        onto: ask for values without gaps, where loops may be unused; otherwise for no value twice.
+    """
+    counts = {loop.var: int_value(loop.extent) for loop in loops}
+    seen: set[Var] = set()
+    for value in values:
+        form = _affine(value, counts)
+        if form is None:
+            return False
+        terms: list[tuple[int, int]] = []
+        for var, c in form[0].items():
+            n = counts[var]
+            if n is None or c <= 0 or var in seen:
+                return False
+            seen.add(var)
+            if n > 1:
+                terms.append((c, n))
+        span = 1
+        for c, n in sorted(terms):
+            if c != span if onto else c < span:
+                return False
+            span += c * (n - 1)
+    return onto or all(n == 1 or var in seen for var, n in counts.items())
+
+
+def _affine(expr: Expr, counts: Mapping[Var, object]) -> tuple[dict[Var, int], Expr] | None:
+    """Integer coefficients and the rest, where that is plain to see; quicker than a normal form."""
+    if isinstance(expr, Var):
+        return ({expr: 1}, IntImm(0, expr.dtype)) if expr in counts else ({}, expr)
+    if isinstance(expr, IntImm):
+        return {}, expr
+    if not isinstance(expr, BinOp):
+        return None if uses(expr, counts) else ({}, expr)
+    if expr.op in ("+", "-"):
+        a, b = _affine(expr.a, counts), _affine(expr.b, counts)
+        if a is None or b is None:
+            return None
+        sign = 1 if expr.op == "+" else -1
+        coeffs = dict(a[0])
+        for var, c in b[0].items():
+            coeffs[var] = coeffs.get(var, 0) + sign * c
+        return coeffs, a[1] + b[1] if sign > 0 else a[1] - b[1]
+    if expr.op == "*":
+        by = int_value(expr.b)
+        inner = None if by is None else _affine(expr.a, counts)
+        if by is None or inner is None:
+            return None if uses(expr, counts) else ({}, expr)
+        return {v: c * by for v, c in inner[0].items()}, inner[1] * by
+    return None if uses(expr, counts) else ({}, expr)
 
 
 def _plain_binding(realize: BlockRealize, loops: Sequence[For]) -> bool:
@@ -214,10 +274,15 @@ def relaxed_box(region: BufferRegion, realize: BlockRealize, loops: Sequence[For
     An end that cannot be told is that of the buffer.
     """
     sub = Substitute(bindings(realize))
-    relaxer = Relaxer(loop_ranges(loops))
+    ranges = loop_ranges(loops)
+    relaxer: Relaxer | None = None
     box: Box = []
     for r, size in zip(region.region, region.buffer.shape):
         start = sub.visit_expr(r.min)
+        if is_unit(r.extent) and (isinstance(start, IntImm) or (isinstance(start, Var) and start not in ranges)):
+            box.append((start, start))
+            continue
+        relaxer = relaxer or Relaxer(ranges)
         first, last = relaxer.ends(start)
         extent = sub.visit_expr(r.extent)
         if not is_unit(extent) and last is not None:
@@ -275,7 +340,7 @@ def _dense_box(mins: Sequence[Expr], extents: Sequence[Expr], loops: Sequence[Fo
     seen: set[Var] = set()
     box: Box = []
     for lo, extent in zip(mins, extents):
-        form = linear_form(lo, list(counts))
+        form: tuple[Mapping[Var, int | Expr], Expr] | None = _affine(lo, counts) or linear_form(lo, list(counts))
         width = int_value(extent)
         if form is None:
             return None
@@ -416,8 +481,9 @@ def broken_pipeline(state: State, scope: Block) -> tuple[str, list[Ident]] | Non
     for d in deps:
         if d.kind == "RAW" and d.src is not d.dst:
             by_reader.setdefault(d.dst, []).append(d.src)
+    chains: dict[Ident, list[Stmt]] = {}
     for reader, sources in by_reader.items():
-        reason = uncovered(state, scope, reader, list(dict.fromkeys(sources)))
+        reason = uncovered(state, scope, reader, list(dict.fromkeys(sources)), chains)
         if reason is not None:
             return reason, [reader]
     return None
@@ -427,13 +493,19 @@ _COVERED: OrderedDict[tuple[object, ...], tuple[object, str | None]] = OrderedDi
 _COVERED_LIMIT = 4096
 
 
-def uncovered(state: State, scope: Block, reader: Ident, sources: list[Ident]) -> str | None:
+def uncovered(
+    state: State, scope: Block, reader: Ident, sources: list[Ident], chains: dict[Ident, list[Stmt]] | None = None
+) -> str | None:
     """What a block reads of the results of some earlier blocks that they have not written by then, or None."""
-    chain = _chain(state, scope, reader)
+    chains = {} if chains is None else chains
+    for ident in (reader, *sources):
+        if ident not in chains:
+            chains[ident] = _chain(state, scope, ident)
+    chain = chains[reader]
     depth = {id(n): k for k, n in enumerate(chain)}
     groups: dict[int, list[tuple[Ident, list[Stmt]]]] = {}
     for source in sources:
-        path = _chain(state, scope, source)
+        path = chains[source]
         k = 0
         while k < min(len(path), len(chain)) and path[k] is chain[k]:
             k += 1
