@@ -28,11 +28,11 @@ def relu_add(
 ):
     """max(A + B, 0), at most 127, as int8: element-wise, on the ALU alone."""
     total = T.alloc_buffer((1, 256, 1, 16), "int32")
-    for i, j, k, l in T.grid(1, 256, 1, 16):
+    for i, j, bi, bj in T.grid(1, 256, 1, 16):
         with T.block("total"):
-            vi, vj, vk, vl = T.axis.remap("SSSS", [i, j, k, l])
+            vi, vj, vk, vl = T.axis.remap("SSSS", [i, j, bi, bj])
             total[vi, vj, vk, vl] = T.min(T.max(A[vi, vj, vk, vl] + B[vi, vj, vk, vl], 0), 127)
-    for i, j, k, l in T.grid(1, 256, 1, 16):
+    for i, j, bi, bj in T.grid(1, 256, 1, 16):
         with T.block("out"):
-            vi, vj, vk, vl = T.axis.remap("SSSS", [i, j, k, l])
+            vi, vj, vk, vl = T.axis.remap("SSSS", [i, j, bi, bj])
             out[vi, vj, vk, vl] = T.Cast("int8", total[vi, vj, vk, vl])

@@ -1,0 +1,110 @@
+"""The real command in a real process: what a user types and sees, good and bad."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = "dense:m=2,k=64,n=96"
+
+
+def autosched(*args: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "autosched", *map(str, args)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("log")
+    done = autosched("tune", SMALL, "--trials", "8", "--jobs", "2", "--log", directory)
+    assert done.returncode == 0, done.stderr
+    assert "bit-equal" in done.stdout and "best schedule:" in done.stdout
+    assert f"{SMALL}  8/8 trials" in done.stderr
+    return directory
+
+
+def test_best_show_apply_export_sim(log: Path, tmp_path: Path) -> None:
+    best = json.loads(autosched("best", SMALL, "--log", log, "--format", "json").stdout)
+    assert best[0]["verified"] and best[0]["cycles"] >= best[0]["bound"]
+    assert SMALL in autosched("best", "--log", log).stdout
+    assert "T.sblock" in autosched("show", SMALL, "--log", log).stdout
+    assert autosched("show", SMALL, "--log", log, "--as", "python").stdout.count("sch.") > 5
+    assert "GEMM" in autosched("show", SMALL, "--log", log, "--as", "asm").stdout.upper()
+    assert "COMPUTE |" in autosched("show", SMALL, "--log", log, "--as", "gantt").stdout
+    applied = autosched("apply", SMALL, "--log", log, "--output", tmp_path / "y.npy")
+    assert applied.returncode == 0 and "bit-equal to the reference" in applied.stdout
+    assert np.load(tmp_path / "y.npy").dtype == np.int8
+    program = tmp_path / "p.json"
+    assert autosched("export", SMALL, "--log", log, "-o", program).returncode == 0
+    data = json.loads(program.read_text())
+    assert {"config", "programs"} <= set(data)
+    assert {"name", "insns", "cycles", "insn_address", "memory", "outputs"} <= set(data["programs"][0])
+    result = json.loads(autosched("sim", program, "--format", "json").stdout)
+    assert result == [{"name": SMALL, "cycles": best[0]["cycles"], "outputs_match": True}]
+    shown = autosched("sim", program, "--check", "--stats", "--gantt", "--timeline", tmp_path / "t.json")
+    assert shown.returncode == 0 and "COMPUTE" in shown.stdout
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+
+
+def test_sim_runs_recorded_programs_of_the_rtl() -> None:
+    path = ROOT / "tests" / "data" / "rtl_outputs.json"
+    results = json.loads(autosched("sim", path, "--target", "vta-de10", "--format", "json").stdout)
+    recorded = json.loads(path.read_text())["programs"]
+    assert [r["cycles"] for r in results] == [p["cycles"] for p in recorded]
+    assert all(r["outputs_match"] for r in results)
+
+
+def test_an_example_of_ones_own_is_tuned(tmp_path: Path) -> None:
+    done = autosched("tune", ROOT / "examples/kernels.py:relu_add", "--trials", "4", "--jobs", "1", "--log", tmp_path)
+    assert done.returncode == 0 and "bit-equal" in done.stdout, done.stderr
+
+
+def test_a_damaged_line_is_counted_and_skipped(log: Path, tmp_path: Path) -> None:
+    for path in log.glob("*.jsonl"):
+        (tmp_path / path.name).write_bytes(path.read_bytes() + b'{"kind":"trial","workl')
+    (tmp_path / "junk.jsonl").write_text("not json\n")
+    done = autosched("best", SMALL, "--log", tmp_path)
+    assert done.returncode == 0 and SMALL in done.stdout
+    assert "2 damaged line(s)" in done.stderr
+
+
+BAD = [
+    (("tun", "t1"), "unknown command 'tun'; did you mean 'tune'?"),
+    (("tune", "resnet18.c99"), "unknown workload 'resnet18.c99'; did you mean"),
+    (("tune", "t1", "--target", "vta-de1"), "unknown target 'vta-de1'; did you mean 'vta-de10'"),
+    (("tune", "t1", "--trails", "3"), "unknown argument '--trails'; did you mean '--trials'?"),
+    (("tune", "t1", "--trials", "0"), "expected a positive integer"),
+    (("tune", "t1", "--sampler", "tpee"), "unknown sampler 'tpee'; did you mean 'tpe'"),
+    (("tune", "dense:m=1,kk=3"), "unknown parameter of dense 'kk'; did you mean 'k'?"),
+    (("tune", "dense:m=0,k=16,n=16"), "m"),
+    (("tune", "conv2d:h=4,w=4,ci=16,co=16,k=5"), "k"),
+    (("tune", "nowhere.py:f"), "nowhere.py"),
+    (("show", "t1", "--as", "asmm"), "unknown --as 'asmm'; did you mean 'asm'?"),
+    (("best", "t1", "--log", "no/such/dir"), "no/such/dir does not exist"),
+    (("apply", "t2", "--log", "LOG"), "no schedule of t2"),
+    (("apply", SMALL, "--log", "LOG", "--input", "dat=x.npy"), "unknown input 'dat'; did you mean 'data'?"),
+    (("apply", SMALL, "--log", "LOG", "--input", "data"), "expected name=value"),
+    (("apply", SMALL, "--log", "LOG", "--input", "data=pyproject.toml"), "not a NumPy array file"),
+    (("sim", "no_such_file.json"), "no_such_file.json"),
+    (("sim", "pyproject.toml"), "pyproject.toml"),
+    (("sim", "tests/data/rtl_cycles.json", "--only", "unit00"), "unknown program 'unit00'; did you mean 'unit"),
+    (("sim", "tests/data/rtl_cycles.json", "--timeline", "t.json"), "choose one with --only"),
+    (("export", SMALL, "--log", "LOG", "-o", "no/dir/f.json"), "no/dir"),
+]
+
+
+@pytest.mark.parametrize(("args", "text"), BAD, ids=[" ".join(a) for a, _ in BAD])
+def test_bad_input_is_one_line_and_exit_code_2(args: tuple[str, ...], text: str, log: Path) -> None:
+    done = autosched(*[str(log) if a == "LOG" else a for a in args])
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert text in done.stderr and "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+def test_nothing_logged_is_exit_code_3(tmp_path: Path) -> None:
+    done = autosched("best", "t2", "--log", tmp_path)
+    assert done.returncode == 3 and "autosched tune t2" in done.stderr
