@@ -1,0 +1,207 @@
+"""The pages under docs/ are programs: every block runs, and what it prints is what the page shows.
+
+On a page, blocks marked ``python`` run one after another in one namespace; a block marked ``text`` that follows one directly is
+its output. Blocks marked ``console`` hold ``$ autosched ...`` commands with their standard output, run in an empty directory per
+page; ``$ echo $?`` shows the exit code of the command before it. ``...`` stands for anything. A page that no longer fits is
+rewritten by
+
+    python tests/e2e/test_docs.py docs/howto/named_split.md
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import doctest
+import io
+import itertools
+import linecache
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+_files = itertools.count()
+
+
+@dataclass(frozen=True)
+class Fence:
+    """A fenced block: language, text, where the text starts and ends, and whether the one before it stands directly above."""
+
+    lang: str
+    text: str
+    start: int
+    end: int
+    adjacent: bool
+
+
+def fences(page: str) -> list[Fence]:
+    found = []
+    last = 0
+    for m in FENCE.finditer(page):
+        found.append(Fence(m[1], m[2], m.start(2), m.end(2), not page[last : m.start()].strip() and last > 0))
+        last = m.end()
+    return found
+
+
+def plain(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.strip("\n").split("\n")) + "\n" if text.strip() else ""
+
+
+def execute(code: str, name: str, line: int, names: dict[str, Any]) -> str:
+    """The standard output of a block; its source can be looked up, as the decorators of programs do."""
+    file = f"<{name} {next(_files)}>"
+    padded = "\n" * (line - 1) + code
+    linecache.cache[file] = (len(padded), None, padded.splitlines(keepends=True), file)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(padded, file, "exec"), names)  # ruff S102: the pages are ours
+    return plain(out.getvalue())
+
+
+def commands(text: str) -> Iterator[tuple[str, str]]:
+    """(command, shown output) of a console block."""
+    for part in re.split(r"^(?=\$ )", text, flags=re.M):
+        if part.strip():
+            head, _, tail = part.partition("\n")
+            while head.endswith("\\"):
+                more, _, tail = tail.partition("\n")
+                head = head[:-1] + more.lstrip("> ")
+            yield head[2:].strip(), tail
+
+
+class Shell:
+    """Runs ``autosched`` commands in this process, and remembers the exit code."""
+
+    code = 0
+
+    def run(self, command: str) -> str:
+        from autosched.cli import main
+
+        words = shlex.split(command)
+        if words == ["echo", "$?"]:
+            return f"{self.code}\n"
+        assert words[0] == "autosched", f"a page may only run autosched, not {words[0]}"
+        both = "2>&1" in words
+        words = [w for w in words if w != "2>&1"]
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out if both else err):
+            try:
+                self.code = main(words[1:])
+            except SystemExit as stop:
+                self.code = int(stop.code or 0)
+        return plain(out.getvalue())
+
+
+def outputs(page: str, name: str) -> list[tuple[int, int, str, str, str]]:
+    """Everything a page shows as output: (start, end, shown, real, what made it)."""
+    found = []
+    names: dict[str, Any] = {"__name__": name}
+    shell = Shell()
+    blocks = fences(page)
+    for k, fence in enumerate(blocks):
+        line = page.count("\n", 0, fence.start) + 1
+        if fence.lang == "python":
+            real = execute(fence.text, name, line, names)
+            shown = blocks[k + 1] if k + 1 < len(blocks) else None
+            if shown is not None and shown.lang == "text" and shown.adjacent:
+                found.append((shown.start, shown.end, shown.text, real, f"the block at line {line}"))
+            else:
+                found.append((fence.end + 4, fence.end + 4, "", f"\n```text\n{real}```\n" if real else "", f"line {line}"))
+        elif fence.lang == "console":
+            at = fence.start
+            for command, shown_text in commands(fence.text):
+                at = page.index(shown_text, at + len(command)) if shown_text else at
+                found.append((at, at + len(shown_text), shown_text, shell.run(command), f"$ {command}"))
+    return found
+
+
+def same(shown: str, real: str) -> bool:
+    checker = doctest.OutputChecker()
+    return checker.check_output(plain(shown), plain(real), doctest.ELLIPSIS)
+
+
+def pages() -> list[Path]:
+    return sorted(DOCS.rglob("*.md"))
+
+
+@pytest.mark.parametrize("path", pages(), ids=lambda p: p.relative_to(DOCS).as_posix())
+def test_page(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _, _, shown, real, what in outputs(path.read_text(), path.stem):
+        if not same(shown, real):
+            diff = "\n".join(difflib.unified_diff(plain(shown).splitlines(), real.splitlines(), "shown", "real", lineterm=""))
+            pytest.fail(f"{path.relative_to(ROOT)}: {what}; rewrite it with\n"
+                        f"python tests/e2e/test_docs.py {path.relative_to(ROOT)}\n{diff}", pytrace=False)
+
+
+def test_the_runner_sees_a_difference() -> None:
+    page = "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n"
+    ((_, _, shown, real, _),) = outputs(page, "page")
+    assert not same(shown, real)
+    assert same("2\n", real)
+
+
+def test_a_print_that_is_not_shown_is_a_difference() -> None:
+    ((_, _, shown, real, _),) = outputs("```python\nprint(7)\n```\n\nsome text\n", "page")
+    assert not same(shown, real)
+
+
+def test_links_lead_somewhere() -> None:
+    broken = []
+    for path in pages():
+        text = FENCE.sub("", path.read_text())
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+            if "://" not in target and not (path.parent / target).exists():
+                broken.append(f"{path.relative_to(ROOT)}: {target}")
+    assert not broken, broken
+
+
+def test_every_primitive_has_its_line() -> None:
+    from autosched.schedule import Schedule  # importing it registers all families
+    from autosched.schedule.primitive import PRIMITIVES
+
+    text = (DOCS / "primitives.md").read_text()
+    listed = re.findall(r"^\| `(\w+)`", text, re.M)
+    assert sorted(listed) == sorted(PRIMITIVES), "the page and the registry differ"
+    assert all(hasattr(Schedule, name) for name in listed)
+
+
+def test_files_that_pages_name_exist() -> None:
+    missing = []
+    for path in pages():
+        for name in re.findall(r"`((?:autosched|space|sim|tests|tuning_logs|examples|docs)/[\w./*]*)`", path.read_text()):
+            if not (ROOT / name).exists() and not list(ROOT.glob(name)):
+                missing.append(f"{path.relative_to(ROOT)}: {name}")
+    assert not missing, missing
+
+
+def rewrite(path: Path) -> bool:
+    """Puts the real outputs into a page; tells whether anything changed."""
+    page = path.read_text()
+    new = page
+    for start, end, shown, real, _ in reversed(outputs(page, path.stem)):
+        if not same(shown, real):
+            new = new[:start] + real + new[end:]
+    path.write_text(new)
+    return new != page
+
+
+if __name__ == "__main__":
+    import os
+    import tempfile
+
+    sys.path.insert(0, str(ROOT))
+    wanted = [Path(p).resolve() for p in sys.argv[1:]] or pages()
+    with tempfile.TemporaryDirectory() as empty:
+        os.chdir(empty)
+        for one in wanted:
+            print(f"{one.relative_to(ROOT)}: {'rewritten' if rewrite(one) else 'as it was'}")
