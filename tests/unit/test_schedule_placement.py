@@ -458,6 +458,62 @@ def test_decompose_reduction_not_outside_a_loop_that_repeats_it() -> None:
     sch.decompose_reduction("C", k)
 
 
+@T.prim_func
+def biased(
+    A: T.Buffer((6, 8), "int32"), B: T.Buffer((5, 8), "int32"), bias: T.Buffer((5,), "int32"),
+    D: T.Buffer((6, 5), "int32"),
+):
+    C = T.sblock_alloc_buffer((6, 5), "int32")
+    for i, j, k in T.grid(6, 5, 8):
+        with T.sblock("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 2
+            C[vi, vj] += A[vi, vk] * B[vj, vk]
+    for i, j in T.grid(6, 5):
+        with T.sblock("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = bias[vj] * 3 + C[vi, vj]
+
+
+@T.prim_func
+def clipped(A: T.Buffer((6, 8), "int32"), D: T.Buffer((6,), "int32")):
+    C = T.sblock_alloc_buffer((6,), "int32")
+    for i, k in T.grid(6, 8):
+        with T.sblock("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = 0
+            C[vi] += A[vi, vk]
+    for i in range(6):
+        with T.sblock("D"):
+            vi = T.axis.spatial(6, i)
+            D[vi] = T.max(C[vi], 0)
+
+
+def test_fuse_reduction_epilogue_starts_from_the_addend() -> None:
+    rng = np.random.default_rng(2)
+    arrays = [rng.integers(-99, 99, s).astype(np.int32) for s in ((6, 8), (5, 8), (5,))]
+    sch = Schedule(biased)
+    sch.fuse_reduction_epilogue("C", "D")
+    assert [b.name for b in sch.state.children_of(sch.state.root)] == ["C"]
+    want = run(biased, *arrays)["D"]
+    assert np.array_equal(run(sch.func, *arrays)["D"], want)
+    sch.decompose_reduction("C", sch.get_loops("C")[0])
+    assert np.array_equal(run(sch.func, *arrays)["D"], want)
+
+
+def test_fuse_reduction_epilogue_refuses_what_would_act_in_every_step() -> None:
+    with pytest.raises(ScheduleError, match="any other function would act in every step"):
+        Schedule(clipped).fuse_reduction_epilogue("C", "D")
+    sch = Schedule(biased)
+    sch.decompose_reduction("C", sch.get_loops("C")[0])
+    with pytest.raises(ScheduleError, match="C_update is not a reduction block: it has no init"):
+        sch.fuse_reduction_epilogue("C_update", "D")
+    with pytest.raises(ScheduleError, match="D is not a reduction block"):
+        Schedule(biased).fuse_reduction_epilogue("D", "C")
+
+
 # -- blocks -----------------------------------------------------------------------------------------------------------
 
 
