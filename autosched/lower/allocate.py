@@ -1,9 +1,9 @@
 """Where every buffer lives: SRAM storages by scope, bank and thread, and DRAM pages.
 
 A storage is what one pass of its scope (the innermost loop around all accesses in which nothing read comes from an earlier pass)
-touches of a buffer, dense and row-major. It has two copies under ``double_buffer_scope``, used in turn by successive passes, and
-one for each virtual thread around it. Storages that are never alive together share memory, but only when they do not fit side by
-side: sharing costs overlap.
+touches of a buffer, dense and row-major. It has two copies under ``double_buffer_scope`` (more in a software pipeline), used in
+turn by successive passes, and one for each virtual thread around it. Storages that are never alive together share memory, but
+only when they do not fit side by side: sharing costs overlap.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def allocate(tree: Tree, sites: list[Site], config: VTAConfig) -> dict[Buffer, S
         for access, is_write in site.accesses():
             if access.buffer.scope != DRAM:
                 uses.setdefault(access.buffer, []).append((site, access, is_write))
-    storages = {b: _storage(b, u, b in tree.doubled, config) for b, u in uses.items()}
+    storages = {b: _storage(b, u, tree.banks.get(b, 1), config) for b, u in uses.items()}
     for buffer, found in uses.items():
         _check_threads(storages[buffer], found)
     for scope in (INP, WGT, ACC):
@@ -110,7 +110,7 @@ def allocate(tree: Tree, sites: list[Site], config: VTAConfig) -> dict[Buffer, S
     return storages
 
 
-def _storage(buffer: Buffer, uses: list[Use], doubled: bool, config: VTAConfig) -> Storage:
+def _storage(buffer: Buffer, uses: list[Use], wanted: int, config: VTAConfig) -> Storage:
     path = common([site.outer for site, _, _ in uses])
     while path and not _self_contained(uses, path):
         path = path[:-1]
@@ -136,7 +136,7 @@ def _storage(buffer: Buffer, uses: list[Use], doubled: bool, config: VTAConfig) 
         reason = f"{buffer.name}: a part of {tuple(extents)} is not a whole number of {lanes}-lane elements of {buffer.scope}"
         raise LoweringError("element", reason)
     turns = prod(loop.extent for loop in path if not loop.thread)
-    banks = min(2, turns) if doubled else 1
+    banks = min(wanted, turns)
     threads = tuple([loop for loop in path if loop.thread])
     return Storage(buffer, path, tuple(lows), tuple(extents), lanes, scalars // lanes, banks, threads)
 

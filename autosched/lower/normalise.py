@@ -282,8 +282,8 @@ def _rename(tree: Tree, sites: list[Site], gone: Buffer, kept: Buffer) -> None:
     for site in sites:
         if any(a.buffer is gone for a, _ in site.accesses()):
             map_site(site, lambda lin: lin, lambda b: kept if b is gone else b)
-    if gone in tree.doubled:
-        tree.doubled.add(kept)
+    if gone in tree.banks:
+        tree.banks[kept] = max(tree.banks[gone], tree.banks.get(kept, 1))
 
 
 def _can_share(site: Site, read: Access, uses: dict[Buffer, list[tuple[Site, Access, bool]]]) -> bool:

@@ -110,27 +110,14 @@ class Tree:
         root: a loop of one iteration around everything.
         params: the buffers of the signature.
         allocated: all other buffers, in order of appearance.
-        doubled: buffers whose block asks for two banks.
+        banks: copies that buffers ask for, to be used in turn: two under ``double_buffer_scope``; under
+            ``software_pipeline_stage``, one more than the stages between a buffer's writer and its last reader.
     """
 
     root: Loop
     params: tuple[Buffer, ...]
     allocated: list[Buffer]
-    doubled: set[Buffer]
-
-    def sites(self) -> list[Site]:
-        """All sites in program order."""
-        found: list[Site] = []
-
-        def visit(loop: Loop) -> None:
-            for node in loop.body:
-                if isinstance(node, Loop):
-                    visit(node)
-                else:
-                    found.append(node)
-
-        visit(self.root)
-        return found
+    banks: dict[Buffer, int]
 
     def index(self) -> list[Site]:
         """Sets ``path``, ``own`` and ``order`` of every site; to be called after every change of structure."""
@@ -162,7 +149,7 @@ class Builder:
         self.env: dict[Var, Lin] = {}
         self.views: dict[Buffer, Access] = {}
         self.allocated: list[Buffer] = []
-        self.doubled: set[Buffer] = set()
+        self.banks: dict[Buffer, int] = {}
 
     def build(self, func: PrimFunc) -> Tree:
         """The tree of a function.
@@ -178,7 +165,7 @@ class Builder:
                     raise LoweringError("symbolic", f"{param.name} has a symbolic shape; lowering needs constants")
         root = Loop("root", 1)
         self.visit(func.body, root, [], {}, "root")
-        return Tree(root, func.buffers, self.allocated, self.doubled)
+        return Tree(root, func.buffers, self.allocated, self.banks)
 
     def visit(self, stmt: Stmt, parent: Loop, conds: list[Lin], notes: Mapping[str, Any], name: str) -> None:
         """Appends what ``stmt`` becomes to ``parent``."""
@@ -224,7 +211,32 @@ class Builder:
             index = Lin({node: 1}) if trips > 1 else Lin()
         self.env[stmt.var] = lo.add(index)
         inner = {**notes, **{k: v for k, v in stmt.annotations.items() if k == "vta.dma"}}
+        begin = len(node.body)
         self.visit(stmt.body, node, conds, inner, name)
+        if "software_pipeline_stage" in stmt.annotations:
+            self.pipeline(stmt, node.body[begin:])
+
+    def ask(self, buffer: Buffer, banks: int) -> None:
+        """Notes that a buffer wants so many copies."""
+        self.banks[buffer] = max(banks, self.banks.get(buffer, 1))
+
+    def pipeline(self, stmt: For, body: list[Any]) -> None:
+        """Banks for a pipelined loop. The order of statements stays: the engines' queues overlap what tokens allow."""
+        stages = [int(getattr(s, "value", s)) for s in stmt.annotations["software_pipeline_stage"]]
+        if len(stages) != len(body):
+            raise LoweringError(
+                "annotation",
+                f"software_pipeline_stage of loop {stmt.var.name} has {len(stages)} stages for {len(body)} statements",
+            )
+        written: dict[Buffer, int] = {}
+        for stage, node in zip(stages, body):
+            inside = _sites_of(node)
+            for site in inside:
+                for read in site.reads:
+                    if read.buffer in written and stage > written[read.buffer]:
+                        self.ask(read.buffer, stage - written[read.buffer] + 1)
+            for site in inside:
+                written[site.write.buffer] = stage
 
     def open(self, stmt: For, trips: int, parent: Loop) -> Loop:
         """A new loop inside ``parent``, or ``parent`` itself for a single iteration."""
@@ -253,7 +265,7 @@ class Builder:
                 raise LoweringError(
                     "annotation", f"double_buffer_scope {which} of block {block.name}: it writes {len(block.writes)} buffers"
                 )
-            self.doubled.add(block.writes[which].buffer)
+            self.ask(block.writes[which].buffer, 2)
         if block.init is not None:
             first = list(inner)
             for iter_var, value in zip(block.iter_vars, values):
@@ -330,6 +342,11 @@ def build(func: PrimFunc) -> Tree:
     tree = Builder().build(func)
     _prune(tree.root)
     return tree
+
+
+def _sites_of(node: Any) -> list[Site]:
+    """The sites of a loop or a site."""
+    return [s for child in node.body for s in _sites_of(child)] if isinstance(node, Loop) else [node]
 
 
 def _prune(loop: Loop) -> None:

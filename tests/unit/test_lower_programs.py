@@ -83,6 +83,18 @@ def test_a_buffer_filled_once_has_one_bank(vta_schedules: ModuleType) -> None:
     assert low.storages[0].copies == 1
 
 
+def test_pipeline_stages_make_banks(vta_schedules: ModuleType) -> None:
+    def pipelined(stages: str) -> PrimFunc:
+        note = f'annotations={{"software_pipeline_stage": {stages}, "software_pipeline_order": [0, 1, 2]}}'
+        return streamed(5, loop="T.serial({tiles}, NOTE)".replace("NOTE", note.replace("{", "{{").replace("}", "}}")))
+
+    assert bases(vta_schedules.verify(pipelined("[0, 0, 0]"), "vta-de10")) == [0] * 5
+    assert bases(vta_schedules.verify(pipelined("[0, 1, 1]"), "vta-de10")) == [0, 4, 0, 4, 0]
+    assert bases(vta_schedules.verify(pipelined("[0, 2, 2]"), "vta-de10")) == [0, 4, 8, 0, 4]
+    with pytest.raises(LoweringError, match="software_pipeline_stage of loop t has 2 stages for 3 statements"):
+        lower_table(pipelined("[0, 1]"), "vta-de10")
+
+
 def test_bad_bank_note() -> None:
     with pytest.raises(LoweringError, match="double_buffer_scope 3 of block load: it writes 1 buffers"):
         lower_table(streamed(2, '{"double_buffer_scope": 3}'), "vta-de10")
@@ -223,7 +235,7 @@ def main(a: T.Buffer(({many}, 16), "int8"), w: T.Buffer((16, 16), "int8"), out: 
             vl = T.axis.spatial(16, l)
             out[vl] = T.cast(acc[vl], "int8")
 ''')
-    with pytest.raises(LoweringError, match="tokens wait on LOAD->COMPUTE.*the hardware counts to 255"):
+    with pytest.raises(LoweringError, match=r"tokens wait on LOAD->COMPUTE.*the hardware counts to 255"):
         lower_table(func, "vta-de10")
 
 
