@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 
+from autosched import te
 from autosched.errors import ScheduleError
 from autosched.ir.interp import run
 from autosched.ir.printer import script
@@ -121,3 +123,17 @@ def test_the_second_output_stage_follows_the_first() -> None:
     sch.reverse_compute_at("res_local.out", loops["k_o"], last_iteration=True)
     assert script(sch.func).count("T.where(k_0 == 3)") == 2
     assert np.array_equal(result(sch.func), result(dense))
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_bias_inside_the_sum_is_flagged(inside: bool) -> None:
+    a, b = te.placeholder((8, 16), "int8", name="a_in"), te.placeholder((16, 4), "int8", name="b_in")
+    bias, k = te.placeholder((8, 4), "int32", name="bias_in"), te.reduce_axis((0, 16), name="k_o")
+    product = lambda i, j: a[i, k].astype("int32") * b[k, j].astype("int32")  # noqa: E731
+    term = (lambda i, j: product(i, j) + bias[i, j]) if inside else product
+    res = te.compute((8, 4), lambda i, j: te.sum(term(i, j), axis=k), name="res")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        te.create_prim_func([a, b, bias, res])
+    told = [str(w.message) for w in caught]
+    assert told == (["res: bias_in[i, j] is inside the sum and does not depend on k_o: it is added 16 times"] if inside else [])
