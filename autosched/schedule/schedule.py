@@ -22,6 +22,7 @@ from autosched.schedule.primitive import primitive
 from autosched.schedule.recompute import Recomputing
 from autosched.schedule.reduction import Reductions
 from autosched.schedule.reindex import Reindex
+from autosched.schedule.rfactor import Factoring
 from autosched.schedule.sampling import Sampling
 from autosched.schedule.state import State
 from autosched.schedule.tensorize import Tensorizing
@@ -31,7 +32,7 @@ from autosched.schedule.zero_terms import ZeroTerms
 
 class Schedule(
     Lookup, Partition, Kinds, ReindexCache, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing, Notes,
-    Sampling, Layout, Reindex, ZeroTerms, Folding,
+    Sampling, Layout, Reindex, ZeroTerms, Folding, Factoring,
 ):
     """Rewrites a program step by step; every step is legal, and recorded.
 
