@@ -15,7 +15,8 @@ from autosched.ir.itermap import detect_iter_map, inverse_affine_map
 from autosched.ir.region import int_set_bounds
 from autosched.ir.simplify import Analyzer, linear_form
 from autosched.ir.stmt import TRUE, Block, Buffer, BufferRegion, For, Range
-from autosched.schedule.dependence import Box, Refusal, is_unit, relaxed_box
+from autosched.schedule.boxes import Box, is_unit, relaxed_box
+from autosched.schedule.dependence import Refusal
 from autosched.schedule.state import State
 
 Interval = tuple[Expr | None, Expr | None]

@@ -26,7 +26,8 @@ from autosched.ir.stmt import (
     seq,
 )
 from autosched.schedule.base import BlockRV, LoopRV, ScheduleBase
-from autosched.schedule.dependence import Refusal, is_unit, loop_ranges, one_to_one, uses
+from autosched.schedule.boxes import is_unit, loop_ranges, uses
+from autosched.schedule.dependence import Refusal, one_to_one
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
 

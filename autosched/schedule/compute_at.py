@@ -24,24 +24,18 @@ from autosched.ir.stmt import (
 )
 from autosched.schedule.attach_domain import Domain, iterator_domains
 from autosched.schedule.base import AT_INLINE, AT_ROOT, BlockRV, LoopRV, ScheduleBase, Special
+from autosched.schedule.boxes import bind_all, bindings, box_covers, exact_box, is_unit, relaxed_box, uses
 from autosched.schedule.dependence import (
     Refusal,
-    bind_all,
-    bindings,
-    box_covers,
-    exact_box,
     is_output,
-    is_unit,
     names,
     nodes_inside,
     not_complete_or_reduction,
     one_to_one,
     reduce_iters,
-    relaxed_box,
     require_pipeline,
     scope_of,
     uncovered,
-    uses,
 )
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State

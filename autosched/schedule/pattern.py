@@ -39,7 +39,7 @@ from autosched.ir.stmt import (
     SeqStmt,
     Stmt,
 )
-from autosched.schedule.dependence import bindings, is_unit
+from autosched.schedule.boxes import bindings, is_unit
 
 COMMUTATIVE = frozenset({"+", "*", "min", "max"})
 

@@ -20,17 +20,16 @@ from autosched.ir.stmt import (
     seq,
 )
 from autosched.schedule.base import BlockRV, LoopRV, ScheduleBase
+from autosched.schedule.boxes import is_unit, uses
 from autosched.schedule.dependence import (
     Refusal,
     incomplete,
     is_output,
-    is_unit,
     names,
     not_reduction,
     one_to_one,
     require_pipeline,
     scope_of,
-    uses,
 )
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State

@@ -24,8 +24,9 @@ from autosched.ir.stmt import (
     point,
 )
 from autosched.schedule.base import BlockRV, ScheduleBase
+from autosched.schedule.boxes import loop_ranges
 from autosched.schedule.cache_rewrite import Redirect, region_of
-from autosched.schedule.dependence import Refusal, affine_binding, loop_ranges, require_pipeline, scope_of
+from autosched.schedule.dependence import Refusal, affine_binding, require_pipeline, scope_of
 from autosched.schedule.layout import buffer_argument
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State

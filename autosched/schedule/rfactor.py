@@ -25,7 +25,8 @@ from autosched.ir.stmt import (
     seq,
 )
 from autosched.schedule.base import BlockRV, LoopRV, ScheduleBase
-from autosched.schedule.dependence import Refusal, not_reduction, require_pipeline, scope_of, uses
+from autosched.schedule.boxes import uses
+from autosched.schedule.dependence import Refusal, not_reduction, require_pipeline, scope_of
 from autosched.schedule.primitive import primitive
 from autosched.schedule.reducers import Reduction, recognise
 from autosched.schedule.state import State

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from autosched.ir.expr import Var, int_value
 from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, BlockRealize, For, Ident, SeqStmt, Stmt
-from autosched.schedule.dependence import Refusal, bindings, is_unit, uses
+from autosched.schedule.boxes import bindings, is_unit, uses
+from autosched.schedule.dependence import Refusal
 from autosched.schedule.pattern import Matcher, Mismatch, Pattern
 from autosched.schedule.state import State
 

@@ -11,7 +11,8 @@ from autosched.ir.region import block_access
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, Stmt
 from autosched.schedule.base import BlockRV, ScheduleBase
-from autosched.schedule.dependence import Refusal, bind_all, bindings, scope_of
+from autosched.schedule.boxes import bind_all, bindings
+from autosched.schedule.dependence import Refusal, scope_of
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
 

@@ -1,0 +1,262 @@
+"""Boxes of buffers that block instances touch: bounds from above, and what is covered without holes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from autosched.ir.expr import BinOp, Expr, IntImm, Var, as_expr, int_value
+from autosched.ir.functor import Substitute, free_vars
+from autosched.ir.itermap import detect_iter_map
+from autosched.ir.region import Relaxer
+from autosched.ir.simplify import Analyzer, conjuncts, linear_form
+from autosched.ir.stmt import TRUE, BlockRealize, Buffer, BufferRegion, For, Range
+
+Box = list[tuple[Expr, Expr]]
+"""Inclusive bounds per dimension."""
+
+
+def bindings(realize: BlockRealize) -> dict[Var, Expr]:
+    """A block's iterators with their values at this place."""
+    return {iv.var: value for iv, value in zip(realize.block.iter_vars, realize.iter_values)}
+
+
+def loop_ranges(loops: Iterable[For]) -> dict[Var, Range]:
+    """The domain of each loop variable."""
+    return {loop.var: Range(loop.min, loop.extent) for loop in loops}
+
+
+def is_unit(expr: Expr) -> bool:
+    """Whether an extent is the constant one."""
+    return isinstance(expr, IntImm) and expr.value == 1
+
+
+def uses(expr: Expr, names: Mapping[Var, object] | set[Var]) -> bool:
+    """Whether an expression mentions one of some variables."""
+    return any(v in names for v in free_vars(expr))
+
+
+def bind_all(analyzer: Analyzer, loops: Iterable[For]) -> Analyzer:
+    """``analyzer`` with the domains of some loops bound."""
+    for loop in loops:
+        analyzer.bind(loop.var, Range(loop.min, loop.extent))
+    return analyzer
+
+
+def plain_affine(expr: Expr, counts: Mapping[Var, object]) -> tuple[dict[Var, int], Expr] | None:
+    """Integer coefficients and the rest, where that is plain to see; quicker than a normal form."""
+    if isinstance(expr, Var):
+        return ({expr: 1}, IntImm(0, expr.dtype)) if expr in counts else ({}, expr)
+    if isinstance(expr, IntImm):
+        return {}, expr
+    if not isinstance(expr, BinOp):
+        return None if uses(expr, counts) else ({}, expr)
+    if expr.op in ("+", "-"):
+        a, b = plain_affine(expr.a, counts), plain_affine(expr.b, counts)
+        if a is None or b is None:
+            return None
+        sign = 1 if expr.op == "+" else -1
+        coeffs = dict(a[0])
+        for var, c in b[0].items():
+            coeffs[var] = coeffs.get(var, 0) + sign * c
+        return coeffs, a[1] + b[1] if sign > 0 else a[1] - b[1]
+    if expr.op == "*":
+        by = int_value(expr.b)
+        inner = None if by is None else plain_affine(expr.a, counts)
+        if by is None or inner is None:
+            return None if uses(expr, counts) else ({}, expr)
+        return {v: c * by for v, c in inner[0].items()}, inner[1] * by
+    return None if uses(expr, counts) else ({}, expr)
+
+
+def relaxed_box(region: BufferRegion, realize: BlockRealize, loops: Sequence[For]) -> Box:
+    """An upper bound of what the instances under ``loops`` touch, symbolic in all other loop variables.
+
+    An end that cannot be told is that of the buffer.
+    """
+    sub = Substitute(bindings(realize))
+    ranges = loop_ranges(loops)
+    relaxer: Relaxer | None = None
+    box: Box = []
+    for r, size in zip(region.region, region.buffer.shape):
+        start = sub.visit_expr(r.min)
+        if is_unit(r.extent) and (isinstance(start, IntImm) or (isinstance(start, Var) and start not in ranges)):
+            box.append((start, start))
+            continue
+        relaxer = relaxer or Relaxer(ranges)
+        first, last = relaxer.ends(start)
+        extent = sub.visit_expr(r.extent)
+        if not is_unit(extent) and last is not None:
+            widest = relaxer.ends(extent)[1]
+            last = None if widest is None else last + (widest - 1)
+        box.append((IntImm(0, start.dtype) if first is None else first, size - 1 if last is None else last))
+    return box
+
+
+def exact_box(
+    region: BufferRegion, realize: BlockRealize, loops: Sequence[For], given: Sequence[Expr] = ()
+) -> Box | None:
+    """The box that the instances under ``loops`` cover without holes, or None where that cannot be shown.
+
+    Args:
+        region: a region of the block, in terms of its iterators.
+        realize: the block at its place.
+        loops: the loops whose iterations are joined.
+        given: conditions known to hold (those of the reader).
+    """
+    sub = Substitute(bindings(realize))
+    mins = [sub.visit_expr(r.min) for r in region.region]
+    extents = [sub.visit_expr(r.extent) for r in region.region]
+    pending = [c for c in conjuncts(realize.predicate) if not _harmless(c, mins, region.buffer, loops, given)]
+    if not pending:
+        box = _dense_box(mins, extents, loops)
+        if box is not None:
+            return box
+    predicate: Expr = TRUE
+    for c in pending:
+        predicate = c if predicate == TRUE else BinOp("and", predicate, c, "bool")
+    result = detect_iter_map(mins, loop_ranges(loops), predicate, check="none")
+    if not result:
+        return None
+    box = []
+    for total, start, extent in zip(result.indices, mins, extents):
+        width = int_value(extent)
+        lo = as_expr(total.base, start.dtype)
+        if not total.args:
+            box.append((lo, lo + (extent - 1)))
+            continue
+        if len(total.args) != 1 or width is None:
+            return None
+        scale, count = int_value(total.args[0].scale), as_expr(total.args[0].extent, lo.dtype)
+        if scale is None or abs(scale) > width:
+            return None
+        last = (count - 1) * abs(scale)
+        box.append((lo, lo + last + (width - 1)) if scale >= 0 else (lo - last, lo + (width - 1)))
+    return box
+
+
+def _dense_box(mins: Sequence[Expr], extents: Sequence[Expr], loops: Sequence[For]) -> Box | None:
+    counts = {loop.var: int_value(loop.extent) for loop in loops}
+    starts = {loop.var: int_value(loop.min) for loop in loops}
+    seen: set[Var] = set()
+    box: Box = []
+    for lo, extent in zip(mins, extents):
+        form: tuple[Mapping[Var, int | Expr], Expr] | None = plain_affine(lo, counts) or linear_form(lo, list(counts))
+        width = int_value(extent)
+        if form is None:
+            return None
+        coeffs, const = form
+        terms = []
+        for var, coeff in coeffs.items():
+            c, n, start = int_value(coeff), counts[var], starts[var]
+            if c is None or start is None or var in seen:
+                return None
+            seen.add(var)
+            if n is None:
+                # A symbolic loop is dense when it steps by one over everything below it.
+                if c != 1 or len(coeffs) != 1 or width != 1 or start != 0:
+                    return None
+                extent_expr = next(loop.extent for loop in loops if loop.var is var)
+                box.append((const, const + (extent_expr - 1)))
+                break
+            terms.append((abs(c), c, n, start))
+        else:
+            if not terms:
+                box.append((const, const + (extent - 1)))
+                continue
+            if width is None:
+                return None
+            span, first = width, const
+            for size, c, n, start in sorted(terms):
+                if size > span and n > 1:
+                    return None
+                span += size * (n - 1)
+                first = first + (c * start if c > 0 else c * (start + n - 1))
+            box.append((first, first + (span - 1)))
+    return box
+
+
+def _harmless(cond: Expr, mins: Sequence[Expr], buffer: Buffer, loops: Sequence[For], given: Sequence[Expr]) -> bool:
+    """Whether a predicate removes no element of the buffer that ``given`` leaves of interest."""
+    if cond in given:
+        return True
+    if not isinstance(cond, BinOp):
+        return False
+    if cond.op == "==" and isinstance(cond.a, Var) and isinstance(cond.b, IntImm):
+        # The one chosen iteration of a loop that indexes nothing: some iteration runs.
+        return any(loop.var is cond.a for loop in loops) and not any(uses(m, {cond.a}) for m in mins)
+    gap = _slack(cond)
+    if gap is None:
+        return False
+    for index, size in zip(mins, buffer.shape):
+        # In range means index >= 0 and size - 1 - index >= 0; the condition follows if it exceeds one of these by a
+        # constant.
+        for inside in (index, size - 1 - index):
+            form = linear_form(gap - inside, [])
+            if form is not None and (int_value(form[1]) or 0) >= 0 and int_value(form[1]) is not None:
+                return True
+    return False
+
+
+def _slack(cond: BinOp) -> Expr | None:
+    """An expression that is not negative exactly where an inequality holds."""
+    match cond.op:
+        case "<":
+            return cond.b - cond.a - 1
+        case "<=":
+            return cond.b - cond.a
+        case ">":
+            return cond.a - cond.b - 1
+        case ">=":
+            return cond.a - cond.b
+    return None
+
+
+def box_covers(outer: Box, inner: Box, shape: Sequence[Expr], analyzer: Analyzer) -> bool:
+    """Whether ``outer`` contains all of ``inner`` that lies inside a buffer of this shape."""
+    for (alo, ahi), (blo, bhi), size in zip(outer, inner, shape):
+        if not (_at_most(alo, blo, analyzer) or _at_most(alo, IntImm(0, alo.dtype), analyzer)):
+            return False
+        if not (_at_most(bhi, ahi, analyzer) or _at_most(size - 1, ahi, analyzer)):
+            return False
+    return True
+
+
+def _at_most(a: Expr, b: Expr, analyzer: Analyzer) -> bool:
+    x, y = int_value(a), int_value(b)
+    if x is not None and y is not None:
+        return x <= y
+    return a == b or analyzer.can_prove(a <= b)
+
+
+def join_boxes(boxes: list[Box], analyzer: Analyzer) -> list[Box]:
+    """Boxes merged where two of them differ in one dimension and touch there."""
+    merged = list(boxes)
+    changed = True
+    while changed and len(merged) > 1:
+        changed = False
+        for i in range(len(merged)):
+            for j in range(len(merged)):
+                joined = None if i == j else _join(merged[i], merged[j], analyzer)
+                if joined is not None:
+                    merged = [b for k, b in enumerate(merged) if k not in (i, j)] + [joined]
+                    changed = True
+                    break
+            if changed:
+                break
+    return merged
+
+
+def _join(a: Box, b: Box, analyzer: Analyzer) -> Box | None:
+    different = [
+        d for d, (x, y) in enumerate(zip(a, b))
+        if not (analyzer.can_prove_equal(x[0], y[0]) and analyzer.can_prove_equal(x[1], y[1]))
+    ]
+    if not different:
+        return a
+    if len(different) > 1:
+        return None
+    d = different[0]
+    if _at_most(a[d][0], b[d][0], analyzer) and _at_most(b[d][0], a[d][1] + 1, analyzer):
+        hi = b[d][1] if _at_most(a[d][1], b[d][1], analyzer) else a[d][1]
+        return [*a[:d], (a[d][0], hi), *a[d + 1:]]
+    return None
