@@ -111,8 +111,8 @@ def as_first_written() -> Schedule:
     """K between j and k, with the initialisation and both caches under j."""
     sch = Schedule(gemm)
     block = sch.get_block("C")
-    a_cache = sch.cache_read(block, 0, "global")
-    b_cache = sch.cache_read(block, 1, "global")
+    a_cache = sch.reindex_cache_read(block, 0, "global", lambda b, J, i, j, K, k: (b, K, i, k))
+    b_cache = sch.reindex_cache_read(block, 1, "global", lambda b, J, i, j, K, k: (J, K, j, k))
     _, _, _, _, K, _ = sch.get_loops(block)
     sch.compute_at(a_cache, K)
     sch.compute_at(b_cache, K)
