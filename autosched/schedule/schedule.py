@@ -17,6 +17,8 @@ from autosched.schedule.kinds import Kinds
 from autosched.schedule.layout import Layout
 from autosched.schedule.lookup import Lookup
 from autosched.schedule.notes import Notes
+from autosched.schedule.pad_einsum import PadEinsum
+from autosched.schedule.padding import DecomposePadding
 from autosched.schedule.partition import Partition
 from autosched.schedule.primitive import primitive
 from autosched.schedule.recompute import Recomputing
@@ -32,7 +34,8 @@ from autosched.schedule.zero_terms import ZeroTerms
 
 class Schedule(
     Lookup, Partition, Kinds, ReindexCache, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing, Notes,
-    Sampling, Layout, Reindex, ZeroTerms, Folding, Factoring,
+    Sampling, Layout, Reindex, ZeroTerms, Folding, Factoring, PadEinsum,
+    DecomposePadding,
 ):
     """Rewrites a program step by step; every step is legal, and recorded.
 
