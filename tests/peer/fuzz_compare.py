@@ -10,7 +10,7 @@ from autosched.ir.expr import BinOp, Expr
 from autosched.ir.functor import Mutator, walk
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, Stmt
-from autosched.ir.structural import canonical
+from autosched.ir.structural import _Encoder, canonical
 
 
 class _Simplified(Mutator):
@@ -18,6 +18,7 @@ class _Simplified(Mutator):
 
     def __init__(self) -> None:
         self.analyzer = Analyzer()
+        self.names = _Encoder()  # numbers variables in the order in which loops bind them, whatever they are called
 
     def visit_expr(self, expr: Expr) -> Expr:
         return self.analyzer.simplify(expr)
@@ -28,13 +29,14 @@ class _Simplified(Mutator):
     def visit_stmt(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, For):
             self.analyzer.bind(stmt.var, (stmt.min, stmt.extent))
+            self.names.var(stmt.var)
             return super().visit_stmt(stmt)
         if isinstance(stmt, BlockRealize):
             values = tuple(self.visit_expr(v) for v in stmt.iter_values)
             predicate = TRUE
-            parts = {repr(p): p for p in _parts(self.visit_expr(stmt.predicate))}
+            parts = {str(self.names.expr(p)): p for p in _parts(self.visit_expr(stmt.predicate))}
             for key in sorted(parts):
-                predicate = parts[key] if predicate == TRUE else BinOp("and", predicate, parts[key])
+                predicate = parts[key] if predicate == TRUE else BinOp("and", predicate, parts[key], "bool")
             for iv in stmt.block.iter_vars:
                 self.analyzer.bind(iv.var, iv.dom)
             return replace(stmt, iter_values=values, predicate=predicate, block=self.visit_block(stmt.block))

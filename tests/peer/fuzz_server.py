@@ -47,6 +47,9 @@ class Server:
         self.kept.append(lines)
         return {"ok": True}
 
+    def text(self) -> dict[str, Any]:
+        return {"ok": True, "text": self.sch.mod["main"].script()}
+
     def undo(self) -> dict[str, Any]:
         kept = self.kept[:-1]
         self.sch, self.kept = self.fresh(), []
