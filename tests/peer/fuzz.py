@@ -195,7 +195,7 @@ class Case:
             kind, ours = "refused", f"{type(error).__name__}: {error}"
         except (AssertionError, KeyError, AttributeError, RecursionError, ZeroDivisionError) as error:
             kind, ours = "crash", f"{type(error).__name__}: {error}"
-        there = self.peer.ask("step", lines=step.lines)
+        there = self._there(step)
         why = "" if there["ok"] else f"{there['kind']}: {there['why']}"
         if kind == "taken" and there["ok"]:
             self.kept.append(step)
@@ -214,6 +214,16 @@ class Case:
         if not there["ok"]:
             return "both refuse", ours, why, None
         return ("ours does not support it" if kind == "unsupported" else "only tvm takes it"), ours, "", right
+
+    def _there(self, step: schedule_steps.Step) -> dict[str, Any]:
+        """Their answer; where the step ends their process, another one is brought to the same point."""
+        try:
+            return self.peer.ask("step", lines=step.lines)
+        except EOFError:
+            self.peer.ask("start", text=self.text)
+            for done in self.kept:
+                self.peer.ask("step", lines=done.lines)
+            return {"ok": False, "kind": "crash", "why": "the process ended"}
 
     def _theirs(self) -> bool | None:
         text = self.peer.ask("text").get("text", "")

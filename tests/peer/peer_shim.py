@@ -10,7 +10,7 @@ import json
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -193,11 +193,17 @@ def parameter(*values: Any, ids: Any = None, by_dict: dict[str, Any] | None = No
     return fixture
 
 
-class _NoDevice:
-    """``tvm.testing.env``: no device of any kind."""
+_equal_imm = ir_expr.IntImm.__eq__
 
-    def __getattr__(self, name: str) -> Any:
-        return lambda *args, **kwargs: False
+
+def _hash(node: Any) -> int:
+    """A hash that equal programs share."""
+    return hash(node) if isinstance(node, IRModule) else int(structural_hash(node), 16)
+
+
+def _decl_buffer(shape: Any, dtype: str = "float32", name: str = "buffer") -> Buffer:
+    extents = shape if isinstance(shape, list | tuple) else (shape,)
+    return Buffer(name, tuple(ir_expr.as_expr(x) for x in extents), dtype)
 
 
 def post_order_visit(stmt: Stmt, visit: Callable[[Any], Any]) -> None:
@@ -218,6 +224,11 @@ def _decorate_nodes() -> None:
         (Block, "name_hint", property(lambda b: b.name)),
         (For, "loop_var", property(lambda s: s.var)),
         (Buffer, "data", property(lambda b: ir_expr.BufferData(b))),
+        (Buffer, "ty", property(lambda b: SimpleNamespace(dtype=b.dtype, shape=b.shape))),
+        (ir_expr.Expr, "ty", property(lambda e: SimpleNamespace(dtype=e.dtype))),
+        (ir_expr.IntImm, "__eq__", lambda a, b: a.value == b if isinstance(b, int) else _equal_imm(a, b)),
+        # TVM's exceptions carry one text; ours their parts, so that they survive pickling.
+        (ScheduleError, "args", property(lambda e: (str(e),))),
         (IRModule, "get_global_var", lambda m, name: name if name in m.functions else m.functions[name]),
         (IRModule, "from_expr", staticmethod(lambda f: IRModule({f.name: f}))),
         (IRModule, "get", lambda m, name, default=None: m.functions.get(name, default)),
@@ -250,7 +261,7 @@ def install() -> None:
         "tvm.testing", parameter=parameter, main=lambda: None, env=env,
         assert_allclose=lambda a, b, rtol=1e-7, atol=1e-7: np.testing.assert_allclose(a, b, rtol=rtol, atol=atol),
     )
-    module("tvm_ffi", structural_equal=structural_equal, structural_hash=structural_hash)
+    module("tvm_ffi", structural_equal=structural_equal, structural_hash=_hash)
     module("tvm.te", **{n: getattr(te, n) for n in te.__all__})
     _install_tirx()
     _install_schedule()
@@ -270,6 +281,7 @@ def _install_tirx() -> None:
         "PrimFunc": PrimFunc, "SBlock": Block, "SBlockRealize": BlockRealize, "For": For, "Expr": ir_expr.Expr,
         "IndexMap": IndexMap, "TensorIntrin": Intrinsic, "Buffer": Buffer, "BufferLoad": ir_expr.BufferLoad,
         "max": te.max, "min": te.min, "if_then_else": te.if_then_else, "all": te.all, "any": te.any, "Evaluate": ir_stmt.Evaluate,
+        "is_buffer_var": lambda v: isinstance(v, Buffer), "decl_buffer": _decl_buffer,
     }
     tirx = module("tvm.tirx", **const, **names)
     tirx.ForKind = type("ForKind", (), {"SERIAL": "serial", "PARALLEL": "parallel", "VECTORIZED": "vectorized",  # type: ignore
@@ -292,6 +304,7 @@ def _install_schedule() -> None:
     module("tvm.s_tir", **common)
     module("tvm.s_tir.schedule", **common)
     module("tvm.s_tir.schedule.schedule", **common)
+    module("tvm.s_tir.schedule.state", ScheduleDebugMask=SimpleNamespace(VERIFY_SREF_TREE=1))
     module(
         "tvm.s_tir.schedule.testing", verify_trace_roundtrip=verify_trace_roundtrip,
         assert_structural_equal_ignore_global_symbol=assert_structural_equal,
