@@ -179,7 +179,10 @@ def lower(func: PrimFunc, target: str | Target = "vta-de10") -> Program:
         The program; ``lower_table(func, target).program(inputs)`` gives one with a memory image.
 
     Raises:
-        LoweringError: the program has no equivalent on the target, with a reason code and why.
+        LoweringError: the program has no equivalent on the target. Its ``kind`` is one of ``symbolic``, ``index``,
+            ``statement``, ``extern`` (the program), ``scope``, ``dtype``, ``pattern``, ``pad``, ``alu``, ``element`` (the
+            machine has no such operation), ``thread``, ``annotation`` (the schedule), ``capacity``, ``field``, ``tokens``
+            (too large), ``empty``.
     """
     return lower_table(func, target).program()
 
@@ -257,19 +260,27 @@ class _Emitter:
             base = pages.take("zeros", zeros)
             table[zero_rows, isa.DRAM] = base // self.element_bytes(table[zero_rows, isa.MEM])
         sequence = np.lexsort((step, position))
-        table = table[sequence]
-        micro, at_use, stream = self.place_uops(kernels, len(table), sequence, table)
+        micro, placed, where, kernel = self.place_uops(kernels, sequence)
         uop_base = pages.take("uops", 4 * len(micro.triples))
-        table = stream[0]
-        is_uop = (table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.MEM] == isa.MEM_UOP)
-        table[is_uop, isa.DRAM] += uop_base // self.config.uop_elem_bytes
-        shared = self.shared_dram(at)
-        self.check_fields(table)
-        table = tokens.finish(tokens.Stream(table, stream[1], micro.triples), self.config, self.semantics, shared)
+        # Rows move once more: into program order, with room for the LOAD UOPs among them and the end behind.
+        loads = uops.load_rows(placed, uop_base // self.config.uop_elem_bytes)
+        spots = where[placed.before] if len(loads) > 1 else np.zeros(len(loads), dtype=np.int64)
+        target = np.arange(len(sequence)) + np.searchsorted(spots, np.arange(len(sequence)), side="right")
+        stream = tokens.Stream.empty(len(sequence) + len(loads), micro.triples)
+        if len(loads) <= 1:
+            np.take(table, sequence, axis=0, out=stream.table[len(loads) : len(loads) + len(sequence)])
+        else:
+            stream.table[target] = table[sequence]
+        stream.table[spots + np.arange(len(loads))] = loads
+        users = target[where]
+        stream.table[users, isa.UOP_BGN] = placed.begin
+        stream.table[users, isa.UOP_END] = placed.begin + micro.length[kernel]
+        stream.uop_at[users] = micro.slot[kernel]
+        self.check_fields(stream.table)
+        table = tokens.finish(stream, self.config, self.semantics, self.shared_dram(at))
         insns = pages.take("insns", 16 * len(table))
         if pages.next > 1 << 32:
             raise LoweringError("capacity", f"tensors and program need {pages.next} bytes of DRAM; addresses have 32 bits")
-        del at_use
         dram = Dram(at, dict(pages.names), pages.names.get("zeros", 0), uop_base, insns)
         return table, dram, micro.triples, zeros
 
@@ -326,31 +337,20 @@ class _Emitter:
         """Zeros that the widest padding DMA reads."""
         return int((rows[:, isa.X_SIZE] * self.element_bytes(rows[:, isa.MEM])).max())
 
-    def place_uops(
-        self, kernels: Sequence[Kernels], total: int, sequence: Ints, table: isa.Table
-    ) -> tuple[uops.Uops, Ints, tuple[isa.Table, Ints]]:
-        """Puts LOAD UOPs into the ordered stream and fills in uop_bgn and uop_end."""
+    def place_uops(self, kernels: Sequence[Kernels], sequence: Ints) -> tuple[uops.Uops, uops.Placement, Ints, Ints]:
+        """Micro-ops, where they are when, and per use in program order: which of ``sequence`` it is, and its kernel."""
         none = np.zeros(0, dtype=np.int64)
         if not kernels:
             empty = uops.Uops(np.zeros((0, 3), dtype=np.int64), none, none)
-            return empty, none, (table, np.zeros(total, dtype=np.int64))
+            return empty, uops.Placement(none, none, none, none, none), none, none
         joined = join(kernels)
         # Copies come first in the unsorted stack, kernels behind them.
-        first = total - len(joined.table)
+        first = len(sequence) - len(joined.position)
         where = np.flatnonzero(sequence >= first)
         row = sequence[where] - first
         micro, kernel_of = uops.collect(joined, row)
         used = kernel_of[row]
-        placed = uops.place(micro, used, self.config)
-        table[where, isa.UOP_BGN] = placed.begin
-        table[where, isa.UOP_END] = placed.begin + micro.length[used]
-        uop_at = np.zeros(total, dtype=np.int64)
-        uop_at[where] = micro.slot[used]
-        loads = uops.load_rows(placed, 0)
-        spots = np.where(placed.before > 0, where[np.minimum(placed.before, len(where) - 1)], 0)
-        table = np.insert(table, spots, loads, axis=0)
-        uop_at = np.insert(uop_at, spots, 0)
-        return micro, used, (np.ascontiguousarray(table), uop_at)
+        return micro, uops.place(micro, used, self.config), where, used
 
     def shared_dram(self, at: Mapping[Buffer, int]) -> tuple[int, int] | None:
         """The DRAM that is both stored and loaded, as one range."""

@@ -3,8 +3,9 @@
 A walk over every SRAM element finds, per instruction, the latest instruction of each other engine that it must wait for. Engines
 are in order, so one token speaks for everything before it: a consumer takes a token only when it needs a later producer than any
 it (or an earlier instruction of its engine) has waited for. Tokens are then one to one, in order, with at most one per
-instruction and channel. There is no channel between load and store: where DRAM written by a STORE is loaded again (or the
-reverse), a compute no-op stands between.
+instruction and channel. Producers come before consumers in the stream, so the oldest unfinished instruction can always run, and
+no queue, however short, is ever waited for from behind. There is no channel between load and store: where DRAM written by a
+STORE is loaded again (or the reverse), a compute no-op stands between.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ CAPACITY = 255
 
 @dataclass(eq=False, slots=True)
 class Stream:
-    """Instructions in program order.
+    """Instructions in program order, closed by a compute no-op and FINISH.
 
     Args:
         table: decoded rows.
@@ -34,6 +35,14 @@ class Stream:
     table: isa.Table
     uop_at: Ints
     triples: Ints
+
+    @staticmethod
+    def empty(count: int, triples: Ints) -> Stream:
+        """A stream with room for ``count`` instructions, and its end."""
+        table = np.zeros((count + 2, isa.NCOLS), dtype=np.int64)
+        table[count] = no_op()
+        table[count + 1, isa.OPCODE] = isa.OP_FINISH
+        return Stream(table, np.zeros(count + 2, dtype=np.int64), triples)
 
 
 def warm() -> None:
@@ -84,13 +93,7 @@ def finish(stream: Stream, config: VTAConfig, semantics: str, shared: tuple[int,
         need = np.maximum(need, relays)
     # The drain: FINISH comes after the last load and the last store.
     last = [int(np.flatnonzero(engine == e)[-1]) if bool((engine == e).any()) else -1 for e in (0, 2)]
-    n = len(table)
-    tail = np.zeros((2, isa.NCOLS), dtype=np.int64)
-    tail[0] = no_op()
-    tail[1, isa.OPCODE] = isa.OP_FINISH
-    table = np.concatenate([table, tail])
-    engine = np.concatenate([engine, np.ones(2, dtype=np.int64)])
-    need = np.concatenate([need, np.full((2, 3), -1, dtype=np.int64)])
+    n = len(table) - 2
     need[n, 0], need[n, 2] = last[0], last[1]
     tokens(table, engine, need)
     if not (table[n, isa.POP_PREV] or table[n, isa.POP_NEXT]):
