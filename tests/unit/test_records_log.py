@@ -14,7 +14,8 @@ from autosched.records.record import from_line, to_line
 TRIAL = TrialRecord("w" * 64, "h" * 64, "1.1", "resnet18.c8", "vta-de10", 1, (1, 4, 14, 14, 1, 3, 3, 0, 2, 2, 0, 2, 1, 1, 0, 1),
                     "p" * 64, 473_000, 470_400, 474_100, "ok", "", "run", 7, 0)
 BEST = BestRecord("w" * 64, "h" * 64, "1.1", "resnet18.c8", "vta-de10", 1, TRIAL.point, "p" * 64, 473_000, 470_400,
-                  ({"op": "split", "in": {"loop": "l0"}, "args": {"factors": [None, 4]}, "out": ["l1", "l2"]},), True, "run", 7, 0)
+                  ({"op": "split", "in": {"loop": "l0"}, "args": {"factors": [None, 4]}, "out": ["l1", "l2"]},),
+                  True, "run", 7, 0)
 
 
 def write(directory: Path, *records: TrialRecord | BestRecord) -> Path:
