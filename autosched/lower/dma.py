@@ -14,7 +14,7 @@ import numpy as np
 from autosched.errors import LoweringError
 from autosched.lower.affine import Ints, Lin, Loop, Pick
 from autosched.lower.elements import Elements
-from autosched.lower.nest import Dim, Grid, interval, make_grid, merge, sort_out
+from autosched.lower.nest import Dim, Grid, check_count, interval, make_grid, merge, sort_out
 from autosched.lower.order import Key
 from autosched.lower.tree import ACC, INP, WGT, Site
 from sim import isa
@@ -156,6 +156,7 @@ def _instances(
     zero = np.zeros(grid.count, dtype=np.int64)
     shift = (zero, zero)
     for k, (dim, _) in enumerate(rest):
+        check_count(grid.count * dim.extent, site.name)
         repeat = np.repeat(np.arange(grid.count), dim.extent)
         which = np.tile(np.arange(dim.extent, dtype=np.int64), grid.count)
         grid = grid.take(repeat)

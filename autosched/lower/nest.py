@@ -13,6 +13,7 @@ from autosched.lower.affine import Ints, Lin, Loop, Pick
 from autosched.lower.tree import Site
 
 NOTES = ("hw", "uop", "unroll")
+MOST_INSTRUCTIONS = 1 << 21  # what the 32 MiB instruction buffer of VTA's runtime holds
 
 
 @dataclass(eq=False, slots=True)
@@ -66,6 +67,19 @@ class Grid:
         result = np.empty(self.count, dtype=np.int64)
         result[:] = lin.evaluate(self.values)
         return result
+
+
+def check_count(count: int, name: str) -> None:
+    """Refuses a program that no instruction buffer holds, before it is built.
+
+    Raises:
+        LoweringError: kind ``capacity``: block ``name`` alone makes ``count`` instructions.
+    """
+    if count > MOST_INSTRUCTIONS:
+        raise LoweringError(
+            "capacity",
+            f"block {name} becomes {count} instructions; a program has at most {MOST_INSTRUCTIONS}, so work on larger tiles",
+        )
 
 
 def note_of(loop: Loop) -> str | None:
@@ -136,6 +150,7 @@ def make_grid(site: Site, unrolled: Sequence[Loop], limits: Sequence[Lin], strid
     """
     loops = (*site.outer, *unrolled)
     total = prod(loop.extent for loop in loops)
+    check_count(total, site.name)
     index = np.arange(total, dtype=np.int64)
     values: dict[Loop, Ints] = {}
     inner = total

@@ -17,6 +17,7 @@ from autosched.lower.affine import Ints
 from autosched.lower.allocate import Dram, Storage, allocate, buffer_bytes, lanes_of, place_buffers
 from autosched.lower.compute import Kernels, join, lower_alu, lower_gemm
 from autosched.lower.elements import elements
+from autosched.lower.nest import check_count
 from autosched.lower.regions import shape_of
 from autosched.lower.tree import ACC, DRAM, INP, WGT, Site
 from autosched.target import Target, get_target
@@ -259,6 +260,7 @@ class _Emitter:
             zeros = self.zero_bytes(table[zero_rows])
             base = pages.take("zeros", zeros)
             table[zero_rows, isa.DRAM] = base // self.element_bytes(table[zero_rows, isa.MEM])
+        check_count(len(table), self.program.root.name)
         sequence = np.lexsort((step, position))
         micro, placed, where, kernel = self.place_uops(kernels, sequence)
         uop_base = pages.take("uops", 4 * len(micro.triples))

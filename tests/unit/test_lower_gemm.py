@@ -114,6 +114,67 @@ def test_loop_notes(vta_schedules: ModuleType) -> None:
         lower_table(taps(8, 1, always, notes='"vta.loop": "fast"'), "vta-de10")
 
 
+def three_loops(notes: tuple[str, str, str]) -> PrimFunc:
+    """A product over three loops that do not merge: 2 x 3 rows of 5 and 4 blocks of the reduction."""
+    heads = "".join(
+        "    " * (1 + d) + f"for {v} in T.serial({n}" + (f', annotations={{"vta.loop": "{note}"}}' if note else "") + "):\n"
+        for d, (v, n, note) in enumerate(zip("ijk", (2, 3, 4), notes))
+    )
+    return parse(f'''
+from tvm.script import tir as T
+@T.prim_func
+def main(a: T.Buffer((2, 5, 4, 16), "int8"), w: T.Buffer((4, 16, 16), "int8"), out: T.Buffer((2, 5, 16), "int8")):
+    inp = T.alloc_buffer((2, 5, 4, 16), "int8", scope="local.inp_buffer")
+    wgt = T.alloc_buffer((4, 16, 16), "int8", scope="local.wgt_buffer")
+    acc = T.alloc_buffer((2, 5, 16), "int32", scope="local.acc_buffer")
+    for i, j, k, l in T.grid(2, 5, 4, 16):
+        with T.block("load"):
+            vi, vj, vk, vl = T.axis.remap("SSSS", [i, j, k, l])
+            inp[vi, vj, vk, vl] = a[vi, vj, vk, vl]
+    for k, o, l in T.grid(4, 16, 16):
+        with T.block("load_w"):
+            vk, vo, vl = T.axis.remap("SSS", [k, o, l])
+            wgt[vk, vo, vl] = w[vk, vo, vl]
+    for i, j, l in T.grid(2, 5, 16):
+        with T.block("init"):
+            vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+            acc[vi, vj, vl] = 0
+{heads}                with T.block("gemm"):
+                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                    T.reads(acc[vi, vj, 0:16], inp[vi, vj, vk, 0:16], wgt[vk, 0:16, 0:16])
+                    T.writes(acc[vi, vj, 0:16])
+                    A = T.match_buffer(acc[vi, vj, 0:16], (1, 16), "int32", scope="local.acc_buffer", offset_factor=16)
+                    I = T.match_buffer(inp[vi, vj, vk, 0:16], (1, 16), "int8", scope="local.inp_buffer", offset_factor=16)
+                    W = T.match_buffer(wgt[vk, 0:16, 0:16], (16, 16), "int8", scope="local.wgt_buffer", offset_factor=256)
+                    T.evaluate(T.call_extern("int32", "vta.gemm", A.data, I.data, W.data))
+    for i, j, l in T.grid(2, 5, 16):
+        with T.block("store"):
+            vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+            out[vi, vj, vl] = T.cast(acc[vi, vj, vl], "int8")
+''')
+
+
+@pytest.mark.parametrize(("notes", "shape"), [
+    (("", "", ""), [(4, 3, 2)]),  # the two longest loops are the hardware's
+    (("hw", "", ""), [(4, 2, 3)]),
+    (("hw", "hw", ""), [(3, 2, 4)]),
+    (("uop", "", "uop"), [(1, 3, 8)]),
+    (("", "unroll", ""), [(4, 2, 1)] * 3),
+])
+def test_which_loops_are_the_hardwares(
+    notes: tuple[str, str, str], shape: list[tuple[int, int, int]], vta_schedules: ModuleType,
+) -> None:
+    func = three_loops(notes)
+    assert gemms(func) == shape
+    for target in TARGETS:
+        vta_schedules.verify(func, target)
+
+
+def test_an_instruction_has_two_loops() -> None:
+    with pytest.raises(LoweringError, match=r"block gemm: 3 loops are marked vta\.loop = hw; an instruction has two"):
+        lower_table(three_loops(("hw", "hw", "hw")), "vta-de10")
+
+
 def test_close_writes_of_one_accumulator(vta_schedules: ModuleType) -> None:
     """HLS may miss a result that is one or two micro-ops old; the RTL forwards it, so there one instruction does."""
     two = taps(2, 1, "vt == vt", loops="x, t")

@@ -319,6 +319,12 @@ def test_init_inside_the_reduction(vta_schedules: ModuleType) -> None:
     vta_schedules.verify(sch.mod["main"], "vta-de10")
 
 
+def test_no_endless_programs() -> None:
+    func = streamed(1 << 22)
+    with pytest.raises(LoweringError, match=r"block load becomes 4194304 instructions; a program has at most 2097152"):
+        lower_table(func, "vta-de10")
+
+
 def test_symbolic_extents_are_refused_by_name() -> None:
     func = parse('''
 from tvm.script import tir as T
