@@ -362,6 +362,46 @@ class Analyzer(QuasiAffine):
                     if end[1]:
                         put(out, monomial(others), end[1] * c)
                     yield out, total
+            elif type(t) is BinOp and t.op in ("//", "%") and type(t.b) is not IntImm:
+                rest = {u: x for u, x in terms.items() if u is not t}
+                for worst in self._worst_division(t, c > 0):
+                    yield add_forms((rest, k), worst, c)
+
+    def _worst_division(self, t: BinOp, least: bool) -> Iterator[Lin]:
+        """Bounds of a quotient or remainder by a positive divisor that is no constant."""
+        den = self._lin(t.b)
+        smallest = self._interval(*den)[0]
+        if smallest <= 0:
+            return
+        if t.op == "%":
+            yield ({}, 0) if least else (den[0], den[1] - 1)
+            return
+        if len(den[0]) != 1 or den[1]:
+            return
+        (unit, step), = den[0].items()
+        sign = 1 if least else -1
+        terms, k = self._lin(t.a)
+        for ends, ek in self._eliminate({u: x * sign for u, x in terms.items()}, k * sign):
+            # The end of the numerator is quotient * divisor + r; r // divisor is at worst r // smallest, or at best 0 or -1.
+            r = ek * sign
+            quotient: Terms = {}
+            const = 0
+            for u, x in ends.items():
+                left, missing = factors_of(u), 0
+                for f in factors_of(unit):
+                    if f in left:
+                        left.remove(f)
+                    else:
+                        missing += 1
+                if missing or x % step:
+                    break
+                if left:
+                    put(quotient, monomial(left), x * sign // step)
+                else:
+                    const += x * sign // step
+            else:
+                low, high = (r // int(smallest), -1) if r < 0 else (0, r // int(smallest))
+                yield quotient, const + (low if least else high)
 
     def _deepen(self, terms: Terms, k: int) -> Lin:
         if self._deep or all(type(t) is Var for t in terms):

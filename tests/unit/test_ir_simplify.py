@@ -181,3 +181,18 @@ def test_linear_form() -> None:
 def test_division_by_zero_is_named() -> None:
     with pytest.raises(ZeroDivisionError):
         simplify(IntImm(4) // (i - i))
+
+
+def test_quotients_by_a_symbolic_extent() -> None:
+    x = Var("x")
+    ana = Analyzer()
+    ana.bind_bounds(n, 1, None)
+    ana.bind(x, Range(IntImm(0), n * 32))
+    for cond in (x // n < 32, x % n < n, (x + 5) // n <= 36, (x - 5) // n >= -5, (0 - x) // n >= -32):
+        assert ana.can_prove(cond)
+    # Each is false for some n >= 1 and 0 <= x < 32 * n.
+    for cond in (x // n < 31, x % n < n - 1, (x + 5) // n <= 35, (x - 5) // n >= -4, (0 - x) // n >= -31):
+        assert not ana.can_prove(cond)
+    # Nothing is known where n may be negative.
+    free = Analyzer({x: Range(IntImm(0), n * 32)})
+    assert not free.can_prove(x % n < n)
