@@ -102,6 +102,11 @@ class Stmt:
 
     __slots__ = ()
 
+    def __str__(self) -> str:
+        from autosched.ir.printer import stmt_text
+
+        return stmt_text(self)
+
 
 @dataclass(frozen=True, slots=True)
 class BufferStore(Stmt):
@@ -304,6 +309,9 @@ class PrimFunc:
         """Print this program."""
         print(self.script(dialect))
 
+    def __str__(self) -> str:
+        return self.script()
+
 
 @dataclass(frozen=True, eq=False)
 class IRModule:
@@ -333,6 +341,9 @@ class IRModule:
     def show(self, dialect: str = "tvm") -> None:
         """Print this module."""
         print(self.script(dialect))
+
+    def __str__(self) -> str:
+        return self.script()
 
 
 def seq(*stmts: Stmt) -> Stmt:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
+from weakref import WeakKeyDictionary, ref
 
 from autosched.errors import AutoschedError, ScheduleError, suggest
-from autosched.ir.expr import Var
-from autosched.ir.stmt import Block, BlockRealize, Buffer, For, Ident, PrimFunc, Stmt
+from autosched.ir.expr import IntImm, Var
+from autosched.ir.stmt import Block, BlockRealize, Buffer, Evaluate, For, Ident, PrimFunc, Stmt
 from autosched.schedule.state import State
 
 if TYPE_CHECKING:
@@ -16,10 +17,22 @@ if TYPE_CHECKING:
 
 
 class RV:
-    """A handle that a primitive returns and later primitives take; equal only to itself."""
+    """A handle that a primitive returns and later primitives take; equal only to itself.
+
+    Printed, it is what it stands for now in the schedule that made it: ``for i in range(128)``.
+    """
 
     __slots__ = ("__weakref__",)
     prefix = "v"
+
+    def __str__(self) -> str:
+        maker = _MAKERS.get(self)
+        sch = None if maker is None else maker()
+        return repr(self) if sch is None else sch.header(self)
+
+
+# Not in the handles themselves, which are plain tokens that pickle.
+_MAKERS: WeakKeyDictionary[RV, ref[ScheduleBase]] = WeakKeyDictionary()
 
 
 class BlockRV(RV):
@@ -146,20 +159,40 @@ class ScheduleBase:
     def block_rv(self, block: Block | Ident) -> BlockRV:
         """A new handle of a block."""
         rv = BlockRV()
+        _MAKERS[rv] = ref(self)
         self._symbols[rv] = block if isinstance(block, Ident) else block.ident
         return rv
 
     def loop_rv(self, loop: For | Var | Special) -> LoopRV:
         """A new handle of a loop."""
         rv = LoopRV()
+        _MAKERS[rv] = ref(self)
         self._symbols[rv] = loop.var if isinstance(loop, For) else loop
         return rv
 
     def expr_rv(self, value: int) -> ExprRV:
         """A new handle of an integer."""
         rv = ExprRV()
+        _MAKERS[rv] = ref(self)
         self._symbols[rv] = value
         return rv
+
+    def header(self, rv: RV) -> str:
+        """What a handle stands for now, in one line of script; a handle of something gone says so.
+
+        Args:
+            rv: handle of this schedule.
+        """
+        value = self._symbols.get(rv)
+        if not isinstance(rv, BlockRV | LoopRV) or isinstance(value, Special) or value is None:
+            return str(value.name if isinstance(value, Special) else value)
+        try:
+            node = self.loop_at(rv)[1] if isinstance(rv, LoopRV) else self.block_at(rv)[1]
+        except ScheduleError:
+            return f"{'loop' if isinstance(rv, LoopRV) else 'block'} that is no longer in the program"
+        if isinstance(node, For):
+            return str(replace(node, body=Evaluate(IntImm(0)))).partition("\n")[0].removesuffix(":")
+        return str(node).partition("\n")[0].removeprefix("with ").removesuffix(":")
 
     def _value(self, rv: RV) -> Any:
         try:
