@@ -25,6 +25,7 @@ from autosched.schedule.recompute import Recomputing
 from autosched.schedule.reduction import Reductions
 from autosched.schedule.reindex import Reindex
 from autosched.schedule.rfactor import Factoring
+from autosched.schedule.rolling import Rolling
 from autosched.schedule.sampling import Sampling
 from autosched.schedule.state import State
 from autosched.schedule.tensorize import Tensorizing
@@ -35,7 +36,7 @@ from autosched.schedule.zero_terms import ZeroTerms
 class Schedule(
     Lookup, Partition, Kinds, ReindexCache, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing, Notes,
     Sampling, Layout, Reindex, ZeroTerms, Folding, Factoring, PadEinsum,
-    DecomposePadding,
+    DecomposePadding, Rolling,
 ):
     """Rewrites a program step by step; every step is legal, and recorded.
 
