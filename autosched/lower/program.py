@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import LoweringError, ProgramError
-from autosched.ir.stmt import Buffer, PrimFunc
+from autosched.ir.stmt import Buffer, IRModule, PrimFunc
 from autosched.lower import chain, dma, normalise, order, tokens, tree, uops
 from autosched.lower.affine import Ints
 from autosched.lower.allocate import Dram, Storage, allocate, buffer_bytes, lanes_of, place_buffers
@@ -84,15 +84,15 @@ class Lowered:
     """
 
     name: str
-    target: Target
-    table: isa.Table
+    target: Target = field(repr=False)
+    table: isa.Table = field(repr=False)
     params: tuple[Buffer, ...]
     written: tuple[Buffer, ...]
-    dram: Dram
-    triples: Ints
+    dram: Dram = field(repr=False)
+    triples: Ints = field(repr=False)
     zeros: int
-    sites: tuple[SiteInfo, ...] = ()
-    storages: tuple[StorageInfo, ...] = ()
+    sites: tuple[SiteInfo, ...] = field(default=(), repr=False)
+    storages: tuple[StorageInfo, ...] = field(default=(), repr=False)
 
     @property
     def config(self) -> VTAConfig:
@@ -168,12 +168,12 @@ def _bytes_of(buffer: Buffer, array: npt.ArrayLike) -> bytes:
     return np.ascontiguousarray(data).astype(data.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
-def lower(func: PrimFunc, target: str | Target = "vta-de10") -> Program:
+def lower(func: PrimFunc | IRModule, target: str | Target = "vta-de10") -> Program:
     """A scheduled function as a VTA program, without contents of its parameters.
 
     Args:
         func: a scheduled program: copies between DRAM and the on-chip scopes, matrix products tensorized with the target's
-            intrinsic, elementwise computations in the accumulator.
+            intrinsic, elementwise computations in the accumulator. A module of one function is that function.
         target: a target or its name.
 
     Returns:
@@ -188,7 +188,7 @@ def lower(func: PrimFunc, target: str | Target = "vta-de10") -> Program:
     return lower_table(func, target).program()
 
 
-def lower_table(func: PrimFunc, target: str | Target = "vta-de10") -> Lowered:
+def lower_table(func: PrimFunc | IRModule, target: str | Target = "vta-de10") -> Lowered:
     """``lower`` without building any memory image: instructions, micro-ops and addresses.
 
     Args:
@@ -199,6 +199,10 @@ def lower_table(func: PrimFunc, target: str | Target = "vta-de10") -> Lowered:
         LoweringError: as for ``lower``.
     """
     machine = get_target(target)
+    if isinstance(func, IRModule):
+        if len(func.functions) != 1:
+            raise ProgramError(f"a module of {len(func.functions)} functions ({', '.join(func.functions)}): lower one of them")
+        func = next(iter(func.functions.values()))
     config, semantics = machine.config, machine.semantics
     program = tree.build(func)
     normalise.split_inits(program)

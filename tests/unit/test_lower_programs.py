@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from autosched.errors import LoweringError, ProgramError, UnknownNameError
-from autosched.ir.stmt import PrimFunc
+from autosched.ir.stmt import IRModule, PrimFunc
 from autosched.lower import Lowered, lower, lower_table
 from autosched.schedule import Schedule
 from autosched.script import parse
@@ -247,6 +247,13 @@ def test_dram_layout() -> None:
     assert [(o.name, o.address, o.size) for o in program.outputs] == [("out", 0x2000, 192)]
     assert program.insn_address == 0x4000
     assert lower(streamed(3), "vta-de10").table.tobytes() == low.table.tobytes()
+
+
+def test_modules() -> None:
+    one = IRModule({"main": streamed(3)})
+    assert lower_table(one, "vta-de10").table.tobytes() == lower_table(streamed(3), "vta-de10").table.tobytes()
+    with pytest.raises(ProgramError, match=r"a module of 2 functions \(f, g\): lower one of them"):
+        lower_table(IRModule({"f": streamed(3), "g": streamed(2)}), "vta-de10")
 
 
 def test_images_are_checked() -> None:

@@ -1,0 +1,203 @@
+"""How much of a buffer lives at once: what one pass through the loops around its uses touches.
+
+A pass may reuse the storage of the one before it only if it reads nothing that an earlier one wrote. So the scope of a buffer is the
+innermost loop around all its uses in which every read is preceded, in the same iteration, by a write that surely happens and covers
+it; an accumulation counts as written where its first iteration is inside the scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autosched.ir.expr import BufferData, BufferLoad, Expr, IntImm, Var, int_value, minimum
+from autosched.ir.functor import Substitute, free_vars, stmt_children, stmt_exprs, walk_expr
+from autosched.ir.region import full_ranges, region_bounds, region_covers, union_regions
+from autosched.ir.simplify import Analyzer
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, IfThenElse, PrimFunc, Range, Stmt
+
+Path = tuple[For, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Use:
+    """An access in terms of loops.
+
+    ``first``: loops that are in their first iteration when it happens (the reduction loops around an initial value).
+    """
+
+    region: BufferRegion
+    path: Path
+    write: bool
+    sure: bool
+    first: frozenset[Var]
+
+
+def shared(paths: Sequence[Path]) -> Path:
+    """The loops around all of several places, outermost first."""
+    common = []
+    for level in zip(*paths):
+        if any(loop is not level[0] for loop in level):
+            break
+        common.append(level[0])
+    return tuple(common)
+
+
+def windows(func: PrimFunc) -> dict[Buffer, tuple[Range, ...]]:
+    """What one pass touches of every buffer that is not a parameter.
+
+    Args:
+        func: a program at any stage, with constant extents.
+
+    Returns:
+        Per buffer one range per dimension: a minimum in terms of the loops around its scope, and a constant extent. Buffers that
+        are needed whole are left out.
+    """
+    collector = _Collector()
+    collector.visit(func.body, ())
+    own = set(func.buffers)
+    found = {}
+    for buffer, uses in collector.uses.items():
+        if buffer not in own:
+            window = _window(buffer, uses)
+            if window is not None:
+                found[buffer] = window
+    return found
+
+
+class _Collector:
+    def __init__(self) -> None:
+        self.uses: dict[Buffer, list[_Use]] = {}
+        self.values: dict[Var, Expr] = {}
+        self.views: dict[Buffer, BufferRegion] = {}
+        self.sure = True
+        self.first: frozenset[Var] = frozenset()
+
+    def add(self, buffer: Buffer, region: Sequence[Range], path: Path, write: bool) -> None:
+        view = self.views.get(buffer)
+        if view is not None:
+            # A view is touched as a whole: its regions are small, and some of its uses are calls.
+            self.add(view.buffer, view.region, path, write)
+            return
+        moved = Substitute(self.values).visit_region(BufferRegion(buffer, tuple(region)))
+        self.uses.setdefault(buffer, []).append(_Use(moved, path, write, self.sure, self.first))
+
+    def visit(self, stmt: Stmt, path: Path) -> None:
+        if isinstance(stmt, BlockRealize):
+            self.realize(stmt, path)
+            return
+        for expr in stmt_exprs(stmt):
+            for e in walk_expr(expr):
+                if isinstance(e, BufferLoad):
+                    self.add(e.buffer, [Range(i, IntImm(1)) for i in e.indices], path, False)
+        if isinstance(stmt, BufferStore):
+            self.add(stmt.buffer, [Range(i, IntImm(1)) for i in stmt.indices], path, True)
+        sure = self.sure
+        if isinstance(stmt, IfThenElse):
+            self.sure = False
+        inner = (*path, stmt) if isinstance(stmt, For) else path
+        for child in stmt_children(stmt):
+            self.visit(child, inner)
+        self.sure = sure
+
+    def realize(self, realize: BlockRealize, path: Path) -> None:
+        block = realize.block
+        replaced = Substitute(self.values)
+        values = [replaced.visit_expr(v) for v in realize.iter_values]
+        for iter_var, value in zip(block.iter_vars, values):
+            self.values[iter_var.var] = value
+        for match in block.match_buffers:
+            self.views[match.buffer] = Substitute(self.values).visit_region(match.source)
+        sure = self.sure
+        self.sure = sure and isinstance(realize.predicate, IntImm)
+        self.calls(block, path)
+        if block.init is not None:
+            kept = self.first
+            self.first = kept | {
+                v for iv, value in zip(block.iter_vars, values) if iv.kind == "reduce" for v in free_vars(value)
+            }
+            self.visit(block.init, path)
+            self.first = kept
+        self.visit(block.body, path)
+        self.sure = sure
+
+    def calls(self, block: Block, path: Path) -> None:
+        """What a block hands to a call by address is read and written as the block declares."""
+        handed = {e.buffer for expr in stmt_exprs(block.body) for e in walk_expr(expr) if isinstance(e, BufferData)}
+        for regions, write in ((block.reads, False), (block.writes, True)):
+            for r in regions:
+                if r.buffer in handed:
+                    self.add(r.buffer, r.region, path, write)
+                    handed = handed if not write else handed - {r.buffer}
+        declared = {r.buffer for r in (*block.reads, *block.writes)}
+        for buffer in handed - declared:
+            self.add(buffer, full_ranges(buffer), path, False)
+
+
+def _loops(path: Sequence[For]) -> dict[Var, Range]:
+    return {loop.var: Range(loop.min, loop.extent) for loop in path}
+
+
+def _fresh(uses: Sequence[_Use], depth: int, scope: Path) -> bool:
+    """Whether nothing read inside the first ``depth`` loops comes from an earlier pass."""
+    outer = {loop.var for loop in scope[:depth]}
+    for n, use in enumerate(uses):
+        if not use.write and not any(
+            w.write and w.sure and not w.first & outer and _covers(w, use) for w in uses[:n]
+        ):
+            return False
+    return True
+
+
+def _covers(write: _Use, read: _Use) -> bool:
+    together = len(shared([write.path, read.path]))
+    analyzer = Analyzer()
+    for var, dom in _loops(read.path[:together]).items():
+        analyzer.bind(var, dom)
+    inner = [_loops(u.path[together:]) for u in (write, read)]
+    # The box around a write is what it writes only if it leaves no holes.
+    if not _dense(write.region, inner[0]):
+        return False
+    return region_covers(region_bounds(write.region, inner[0]), region_bounds(read.region, inner[1]), analyzer)
+
+
+def _dense(region: BufferRegion, inner: dict[Var, Range]) -> bool:
+    """Whether the loops fill the box that their access spans: every dimension of its own loops, without steps."""
+    seen: set[Var] = set()
+    for r in region.region:
+        used = [v for v in free_vars(r.min) if v in inner]
+        if seen & set(used):
+            return False
+        seen |= set(used)
+        if not used:
+            continue
+        points = 1
+        for v in used:
+            points *= int_value(inner[v].extent) or 0
+        (span,) = region_bounds([r], inner, shape=[IntImm(1)])
+        width = int_value(span.extent)
+        if width is None or width > points * (int_value(r.extent) or 0):
+            return False
+    return True
+
+
+def _window(buffer: Buffer, uses: Sequence[_Use]) -> tuple[Range, ...] | None:
+    scope = shared([u.path for u in uses])
+    depth = next(d for d in range(len(scope), -1, -1) if d == 0 or _fresh(uses, d, scope))
+    analyzer = Analyzer()
+    for var, dom in _loops(scope[:depth]).items():
+        analyzer.bind(var, dom)
+    boxes = [BufferRegion(buffer, region_bounds(u.region, _loops(u.path[depth:]), shape=buffer.shape)) for u in uses]
+    union = union_regions(boxes, analyzer).region
+    window = []
+    for r, size in zip(union, buffer.shape):
+        low, extent = analyzer.simplify(r.min), analyzer.simplify(r.extent)
+        whole = int_value(size)
+        held = int_value(extent)
+        if held is None or (whole is not None and held >= whole):
+            low, extent = IntImm(0, size.dtype), size
+        elif not analyzer.can_prove(low + extent <= size):
+            # The last pass may overshoot what exists; accesses that happen do not.
+            low = analyzer.simplify(minimum(low, size - extent))
+        window.append(Range(low, extent))
+    return None if all(r.extent == s for r, s in zip(window, buffer.shape)) else tuple(window)
