@@ -7,6 +7,7 @@ from typing import Any
 
 from autosched.errors import ProgramError
 from autosched.ir.stmt import Block, For, IRModule, PrimFunc
+from autosched.schedule.access import Access
 from autosched.schedule.base import RV, BlockRV, ExprRV, LoopRV, Special
 from autosched.schedule.blockize import Blockizing
 from autosched.schedule.cache_reindex import ReindexCache
@@ -36,7 +37,7 @@ from autosched.schedule.zero_terms import ZeroTerms
 class Schedule(
     Lookup, Partition, Kinds, ReindexCache, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing, Notes,
     Sampling, Layout, Reindex, ZeroTerms, Folding, Factoring, PadEinsum,
-    DecomposePadding, Rolling,
+    DecomposePadding, Rolling, Access,
 ):
     """Rewrites a program step by step; every step is legal, and recorded.
 
