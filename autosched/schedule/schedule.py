@@ -12,6 +12,7 @@ from autosched.schedule.base import RV, BlockRV, ExprRV, LoopRV, Special
 from autosched.schedule.blockize import Blockizing
 from autosched.schedule.cache_reindex import ReindexCache
 from autosched.schedule.compute_at import ComputeAt
+from autosched.schedule.copy_at import CopyAt
 from autosched.schedule.fold import Folding
 from autosched.schedule.inline import Inlining
 from autosched.schedule.kinds import Kinds
@@ -37,7 +38,7 @@ from autosched.schedule.zero_terms import ZeroTerms
 class Schedule(
     Lookup, Partition, Kinds, ReindexCache, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing, Notes,
     Sampling, Layout, Reindex, ZeroTerms, Folding, Factoring, PadEinsum,
-    DecomposePadding, Rolling, Access,
+    DecomposePadding, Rolling, Access, CopyAt,
 ):
     """Rewrites a program step by step; every step is legal, and recorded.
 
