@@ -52,6 +52,8 @@ class Builder:
         """What the next stage reads: mostly the stage before."""
         if not self.stages:
             shape = tuple(self.rng.choice(EXTENTS) for _ in range(self.rng.randint(1, 3)))
+            if prod(shape) > LIMIT:
+                shape = shape[:2]
             return self.operand(shape)
         found = self.stages[-1] if self.rng.random() < 0.7 else self.rng.choice([*self.inputs, *self.stages])
         self.read.add(found.name)

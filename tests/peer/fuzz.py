@@ -21,6 +21,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -388,6 +389,9 @@ def main() -> int:
         except (TimeoutError, EOFError, BrokenPipeError) as error:
             peer.stop()
             tally.findings.append(Finding(seed, f"{type(error).__name__} in a case", "", str(error), "", None, "", ()))
+        except (AssertionError, KeyError, TypeError, ValueError, AutoschedError, RecursionError) as error:
+            traceback.print_exc()
+            tally.findings.append(Finding(seed, "crash outside a step", "", repr(error), "", None, "", ()))
     peer.stop()
     if options.show is not None:
         print("\n".join(show(f) for f in tally.findings))
