@@ -1,8 +1,8 @@
 """How much of a buffer lives at once: what one pass through the loops around its uses touches.
 
-A pass may reuse the storage of the one before it only if it reads nothing that an earlier one wrote. So the scope of a buffer is the
-innermost loop around all its uses in which every read is preceded, in the same iteration, by a write that surely happens and covers
-it; an accumulation counts as written where its first iteration is inside the scope.
+A pass may reuse the storage of the one before it only if it reads nothing that an earlier one wrote. So the scope of a buffer is
+the innermost loop around all its uses in which every read is preceded, in the same iteration, by a write that surely happens and
+covers it; an accumulation counts as written where its first iteration is inside the scope.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autosched.ir.expr import BufferData, BufferLoad, Expr, IntImm, Var, int_value, minimum
+from autosched.ir.expr import BufferData, BufferLoad, Expr, IntImm, Var, int_value
 from autosched.ir.functor import Substitute, free_vars, stmt_children, stmt_exprs, walk_expr
+from autosched.ir.itermap import detect_iter_map
 from autosched.ir.region import full_ranges, region_bounds, region_covers, union_regions
-from autosched.ir.simplify import Analyzer
+from autosched.ir.simplify import Analyzer, linear_form
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, IfThenElse, PrimFunc, Range, Stmt
 
 Path = tuple[For, ...]
@@ -122,16 +123,16 @@ class _Collector:
         self.sure = sure
 
     def calls(self, block: Block, path: Path) -> None:
-        """What a block hands to a call by address is read and written as the block declares."""
-        handed = {e.buffer for expr in stmt_exprs(block.body) for e in walk_expr(expr) if isinstance(e, BufferData)}
-        for regions, write in ((block.reads, False), (block.writes, True)):
-            for r in regions:
-                if r.buffer in handed:
-                    self.add(r.buffer, r.region, path, write)
-                    handed = handed if not write else handed - {r.buffer}
-        declared = {r.buffer for r in (*block.reads, *block.writes)}
-        for buffer in handed - declared:
-            self.add(buffer, full_ranges(buffer), path, False)
+        """What a block hands to a call by address is read and written as the block declares, of it or of what it is a view of."""
+        handed = {e.buffer: None for expr in stmt_exprs(block.body) for e in walk_expr(expr) if isinstance(e, BufferData)}
+        for buffer in handed:
+            names = {buffer, self.views[buffer].buffer if buffer in self.views else buffer}
+            read = any(r.buffer in names for r in block.reads)
+            write = any(r.buffer in names for r in block.writes)
+            if read or not write:
+                self.add(buffer, full_ranges(buffer), path, False)
+            if write:
+                self.add(buffer, full_ranges(buffer), path, True)
 
 
 def _loops(path: Sequence[For]) -> dict[Var, Range]:
@@ -156,28 +157,64 @@ def _covers(write: _Use, read: _Use) -> bool:
         analyzer.bind(var, dom)
     inner = [_loops(u.path[together:]) for u in (write, read)]
     # The box around a write is what it writes only if it leaves no holes.
-    if not _dense(write.region, inner[0]):
+    if not _dense(write.region, inner[0], analyzer):
         return False
-    return region_covers(region_bounds(write.region, inner[0]), region_bounds(read.region, inner[1]), analyzer)
+    boxes = [region_bounds(u.region, loops, analyzer) for u, loops in zip((write, read), inner)]
+    return region_covers(boxes[0], boxes[1], analyzer)
 
 
-def _dense(region: BufferRegion, inner: dict[Var, Range]) -> bool:
-    """Whether the loops fill the box that their access spans: every dimension of its own loops, without steps."""
+def _dense(region: BufferRegion, inner: dict[Var, Range], analyzer: Analyzer) -> bool:
+    """Whether the loops fill the box that their access spans; False only where that is not plain."""
+    return _linear(region, inner) or _digits(region, inner, analyzer)
+
+
+def _linear(region: BufferRegion, inner: dict[Var, Range]) -> bool:
+    """Every dimension has loops of its own, in steps that leave no gap."""
     seen: set[Var] = set()
     for r in region.region:
-        used = [v for v in free_vars(r.min) if v in inner]
-        if seen & set(used):
+        form = linear_form(r.min, list(inner))
+        reach = int_value(r.extent)
+        if form is None or reach is None or seen & form[0].keys():
             return False
-        seen |= set(used)
-        if not used:
-            continue
-        points = 1
-        for v in used:
-            points *= int_value(inner[v].extent) or 0
-        (span,) = region_bounds([r], inner, shape=[IntImm(1)])
-        width = int_value(span.extent)
-        if width is None or width > points * (int_value(r.extent) or 0):
+        seen |= form[0].keys()
+        steps = [(c, int_value(inner[v].extent)) for v, c in form[0].items()]
+        plain = [(c, n) for c, n in steps if isinstance(c, int) and c >= 0 and n is not None]
+        if len(plain) < len(steps) or not _gapless(plain, reach):
             return False
+    return True
+
+
+def _digits(region: BufferRegion, inner: dict[Var, Range], analyzer: Analyzer) -> bool:
+    """The dimensions are independent digits of the loops (a layout such as ``k // 64 % 2, m, k % 64``)."""
+    dom = dict(inner)
+    for var, loop in inner.items():
+        analyzer.bind(var, loop)
+    indices = []
+    for r, low in zip(region.region, region_bounds(region, inner, analyzer)):
+        if int_value(r.extent) != 1:
+            # Independent loops over the parts of the region.
+            part = Var("part")
+            dom[part] = Range(IntImm(0), r.extent)
+            indices.append(analyzer.simplify(r.min - low.min) + part)
+        else:
+            indices.append(analyzer.simplify(r.min - low.min))
+    found = detect_iter_map(indices, dom, check="surjective", analyzer=analyzer)
+    if not found:
+        return False
+    for digits in found.indices:
+        steps = [(d.scale, d.extent) for d in digits.args]
+        plain = [(c, n) for c, n in steps if isinstance(c, int) and c >= 0 and isinstance(n, int)]
+        if len(plain) < len(steps) or not _gapless(plain, 1):
+            return False
+    return True
+
+
+def _gapless(steps: Sequence[tuple[int, int]], reach: int) -> bool:
+    """Whether sums of ``c * i`` with ``i < n``, each ``reach`` wide, are consecutive."""
+    for c, n in sorted(steps):
+        if n > 1 and c > reach:
+            return False
+        reach += c * (n - 1)
     return True
 
 
@@ -187,7 +224,7 @@ def _window(buffer: Buffer, uses: Sequence[_Use]) -> tuple[Range, ...] | None:
     analyzer = Analyzer()
     for var, dom in _loops(scope[:depth]).items():
         analyzer.bind(var, dom)
-    boxes = [BufferRegion(buffer, region_bounds(u.region, _loops(u.path[depth:]), shape=buffer.shape)) for u in uses]
+    boxes = [BufferRegion(buffer, region_bounds(u.region, _loops(u.path[depth:]), analyzer)) for u in uses]
     union = union_regions(boxes, analyzer).region
     window = []
     for r, size in zip(union, buffer.shape):
@@ -196,8 +233,5 @@ def _window(buffer: Buffer, uses: Sequence[_Use]) -> tuple[Range, ...] | None:
         held = int_value(extent)
         if held is None or (whole is not None and held >= whole):
             low, extent = IntImm(0, size.dtype), size
-        elif not analyzer.can_prove(low + extent <= size):
-            # The last pass may overshoot what exists; accesses that happen do not.
-            low = analyzer.simplify(minimum(low, size - extent))
         window.append(Range(low, extent))
     return None if all(r.extent == s for r, s in zip(window, buffer.shape)) else tuple(window)

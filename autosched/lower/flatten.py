@@ -7,7 +7,7 @@ anywhere, such a buffer must be filled anew in each iteration of the loop around
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
@@ -30,6 +30,7 @@ from autosched.ir.stmt import (
     make_root,
     seq,
 )
+from autosched.lower.compact import shared, windows
 
 
 def groups(buffer: Buffer) -> list[range]:
@@ -38,11 +39,13 @@ def groups(buffer: Buffer) -> list[range]:
     return [range(a, b) for a, b in pairwise(cuts) if b > a]
 
 
-def flatten(func: PrimFunc) -> PrimFunc:
+def flatten(func: PrimFunc, compact: bool = False) -> PrimFunc:
     """A function without blocks, whose own buffers have one dimension per group of axes.
 
     Args:
         func: a program at any stage, with constant extents.
+        compact: first shrink every buffer to what one pass through the loops around its uses touches (a cache of a tile holds a
+            tile), see ``autosched.lower.compact``.
 
     Returns:
         the program; parameters keep their shapes. ``C: (128, 32)`` becomes ``C: (4096,)``; with an axis separator before its
@@ -52,12 +55,13 @@ def flatten(func: PrimFunc) -> PrimFunc:
     Raises:
         LoweringError: kind ``symbolic``: an extent is not constant.
     """
-    return _Flattener(func).run()
+    return _Flattener(func, windows(func) if compact else {}).run()
 
 
 class _Flattener(Mutator):
-    def __init__(self, func: PrimFunc) -> None:
+    def __init__(self, func: PrimFunc, held: Mapping[Buffer, tuple[Range, ...]]) -> None:
         self.func = func
+        self.held = held
         self.params = set(func.buffers)
         self.values: dict[Var, Expr] = {}
         self.views: dict[Buffer, BufferRegion] = {}
@@ -68,7 +72,7 @@ class _Flattener(Mutator):
     def run(self) -> PrimFunc:
         doubled, paths = _scan(self.func)
         for buffer in doubled:
-            path = _shared(paths.get(buffer, []))
+            path = shared(paths.get(buffer, []))
             turn: Expr = IntImm(0)
             for loop in path:
                 if loop.thread is None:
@@ -81,14 +85,17 @@ class _Flattener(Mutator):
     def buffer(self, buffer: Buffer) -> Buffer:
         """The flat buffer that stands for one of the function's own."""
         if buffer not in self.made:
-            shape: list[Expr] = [
-                IntImm(prod(_const(buffer.shape[k], buffer.name) for k in group)) for group in groups(buffer)
-            ]
+            sizes = [_const(size, buffer.name) for size in self.extents(buffer)]
+            shape: list[Expr] = [IntImm(prod(sizes[k] for k in group)) for group in groups(buffer)]
             if buffer in self.turn:
                 shape.insert(0, IntImm(2))
             separators = tuple(range(1, len(shape)))
             self.made[buffer] = replace(buffer, shape=tuple(shape), strides=(), axis_separators=separators)
         return self.made[buffer]
+
+    def extents(self, buffer: Buffer) -> Sequence[Expr]:
+        """Elements per dimension that are kept of a buffer."""
+        return [r.extent for r in self.held[buffer]] if buffer in self.held else buffer.shape
 
     def place(self, buffer: Buffer, indices: Sequence[Expr]) -> tuple[Buffer, tuple[Expr, ...]]:
         """Where an element went; indices are already free of block iterators."""
@@ -101,11 +108,14 @@ class _Flattener(Mutator):
         if buffer in self.params:
             return buffer, tuple([self.analyzer.simplify(i) for i in indices])
         flat = self.buffer(buffer)
+        extents = self.extents(buffer)
+        if buffer in self.held:
+            indices = [i - r.min for i, r in zip(indices, self.held[buffer])]
         new: list[Expr] = [self.turn[buffer]] if buffer in self.turn else []
         for group in groups(buffer):
             total: Expr = IntImm(0)
             for k in group:
-                total = total * buffer.shape[k] + indices[k]
+                total = total * extents[k] + indices[k]
             new.append(total)
         return flat, tuple([self.analyzer.simplify(i) for i in new])
 
@@ -191,15 +201,6 @@ def _scan(func: PrimFunc) -> tuple[list[Buffer], dict[Buffer, list[tuple[For, ..
     visit(func.body, ())
     own = set(func.buffers)
     return [b for b in dict.fromkeys(doubled) if b not in own], paths
-
-
-def _shared(paths: Sequence[tuple[For, ...]]) -> tuple[For, ...]:
-    shared = []
-    for level in zip(*paths):
-        if any(loop is not level[0] for loop in level):
-            break
-        shared.append(level[0])
-    return tuple(shared)
 
 
 __all__ = ["flatten", "groups"]

@@ -1,0 +1,160 @@
+"""Buffers shrink to what lives at once, and never to less."""
+
+from __future__ import annotations
+
+import random
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from autosched import te
+from autosched.ir import interp
+from autosched.ir.stmt import BlockRealize, PrimFunc
+from autosched.lower import flatten
+from autosched.schedule import AXIS_SEPARATOR, Schedule
+from autosched.script import T
+
+
+def shapes(func: PrimFunc) -> dict[str, tuple[int, ...]]:
+    """The function's own buffers."""
+    assert isinstance(func.body, BlockRealize)
+    return {b.name: tuple(int(s.value) for s in b.shape) for b in func.body.block.alloc_buffers}  # type: ignore[attr-defined]
+
+
+def same_meaning(func: PrimFunc, flat: PrimFunc, seed: int = 0) -> None:
+    rng = np.random.default_rng(seed)
+    arrays = [rng.integers(-100, 100, [s.value for s in b.shape]).astype(b.dtype) for b in func.buffers]  # type: ignore[attr-defined]
+    for a, b in zip(interp.run(func, *[x.copy() for x in arrays]), interp.run(flat, *[x.copy() for x in arrays])):
+        np.testing.assert_array_equal(a, b)
+
+
+def banked(tile_k: int, banks: bool, doubled: bool) -> Schedule:
+    """A matmul whose tiles of both operands are loaded per step of the reduction."""
+    k = te.reduce_axis((0, 64), "k")
+    a, b = te.placeholder((32, 64), "int32", name="A"), te.placeholder((64, 32), "int32", name="B")
+    c = te.compute((32, 32), lambda m, n: te.sum(a[m, k] * b[k, n], axis=k), name="C")
+    sch = Schedule(te.create_prim_func([a, b, c]))
+    caches = [sch.cache_read("C", n, "local.vtcm") for n in (0, 1)]
+    m, n, r = sch.get_loops("C")
+    m_o, m_i = sch.split(m, [None, 16])
+    n_o, n_i = sch.split(n, [None, 16])
+    k_o, k_i = sch.split(r, [None, tile_k])
+    sch.reorder(m_o, n_o, k_o, m_i, k_i, n_i)
+    for cache in caches:
+        sch.compute_at(cache, k_o)
+    if banks:
+        half = tile_k // 2
+        sch.transform_layout("C", ("read", 0), lambda m, k: [k // half % 2, AXIS_SEPARATOR, m, k // tile_k, k % half])
+        sch.transform_layout("C", ("read", 1), lambda k, n: [k // half % 2, AXIS_SEPARATOR, k // tile_k, k % half, n])
+    if doubled:
+        for cache in caches:
+            sch.double_buffer(cache)
+    return sch
+
+
+@pytest.mark.parametrize(
+    ("banks", "doubled", "shape"),
+    [(False, False, (512,)), (True, False, (2, 256)), (False, True, (2, 512)), (True, True, (2, 2, 256))],
+)
+def test_caches_of_tiles(banks: bool, doubled: bool, shape: tuple[int, ...]) -> None:
+    sch = banked(32, banks, doubled)
+    flat = flatten(sch.func, compact=True)
+    assert [s for n, s in shapes(flat).items() if "vtcm" in n] == [shape, shape]
+    same_meaning(sch.func, flat)
+    assert {s[-1] for s in shapes(flatten(sch.func)).values()} == {1024 if banks else 2048}
+
+
+@T.prim_func
+def carried(A: T.Buffer((8, 4), "int32"), B: T.Buffer((8, 4), "int32")):
+    """Every step reads what the one before it wrote."""
+    h = T.alloc_buffer((9, 4), "int32")
+    for j in range(4):
+        with T.block("start"):
+            vj = T.axis.spatial(4, j)
+            h[0, vj] = 0
+    for i, j in T.grid(8, 4):
+        with T.block("step"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.reads(h[vi, vj], A[vi, vj])
+            T.writes(h[vi + 1, vj])
+            h[vi + 1, vj] = h[vi, vj] + A[vi, vj]
+    for i, j in T.grid(8, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = h[vi + 1, vj]
+
+
+@T.prim_func
+def window(A: T.Buffer((12, 4), "int32"), B: T.Buffer((10, 4), "int32")):
+    """Row i + 2 is filled in step i; rows i and i + 1 are left from before, except in the first step."""
+    s = T.alloc_buffer((12, 4), "int32")
+    for i in range(10):
+        for r, j in T.grid(3, 4):
+            with T.block("s"):
+                vi = T.axis.spatial(12, i + r)
+                vj = T.axis.spatial(4, j)
+                T.where(i == 0 or r == 2)
+                s[vi, vj] = A[vi, vj] * 2
+        for r, j in T.grid(3, 4):
+            with T.block("B"):
+                vi, vj, vr = T.axis.remap("SSR", [i, j, r])
+                with T.init():
+                    B[vi, vj] = 0
+                B[vi, vj] = B[vi, vj] + s[vi + vr, vj]
+
+
+@T.prim_func
+def gaps(A: T.Buffer((4, 8), "int32"), B: T.Buffer((4, 8), "int32")):
+    """Only every other element is written in a row's step; the others come from the row before."""
+    s = T.alloc_buffer((8,), "int32")
+    for j in range(8):
+        with T.block("first"):
+            vj = T.axis.spatial(8, j)
+            s[vj] = A[0, vj]
+    for i in range(4):
+        for j in range(4):
+            with T.block("some"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.writes(s[vj * 2])
+                s[vj * 2] = A[vi, vj * 2]
+        for j in range(8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = s[vj]
+
+
+@pytest.mark.parametrize(("func", "name", "size"), [(carried, "h", 36), (window, "s", 48), (gaps, "s", 8)])
+def test_what_a_later_pass_reads_is_kept(func: PrimFunc, name: str, size: int) -> None:
+    flat = flatten(func, compact=True)
+    assert shapes(flat)[name] == (size,)
+    same_meaning(Schedule(func).func, flat)
+
+
+def test_the_same_window_filled_anew_shrinks() -> None:
+    sch = Schedule(window)
+    text = "".join(line for line in sch.script().splitlines(keepends=True) if "T.where" not in line)
+    from autosched.script import parse
+
+    func = parse(text)
+    flat = flatten(func, compact=True)
+    assert shapes(flat)["s"] == (12,)
+    same_meaning(func, flat)
+
+
+def test_an_accumulator_used_in_the_last_step_is_kept_over_all_steps() -> None:
+    sch = banked(32, False, False)
+    store = sch.cache_write("C", 0, "local.acc")
+    sch.reverse_compute_at(store, sch.get_loops("C")[2], last_iteration=True)
+    flat = flatten(sch.func, compact=True)
+    assert shapes(flat)["C_local.acc"] == (256,)
+    same_meaning(sch.func, flat)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_scheduled_convolutions(seed: int, vta_schedules: ModuleType) -> None:
+    """Views, predicates, external calls and virtual threads."""
+    func = vta_schedules.conv2d(random.Random(seed).choice, "conv2d:h=5,w=4,ci=32,co=32,k=3,pad=1").mod["main"]
+    flat, whole = flatten(func, compact=True), flatten(func)
+    assert all(a <= b for a, b in zip(shapes(flat).values(), shapes(whole).values()))
+    same_meaning(func, flat, seed)
