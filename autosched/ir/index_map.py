@@ -226,13 +226,21 @@ class IndexMap:
                 raise ProgramError(f"the index map has no inverse over this shape: {var.name} is not used")
         vmap = dict(zip(self.initial, exprs))
         predicate = known.simplify(substitute(result.padding_predicate, vmap))
-        if check == "none" and not self._undone(vmap, outs, known):
+        if check == "none" and not (self._undone(vmap, outs, known) and self._restored(exprs, outs, ranges, ana)):
             raise ProgramError("the index map has no inverse over this shape: it is not one-to-one")
         return IndexMap(outs, tuple(exprs)), predicate
 
     def _undone(self, vmap: dict[Var, Expr], outs: Sequence[Var], known: Analyzer) -> bool:
         """Whether mapping the inverse gives back its parameters (without it, the digits did not determine them)."""
         return all(known.can_prove_equal(substitute(e, vmap), o) for e, o in zip(self.final, outs))
+
+    def _restored(self, back: Sequence[Expr], outs: Sequence[Var], ranges: Sequence[Range], ana: Analyzer) -> bool:
+        """Whether the inverse of what the map gives is what it was given (digits may have been dropped)."""
+        names = [Var(v.name, v.dtype) for v in self.initial]
+        there = dict(zip(outs, [substitute(e, dict(zip(self.initial, names))) for e in self.final]))
+        for var, r in zip(names, ranges):
+            ana.bind(var, r)
+        return all(ana.can_prove_equal(substitute(e, there), v) for e, v in zip(back, names))
 
     def _arity(self, n: int) -> None:
         if n != len(self.initial):
