@@ -14,9 +14,11 @@ from autosched.schedule.base import (
 from autosched.schedule.intrin import TensorIntrin
 from autosched.schedule.primitive import PRIMITIVES, primitive
 from autosched.schedule.schedule import Schedule
+from autosched.schedule.tiling import tile_with_tensor_intrin
 from autosched.schedule.trace import Instruction, Trace
 
 __all__ = [
     "AT_INLINE", "AT_ROOT", "AXIS_SEPARATOR", "PRIMITIVES", "BlockRV", "ExprRV", "IndexMap", "Instruction", "LoopRV",
     "NoFunctionError", "Schedule", "StaleRVError", "TensorIntrin", "Trace", "UnknownRVError", "primitive",
+    "tile_with_tensor_intrin",
 ]
