@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import doctest
+import inspect
 import io
 import itertools
 import linecache
@@ -165,14 +166,39 @@ def test_links_lead_somewhere() -> None:
     assert not broken, broken
 
 
-def test_every_primitive_has_its_line() -> None:
-    from autosched.schedule import Schedule  # importing it registers all families
+MARK = re.compile(r"(<!-- primitives of: ([\w *]+) -->\n\n)((?:\|.*\n)*)")
+
+
+def with_primitives(page: str) -> str:
+    """A page with its tables of primitives made anew from the docstrings; ``*`` stands for all modules not named elsewhere."""
+    import autosched.schedule  # noqa: F401  it registers all families
     from autosched.schedule.primitive import PRIMITIVES
 
-    text = (DOCS / "primitives.md").read_text()
-    listed = re.findall(r"^\| `(\w+)`", text, re.M)
-    assert sorted(listed) == sorted(PRIMITIVES), "the page and the registry differ"
+    named = {word for m in MARK.finditer(page) for word in m[2].split()}
+
+    def table(m: re.Match[str]) -> str:
+        rows = ["| primitive | what it does |", "|---|---|"]
+        for word in m[2].split():
+            for name, p in PRIMITIVES.items():
+                module = p.method.__module__.rpartition(".")[2]
+                if module == word or (word == "*" and module not in named):
+                    text = " ".join((inspect.getdoc(p.method) or "").partition("\n\n")[0].split())
+                    rows.append(f"| `{name}` | {text.replace('``', '`').replace('|', chr(92) + '|')} |")
+        return m[1] + "\n".join(rows) + "\n"
+
+    return MARK.sub(table, page)
+
+
+def test_every_primitive_has_its_line() -> None:
+    page = (DOCS / "primitives.md").read_text()
+    from autosched.schedule import Schedule
+    from autosched.schedule.primitive import PRIMITIVES
+
+    listed = re.findall(r"^\| `(\w+)` \|", page, re.M)
+    hint = "rewrite it with: python tests/e2e/test_docs.py docs/primitives.md"
+    assert sorted(listed) == sorted(PRIMITIVES), hint
     assert all(hasattr(Schedule, name) for name in listed)
+    assert with_primitives(page) == page, hint
 
 
 def test_files_that_pages_name_exist() -> None:
@@ -191,6 +217,7 @@ def rewrite(path: Path) -> bool:
     for start, end, shown, real, _ in reversed(outputs(page, path.stem)):
         if not same(shown, real):
             new = new[:start] + real + new[end:]
+    new = with_primitives(new)
     path.write_text(new)
     return new != page
 
