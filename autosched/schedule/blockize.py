@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, is_int, logical_and
+from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, int_value, is_int, logical_and
 from autosched.ir.functor import Substitute, free_vars
 from autosched.ir.itermap import subspace_divide
 from autosched.ir.region import region_bounds, union_regions
@@ -147,6 +147,8 @@ def _divide(realize: BlockRealize, inner: Sequence[For], outer: Sequence[For], p
         parts = [
             (_Part(d.outer, d.outer_extent), _Part(d.inner, d.inner_extent)) for d in result.parts
         ]
+        if not _from_zero(realize, parts, outer, inner):
+            return None
         return _keep_guards(realize, parts, result.outer_predicate, result.inner_predicate, outer, inner)
     if realize.predicate != TRUE:
         return None
@@ -154,6 +156,8 @@ def _divide(realize: BlockRealize, inner: Sequence[For], outer: Sequence[For], p
     around = {n.var: n for n in outer}
     parts = []
     for iv, value in zip(realize.block.iter_vars, realize.iter_values):
+        if int_value(iv.dom.min) != 0 or (not uses(value, {**inside, **around}) and int_value(value) != 0):
+            return None
         unit = _Part(IntImm(0, value.dtype), IntImm(1, value.dtype))
         part = _Part(value, iv.dom.extent)
         if uses(value, inside):
@@ -163,6 +167,26 @@ def _divide(realize: BlockRealize, inner: Sequence[For], outer: Sequence[For], p
         else:
             parts.append((part, unit) if uses(value, around) else (unit, unit))
     return _Division(parts, TRUE, TRUE)
+
+
+def _from_zero(
+    realize: BlockRealize, parts: Sequence[tuple[_Part, _Part]], outer: Sequence[For], inner: Sequence[For]
+) -> bool:
+    """Whether the parts together are the iterators, and count from zero: loops that start later need not give such."""
+    loops = [*outer, *inner]
+    if all(int_value(loop.min) == 0 for loop in loops) and all(
+        uses(v, {n.var for n in loops}) or int_value(v) == 0 for v in realize.iter_values
+    ):
+        return True
+    analyzer = Analyzer(loop_ranges(loops))
+    analyzer.assume(realize.predicate)
+    for value, (high, low) in zip(realize.iter_values, parts):
+        if not analyzer.can_prove_equal(value, high.value * low.extent + low.value):
+            return False
+        for part in (high, low):
+            if not analyzer.can_prove(part.value < part.extent):
+                return False
+    return True
 
 
 def _keep_guards(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from autosched.ir.expr import int_value
+from autosched.ir.expr import Var, int_value
 from autosched.ir.stmt import TRUE, Block, Buffer, For, Ident, Range, Stmt, full_region
 from autosched.schedule.base import BlockRV
+from autosched.schedule.bindings import loop_dom
 from autosched.schedule.cache_rewrite import (
     Place,
     Redirect,
@@ -76,7 +77,9 @@ class Cache(Scope):
             swept = self._input_region(state, scope, reader, buffer)
         compact = place.parent is scope
         cached = self._cached(buffer, storage_scope, swept if compact else None)
-        stage, nest = copy_stage(f"{buffer.name}_{storage_scope}", buffer, cached, swept, "target" if compact else None)
+        stage, nest = copy_stage(
+            f"{buffer.name}_{storage_scope}", buffer, cached, swept, "target" if compact else None, _around(state, place)
+        )
         redirect = Redirect(buffer, cached, [r.min for r in swept] if compact else None)
         targets = [b for b in state.children_of(scope) if buffer not in state.touched(b)[1]]
         if consumers:
@@ -124,6 +127,7 @@ class Cache(Scope):
         buffer = writer.writes[self.block_region_buffer(writer, self._buffer_key(write_buffer_index), "write")].buffer
         scope = self._scope(state, writer)
         self._only_writer(state, scope, buffer)
+        self._starts_anew(writer, buffer)
         consumers = self._consumers(state, buffer, consumer_blocks)
         region = region_of(writer.writes, buffer)
         assert region is not None
@@ -135,7 +139,9 @@ class Cache(Scope):
         swept = swept_region(state, region, realize, place.parent, nested_condition(writer, buffer, "write"))
         compact = place.parent is scope
         cached = self._cached(buffer, storage_scope, swept if compact else None)
-        stage, nest = copy_stage(f"{buffer.name}_{storage_scope}", cached, buffer, swept, "source" if compact else None)
+        stage, nest = copy_stage(
+            f"{buffer.name}_{storage_scope}", cached, buffer, swept, "source" if compact else None, _around(state, place)
+        )
         redirect = Redirect(buffer, cached, [r.min for r in swept] if compact else None)
         table: dict[int, Stmt | None] = {}
         for target in state.children_of(scope):
@@ -217,6 +223,14 @@ class Cache(Scope):
                         [writers[0].ident], state=state, hint=f"{self._op} before loop_partition")
         return writers[0] if writers else None
 
+    def _starts_anew(self, writer: Block, buffer: Buffer) -> None:
+        """Refuses a block that updates what is in the buffer already: a copy of it would start without a value."""
+        if writer.init is None and region_of(writer.reads, buffer) is not None:
+            self.refuse(
+                f"block {writer.name} updates {buffer.name} in place, and the copy would start without its values",
+                [writer.ident], hint="cache the block that initialises it too, or use cache_inplace",
+            )
+
     def _read_first(self, state: State, scope: Block, writer: Block, related: set[Ident], place: Place) -> bool:
         """Whether a buffer is read only before it is written, once: then it can be copied at the front of the scope."""
         order = [b.ident for b in state.children_of(scope)]
@@ -278,3 +292,7 @@ class Cache(Scope):
             )
 
 
+def _around(state: State, place: Place) -> dict[Var, Range]:
+    """The ranges of the loops around a place, those of the enclosing scope included."""
+    loops = [*state.loops_above(place.parent), *([place.parent] if isinstance(place.parent, For) else [])]
+    return loop_dom(loops)

@@ -26,7 +26,7 @@ from autosched.ir.stmt import (
 )
 from autosched.schedule.base import BlockRV
 from autosched.schedule.cache import Cache
-from autosched.schedule.cache_rewrite import Place, Redirect, place_between, region_of
+from autosched.schedule.cache_rewrite import Place, Redirect, guarded_load, place_between, region_of
 from autosched.schedule.dependence import broken_pipeline
 from autosched.schedule.primitive import primitive
 from autosched.schedule.scope import in_scope
@@ -117,6 +117,7 @@ class ReindexCache(Cache):
         region = node.writes[self.block_region_buffer(node, write_buffer_index, "write")]
         scope = self._pipeline(state, node)
         self._only_writer(state, scope, region.buffer)
+        self._starts_anew(node, region.buffer)
         related = {d.dst for d in state.dependences(scope) if d.src is node.ident and d.kind == "RAW"}
         place = place_between(state, scope, node.ident, related)
         return self._reindex(state, realize, region, storage_scope, index_map, place, False)
@@ -221,7 +222,8 @@ class ReindexCache(Cache):
         rename = Substitute(fresh)
         sides = [(b, tuple(rename.visit_expr(e) for e in at)) for b, at in (plain, cached)]
         (source, read), (target, write) = sides if reads else sides[::-1]
-        body = BufferStore(target, write, BufferLoad(source, read, source.dtype))
+        load = guarded_load(source, read, {iv.var: iv.dom for iv in iters}) if reads else BufferLoad(source, read, source.dtype)
+        body = BufferStore(target, write, load)
         name = cached[0].name
         block = Block(name, tuple(iters), (point(source, read),), (point(target, write),), body)
         stage = BlockRealize(

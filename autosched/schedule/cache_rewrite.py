@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from autosched.ir.expr import BufferData, BufferLoad, Expr, IntImm, Var, int_value
+from autosched.ir.expr import BufferData, BufferLoad, Call, Expr, IntImm, Var, cast, int_value, logical_and
 from autosched.ir.functor import Mutator, Substitute, stmt_children
 from autosched.ir.region import region_bounds
 from autosched.ir.simplify import Analyzer, simplify
@@ -76,7 +76,8 @@ def _inside(r: Range, size: Expr, dom: Mapping[Var, Range]) -> Range:
 
 
 def copy_stage(
-    name: str, source: Buffer, target: Buffer, region: Sequence[Range], compact: str | None
+    name: str, source: Buffer, target: Buffer, region: Sequence[Range], compact: str | None,
+    around: Mapping[Var, Range] | None = None,
 ) -> tuple[BlockRealize, Stmt]:
     """A nest that copies a region from one buffer to another.
 
@@ -86,6 +87,7 @@ def copy_stage(
         target: written.
         region: the part that is copied, in coordinates of the larger buffer.
         compact: which side holds only the region: ``source``, ``target`` or None for neither.
+        around: ranges of the loops around the nest; where they lead outside the buffers, a predicate keeps it inside.
 
     Returns:
         the block's realize and the whole nest.
@@ -113,11 +115,39 @@ def copy_stage(
     write = tuple(narrow if compact == "target" else wide)
     body = BufferStore(target, write, BufferLoad(source, read, source.dtype))
     block = Block(name, tuple(iters), (point(source, read),), (point(target, write),), body)
-    realize = BlockRealize(tuple(values), TRUE, block)
+    predicate: Expr = TRUE
+    if compact is None and around is not None:
+        analyzer = Analyzer({**around, **{loop: Range(IntImm(0, loop.dtype), r.extent) for loop, r in zip(loops, region)}})
+        predicate = analyzer.simplify(logical_and(*_outside(values, source.shape, analyzer)))
+    realize = BlockRealize(tuple(values), predicate, block)
     nest: Stmt = realize
     for loop, r in reversed(list(zip(loops, region))):
         nest = For(loop, IntImm(0, loop.dtype), r.extent, "serial", nest)
     return realize, nest
+
+
+def guarded_load(source: Buffer, indices: Sequence[Expr], dom: Mapping[Var, Range]) -> Expr:
+    """A load, zero where it would be outside the buffer: nobody uses what a guard of its own kept from being read.
+
+    Args:
+        source: read.
+        indices: where.
+        dom: ranges of the variables in the indices.
+    """
+    load = BufferLoad(source, tuple(indices), source.dtype)
+    analyzer = Analyzer(dom)
+    conditions = _outside(indices, source.shape, analyzer)
+    if not conditions:
+        return load
+    return Call("if_then_else", (logical_and(*conditions), load, cast(source.dtype, IntImm(0))), source.dtype)
+
+
+def _outside(indices: Sequence[Expr], shape: Sequence[Expr], analyzer: Analyzer) -> list[Expr]:
+    """The conditions under which indices are inside a shape, those that may fail; symbolic extents are trusted."""
+    return [
+        c for index, size in zip(indices, shape) if isinstance(size, IntImm) for c in (index >= 0, index < size)
+        if not analyzer.can_prove(c)
+    ]
 
 
 def place_between(state: State, scope: Block, writer: Ident, related: Collection[Ident]) -> Place:

@@ -6,7 +6,8 @@ from dataclasses import replace
 from itertools import takewhile
 from math import prod
 
-from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, bits, eq, int_value, logical_and, minimum
+from autosched.ir.expr import BinOp, BufferLoad, Expr, IntImm, Var, bits, eq, int_value, logical_and, minimum
+from autosched.ir.functor import Substitute, free_vars
 from autosched.ir.simplify import Analyzer, conjuncts, linear_form
 from autosched.ir.stmt import (
     TRUE,
@@ -184,6 +185,7 @@ def plan_move(
         _run_once(block, values, predicate, entered, [*entered, *loops], shared)
         left = [n for n in own if isinstance(n, For) and not any(n is e for e in enclosing)]
         _run_all(realize, values, predicate, left, [*entered, *loops], shared)
+    predicate = _kept_guards(realize, values, predicate, state.loops_above(realize), [*enclosing, *loops])
     stmt: Stmt = BlockRealize(tuple(values), predicate, block)
     for new in reversed(loops):
         stmt = replace(new, body=stmt)
@@ -361,6 +363,55 @@ def _new_loops(
                 conditions.append(value < high + 1)
     predicate = analyzer.simplify(logical_and(*conditions)) if conditions else TRUE
     return loops, values, predicate
+
+
+def _kept_guards(
+    realize: BlockRealize, values: list[Expr], predicate: Expr, old: list[For], new: list[For]
+) -> Expr:
+    """The predicate at the new place, with what the old one demands beyond the domains of the iterators.
+
+    Raises:
+        Refusal: such a condition cannot be told in terms of the iterators.
+    """
+    block = realize.block
+    if realize.predicate == TRUE:
+        return predicate
+    within = bind_all(Analyzer(), old)
+    for iv, value in zip(block.iter_vars, realize.iter_values):
+        within.assume(logical_and(value >= iv.dom.min, value < iv.dom.min + iv.dom.extent))
+    there = bind_all(Analyzer(), new)
+    there.assume(predicate)
+    own = {loop.var for loop in old}
+    exact = {v: k for k, v in enumerate(realize.iter_values) if isinstance(v, Var)}
+    kept: list[Expr] = []
+    for cond in conjuncts(realize.predicate):
+        if within.can_prove(cond):
+            continue
+        moved = Substitute({v: values[k] for v, k in exact.items()}).visit_expr(cond)
+        if any(v in own and v not in exact for v in free_vars(cond)):
+            moved = _rewritten(cond, realize, values, old)
+        if not there.can_prove(moved):
+            kept.append(there.simplify(moved))
+    return logical_and(*conjuncts(predicate), *kept) if kept else predicate
+
+
+def _rewritten(cond: Expr, realize: BlockRealize, values: list[Expr], loops: list[For]) -> Expr:
+    """A comparison of what one iterator is bound to with something, for the iterator's new value."""
+    if isinstance(cond, BinOp) and cond.op in ("<", "<=", ">", ">=", "==", "!="):
+        names = [loop.var for loop in loops]
+        difference = linear_form(cond.a - cond.b, names)
+        for value, new in zip(realize.iter_values, values):
+            form = linear_form(value, names)
+            if difference is None or form is None or not form[0] or set(form[0]) != set(difference[0]):
+                continue
+            for sign in (1, -1):
+                if all(int_value(form[0][v]) == sign * (int_value(c) or 0) for v, c in difference[0].items()):
+                    rest = difference[1] - sign * form[1]
+                    return BinOp(cond.op, new * sign + rest, IntImm(0, new.dtype), "bool")
+    raise Refusal(
+        f"block {realize.block.name} runs under a condition that cannot be told in terms of its iterators",
+        [realize.block.ident], "split by factors that divide, or move the block before",
+    )
 
 
 def _final_iteration(

@@ -25,7 +25,7 @@ from autosched.ir.stmt import (
 )
 from autosched.schedule.base import BlockRV, ScheduleBase
 from autosched.schedule.boxes import loop_ranges
-from autosched.schedule.cache_rewrite import Redirect, region_of
+from autosched.schedule.cache_rewrite import Redirect, guarded_load, region_of
 from autosched.schedule.dependence import Refusal, affine_binding, require_pipeline, scope_of
 from autosched.schedule.layout import buffer_argument
 from autosched.schedule.primitive import primitive
@@ -185,7 +185,8 @@ def _copy(
     far = Substitute(fresh).visit_exprs(tuple(indices))
     near: tuple[Expr, ...] = tuple(iv.var for iv in iters)
     (source, read), (target, write) = ((buffer, far), (copy, near)) if reads else ((copy, near), (buffer, far))
-    body = BufferStore(target, write, BufferLoad(source, read, source.dtype))
+    load = guarded_load(source, read, {iv.var: iv.dom for iv in iters}) if reads else BufferLoad(source, read, source.dtype)
+    body = BufferStore(target, write, load)
     block = Block(f"{target.name}_reindex", tuple(iters), (point(source, read),), (point(target, write),), body)
     loops = [Var(f"ax{k}", iv.var.dtype) for k, iv in enumerate(iters)]
     nest: Stmt = BlockRealize(tuple(loops), IntImm(1, "bool"), block)

@@ -42,7 +42,6 @@ from fuzz_known import explain  # noqa: E402
 from autosched.errors import AutoschedError, NotSupportedError, ProgramError, ScheduleError  # noqa: E402
 from autosched.ir import PrimFunc  # noqa: E402
 from autosched.ir.interp import random_inputs, run  # noqa: E402
-from autosched.schedule import Schedule  # noqa: E402
 from autosched.script import parse  # noqa: E402
 
 SECONDS = 60  # for one case
