@@ -1,0 +1,318 @@
+"""Layouts of buffers and of block domains, and reindexed operands: accepted, refused, replayed, and run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.ir import IntImm, IRModule, PrimFunc
+from autosched.ir.interp import run
+from autosched.schedule import AXIS_SEPARATOR, IndexMap, Schedule
+from autosched.script import T
+
+Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
+
+
+@T.prim_func
+def elementwise(A: T.Buffer((32, 48), "int32"), C: T.Buffer((32, 48), "int32")):
+    B = T.sblock_alloc_buffer((32, 48), "int32")
+    for i, j in T.grid(32, 48):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * 2
+    for i, j in T.grid(32, 48):
+        with T.sblock("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + 1
+
+
+@T.prim_func
+def fourteen(A: T.Buffer((14,), "int32"), C: T.Buffer((14,), "int32")):
+    B = T.sblock_alloc_buffer((14,), "int32")
+    for i in range(14):
+        with T.sblock("B"):
+            vi = T.axis.spatial(14, i)
+            B[vi] = A[vi] * 2
+    for i in range(14):
+        with T.sblock("C"):
+            vi = T.axis.spatial(14, i)
+            C[vi] = B[vi] + 1
+
+
+@T.prim_func
+def two_effects(A: T.Buffer((14,), "int32"), C: T.Buffer((14,), "int32")):
+    B = T.sblock_alloc_buffer((14,), "int32")
+    D = T.sblock_alloc_buffer((14,), "int32")
+    for i in range(14):
+        with T.sblock("B"):
+            vi = T.axis.spatial(14, i)
+            B[vi] = A[vi] * 2
+            D[vi] = A[vi] + 1
+    for i in range(14):
+        with T.sblock("C"):
+            vi = T.axis.spatial(14, i)
+            C[vi] = B[vi] + D[vi]
+
+
+@T.prim_func
+def matmul(A: T.Buffer((16, 24), "int32"), B: T.Buffer((24, 32), "int32"), C: T.Buffer((16, 32), "int32")):
+    for i, j, k in T.grid(16, 32, 24):
+        with T.sblock("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 0
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+
+@T.prim_func
+def viewed(A: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")):
+    B = T.sblock_alloc_buffer((16,), "int32")
+    for i in range(4):
+        with T.sblock("B"):
+            vi = T.axis.spatial(4, i)
+            T.reads(A[vi * 4:vi * 4 + 4])
+            T.writes(B[vi * 4:vi * 4 + 4])
+            V = T.match_buffer(B[vi * 4:vi * 4 + 4], (4,), "int32", offset_factor=1)
+            for k in range(4):
+                V[k] = A[vi * 4 + k]
+    for i in range(16):
+        with T.sblock("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = B[vi]
+
+
+@T.prim_func
+def transposed(A: T.Buffer((16, 24), "int32"), B: T.Buffer((24, 16), "int32")):
+    for i, j in T.grid(24, 16):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vj, vi] * 2
+
+
+@T.prim_func
+def two_reads(A: T.Buffer((16, 16), "int32"), B: T.Buffer((16, 16), "int32")):
+    for i, j in T.grid(16, 16):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] + A[vj, vi]
+
+
+def outputs(func: PrimFunc, arrays: list[np.ndarray]) -> np.ndarray:
+    copies = [a.copy() for a in arrays]
+    run(func, *copies)
+    return copies[-1]
+
+
+def arrays_of(func: PrimFunc) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    found = [rng.integers(-50, 50, [s.value for s in b.shape]).astype(b.dtype) for b in func.buffers]
+    found[-1][...] = 0
+    return found
+
+
+def same(func: PrimFunc, sch: Schedule) -> None:
+    arrays = arrays_of(func)
+    assert np.array_equal(outputs(func, arrays), outputs(sch.func, arrays))
+
+
+# -- transform_layout ----------------------------------------------------------------------------------------------------
+
+
+def test_an_intermediate_buffer_in_tiles(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(elementwise)
+    sch.transform_layout("B", "B", lambda m, n: (m // 16, n // 16, m % 16, n % 16))
+    text = sch.script()
+    assert "B = T.sblock_alloc_buffer((2, 3, 16, 16), \"int32\")" in text
+    assert "T.writes(B[vi // 16, vj // 16, vi % 16, vj % 16])" in text
+    assert "C[vi, vj] = B[vi // 16, vj // 16, vi % 16, vj % 16] + 1" in text
+    same(elementwise, sch)
+    verify_trace_roundtrip(sch, elementwise)
+
+
+@pytest.mark.parametrize("block, buffer", [("B", ("read", 0)), ("B", "A"), ("C", ("write", 0))])
+def test_a_parameter_changes_its_shape(block: str, buffer: object, verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(elementwise)
+    sch.transform_layout(block, buffer, lambda m, n: (n // 16, m, n % 16))
+    new = sch.func.buffers[0 if block == "B" else 1]
+    assert [s.value for s in new.shape] == [3, 32, 16]
+    arrays = arrays_of(elementwise)
+    wanted = outputs(elementwise, arrays)
+    layout = IndexMap.from_func(lambda m, n: (n // 16, m, n % 16), 2)
+    if block == "B":
+        assert np.array_equal(outputs(sch.func, [layout.map_array(arrays[0]), arrays[1]]), wanted)
+    else:
+        got = outputs(sch.func, [arrays[0], np.zeros((3, 32, 16), "int32")])
+        assert np.array_equal(got, layout.map_array(wanted))
+    verify_trace_roundtrip(sch, elementwise)
+
+
+def test_indices_simplify_under_tiles(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(elementwise)
+    i, j = sch.get_loops("C")
+    i0, i1 = sch.split(i, [None, 16])
+    j0, j1 = sch.split(j, [None, 16])
+    sch.reorder(i0, j0, i1, j1)
+    outer = sch.blockize(i1)
+    sch.transform_layout(sch.get_block("B"), ("write", 0), lambda m, n: (m // 16, n // 16, m % 16, n % 16))
+    assert "B[vi_o, vj_o, vi_i, vj_i]" in sch.script()
+    assert str(sch.get(outer).reads[0].region[2].extent.value) == "16"
+    same(elementwise, sch)
+    verify_trace_roundtrip(sch, elementwise)
+
+
+def test_padding_by_the_nest_that_fills_the_buffer(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(fourteen)
+    sch.transform_layout("B", "B", lambda i: [i // 4, i % 4], pad_value=0)
+    text = sch.script()
+    assert "B = T.sblock_alloc_buffer((4, 4), \"int32\")" in text
+    assert "T.grid(4, 4)" in text and "T.if_then_else" in text
+    same(fourteen, sch)
+    verify_trace_roundtrip(sch, fourteen)
+
+
+def test_padding_that_depends_on_the_index(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(fourteen)
+    sch.transform_layout("B", "B", lambda i: [i // 4, i % 4], pad_value=lambda i, j: i + j)
+    assert "v_axis0 + v_axis1, A[v_axis0 * 4 + v_axis1] * 2" in sch.script()
+    same(fourteen, sch)
+    verify_trace_roundtrip(sch, fourteen)
+
+
+def test_padding_by_a_block_of_its_own(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(two_effects)
+    sch.transform_layout("B", "B", lambda i: [i // 4, i % 4], pad_value=7)
+    assert sch.get(sch.get_block("buffer_B_padding")).writes[0].buffer.name == "B"
+    assert "T.where(axis0 == 3 and 2 <= axis1)" in sch.script()
+    same(two_effects, sch)
+    verify_trace_roundtrip(sch, two_effects)
+
+
+def test_padding_of_an_input_is_assumed(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(fourteen)
+    sch.transform_layout("B", "A", lambda i: [i // 4, i % 4], pad_value=42)
+    assert "T.assume(not (" in sch.script()
+    data = np.arange(14, dtype="int32")
+    padded = np.append(data, [42, 42]).astype("int32").reshape(4, 4)
+    assert np.array_equal(outputs(sch.func, [padded, np.zeros(14, "int32")]), data * 2 + 1)
+    verify_trace_roundtrip(sch, fourteen)
+
+
+def test_unchecked_maps(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(fourteen)
+    sch.transform_layout("B", "B", lambda i: [i // 4, i % 4], assume_injective_transform=True)
+    assert "T.grid" not in sch.script()
+    same(fourteen, sch)
+    verify_trace_roundtrip(sch, fourteen)
+
+
+def test_axis_separators_are_kept_or_replaced() -> None:
+    sch = Schedule(elementwise)
+    sch.transform_layout("B", "B", lambda i, j: [i % 2, AXIS_SEPARATOR, i // 2, j])
+    assert sch.get(sch.get_block("B")).writes[0].buffer.axis_separators == (1,)
+    sch.transform_layout("B", "B", lambda b, i, j: [b, j, i])
+    assert sch.get(sch.get_block("B")).writes[0].buffer.axis_separators == (1,)
+    sch.transform_layout("B", "B", lambda b, j, i: [b * 48 + j, i])
+    assert sch.get(sch.get_block("B")).writes[0].buffer.axis_separators == ()
+    same(elementwise, sch)
+
+
+@pytest.mark.parametrize("arguments, reason", [
+    ({"index_map": lambda i: [i // 4, i % 4]}, "has elements that are not used"),
+    ({"index_map": lambda i: [i // 4, i % 4], "pad_value": IntImm(0, "int8")}, "of type int8, its elements are int32"),
+    ({"index_map": lambda i: [i // 4, i % 4], "pad_value": 0.5}, "is 0.5, its elements are int32"),
+    ({"index_map": lambda i: [i // 4, i % 4], "pad_value": lambda i, j: (i, j)}, "gives 2 values"),
+    ({"index_map": lambda i: [i // 2]}, "no inverse over this shape"),
+    ({"index_map": lambda i: [i % 2, i // 4]}, "no inverse over this shape"),
+    ({"index_map": lambda i, j: [i, j]}, "takes 2 indices"),
+    ({"index_map": lambda i: [i], "buffer": "Z"}, "uses no buffer 'Z'"),
+    ({"index_map": lambda i: [i], "buffer": ("read", 3)}, "has no read buffer 3"),
+])
+def test_refused_layouts(arguments: dict, reason: str) -> None:
+    sch = Schedule(fourteen)
+    before = sch.script()
+    with pytest.raises(ScheduleError, match=reason):
+        sch.transform_layout("B", **{"buffer": "B", **arguments})
+    assert sch.script() == before
+    assert not [i for i in sch.trace.insts if i.op == "transform_layout"]
+
+
+def test_a_padding_value_may_not_read_another_buffer() -> None:
+    sch = Schedule(fourteen)
+    other = sch.get(sch.get_block("C")).writes[0].buffer
+    with pytest.raises(ScheduleError, match="pad_value reads C"):
+        sch.transform_layout("B", "B", lambda i: [i // 4, i % 4], pad_value=lambda i, j: other[0])
+
+
+def test_views_fix_a_layout() -> None:
+    with pytest.raises(ScheduleError, match="block B has a view of B"):
+        Schedule(viewed).transform_layout("C", "B", lambda i: [i // 8, i % 8])
+
+
+# -- transform_block_layout ----------------------------------------------------------------------------------------------
+
+
+def test_block_domains(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(matmul)
+    sch.transform_block_layout("C", lambda i, j, k: (i * 32 + j, k))
+    assert [sch.get(x).extent.value for x in sch.get_loops("C")] == [512, 24]
+    assert "C[v0 // 32, v0 % 32] = C[v0 // 32, v0 % 32] + A[v0 // 32, v1] * B[v1, v0 % 32]" in sch.script()
+    same(matmul, sch)
+    verify_trace_roundtrip(sch, matmul)
+
+
+@pytest.mark.parametrize("index_map, reason", [
+    (lambda i, j, k: (i + j, k), "not bijective and affine"),
+    (lambda i, j, k: (i, j * 24 + k), "iterators of several kinds"),
+    (lambda i, j: (i, j), "takes 2 indices"),
+])
+def test_refused_domains(index_map: Callable, reason: str) -> None:
+    with pytest.raises(ScheduleError, match=reason):
+        Schedule(matmul).transform_block_layout("C", index_map)
+
+
+def test_domains_of_split_blocks_are_refused() -> None:
+    sch = Schedule(matmul)
+    sch.split(sch.get_loops("C")[0], [None, 4])
+    with pytest.raises(ScheduleError, match="are not the loops around it"):
+        sch.transform_block_layout("C", lambda i, j, k: (i * 32 + j, k))
+
+
+# -- reindex -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("buffer", ["A", ("read", 0)])
+def test_reindexed_operands(buffer: object, verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(transposed)
+    stage = sch.reindex("B", buffer)
+    assert "A_reindex[v0, v1] = A[v1, v0]" in sch.script()
+    assert "B[vi, vj] = A_reindex[vi, vj] * 2" in sch.script()
+    assert [b.name for b in (sch.get(x) for x in sch.get_consumers(stage))] == ["B"]
+    same(transposed, sch)
+    verify_trace_roundtrip(sch, transposed)
+
+
+def test_reindexed_results(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(matmul)
+    sch.reindex("C", ("write", 0))
+    sch.reindex("C", ("read", 1))
+    assert "C[v0, v1] = C_reindex[v0, v1]" in sch.script()
+    assert "B_reindex[v0, v1] = B[v1, v0]" in sch.script()
+    same(matmul, sch)
+    verify_trace_roundtrip(sch, matmul)
+
+
+def test_refused_reindexing() -> None:
+    with pytest.raises(ScheduleError, match="uses A at several indices"):
+        Schedule(two_reads).reindex("B", "A")
+    sch = Schedule(matmul)
+    block = sch.get_block("C")
+    sch.decompose_reduction(block, sch.get_loops(block)[2])
+    with pytest.raises(ScheduleError, match="updates C, which another block has initialised"):
+        sch.reindex(block, ("write", 0))
+    sch = Schedule(matmul)
+    outer = sch.blockize(sch.get_loops("C")[1])
+    with pytest.raises(ScheduleError, match="is not a leaf"):
+        sch.reindex(outer, ("read", 0))
