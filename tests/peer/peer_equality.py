@@ -11,9 +11,10 @@ import difflib
 from dataclasses import replace
 from typing import Any
 
-from autosched.ir.expr import BinOp, BufferLoad, Expr
-from autosched.ir.functor import Mutator, expr_children, stmt_children, stmt_exprs
-from autosched.ir.simplify import Analyzer
+from autosched.ir.expr import BinOp, BufferLoad, Expr, IntImm, Var, logical_and
+from autosched.ir.functor import Mutator, expr_children, free_vars, stmt_children, stmt_exprs, substitute
+from autosched.ir.linear import conjuncts
+from autosched.ir.simplify import Analyzer, simplify
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferRegion, For, IRModule, PrimFunc, Range, Stmt
 from autosched.ir.structural import _Encoder, plain
 
@@ -38,6 +39,22 @@ class _Normal(Mutator):
             return self.analyzer.simplify(expr)
         return super().visit_expr(expr)
 
+    def widened(self, predicate: Expr) -> Expr:
+        """Upper limits of variables as wide as the other conditions allow: ``i < 15 and i % 4 < 3`` has ``i < 16``."""
+        parts = list(conjuncts(predicate))
+        for k, part in enumerate(parts):
+            if not (isinstance(part, BinOp) and part.op == "<" and isinstance(part.a, Var) and isinstance(part.b, IntImm)):
+                continue
+            limit = part.b.value
+            others = [o for o in (*parts[:k], *parts[k + 1:]) if part.a in free_vars(o)]
+            for _ in range(1024):
+                at = {part.a: IntImm(limit, part.a.dtype)}
+                if not any(_is_false(self.analyzer.simplify(substitute(o, at))) for o in others):
+                    break
+                limit += 1
+            parts[k] = BinOp("<", part.a, IntImm(limit, part.a.dtype), "bool")
+        return logical_and(*parts)
+
     def visit_region(self, region: BufferRegion) -> BufferRegion:
         ranges = tuple(Range(self.visit_expr(r.min), self.visit_expr(r.extent)) for r in region.region)
         return BufferRegion(region.buffer, ranges)
@@ -52,7 +69,8 @@ class _Normal(Mutator):
             self.analyzer.bind(stmt.var, Range(stmt.min, stmt.extent))
         if isinstance(stmt, BlockRealize):
             values = tuple(self.visit_expr(v) for v in stmt.iter_values)
-            return BlockRealize(values, _sorted_and(self.visit_expr(stmt.predicate)), self.visit_block(stmt.block))
+            predicate = self.visit_expr(self.widened(stmt.predicate))
+            return BlockRealize(values, _sorted_and(predicate), self.visit_block(stmt.block))
         return super().visit_stmt(stmt)
 
 
@@ -60,22 +78,19 @@ def _reads(expr: Expr) -> bool:
     return isinstance(expr, BufferLoad) or any(_reads(e) for e in expr_children(expr))
 
 
-def _sorted_and(pred: Expr) -> Expr:
-    parts: list[Expr] = []
+def _is_false(e: Expr) -> bool:
+    return isinstance(e, IntImm) and e.value == 0
 
-    def collect(e: Expr) -> None:
-        if isinstance(e, BinOp) and e.op == "and":
-            collect(e.a)
-            collect(e.b)
-        else:
-            parts.append(e)
 
-    collect(pred)
-    parts.sort(key=lambda e: str(_Encoder().expr(e)))
-    result = parts[0]
-    for part in parts[1:]:
-        result = BinOp("and", result, part, "bool")
-    return result
+def _strictly(e: Expr) -> Expr:
+    """``a < b + 1`` for ``a <= b``."""
+    if isinstance(e, BinOp) and e.op == "<=":
+        return BinOp("<", e.a, simplify(e.b + 1), "bool")
+    return e
+
+
+def _sorted_and(predicate: Expr) -> Expr:
+    return logical_and(*sorted(map(_strictly, conjuncts(predicate)), key=lambda e: str(_Encoder().expr(e))))
 
 
 class _SortAllocs(Mutator):
@@ -117,8 +132,9 @@ def _uses(block: Block) -> list[Buffer]:
 
 def attributes(func: PrimFunc) -> dict[str, Any]:
     """The function attributes that count, under today's prefix."""
-    skip = {"global_symbol"}
-    return {k.replace("tir.", "tirx.", 1) if k.startswith("tir.") else k: plain(v) for k, v in func.attrs.items() if k not in skip}
+    named = {"tirx." + k[4:] if k.startswith("tir.") else k: plain(v) for k, v in func.attrs.items()}
+    named.pop("global_symbol", None)
+    return named
 
 
 def _code(enc: _Encoder, node: Any) -> Any:

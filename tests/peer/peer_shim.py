@@ -227,6 +227,7 @@ def _decorate_nodes() -> None:
         (Buffer, "ty", property(lambda b: SimpleNamespace(dtype=b.dtype, shape=b.shape))),
         (ir_expr.Expr, "ty", property(lambda e: SimpleNamespace(dtype=e.dtype))),
         (ir_expr.IntImm, "__eq__", lambda a, b: a.value == b if isinstance(b, int) else _equal_imm(a, b)),
+        (ir_expr.IntImm, "__int__", lambda a: a.value),
         # TVM's exceptions carry one text; ours their parts, so that they survive pickling.
         (ScheduleError, "args", property(lambda e: (str(e),))),
         (IRModule, "get_global_var", lambda m, name: name if name in m.functions else m.functions[name]),

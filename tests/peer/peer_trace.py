@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from autosched.ir.expr import Expr, FloatImm, IntImm, StringImm, Var
 from autosched.schedule import BlockRV, ExprRV, LoopRV
@@ -21,7 +21,7 @@ _AS_INPUT = {"split": ("loop", "factors"), "annotate": ("block_or_loop", "ann_va
 class InstructionKind:
     """A primitive under TVM's name of it."""
 
-    _known: dict[str, InstructionKind] = {}
+    _known: ClassVar[dict[str, InstructionKind]] = {}
 
     def __init__(self, name: str, op: str) -> None:
         self.name = name
@@ -60,7 +60,7 @@ def _fields(op: str) -> tuple[list[Parameter], list[Parameter]]:
     return inputs, [p for p in params if p not in inputs]
 
 
-def Instruction(  # noqa: N802
+def Instruction(
     kind: InstructionKind, inputs: Sequence[Any], attrs: Sequence[Any], outputs: Sequence[Any], decision: Any = None
 ) -> OurInstruction:
     """One of our instructions out of TVM's positions."""
@@ -140,7 +140,7 @@ class Trace(OurTrace):
     def apply_json_to_schedule(json_obj: Any, sch: Any) -> None:
         """Applies TVM's lists."""
         rows, decisions = json_obj
-        chosen = {i: d for i, d in decisions}
+        chosen = dict(decisions)
         known: dict[str, Any] = {}
         insts = []
         for i, (kind, inputs, attrs, outputs) in enumerate(rows):
