@@ -306,11 +306,19 @@ class VTAConfig:
 
     @classmethod
     def from_json(cls, mapping: Mapping[str, object]) -> VTAConfig:
-        """Build from the keys of ``vta_config.json`` and the shell's; absent ones take their defaults."""
+        """Build from the keys of ``vta_config.json`` and the shell's; absent ones take their defaults.
+
+        An absent ``uop_depth`` is no more than what a given LOG_UOP_BUFF_SIZE holds, so that a plain ``vta_config.json`` with a
+        small micro-op buffer is a machine.
+        """
         known = [f.name for f in fields(cls)]
         for name in mapping:
             if name not in known:
                 raise ConfigError(name, "unknown key" + nearest(name, known))
+        size = mapping.get("LOG_UOP_BUFF_SIZE")
+        if "uop_depth" not in mapping and isinstance(size, int) and 2 <= size < cls.LOG_UOP_BUFF_SIZE:
+            held = 1 << (size - 2)  # 4 bytes each
+            mapping = {"uop_depth": None if cls.uop_depth is None or held < cls.uop_depth else cls.uop_depth, **mapping}
         return cls(**mapping)  # type: ignore[arg-type]  # __post_init__ checks every type
 
     def to_json(self) -> dict[str, object]:

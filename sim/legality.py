@@ -53,6 +53,22 @@ def depths(config: VTAConfig) -> Ints:
     )  # fmt: skip
 
 
+def disagreements(config: VTAConfig) -> list[tuple[str, str, tuple[str, ...], str]]:
+    """What makes implementations disagree on every program of a machine: (kind, field, who deviates, reason) each."""
+    found: list[tuple[str, str, tuple[str, ...], str]] = []
+    plain = VTAConfig()
+    if config.LOG_BATCH:
+        found.append(("batch", "LOG_BATCH", ("chisel",), "the RTL's ALU computes one row of a batch"))
+    layouts = [(c.gemm_layout, c.alu_layout, c.uop_field_widths) for c in (config, plain)]
+    if layouts[0] != layouts[1]:
+        reason = "field positions follow the buffer sizes in C++; the RTL keeps those of the default sizes"
+        found.append(("field-widths", "config", ("chisel",), reason))
+    if config.log_inp_depth != config.log_acc_depth:
+        reason = "HLS reads a micro-op's source field with the width of INP, C++ with the wider of INP and ACC"
+        found.append(("uop-source-width", "config", ("hls",), reason))
+    return found
+
+
 def moves(table: isa.Table, opcode: int) -> Mask:
     """Which rows are transfers of this opcode that move anything (x_size 0 is only tokens)."""
     return np.asarray((table[:, isa.OPCODE] == opcode) & (table[:, isa.X_SIZE] > 0))

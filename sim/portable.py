@@ -87,16 +87,8 @@ def _each(
 
 
 def _machine(config: VTAConfig) -> Iterator[Diagnostic]:
-    plain = VTAConfig()
-    if config.LOG_BATCH:
-        yield Diagnostic(PROGRAM, "LOG_BATCH", "the RTL's ALU computes one row of a batch", "batch", CHISEL)
-    layouts = ((c.gemm_layout, c.alu_layout, c.uop_field_widths) for c in (config, plain))
-    if next(layouts) != next(layouts):
-        reason = "field positions follow the buffer sizes in C++; the RTL keeps those of the default sizes"
-        yield Diagnostic(PROGRAM, "config", reason, "field-widths", CHISEL)
-    if config.log_inp_depth != config.log_acc_depth:
-        reason = "HLS reads a micro-op's source field with the width of INP, C++ with the wider of INP and ACC"
-        yield Diagnostic(PROGRAM, "config", reason, "uop-source-width", HLS)
+    for kind, field, who, reason in legality.disagreements(config):
+        yield Diagnostic(PROGRAM, field, reason, kind, who)
 
 
 def _transfers(table: isa.Table, config: VTAConfig) -> Iterator[Diagnostic]:

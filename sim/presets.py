@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from sim import legality
 from sim.config import VTAConfig
 from sim.errors import ConfigError, UnknownTargetError
 
@@ -29,6 +30,9 @@ class TargetSpec:
         if self.semantics == "chisel" and self.config.LOG_BATCH != 0:
             reason = f"batch {self.config.batch}: the Chisel ALU has one row; use batch 1, or fsim"
             raise ConfigError("LOG_BATCH", reason)
+        if self.semantics == "portable" and (found := legality.disagreements(self.config)):
+            reason = f"no program of this machine is portable: {found[0][3]}; choose the semantics of one implementation"
+            raise ConfigError("semantics", reason)
 
 
 _DE10 = VTAConfig(TARGET="de10nano")

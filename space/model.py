@@ -120,8 +120,13 @@ class Model:
         outside = self.positions(points) < depth[:, None]
         return _product(np.where(outside, self.extents[None, :] // self.tiles(points), 1))
 
-    def extent_of(self, operand: int, ranges: Ints) -> Ints:
-        """Extent of the region of every dimension of an operand, shape (n, dims)."""
+    def extent_of(self, points: Points, operand: int) -> Ints:
+        """Extent of the region of every dimension of an operand that one load brings, shape (n, dims).
+
+        A load outside all loops copies the whole tensor, also what a stride never reaches.
+        """
+        depth = self.attach(points, operand)
+        ranges = self.ranges(points, depth)
         dims = self.nest.operands[operand].dims
         columns = []
         for coeffs, size in dims:
@@ -129,6 +134,7 @@ class Model:
             columns.append(((ranges - 1) * c[None, :]).sum(axis=1) + 1)
             if self.nest.operands[operand].producer is None:
                 columns[-1] = np.minimum(columns[-1], size)
+            columns[-1] = np.where(depth == 0, size, columns[-1])
         return np.stack(columns, axis=1) if columns else np.ones((len(ranges), 1), dtype=np.int64)
 
     def attach(self, points: Points, operand: int) -> Ints:
@@ -137,7 +143,7 @@ class Model:
 
     def footprint(self, points: Points, operand: int) -> Ints:
         """Elements of one bank of an operand, shape (n,)."""
-        return _product(self.extent_of(operand, self.ranges(points, self.attach(points, operand))))
+        return _product(self.extent_of(points, operand))
 
     def fills(self, points: Points, operand: int) -> Ints:
         """How often an operand is loaded, shape (n,)."""
@@ -228,7 +234,7 @@ class Model:
         op = self.nest.operands[operand]
         c = self.config
         size = {INP: c.inp_elem_bytes, ACC: c.acc_elem_bytes}.get(op.scope, c.wgt_elem_bytes)
-        extents = self.extent_of(operand, self.ranges(points, self.attach(points, operand)))
+        extents = self.extent_of(points, operand)
         transfers = np.ones(len(points), dtype=np.int64)
         sizes = [s for _, s in op.dims]
         inner, merged, rows = np.ones(len(points), bool), np.ones(len(points), np.int64), 0
