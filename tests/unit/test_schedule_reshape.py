@@ -1,0 +1,356 @@
+"""rfactor, padding, rolling buffers, copies at a loop, declared accesses: accepted, refused, replayed, and run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.ir import IRModule, PrimFunc
+from autosched.ir.interp import run
+from autosched.schedule import Schedule
+from autosched.script import T
+
+Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
+
+
+@T.prim_func
+def rowsum(A: T.Buffer((8, 32), "int32"), B: T.Buffer((8,), "int32")):
+    for i, k in T.grid(8, 32):
+        with T.sblock("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = 0
+            B[vi] = B[vi] + A[vi, vk]
+
+
+@T.prim_func
+def biggest(A: T.Buffer((8, 32), "int32"), B: T.Buffer((8,), "int32")):
+    for i, k in T.grid(8, 32):
+        with T.sblock("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.min_value("int32")
+            B[vi] = T.max(A[vi, vk], B[vi])
+
+
+@T.prim_func
+def argmax(
+    index: T.Buffer((8, 32), "int32"), value: T.Buffer((8, 32), "int32"), at: T.Buffer((8,), "int32"),
+    best: T.Buffer((8,), "int32"),
+):
+    for i, k in T.grid(8, 32):
+        with T.sblock("argmax"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                at[vi] = -1
+                best[vi] = T.min_value("int32")
+            new_at: T.let[T.int32] = T.Select(best[vi] >= value[vi, vk], at[vi], index[vi, vk])
+            new_best: T.let[T.int32] = T.Select(best[vi] >= value[vi, vk], best[vi], value[vi, vk])
+            at[vi] = new_at
+            best[vi] = new_best
+
+
+@T.prim_func
+def differences(A: T.Buffer((8, 32), "int32"), B: T.Buffer((8,), "int32")):
+    for i, k in T.grid(8, 32):
+        with T.sblock("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = 0
+            B[vi] = B[vi] - A[vi, vk]
+
+
+@T.prim_func
+def from_one(A: T.Buffer((8, 32), "int32"), B: T.Buffer((8,), "int32")):
+    for i, k in T.grid(8, 32):
+        with T.sblock("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = 1
+            B[vi] = B[vi] + A[vi, vk]
+
+
+@T.prim_func
+def matmul(A: T.Buffer((12, 10), "int32"), B: T.Buffer((10, 7), "int32"), C: T.Buffer((12, 7), "int32")):
+    for i, j, k in T.grid(12, 7, 10):
+        with T.sblock("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 0
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+
+@T.prim_func
+def padded(x: T.Buffer((16, 16), "int32"), y: T.Buffer((20, 22), "int32")):
+    for i, j in T.grid(20, 22):
+        with T.sblock("pad"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            y[vi, vj] = T.if_then_else(vi >= 2 and vi < 18 and vj >= 3 and vj < 19, x[vi - 2, vj - 3], 5)
+
+
+@T.prim_func
+def unguarded(x: T.Buffer((16,), "int32"), y: T.Buffer((16,), "int32")):
+    for i in range(16):
+        with T.sblock("pad"):
+            vi = T.axis.spatial(16, i)
+            y[vi] = T.if_then_else(vi < 16, x[vi], 5)
+
+
+@T.prim_func
+def odd(x: T.Buffer((16,), "int32"), y: T.Buffer((16,), "int32")):
+    for i in range(16):
+        with T.sblock("pad"):
+            vi = T.axis.spatial(16, i)
+            y[vi] = T.if_then_else(vi % 2 == 0, x[vi], 5)
+
+
+@T.prim_func
+def pooled(A: T.Buffer((4, 12), "int32"), C: T.Buffer((4, 8), "int32")):
+    B = T.sblock_alloc_buffer((4, 10), "int32")
+    for c, i, k in T.grid(4, 10, 3):
+        with T.sblock("B"):
+            vc, vi, vk = T.axis.remap("SSR", [c, i, k])
+            with T.init():
+                B[vc, vi] = 0
+            B[vc, vi] = B[vc, vi] + A[vc, vi + vk]
+    for c, i, k in T.grid(4, 8, 3):
+        with T.sblock("C"):
+            vc, vi, vk = T.axis.remap("SSR", [c, i, k])
+            with T.init():
+                C[vc, vi] = 0
+            C[vc, vi] = C[vc, vi] + B[vc, vi + vk]
+
+
+def outputs(func: PrimFunc, count: int = 1) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(-50, 50, [s.value for s in b.shape]).astype(b.dtype) for b in func.buffers]
+    for out in arrays[len(arrays) - count:]:
+        out[...] = 0
+    run(func, *arrays)
+    return arrays[len(arrays) - count:]
+
+
+def same(func: PrimFunc, sch: Schedule, count: int = 1) -> None:
+    for a, b in zip(outputs(func, count), outputs(sch.func, count), strict=True):
+        assert np.array_equal(a, b)
+
+
+# -- rfactor ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("func", [rowsum, biggest])
+@pytest.mark.parametrize("axis", [0, 1, -1, -2])
+def test_partial_results(func: PrimFunc, axis: int, verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(func)
+    block = sch.get_block("B")
+    k = sch.get_loops(block)[1]
+    _, ki = sch.split(k, [None, 8])
+    made = sch.rfactor(ki, axis)
+    assert sch.get(made).name == "B_rf"
+    assert sch.get(block).name == "B"
+    shape = [s.value for s in sch.get(made).writes[0].buffer.shape]
+    assert shape == ([8, 8])
+    assert [sch.get(x).extent.value for x in sch.get_loops(block)] == [8, 8]
+    same(func, sch)
+    verify_trace_roundtrip(sch, func)
+
+
+def test_all_of_a_reduction_in_parallel() -> None:
+    sch = Schedule(rowsum)
+    made = sch.rfactor(sch.get_loops("B")[1], 1)
+    assert sch.get(made).init is None
+    same(rowsum, sch)
+
+
+def test_partial_argmax(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(argmax)
+    _, ki = sch.split(sch.get_loops("argmax")[1], [None, 8])
+    sch.rfactor(ki, 1)
+    assert "at_rf = T.sblock_alloc_buffer((8, 8), \"int32\")" in sch.script()
+    same(argmax, sch, 2)
+    verify_trace_roundtrip(sch, argmax)
+
+
+@pytest.mark.parametrize("func", [differences, from_one])
+def test_other_combinations_are_no_reductions(func: PrimFunc) -> None:
+    sch = Schedule(func)
+    before = sch.script()
+    with pytest.raises(ScheduleError, match="does not combine by a known reducer"):
+        sch.rfactor(sch.get_loops("B")[1], 0)
+    assert sch.script() == before
+
+
+def test_refused_factors() -> None:
+    sch = Schedule(rowsum)
+    i, k = sch.get_loops("B")
+    with pytest.raises(ScheduleError, match="loop i moves the output of B"):
+        sch.rfactor(i, 0)
+    with pytest.raises(ScheduleError, match="factor_axis 2 is not between -2 and 1"):
+        sch.rfactor(k, 2)
+    sch.unroll(k)
+    with pytest.raises(ScheduleError, match="is unrolled, not serial"):
+        sch.rfactor(k, 0)
+    sch = Schedule(rowsum)
+    _, k1 = sch.split(sch.get_loops("B")[1], [None, 5])
+    with pytest.raises(ScheduleError, match="runs under a predicate on its reduction"):
+        sch.rfactor(k1, 0)
+    sch = Schedule(rowsum)
+    fused = sch.fuse(*sch.get_loops("B"))
+    with pytest.raises(ScheduleError, match="moves both the reduction and the output"):
+        sch.rfactor(fused, 0)
+
+
+# -- padding ---------------------------------------------------------------------------------------------------------------
+
+
+def test_whole_tiles(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(matmul)
+    sch.pad_einsum("C", [4, 4, 4])
+    assert [sch.get(x).extent.value for x in sch.get_loops("C")] == [12, 8, 12]
+    assert [sch.get(b).name for b in sch.get_child_blocks(sch.get_block("root"))] == ["A_pad", "B_pad", "C", "C_pad"]
+    same(matmul, sch)
+    verify_trace_roundtrip(sch, matmul)
+
+
+@pytest.mark.parametrize("func, padding, reason", [
+    (matmul, [4, 4], "3 positive factors"),
+    (matmul, [4, 0, 4], "3 positive factors"),
+    (biggest, [1, 3], "zeros would change its result"),
+])
+def test_refused_tiles(func: PrimFunc, padding: list[int], reason: str) -> None:
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match=reason):
+        sch.pad_einsum("C" if func is matmul else "B", padding)
+
+
+def test_padding_of_split_loops_is_refused() -> None:
+    sch = Schedule(matmul)
+    sch.split(sch.get_loops("C")[2], [None, 5])
+    with pytest.raises(ScheduleError, match="is not one of its loops"):
+        sch.pad_einsum("C", [1, 1, 4])
+    sch.pad_einsum("C", [8, 1, 1])
+    same(matmul, sch)
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_constant_and_content_apart(level: int, verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(padded)
+    block = sch.get_block("pad")
+    loop = sch.get_loops(block)[level]
+    assert sch.can_decompose_padding(block, loop)
+    made = sch.decompose_padding(block, loop)
+    assert sch.get(made).name == "pad_pad_const"
+    assert "T.if_then_else" not in sch.script()
+    if level == 0:
+        assert [sch.get(x).extent.value for x in sch.get_loops(block)] == [16, 16]
+    same(padded, sch)
+    verify_trace_roundtrip(sch, padded)
+
+
+@pytest.mark.parametrize("func, reason", [
+    (unguarded, "has no padding"), (odd, "is no box"), (rowsum, "is not a complete block"),
+])
+def test_refused_decompositions(func: PrimFunc, reason: str) -> None:
+    sch = Schedule(func)
+    name = "B" if func is rowsum else "pad"
+    loop = sch.get_loops(name)[0]
+    assert not sch.can_decompose_padding(name, loop)
+    with pytest.raises(ScheduleError, match=reason):
+        sch.decompose_padding(name, loop)
+
+
+# -- rolling_buffer ----------------------------------------------------------------------------------------------------------
+
+
+def rolled(kind: str = "serial") -> Schedule:
+    sch = Schedule(pooled)
+    i0, _ = sch.split(sch.get_loops("C")[1], [2, 4])
+    sch.compute_at("B", i0)
+    if kind == "unrolled":
+        sch.unroll(i0)
+    elif kind == "parallel":
+        sch.parallel(i0)
+    return sch
+
+
+@pytest.mark.parametrize("kind", ["serial", "unrolled"])
+def test_a_window_moves_with_the_tile(kind: str, verify_trace_roundtrip: Verify) -> None:
+    sch = rolled(kind)
+    sch.rolling_buffer("B", 0)
+    text = sch.script()
+    assert "B = T.sblock_alloc_buffer((4, 6), \"int32\")" in text
+    assert "T.where(i_0 < 1 or 2 <= ax0)" in text
+    same(pooled, sch)
+    verify_trace_roundtrip(sch, pooled)
+
+
+def test_refused_windows() -> None:
+    with pytest.raises(ScheduleError, match="does not run from 0 in order"):
+        rolled("parallel").rolling_buffer("B", 0)
+    with pytest.raises(ScheduleError, match="shares no loop with its consumers"):
+        Schedule(pooled).rolling_buffer("B", 0)
+    with pytest.raises(ScheduleError, match="is an output block"):
+        rolled().rolling_buffer("C", 0)
+    sch = Schedule(pooled)
+    sch.compute_at("B", sch.get_loops("C")[0])
+    with pytest.raises(ScheduleError, match="no tiles of B overlap"):
+        sch.rolling_buffer("B", 0)
+
+
+# -- copies at a loop, declared accesses ---------------------------------------------------------------------------------------
+
+
+def test_copies_at_a_loop(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(matmul)
+    i, _, _ = sch.get_loops("C")
+    copy = sch.read_at(i, "C", 0, "shared")
+    store = sch.write_at(i, "C", 0, "local")
+    assert sch.get(copy).annotations == {"auto_copy": True}
+    assert [sch.get(b).name for b in sch.get_child_blocks(i)] == ["A_shared", "C", "C_local"]
+    assert sch.get(store).writes[0].buffer.name == "C"
+    same(matmul, sch)
+    verify_trace_roundtrip(sch, matmul)
+
+
+def test_refused_copies() -> None:
+    sch = Schedule(matmul)
+    block = sch.get_block("C")
+    i, _, k = sch.get_loops(block)
+    with pytest.raises(ScheduleError, match="unknown storage scope"):
+        sch.read_at(i, block, 0, "moon")
+    with pytest.raises(ScheduleError, match="has no read buffer 5"):
+        sch.read_at(i, block, 5, "shared")
+    sch.decompose_reduction(block, k)
+    with pytest.raises(ScheduleError, match="is also written by C_init, outside of loop k"):
+        sch.write_at(k, block, 0, "local")
+    sch = Schedule(pooled)
+    with pytest.raises(ScheduleError, match="is not below loop"):
+        sch.read_at(sch.get_loops("B")[0], "C", 0, "shared")
+
+
+def test_declared_and_hidden_accesses(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(pooled)
+    sch.annotate_buffer_access("C", 0, "read", lambda c, i, k: (c, (i, i + 3)))
+    sch.annotate_buffer_access("C", 0, "read", lambda c, i, k: ((c, c + 1), (i - 1, i + 3)))
+    node = sch.get(sch.get_block("C"))
+    assert "T.reads(B[vc, vi - 1:vi - 1 + 4])" in sch.script()
+    assert node.annotations["explicit_read_region"] == [0]
+    sch.unsafe_hide_buffer_access("B", "read", [0])
+    assert sch.get(sch.get_block("B")).reads == ()
+    same(pooled, sch)
+    verify_trace_roundtrip(sch, pooled)
+
+
+def test_refused_declarations() -> None:
+    sch = Schedule(pooled)
+    with pytest.raises(ScheduleError, match="has no read buffer 2"):
+        sch.annotate_buffer_access("C", 2, "read", lambda c, i, k: (c, i))
+    with pytest.raises(ScheduleError, match="gives 2 ends, 4 are needed"):
+        sch.annotate_buffer_access("C", 0, "read", lambda c, i, k: (c,))
+    with pytest.raises(ScheduleError, match="is 'read' or 'write', not 'both'"):
+        sch.unsafe_hide_buffer_access("B", "both", [0])
+    with pytest.raises(ScheduleError, match="has no write buffer 1"):
+        sch.unsafe_hide_buffer_access("B", "write", [1])
