@@ -214,6 +214,13 @@ def test_every_command_is_on_its_page() -> None:
     assert not missing, f"docs/cli.md has no row for {missing}"
 
 
+def test_every_room_has_its_paragraph() -> None:
+    page = (DOCS / "architecture.md").read_text()
+    rooms = [p.parent for p in (ROOT / "autosched").glob("*/__init__.py")] + [ROOT / n for n in ("space", "sim", "tuning_logs")]
+    missing = [name for name in (p.relative_to(ROOT).as_posix() for p in rooms) if f"`{name}/`" not in page]
+    assert not missing, f"docs/architecture.md does not say what is in {missing}"
+
+
 def test_files_that_pages_name_exist() -> None:
     missing = []
     for path in pages():
