@@ -50,10 +50,47 @@ class LoopRV(RV):
 
 
 class ExprRV(RV):
-    """A handle of an integer that was sampled."""
+    """A handle of an integer that was sampled; in arithmetic (an index map, a factor) it is that integer."""
 
     __slots__ = ()
     prefix = "v"
+
+    def __index__(self) -> int:
+        maker = _MAKERS.get(self)
+        sch = None if maker is None else maker()
+        if sch is None:
+            raise TypeError("the schedule that sampled this integer is gone, or it was read from a trace")
+        return int(sch._value(self))
+
+    def __add__(self, other: Any) -> Any:
+        return int(self) + other
+
+    def __radd__(self, other: Any) -> Any:
+        return other + int(self)
+
+    def __sub__(self, other: Any) -> Any:
+        return int(self) - other
+
+    def __rsub__(self, other: Any) -> Any:
+        return other - int(self)
+
+    def __mul__(self, other: Any) -> Any:
+        return int(self) * other
+
+    def __rmul__(self, other: Any) -> Any:
+        return other * int(self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return int(self) // other
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return other // int(self)
+
+    def __mod__(self, other: Any) -> Any:
+        return int(self) % other
+
+    def __rmod__(self, other: Any) -> Any:
+        return other % int(self)
 
 
 class UnknownRVError(ScheduleError, IndexError):
