@@ -21,6 +21,7 @@ from autosched.ir.stmt import (
 )
 from autosched.schedule.base import BlockRV, ScheduleBase
 from autosched.schedule.boxes import bindings, is_unit
+from autosched.schedule.bindings import facts
 from autosched.schedule.dependence import Refusal, incomplete, is_output, names, require_pipeline, scope_of
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
@@ -149,14 +150,18 @@ class _Rewriter(Mutator):
         self.leave_out = leave_out
 
     def touches(self, block: Block) -> bool:
-        """Whether a block's signature names the buffer."""
-        return any(r.buffer is self.buffer for r in (*block.reads, *block.writes))
+        """Whether a block's signature names the buffer, or it declares nothing and uses the buffer inside."""
+        if block.reads or block.writes:
+            return any(r.buffer is self.buffer for r in (*block.reads, *block.writes))
+        return self.buffer in facts(block).buffers
 
     def visit_block(self, block: Block) -> Block:
         if not self.touches(block):
             return block
         init = None if block.init is None else self.visit_stmt(block.init)
         new = replace(block, init=init, body=self.visit_stmt(block.body))
+        if not (block.reads or block.writes):
+            return new
         reads, writes = block_access(new)
         return replace(new, reads=reads, writes=writes)
 
@@ -215,7 +220,7 @@ def _reverse_inline(state: State, realize: BlockRealize) -> Stmt:
     _no_init(block)
     scope = scope_of(state, block)
     require_pipeline(state, scope)
-    written = {w.buffer for b in state.children_of(scope) for w in b.writes}
+    written = {w for b in state.children_of(scope) for w in state.touched(b)[1]}
     between = list(dict.fromkeys(r.buffer for r in block.reads if r.buffer in written))
     if len(between) != 1:
         listed = ", ".join(b.name for b in between) or "none"

@@ -76,7 +76,7 @@ def _reindex(state: State, realize: BlockRealize, buffer: Buffer, reads: bool) -
     require_pipeline(state, scope)
     analyzer = Analyzer({iv.var: iv.dom for iv in node.iter_vars})
     indices = [
-        i if isinstance(i, Var) else analyzer.simplify(i) for i in unique_indices(node, buffer)
+        i if isinstance(i, Var) else Analyzer().simplify(i) for i in unique_indices(node, buffer)
     ]
     used = {v for i in indices for v in free_vars(i)}
     kept = [iv for iv in node.iter_vars if iv.var in used]

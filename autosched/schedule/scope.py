@@ -85,10 +85,13 @@ class Scope(ScheduleBase):
         Before: ``B = T.sblock_alloc_buffer((16,))``, after: ``B = T.sblock_alloc_buffer((16,),
             scope="local.inp_buffer")``.
         """
-        state, owner, buffer, _ = self._written(block, buffer_index)
+        assert isinstance(block, BlockRV)
         self.check_scope(storage_scope)
-        if buffer.scope != storage_scope:
-            self._replace_buffer(state, owner, ScopeReplacer({buffer: in_scope(buffer, storage_scope)}))
+        node = self.block_at(block)[1].block
+        if node.writes[self.block_region_buffer(node, buffer_index, "write")].buffer.scope == storage_scope:
+            return  # a parameter may be told to stay where it is
+        state, owner, buffer, _ = self._written(block, buffer_index)
+        self._replace_buffer(state, owner, ScopeReplacer({buffer: in_scope(buffer, storage_scope)}))
 
     @primitive
     def unsafe_set_dtype(self, block: BlockRV | str, buffer_index: int | str, dtype: str) -> None:
