@@ -358,6 +358,11 @@ def convert_match(match: MatchBuffer, ranges: Sequence[Range]) -> tuple[Range, .
     return (*source[:lead], *inner)
 
 
+def _computed(index: Expr) -> bool:
+    """Whether an index comes out of floating-point arithmetic: it could be anywhere."""
+    return any(type(e) is Cast and e.value.dtype.startswith("float") for e in walk_expr(index))
+
+
 class _Accesses:
     """The regions that a block touches, by buffer, in order of appearance."""
 
@@ -379,7 +384,8 @@ class _Accesses:
         relaxer = Relaxer.__new__(Relaxer)
         relaxer.dom, relaxer.analyzer = self.dom, self.analyzer
         box: Sequence[Range] = [
-            relaxer.interval(r, Range(IntImm(0, s.dtype), s)) if relaxer.moves(r) else r for r, s in zip(ranges, shape)
+            relaxer.interval(r, full) if relaxer.moves(r) else full if _computed(r.min) else r
+            for r, s in zip(ranges, shape) for full in (Range(IntImm(0, s.dtype), s),)
         ]
         match = self.matches.get(buffer)
         if match is not None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from autosched.ir.expr import Var, int_value
+from autosched.ir.region import region_covers
 from autosched.ir.stmt import TRUE, Block, Buffer, For, Ident, Range, Stmt, full_region
 from autosched.schedule.base import BlockRV
 from autosched.schedule.bindings import loop_dom
@@ -22,7 +23,7 @@ from autosched.schedule.cache_rewrite import (
 from autosched.schedule.dependence import uncovered
 from autosched.schedule.primitive import primitive
 from autosched.schedule.scope import Scope, in_scope
-from autosched.schedule.state import State
+from autosched.schedule.state import State, child_blocks
 
 
 class Cache(Scope):
@@ -225,7 +226,7 @@ class Cache(Scope):
 
     def _starts_anew(self, writer: Block, buffer: Buffer) -> None:
         """Refuses a block that updates what is in the buffer already: a copy of it would start without a value."""
-        if writer.init is None and region_of(writer.reads, buffer) is not None:
+        if _needs_old(writer, buffer):
             self.refuse(
                 f"block {writer.name} updates {buffer.name} in place, and the copy would start without its values",
                 [writer.ident], hint="cache the block that initialises it too, or use cache_inplace",
@@ -296,3 +297,17 @@ def _around(state: State, place: Place) -> dict[Var, Range]:
     """The ranges of the loops around a place, those of the enclosing scope included."""
     loops = [*state.loops_above(place.parent), *([place.parent] if isinstance(place.parent, For) else [])]
     return loop_dom(loops)
+
+
+def _needs_old(block: Block, buffer: Buffer) -> bool:
+    """Whether a block reads of a buffer what it has not written itself."""
+    reads, writes = region_of(block.reads, buffer), region_of(block.writes, buffer)
+    if block.init is not None or reads is None:
+        return False
+    for child in child_blocks(block):
+        if _needs_old(child, buffer):
+            break
+        if region_of(child.writes, buffer) is not None:
+            # What stands behind the first writer reads the fresh values, as far as they reach.
+            return writes is None or not region_covers(writes, reads)
+    return True

@@ -275,3 +275,30 @@ def test_caches_of_symbolic_extents_stay_inside_the_buffer(verify_trace_roundtri
     out = np.zeros_like(a)
     run(sch.func, a, out, 5)
     np.testing.assert_array_equal(out, a * 2)
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_block_that_reads_its_own_result_may_be_copied_and_one_that_updates_may_not(fresh: bool) -> None:
+    inner = "X[vi * 4 + x] = 1" if fresh else "X[vi * 4 + x] = X[vi * 4 + x] + 1"
+    func = parse(f"""
+@T.prim_func
+def main(X: T.Buffer((16,), "int32"), Y: T.Buffer((16,), "int32")):
+    for i in range(4):
+        with T.sblock("outer"):
+            vi = T.axis.spatial(4, i)
+            for x in range(4):
+                with T.sblock("X"):
+                    vx = T.axis.spatial(16, vi * 4 + x)
+                    {inner.replace("vi * 4 + x", "vx")}
+            for x in range(4):
+                with T.sblock("Y"):
+                    vy = T.axis.spatial(16, vi * 4 + x)
+                    Y[vy] = X[vy] * 2
+""")
+    sch = Schedule(func)
+    if fresh:
+        sch.cache_write("outer", "X", "local")
+        assert len(sch.get_child_blocks(sch.get_sblock("root"))) == 2
+    else:
+        with pytest.raises(ScheduleError, match="in place"):
+            sch.cache_write("outer", "X", "local")
