@@ -20,8 +20,8 @@ from autosched.ir.stmt import (
     Stmt,
 )
 from autosched.schedule.base import BlockRV, ScheduleBase
-from autosched.schedule.boxes import bindings, is_unit
 from autosched.schedule.bindings import facts
+from autosched.schedule.boxes import bindings, is_unit
 from autosched.schedule.dependence import Refusal, incomplete, is_output, names, require_pipeline, scope_of
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
