@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from autosched.ir import PrimFunc
-from autosched.ir.expr import BinOp, Expr
-from autosched.ir.functor import Mutator, walk
+from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, Not
+from autosched.ir.functor import Mutator, stmt_exprs, walk, walk_expr
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, Stmt
 from autosched.ir.structural import _Encoder, canonical
@@ -21,7 +21,22 @@ class _Simplified(Mutator):
         self.names = _Encoder()  # numbers variables in the order in which loops bind them, whatever they are called
 
     def visit_expr(self, expr: Expr) -> Expr:
-        return self.analyzer.simplify(expr)
+        return self._one_sided(self.analyzer.simplify(expr))
+
+    def _one_sided(self, e: Expr) -> Expr:
+        """``x == n`` as an inequality where n is the last (or first) value of x, inside conditions too."""
+        if isinstance(e, BinOp):
+            if e.op == "==":
+                low, high = self.analyzer.int_bounds(e.a - e.b)
+                if high == 0 or low == 0:
+                    return self.analyzer.simplify(e.a >= e.b if high == 0 else e.a <= e.b)
+            if e.dtype == "bool" and e.op in ("and", "or"):
+                return BinOp(e.op, self._one_sided(e.a), self._one_sided(e.b), "bool")
+        if isinstance(e, Not):
+            return Not(self._one_sided(e.a))
+        if isinstance(e, Call):
+            return replace(e, args=tuple(self._one_sided(a) for a in e.args))
+        return e
 
     def visit_region(self, region: BufferRegion) -> BufferRegion:
         return replace(region, region=tuple(self.analyzer.simplify_range(r) for r in region.region))
@@ -32,8 +47,9 @@ class _Simplified(Mutator):
             self.names.var(stmt.var)
             return super().visit_stmt(stmt)
         if isinstance(stmt, BlockRealize):
-            values = tuple(self.visit_expr(v) for v in stmt.iter_values)
-            predicate = TRUE
+            with self.analyzer.with_constraint(stmt.predicate):
+                values = tuple(self.visit_expr(v) for v in stmt.iter_values)
+            predicate: Expr = TRUE
             parts = {str(self.names.expr(p)): p for p in _parts(self.visit_expr(stmt.predicate))}
             for key in sorted(parts):
                 predicate = parts[key] if predicate == TRUE else BinOp("and", predicate, parts[key], "bool")
@@ -50,21 +66,28 @@ def _parts(e: Expr) -> list[Expr]:
 
 
 class _Ordered(Mutator):
-    """Allocations in the order in which they are first accessed."""
+    """Allocations, and the regions that blocks declare, in the order in which the buffers are first accessed."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.seen: dict[Buffer, int] = {}
+        for node in walk(func.body):
+            if isinstance(node, BufferStore):
+                self.seen.setdefault(node.buffer, len(self.seen))
+            for expr in stmt_exprs(node):
+                for e in walk_expr(expr):
+                    if isinstance(e, BufferLoad):
+                        self.seen.setdefault(e.buffer, len(self.seen))
+
+    def place(self, buffer: Buffer) -> int:
+        return self.seen.get(buffer, len(self.seen))
 
     def visit_block(self, block: Block) -> Block:
         new = super().visit_block(block)
-        if len(new.alloc_buffers) < 2:
-            return new
-        seen: dict[Buffer, None] = {}
-        for node in walk(new):
-            if isinstance(node, Block):
-                seen.update((r.buffer, None) for r in (*node.writes, *node.reads) if node is not new)
-            elif isinstance(node, BufferStore):
-                seen.setdefault(node.buffer)
-        order = list(seen)
-        allocs = sorted(new.alloc_buffers, key=lambda b: order.index(b) if b in seen else len(order))
-        return replace(new, alloc_buffers=tuple(allocs))
+        return replace(
+            new, alloc_buffers=tuple(sorted(new.alloc_buffers, key=self.place)),
+            reads=tuple(sorted(new.reads, key=lambda r: self.place(r.buffer))),
+            writes=tuple(sorted(new.writes, key=lambda r: self.place(r.buffer))),
+        )
 
 
 def normal_form(func: PrimFunc) -> list[Any]:
@@ -73,7 +96,7 @@ def normal_form(func: PrimFunc) -> list[Any]:
     Args:
         func: a program.
     """
-    body = _Ordered().visit_stmt(_Simplified().visit_stmt(func.body))
+    body = _Ordered(func).visit_stmt(_Simplified().visit_stmt(func.body))
     return canonical(replace(func, body=body), block_names=False)
 
 
