@@ -75,9 +75,9 @@ def _reindex(state: State, realize: BlockRealize, buffer: Buffer, reads: bool) -
     scope = scope_of(state, node)
     require_pipeline(state, scope)
     analyzer = Analyzer({iv.var: iv.dom for iv in node.iter_vars})
-    indices = [
-        i if isinstance(i, Var) else Analyzer().simplify(i) for i in unique_indices(node, buffer)
-    ]
+    # As TVM has it: an index that can only be a constant is kept as it is written.
+    plain = [(i, analyzer.simplify(i)) for i in unique_indices(node, buffer)]
+    indices = [old if isinstance(new, IntImm) else new for old, new in plain]
     used = {v for i in indices for v in free_vars(i)}
     kept = [iv for iv in node.iter_vars if iv.var in used]
     if reads:
