@@ -162,7 +162,11 @@ class Model:
         if self.nest.anchor is None:
             acc = acc * max(1, len(self.nest.stages))
         for n, operand in enumerate(self.nest.operands):
-            need = self.footprint(points, n) * (1 + points[:, self.columns.banks(n)].astype(np.int64))
+            banks = points[:, self.columns.banks(n)].astype(np.int64)
+            if self.nest.anchor is None:
+                # A result may take the place of an operand, and then its banks are the operand's too.
+                banks = np.maximum(banks, points[:, self.columns.acc_banks])
+            need = self.footprint(points, n) * (1 + banks)
             if operand.scope == ACC:
                 acc = acc + need
             else:
