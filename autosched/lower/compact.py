@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autosched.ir.expr import BufferData, BufferLoad, Expr, IntImm, Var, int_value
+from autosched.ir.expr import BinOp, BufferData, BufferLoad, Expr, IntImm, Var, int_value
 from autosched.ir.functor import Substitute, free_vars, stmt_children, stmt_exprs, walk_expr
 from autosched.ir.itermap import detect_iter_map
 from autosched.ir.region import full_ranges, region_bounds, region_covers, union_regions
-from autosched.ir.simplify import Analyzer, linear_form
+from autosched.ir.simplify import Analyzer, conjuncts, linear_form
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, IfThenElse, PrimFunc, Range, Stmt
 
 Path = tuple[For, ...]
@@ -73,6 +73,8 @@ class _Collector:
         self.views: dict[Buffer, BufferRegion] = {}
         self.sure = True
         self.first: frozenset[Var] = frozenset()
+        self.clipped: dict[Var, Expr] = {}
+        self.initial: frozenset[Var] = frozenset()
 
     def add(self, buffer: Buffer, region: Sequence[Range], path: Path, write: bool) -> None:
         view = self.views.get(buffer)
@@ -91,9 +93,11 @@ class _Collector:
             for e in walk_expr(expr):
                 if isinstance(e, BufferLoad):
                     self.add(e.buffer, [Range(i, IntImm(1)) for i in e.indices], path, False)
-        if isinstance(stmt, BufferStore):
-            self.add(stmt.buffer, [Range(i, IntImm(1)) for i in stmt.indices], path, True)
         sure = self.sure
+        if isinstance(stmt, BufferStore):
+            self.sure = sure and self.only_clipped(stmt)
+            self.add(stmt.buffer, [Range(i, IntImm(1)) for i in stmt.indices], path, True)
+            self.sure = sure
         if isinstance(stmt, IfThenElse):
             self.sure = False
         inner = (*path, stmt) if isinstance(stmt, For) else path
@@ -109,21 +113,34 @@ class _Collector:
             self.values[iter_var.var] = value
         for match in block.match_buffers:
             self.views[match.buffer] = Substitute(self.values).visit_region(match.source)
-        sure = self.sure
-        self.sure = sure and isinstance(realize.predicate, IntImm)
+        sure, clipped = self.sure, self.clipped
+        guarded = _guarded(realize)
+        self.sure = sure and guarded is not None
+        self.clipped = {**clipped, **(guarded or {})}
         self.calls(block, path)
         if block.init is not None:
             kept = self.first
             self.first = kept | {
                 v for iv, value in zip(block.iter_vars, values) if iv.kind == "reduce" for v in free_vars(value)
             }
+            self.initial = frozenset(iv.var for iv in block.iter_vars if iv.kind == "reduce")
             self.visit(block.init, path)
-            self.first = kept
+            self.first, self.initial = kept, frozenset()
         self.visit(block.body, path)
-        self.sure = sure
+        self.sure, self.clipped = sure, clipped
+
+    def only_clipped(self, store: BufferStore) -> bool:
+        """Whether the conditions around a store only keep it inside the buffer, where everything that is read lies too."""
+        inside = {i for i, size in zip(store.indices, store.buffer.shape) if isinstance(i, Var) and self.clipped.get(i) == size}
+        # The first iteration of a reduction is never cut off.
+        return self.clipped.keys() - self.initial <= inside and all(
+            i in inside or not self.clipped.keys() & free_vars(i).keys() for i in store.indices
+        )
 
     def calls(self, block: Block, path: Path) -> None:
         """What a block hands to a call by address is read and written as the block declares, of it or of what it is a view of."""
+        sure = self.sure
+        self.sure = sure and not self.clipped
         handed = {e.buffer: None for expr in stmt_exprs(block.body) for e in walk_expr(expr) if isinstance(e, BufferData)}
         for buffer in handed:
             names = {buffer, self.views[buffer].buffer if buffer in self.views else buffer}
@@ -133,6 +150,24 @@ class _Collector:
                 self.add(buffer, full_ranges(buffer), path, False)
             if write:
                 self.add(buffer, full_ranges(buffer), path, True)
+        self.sure = sure
+
+
+def _guarded(realize: BlockRealize) -> dict[Var, Expr] | None:
+    """The iterators that a predicate keeps below their extents, with those; None where it says more than that."""
+    found: dict[Var, Expr] = {}
+    if isinstance(realize.predicate, IntImm):
+        return found if realize.predicate.value else None
+    analyzer = Analyzer()
+    bounds = {(analyzer.simplify(v), iv.dom.extent): iv.var for iv, v in zip(realize.block.iter_vars, realize.iter_values)}
+    for part in conjuncts(realize.predicate):
+        if not (isinstance(part, BinOp) and part.op == "<"):
+            return None
+        var = bounds.get((analyzer.simplify(part.a), part.b))
+        if var is None:
+            return None
+        found[var] = part.b
+    return found
 
 
 def _loops(path: Sequence[For]) -> dict[Var, Range]:

@@ -13,7 +13,7 @@ from itertools import pairwise
 from math import prod
 
 from autosched.errors import LoweringError
-from autosched.ir.expr import BufferData, BufferLoad, Call, Expr, IntImm, Var, eq, logical_and
+from autosched.ir.expr import BufferData, BufferLoad, Call, Expr, IntImm, Var, eq, int_value, logical_and
 from autosched.ir.functor import Mutator, stmt_children, stmt_exprs, walk_expr
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import (
@@ -43,7 +43,7 @@ def flatten(func: PrimFunc, compact: bool = False) -> PrimFunc:
     """A function without blocks, whose own buffers have one dimension per group of axes.
 
     Args:
-        func: a program at any stage, with constant extents.
+        func: a program at any stage; what is kept of its own buffers must be constant.
         compact: first shrink every buffer to what one pass through the loops around its uses touches (a cache of a tile holds a
             tile), see ``autosched.lower.compact``.
 
@@ -77,7 +77,7 @@ class _Flattener(Mutator):
             for loop in path:
                 if loop.thread is None:
                     turn = turn * loop.extent + (loop.var - loop.min)
-            if prod(_const(loop.extent, loop.var.name) for loop in path if loop.thread is None) > 1:
+            if any(int_value(loop.extent) != 1 for loop in path if loop.thread is None):
                 self.turn[buffer] = turn % 2
         body = self.visit_stmt(self.func.body)
         return replace(self.func, body=make_root(body, tuple(self.made.values())))

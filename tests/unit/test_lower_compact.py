@@ -13,7 +13,7 @@ from autosched.ir import interp
 from autosched.ir.stmt import BlockRealize, PrimFunc
 from autosched.lower import flatten
 from autosched.schedule import AXIS_SEPARATOR, Schedule
-from autosched.script import T
+from autosched.script import T, parse
 
 
 def shapes(func: PrimFunc) -> dict[str, tuple[int, ...]]:
@@ -134,8 +134,6 @@ def test_what_a_later_pass_reads_is_kept(func: PrimFunc, name: str, size: int) -
 def test_the_same_window_filled_anew_shrinks() -> None:
     sch = Schedule(window)
     text = "".join(line for line in sch.script().splitlines(keepends=True) if "T.where" not in line)
-    from autosched.script import parse
-
     func = parse(text)
     flat = flatten(func, compact=True)
     assert shapes(flat)["s"] == (12,)
@@ -158,3 +156,51 @@ def test_scheduled_convolutions(seed: int, vta_schedules: ModuleType) -> None:
     flat, whole = flatten(func, compact=True), flatten(func)
     assert all(a <= b for a, b in zip(shapes(flat).values(), shapes(whole).values()))
     same_meaning(func, flat, seed)
+
+
+def test_symbolic_extents_and_partial_tiles() -> None:
+    m_, n_, k_ = (te.var(name, "int32") for name in "MNK")
+    k = te.reduce_axis((0, k_), "k")
+    a, b = te.placeholder((m_, k_), "int32", name="A"), te.placeholder((k_, n_), "int32", name="B")
+    c = te.compute((m_, n_), lambda m, n: te.sum(a[m, k] * b[k, n], axis=k), name="C")
+    sch = Schedule(te.create_prim_func([a, b, c]))
+    caches = [sch.cache_read("C", n, "local.vtcm") for n in (0, 1)]
+    store = sch.cache_write("C", 0, "local.acc")
+    for loop, factor, names in zip(sch.get_loops("C"), (8, 4, 16), (("m0", "m1"), ("n0", "n1"), ("k0", "k1"))):
+        sch.split(loop, [None, factor], names=names)
+    sch.reorder("m0", "n0", "k0", "m1", "k1", "n1")
+    for cache in caches:
+        sch.compute_at(cache, "k0")
+    sch.reverse_compute_at(store, "n0")
+    sch.double_buffer(caches[0])
+    flat = flatten(sch.func, compact=True)
+    assert shapes(flat) == {"A_local.vtcm": (2, 128), "B_local.vtcm": (64,), "C_local.acc": (32,)}
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(-9, 9, (13, 21)).astype(np.int32), rng.integers(-9, 9, (21, 7)).astype(np.int32)
+    np.testing.assert_array_equal(interp.run(flat, x, y)["C"], x @ y)
+
+
+@T.prim_func
+def guarded(A: T.Buffer((5, 8), "int32"), B: T.Buffer((4, 8), "int32")):
+    """Even steps fill rows i and i + 1; odd ones, whose guard fails, read the row that the step before left."""
+    s = T.alloc_buffer((5, 8), "int32")
+    for i in range(4):
+        for r, j in T.grid(2, 8):
+            with T.block("s"):
+                va = T.axis.spatial(5, i + r)
+                vg = T.axis.spatial(1, i % 2)  # noqa: F841
+                vj = T.axis.spatial(8, j)
+                T.where(i % 2 < 1)
+                s[va, vj] = A[va, vj]
+        for j in range(8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = s[vi, vj]
+
+
+def test_a_guard_that_no_index_shows_is_no_sure_write() -> None:
+    flat = flatten(guarded, compact=True)
+    assert shapes(flat)["s"] == (40,)
+    same_meaning(Schedule(guarded).func, flat)
+    unguarded = parse("".join(x for x in Schedule(guarded).script().splitlines(keepends=True) if "T.where" not in x))
+    assert shapes(flatten(unguarded, compact=True))["s"] == (16,)
