@@ -25,9 +25,11 @@ class MeasurePool:
 
     def __enter__(self) -> MeasurePool:
         import sim
+        from autosched import lower
 
         # Compiled and cached here, so that no worker compiles.
         sim.warm()
+        lower.warm()
         if self.jobs > 1:
             self._start()
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,16 +125,15 @@ class _Run:
                 if not batch:
                     stop = "exhausted"
                     break
-                points = [point for _, point in batch]
-                results = self._results(pool, points)
-                for (trial, point), (result, cached) in zip(batch, results):
+                for (trial, point), (result, cached) in zip(batch, self._results(pool, [point for _, point in batch])):
+                    if stop:
+                        # The workers are on their way through this batch; the pool is free again only after it.
+                        continue
                     record = self._commit(point, result, cached)
                     if not cached:
                         writer.append(record)
                     self._tell(study, trial, result)
                     stop = self._stop()
-                    if stop:
-                        break
             verified = False
             if self.best is not None:
                 cycles, point, program = self.best
@@ -169,21 +168,19 @@ class _Run:
             batch.append((trial, to_point(self.space, trial.params)))
         return batch
 
-    def _results(self, pool: MeasurePool, points: Sequence[Point]) -> list[tuple[Result, bool]]:
-        """(result, whether from the log) per point; what the log knows is not simulated again."""
+    def _results(self, pool: MeasurePool, points: Sequence[Point]) -> Iterator[tuple[Result, bool]]:
+        """(result, whether from the log) per point, as they come; what the log knows is not simulated again."""
         cached = {i: r for i, p in enumerate(points) if (r := self.known.get(tuple(int(x) for x in p))) is not None}
         missing = [i for i in range(len(points)) if i not in cached]
         fresh = iter(pool.run([self._candidate(points[i]) for i in missing]))
-        results: list[tuple[Result, bool]] = []
         for i in range(len(points)):
             record = cached.get(i)
             if record is None:
-                results.append((next(fresh), False))
+                yield next(fresh), False
             elif record.cycles is not None:
-                results.append((Result.success(record.cycles, record.program or ""), True))
+                yield Result.success(record.cycles, record.program or ""), True
             else:
-                results.append((Result.failed(record.status, record.reason), True))
-        return results
+                yield Result.failed(record.status, record.reason), True
 
     def _candidate(self, point: Point) -> Candidate:
         return Candidate(self.task, self.target, tuple(self.space.trace(point).as_json()))
