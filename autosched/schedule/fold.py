@@ -72,7 +72,9 @@ def _fold(state: State, realize: BlockRealize) -> Stmt:
     block = realize.block
     scope = scope_of(state, block)
     store = block.body
-    if not isinstance(store, BufferStore) or block.init is not None:
+    if block.init is not None:
+        raise Refusal(f"block {block.name} is itself a reduction; the block that adds comes after it", [block.ident])
+    if not isinstance(store, BufferStore):
         raise Refusal(f"the body of block {block.name} is not one store", [block.ident])
     found = _pattern(state, scope, block, store.value)
     total = found.load.buffer

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, int_value
-from autosched.ir.functor import Substitute, free_vars
-from autosched.ir.simplify import conjuncts
+from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, int_value, logical_and
+from autosched.ir.functor import Substitute, free_vars, substitute
+from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import (
     Block,
     BlockRealize,
@@ -25,7 +25,7 @@ from autosched.ir.stmt import (
     seq,
 )
 from autosched.schedule.base import BlockRV, LoopRV, ScheduleBase
-from autosched.schedule.boxes import uses
+from autosched.schedule.boxes import loop_ranges, uses
 from autosched.schedule.dependence import Refusal, not_reduction, require_pipeline, scope_of
 from autosched.schedule.primitive import primitive
 from autosched.schedule.reducers import Reduction, recognise
@@ -103,10 +103,7 @@ def _rfactor(state: State, loop: For, factor_axis: int) -> tuple[Stmt, Block]:
     loops = state.loops_above(realize)
     spatial, reduce = _touched(realize)
     _check_loops(state, realize, loops, loop, spatial, reduce)
-    for cond in conjuncts(realize.predicate):
-        if uses(cond, reduce):
-            raise Refusal(f"block {block.name} runs under a predicate on its reduction", [block.ident],
-                          "split by a factor that divides")
+    _check_predicate(realize, loops, loop, reduce)
     reduction = recognise(block)
     ndim = reduction.stores[0].buffer.ndim
     if not -ndim - 1 <= factor_axis <= ndim:
@@ -121,7 +118,7 @@ def _rfactor(state: State, loop: For, factor_axis: int) -> tuple[Stmt, Block]:
     )
     plan = _Plan(realize, loop, reduction, partial, axis)
     first = _partial(plan, loops)
-    last = _combined(plan)
+    last = _combined(plan, reduce)
     nest = _own_loops(first, loops)
     rest = _kept(loops[0], realize, last, {x.var for x in loops}, reduce - {loop.var})
     allocs = {id(scope): (*scope.alloc_buffers, *partial)}
@@ -162,6 +159,19 @@ def _check_loops(
             raise Refusal(f"loop {var.name} repeats block {block.name}: no iterator uses it", [var, block.ident])
 
 
+def _check_predicate(realize: BlockRealize, loops: Sequence[For], factored: For, reduce: set[Var]) -> None:
+    """Refuses conditions on the reduction under which a partial result might never get its initial value."""
+    analyzer = Analyzer(loop_ranges(loops))
+    first: dict[Var, Expr] = {x.var: x.min for x in loops if x.var in reduce and x is not factored}
+    for cond in conjuncts(realize.predicate):
+        if uses(cond, reduce) and not analyzer.can_prove(substitute(cond, first)):
+            block = realize.block
+            raise Refusal(
+                f"block {block.name} runs under a predicate on its reduction, and it is not known that every iteration of "
+                f"loop {factored.var.name} does something", [block.ident], "split by a factor that divides",
+            )
+
+
 def _partial(plan: _Plan, loops: Sequence[For]) -> BlockRealize:
     """The block that reduces into partial results, under the old loops."""
     block, loop = plan.realize.block, plan.loop
@@ -198,7 +208,7 @@ def _partial(plan: _Plan, loops: Sequence[For]) -> BlockRealize:
     return BlockRealize(tuple(new_values), plan.realize.predicate, new)
 
 
-def _combined(plan: _Plan) -> BlockRealize:
+def _combined(plan: _Plan, reduce: set[Var]) -> BlockRealize:
     """The block that combines the partial results; it is the old block to its handles."""
     block = plan.realize.block
     extra = _iterator(plan.loop, "reduce")
@@ -222,7 +232,8 @@ def _combined(plan: _Plan) -> BlockRealize:
         writes=tuple(sub.visit_region(point(b, indices)) for b in buffers), body=sub.visit_stmt(body),
         init=None if init is None else sub.visit_stmt(init), alloc_buffers=(), match_buffers=(),
     )
-    return BlockRealize(tuple(values), plan.realize.predicate, new)
+    kept = [c for c in conjuncts(plan.realize.predicate) if not uses(c, reduce)]
+    return BlockRealize(tuple(values), logical_and(*kept), new)
 
 
 def _iterator(loop: For, kind: str) -> IterVar:

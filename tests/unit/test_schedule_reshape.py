@@ -165,6 +165,18 @@ def test_all_of_a_reduction_in_parallel() -> None:
     same(rowsum, sch)
 
 
+@pytest.mark.parametrize("which", [0, 1])
+def test_partial_results_of_a_split_with_a_rest(which: int, verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(rowsum)
+    i, k = sch.get_loops("B")
+    sch.split(i, [None, 3])
+    parts = sch.split(k, [None, 5])
+    sch.rfactor(parts[which], 1)
+    assert sch.script().count("T.where(i_0 * 3 + i_1 < 8") == 2
+    same(rowsum, sch)
+    verify_trace_roundtrip(sch, rowsum)
+
+
 def test_partial_argmax(verify_trace_roundtrip: Verify) -> None:
     sch = Schedule(argmax)
     _, ki = sch.split(sch.get_loops("argmax")[1], [None, 8])
@@ -194,9 +206,9 @@ def test_refused_factors() -> None:
     with pytest.raises(ScheduleError, match="is unrolled, not serial"):
         sch.rfactor(k, 0)
     sch = Schedule(rowsum)
-    _, k1 = sch.split(sch.get_loops("B")[1], [None, 5])
-    with pytest.raises(ScheduleError, match="runs under a predicate on its reduction"):
-        sch.rfactor(k1, 0)
+    k0, _ = sch.split(sch.get_loops("B")[1], [9, 5])
+    with pytest.raises(ScheduleError, match="it is not known that every iteration of loop k_0 does something"):
+        sch.rfactor(k0, 0)
     sch = Schedule(rowsum)
     fused = sch.fuse(*sch.get_loops("B"))
     with pytest.raises(ScheduleError, match="moves both the reduction and the output"):
