@@ -1,6 +1,7 @@
 """Runs TVM's own schedule tests against autosched and counts.
 
     python tests/peer/run.py --tests PATH [FILE ...] [--jobs N] [--show] [--json OUT] [--update]
+                             [--control PYTHON]
 
 PATH is a checkout of apache/tvm at tag v0.26.0, or its folder tests/python/s_tir/schedule; FILE a name such as
 ``compute_at``. ``strict`` counts equality as TVM defines it, ``modulo`` equality of affine normal forms.
@@ -38,15 +39,19 @@ def folder_of(path: Path) -> Path:
     raise FileNotFoundError(f"no {PREFIX}*.py in {path} nor in its tests/python/s_tir/schedule")
 
 
-def run_file(file: Path, select: str = "", show: bool = False, seconds: int = 600) -> list[Record]:
-    """The records of one test file, run in a process of its own."""
+def run_file(
+    file: Path, select: str = "", show: bool = False, seconds: int = 600, control: str | None = None
+) -> list[Record]:
+    """The records of one test file, run in a process of its own: here, or by ``control``, an interpreter with TVM."""
     with tempfile.TemporaryDirectory() as work:
         out = Path(work) / "out.json"
         command = [
-            sys.executable, "-m", "pytest", "-q", "-p", "peer_plugin", "-p", "no:cacheprovider", "--noconftest", "-c", os.devnull,
-            "--rootdir", str(file.parent), "--import-mode=importlib", "--peer-out", str(out), str(file),
-            *(["-k", select] if select else []), *(["--tb=short"] if show else ["--tb=no", "-W", "ignore"]),
+            control or sys.executable, "-m", "pytest", "-q", "-p", "peer_plugin", "-p", "no:cacheprovider", "--noconftest",
+            "-c", os.devnull, "--rootdir", str(file.parent), "--import-mode=importlib", "--peer-out", str(out), str(file),
         ]
+        command += ["-k", select] if select else []
+        command += ["--peer-control"] if control else []
+        command += ["--tb=short"] if show else ["--tb=no", "-W", "ignore"]
         paths = [str(HERE), str(ROOT), os.environ.get("PYTHONPATH", "")]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p), "PYTHONDONTWRITEBYTECODE": "1"}
         try:
@@ -133,6 +138,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--select", default="", help="pytest -k")
     parser.add_argument("--show", action="store_true", help="let pytest print")
+    parser.add_argument("--control", help="an interpreter with apache-tvm 0.26, tested in our place to check the harness")
     parser.add_argument("--update", action="store_true", help="write the outcomes to expected.json")
     parser.add_argument("--json", type=Path, help="write all records here")
     options = parser.parse_args()
@@ -141,8 +147,12 @@ def main() -> int:
         files = [f for f in files if name_of(f) in options.files]
     expected = load_expected()
     tiers = expected["tiers"]
+
+    def job(file: Path) -> list[Record]:
+        return run_file(file, options.select, options.show, control=options.control)
+
     with ThreadPoolExecutor(options.jobs) as pool:
-        results = dict(zip(map(name_of, files), pool.map(lambda f: run_file(f, options.select, options.show), files)))
+        results = dict(zip(map(name_of, files), pool.map(job, files)))
     total: dict[str, Counter[str]] = {}
     bad: list[str] = []
     print(f"{'file':36s} {'tier':10s} items passed | relevant strict modulo")
