@@ -82,7 +82,10 @@ def _layout_arguments(sch: Any, args: dict[str, Any]) -> None:
             sch.refuse(f"the padding of {buffer.name} is of type {value.dtype}, its elements are {buffer.dtype}")
         args["pad_value"] = value.value
     elif callable(value) or isinstance(value, IndexMap):
-        args["pad_value"] = index_map_argument(sch, "pad_value", value, len(args["index_map"].final))
+        made = index_map_argument(sch, "pad_value", value, len(args["index_map"].final))
+        only = made.final[0] if len(made.final) == 1 else None
+        plain = isinstance(only, IntImm | FloatImm) and only.dtype == buffer.dtype
+        args["pad_value"] = only.value if plain and isinstance(only, IntImm | FloatImm) else made
     elif isinstance(value, bool) or not (
         (isinstance(value, int) and is_int(buffer.dtype)) or (isinstance(value, float) and is_float(buffer.dtype))
     ):
