@@ -44,7 +44,13 @@ class _Recorder:
     def set_scope(self, block: BlockRV, scope: str) -> None:
         self._record("set_scope", (), block=block, buffer_index=0, storage_scope=scope)
 
-    def cache_read(self, block: BlockRV, index: int, scope: str) -> BlockRV:
+    def compute_inline(self, block: BlockRV) -> None:
+        self._record("compute_inline", (), block=block)
+
+    def drop_zero_terms(self, block: BlockRV) -> None:
+        self._record("drop_zero_terms", (), block=block)
+
+    def cache_read(self, block: BlockRV, index: int | str, scope: str) -> BlockRV:
         rv = BlockRV()
         self._record("cache_read", (rv,), block=block, read_buffer_index=index, storage_scope=scope, consumer_blocks=None)
         return rv
@@ -82,7 +88,8 @@ def emit(nest: Nest, model: Model, target: Target, point: npt.NDArray[np.int32])
     anchor = r.block(nest.anchor) if nest.anchor else None
     for block in ([anchor] if anchor else []) + stages:
         r.set_scope(block, ACC)
-    copies = _copies(r, nest, {nest.anchor: anchor, **{s.block: b for s, b in zip(nest.stages, stages)}})
+    drop = bool(point[columns.zeros])
+    copies = _copies(r, nest, {nest.anchor: anchor, **{s.block: b for s, b in zip(nest.stages, stages)}}, drop)
     outer, tail_loop = _tile_output(r, nest, tile, order, int(point[columns.tail]), out)
     nest_loops = [outer[a] for a in order if a in outer]
     at = nest_loops[-1] if nest_loops else None
@@ -96,6 +103,8 @@ def emit(nest: Nest, model: Model, target: Target, point: npt.NDArray[np.int32])
         if at is not None:
             r.compute_at(anchor, at)
         init, lane = _tile_anchor(r, nest, tile, anchor, len(nest_loops), outer)
+        if drop:
+            _drop_zeros(r, nest, anchor, copies)
     places = [*order, *nest.reduce]
     for k, copy in enumerate(copies):
         depth = int(point[columns.attach(k)])
@@ -113,10 +122,15 @@ def emit(nest: Nest, model: Model, target: Target, point: npt.NDArray[np.int32])
     return r.trace
 
 
-def _copies(r: _Recorder, nest: Nest, consumers: dict[str | None, BlockRV | None]) -> list[BlockRV]:
+def _copies(
+    r: _Recorder, nest: Nest, consumers: dict[str | None, BlockRV | None], drop: bool
+) -> list[BlockRV]:
+    """The block that loads each operand; a padding stage that will be inlined stands for its load until then."""
     copies = []
     for operand in nest.operands:
-        if operand.producer is not None:
+        if operand.producer is not None and drop:
+            copy = r.block(operand.producer)
+        elif operand.producer is not None:
             copy = r.block(operand.producer)
             r.set_scope(copy, operand.scope)
         else:
@@ -125,6 +139,16 @@ def _copies(r: _Recorder, nest: Nest, consumers: dict[str | None, BlockRV | None
             copy = r.cache_read(consumer, operand.read_index, operand.scope)
         copies.append(copy)
     return copies
+
+
+def _drop_zeros(r: _Recorder, nest: Nest, anchor: BlockRV, copies: list[BlockRV]) -> None:
+    """Inlines the padding, leaves out what it makes zero, and loads the tensor itself; replaces the load in ``copies``."""
+    padded = [k for k, operand in enumerate(nest.operands) if operand.producer is not None]
+    for k in padded:
+        r.compute_inline(copies[k])
+    r.drop_zero_terms(anchor)
+    for k in padded:
+        copies[k] = r.cache_read(anchor, nest.operands[k].name, nest.operands[k].scope)
 
 
 def _tile_output(

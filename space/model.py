@@ -36,32 +36,37 @@ class Columns:
     operands: int
 
     @property
+    def zeros(self) -> int:
+        """1 when products with padding are left out: tiles are loaded without it, and every tap has its own loop bounds."""
+        return self.axes
+
+    @property
     def order(self) -> int:
         """Index of the outer spatial loops' permutation."""
-        return self.axes
+        return self.axes + 1
 
     def attach(self, operand: int) -> int:
         """Number of outer loops around the load of an operand."""
-        return self.axes + 1 + operand
+        return self.axes + 2 + operand
 
     @property
     def tail(self) -> int:
         """0, or 1 + the spatial axis along which the stages after the GEMM and the store go slice by slice."""
-        return self.axes + 1 + self.operands
+        return self.axes + 2 + self.operands
 
     def banks(self, operand: int) -> int:
         """1 when the operand's buffer has two banks."""
-        return self.axes + 2 + self.operands + operand
+        return self.axes + 3 + self.operands + operand
 
     @property
     def acc_banks(self) -> int:
         """1 when the accumulator has two banks."""
-        return self.axes + 2 + 2 * self.operands
+        return self.axes + 3 + 2 * self.operands
 
     @property
     def width(self) -> int:
         """Number of columns."""
-        return self.axes + 3 + 2 * self.operands
+        return self.axes + 4 + 2 * self.operands
 
 
 def _product(rows: Ints) -> Ints:
@@ -97,8 +102,35 @@ class Model:
         c = self.config
         self.depths = {"inp": c.inp_depth, "wgt": c.wgt_depth, "acc": c.acc_depth}
         self.out_elements = int(np.prod([nest.axes[i].extent for i in spatial]))
+        self.products = int(self.extents.prod())
+        self.taps, self.useful = self._useful_products()
         self.imm_ops = sum(s.imm_ops for s in nest.stages)
         self.tensor_ops = sum(s.tensor_ops for s in nest.stages)
+
+    def _useful_products(self) -> tuple[tuple[tuple[int, ...], ...], int]:
+        """(axes that move each padded dimension, products that no padding makes zero); ((), all) where none can be left out."""
+        padded = [o for o in self.nest.operands if any(not all(row) for row in o.inside)]
+        if len(padded) != 1:
+            return (), self.products
+        groups: list[tuple[int, ...]] = []
+        useful = self.products
+        for (coeffs, _), row in zip(padded[0].dims, padded[0].inside):
+            if all(row):
+                continue
+            axes = tuple(a for a, c in enumerate(coeffs) if c)
+            if any(a in group for group in groups for a in axes):
+                return (), self.products
+            index = np.zeros((), dtype=np.int64)
+            for a in axes:
+                index = np.add.outer(index, coeffs[a] * np.arange(self.extents[a]))
+            groups.append(axes)
+            useful = useful // index.size * int(np.asarray(row)[index].sum())
+        return tuple(groups), useful
+
+    def drops(self, points: Points) -> npt.NDArray[np.bool_]:
+        """Whether products with padding are left out, shape (n,)."""
+        dropped: npt.NDArray[np.bool_] = points[:, self.columns.zeros] == 1
+        return dropped
 
     # -- geometry -----------------------------------------------------------------------------------------------------
 
@@ -127,14 +159,14 @@ class Model:
         """
         depth = self.attach(points, operand)
         ranges = self.ranges(points, depth)
-        dims = self.nest.operands[operand].dims
+        op = self.nest.operands[operand]
+        plain = np.full(len(points), op.producer is None) | self.drops(points)
         columns = []
-        for coeffs, size in dims:
+        for (coeffs, size), source in zip(op.dims, op.source):
             c = np.array(coeffs, dtype=np.int64)
-            columns.append(((ranges - 1) * c[None, :]).sum(axis=1) + 1)
-            if self.nest.operands[operand].producer is None:
-                columns[-1] = np.minimum(columns[-1], size)
-            columns[-1] = np.where(depth == 0, size, columns[-1])
+            extent = ((ranges - 1) * c[None, :]).sum(axis=1) + 1
+            extent = np.where(depth == 0, size, extent)
+            columns.append(np.where(plain, np.minimum(extent, source), extent))
         return np.stack(columns, axis=1) if columns else np.ones((len(ranges), 1), dtype=np.int64)
 
     def attach(self, points: Points, operand: int) -> Ints:
@@ -223,10 +255,11 @@ class Model:
 
     # -- cost ---------------------------------------------------------------------------------------------------------
 
-    def compute_floor(self) -> int:
-        """Cycles that the GEMM and ALU pipelines need whatever the schedule: one a uop, two a tensor-tensor uop."""
-        gemm = int(self.extents.prod()) + self.out_elements if self.nest.anchor else 0
-        return gemm + self.out_elements * (self.imm_ops + 2 * self.tensor_ops)
+    def compute_floor(self, points: Points) -> Ints:
+        """Cycles that the GEMM and ALU pipelines need at least, shape (n,): one a uop, two a tensor-tensor uop."""
+        gemm = np.where(self.drops(points), self.useful, self.products) + self.out_elements if self.nest.anchor else 0
+        alu = self.out_elements * (self.imm_ops + 2 * self.tensor_ops)
+        return np.asarray(gemm + np.full(len(points), alu), dtype=np.int64)
 
     def load_cycles(self, points: Points, operand: int) -> Ints:
         """Beats and issue cycles of all fills of an operand, shape (n,)."""
@@ -239,6 +272,7 @@ class Model:
         c = self.config
         size = {INP: c.inp_elem_bytes, ACC: c.acc_elem_bytes}.get(op.scope, c.wgt_elem_bytes)
         extents = self.extent_of(points, operand)
+        plain = np.full(len(points), op.producer is None) | self.drops(points)
         transfers = np.ones(len(points), dtype=np.int64)
         sizes = [s for _, s in op.dims]
         inner, merged, rows = np.ones(len(points), bool), np.ones(len(points), np.int64), 0
@@ -248,7 +282,7 @@ class Model:
             grows = (extents[:, d] > 1) & ~inner
             segments = segments + grows
             transfers = np.where(grows & (segments > 1), transfers * extents[:, d], transfers)
-            inner &= (extents[:, d] == sizes[d]) if op.producer is None else (extents[:, d] == 1)
+            inner &= np.where(plain, extents[:, d] == op.source[d], extents[:, d] == 1)
             merged, rows = merged * extents[:, d], rows + 1
         return merged * -(-size // c.bus_bytes), transfers
 
@@ -273,9 +307,9 @@ class Model:
             serial += np.where((fills > 1) & (points[:, self.columns.banks(k)] == 0), total * (fills - 1) / fills, 0.0)
             fill += total / fills
         slices = self._slices(points)
-        gemms = self.trips(points, depth) if self.nest.anchor else np.zeros(n, np.int64)
+        gemms = self.trips(points, depth) * self._pieces(points, depth) if self.nest.anchor else np.zeros(n, np.int64)
         alus = tiles_run * slices * (len(self.nest.stages) and self.imm_ops + self.tensor_ops)
-        compute = self.compute_floor() + 7.0 * (gemms + tiles_run + alus) + acc_load
+        compute = self.compute_floor(points) + 7.0 * (gemms + tiles_run + alus) + acc_load
         store = self._store(points)
         tile_store = store / tiles_run
         single = points[:, self.columns.acc_banks] == 0
@@ -285,6 +319,15 @@ class Model:
         drain = np.maximum(tile_store - tile_alu * (slices > 1), 0.0) * (slices > 1) + tile_store / slices
         steady = np.maximum(np.maximum(compute, load), store)
         return np.asarray(steady + exposed + fill + drain + self._uops(points) / 2 + 60, dtype=np.float64)
+
+    def _pieces(self, points: Points, depth: Ints) -> Ints:
+        """Instructions of one GEMM nest: where padding is left out, all loops of a padded dimension but its longest unroll."""
+        pieces = np.ones(len(points), dtype=np.int64)
+        ranges = self.ranges(points, depth)
+        for group in self.taps:
+            inner = ranges[:, list(group)]
+            pieces = pieces * (_product(inner) // inner.max(axis=1))
+        return np.where(self.drops(points), pieces, 1)
 
     def _slices(self, points: Points) -> Ints:
         tail = points[:, self.columns.tail].astype(np.int64)
@@ -332,12 +375,13 @@ class Model:
         # A burst carries at most burst_beats beats, and every burst pays its handshake (vta.md 5.9): full bursts are the least.
         per_burst = max(1, c.burst_beats * c.bus_bytes // c.out_elem_bytes)
         store = self.out_elements * int(timing.store_cycles(0, 1, per_burst, per_burst, config=c)) // per_burst
-        return np.asarray(np.maximum(np.maximum(self.compute_floor() + acc, load + acc), store), dtype=np.int64)
+        return np.asarray(np.maximum(np.maximum(self.compute_floor(points) + acc, load + acc), store), dtype=np.int64)
 
     def floor(self) -> int:
         """A lower bound over the whole space, in cycles: every operand crosses the bus at least once, whatever the tiles."""
         whole = np.zeros((1, self.columns.width), dtype=np.int32)
         whole[0, : self.columns.axes] = self.extents
+        whole[0, self.columns.zeros] = bool(self.taps)
         return int(self.bound(whole)[0])
 
     def _least_elements(self, points: Points, operand: int) -> Ints:

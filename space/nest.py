@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from autosched.errors import ProgramError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Select, Var, int_value
-from autosched.ir.functor import walk, walk_expr
+from autosched.ir.functor import free_vars, substitute, walk, walk_expr
 from autosched.ir.printer import expr_text
-from autosched.ir.simplify import linear_form
+from autosched.ir.simplify import conjuncts, linear_form
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Stmt
 from autosched.target import Target
 
@@ -51,6 +51,8 @@ class Operand:
         producer: block that is itself the copy (a padding stage), or None.
         dims: per dimension outside the element: (coefficient of every axis, size of the dimension).
         source: size of each of these dimensions in DRAM (smaller than in ``dims`` where a producer pads).
+        inside: per dimension, which indices of the padded tensor are no padding; () where nothing is padded, or where the
+            padding is no box.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Operand:
     producer: str | None
     dims: tuple[tuple[tuple[int, ...], int], ...]
     source: tuple[int, ...]
+    inside: tuple[tuple[bool, ...], ...] = ()
 
     def uses(self, axis: int) -> bool:
         """Whether the region it needs moves with an axis."""
@@ -366,7 +369,8 @@ def _operands(
                 continue
             tensor = next(e.buffer for e in walk_expr(producer.store.value) if isinstance(e, BufferLoad))
             source = tuple(int_value(x) or 0 for x in tensor.shape[:-lanes])
-            operands.append(Operand(tensor.name, scope, anchor.block.name, -1, producer.block.name, dims, source))
+            operands.append(Operand(tensor.name, scope, anchor.block.name, -1, producer.block.name, dims, source,
+                                    _inside(producer, lanes)))
     for site in chain:
         if site is anchor:
             continue
@@ -391,3 +395,24 @@ def _read_index(block: Block, buffer: Buffer) -> int:
         if region.buffer is buffer:
             return n
     raise ProgramError(f"block {block.name!r} does not declare that it reads {buffer.name}")
+
+
+def _inside(producer: _Site, lanes: int) -> tuple[tuple[bool, ...], ...]:
+    """Per dimension of a padded tensor, where its padding stage copies; () where its condition does not say so dimension by dimension."""
+    value = producer.store.value
+    if not (isinstance(value, Call) and value.op == "if_then_else" and int_value(value.args[2]) == 0):
+        return ()
+    indices = producer.store.indices[:-lanes]
+    table = [[True] * (int_value(size) or 0) for size in producer.store.buffer.shape[:-lanes]]
+    for condition in conjuncts(value.args[0]):
+        used = [d for d, index in enumerate(indices) if index in free_vars(condition)]
+        if len(used) != 1 or len(free_vars(condition)) != 1:
+            return ()
+        index = indices[used[0]]
+        assert isinstance(index, Var)
+        for i in range(len(table[used[0]])):
+            holds = int_value(substitute(condition, {index: IntImm(i)}))
+            if holds is None:
+                return ()
+            table[used[0]][i] &= bool(holds)
+    return tuple(tuple(row) for row in table)

@@ -20,11 +20,12 @@ from space.nest import analyse
 from space.order import Order
 from space.rule import Rule, product
 from space.tiling import Tiling
+from space.zeros import Zeros
 
 if TYPE_CHECKING:
     from autosched.schedule import Schedule, Trace
 
-VERSION = 1  # of the meaning of a point; part of every record
+VERSION = 2  # of the meaning of a point; part of every record
 CHUNK = 1 << 15  # rows expanded at once: a few MB per array
 
 
@@ -44,7 +45,7 @@ class Space:
         self.target = get_target(target)
         self.nest = analyse(func, self.target)
         self.model = Model(self.nest, self.target)
-        self.rules: tuple[Rule, ...] = (Tiling(), Order(), Attach(), Tail(), Buffering())
+        self.rules: tuple[Rule, ...] = (Tiling(), Zeros(), Order(), Attach(), Tail(), Buffering())
 
     @property
     def width(self) -> int:
@@ -79,6 +80,7 @@ class Space:
     def _fits_unbanked(self, tiles: Points) -> npt.NDArray[np.bool_]:
         """A necessary condition on tiles alone: every operand loaded as deep as possible, one bank each."""
         deepest = tiles.copy()
+        deepest[:, self.model.columns.zeros] = self.choices[self.model.columns.zeros][-1]
         for k in range(len(self.nest.operands)):
             column = self.model.columns.attach(k)
             deepest[:, column] = self.choices[column][-1]
@@ -96,6 +98,8 @@ class Space:
     def _possible(self, points: Points, column: int) -> npt.NDArray[np.bool_]:
         """Drops what no later column can save: later loads as deep as possible, later buffers with one bank."""
         probe = points.copy()
+        if column < self.model.columns.zeros:
+            probe[:, self.model.columns.zeros] = self.choices[self.model.columns.zeros][-1]
         for k in range(len(self.nest.operands)):
             later = self.model.columns.attach(k)
             if later > column:
@@ -230,7 +234,7 @@ class Space:
         axes = [f"tile_{a.name}" for a in self.nest.axes]
         loads = [f"load_{o.name}" for o in self.nest.operands]
         banks = [f"banks_{o.name}" for o in self.nest.operands]
-        return (*axes, "order", *loads, "tail", *banks, "banks_acc")
+        return (*axes, "drop_zeros", "order", *loads, "tail", *banks, "banks_acc")
 
     def explain(self, point: npt.NDArray[np.int32]) -> str:
         """The decisions of a point in one line."""
@@ -249,4 +253,5 @@ class Space:
         tail = int(point[model.columns.tail])
         out = "acc x2" if point[model.columns.acc_banks] else "acc"
         return (f"tile {tiles or '1'} | order {','.join(sequence) or '-'} | load {' '.join(loads)} | {out}"
-                + (f" | store by {axes[tail - 1].name}" if tail else ""))
+                + (f" | store by {axes[tail - 1].name}" if tail else "")
+                + (" | no zeros" if point[model.columns.zeros] else ""))
