@@ -133,9 +133,13 @@ class IndexMap:
         if result:
             for s, e in zip(result.indices, self.final):
                 size: Expr = IntImm(1, e.dtype)
+                low = as_expr(s.base, e.dtype)
                 for d in s.args:
-                    size = binary("*", as_expr(d.extent, e.dtype), as_expr(d.scale, e.dtype))
-                out.append(Range(as_expr(s.base, e.dtype), ana.simplify(size)))
+                    scale, extent = as_expr(d.scale, e.dtype), as_expr(d.extent, e.dtype)
+                    if isinstance(scale, IntImm) and scale.value < 0:  # it counts down: the last value is the first
+                        low, scale = ana.simplify(low + scale * (extent - 1)), IntImm(-scale.value, e.dtype)
+                    size = binary("*", extent, scale)
+                out.append(Range(low, ana.simplify(size)))
             return tuple(out)
         for e in self.final:
             lo, hi = int_set_bounds(e, dom, Analyzer())

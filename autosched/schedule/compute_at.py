@@ -483,7 +483,10 @@ def _run_all(
     analyzer = bind_all(Analyzer(), common)
     have = exact_box(point, new, entered)
     need = relaxed_box(point, old, left)
-    if have is None or not box_covers(have, need, shape, analyzer):
+    analyzer.assume(realize.predicate)
+    inner = {loop.var for loop in entered}
+    outside = [c for c in conjuncts(predicate) if not uses(c, inner)]
+    if not all(analyzer.can_prove(c) for c in outside) or have is None or not box_covers(have, need, shape, analyzer):
         raise Refusal(
             f"block {block.name} would not run for all of its iterations there: its producers do not write all that it "
             "runs over", [block.ident], "attach the producers to this block instead (compute_at)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from autosched.ir.expr import BufferData, BufferLoad, Expr, IntImm, Var, int_value, logical_and
@@ -17,6 +18,7 @@ from autosched.ir.stmt import (
     BufferStore,
     For,
     IfThenElse,
+    Range,
     Stmt,
 )
 from autosched.schedule.base import BlockRV, ScheduleBase
@@ -252,7 +254,10 @@ def _reverse_inline(state: State, realize: BlockRealize) -> Stmt:
             f"the producer {producer.block.name} has an init statement, and {block.name} does more than copy its result",
             [producer.block.ident],
         )
-    solution = _solve(block, producer, buffer, loads[0])
+    outer = {
+        iv.var: iv.dom for n in state.ancestors(producer) if isinstance(n, Block) and n is not scope for iv in n.iter_vars
+    }
+    solution = _solve(block, producer, buffer, loads[0], outer)
     rewriter = _ReverseInliner(buffer, store, solution, producer, realize)
     return _apply(state, scope, realize, buffer, rewriter)
 
@@ -301,7 +306,9 @@ def _producer_store(producer: BlockRealize, buffer: Buffer) -> tuple[BufferStore
     return body, condition
 
 
-def _solve(block: Block, producer: BlockRealize, buffer: Buffer, load: BufferLoad) -> dict[Var, Expr]:
+def _solve(
+    block: Block, producer: BlockRealize, buffer: Buffer, load: BufferLoad, outer: Mapping[Var, Range]
+) -> dict[Var, Expr]:
     """The consumer's iterators in terms of the producer's, from where both touch the buffer."""
     store, _ = _producer_store(producer, buffer)
     found: dict[Var, Expr] = {
@@ -322,7 +329,7 @@ def _solve(block: Block, producer: BlockRealize, buffer: Buffer, load: BufferLoa
         except ValueError as error:
             raise Refusal(f"the indices at which {block.name} reads {buffer.name} have no inverse: {error}",
                           [block.ident]) from None
-    ranges = {iv.var: iv.dom for iv in producer.block.iter_vars}
+    ranges = {**outer, **{iv.var: iv.dom for iv in producer.block.iter_vars}}
     analyzer = Analyzer()
     for iv in block.iter_vars:
         where = found.get(iv.var)

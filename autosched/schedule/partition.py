@@ -177,6 +177,9 @@ class Partition(Loops):
             names = f"block {state.block(dep.dst).name} depends on block {state.block(dep.src).name}"
             if src is not None and dst is None and places[dep.dst] < last:
                 self.refuse(f"{names}, and stands between the loops that are merged", [dep.src, dep.dst])
+            if src is None and dst is not None and places[dep.src] > last:
+                self.refuse(f"{names}, which stands after the last of the loops given", [dep.src, dep.dst],
+                            hint="give the loops in program order")
             if src is None or dst is None or src == dst:
                 continue
             if src > dst:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from autosched.ir import PrimFunc
 from autosched.ir.expr import IntImm
@@ -44,7 +45,7 @@ class Seen:
     kinds: tuple[str, ...]
     reads: int
     writes: int
-    read_ranks: tuple[int, ...]
+    read_shapes: tuple[tuple[int, ...], ...]
     write_shape: tuple[int, ...]
 
 
@@ -89,7 +90,7 @@ class Steps:
         loops = sch.state.loops_of(b)
         return Seen(
             b.name, tuple(_const(x.extent) for x in loops), tuple(iv.kind for iv in b.iter_vars), len(b.reads),
-            len(b.writes), tuple(len(x.buffer.shape) for x in b.reads),
+            len(b.writes), tuple(tuple(_const(e) for e in x.buffer.shape) for x in b.reads),
             tuple(_const(e) for e in b.writes[0].buffer.shape) if b.writes else (),
         )
 
@@ -163,8 +164,10 @@ class Steps:
         if not b.extents:
             return None
         at = self.rng.randrange(len(b.extents))
-        extra = ", disable_predication=True" if self.chance(0.05) else ""
         factors = self.factors(b.extents[at], self.rng.choice([2, 2, 3]))
+        known = prod(f for f in factors if f is not None)
+        fits = b.extents[at] % known == 0 if None in factors else b.extents[at] == known
+        extra = ", disable_predication=True" if fits and self.chance(0.15) else ""
         return [*self.loops(b), f"sch.split(loop=l{{n}}[{at}], factors={factors}{self.units()}{extra})"]
 
     def fuse(self, b: Seen) -> list[str] | None:
@@ -322,12 +325,13 @@ class Steps:
 
     def transform_layout(self, b: Seen) -> list[str] | None:
         side, at = self._side(b)
-        shape = b.write_shape if side == "write" else [4] * b.read_ranks[at]
+        shape = b.write_shape if side == "write" else b.read_shapes[at]
         if not shape:
             return None
-        extra = self.rng.choice(["", "", ", pad_value=0", ", assume_injective_transform=True"])
-        return [self.get(b), f'sch.transform_layout(block=b{{n}}, buffer=("{side}", {at}), '
-                f"index_map={self.index_map(shape)}{extra})"]
+        mapped = self.index_map(shape)
+        extras = ["", "", ", pad_value=0", ", assume_injective_transform=True"]
+        extra = self.rng.choice(extras if ": (0" not in mapped else extras[:3])
+        return [self.get(b), f'sch.transform_layout(block=b{{n}}, buffer=("{side}", {at}), index_map={mapped}{extra})']
 
     def transform_block_layout(self, b: Seen) -> list[str] | None:
         if len(b.kinds) != len(b.extents) or not b.kinds:

@@ -50,7 +50,8 @@ class _Simplified(Mutator):
             with self.analyzer.with_constraint(stmt.predicate):
                 values = tuple(self.visit_expr(v) for v in stmt.iter_values)
             predicate: Expr = TRUE
-            parts = {str(self.names.expr(p)): p for p in _parts(self.visit_expr(stmt.predicate))}
+            simple = [self.visit_expr(p) for p in _parts(stmt.predicate)]
+            parts = {str(self.names.expr(p)): p for e in simple for p in _parts(e)}
             for key in sorted(parts):
                 predicate = parts[key] if predicate == TRUE else BinOp("and", predicate, parts[key], "bool")
             for iv in stmt.block.iter_vars:
