@@ -42,6 +42,26 @@ def bind_all(analyzer: Analyzer, loops: Iterable[For]) -> Analyzer:
     return analyzer
 
 
+def pinned(loops: Sequence[For], predicate: Expr) -> dict[Var, Expr]:
+    """The loop variables that have a single value where a predicate holds, with that value: loops of one iteration,
+    and loops that the predicate cuts down to one."""
+    found: dict[Var, Expr] = {loop.var: loop.min for loop in loops if is_unit(loop.extent)}
+    analyzer = bind_all(Analyzer(), loops)
+    analyzer.assume(without(found, [predicate])[0])
+    for loop in loops:
+        if loop.var not in found:
+            low, high = analyzer.int_bounds(loop.var)
+            if low is not None and low == high:
+                found[loop.var] = IntImm(low, loop.var.dtype)
+    return found
+
+
+def without(fixed: Mapping[Var, Expr], exprs: Sequence[Expr]) -> list[Expr]:
+    """Expressions with some variables at their only value."""
+    sub, analyzer = Substitute(fixed), Analyzer()
+    return [analyzer.simplify(sub.visit_expr(e)) for e in exprs]
+
+
 def plain_affine(expr: Expr, counts: Mapping[Var, object]) -> tuple[dict[Var, int], Expr] | None:
     """Integer coefficients and the rest, where that is plain to see; quicker than a normal form."""
     if isinstance(expr, Var):
@@ -115,6 +135,9 @@ def exact_box(
     for c in pending:
         predicate = c if predicate == TRUE else BinOp("and", predicate, c, "bool")
     result = detect_iter_map(mins, loop_ranges(loops), predicate, check="none")
+    if not result and predicate != TRUE and (fixed := pinned(loops, predicate)):
+        predicate = without(fixed, [predicate])[0]
+        result = detect_iter_map(without(fixed, mins), loop_ranges(loops), predicate, check="none")
     if not result:
         return None
     box = []

@@ -30,9 +30,11 @@ from autosched.schedule.boxes import (
     exact_box,
     join_boxes,
     loop_ranges,
+    pinned,
     plain_affine,
     relaxed_box,
     uses,
+    without,
 )
 from autosched.schedule.state import State
 
@@ -161,6 +163,11 @@ def affine_binding(realize: BlockRealize, loops: Sequence[For]) -> bool:
     result = detect_iter_map(
         list(realize.iter_values), loop_ranges(loops), realize.predicate, "surjective", simplify_trivial=False
     )
+    if not result and realize.predicate != TRUE:
+        fixed = pinned(loops, realize.predicate)
+        if fixed:
+            values, predicate = without(fixed, realize.iter_values), without(fixed, [realize.predicate])[0]
+            result = detect_iter_map(values, loop_ranges(loops), predicate, "surjective", simplify_trivial=False)
     if not result:
         return False
     return all(not s.args or int_value(s.args[0].scale) == 1 for s in result.indices)
