@@ -398,7 +398,7 @@ def _read_index(block: Block, buffer: Buffer) -> int:
 
 
 def _inside(producer: _Site, lanes: int) -> tuple[tuple[bool, ...], ...]:
-    """Per dimension of a padded tensor, where its padding stage copies; () where its condition does not say so dimension by dimension."""
+    """Per dimension of a padded tensor, where its padding stage copies; () where its condition mixes dimensions."""
     value = producer.store.value
     if not (isinstance(value, Call) and value.op == "if_then_else" and int_value(value.args[2]) == 0):
         return ()

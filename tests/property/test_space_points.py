@@ -50,6 +50,35 @@ def test_every_point_computes_the_reference(name: str) -> None:
         assert result.cycles is not None and result.cycles >= space.bound(point[None])[0], space.explain(point)
 
 
+@pytest.mark.parametrize("name", [n for n in SMALL if "pad=" in n])
+def test_leaving_out_padding_computes_the_same_with_fewer_products(name: str) -> None:
+    task = workload(name)
+    space, points = drawn(name, 60)
+    dropped = points[points[:, space.names.index("drop_zeros")] == 1][:6]
+    assert len(dropped) and space.model.useful < space.model.products
+    counts = set()
+    for point in dropped:
+        result = measure(Candidate(name, "vta-de10", tuple(space.trace(point).as_json())), execute=True)
+        assert result.ok, (space.explain(point), result)
+        assert result.cycles is not None and result.cycles >= space.bound(point[None])[0], space.explain(point)
+        counts.add(result.stats["gemm_counter"])
+    # Brute force over the loops of the definition: a product counts where it reads inside the tensor.
+    spec = dict(part.split("=") for part in name.removeprefix("conv2d:").split(","))
+    h, w, k, s, p = (int(spec.get(x, d)) for x, d in zip(("h", "w", "k", "stride", "pad"), "00010"))
+    taps = sum(0 <= y * s + ky - p < h for y in range((h + 2 * p - k) // s + 1) for ky in range(k))
+    taps *= sum(0 <= x * s + kx - p < w for x in range((w + 2 * p - k) // s + 1) for kx in range(k))
+    blocks = task.func.buffers[0].shape[1], task.func.buffers[1].shape[0]
+    assert counts == {taps * int(blocks[0].value) * int(blocks[1].value)} == {space.model.useful}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["t3", "conv2d:h=7,w=6,ci=16,co=48,k=1,stride=2,bias=0"])
+def test_without_padding_there_is_nothing_to_leave_out(name: str) -> None:
+    space = Space(workload(name).func, "vta-de10")
+    assert space.choices[space.names.index("drop_zeros")].tolist() == [0]
+    with pytest.raises(ProgramError, match="choose one of 0"):
+        space.point(drop_zeros=1)
+
+
 @pytest.mark.parametrize("target", ["vta-pynq", "vta-de10-portable", "vta-fsim"])
 def test_every_point_fits_other_targets(target: str) -> None:
     name = "conv2d:h=6,w=8,ci=32,co=32,k=3,pad=1"
