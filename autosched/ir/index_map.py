@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autosched.errors import ProgramError
-from autosched.ir.expr import BinOp, Expr, ExprLike, IntImm, Var, as_expr, binary
+from autosched.ir.expr import BinOp, Expr, ExprLike, IntImm, Var, all_of, as_expr, binary
 from autosched.ir.functor import substitute
 from autosched.ir.itermap import detect_iter_map, inverse_affine_map
 from autosched.ir.region import int_set_bounds
-from autosched.ir.simplify import Analyzer
+from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import Range
 
 
@@ -229,7 +229,7 @@ class IndexMap:
             else:
                 raise ProgramError(f"the index map has no inverse over this shape: {var.name} is not used")
         vmap = dict(zip(self.initial, exprs))
-        predicate = known.simplify(substitute(result.padding_predicate, vmap))
+        predicate = _tight(known.simplify(substitute(result.padding_predicate, vmap)), known)
         if check == "none" and not (self._undone(vmap, outs, known) and self._restored(exprs, outs, ranges, ana)):
             raise ProgramError("the index map has no inverse over this shape: it is not one-to-one")
         return IndexMap(outs, tuple(exprs)), predicate
@@ -288,6 +288,17 @@ class IndexMap:
         names = ", ".join(v.name for v in self.initial)
         comma = "," if len(items) == 1 else ""
         return f"lambda {names}: ({', '.join(items)}{comma})"
+
+
+def _tight(predicate: Expr, known: Analyzer) -> Expr:
+    """A conjunction in which ``c <= i`` is ``i == c`` where c is the highest value of i, as TVM writes it."""
+    parts: list[Expr] = []
+    for part in conjuncts(predicate):
+        if isinstance(part, BinOp) and part.op == "<=" and isinstance(part.a, IntImm):
+            high = known.int_bounds(part.b)[1]
+            part = binary("==", part.b, part.a) if high == part.a.value else part
+        parts.append(part)
+    return all_of(parts)
 
 
 def _encode(e: Expr, index: dict[Var, int]) -> Any:
