@@ -105,6 +105,9 @@ class Space:
             if later > column:
                 probe[:, later] = self.choices[later][-1]
         fits = self.model.capacity(probe)
+        if column < self.model.columns.order:
+            # Which outer loops come last is a question to the order.
+            return fits
         if column < self.model.columns.attach(len(self.nest.operands) - 1):
             # Whether a split reduction is canonical depends on loads that are not placed yet.
             return fits & self.model.canonical(points, placed=False)
