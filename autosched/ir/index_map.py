@@ -8,7 +8,7 @@ the padding.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autosched.errors import ProgramError
-from autosched.ir.expr import BinOp, Expr, ExprLike, IntImm, Var, all_of, as_expr, binary
+from autosched.ir.expr import BinOp, Cast, Expr, ExprLike, FloatImm, IntImm, Var, all_of, as_expr, binary, cast
 from autosched.ir.functor import substitute
 from autosched.ir.itermap import detect_iter_map, inverse_affine_map
 from autosched.ir.region import int_set_bounds
@@ -304,6 +304,10 @@ def _tight(predicate: Expr, known: Analyzer) -> Expr:
 def _encode(e: Expr, index: dict[Var, int]) -> Any:
     if isinstance(e, IntImm):
         return e.value
+    if isinstance(e, FloatImm):
+        return {"float": e.value, "dtype": e.dtype}
+    if isinstance(e, Cast):
+        return {"cast": e.dtype, "value": _encode(e.value, index)}
     if isinstance(e, Var):
         if e not in index:
             raise ProgramError(f"an index map that uses {e.name!r} from outside cannot be stored")
@@ -316,6 +320,10 @@ def _encode(e: Expr, index: dict[Var, int]) -> Any:
 def _decode(data: Any, initial: tuple[Var, ...]) -> Expr:
     if isinstance(data, int):
         return IntImm(int(data))
+    if isinstance(data, Mapping):
+        if "cast" in data:
+            return cast(str(data["cast"]), _decode(data["value"], initial))
+        return FloatImm(float(data["float"]), str(data["dtype"]))
     if len(data) == 1:
         return initial[int(data[0])]
     op, a, b = data

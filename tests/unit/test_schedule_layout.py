@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from autosched.errors import ScheduleError
 from autosched.ir import IntImm, IRModule, PrimFunc
 from autosched.ir.interp import run
-from autosched.schedule import AXIS_SEPARATOR, IndexMap, Schedule
+from autosched.schedule import AXIS_SEPARATOR, IndexMap, Schedule, Trace
 from autosched.script import T
 
 Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
@@ -316,3 +317,26 @@ def test_refused_reindexing() -> None:
     outer = sch.blockize(sch.get_loops("C")[1])
     with pytest.raises(ScheduleError, match="is not a leaf"):
         sch.reindex(outer, ("read", 0))
+
+
+def test_padding_values_of_other_types_are_stored() -> None:
+    @T.prim_func
+    def floats(A: T.Buffer((5,), "float32"), C: T.Buffer((5,), "float32")):
+        B = T.sblock_alloc_buffer((5,), "float32")
+        for i in range(5):
+            with T.sblock("B"):
+                vi = T.axis.spatial(5, i)
+                B[vi] = A[vi] * T.float32(2)
+        for i in range(5):
+            with T.sblock("C"):
+                vi = T.axis.spatial(5, i)
+                C[vi] = B[vi] + T.float32(1)
+
+    for value in (0.5, lambda i, j: i.astype("float32") * 0.5):
+        sch = Schedule(floats)
+        sch.transform_layout("B", "B", lambda i: (i // 4, i % 4), pad_value=value)
+        again = Schedule(floats)
+        Trace.apply_json_to_schedule(json.dumps(sch.trace.as_json()), again)
+        assert again.func == sch.func
+        a = np.arange(5, dtype="float32")
+        assert np.array_equal(run(sch.func, a, np.zeros(5, "float32"))["C"], a * 2 + 1)
