@@ -85,12 +85,12 @@ class VTAConfig:
             if name == "uop_depth" and value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int):
-                raise ConfigError(name, f"must be an integer, not {value!r}")
+                raise ConfigError(name, f"must be an integer, not {_shown(value)}")
             if not low <= value <= high:
-                raise ConfigError(name, f"{value} is outside {low}..{high}")
+                raise ConfigError(name, f"{_shown(value)} is outside {low}..{high}")
         for name in ("TARGET", "HW_VER"):
             if not isinstance(getattr(self, name), str):
-                raise ConfigError(name, f"must be a string, not {getattr(self, name)!r}")
+                raise ConfigError(name, f"must be a string, not {_shown(getattr(self, name))}")
         for name in ("bus_bytes", "burst_beats"):
             if not _is_power_of_two(getattr(self, name)):
                 raise ConfigError(name, f"{getattr(self, name)} is not a power of two")
@@ -314,7 +314,7 @@ class VTAConfig:
         known = [f.name for f in fields(cls)]
         for name in mapping:
             if name not in known:
-                raise ConfigError(name, "unknown key" + nearest(name, known))
+                raise ConfigError(_clip(name), "unknown key" + nearest(name, known))
         size = mapping.get("LOG_UOP_BUFF_SIZE")
         if "uop_depth" not in mapping and isinstance(size, int) and 2 <= size < cls.LOG_UOP_BUFF_SIZE:
             held = 1 << (size - 2)  # 4 bytes each
@@ -331,6 +331,15 @@ class VTAConfig:
         relevant["uop_depth"] = self.uop_capacity
         text = json.dumps(relevant, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _clip(text: str) -> str:
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:41])
+    return shown if len(shown) <= 40 else shown[:37] + "..."
+
+
+def _shown(value: object) -> str:
+    return _clip(repr(value))
 
 
 _PREFIX = (("opcode", 3), ("pop_prev", 1), ("pop_next", 1), ("push_prev", 1), ("push_next", 1))

@@ -135,6 +135,13 @@ class _Reader:
             raise self.fail(where, f"must be a string, not {_kind(value)}")
         return value
 
+    def name(self, value: object, where: str) -> str:
+        found = self.text(value, where)
+        if not found.isprintable():
+            # Names go to terminals and tables, one line each.
+            raise self.fail(where, f"must be printable text, not {_clip(repr(found))}")
+        return found
+
     def data(self, value: object, where: str) -> bytes:
         try:
             return base64.b64decode(self.text(value, where), validate=True)
@@ -143,7 +150,8 @@ class _Reader:
 
 
 def _clip(text: str) -> str:
-    return text if len(text) <= 40 else text[:37] + "..."
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:41])
+    return shown if len(shown) <= 40 else shown[:37] + "..."
 
 
 def _kind(value: object) -> str:
@@ -181,7 +189,7 @@ def _semantics_of(config: VTAConfig) -> str:
 def _program(reader: _Reader, value: object, number: int, config: VTAConfig, semantics: str) -> Program:
     where = f"programs[{number}]"
     entry = reader.mapping(value, where, _PROGRAM_KEYS)
-    name = reader.text(entry.get("name", where), f"{where}.name")
+    name = reader.name(entry.get("name", where), f"{where}.name")
     where = f"program '{_clip(name)}'"
     if "insns" not in entry:
         raise reader.fail(f"{where}: insns", "missing")
@@ -234,7 +242,7 @@ def _output(reader: _Reader, value: object, where: str) -> Output:
     for key in ("address", "size"):
         if key not in entry:
             raise reader.fail(f"{where}.{key}", "missing")
-    name = reader.text(entry.get("name", "OUT"), f"{where}.name")
+    name = reader.name(entry.get("name", "OUT"), f"{where}.name")
     address = reader.integer(entry["address"], f"{where}.address", 0, SPACE - 1)
     size = reader.integer(entry["size"], f"{where}.size", 0, SPACE - address)
     expected = None if entry.get("expected") is None else reader.data(entry["expected"], f"{where}.expected")
