@@ -26,7 +26,7 @@ from autosched.ir.stmt import (
     seq,
 )
 from autosched.schedule.base import BlockRV, LoopRV, ScheduleBase
-from autosched.schedule.boxes import is_unit, loop_ranges, uses
+from autosched.schedule.boxes import is_unit, loop_ranges, uses, without
 from autosched.schedule.dependence import Refusal, one_to_one
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
@@ -372,7 +372,9 @@ def _outer_init(init: Stmt, small: BlockRealize, loops: Sequence[For], name: str
     renamed: dict[Var, Expr] = {n.var: Var(n.var.name, n.var.dtype) for n in chosen}
     outer = Substitute(renamed)
     dropped = {n.var for n in loops} - set(renamed)
-    predicate = logical_and(*[outer.visit_expr(c) for c in conjuncts(small.predicate) if not uses(c, dropped)])
+    single: dict[Var, Expr] = {n.var: n.min for n in loops if n.var in dropped and is_unit(n.extent)}
+    tests = without(single, conjuncts(small.predicate)) if single else conjuncts(small.predicate)
+    predicate = logical_and(*[outer.visit_expr(c) for c in tests if not uses(c, dropped)])
     nest: Stmt = BlockRealize(outer.visit_exprs(tuple(values)), predicate, block)
     for n in reversed(chosen):
         var = renamed[n.var]

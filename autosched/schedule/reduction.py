@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Expr, FloatImm, IntImm, Var, logical_and
-from autosched.ir.functor import Substitute, rewrite, walk_expr
+from autosched.ir.functor import Substitute, free_vars, rewrite, walk_expr
 from autosched.ir.region import block_access
-from autosched.ir.simplify import conjuncts
+from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import (
     TRUE,
     Block,
@@ -20,7 +20,7 @@ from autosched.ir.stmt import (
     seq,
 )
 from autosched.schedule.base import BlockRV, LoopRV, ScheduleBase
-from autosched.schedule.boxes import is_unit, uses
+from autosched.schedule.boxes import bind_all, is_unit, uses, without
 from autosched.schedule.dependence import (
     Refusal,
     incomplete,
@@ -183,6 +183,36 @@ def _same_elements(first: Block, last: Block, update: BufferStore, load: BufferL
     return vmap
 
 
+def _without_loops(realize: BlockRealize, values: list[Expr], inside: list[For], dropped: set[Var]) -> Expr:
+    """The predicate of an initialisation, which some of the block's loops do not surround.
+
+    Raises:
+        Refusal: what a condition on such a loop says about the others cannot be told.
+    """
+    single: dict[Var, Expr] = {n.var: n.min for n in inside if n.var in dropped and is_unit(n.extent)}
+    kept: list[Expr] = []
+    mixed = False
+    for cond in conjuncts(realize.predicate):
+        if not uses(cond, dropped):
+            kept.append(cond)
+        elif not uses(cond, dropped - set(single)):
+            kept.append(without(single, [cond])[0])
+        else:
+            mixed = mixed or uses(cond, {v for value in values for v in free_vars(value)})
+    predicate = logical_and(*kept)
+    if mixed:
+        analyzer = bind_all(Analyzer(), inside)
+        analyzer.assume(predicate)
+        iters = [iv for iv in realize.block.iter_vars if iv.kind == "spatial"]
+        for iv, value in zip(iters, values):
+            if not analyzer.can_prove(value >= iv.dom.min) or not analyzer.can_prove(value < iv.dom.min + iv.dom.extent):
+                raise Refusal(
+                    f"the predicate of {realize.block.name} ties the reduction's loops to those of {iv.var.name}",
+                    [realize.block.ident], "split by factors that divide, or decompose before fusing",
+                )
+    return predicate
+
+
 def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[int, Stmt | None], Ident]:
     block = realize.block
     scope = scope_of(state, block)
@@ -222,7 +252,7 @@ def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[i
     inside = loops[position:]
     kept = [n for n in inside if any(uses(v, {n.var}) for v in values)]
     dropped = {n.var for n in inside if not any(n is k for k in kept)}
-    predicate = logical_and(*[c for c in conjuncts(realize.predicate) if not uses(c, dropped)])
+    predicate = _without_loops(realize, values, inside, dropped)
     renamed = {n.var: Var(f"{n.var.name}_init", n.var.dtype) for n in kept}
     outer = Substitute(renamed)
     start = Block(
