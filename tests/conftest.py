@@ -101,3 +101,15 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
         assert text == path.read_text(), f"differs from {path}; if that is right, run with --update-golden"
 
     return check
+
+
+@pytest.fixture(scope="session")
+def affine_programs() -> ModuleType:
+    """Random programs of one to four blocks, as text."""
+    return load_oracle("affine_programs")
+
+
+@pytest.fixture(scope="session")
+def schedule_steps() -> ModuleType:
+    """Random steps of a schedule, as text that looks its blocks and loops up by itself."""
+    return load_oracle("schedule_steps")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from types import ModuleType
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from autosched.errors import ScheduleError
+from autosched.errors import NotSupportedError, ProgramError, ScheduleError
 from autosched.ir import IRModule, PrimFunc
-from autosched.ir.interp import run
+from autosched.ir.expr import int_value
+from autosched.ir.interp import random_inputs, run
 from autosched.schedule import LoopRV, Schedule
 from autosched.script import T, parse
 
@@ -164,3 +168,86 @@ def test_random_partitions_keep_the_meaning(verify_trace_roundtrip: Verify) -> N
 def test_many_random_schedules_keep_the_meaning(chunk: int, verify_trace_roundtrip: Verify) -> None:
     for seed in range(2000 + 100 * chunk, 2100 + 100 * chunk):
         check(pipeline if seed % 2 else matmul, seed, [*COMMON, "loop_partition"], verify_trace_roundtrip)
+
+
+# -- random programs -------------------------------------------------------------------------------------------------
+
+
+def stored(func: PrimFunc, inputs: tuple[np.ndarray, ...]) -> list[np.ndarray]:
+    """What a program leaves in its outputs, which start as 77: what it does not store shows."""
+    outputs = [np.full([int_value(e) or 1 for e in b.shape], 77, b.dtype) for b in func.buffers[len(inputs):]]
+    run(func, *inputs, *outputs)
+    return outputs
+
+
+def check_program(
+    rng: random.Random, programs: ModuleType, steps: ModuleType, verify: Verify, length: int
+) -> list[tuple[str, bool]]:
+    """A random program under random steps; which primitives were tried, and whether they were accepted."""
+    func = parse(programs.program(rng))
+    inputs = random_inputs(func, 1)
+    want = stored(func, inputs)
+    sch, draw, tried = Schedule(func, seed=1), steps.Steps(rng), []
+    for _ in range(length):
+        step = draw.draw(sch)
+        if step is None or len(sch.state.loops) > 40:
+            break
+        before, kept = sch.func, sch.copy()
+        try:
+            steps.apply(sch, step)
+        except (ScheduleError, NotSupportedError):
+            assert sch.func is before, f"{step.op} was refused and changed the program"
+            tried.append((step.op, False))
+            continue
+        if sch.func.buffers != func.buffers:
+            sch = kept  # another layout of a parameter: other arrays
+            continue
+        tried.append((step.op, True))
+        where = f"{step.op} broke it:\n{func.script()}\n" + "\n".join(sch.trace.as_python())
+        text = sch.func.script()
+        assert parse(text) == sch.func, where
+        assert parse(text).script() == text, where
+        try:
+            results = stored(sch.func, inputs)
+        except ProgramError as error:
+            raise AssertionError(f"{error}: {where}\n{text}") from None
+        for got, expected in zip(results, want):
+            np.testing.assert_array_equal(got, expected, err_msg=where)
+    verify(sch, func)
+    return tried
+
+
+QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example, HealthCheck.filter_too_much]
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=QUIET)
+@given(rng=st.randoms(use_true_random=False), length=st.integers(1, 8))
+def test_random_programs_keep_their_meaning(
+    affine_programs: ModuleType, schedule_steps: ModuleType, verify_trace_roundtrip: Verify, rng: random.Random, length: int
+) -> None:
+    check_program(rng, affine_programs, schedule_steps, verify_trace_roundtrip, length)
+
+
+def test_random_steps_reach_every_primitive(
+    affine_programs: ModuleType, schedule_steps: ModuleType, verify_trace_roundtrip: Verify
+) -> None:
+    """The generator is worth something: most primitives are accepted and refused within a few programs."""
+    tried: dict[str, set[bool]] = {}
+    for seed in range(120):
+        rng = random.Random(f"reach{seed}")
+        for op, accepted in check_program(rng, affine_programs, schedule_steps, verify_trace_roundtrip, 8):
+            tried.setdefault(op, set()).add(accepted)
+    both = {op for op, seen in tried.items() if len(seen) == 2}
+    assert {"split", "fuse", "reorder", "compute_at", "reverse_compute_at", "compute_inline", "reverse_compute_inline",
+            "cache_read", "cache_write", "decompose_reduction", "blockize", "transform_layout", "rfactor"} <= both
+    assert len(tried) >= 25
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(10))
+def test_many_random_programs_keep_their_meaning(
+    affine_programs: ModuleType, schedule_steps: ModuleType, verify_trace_roundtrip: Verify, chunk: int
+) -> None:
+    for seed in range(1000 * chunk, 1000 * chunk + 500):
+        rng = random.Random(f"many{seed}")
+        check_program(rng, affine_programs, schedule_steps, verify_trace_roundtrip, rng.randint(1, 12))
