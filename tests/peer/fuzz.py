@@ -176,8 +176,8 @@ class Case:
         assert answer["ok"], answer
 
     def right(self, func: PrimFunc) -> bool | None:
-        """Whether a program computes what it should; None where its parameters have other shapes by now."""
-        if [b.shape for b in func.buffers] != [b.shape for b in self.func.buffers]:
+        """Whether a program computes what it should; None where its parameters have another layout by now."""
+        if [b.shape for b in func.buffers] != [b.shape for b in self.func.buffers] or self.sch.func.buffers != self.func.buffers:
             return None
         got = outcome(func, self.inputs)
         if isinstance(got, str) or isinstance(self.want, str):
