@@ -101,6 +101,8 @@ class Model:
                 self.position[n, axis] = self.n_spatial + place
         c = self.config
         self.depths = {"inp": c.inp_depth, "wgt": c.wgt_depth, "acc": c.acc_depth}
+        self.divisors = [np.array([d for d in range(1, a.extent + 1) if a.extent % d == 0], dtype=np.int64) for a in nest.axes]
+        self._tables: dict[tuple[int, int, bool], Ints] = {}
         self.out_elements = int(np.prod([nest.axes[i].extent for i in spatial]))
         self.products = int(self.extents.prod())
         self.taps, self.useful = self._useful_products()
@@ -385,23 +387,50 @@ class Model:
         return int(self.bound(whole)[0])
 
     def _least_elements(self, points: Points, operand: int) -> Ints:
-        """Elements of an operand that must cross the bus at least, all fills together."""
+        """Elements of an operand that must cross the bus at least, all fills together: padding and what is skipped do not."""
         op = self.nest.operands[operand]
+        if op.producer is not None and not op.inside:
+            return np.zeros(len(points), dtype=np.int64)  # nobody knows how much of it is padding
         ranges = self.ranges(points, self.attach(points, operand))
-        outer = self.extents[None, :] // ranges
-        total = self.fills(points, operand)
-        for (coeffs, size), source in zip(op.dims, op.source):
-            c = np.array(coeffs, dtype=np.int64)
-            moved = c[None, :] > 0
-            extent = ((ranges - 1) * c[None, :]).sum(axis=1) + 1
-            used = np.minimum(extent, np.where(moved, ranges, 1).prod(axis=1))
-            if size == source:
-                total = total * np.minimum(used, size)
-                continue
-            # Together the tiles along a padded dimension use what the whole loop uses, less the padding.
-            tiles = np.where(moved, outer, 1).prod(axis=1)
-            total = total // tiles * np.maximum(tiles * np.maximum(used - (size - source), 0), 1)
+        moved = [tuple(a for a, c in enumerate(coeffs) if c) for coeffs, _ in op.dims]
+        axes = [a for group in moved for a in group]
+        # Every axis that moves no dimension repeats the loads. Where one moves two, sums over tiles do not multiply.
+        apart = len(axes) == len(set(axes))
+        still = [a for a in range(len(self.extents)) if not (apart and a in axes)]
+        total = _product(self.extents[None, still] // ranges[:, still])
+        for d, group in enumerate(moved):
+            total = total * self._least_table(operand, d, apart)[tuple(self._rank(a, ranges[:, a]) for a in group)]
         return total
+
+    def _rank(self, axis: int, ranges: Ints) -> Ints:
+        """Where each value stands among the divisors of an axis' extent, shape (n,)."""
+        return np.asarray(np.searchsorted(self.divisors[axis], ranges), dtype=np.int64)
+
+    def _least_table(self, operand: int, dim: int, together: bool) -> Ints:
+        """Indices of one dimension that tiles use and that are no padding, by the ranks of the ranges of the axes that move it.
+
+        Args:
+            operand: the operand.
+            dim: its dimension.
+            together: the sum over all tiles; else the least of any tile.
+        """
+        key = operand, dim, together
+        if key not in self._tables:
+            op = self.nest.operands[operand]
+            coeffs, size = op.dims[dim]
+            axes = [a for a, c in enumerate(coeffs) if c]
+            inside = np.array(op.inside[dim] if op.inside else [True] * size)
+            table: Ints = np.zeros([len(self.divisors[a]) for a in axes], dtype=np.int64)
+            for rank in np.ndindex(*table.shape):
+                start, step = np.zeros(1, np.int64), np.zeros(1, np.int64)
+                for place, a in zip(rank, axes):
+                    inner = int(self.divisors[a][place])
+                    start = np.add.outer(start, coeffs[a] * np.arange(0, self.extents[a], inner)).ravel()
+                    step = np.add.outer(step, coeffs[a] * np.arange(inner)).ravel()
+                used = inside[start[:, None] + np.unique(step)[None, :]].sum(axis=1)
+                table[rank] = used.sum() if together else used.min()
+            self._tables[key] = table
+        return self._tables[key]
 
     # -- what the cost model sees ---------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from autosched.errors import ProgramError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Select, Var, int_value
-from autosched.ir.functor import free_vars, substitute, walk, walk_expr
+from autosched.ir.functor import expr_children, free_vars, substitute, walk, walk_expr
 from autosched.ir.printer import expr_text
 from autosched.ir.simplify import conjuncts, linear_form
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Stmt
@@ -51,8 +51,8 @@ class Operand:
         producer: block that is itself the copy (a padding stage), or None.
         dims: per dimension outside the element: (coefficient of every axis, size of the dimension).
         source: size of each of these dimensions in DRAM (smaller than in ``dims`` where a producer pads).
-        inside: per dimension, which indices of the padded tensor are no padding; () where nothing is padded, or where the
-            padding is no box.
+        inside: per dimension, which indices of the producer's tensor are no padding, from the first that is read; () without a
+            producer, or where the padding is no box.
     """
 
     name: str
@@ -191,15 +191,31 @@ def match_gemm(block: Block, target: Target) -> tuple[BufferLoad, BufferLoad] | 
 
 
 def _alu_ops(value: Expr) -> tuple[int, int]:
-    """(immediate, tensor) ALU operations of an expression tree, one per inner node."""
+    """(immediate, tensor) ALU operations that an element of an expression costs at least.
+
+    Not counted is what no instruction is needed for: arithmetic of indices, operations on constants alone, and those that
+    change nothing (a shift by 0, an addition of 0, a product with 1).
+    """
     imm = tensor = 0
-    for node in walk_expr(value):
+
+    def visit(node: Expr) -> bool:
+        """Counts what is below; whether the node depends on a tensor."""
+        nonlocal imm, tensor
+        if isinstance(node, BufferLoad):
+            return True
+        parts = expr_children(node)
+        loaded = [visit(x) for x in parts]
         if isinstance(node, BinOp) or (isinstance(node, Call) and node.op in ("shift_right", "shift_left")):
-            operands = (node.a, node.b) if isinstance(node, BinOp) else node.args
-            if any(isinstance(x, IntImm) for x in operands):
-                imm += 1
-            else:
+            op = node.op
+            constants = [int_value(x) for x in parts]
+            neutral = 1 if op in ("*", "//") else 0
+            if all(loaded):
                 tensor += 1
+            elif any(loaded) and not (neutral in constants and op not in ("min", "max")):
+                imm += 1
+        return any(loaded)
+
+    visit(value)
     return imm, tensor
 
 
@@ -215,6 +231,11 @@ def _dims(load: BufferLoad, lanes: int, axes: list[Var], where: str) -> tuple[tu
             raise ProgramError(f"{where}: {load.buffer.name} has a symbolic extent; a space needs constants")
         dims.append((tuple(coeffs.get(v, 0) for v in axes), extent))
     return tuple(dims)
+
+
+def _constant(index: Expr, axes: list[Var]) -> int:
+    form = linear_form(index, axes)
+    return (int_value(form[1]) or 0) if form is not None else 0
 
 
 def analyse(func: PrimFunc, target: Target) -> Nest:
@@ -259,8 +280,8 @@ def analyse(func: PrimFunc, target: Target) -> Nest:
     axes, anchor_vars = _axes(out, anchor, lanes)
     operands = _operands(chain, anchor, matches, by_output, params, lanes, anchor_vars)
     stages = tuple(Stage(s.block.name, *_alu_ops(s.store.value)) for s in chain if s is not anchor and s is not out)
-    direct = _alu_ops(out.store.value)
-    if direct != (0, 0) or out is chain[0]:
+    stored = out.store.value.value if isinstance(out.store.value, Cast) else out.store.value
+    if not isinstance(stored, BufferLoad) or out is chain[0]:
         raise ProgramError(
             f"output block {out.block.name!r} must only narrow an int32 stage to {out.store.buffer.dtype}, "
             f"got {expr_text(out.store.value)}"
@@ -369,8 +390,10 @@ def _operands(
                 continue
             tensor = next(e.buffer for e in walk_expr(producer.store.value) if isinstance(e, BufferLoad))
             source = tuple(int_value(x) or 0 for x in tensor.shape[:-lanes])
-            operands.append(Operand(tensor.name, scope, anchor.block.name, -1, producer.block.name, dims, source,
-                                    _inside(producer, lanes)))
+            # Index 0 of a dimension's axes may be further in.
+            first = [_constant(index, anchor_vars) for index in load.indices[:-lanes]]
+            inside = tuple(row[at:] for row, at in zip(_inside(producer, lanes), first))
+            operands.append(Operand(tensor.name, scope, anchor.block.name, -1, producer.block.name, dims, source, inside))
     for site in chain:
         if site is anchor:
             continue
@@ -398,12 +421,14 @@ def _read_index(block: Block, buffer: Buffer) -> int:
 
 
 def _inside(producer: _Site, lanes: int) -> tuple[tuple[bool, ...], ...]:
-    """Per dimension of a padded tensor, where its padding stage copies; () where its condition mixes dimensions."""
+    """Per dimension of a copy, which indices are no padding; () where its condition does not say so dimension by dimension."""
     value = producer.store.value
-    if not (isinstance(value, Call) and value.op == "if_then_else" and int_value(value.args[2]) == 0):
-        return ()
     indices = producer.store.indices[:-lanes]
     table = [[True] * (int_value(size) or 0) for size in producer.store.buffer.shape[:-lanes]]
+    if isinstance(value, BufferLoad):
+        return tuple(tuple(row) for row in table)
+    if not (isinstance(value, Call) and value.op == "if_then_else" and int_value(value.args[2]) == 0):
+        return ()
     for condition in conjuncts(value.args[0]):
         used = [d for d, index in enumerate(indices) if index in free_vars(condition)]
         if len(used) != 1 or len(free_vars(condition)) != 1:

@@ -1,0 +1,91 @@
+"""The lower bound against brute force: whole small spaces, and programs whose operands are copied in unusual ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched import te
+from autosched.ir.stmt import PrimFunc
+from autosched.measure import Candidate, measure
+from autosched.workloads import workload
+from space import Space
+
+Tensor = Any
+
+
+def matmul(copy: Callable[[Tensor], Tensor] | None, post: Callable[[Tensor, Tensor], Tensor], shape: tuple[int, ...]) -> PrimFunc:
+    """A (4, 4, 2) blocked product whose data is copied by ``copy`` and whose sums go through ``post``."""
+    m, n, k = 4, 4, 2
+    source = te.placeholder((*shape, 1, 16), "int8", name="A")
+    weight = te.placeholder((n, k, 16, 16), "int8", name="W")
+    bias = te.placeholder((n, 1, 16), "int32", name="bias")
+    a = te.compute((m, k, 1, 16), copy(source), name="copy") if copy else source
+    ko, ki = te.reduce_axis((0, k), name="ko"), te.reduce_axis((0, 16), name="ki")
+    c = te.compute((m, n, 1, 16), lambda i, j, p, q: te.sum(
+        a[i, ko, p, ki].astype("int32") * weight[j, ko, q, ki].astype("int32"), axis=[ko, ki]), name="C")
+    d = te.compute((m, n, 1, 16), lambda i, j, p, q: post(c[i, j, p, q], bias[j, p, q]), name="D")
+    out = te.compute((m, n, 1, 16), lambda i, j, p, q: d[i, j, p, q].astype("int8"), name="out")
+    return te.create_prim_func([source, weight, bias, out])
+
+
+COPIES = {
+    "transposed": (lambda s: lambda i, k, p, q: s[k, i, p, q], (2, 4)),
+    "cropped": (lambda s: lambda i, k, p, q: s[i + 3, k + 1, p, q], (9, 4)),
+    "mostly padding": (
+        lambda s: lambda i, k, p, q: te.if_then_else(i < 1, s[i + 5, k, p, q], te.const(0, "int8")), (16, 2)),
+    "padding that is no box": (
+        lambda s: lambda i, k, p, q: te.if_then_else(i + k < 3, s[i, k, p, q], te.const(0, "int8")), (4, 2)),
+}
+
+
+def holds(func: PrimFunc, points: int) -> int:
+    """Simulates points and compares with their bounds; returns how many ran."""
+    space = Space(func, "vta-de10")
+    ran = 0
+    for point in space.sample(np.random.default_rng(0), points):
+        result = measure(Candidate(func, "vta-de10", tuple(space.trace(point).as_json())))
+        if result.cycles is None:
+            continue
+        ran += 1
+        assert result.cycles >= space.bound(point[None])[0] >= space.floor(), space.explain(point)
+    return ran
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_only_what_must_be_read_is_counted(name: str) -> None:
+    copy, shape = COPIES[name]
+    func = matmul(copy, lambda c, b: (c >> 8) + b, shape)
+    assert holds(func, 12), f"no point of {name} ran"
+    space = Space(func, "vta-de10")
+    operand = next(o for o in space.nest.operands if o.producer)
+    points = space.sample(np.random.default_rng(1), 64)
+    fills = space.model.fills(points, 0)
+    read = space.model._least_elements(points, 0)
+    assert (read <= fills * space.model.footprint(points, 0)).all(), operand
+    if name == "mostly padding":
+        assert read.min() == 2, "one row of two elements is no padding"
+
+
+def test_what_needs_no_instruction_costs_nothing() -> None:
+    plain = Space(matmul(None, lambda c, b: (c >> 8) + b, (4, 2)), "vta-de10")
+    idle = matmul(None, lambda c, b: ((c * 1) >> 8) + (b + (te.const(3, "int32") - te.const(3, "int32"))), (4, 2))
+    point = plain.sample(np.random.default_rng(0), 1)
+    least = int(plain.model.compute_floor(point)[0])
+    assert Space(idle, "vta-de10").model.compute_floor(point)[0] == least
+    assert holds(idle, 6)
+    more = Space(matmul(None, lambda c, b: te.max((c >> 8) + b, 0), (4, 2)), "vta-de10")
+    assert more.model.compute_floor(point)[0] == least + 16, "one operation on each of 16 elements"
+
+
+@pytest.mark.parametrize("name", ["dense:m=1,k=64,n=64", "conv2d:h=3,w=2,ci=16,co=16,k=3,pad=1,bias=0,tail=cast"])
+def test_the_bound_holds_over_a_whole_space(name: str) -> None:
+    space = Space(workload(name).func, "vta-de10")
+    points = np.concatenate(list(space.enumerate()))[::7]
+    assert (space.bound(points) >= space.floor()).all()
+    for point, bound in zip(points[:40], space.bound(points)):
+        result = measure(Candidate(name, "vta-de10", tuple(space.trace(point).as_json())))
+        assert result.cycles is not None and result.cycles >= bound, space.explain(point)
