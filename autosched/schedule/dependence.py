@@ -154,8 +154,14 @@ def names(blocks: Sequence[Block]) -> str:
 # -- bindings --------------------------------------------------------------------------------------------------------
 
 
-def affine_binding(realize: BlockRealize, loops: Sequence[For]) -> bool:
-    """Whether the iterators of a block are independent quasi-affine functions of the loops, each onto an interval."""
+def affine_binding(realize: BlockRealize, loops: Sequence[For], pin: bool = True) -> bool:
+    """Whether the iterators of a block are independent quasi-affine functions of the loops, each onto an interval.
+
+    Args:
+        realize: the block.
+        loops: the loops.
+        pin: loops that the predicate cuts down to one iteration count as constants.
+    """
     if not loops or _plain_binding(realize, loops):
         return True
     if realize.predicate == TRUE and _digits(realize.iter_values, loops, True):
@@ -163,7 +169,7 @@ def affine_binding(realize: BlockRealize, loops: Sequence[For]) -> bool:
     result = detect_iter_map(
         list(realize.iter_values), loop_ranges(loops), realize.predicate, "surjective", simplify_trivial=False
     )
-    if not result and realize.predicate != TRUE:
+    if not result and pin and realize.predicate != TRUE:
         fixed = pinned(loops, realize.predicate)
         if fixed:
             values, predicate = without(fixed, realize.iter_values), without(fixed, [realize.predicate])[0]

@@ -275,10 +275,10 @@ class Loops(ScheduleBase):
                                 "reduction", [block.ident])
             realize = state.realizes[block.ident]
             loops = state.loops_above(realize)
-            if not block.iter_vars or block.ident in self._affine or affine_binding(realize, loops):
+            if not block.iter_vars or block.ident in self._affine or affine_binding(realize, loops, pin=False):
                 continue
             inner = loops[next(i for i, x in enumerate(loops) if x is chain[0]):]
-            if isinstance(top, For) and affine_binding(realize, inner):
+            if isinstance(top, For) and affine_binding(realize, inner, pin=False):
                 continue
             self.refuse(f"block {block.name} is required to have an affine binding of its iterators to the loops",
                         [block.ident])
@@ -288,7 +288,7 @@ class Loops(ScheduleBase):
         for block in state.children_of(loop):
             if block.ident not in self._affine:
                 realize = state.realizes[block.ident]
-                if affine_binding(realize, state.loops_above(realize)):
+                if affine_binding(realize, state.loops_above(realize), pin=False):
                     self._affine.add(block.ident)
 
     def _init_first(self, state: State, chain: list[For], new_order: list[For]) -> None:
