@@ -134,18 +134,33 @@ class Space:
             n: how many.
         """
         found: dict[bytes, npt.NDArray[np.int32]] = {}
-        for _ in range(200):
-            draw = np.zeros((max(4 * n, 4096), self.width), dtype=np.int32)
-            for column, values in enumerate(self.choices):
-                draw[:, column] = rng.choice(values, size=len(draw))
-            for row in draw[self.valid(draw)]:
+        axes = self.model.columns.axes
+        rounds = idle = 0
+        while rounds < 50 and idle < 3:
+            before = len(found)
+            tiles = np.zeros((max(2 * n, 256), self.width), dtype=np.int32)
+            for column in range(axes):
+                tiles[:, column] = rng.choice(self.choices[column], size=len(tiles))
+            for row in self._completed(tiles[self._fits_unbanked(tiles)], rng):
                 found.setdefault(row.tobytes(), row)
                 if len(found) >= n:
                     return np.stack(list(found.values()))
+            rounds, idle = rounds + 1, idle + 1 if len(found) == before else 0
         if found:
             return np.stack(list(found.values()))
         first = next(self.enumerate(), None)
         return first[:n] if first is not None else np.zeros((0, self.width), dtype=np.int32)
+
+    def _completed(self, points: Points, rng: np.random.Generator) -> Points:
+        """Decides what comes after the tiles, each column at random among what is possible; drops rows that end nowhere."""
+        for column in range(self.model.columns.axes, self.width):
+            wider = product(points, column, self.choices[column])
+            row = np.repeat(np.arange(len(points)), len(self.choices[column]))
+            keep = self._possible(wider, column)
+            wider, row = wider[keep], row[keep]
+            shuffled = np.lexsort((rng.random(len(wider)), row))
+            points = wider[shuffled[np.unique(row[shuffled], return_index=True)[1]]]
+        return points[self.valid(points)]
 
     def neighbours(self, point: npt.NDArray[np.int32]) -> Points:
         """The valid points that differ from ``point`` in one column by one step, or in two columns by a swap of tile sizes."""
