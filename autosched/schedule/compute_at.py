@@ -376,6 +376,13 @@ def _kept_guards(
     block = realize.block
     if realize.predicate == TRUE:
         return predicate
+    shape = tuple(iv.dom.extent for iv in block.iter_vars)
+    starts = [iv.dom.min for iv in block.iter_vars]
+    whole = BlockRealize(tuple([v - s for v, s in zip(realize.iter_values, starts)]), realize.predicate, block)
+    point = BufferRegion(Buffer("domain", shape), tuple(Range(iv.var, IntImm(1, iv.var.dtype)) for iv in block.iter_vars))
+    have = exact_box(point, whole, old) if shape else None
+    if have is not None and box_covers(have, [(IntImm(0), n - 1) for n in shape], shape, Analyzer()):
+        return predicate  # it runs over all of its domain: the conditions only keep it from running twice
     within = bind_all(Analyzer(), old)
     for iv, value in zip(block.iter_vars, realize.iter_values):
         within.assume(logical_and(value >= iv.dom.min, value < iv.dom.min + iv.dom.extent))

@@ -57,6 +57,7 @@ KNOWN: tuple[Known, ...] = (
     Known("layouts of blockized programs", BREAKS, "transform_layout", tvm="IndexError"),
     Known("merge of neighbours", BREAKS, "merge", tvm="SeqStmt"),
     Known("partitions of partitions", BREAKS, "loop_partition", tvm="not in Map"),
+    Known("maps that count down", BREAKS, "transform_(block_)?layout", tvm=r"is_zero\(range->min\)"),
     Known("internal errors of TVM", BREAKS, ".*", right=(True, None)),
     # We take more, and the result is right.
     Known("more is proven here", ONLY_OURS, ".*", right=(True,)),
@@ -66,6 +67,8 @@ KNOWN: tuple[Known, ...] = (
     Known("maps that count down", DIFFERENT, "transform_(block_)?layout", r"// -|% -|\* -1|- v\d\w*\)", right=(True, None)),
     Known("extents that vary", DIFFERENT, "(reverse_)?compute_at|split|fuse", r"T\.grid\(.*T\.(max|min)\(", right=(True,)),
     Known("order in a joined block", DIFFERENT, "blockize", r"outer_|T\.(reads|writes)", right=(True,)),
+    Known("regions after inlining", DIFFERENT, "(reverse_)?compute_inline", r"ours T\.reads.* tvm T\.reads", right=(True,)),
+    Known("copies of what is written", DIFFERENT, "cache_write", "sblock_alloc_buffer", right=(True,)),
     # What TVM makes of it does not compute what the program computes.
     Known("TVM's result is wrong", ONLY_TVM, ".*", right=(False,)),
     Known("TVM's program is wrong", DIFFERENT, ".*", "tvm's right: False", right=(True, None)),
