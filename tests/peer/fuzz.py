@@ -379,6 +379,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first case")
     parser.add_argument("--only", help="these primitives, separated by commas")
     parser.add_argument("--save", type=Path, help="write unexplained disagreements as JSON lines")
+    parser.add_argument("--tally", type=Path, help="append the counts as a JSON line, to be added up")
     parser.add_argument("--show", type=int, help="print one case's disagreements in full")
     parser.add_argument("--quick", action="store_true", help="do not shrink")
     options = parser.parse_args()
@@ -404,6 +405,12 @@ def main() -> int:
             for f in tally.findings:
                 if f.known is None:
                     file.write(json.dumps({**f.__dict__, "key": f.key}) + "\n")
+    if options.tally:
+        with options.tally.open("a") as file:
+            file.write(json.dumps({
+                "cases": tally.cases, "clean": tally.clean, "taken": tally.taken, "refused": tally.refused,
+                "results": tally.equal, "disagreements": Counter(f"{f.kind}: {f.known}" for f in tally.findings),
+            }) + "\n")
     return int(any(f.known is None for f in tally.findings))
 
 
