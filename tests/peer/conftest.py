@@ -7,4 +7,5 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The path; without it the peer suite is skipped."""
-    parser.addoption("--tvm-tests", default=None, help="checkout of apache/tvm v0.26.0, or its tests/python/s_tir/schedule")
+    parser.addoption("--tvm-tests", action="append", default=[],
+                     help="checkout of apache/tvm v0.26.0 or v0.18.0, or its folder of schedule tests; may be repeated")

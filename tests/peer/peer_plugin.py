@@ -19,6 +19,7 @@ def pytest_addoption(parser: Any) -> None:
     """Where to write, how long a test may take."""
     parser.addoption("--peer-out", required=True)
     parser.addoption("--peer-seconds", type=int, default=60)
+    parser.addoption("--peer-legacy", action="store_true", help="the names of TVM 0.18")
     parser.addoption("--peer-control", action="store_true", help="no stand-in: TVM itself, to check the harness")
 
 
@@ -29,6 +30,10 @@ def pytest_configure(config: Any) -> None:
         import peer_shim
 
         peer_shim.install()
+        if config.getoption("--peer-legacy"):
+            import peer_legacy
+
+            peer_legacy.install()
         _SOFT = peer_shim.SOFT
 
 
@@ -58,7 +63,7 @@ def pytest_runtest_makereport(item: Any, call: Any) -> Any:
         outcome = "modulo" if _SOFT else "strict"
     kind = type(error).__name__ if error is not None else ""
     reason = re.sub(r"\s+", " ", str(error).strip().split("\n")[0])[:200] if error is not None else ""
-    _LINES.append({"node": item.name, "outcome": outcome, "kind": kind, "reason": reason,
+    _LINES.append({"node": item.nodeid.partition("::")[2], "outcome": outcome, "kind": kind, "reason": reason,
                    "seconds": round(report.duration, 2)})
 
 

@@ -187,7 +187,7 @@ def parameter(*values: Any, ids: Any = None, by_dict: dict[str, Any] | None = No
         ids, values = list(by_dict), tuple(by_dict.values())
 
     @pytest.fixture(params=values, ids=ids)
-    def fixture(request: Any) -> Any:
+    def fixture(*_: Any, request: Any) -> Any:
         return request.param
 
     return fixture

@@ -14,6 +14,8 @@ from autosched.schedule.primitive import PRIMITIVES, Parameter, plain_argument
 from autosched.schedule.trace import _name
 
 _HEAD = "# from tvm import s_tir\ndef apply_trace(sch: s_tir.Schedule) -> None:"
+# Names as TVM 0.18 spells them.
+LEGACY = False
 # TVM hands these over among the inputs of an instruction, though no handles are meant.
 _AS_INPUT = {"split": ("loop", "factors"), "annotate": ("block_or_loop", "ann_val")}
 
@@ -33,6 +35,7 @@ class InstructionKind:
         known = InstructionKind._known
         for op in PRIMITIVES:
             full = "".join("SBlock" if part == "sblock" else part.capitalize() for part in op.split("_"))
+            full = full.replace("SBlock", "Block") if LEGACY else full
             known.setdefault(full, InstructionKind(full, op))
         return known[name]
 
@@ -112,7 +115,13 @@ class Trace(OurTrace):
         super().__init__(list(insts))
 
     def __str__(self) -> str:
-        return "\n".join([_HEAD, *("  " + line for line in self.as_python() or ["pass"])])
+        head = _HEAD.replace("s_tir", "tir") if LEGACY else _HEAD
+        return "\n".join([head, *("  " + line for line in self.as_python() or ["pass"])])
+
+    def as_python(self, remove_postproc: bool = False) -> list[str]:
+        """One line per instruction."""
+        lines = super().as_python(remove_postproc)
+        return [line.replace("sch.get_sblock(", "sch.get_block(") for line in lines] if LEGACY else lines
 
     def copy(self) -> Trace:
         """A trace of the same instructions."""

@@ -4,7 +4,7 @@
                              [--control PYTHON]
 
 PATH is a checkout of apache/tvm at tag v0.26.0, or its folder tests/python/s_tir/schedule; FILE a name such as
-``compute_at``. ``strict`` counts equality as TVM defines it, ``modulo`` equality of affine normal forms.
+``compute_at``. TVM 0.18, the last release with axis separators in its tests, is understood too. ``strict`` counts equality as TVM defines it, ``modulo`` equality of affine normal forms.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PREFIX = "test_tir_schedule_"
-EXPECTED = HERE / "expected.json"
+# The folder of TVM 0.18's tests, in the older dialect.
+LEGACY = "tir-schedule"
 Record = dict[str, Any]
 
 
@@ -33,7 +34,7 @@ def folder_of(path: Path) -> Path:
     Raises:
         FileNotFoundError: none below the path.
     """
-    for folder in (path, path / "tests/python/s_tir/schedule"):
+    for folder in (path, path / "tests/python/s_tir/schedule", path / "tests/python/tir-schedule"):
         if any(folder.glob(f"{PREFIX}*.py")):
             return folder
     raise FileNotFoundError(f"no {PREFIX}*.py in {path} nor in its tests/python/s_tir/schedule")
@@ -51,6 +52,7 @@ def run_file(
         ]
         command += ["-k", select] if select else []
         command += ["--peer-control"] if control else []
+        command += ["--peer-legacy"] if file.parent.name == LEGACY else []
         command += ["--tb=short"] if show else ["--tb=no", "-W", "ignore"]
         paths = [str(HERE), str(ROOT), os.environ.get("PYTHONPATH", "")]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -69,9 +71,14 @@ def name_of(file: Path) -> str:
     return file.stem.removeprefix(PREFIX)
 
 
-def load_expected() -> dict[str, Any]:
-    """The expectation list: tier per file, and per test what is expected when it is not to pass."""
-    return dict(json.loads(EXPECTED.read_text())) if EXPECTED.exists() else {"tiers": {}, "tests": {}}
+def list_of(folder: Path) -> Path:
+    """The file with what is expected of the tests of a folder."""
+    return HERE / ("expected_0_18.json" if folder.name == LEGACY else "expected.json")
+
+
+def load_expected(path: Path) -> dict[str, Any]:
+    """The expectation list: tier per file, and what is expected of each test."""
+    return dict(json.loads(path.read_text())) if path.exists() else {"tiers": {}, "tests": {}}
 
 
 def expectation(listed: dict[str, str], node: str) -> str:
@@ -79,7 +86,7 @@ def expectation(listed: dict[str, str], node: str) -> str:
     return listed.get("*") or listed.get(node, "pass")
 
 
-def update(results: dict[str, list[Record]], expected: dict[str, Any]) -> None:
+def update(path: Path, results: dict[str, list[Record]], expected: dict[str, Any]) -> None:
     """Writes today's outcomes as expectations; what is out of scope stays, known reasons stay as long as they fail."""
     for name, records in results.items():
         listed = expected["tests"].setdefault(name, {})
@@ -89,7 +96,7 @@ def update(results: dict[str, list[Record]], expected: dict[str, Any]) -> None:
                 continue
             note = f"fail: {r['kind']}: {r['reason']}" if r["outcome"] == "failed" else r["outcome"]
             listed[r["node"]] = "pass" if note == "strict" else note
-    EXPECTED.write_text(json.dumps(expected, indent=1) + "\n")
+    path.write_text(json.dumps(expected, indent=1) + "\n")
 
 
 def tally(name: str, records: list[Record], expected: dict[str, Any]) -> Counter[str]:
@@ -143,9 +150,11 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write all records here")
     options = parser.parse_args()
     files = sorted(folder_of(options.tests).glob(f"{PREFIX}*.py"))
+    if unknown := set(options.files) - set(map(name_of, files)):
+        parser.error(f"no such file: {', '.join(sorted(unknown))}; there are {', '.join(map(name_of, files))}")
     if options.files:
         files = [f for f in files if name_of(f) in options.files]
-    expected = load_expected()
+    expected = load_expected(list_of(files[0].parent))
     tiers = expected["tiers"]
 
     def job(file: Path) -> list[Record]:
@@ -168,7 +177,7 @@ def main() -> int:
     for tier, count in total.items():
         print(line(f"total {tier}", "", count))
     if options.update:
-        update(results, expected)
+        update(list_of(files[0].parent), results, expected)
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
     print("\n".join(bad) if bad and not options.select else f"{len(bad)} surprises")
