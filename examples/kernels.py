@@ -5,7 +5,7 @@ from autosched.script import T
 
 
 def matmul():
-    """An int8 matrix product of 16 x 512 by 512 x 256 in packed layout, shifted right by 6 and narrowed, as tensor expressions."""
+    """An int8 matrix product, 16 x 512 by 512 x 256 in packed layout, shifted right by 6 and narrowed, as tensor expressions."""
     m, n, k = 16, 256 // 16, 512 // 16
     a = te.placeholder((m, k, 1, 16), "int8", name="A")
     b = te.placeholder((n, k, 16, 16), "int8", name="B")

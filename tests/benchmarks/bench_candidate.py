@@ -1,7 +1,7 @@
 """What one candidate costs, from a point to its cycles: ``python tests/benchmarks/bench_candidate.py [WORKLOAD ...]``.
 
-One core, warm kernels; minimum and median over points drawn at random and by the draft. The limits that the project sets itself for
-resnet18.c2: 100 ms from trace to cycles, of which 50 ms for lowering and timing.
+One core, warm kernels; minimum, median and maximum over points drawn at random and by the draft. The limits that the project
+sets itself for resnet18.c2: 100 ms from trace to cycles, of which 50 ms for lowering and timing.
 """
 
 from __future__ import annotations
