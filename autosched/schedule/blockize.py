@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, int_value, is_int, logical_and
 from autosched.ir.functor import Substitute, free_vars
-from autosched.ir.itermap import subspace_divide
+from autosched.ir.itermap import Division, subspace_divide
 from autosched.ir.region import region_bounds, union_regions
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import (
@@ -137,8 +137,9 @@ def _divide(realize: BlockRealize, inner: Sequence[For], outer: Sequence[For], p
         list(realize.iter_values), {**loop_ranges(outer), **loop_ranges(inner)}, list(inside), realize.predicate,
         simplify_trivial=not preserve_unit,
     )
-    if result is None and realize.predicate != TRUE:
-        # A condition that ties iterators together (a window at the border) is no bound of theirs; it only goes along.
+    if realize.predicate != TRUE and (result is None or _shifted(realize, result.parts, outer, inner)):
+        # A condition that ties iterators together (a window at the border) is no bound of theirs, and one that starts them
+        # late would leave an offset: such only go along.
         result = subspace_divide(
             list(realize.iter_values), {**loop_ranges(outer), **loop_ranges(inner)}, list(inside),
             simplify_trivial=not preserve_unit,
@@ -167,6 +168,20 @@ def _divide(realize: BlockRealize, inner: Sequence[For], outer: Sequence[For], p
         else:
             parts.append((part, unit) if uses(value, around) else (unit, unit))
     return _Division(parts, TRUE, TRUE)
+
+
+def _shifted(realize: BlockRealize, parts: Sequence[Division], outer: Sequence[For], inner: Sequence[For]) -> bool:
+    """Whether a part counts from above zero: a bound below (``1 <= k``) leaves its offset with a part that has no room for it."""
+    analyzer = Analyzer(loop_ranges([*outer, *inner]))
+    analyzer.assume(realize.predicate)
+    for d in parts:
+        for value, extent in ((d.outer, d.outer_extent), (d.inner, d.inner_extent)):
+            low, _ = analyzer.int_bounds(value)
+            if low is not None and low > 0:
+                return True
+            if is_unit(extent) and int_value(value) not in (None, 0):
+                return True
+    return False
 
 
 def _from_zero(
