@@ -1,8 +1,8 @@
-"""Which points to measure next: the draft first, then the model over the whole space or an evolving population."""
+"""Which points to measure next: the draft first, then the model over all points, or over those that evolution found."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,13 @@ from space import Space
 Point = npt.NDArray[np.int32]
 Points = npt.NDArray[np.int32]
 
-SCAN_LIMIT = 1_000_000  # raw combinations up to which every valid point is scored
+SCAN_LIMIT = 400_000  # valid points up to which all are listed; a few seconds, once
+RAW_DRAWS = 1 << 15  # for guessing how many there are
+SHORTLIST = 16_384  # points, by draft, that the model judges
 POPULATION = 2048
 GENERATIONS = 6
-EPSILON = 0.1  # share of a batch drawn at random: the model's blind spots
+REFINEMENTS = 2  # generations bred for the model's score, per batch
+EPSILON = 0.1  # share of a batch drawn at random from the shortlist: the model's blind spots
 
 
 class Proposer:
@@ -32,30 +35,54 @@ class Proposer:
         self.rng = np.random.default_rng(seed)
         self.model = CostModel(seed)
         self.seen: set[bytes] = set()
+        self._measured: set[bytes] = set()
         self._points: list[Point] = []
         self._cycles: list[float] = []
-        raw = 1.0
-        for values in space.choices:
-            raw *= len(values)
-        self.scans = raw <= SCAN_LIMIT
-        self._all: Points | None = None
-        if self.scans:
-            blocks = list(space.enumerate())
-            self._all = np.concatenate(blocks) if blocks else np.zeros((0, space.width), np.int32)
+        listed = self._list_all()
+        self.scans = listed is not None
+        # What may be proposed, with what never changes: estimate and lower bound. Evolution adds to it.
+        self._pool = listed if listed is not None else np.zeros((0, space.width), np.int32)
+        self._drafts: Floats = np.zeros(0)
+        self._bounds = np.zeros(0, np.int64)
+        self._judge()
+
+    def _list_all(self) -> Points | None:
+        """All valid points, or None where there are too many to list."""
+        space = self.space
+        raw = float(np.prod([float(len(values)) for values in space.choices]))
+        if raw > SCAN_LIMIT:
+            rng = np.random.default_rng(0)
+            draws = np.stack([rng.choice(values, size=RAW_DRAWS) for values in space.choices], axis=1).astype(np.int32)
+            if raw * float(space.valid(draws).mean()) > 1.5 * SCAN_LIMIT:
+                return None
+        blocks: list[Points] = []
+        total = 0
+        for block in space.enumerate():
+            blocks.append(block)
+            total += len(block)
+            if total > SCAN_LIMIT:
+                return None
+        return np.concatenate(blocks) if blocks else np.zeros((0, space.width), np.int32)
 
     @property
     def engine(self) -> str:
-        """``scan`` (every point is scored) or ``evolution``."""
+        """``scan`` (every point is known) or ``evolution``."""
         return "scan" if self.scans else "evolution"
 
     @property
     def size(self) -> int | None:
         """Number of points where it is known."""
-        return None if self._all is None else len(self._all)
+        return len(self._pool) if self.scans else None
+
+    @property
+    def points(self) -> Points | None:
+        """All points where they are known, in lexicographic order."""
+        return self._pool if self.scans else None
 
     def add(self, point: Point, cycles: int | None) -> None:
         """Reports a measurement; None for a point that failed."""
         self.seen.add(point.tobytes())
+        self._measured.add(point.tobytes())
         if cycles is not None:
             self._points.append(point)
             self._cycles.append(float(cycles))
@@ -64,19 +91,44 @@ class Proposer:
         """Excludes a point that is being measured."""
         self.seen.add(point.tobytes())
 
+    def unseen(self, points: Points) -> Points:
+        """The points that were neither measured nor excluded, in order."""
+        return points[self._fresh(points)]
+
+    def _fresh(self, points: Points) -> npt.NDArray[np.bool_]:
+        return np.array([row.tobytes() not in self.seen for row in points], dtype=bool)
+
+    def floor(self) -> int:
+        """Cycles that no point can beat: the space's own bound, or more where all points are known.
+
+        Each of them is either measured, or has a bound; the least of these is a bound of the whole space.
+        """
+        least = self.space.floor()
+        if not self.scans or not len(self._pool):
+            return least
+        best = min(self._cycles, default=np.inf)
+        below = np.flatnonzero(self._bounds < best)
+        # Every point at the lowest bound has to be measured before the bound can rise.
+        for index in below[np.argsort(self._bounds[below], kind="stable")]:
+            if self._pool[index].tobytes() not in self._measured:
+                best = float(self._bounds[index])
+                break
+        return max(least, int(best)) if best < np.inf else least
+
     def batch(self, n: int) -> list[Point]:
-        """Up to ``n`` unseen points; fewer only where the space is exhausted."""
+        """Up to ``n`` unseen points that may beat the best; fewer only where no more are known."""
         if self._points:
             points = np.stack(self._points)
             self.model.fit(self.space.features(points), self.space.draft(points), np.array(self._cycles))
-        best = min(self._cycles, default=np.inf)
-        pool = self._pool()
-        # What cannot beat the incumbent is not worth a simulation.
-        pool = pool[self.space.bound(pool) < best] if len(pool) else pool
-        pool = self._unseen(pool)
+        if not self.scans:
+            if not len(self._pool):
+                self._breed(GENERATIONS, self.space.sample(self.rng, POPULATION))
+            if self._points:
+                self._refine()
+        pool, drafts = self._shortlist(n)
         if not len(pool):
             return []
-        scores = self._score(pool)
+        scores = self._score(pool, drafts)
         chosen: dict[bytes, Point] = {}
         random = round(EPSILON * n) if self._points else 0
         for point in self._spread(pool[np.argsort(scores, kind="stable")], n - random):
@@ -86,6 +138,26 @@ class Proposer:
                 break
             chosen.setdefault(pool[index].tobytes(), pool[index])
         return list(chosen.values())
+
+    def _shortlist(self, n: int) -> tuple[Points, Floats]:
+        """Unseen points that may beat the best, and their drafts: the lowest drafts, and all neighbours of the best."""
+        best = min(self._cycles, default=np.inf)
+        # What cannot beat the incumbent is not worth a simulation.
+        able = np.flatnonzero(self._bounds < best)
+        able = able[np.argsort(self._drafts[able], kind="stable")][: SHORTLIST + len(self.seen)]
+        able = able[self._fresh(self._pool[able])]
+        pool, drafts = self._pool[able], self._drafts[able]
+        if self.scans and self._points:
+            near = self.unseen(self.space.neighbours_of(self._incumbents(4)))
+            near = near[self.space.bound(near) < best]
+            pool = np.concatenate([pool, near])
+            drafts = np.concatenate([drafts, self.space.draft(near)])
+            pool, first = np.unique(pool, axis=0, return_index=True)
+            drafts = drafts[first]
+        return pool, drafts
+
+    def _incumbents(self, n: int) -> Points:
+        return np.stack([self._points[i] for i in np.argsort(self._cycles, kind="stable")[:n]])
 
     def _spread(self, ranked: Points, n: int) -> Iterable[Point]:
         """The best points, at most a few that share all tiles: neighbours tell the model little more than one of them."""
@@ -103,35 +175,34 @@ class Proposer:
             if chosen >= n:
                 return
 
-    def _score(self, points: Points) -> Floats:
-        drafts = self.space.draft(points)
+    def _score(self, points: Points, drafts: Floats) -> Floats:
         return self.model.predict(self.space.features(points), drafts) if self._points else drafts
 
-    def _unseen(self, points: Points) -> Points:
-        keep = np.array([row.tobytes() not in self.seen for row in points], dtype=bool)
-        return points[keep] if len(points) else points
+    def _judge(self) -> None:
+        """Estimates and bounds of what came to the pool last."""
+        new = self._pool[len(self._drafts) :]
+        self._drafts = np.concatenate([self._drafts, self.space.draft(new)])
+        self._bounds = np.concatenate([self._bounds, self.space.bound(new)])
 
-    def _pool(self) -> Points:
-        if self._all is not None:
-            return self._all
-        return self._evolve(self._score)
+    def _refine(self) -> None:
+        """Breeds from what was measured best and what the model thinks best."""
+        lowest = np.argsort(self._drafts, kind="stable")[:SHORTLIST]
+        order = np.argsort(self._score(self._pool[lowest], self._drafts[lowest]), kind="stable")[: POPULATION // 4]
+        parents = np.concatenate([self._pool[lowest[order]], self._incumbents(8)])
+        near = self.space.neighbours_of(np.concatenate([self._pool[lowest[order[:8]]], self._incumbents(8)]))
+        self._breed(REFINEMENTS, np.unique(np.concatenate([parents, near]), axis=0))
 
-    def _evolve(self, score: Callable[[Points], Floats]) -> Points:
-        """A population bred for a low score: valid parents, one to three columns changed, invalid children dropped."""
-        space = self.space
-        population = space.sample(self.rng, POPULATION)
-        if self._points:
-            order = np.argsort(self._cycles, kind="stable")[:8]
-            incumbents = np.stack([self._points[i] for i in order])
-            population = np.concatenate([population, incumbents, space.neighbours_of(incumbents)])
+    def _breed(self, generations: int, population: Points) -> None:
+        """Valid parents, one to three columns changed, invalid children dropped; all that lived joins the pool."""
         kept = population
-        for _ in range(GENERATIONS):
-            children = self._mutate(population)
-            kept = np.unique(np.concatenate([population, children]), axis=0)
-            ranks = np.argsort(score(kept), kind="stable")
+        for _ in range(generations):
+            kept = np.unique(np.concatenate([kept, self._mutate(population)]), axis=0)
+            ranks = np.argsort(self._score(kept, self.space.draft(kept)), kind="stable")
             population = kept[ranks[:POPULATION]]
-        elite = population[:16]
-        return np.unique(np.concatenate([population, space.neighbours_of(elite)]), axis=0)
+        known = {row.tobytes() for row in self._pool}
+        fresh = np.array([row.tobytes() not in known for row in kept], dtype=bool)
+        self._pool = np.concatenate([self._pool, kept[fresh]])
+        self._judge()
 
     def _mutate(self, parents: Points) -> Points:
         space = self.space

@@ -53,7 +53,8 @@ class TuneReport:
         workload: its name.
         target: the target's name.
         cycles: the best schedule's cycles, or None when no trial succeeded.
-        floor: proven lower bound over the whole space, in cycles.
+        floor: proven lower bound over the whole space, in cycles; that of the space's arithmetic, or more where all points were
+            listed and those below it measured.
         default_cycles: cycles of the first trial, the draft's favourite.
         point: the best point's decisions.
         explain: the same in words.
@@ -63,7 +64,8 @@ class TuneReport:
         failed: trials that failed, by kind.
         verified: whether the best schedule was executed and is bit-equal to the reference.
         seconds: wall time.
-        stop: the rule that ended the search: ``certified``, ``gap``, ``patience``, ``trials``, ``time`` or ``exhausted``.
+        stop: the rule that ended the search: ``certified`` (no other schedule of the space can be faster), ``gap``, ``patience``,
+            ``trials``, ``time`` or ``exhausted`` (nothing new was found to try).
         engine: how candidates were chosen.
         size: number of points of the space, or None where it was not enumerated.
         history: cycles of every trial in order, None for failures.

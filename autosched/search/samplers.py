@@ -21,6 +21,7 @@ from autosched.errors import UnknownNameError
 from autosched.search.proposer import Point, Points, Proposer
 from space import Space
 
+REPAIRS = 1 << 14  # valid points among which the nearest to an invalid ask is looked for
 NAMES = ("cost-model", "tpe", "nsgaii", "qmc", "random", "grid")
 
 
@@ -121,10 +122,10 @@ class SpaceSampler(BaseSampler):
             return point
         if self._pool is None:
             # Drawn once: the same pool for the whole run keeps repairs a function of the ask alone.
-            whole = self.proposer._all
-            self._pool = whole if whole is not None else space.sample(np.random.default_rng(0), 1 << 14)
+            whole = self.proposer.points
+            self._pool = whole if whole is not None and len(whole) <= REPAIRS else space.sample(np.random.default_rng(0), REPAIRS)
         pool = np.concatenate([self._pool, space.neighbours_of(self._pool[self._distance(self._pool, point).argsort()[:4]])])
-        pool = self.proposer._unseen(pool)
+        pool = self.proposer.unseen(pool)
         if not len(pool):
             raise optuna.TrialPruned("the space is exhausted")
         order = np.lexsort((space.draft(pool), self._distance(pool, point)))

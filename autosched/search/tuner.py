@@ -134,6 +134,9 @@ class _Run:
                         writer.append(record)
                     self._tell(study, trial, result)
                     stop = self._stop()
+                # Between batches only: what is known then does not depend on when a result arrives.
+                self.floor = max(self.floor, self.proposer.floor())
+                stop = stop or self._stop()
             verified = False
             if self.best is not None:
                 cycles, point, program = self.best

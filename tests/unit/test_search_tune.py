@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 from autosched.errors import UnknownNameError
+from autosched.measure import Candidate, measure
 from autosched.records import Log, compile, find_best
 from autosched.search import NetworkReport, TrialEvent, TuneReport, tune
+from autosched.search.proposer import Proposer
 from autosched.search.samplers import NAMES
 from autosched.target import get_target
 from autosched.workloads import workload
+from space import Space
 
 SMALL = "dense:m=2,k=64,n=96"
 
@@ -76,9 +79,28 @@ def test_every_stop_rule_fires_and_is_named(rule: str, options: dict[str, object
     assert report.verified and report.cycles == min(c for c in report.history if c is not None)
 
 
-def test_an_exhausted_space_ends_the_search(tmp_path: Path) -> None:
-    report = one("dense:m=1,k=16,n=16,tail=cast,bias=0", tmp_path, trials=500)
-    assert report.stop == "exhausted" and len(report.history) < 500
+@pytest.mark.parametrize("name", ["dense:m=1,k=16,n=16,tail=cast,bias=0", "dense:m=2,k=16,n=32,bias=0"])
+def test_a_certificate_is_the_optimum(name: str, tmp_path: Path) -> None:
+    space = Space(workload(name).func, "vta-de10")
+    everything = np.concatenate(list(space.enumerate()))
+    cycles = [measure(Candidate(name, "vta-de10", tuple(space.trace(p).as_json()))).cycles for p in everything]
+    report = one(name, tmp_path, trials=500)
+    assert report.stop == "certified" and report.gap == 0
+    assert report.cycles == min(c for c in cycles if c is not None) == report.floor
+    assert len(report.history) <= len(everything)
+
+
+def test_what_was_proposed_but_not_measured_proves_nothing() -> None:
+    space = Space(workload(SMALL).func, "vta-de10")
+    proposer = Proposer(space, 0)
+    assert proposer.points is not None and proposer.floor() == space.floor()
+    bounds = space.bound(proposer.points)
+    for point in proposer.points[bounds == bounds.min()]:
+        proposer.mark(point)
+    assert proposer.floor() == space.floor()
+    for point in proposer.points[bounds == bounds.min()]:
+        proposer.add(point, 10**6)
+    assert proposer.floor() == min(bounds[bounds > bounds.min()])
 
 
 def test_events_tell_the_run(tmp_path: Path) -> None:
