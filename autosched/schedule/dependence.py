@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from autosched.ir.expr import Expr, IntImm, Var, int_value
+from autosched.ir.functor import free_vars
 from autosched.ir.itermap import detect_iter_map
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import (
@@ -326,6 +327,10 @@ def _uncovered_at(
     realize = state.realizes[reader]
     inner = [n for n in below if isinstance(n, For)]
     given = conjuncts(realize.predicate)
+    around = {n.var for n in outer}
+    for cond in given:
+        if all(v in around for v in free_vars(cond)):
+            analyzer.assume(cond)  # the reader runs only where it holds
     for read in realize.block.reads:
         boxes: list[Box] = []
         found = False
