@@ -51,7 +51,8 @@ def _program_fixture(member: Any) -> Any:
         if isinstance(member, PrimFunc | IRModule) or (isinstance(member, type) and issubclass(member, Exception)):
             return member
         if inspect.isclass(member):
-            return IRModule({n: f if isinstance(f, PrimFunc) else script.parse(f) for n, f in vars(member).items() if n[0] != "_"})
+            parts = {n: f for n, f in vars(member).items() if not n.startswith("_")}
+            return IRModule({n: f if isinstance(f, PrimFunc) else script.parse(f) for n, f in parts.items()})
         if "self" in inspect.signature(member).parameters:
             return member(self)
         return script.parse(member)
@@ -88,7 +89,8 @@ def install() -> None:
                 new = "tvm.tir" + full.removeprefix(f"tvm.{name}")
                 values = {k: v for k, v in vars(old).items() if not k.startswith("__") and not isinstance(v, ModuleType)}
                 shim.module(new, **values)
-    common = {"Block": Block, "BlockRealize": BlockRealize, "PrimExpr": Expr, "BlockRV": schedule.BlockRV, "ScheduleError": ScheduleError}
+    common = {"Block": Block, "BlockRealize": BlockRealize, "PrimExpr": Expr, "BlockRV": schedule.BlockRV,
+              "ScheduleError": ScheduleError}
     for name in ("tvm.tir", "tvm.tir.schedule", "tvm.tir.expr"):
         shim.module(name, **common)
     t = sys.modules["tvm.script.tirx"]

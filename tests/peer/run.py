@@ -4,7 +4,9 @@
                              [--control PYTHON]
 
 PATH is a checkout of apache/tvm at tag v0.26.0, or its folder tests/python/s_tir/schedule; FILE a name such as
-``compute_at``. TVM 0.18, the last release with axis separators in its tests, is understood too. ``strict`` counts equality as TVM defines it, ``modulo`` equality of affine normal forms.
+``compute_at``. TVM 0.18, the last release with axis separators in its tests, is understood too. ``strict`` counts
+equality as TVM defines it, ``modulo`` equality of affine normal forms; PYTHON, with apache-tvm 0.26, is tested in our
+place to check the harness.
 """
 
 from __future__ import annotations
