@@ -38,6 +38,11 @@ class _Recorder:
         self._record("split", rvs, loop=loop, factors=[None, inner], preserve_unit_iters=True, disable_predication=False)
         return rvs
 
+    def add_unit_loop(self, loop: LoopRV) -> LoopRV:
+        rv = LoopRV()
+        self._record("add_unit_loop", (rv,), block_or_loop=loop)
+        return rv
+
     def reorder(self, loops: list[LoopRV]) -> None:
         self._record("reorder", (), ordered_loops=loops)
 
@@ -90,8 +95,15 @@ def emit(nest: Nest, model: Model, target: Target, point: npt.NDArray[np.int32])
         r.set_scope(block, ACC)
     drop = bool(point[columns.zeros])
     copies = _copies(r, nest, {nest.anchor: anchor, **{s.block: b for s, b in zip(nest.stages, stages)}}, drop)
-    outer, tail_loop = _tile_output(r, nest, tile, order, int(point[columns.tail]), out)
+    outer, first, tail_loop = _tile_output(r, nest, tile, order, int(point[columns.tail]), out)
     nest_loops = [outer[a] for a in order if a in outer]
+    late = [k for k, operand in enumerate(nest.operands) if operand.scope == ACC] if anchor is not None else []
+    if late and not nest_loops:
+        # A place behind the GEMM for what only the later stages read: loaded first, it would hold up the compute engine and
+        # share the bus with the data that everything waits for.
+        nest_loops = [r.add_unit_loop(first)]
+    else:
+        late = []
     at = nest_loops[-1] if nest_loops else None
     for block in reversed(stages):
         loop = tail_loop or at
@@ -110,6 +122,8 @@ def emit(nest: Nest, model: Model, target: Target, point: npt.NDArray[np.int32])
         depth = int(point[columns.attach(k)])
         if depth:
             r.compute_at(copy, outer[places[depth - 1]])
+        elif k in late:
+            r.compute_at(copy, nest_loops[0])
     if lane is not None:
         c = target.config
         r.tensorize(lane, f"vta.gemm.{c.batch}x{c.block_in}x{c.block_out}")
@@ -153,8 +167,8 @@ def _drop_zeros(r: _Recorder, nest: Nest, anchor: BlockRV, copies: list[BlockRV]
 
 def _tile_output(
     r: _Recorder, nest: Nest, tile: list[int], order: tuple[int, ...], tail: int, out: BlockRV
-) -> tuple[dict[int, LoopRV], LoopRV | None]:
-    """Splits and orders the output's loops; returns the outer loop of every tiled axis and the slice loop."""
+) -> tuple[dict[int, LoopRV], LoopRV, LoopRV | None]:
+    """Splits and orders the output's loops; returns the outer loop of every tiled axis, the first of all, and the slice loop."""
     loops = r.loops(out, nest.out_loops)
     outer: dict[int, LoopRV] = {}
     inner: dict[int, LoopRV] = {}
@@ -170,8 +184,9 @@ def _tile_output(
     lanes = [loop for n, loop in enumerate(loops) if n not in {nest.axes[a].out_index for a in nest.spatial}]
     slices = [inner[tail - 1]] if tail else []
     rest = [inner[a] for a in nest.spatial if a in inner and a != tail - 1]
-    r.reorder([*(outer[a] for a in order if a in outer), *slices, *rest, *lanes])
-    return outer, slices[0] if slices else None
+    sequence = [*(outer[a] for a in order if a in outer), *slices, *rest, *lanes]
+    r.reorder(sequence)
+    return outer, sequence[0], slices[0] if slices else None
 
 
 def _tile_anchor(

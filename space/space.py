@@ -25,7 +25,7 @@ from space.zeros import Zeros
 if TYPE_CHECKING:
     from autosched.schedule import Schedule, Trace
 
-VERSION = 2  # of the meaning of a point; part of every record
+VERSION = 3  # of the meaning of a point; part of every record
 CHUNK = 1 << 15  # rows expanded at once: a few MB per array
 
 

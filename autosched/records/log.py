@@ -131,12 +131,22 @@ class Log:
         """SHA-256 of all that was read, the first 16 digits."""
         return self._digest.hexdigest()[:16]
 
-    def trials(self, workload: str, hardware: str, version: str) -> dict[tuple[int, ...], TrialRecord]:
-        """The known points of a task; the first record of a point counts (cycles are a function of the point)."""
+    def trials(
+        self, workload: str, hardware: str, version: str, space: int | None = None
+    ) -> dict[tuple[int, ...], TrialRecord]:
+        """The known points of a task; the first record of a point counts (cycles are a function of the point).
+
+        Args:
+            workload: key of the program.
+            hardware: key of the machine.
+            version: of lowering and simulator.
+            space: version of the meaning of a point; None accepts any. The same numbers are another schedule in another one.
+        """
         found: dict[tuple[int, ...], TrialRecord] = {}
         for r in self._records:
             if isinstance(r, TrialRecord) and (r.workload, r.hardware, r.version) == (workload, hardware, version):
-                found.setdefault(r.point, r)
+                if space is None or r.space == space:
+                    found.setdefault(r.point, r)
         return found
 
     def best(self, workload: str, hardware: str, version: str | None = None) -> BestRecord | None:

@@ -91,7 +91,7 @@ class _Run:
         self.workload_key = structural_hash(task.func)
         self.hardware_key = target.key()
         self.version = version()
-        self.known = log.trials(self.workload_key, self.hardware_key, self.version)
+        self.known = log.trials(self.workload_key, self.hardware_key, self.version, VERSION)
         self.digest = log.digest()
         self.proposer = Proposer(self.space, seed)
         self.sampler: SpaceSampler = make_sampler(sampler, self.proposer, seed, BATCH)

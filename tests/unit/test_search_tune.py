@@ -1,5 +1,6 @@
 """The loop: same trials whatever the jobs, the log as a cache, every sampler, every stop rule."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 
 from autosched.errors import UnknownNameError
 from autosched.measure import Candidate, measure
-from autosched.records import Log, compile, find_best
+from autosched.records import Log, TrialRecord, compile, find_best
+from autosched.records.record import from_line, to_line
 from autosched.search import NetworkReport, TrialEvent, TuneReport, tune
 from autosched.search.proposer import Proposer
 from autosched.search.samplers import NAMES
@@ -49,6 +51,16 @@ def test_the_log_is_a_cache_that_changes_no_trial(tmp_path: Path) -> None:
     assert (first.simulated, first.from_log) == (12, 0) and (again.simulated, again.from_log) == (0, 12)
     longer = one(SMALL, tmp_path, trials=20)
     assert longer.history[:12] == first.history and longer.simulated == 8
+
+
+def test_points_of_another_space_are_not_taken_for_known(tmp_path: Path) -> None:
+    first = one(SMALL, tmp_path)
+    for path in tmp_path.glob("*.jsonl"):
+        lines = [from_line(line) for line in path.read_text().splitlines()]
+        other = [to_line(replace(r, space=r.space + 1, cycles=1) if isinstance(r, TrialRecord) else r) for r in lines]
+        path.write_text("".join(other))
+    again = one(SMALL, tmp_path)
+    assert again.history == first.history and again.from_log == 0
 
 
 def test_a_warm_start_begins_with_the_best(tmp_path: Path) -> None:
