@@ -308,7 +308,7 @@ class Model:
             load += total
             serial += np.where((fills > 1) & (points[:, self.columns.banks(k)] == 0), total * (fills - 1) / fills, 0.0)
             fill += total / fills
-        slices = self._slices(points)
+        slices = self.slices(points)
         gemms = self.trips(points, depth) * self._pieces(points, depth) if self.nest.anchor else np.zeros(n, np.int64)
         alus = tiles_run * slices * (len(self.nest.stages) and self.imm_ops + self.tensor_ops)
         compute = self.compute_floor(points) + 7.0 * (gemms + tiles_run + alus) + acc_load
@@ -331,7 +331,8 @@ class Model:
             pieces = pieces * (_product(inner) // inner.max(axis=1))
         return np.where(self.drops(points), pieces, 1)
 
-    def _slices(self, points: Points) -> Ints:
+    def slices(self, points: Points) -> Ints:
+        """In how many slices the stages after the GEMM and the store go over a tile, shape (n,)."""
         tail = points[:, self.columns.tail].astype(np.int64)
         tiles = self.tiles(points)
         return np.where(tail > 0, tiles[np.arange(len(points)), np.maximum(tail - 1, 0)], 1)
@@ -444,7 +445,7 @@ class Model:
             beats, transfers = self._transfer(points, k)
             fills = self.fills(points, k)
             parts += [np.log2(np.stack([beats, transfers, fills, fills * beats, self.footprint(points, k)], axis=1))]
-        parts.append(np.log2(np.stack([self.tile_elements(points), self.trips(points, whole), self._slices(points),
+        parts.append(np.log2(np.stack([self.tile_elements(points), self.trips(points, whole), self.slices(points),
                                        np.maximum(self._uops(points), 1)], axis=1)))
         parts.append(points[:, self.columns.axes :])
         parts.append(np.log2(np.stack([self.draft(points), self._store(points)], axis=1)))

@@ -15,6 +15,7 @@ from autosched.target import Target, get_target
 from space.attach import Attach, Tail
 from space.buffering import Buffering
 from space.emit import emit
+from space.length import short
 from space.model import Ints, Model, Points
 from space.nest import analyse
 from space.order import Order
@@ -64,8 +65,11 @@ class Space:
     # -- membership and enumeration -------------------------------------------------------------------------------------
 
     def valid(self, points: Points) -> npt.NDArray[np.bool_]:
-        """Whether each point is in the space: legal, and the representative of its twins; shape (n,)."""
-        return self.model.capacity(points) & self.model.canonical(points)
+        """Whether each point is in the space: legal, not too long a program, the representative of its twins; shape (n,)."""
+        inside = self.model.capacity(points) & self.model.canonical(points)
+        if inside.any():
+            inside[inside] = short(self.model, points[inside])
+        return inside
 
     def blocks(self) -> Iterator[Points]:
         """All points in lexicographic order of the columns, a block at a time; blocks may be empty."""

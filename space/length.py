@@ -1,0 +1,151 @@
+"""How many instructions a point's program has at most: longer ones than the limit are not in the space.
+
+Counted as lowering makes them: a copy's DMAs cover two dimensions each (one where padding or a border cuts rows); a matrix
+product is one instruction per visit of its nest, more where micro-ops would not fit, where padding is left out, or where an
+implementation needs micro-ops on one accumulator to be apart.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.lower.nest import MOST_INSTRUCTIONS
+from space.model import Ints, Model, Points
+from space.nest import ACC
+
+# What lowering takes is what VTA's runtime can hold; programs of half that length are a hundred times slower than a layer's best.
+LIMIT = MOST_INSTRUCTIONS // 2
+
+
+def short(model: Model, points: Points) -> npt.NDArray[np.bool_]:
+    """Whether each point's program has at most LIMIT instructions for sure, shape (n,)."""
+    return np.asarray(instructions(model, points) <= LIMIT, dtype=np.bool_)
+
+
+def instructions(model: Model, points: Points) -> Ints:
+    """An upper bound of the number of instructions of each point's program, shape (n,)."""
+    total = np.full(len(points), 16, dtype=np.int64)
+    for k in range(len(model.nest.operands)):
+        total = total + model.fills(points, k) * _dmas(model, points, k)
+    computing = _products(model, points) + _elementwise(model, points)
+    # Every computing instruction may need its micro-ops loaded, and some carry tokens only.
+    return np.asarray(total + 2 * computing + _stores(model, points), dtype=np.int64)
+
+
+def _dmas(model: Model, points: Points, operand: int) -> Ints:
+    """DMA instructions of one fill."""
+    op = model.nest.operands[operand]
+    extents = model.extent_of(points, operand)
+    total = extents.prod(axis=1)
+    x, y = _two_innermost(extents, op.source)
+    cut = np.full(len(points), False)
+    pieces = 1
+    if op.producer is not None:
+        # Where padding is left out, a border cuts rows off; where it is loaded, pads beyond 15 become DMAs of their own.
+        cut = model.drops(points)
+        pads = [size - source for (_, size), source in zip(op.dims, op.source)]
+        if max(pads, default=0) > 15:
+            cut, pieces = np.full(len(points), True), 5
+    return np.asarray(np.where(cut, pieces * total // x, total // (x * y)), dtype=np.int64)
+
+
+def _two_innermost(extents: Ints, sizes: tuple[int, ...]) -> tuple[Ints, Ints]:
+    """What the two dimensions of a DMA cover: a run along the innermost dimension, and the next one of more than one index.
+
+    Args:
+        extents: indices moved, shape (n, dims).
+        sizes: of the tensor's dimensions; where the innermost ones have size 1, the next one is as good.
+    """
+    last = max((d for d, size in enumerate(sizes) if size > 1), default=0)
+    x = extents[:, last]
+    y = np.ones(len(extents), dtype=np.int64)
+    for d in range(last - 1, -1, -1):
+        y = np.where(y == 1, extents[:, d], y)
+    return x, y
+
+
+def _products(model: Model, points: Points) -> Ints:
+    """GEMM instructions, resets included."""
+    n = len(points)
+    if model.nest.anchor is None:
+        return np.zeros(n, dtype=np.int64)
+    depth = np.full(n, model.n_spatial, dtype=np.int64)
+    tiles_run = model.trips(points, depth)
+    for k, operand in enumerate(model.nest.operands):
+        if operand.scope != ACC:
+            depth = np.maximum(depth, model.attach(points, k))
+    visits = model.trips(points, depth)
+    inner = model.ranges(points, depth)
+    work = inner.prod(axis=1)
+    # Of the loops that a border ties together all but the longest unroll; that one must be a loop of the instruction.
+    apart = np.zeros_like(inner, dtype=np.bool_)
+    forced = np.zeros_like(apart)
+    for group in model.taps:
+        axes = np.array(group)
+        longest = axes[inner[:, axes].argmax(axis=1)]
+        apart[:, axes] = model.drops(points)[:, None]
+        apart[np.arange(n), longest] = False
+        forced[np.arange(n), longest] = model.drops(points)
+    left = np.where(apart, 1, inner)
+    fits = _one_instruction(model, left, forced)
+    reduce = np.zeros(inner.shape[1], dtype=np.bool_)
+    reduce[list(model.nest.reduce)] = True
+    worst = np.where(apart | reduce[None, :], inner, 1).prod(axis=1)
+    full = (left.prod(axis=1) // np.sort(left, axis=1)[:, -2:].prod(axis=1)) > model.config.uop_capacity
+    pieces = np.where(fits, np.where(apart, inner, 1).prod(axis=1), np.where(full, work, worst))
+    if model.config.uop_capacity < model.config.acc_depth:
+        pieces = np.where(fits, pieces, work)
+    tile = model.tile_elements(points)
+    resets = np.where(tile // _longest_two(model, points) > model.config.uop_capacity, tile, 1)
+    return np.asarray(visits * pieces + tiles_run * resets, dtype=np.int64)
+
+
+def _one_instruction(model: Model, inner: Ints, forced: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Whether two loops and a list of micro-ops surely do it: they fit, and no accumulator returns too early.
+
+    Args:
+        model: of the space.
+        inner: iterations of every axis, shape (n, axes).
+        forced: axes that must be one of the two loops.
+    """
+    apart = model.target.semantics == "portable"
+    n, axes = inner.shape
+    done = np.zeros(n, dtype=np.bool_)
+    repeats = inner[:, list(model.nest.reduce)].prod(axis=1) > 1
+    for a in range(axes):
+        for b in range(a, axes):
+            rest = inner.copy()
+            rest[:, [a, b]] = 1
+            others = forced.copy()
+            others[:, [a, b]] = False
+            fits = (rest.prod(axis=1) <= model.config.uop_capacity) & ~others.any(axis=1)
+            if apart:
+                # Micro-ops run through the accumulators first: three of them keep every return three apart.
+                fits &= ~repeats | (rest[:, : model.n_spatial].prod(axis=1) > 2)
+            done |= fits
+    return done
+
+
+def _longest_two(model: Model, points: Points) -> Ints:
+    tiles = model.tiles(points)[:, : model.n_spatial]
+    return np.asarray(np.sort(tiles, axis=1)[:, -2:].prod(axis=1), dtype=np.int64)
+
+
+def _elementwise(model: Model, points: Points) -> Ints:
+    """ALU instructions: every operation once per slice of a tile; one more may refresh what is stored."""
+    whole = np.full(len(points), model.n_spatial, dtype=np.int64)
+    tile = model.tile_elements(points)
+    slices = model.slices(points)
+    pieces = np.where(tile // _longest_two(model, points) > model.config.uop_capacity, tile, slices)
+    operations = model.imm_ops + model.tensor_ops + len(model.nest.stages) + 1
+    return np.asarray(model.trips(points, whole) * pieces * operations, dtype=np.int64)
+
+
+def _stores(model: Model, points: Points) -> Ints:
+    """STORE instructions: two dimensions of a slice each; a slice across the innermost one stores element by element."""
+    whole = np.full(len(points), model.n_spatial, dtype=np.int64)
+    tiles = model.tiles(points)[:, : model.n_spatial]
+    x, y = _two_innermost(tiles, tuple(model.nest.axes[a].extent for a in model.nest.spatial))
+    per_tile = np.where(points[:, model.columns.tail] > 0, tiles.prod(axis=1), tiles.prod(axis=1) // (x * y))
+    return np.asarray(model.trips(points, whole) * per_tile, dtype=np.int64)

@@ -1,0 +1,45 @@
+"""The bound on a program's length against what lowering makes; programs beyond the limit are not in the space."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched.lower import lower_table
+from autosched.lower.nest import MOST_INSTRUCTIONS
+from autosched.workloads import workload
+from space import Space
+from space.length import LIMIT, instructions, short
+
+NAMES = [
+    "t1",
+    "dense:m=3,k=64,n=96,bias=1",
+    "conv2d:n=2,h=8,w=6,ci=48,co=64,k=3,pad=1,tail=cast",
+    "conv2d:h=9,w=11,ci=48,co=64,k=3,pad=1,bias=1,tail=cast",
+    "conv2d:h=9,w=8,ci=32,co=16,k=5,stride=2,pad=2",
+    "resnet18.c11",
+]
+
+
+@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable"])
+@pytest.mark.parametrize("name", NAMES)
+def test_no_program_is_longer_than_its_bound(name: str, target: str) -> None:
+    space = Space(workload(name).func, target)
+    points = space.sample(np.random.default_rng(0), 12)
+    most = instructions(space.model, points)
+    for point, bound in zip(points, most):
+        length = len(lower_table(space.schedule(point).func, target).table)
+        assert length <= bound, space.explain(point)
+
+
+def test_points_whose_program_cannot_be_held_are_outside() -> None:
+    """A layer of VGG's size, element by element: millions of instructions; larger tiles of it are inside."""
+    space = Space(workload("conv2d:h=56,w=56,ci=256,co=256,k=3,pad=1").func, "vta-de10")
+    points = space.sample(np.random.default_rng(0), 50)
+    assert len(points) == 50 and short(space.model, points).all()
+    single = points[0].copy()
+    single[: space.model.columns.axes] = 1
+    assert instructions(space.model, single[None])[0] > MOST_INSTRUCTIONS > LIMIT
+    assert not space.valid(single[None])[0]
+    first = next(space.enumerate())
+    assert (instructions(space.model, first) <= LIMIT).all()
