@@ -117,6 +117,13 @@ class Lin:
             return Lin()
         return Lin({t: c * factor for t, c in self.terms.items()}, self.const * factor)
 
+    def tight(self) -> Lin:
+        """What ``self >= 0`` says with coprime coefficients: ``2 * i - 1 >= 0`` is ``i - 1 >= 0``."""
+        divisor = gcd(*self.terms.values())
+        if divisor <= 1:
+            return self
+        return Lin({t: c // divisor for t, c in self.terms.items()}, self.const // divisor)
+
     def loops(self) -> frozenset[Loop]:
         """Every loop that the value depends on."""
         found: set[Loop] = set()

@@ -84,8 +84,9 @@ def harmless(cond: Lin, write: Access, fixed: Sequence[Loop]) -> bool:
 
     It does when it keeps an index inside the buffer, or when it only picks iterations that write the same place.
     """
+    tight = cond.tight()
     for index, extent in zip(write.indices, shape_of(write.buffer)):
-        if cond == index or cond == index.scale(-1).plus(extent - 1):
+        if tight == index.tight() or tight == index.scale(-1).plus(extent - 1).tight():
             return True
     loops = cond.loops()
     return not (loops & set(fixed)) and not (loops & write.loops())
