@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from autosched.target import Target
 from sim import timing
+from space.draft import draft, store_cycles, uops
 from space.nest import ACC, INP, Nest
 
 Ints = npt.NDArray[np.int64]
@@ -265,11 +266,11 @@ class Model:
 
     def load_cycles(self, points: Points, operand: int) -> Ints:
         """Beats and issue cycles of all fills of an operand, shape (n,)."""
-        beats, transfers = self._transfer(points, operand)
+        beats, transfers = self.transfer(points, operand)
         return self.fills(points, operand) * (beats + ISSUE * transfers)
 
-    def _transfer(self, points: Points, operand: int) -> tuple[Ints, Ints]:
-        """(beats, DMA instructions) of one fill."""
+    def transfer(self, points: Points, operand: int) -> tuple[Ints, Ints]:
+        """(beats, DMA instructions) of one fill, shape (n,) each."""
         op = self.nest.operands[operand]
         c = self.config
         size = {INP: c.inp_elem_bytes, ACC: c.acc_elem_bytes}.get(op.scope, c.wgt_elem_bytes)
@@ -289,76 +290,14 @@ class Model:
         return merged * -(-size // c.bus_bytes), transfers
 
     def draft(self, points: Points) -> npt.NDArray[np.float64]:
-        """Estimated cycles of every point, shape (n,): overlap of the engines, what is exposed, fill and drain."""
-        n = len(points)
-        whole = np.full(n, self.n_spatial, dtype=np.int64)
-        tiles_run = self.trips(points, whole)
-        depth = whole.copy()
-        load = np.zeros(n)
-        serial = np.zeros(n)
-        fill = np.zeros(n)
-        acc_load = np.zeros(n)
-        for k, operand in enumerate(self.nest.operands):
-            total = self.load_cycles(points, k).astype(float)
-            fills = self.fills(points, k)
-            if operand.scope == ACC:
-                acc_load += total
-                continue
-            depth = np.maximum(depth, self.attach(points, k))
-            load += total
-            serial += np.where((fills > 1) & (points[:, self.columns.banks(k)] == 0), total * (fills - 1) / fills, 0.0)
-            fill += total / fills
-        slices = self.slices(points)
-        gemms = self.trips(points, depth) * self._pieces(points, depth) if self.nest.anchor else np.zeros(n, np.int64)
-        alus = tiles_run * slices * (len(self.nest.stages) and self.imm_ops + self.tensor_ops)
-        compute = self.compute_floor(points) + 7.0 * (gemms + tiles_run + alus) + acc_load
-        store = self._store(points)
-        tile_store = store / tiles_run
-        single = points[:, self.columns.acc_banks] == 0
-        # With one bank a load and the GEMM that uses it take turns: the shorter of the two is no longer hidden.
-        exposed = np.minimum(serial, compute) + np.where(single, (tiles_run - 1) * tile_store / slices, 0.0)
-        tile_alu = self.tile_elements(points) * (self.imm_ops + 2 * self.tensor_ops)
-        drain = np.maximum(tile_store - tile_alu * (slices > 1), 0.0) * (slices > 1) + tile_store / slices
-        steady = np.maximum(np.maximum(compute, load), store)
-        return np.asarray(steady + exposed + fill + drain + self._uops(points) / 2 + 60, dtype=np.float64)
-
-    def _pieces(self, points: Points, depth: Ints) -> Ints:
-        """Instructions of one GEMM nest: where padding is left out, all loops of a padded dimension but its longest unroll."""
-        pieces = np.ones(len(points), dtype=np.int64)
-        ranges = self.ranges(points, depth)
-        for group in self.taps:
-            inner = ranges[:, list(group)]
-            pieces = pieces * (_product(inner) // inner.max(axis=1))
-        return np.where(self.drops(points), pieces, 1)
+        """Estimated cycles of every point, shape (n,)."""
+        return draft(self, points)
 
     def slices(self, points: Points) -> Ints:
         """In how many slices the stages after the GEMM and the store go over a tile, shape (n,)."""
         tail = points[:, self.columns.tail].astype(np.int64)
         tiles = self.tiles(points)
         return np.where(tail > 0, tiles[np.arange(len(points)), np.maximum(tail - 1, 0)], 1)
-
-    def _store(self, points: Points) -> npt.NDArray[np.float64]:
-        """Store cycles of the whole output; rows shorter than a burst pay for more bursts."""
-        c = self.config
-        tiles = self.tiles(points)[:, : self.n_spatial]
-        run = np.ones(len(points), dtype=np.int64)
-        full = np.ones(len(points), dtype=bool)
-        for d in range(self.n_spatial - 1, -1, -1):
-            run = np.where(full, run * tiles[:, d], run)
-            full &= tiles[:, d] == self.extents[d]
-        per_row = timing.store_cycles(0, 1, run, run, config=c)
-        return np.asarray(per_row * (self.out_elements / run), dtype=np.float64)
-
-    def _uops(self, points: Points) -> Ints:
-        """Micro-ops of one GEMM kernel: all inner loops but the two that the instruction folds, per bank combination."""
-        tiles = np.sort(self.tiles(points), axis=1)
-        banks = np.ones(len(points), dtype=np.int64)
-        refilled = np.zeros(len(points), dtype=np.int64)
-        for k, operand in enumerate(self.nest.operands):
-            if operand.scope != ACC:
-                refilled = np.maximum(refilled, points[:, self.columns.banks(k)])
-        banks = banks * (1 + refilled) * (1 + points[:, self.columns.acc_banks])
-        return _product(tiles[:, :-2]) * banks
 
     def bound(self, points: Points) -> Ints:
         """Cycles that no execution of a point can beat, shape (n,): the busiest engine, with what compute itself has to load.
@@ -442,11 +381,11 @@ class Model:
         whole = np.full(n, self.n_spatial, dtype=np.int64)
         parts = [np.log2(tiles), np.log2(self.extents[None, :] / tiles), self.positions(points)]
         for k in range(len(self.nest.operands)):
-            beats, transfers = self._transfer(points, k)
+            beats, transfers = self.transfer(points, k)
             fills = self.fills(points, k)
             parts += [np.log2(np.stack([beats, transfers, fills, fills * beats, self.footprint(points, k)], axis=1))]
         parts.append(np.log2(np.stack([self.tile_elements(points), self.trips(points, whole), self.slices(points),
-                                       np.maximum(self._uops(points), 1)], axis=1)))
+                                       np.maximum(uops(self, points), 1)], axis=1)))
         parts.append(points[:, self.columns.axes :])
-        parts.append(np.log2(np.stack([self.draft(points), self._store(points)], axis=1)))
+        parts.append(np.log2(np.stack([self.draft(points), store_cycles(self, points)], axis=1)))
         return np.concatenate([np.asarray(p, dtype=np.float32) for p in parts], axis=1)

@@ -89,3 +89,21 @@ def test_the_bound_holds_over_a_whole_space(name: str) -> None:
     for point, bound in zip(points[:40], space.bound(points)):
         result = measure(Candidate(name, "vta-de10", tuple(space.trace(point).as_json())))
         assert result.cycles is not None and result.cycles >= bound, space.explain(point)
+
+
+@pytest.mark.parametrize("name", ["t2", "dense:m=1,k=128,n=128", "t3"])
+def test_the_drafts_favourites_hold_the_best(name: str) -> None:
+    """The 16 favourites are within one in a hundred of the best of 100 random ones, and the order of those is right (the weights dominate these)."""
+    space = Space(workload(name).func, "vta-de10")
+    everything = np.concatenate(list(space.enumerate()))
+    order = np.argsort(space.draft(everything), kind="stable")
+    rest = np.random.default_rng(0).choice(order[16:], 100, replace=False)
+
+    def cycles(rows: np.ndarray) -> np.ndarray:
+        found = [measure(Candidate(name, "vta-de10", tuple(space.trace(p).as_json()))).cycles for p in everything[rows]]
+        return np.array([c for c in found if c is not None])
+
+    others = cycles(rest)
+    assert cycles(order[:16]).min() <= 1.01 * others.min()
+    ranks = np.argsort(np.argsort(others)), np.argsort(np.argsort(space.draft(everything[rest])))
+    assert np.corrcoef(*ranks)[0, 1] > 0.9
