@@ -1,0 +1,48 @@
+"""The shipped schedules: each replays to the recorded cycles, and is found where nothing else is logged."""
+
+from pathlib import Path
+
+import pytest
+
+import tuning_logs
+from autosched.measure import Candidate, measure
+from autosched.records import BestRecord, find_best
+from autosched.records.record import from_line
+from autosched.target import get_target
+from autosched.workloads import workload
+
+
+def records() -> list[BestRecord]:
+    found = []
+    for target in tuning_logs.targets():
+        path = tuning_logs.shipped(target)
+        assert path is not None
+        for line in path.read_text().splitlines():
+            record = from_line(line)
+            assert isinstance(record, BestRecord) and record.target == target
+            found.append(record)
+    return found
+
+
+def test_the_layers_of_resnet18_are_shipped() -> None:
+    names = {r.name for r in records() if r.target == "vta-de10"}
+    assert {f"resnet18.c{n}" for n in range(2, 12)} | {"t1", "t2", "t3", "t4"} <= names
+
+
+@pytest.mark.parametrize("record", records(), ids=lambda r: f"{r.target}-{r.name}")
+def test_a_shipped_schedule_gives_its_cycles(record: BestRecord) -> None:
+    result = measure(Candidate(record.name, record.target, record.trace))
+    assert result.ok, result.reason
+    assert (result.cycles, result.program) == (record.cycles, record.program)
+    assert record.verified and record.bound <= record.cycles
+    assert record.workload == workload(record.name).key and record.hardware == get_target(record.target).key()
+
+
+def test_shipped_schedules_are_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    target = get_target("vta-de10")
+    task = workload("resnet18.c11")
+    best = find_best(task.func, target)
+    assert best is not None and best.run == "shipped"
+    (tmp_path / "empty").mkdir()
+    assert find_best(task.func, target, tmp_path / "empty") is None
