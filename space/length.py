@@ -82,7 +82,8 @@ def _products(model: Model, points: Points) -> Ints:
     apart = np.zeros_like(inner, dtype=np.bool_)
     forced = np.zeros_like(apart)
     for group in model.taps:
-        axes = np.array(group)
+        # Of equal ones the last, a reduction: it is the one that may have to unroll as well.
+        axes = np.array(group)[::-1]
         longest = axes[inner[:, axes].argmax(axis=1)]
         apart[:, axes] = model.drops(points)[:, None]
         apart[np.arange(n), longest] = False
@@ -91,7 +92,7 @@ def _products(model: Model, points: Points) -> Ints:
     fits = _one_instruction(model, left, forced)
     reduce = np.zeros(inner.shape[1], dtype=np.bool_)
     reduce[list(model.nest.reduce)] = True
-    worst = np.where(apart | reduce[None, :], inner, 1).prod(axis=1)
+    worst = np.where(apart | forced | reduce[None, :], inner, 1).prod(axis=1)
     full = (left.prod(axis=1) // np.sort(left, axis=1)[:, -2:].prod(axis=1)) > model.config.uop_capacity
     pieces = np.where(fits, np.where(apart, inner, 1).prod(axis=1), np.where(full, work, worst))
     if model.config.uop_capacity < model.config.acc_depth:
