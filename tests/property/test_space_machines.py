@@ -96,6 +96,20 @@ def test_a_strided_load_outside_all_loops_counts_the_whole_tensor(tmp_path: Path
     assert small.valid(small.point(**decisions, load_data=2)[None])[0]
 
 
+@pytest.mark.parametrize("name", ["tiny", "small"])
+def test_loads_that_a_border_leaves_out_keep_their_buffer_small(name: str, tmp_path: Path) -> None:
+    """A 1x1 kernel over padding: some tiles load nothing, and ``2 * x - 1 >= 0`` is written ``x >= 1``."""
+    target = machine(name, tmp_path)
+    text = "conv2d:h=9,w=8,ci=48,co=16,k=1,stride=2,pad=1,tail=cast"
+    space = Space(workload(text).func, target)
+    points = space.sample(np.random.default_rng(0), 200)
+    left_out = points[points[:, space.model.columns.zeros] == 1][:15]
+    assert len(left_out) > 5
+    for point in left_out:
+        result = measure(Candidate(text, target, tuple(space.trace(point).as_json())), execute=True)
+        assert result.ok, (space.explain(point), result)
+
+
 @pytest.mark.parametrize(
     ("description", "message"),
     [
