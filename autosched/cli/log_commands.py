@@ -42,6 +42,7 @@ def register(commands: Commands) -> None:
     p.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="an input tensor; default random")
     p.add_argument("--output", metavar="FILE.npy", help="where to write the result")
     p.add_argument("--seed", type=int, default=0, metavar="N", help="of the random inputs (default 0)")
+    add_format(p)
     p.set_defaults(run=apply)
 
     p = commands.add_parser("export", help="write a program file that any VTA implementation can run and check")
@@ -50,6 +51,7 @@ def register(commands: Commands) -> None:
     add_log(p)
     p.add_argument("-o", "--output", required=True, metavar="FILE", help="the program file to write")
     p.add_argument("--seed", type=int, default=0, metavar="N", help="of the random inputs (default 0)")
+    add_format(p)
     p.set_defaults(run=export)
 
 
@@ -165,6 +167,10 @@ def apply(args: argparse.Namespace) -> int:
     equal = bool(np.array_equal(result, task.reference(*inputs))) if packed else None
     if args.output:
         np.save(args.output, result)
+    if args.format == "json":
+        print_json({"workload": task.name, "target": target.name, "cycles": kernel.cycles, "dtype": str(result.dtype),
+                    "shape": list(result.shape), "bit_equal": equal})
+        return 0 if equal is not False else 4
     verdict = {True: ", bit-equal to the reference", False: ", NOT equal to the reference", None: ""}[equal]
     print(f"{task.name} on {target.name}: {number(kernel.cycles)} cycles, output {result.dtype}{list(result.shape)}{verdict}")
     return 0 if equal is not False else 4
@@ -188,6 +194,10 @@ def export(args: argparse.Namespace) -> int:
         raise ProgramError(f"cannot write {path}: {path.parent} is no directory")
     dump_file(path, [replace(program, name=task.name)])
     size = path.stat().st_size
+    if args.format == "json":
+        print_json({"file": str(path), "workload": task.name, "target": target.name, "instructions": len(program.table),
+                    "cycles": kernel.cycles, "bytes": size})
+        return 0
     print(f"{path}: {task.name} for {target.name}, {len(program.table)} instructions, {number(kernel.cycles)} cycles, "
           f"{number(size)} bytes")
     return 0

@@ -29,8 +29,10 @@ class Parser(argparse.ArgumentParser):
             message = f"unknown {name} {choice[2]!r}{suggest(choice[2], known)}"
         unknown = re.match(r"unrecognized arguments: (\S+)", message)
         if unknown:
-            known = [s for action in self._everything() for s in action.option_strings]
-            near = difflib.get_close_matches(unknown[1].split("=")[0], known, n=1, cutoff=0.5)
+            word = unknown[1].split("=")[0]
+            # An option of another command is no suggestion here.
+            known = [s for action in self._everything() for s in action.option_strings if s != word]
+            near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
             message = f"unknown argument {unknown[1]!r}" + (f"; did you mean {near[0]!r}?" if near else "")
         print(f"{self.prog}: {message}", file=sys.stderr)
         sys.exit(2)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
+import threading
 import time
 from dataclasses import fields
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 from autosched.cli.options import Commands, add_format, add_log, add_target, fraction, positive, seconds
@@ -37,6 +39,9 @@ def run(args: argparse.Namespace) -> int:
     """Tunes and prints the summary."""
     from autosched.search import tune
 
+    if threading.current_thread() is threading.main_thread():
+        # Ended from outside, it leaves as Ctrl-C does: the best found is logged and no worker stays behind.
+        signal.signal(signal.SIGTERM, _terminate)
     with _Live() as live:
         report = tune(
             args.workload, target=args.target, trials=args.trials, jobs=args.jobs, seed=args.seed, log=args.log,
@@ -44,12 +49,18 @@ def run(args: argparse.Namespace) -> int:
             listener=live,
         )
     tasks = list(report.tasks) if isinstance(report, NetworkReport) else [report]
+    if tasks[0].damaged:
+        print(f"autosched: {tasks[0].damaged} damaged line(s) in the log were skipped", file=sys.stderr)
     if args.format == "json":
         print_json(_json(report))
     else:
         _print(report, tasks)
     missing = [t for t in tasks if t.cycles is None]
     return 0 if not missing else 3 if len(missing) == len(tasks) else 4
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
 
 
 class _Live:

@@ -57,8 +57,12 @@ class Writer:
 
     def _write(self, line: str) -> None:
         data = line.encode()
-        while data:
-            data = data[os.write(self._fd, data) :]
+        try:
+            while data:
+                data = data[os.write(self._fd, data) :]
+        except OSError as error:
+            # What was cut off is a torn tail to every reader; the lines before it are whole.
+            raise RecordError(f"cannot write {self.directory / self.run}.jsonl: {error.strerror}") from error
 
     def sync(self) -> None:
         """Forces what was written to the disk."""
@@ -67,8 +71,13 @@ class Writer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.sync()
-        os.close(self._fd)
+        try:
+            self.sync()
+        except OSError as failure:
+            if error is None:
+                raise RecordError(f"cannot write {self.directory / self.run}.jsonl: {failure.strerror}") from failure
+        finally:
+            os.close(self._fd)
 
 
 class Log:
@@ -103,7 +112,7 @@ class Log:
             raise RecordError(f"the log {directory} is a file; a log is a directory of writer files")
         if must_exist and path is not None and not directory.exists():
             raise RecordError(f"the log {directory} does not exist")
-        return Log(directory, sorted(directory.glob("*.jsonl")) if directory.is_dir() else ())
+        return Log(directory, sorted(p for p in directory.glob("*.jsonl") if not p.is_dir()) if directory.is_dir() else ())
 
     def _read(self, path: Path) -> None:
         try:

@@ -72,6 +72,7 @@ class TuneReport:
         task: the workload itself.
         machine: the target itself.
         multiplicity: how often the workload occurs in the network it belongs to.
+        damaged: lines of the log that could not be read.
     """
 
     workload: str
@@ -94,6 +95,7 @@ class TuneReport:
     task: Workload = field(repr=False)
     machine: Target = field(repr=False)
     multiplicity: int = 1
+    damaged: int = 0
 
     @property
     def gap(self) -> float | None:

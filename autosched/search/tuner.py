@@ -12,7 +12,7 @@ import numpy as np
 
 from autosched.ir.structural import structural_hash
 from autosched.measure import Candidate, Result, measure
-from autosched.records import BestRecord, Log, TrialRecord, version
+from autosched.records import BestRecord, Log, TrialRecord, Writer, version
 from autosched.search.pool import MeasurePool
 from autosched.search.proposer import Point, Proposer
 from autosched.search.result import Listener, NetworkReport, TrialEvent, TuneReport
@@ -67,9 +67,10 @@ def tune(
     lanes = machine.config.batch, machine.config.block_in
     tasks = network(name, *lanes).tasks if isinstance(name, str) else ((name, 1),)
     reports = []
+    known = Log.open(log)
     with MeasurePool(jobs) as pool:
         for task, multiplicity in tasks:
-            run = _Run(task, machine, trials, seed, Log.open(log), cold, sampler, timeout, gap, patience, listener)
+            run = _Run(task, machine, trials, seed, known, cold, sampler, timeout, gap, patience, listener)
             reports.append(run.search(pool, multiplicity))
     is_network = isinstance(name, str) and name.strip() in networks()
     return NetworkReport(str(name), tuple(reports)) if is_network else reports[0]
@@ -117,32 +118,36 @@ class _Run:
 
     def search(self, pool: MeasurePool, multiplicity: int) -> TuneReport:
         """Runs to a stop rule and returns the report."""
+        with self.log.writer(self.header) as writer:
+            try:
+                stop = self._loop(pool, writer)
+            except (KeyboardInterrupt, SystemExit):
+                # What was found is of use although nobody has checked its bytes.
+                self._write_best(writer, False)
+                raise
+            verified = self.best is not None and self._verify(self.best[1])
+            self._write_best(writer, verified)
+        return self._report(stop, verified, multiplicity)
+
+    def _loop(self, pool: MeasurePool, writer: Writer) -> str:
+        """Batch after batch, to the stop rule that is returned."""
         study = self._study()
         stop = ""
-        with self.log.writer(self.header) as writer:
-            while not stop:
-                batch = self._ask(study, min(BATCH, self.trials - len(self.history)))
-                if not batch:
-                    stop = "exhausted"
-                    break
-                for (trial, point), (result, cached) in zip(batch, self._results(pool, [point for _, point in batch])):
-                    if stop:
-                        # The workers are on their way through this batch; the pool is free again only after it.
-                        continue
-                    record = self._commit(point, result, cached)
-                    if not cached:
-                        writer.append(record)
-                    self._tell(study, trial, result)
-                    stop = self._stop()
-                # Between batches only: what is known then does not depend on when a result arrives.
-                self.floor = max(self.floor, self.proposer.floor())
-                stop = stop or self._stop()
-            verified = False
-            if self.best is not None:
-                cycles, point, program = self.best
-                verified = self._verify(point)
-                writer.append(self._best_record(cycles, point, program, verified))
-        return self._report(stop, verified, multiplicity)
+        while not stop:
+            batch = self._ask(study, min(BATCH, self.trials - len(self.history)))
+            if not batch:
+                return "exhausted"
+            for (trial, point), (result, cached) in zip(batch, self._results(pool, [point for _, point in batch])):
+                if stop:
+                    # The workers are on their way through this batch; the pool is free again only after it.
+                    continue
+                self._commit(point, result, None if cached else writer)
+                self._tell(study, trial, result)
+                stop = self._stop()
+            # Between batches only: what is known then does not depend on when a result arrives.
+            self.floor = max(self.floor, self.proposer.floor())
+            stop = stop or self._stop()
+        return stop
 
     def _study(self) -> optuna.Study:
         import optuna
@@ -188,12 +193,14 @@ class _Run:
     def _candidate(self, point: Point) -> Candidate:
         return Candidate(self.task, self.target, tuple(self.space.trace(point).as_json()))
 
-    def _commit(self, point: Point, result: Result, cached: bool) -> TrialRecord:
-        cycles = result.cycles
-        if cached:
-            self.from_log += 1
-        else:
+    def _commit(self, point: Point, result: Result, writer: Writer | None) -> None:
+        """Takes a trial in: into the log first (unless it came from there), then to the model and to whoever listens."""
+        if writer is not None:
+            writer.append(self._trial_record(point, result))
             self.simulated += 1
+        else:
+            self.from_log += 1
+        cycles = result.cycles
         self.history.append(cycles)
         self.proposer.add(point, cycles)
         if cycles is None:
@@ -204,15 +211,17 @@ class _Run:
         if self.listener is not None:
             best = self.best
             self.listener(TrialEvent(
-                self.task.name, len(self.history) - 1, self.trials, cycles, best[0] if best else None, self.floor, cached,
+                self.task.name, len(self.history) - 1, self.trials, cycles, best[0] if best else None, self.floor, writer is None,
                 time.monotonic() - self.begun, self.space.explain(best[1]) if best else "", self.proposer.engine,
             ))
+
+    def _trial_record(self, point: Point, result: Result) -> TrialRecord:
         row = point[None]
         return TrialRecord(
             workload=self.workload_key, hardware=self.hardware_key, version=self.version, name=self.task.name,
             target=self.target.name, space=VERSION, point=tuple(int(x) for x in point), program=result.program,
-            cycles=cycles, bound=int(self.space.bound(row)[0]), draft=int(self.space.draft(row)[0]), status=result.status,
-            reason=result.reason, run="", trial=len(self.history) - 1, seed=self.seed,
+            cycles=result.cycles, bound=int(self.space.bound(row)[0]), draft=int(self.space.draft(row)[0]), status=result.status,
+            reason=result.reason, run="", trial=len(self.history), seed=self.seed,
         )
 
     def _tell(self, study: optuna.Study, trial: optuna.Trial | None, result: Result) -> None:
@@ -246,13 +255,16 @@ class _Run:
             raise AssertionError(f"the best schedule of {self.task.name} computes something else: {result.reason}")
         return result.status == "ok"
 
-    def _best_record(self, cycles: int, point: Point, program: str, verified: bool) -> BestRecord:
-        return BestRecord(
+    def _write_best(self, writer: Writer, verified: bool) -> None:
+        if self.best is None:
+            return
+        cycles, point, program = self.best
+        writer.append(BestRecord(
             workload=self.workload_key, hardware=self.hardware_key, version=self.version, name=self.task.name,
             target=self.target.name, space=VERSION, point=tuple(int(x) for x in point), program=program, cycles=cycles,
             bound=self.floor, trace=tuple(self.space.trace(point).as_json()), verified=verified, run="",
             trial=self.best_at - 1, seed=self.seed,
-        )
+        ))
 
     def _report(self, stop: str, verified: bool, multiplicity: int) -> TuneReport:
         cycles, point = (self.best[0], self.best[1]) if self.best else (None, None)
@@ -265,4 +277,5 @@ class _Run:
             simulated=self.simulated, from_log=self.from_log, failed=self.failed, verified=verified,
             seconds=time.monotonic() - self.begun, stop=stop, engine=self.proposer.engine, size=self.proposer.size,
             history=tuple(self.history), task=self.task, machine=self.target, multiplicity=multiplicity,
+            damaged=self.log.damaged,
         )

@@ -1,8 +1,11 @@
 """The real command in a real process: what a user types and sees, good and bad."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +86,7 @@ BAD = [
     (("tune", "dense:m=0,k=16,n=16"), "m"),
     (("tune", "conv2d:h=4,w=4,ci=16,co=16,k=5"), "k"),
     (("tune", "nowhere.py:f"), "nowhere.py"),
+    (("show", "t1", "--format", "json"), "unknown argument '--format'"),
     (("show", "t1", "--as", "asmm"), "unknown --as 'asmm'; did you mean 'asm'?"),
     (("best", "t1", "--log", "no/such/dir"), "no/such/dir does not exist"),
     (("apply", "t2", "--log", "LOG"), "no schedule of t2"),
@@ -108,3 +112,38 @@ def test_bad_input_is_one_line_and_exit_code_2(args: tuple[str, ...], text: str,
 def test_nothing_logged_is_exit_code_3(tmp_path: Path) -> None:
     done = autosched("best", "t2", "--log", tmp_path)
     assert done.returncode == 3 and "autosched tune t2" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_leaves_its_best_and_no_process(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "autosched", "tune", "resnet18.c2", "--trials", "4000", "--jobs", "2", "--log", tmp_path]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    until = time.monotonic() + 120
+    while time.monotonic() < until and not any(p.read_text().count("\n") > 4 for p in tmp_path.glob("*.jsonl")):
+        time.sleep(0.1)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == code, err
+    assert "Traceback" not in err
+    best = autosched("best", "resnet18.c2", "--log", tmp_path, "--format", "json")
+    assert best.returncode == 0, best.stderr
+    assert json.loads(best.stdout)[0]["cycles"] and not json.loads(best.stdout)[0]["verified"]
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            break
+        time.sleep(0.1)
+    else:
+        raise AssertionError("worker processes are still there")
+
+
+def test_apply_and_export_speak_json(log: Path, tmp_path: Path) -> None:
+    applied = json.loads(autosched("apply", SMALL, "--log", log, "--format", "json").stdout)
+    assert applied["bit_equal"] is True and applied["shape"][-1] == 16
+    written = json.loads(autosched("export", SMALL, "--log", log, "-o", tmp_path / "p.json", "--format", "json").stdout)
+    assert written["cycles"] == applied["cycles"] and Path(written["file"]).stat().st_size == written["bytes"]

@@ -1,5 +1,6 @@
 """The log: round trips, torn tails, damaged lines."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,3 +80,37 @@ def test_a_log_that_is_a_file_or_missing_is_named(tmp_path: Path) -> None:
         Log.open(tmp_path / "f")
     with pytest.raises(RecordError, match="does not exist"):
         Log.open(tmp_path / "nope", must_exist=True)
+
+
+def test_a_directory_among_the_files_is_no_file(tmp_path: Path) -> None:
+    write(tmp_path, TRIAL)
+    (tmp_path / "old.jsonl").mkdir()
+    assert len(Log.open(tmp_path).trials("w" * 64, "h" * 64, "1.1")) == 1
+
+
+def test_two_writers_at_once_lose_nothing(tmp_path: Path) -> None:
+    log = Log.open(tmp_path)
+    with log.writer({"seed": 0}) as a, log.writer({"seed": 1}) as b:
+        assert a.run != b.run
+        for n in range(20):
+            (a, b)[n % 2].append(replace(TRIAL, point=(n,)))
+    found = Log.open(tmp_path)
+    assert found.damaged == 0 and len(found.trials("w" * 64, "h" * 64, "1.1")) == 20
+
+
+def test_another_version_is_another_key(tmp_path: Path) -> None:
+    write(tmp_path, TRIAL, replace(TRIAL, version="9.9", cycles=1), replace(TRIAL, space=TRIAL.space + 1, cycles=2))
+    log = Log.open(tmp_path)
+    assert log.trials("w" * 64, "h" * 64, "1.1", TRIAL.space)[TRIAL.point].cycles == TRIAL.cycles
+    assert log.trials("w" * 64, "h" * 64, "1.1", TRIAL.space + 1)[TRIAL.point].cycles == 2
+    assert log.trials("w" * 64, "h" * 64, "9.9")[TRIAL.point].cycles == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match=r"cannot write .*\.jsonl: No space left"), Log.open(tmp_path).writer({}) as writer:
+        full = os.open("/dev/full", os.O_WRONLY)
+        os.dup2(full, writer._fd)
+        os.close(full)
+        writer.append(TRIAL)
+    assert Log.open(tmp_path).damaged == 0
