@@ -35,12 +35,12 @@ def points(log: Path) -> list[tuple[int, ...]]:
 
 
 def test_the_list_of_trials_does_not_depend_on_jobs(tmp_path: Path) -> None:
-    serial = one(SMALL, tmp_path / "a", trials=24)
-    parallel = one(SMALL, tmp_path / "b", trials=24, jobs=2)
+    serial = one(SMALL, tmp_path / "a", trials=32)
+    parallel = one(SMALL, tmp_path / "b", trials=32, jobs=2)
     assert serial.history == parallel.history and serial.trace == parallel.trace
     assert points(tmp_path / "a") == points(tmp_path / "b")
-    assert len(set(points(tmp_path / "a"))) == 24
-    other = one(SMALL, tmp_path / "c", trials=24, seed=1)
+    assert len(set(points(tmp_path / "a"))) == 32
+    other = one(SMALL, tmp_path / "c", trials=32, seed=1)
     assert other.cycles is not None and points(tmp_path / "c") != points(tmp_path / "a")
 
 
