@@ -117,7 +117,7 @@ def _storage(buffer: Buffer, uses: list[Use], wanted: int, config: VTAConfig) ->
     shape = shape_of(buffer)
     region: Box | None = None
     for k, (_, access, _) in enumerate(uses):
-        this = box(access, path)
+        this = box(access, path).widened(shape)
         region = this if k == 0 else region.hull(this) if region is not None else None
     if region is None:
         region = full_box(shape)
@@ -174,7 +174,7 @@ def _jointly(writers: list[Site], wanted: Box, path: tuple[Loop, ...]) -> bool:
                     break
             if changed:
                 break
-    return any(b.contains(wanted) for b in boxes)
+    return any(b.contains(wanted, shape_of(writers[0].write.buffer)) for b in boxes)
 
 
 def _glue(a: Box, b: Box) -> Box | None:

@@ -19,12 +19,30 @@ class Box:
     lows: tuple[int, ...]
     highs: tuple[int, ...]
 
-    def contains(self, other: Box) -> bool:
-        """Whether ``other`` lies inside for every value of the fixed loops; False when that is not plain."""
-        return (
-            self.bases == other.bases
-            and all(a <= b for a, b in zip(self.lows, other.lows))
-            and all(a >= b for a, b in zip(self.highs, other.highs))
+    def contains(self, other: Box, shape: Sequence[int] = ()) -> bool:
+        """Whether ``other`` lies inside for every value of the fixed loops; False when that is not plain.
+
+        Args:
+            other: the box.
+            shape: of the buffer, if what of ``other`` sticks out of it does not count: a whole dimension holds any part.
+        """
+        for d, (base, low, high) in enumerate(zip(self.bases, self.lows, self.highs)):
+            if base == other.bases[d] and low <= other.lows[d] and high >= other.highs[d]:
+                continue
+            if not shape or base.terms or base.const + low > 0 or base.const + high < shape[d] - 1:
+                return False
+        return True
+
+    def widened(self, shape: Sequence[int]) -> Box:
+        """A box around this one that takes dimensions whole where it is as wide as they are.
+
+        What sticks out of the buffer is never accessed, so ``x - 1`` to ``x + 3`` of 4 is 0 to 3 wherever x is.
+        """
+        whole = [high - low + 1 >= size for low, high, size in zip(self.lows, self.highs, shape)]
+        return Box(
+            tuple([Lin() if w else base for w, base in zip(whole, self.bases)]),
+            tuple([0 if w else low for w, low in zip(whole, self.lows)]),
+            tuple([size - 1 if w else high for w, high, size in zip(whole, self.highs, shape)]),
         )
 
     def hull(self, other: Box) -> Box | None:
@@ -94,4 +112,5 @@ def harmless(cond: Lin, write: Access, fixed: Sequence[Loop]) -> bool:
 
 def covers(writer: Site, target: Box, fixed: Sequence[Loop]) -> bool:
     """Whether a site writes all of ``target`` in one pass of the ``fixed`` loops."""
-    return box(writer.write, fixed).contains(target) and all(harmless(c, writer.write, fixed) for c in writer.conds)
+    shape = shape_of(writer.write.buffer)
+    return box(writer.write, fixed).contains(target, shape) and all(harmless(c, writer.write, fixed) for c in writer.conds)

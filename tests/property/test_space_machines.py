@@ -96,6 +96,16 @@ def test_a_strided_load_outside_all_loops_counts_the_whole_tensor(tmp_path: Path
     assert small.valid(small.point(**decisions, load_data=2)[None])[0]
 
 
+def test_windows_wider_than_the_image_take_it_whole(tmp_path: Path) -> None:
+    """A kernel of 5 over rows of 4: each output needs all of a row, wherever it stands."""
+    target = machine("tiny", tmp_path)
+    text = "conv2d:h=9,w=4,ci=32,co=16,k=5,pad=1,tail=cast"
+    space = Space(workload(text).func, target)
+    for point in space.sample(np.random.default_rng(0), 60):
+        result = measure(Candidate(text, target, tuple(space.trace(point).as_json())), execute=True)
+        assert result.ok, (space.explain(point), result)
+
+
 @pytest.mark.parametrize("name", ["tiny", "small"])
 def test_loads_that_a_border_leaves_out_keep_their_buffer_small(name: str, tmp_path: Path) -> None:
     """A 1x1 kernel over padding: some tiles load nothing, and ``2 * x - 1 >= 0`` is written ``x >= 1``."""
