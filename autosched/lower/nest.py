@@ -116,10 +116,10 @@ def sort_out(
         apart |= lin.opaque_loops()
     for cond in (*limits, *pads):
         apart |= cond.opaque_loops()
-    mine = set(loops)
     for cond in (*limits, *pads):
-        involved = sorted((cond.loops() & mine) - apart, key=lambda loop: loop.extent)
-        apart |= set(involved[:-1])
+        # Of equal extents the innermost stays: sets of loops have no order of their own that a second run would repeat.
+        own = cond.loops() - apart
+        apart |= set(sorted((loop for loop in loops if loop in own), key=lambda loop: loop.extent)[:-1])
     dims = {
         loop: Dim(loop.extent, tuple([o.coef(loop) for o in offsets]), note_of(loop))
         for loop in loops if loop not in apart
@@ -127,7 +127,7 @@ def sort_out(
     alone: tuple[list[Lin], list[Lin]] = ([], [])
     for which, conds in enumerate((limits, pads)):
         for cond in conds:
-            involved = [loop for loop in cond.loops() & mine if loop not in apart]
+            involved = [loop for loop in loops if loop in cond.loops() and loop not in apart]
             if not involved:
                 alone[which].append(cond)
                 continue

@@ -123,6 +123,20 @@ def test_neighbours_and_samples_are_members(name: str) -> None:
     assert not (near == points[0]).all(axis=1).any()
 
 
+def test_a_point_has_one_program() -> None:
+    """Loops of equal extents under one condition leave a choice, which must not fall to the addresses of objects."""
+    name = "conv2d:h=3,w=2,ci=16,co=32,k=3,pad=1,tail=cast,bias=0"
+    space = Space(workload(name).func, "vta-de10")
+    point = space.point(tile_co=1, tile_kx=1, drop_zeros=1, load_kernel=7, banks_kernel=1)
+    candidate = Candidate(name, "vta-de10", tuple(space.trace(point).as_json()))
+    keep = []  # what stays alive moves what comes next to other addresses
+    programs = set()
+    for n in range(12):
+        keep.append([object() for _ in range(97 * n)])
+        programs.add(measure(candidate).program)
+    assert len(programs) == 1
+
+
 def test_the_trace_is_the_schedule() -> None:
     space, points = drawn(SMALL[3], 5)
     for point in points:
