@@ -216,7 +216,8 @@ class Model:
 
         Unit outer loops come last and in axis order; a load stands directly inside a loop that moves its region; a reduction is
         split only around a load (without one inside, the outer loop folds back into the instruction); a buffer that is filled
-        once has one bank; a slice axis has more than one slice.
+        once has one bank; a slice axis has more than one slice, and where there is nothing but the store to slice, an axis with
+        more than one iteration before it.
 
         Args:
             points: the points.
@@ -254,6 +255,10 @@ class Model:
         ok &= (points[:, self.columns.acc_banks] == 0) | (self.trips(points, whole) > 1)
         tail = points[:, self.columns.tail]
         ok &= (tail == 0) | (tiles[rows, np.maximum(tail - 1, 0)] > 1)
+        if not self.nest.stages:
+            # Only the store goes by slices then; along the axis that comes first anyway it is the same loop.
+            before: Ints = np.asarray(np.cumprod(tiles[:, : self.n_spatial], axis=1), dtype=np.int64)
+            ok &= (tail == 0) | ((tail > 1) & (before[rows, np.maximum(tail - 2, 0)] > 1))
         return ok
 
     # -- cost ---------------------------------------------------------------------------------------------------------

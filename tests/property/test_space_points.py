@@ -137,6 +137,30 @@ def test_a_point_has_one_program() -> None:
     assert len(programs) == 1
 
 
+@pytest.mark.parametrize("name", ["t2", "dense:m=2,k=32,n=32,tail=cast,bias=0"])
+def test_slices_of_a_lone_store_are_no_second_program(name: str) -> None:
+    """Every point that is left out for slicing the store along its first axis has its program in the space; the rest differ."""
+    space = Space(workload(name).func, "vta-de10")
+    points = np.concatenate(list(space.enumerate()))
+    tail = space.model.columns.tail
+    whole = points[points[:, tail] == 0]
+
+    def program(point: np.ndarray) -> str | None:
+        return measure(Candidate(name, "vta-de10", tuple(space.trace(point).as_json()))).program
+
+    left_out = 0
+    for point in whole[np.random.default_rng(0).permutation(len(whole))[:20]]:
+        for axis in space.choices[tail][1:]:
+            twin = point.copy()
+            twin[tail] = axis
+            if twin[axis - 1] > 1 and not space.valid(twin[None])[0]:
+                left_out += 1
+                assert program(twin) == program(point), space.explain(twin)
+    assert left_out
+    kept = points[np.random.default_rng(1).permutation(len(points))[:40]]
+    assert len({program(p) for p in kept}) == len(kept)
+
+
 def test_the_trace_is_the_schedule() -> None:
     space, points = drawn(SMALL[3], 5)
     for point in points:
