@@ -257,8 +257,8 @@ class Model:
         ok &= (tail == 0) | (tiles[rows, np.maximum(tail - 1, 0)] > 1)
         if not self.nest.stages:
             # Only the store goes by slices then; along the axis that comes first anyway it is the same loop.
-            before: Ints = np.asarray(np.cumprod(tiles[:, : self.n_spatial], axis=1), dtype=np.int64)
-            ok &= (tail == 0) | ((tail > 1) & (before[rows, np.maximum(tail - 2, 0)] > 1))
+            ahead: Ints = np.asarray(np.cumprod(tiles[:, : self.n_spatial], axis=1), dtype=np.int64)
+            ok &= (tail == 0) | ((tail > 1) & (ahead[rows, np.maximum(tail - 2, 0)] > 1))
         return ok
 
     # -- cost ---------------------------------------------------------------------------------------------------------
