@@ -13,6 +13,7 @@ from itertools import permutations
 import numpy as np
 import numpy.typing as npt
 
+from autosched.lower.tokens import CAPACITY
 from autosched.target import Target
 from sim import timing
 from space.draft import draft, store_cycles, uops
@@ -191,7 +192,7 @@ class Model:
     # -- legality -----------------------------------------------------------------------------------------------------
 
     def capacity(self, points: Points) -> npt.NDArray[np.bool_]:
-        """Whether all buffers fit their memories, banks included."""
+        """Whether all buffers fit their memories, banks included, and all waiting tokens their counter."""
         used = {"inp": np.zeros(len(points), np.int64), "wgt": np.zeros(len(points), np.int64)}
         acc = self.tile_elements(points) * (1 + points[:, self.columns.acc_banks].astype(np.int64))
         if self.nest.anchor is None:
@@ -209,6 +210,8 @@ class Model:
         fits: npt.NDArray[np.bool_] = (
             (used["inp"] <= self.depths["inp"]) & (used["wgt"] <= self.depths["wgt"]) & (acc <= self.depths["acc"])
         )
+        # A slice that is done leaves a token for its store, and the stages may run ahead by as many tiles as there are banks.
+        fits &= self.slices(points) * (1 + points[:, self.columns.acc_banks].astype(np.int64)) <= CAPACITY
         return fits
 
     def canonical(self, points: Points, placed: bool = True) -> npt.NDArray[np.bool_]:

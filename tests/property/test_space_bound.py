@@ -93,7 +93,7 @@ def test_the_bound_holds_over_a_whole_space(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["t2", "dense:m=1,k=128,n=128", "t3"])
 def test_the_drafts_favourites_hold_the_best(name: str) -> None:
-    """The 16 favourites hold one within a hundredth of the best of 100 random points, and those are ranked right."""
+    """The 16 favourites come within one in a hundred of 100 random points' best, and the order of those is right."""
     space = Space(workload(name).func, "vta-de10")
     everything = np.concatenate(list(space.enumerate()))
     order = np.argsort(space.draft(everything), kind="stable")

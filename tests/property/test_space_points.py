@@ -137,6 +137,16 @@ def test_a_point_has_one_program() -> None:
     assert len(programs) == 1
 
 
+def test_slices_leave_no_more_tokens_than_are_counted() -> None:
+    name = "dense:m=128,k=256,n=256"
+    space = Space(workload(name).func, "vta-de10")
+    sliced = {"tile_n": 1, "tile_k": 2, "load_weight": 3, "tail": 1}
+    one_bank = space.point(**sliced)
+    assert measure(Candidate(name, "vta-de10", tuple(space.trace(one_bank).as_json()))).ok
+    with pytest.raises(ProgramError, match="not in the space"):
+        space.point(**sliced, banks_acc=1)
+
+
 @pytest.mark.parametrize("name", ["t2", "dense:m=2,k=32,n=32,tail=cast,bias=0"])
 def test_slices_of_a_lone_store_are_no_second_program(name: str) -> None:
     """Every point that is left out for slicing the store along its first axis has its program in the space; the rest differ."""
