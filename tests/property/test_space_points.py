@@ -140,7 +140,7 @@ def test_a_point_has_one_program() -> None:
 def test_slices_leave_no_more_tokens_than_are_counted() -> None:
     name = "dense:m=128,k=256,n=256"
     space = Space(workload(name).func, "vta-de10")
-    sliced = {"tile_n": 1, "tile_k": 2, "load_weight": 3, "tail": 1}
+    sliced = {"tile_n": 1, "tile_k": 2, "order": 1, "load_weight": 3, "tail": 1}
     one_bank = space.point(**sliced)
     assert measure(Candidate(name, "vta-de10", tuple(space.trace(one_bank).as_json()))).ok
     with pytest.raises(ProgramError, match="not in the space"):
