@@ -141,7 +141,10 @@ class ReindexCache(Cache):
         new = index_map.map_indices([iv.var for iv in node.iter_vars])
         kept = self._used_iterators(node, old, new)
         self._one_each(node, [node.iter_vars[i] for i in kept], old, new)
-        shape = index_map.map_shape([iv.dom.extent for iv in node.iter_vars])
+        try:
+            shape = index_map.map_shape([iv.dom.extent for iv in node.iter_vars])
+        except ProgramError as error:
+            self.refuse(f"{error} ({index_map} on {buffer.name})", [node.ident])
         cached = replace(
             in_scope(buffer, storage_scope), shape=shape, strides=(), axis_separators=index_map.axis_separators,
             ident=Ident(),

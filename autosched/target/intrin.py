@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from autosched.ir.expr import BufferData, Call, IntImm, StringImm, Var, cast
+from autosched.ir.interp import register_call
 from autosched.ir.stmt import (
     TRUE,
     Block,
@@ -78,15 +79,19 @@ def gemm_impl(batch: int, block_in: int, block_out: int) -> PrimFunc:
 
 
 @cache
-def _register(batch: int, block_in: int, block_out: int) -> None:
-    name = f"{GEMM}.{batch}x{block_in}x{block_out}"
-    TensorIntrin.register(name, gemm_desc(batch, block_in, block_out), gemm_impl(batch, block_in, block_out))
+def _meaning(batch: int, block_in: int, block_out: int) -> PrimFunc:
+    desc = gemm_desc(batch, block_in, block_out)
+    TensorIntrin.register(f"{GEMM}.{batch}x{block_in}x{block_out}", desc, gemm_impl(batch, block_in, block_out))
+    return desc
 
 
 def register(config: VTAConfig) -> None:
     """Registers the intrinsics of a machine; again is harmless.
 
+    A flattened program passes bare pointers, whose shapes no longer tell the machines' products apart: there the call means the
+    product of the machine that was asked for last.
+
     Args:
         config: the machine; its batch and block sizes name the intrinsics.
     """
-    _register(config.batch, config.block_in, config.block_out)
+    register_call(GEMM, _meaning(config.batch, config.block_in, config.block_out))
