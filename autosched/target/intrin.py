@@ -80,9 +80,7 @@ def gemm_impl(batch: int, block_in: int, block_out: int) -> PrimFunc:
 
 @cache
 def _meaning(batch: int, block_in: int, block_out: int) -> PrimFunc:
-    desc = gemm_desc(batch, block_in, block_out)
-    TensorIntrin.register(f"{GEMM}.{batch}x{block_in}x{block_out}", desc, gemm_impl(batch, block_in, block_out))
-    return desc
+    return gemm_desc(batch, block_in, block_out)
 
 
 def register(config: VTAConfig) -> None:
@@ -94,4 +92,7 @@ def register(config: VTAConfig) -> None:
     Args:
         config: the machine; its batch and block sizes name the intrinsics.
     """
-    register_call(GEMM, _meaning(config.batch, config.block_in, config.block_out))
+    sizes = config.batch, config.block_in, config.block_out
+    if gemm_name(config) not in TensorIntrin.names():
+        TensorIntrin.register(gemm_name(config), _meaning(*sizes), gemm_impl(*sizes))
+    register_call(GEMM, _meaning(*sizes))
