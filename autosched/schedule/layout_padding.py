@@ -193,6 +193,10 @@ class _Enlarged(Mutator):
         }
         self.indices: list[Var] = variables
         self.start = self._own_iterators()
+        if self.start is None and write.realize is not None:
+            # Loops around a block cannot run further than its iterators do.
+            mine = {loop.var for loop in write.loops}
+            self.complete = not any(v in mine for value in write.realize.iter_values for v in free_vars(value))
         if self.start is not None:
             assert write.realize is not None
             self.indices, inner = _fresh(padding, "v_")

@@ -223,9 +223,15 @@ def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[i
     if reason is not None:
         raise Refusal(f"block {block.name} is not a reduction block: {reason}", [block.ident])
     position = next(k for k, n in enumerate(loops) if n is target)
+    known = {n.var for n in loops}
     for iv, value in zip(block.iter_vars, realize.iter_values):
         if iv.kind != "reduce":
             continue
+        if any(v not in known for v in free_vars(value)):
+            raise Refusal(
+                f"the reduction of {block.name} goes on outside block {scope.name}: the initialisation would run again each "
+                "time that block does", [block.ident, scope.ident], f"decompose_reduction before making {scope.name}",
+            )
         for higher in loops[:position]:
             if uses(value, {higher.var}):
                 raise Refusal(
