@@ -8,7 +8,7 @@ both; a step that only one side takes is a disagreement, forgotten on both sides
 trace text is replayed by TVM, our program is read by TVM and compared with the replay by TVM's structural equality, by
 our normal form where that fails, and our interpreter runs it against the unscheduled program. What only one side takes
 is run as well, whichever side it comes from, so each disagreement says which answer is right. Everything follows from
-the case's seed. ``fuzz_findings.md`` explains what is known; ``fuzz_known.py`` recognises it.
+the case's seed. ``fuzz_known.py`` recognises and explains what is known; ``fuzz_findings.py`` writes ``fuzz_findings.md``.
 """
 
 from __future__ import annotations
@@ -372,6 +372,14 @@ def report(tally: Tally, seconds: float) -> str:
     return "\n".join(out)
 
 
+def seeds_of(tally: Tally) -> dict[str, list[int]]:
+    """The seeds of every disagreement, by reason, kind, primitive and answer."""
+    out: dict[str, list[int]] = {}
+    for f in tally.findings:
+        out.setdefault(f"{f.known} | {f.kind} | {f.op} | {f.right}", []).append(f.seed)
+    return out
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--tvm-python", required=True, help="interpreter with apache-tvm 0.26")
@@ -379,13 +387,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first case")
     parser.add_argument("--only", help="these primitives, separated by commas")
     parser.add_argument("--save", type=Path, help="write unexplained disagreements as JSON lines")
-    parser.add_argument("--tally", type=Path, help="append the counts as a JSON line, to be added up")
+    parser.add_argument("--tally", type=Path, help="append counts and seeds as a JSON line, for fuzz_findings.py")
+    parser.add_argument("--seeds", help="these cases instead, separated by commas")
     parser.add_argument("--show", type=int, help="print one case's disagreements in full")
     parser.add_argument("--quick", action="store_true", help="do not shrink")
     options = parser.parse_args()
     weights = None if not options.only else {op: schedule_steps.WEIGHTS[op] for op in options.only.split(",")}
     peer, tally, begun = Peer(options.tvm_python), Tally(), time.monotonic()
-    seeds = [options.show] if options.show is not None else range(options.seed, options.seed + options.cases)
+    seeds = list(range(options.seed, options.seed + options.cases))
+    if options.show is not None or options.seeds:
+        seeds = [options.show] if options.show is not None else [int(s) for s in options.seeds.split(",")]
     for seed in seeds:
         try:
             with limit(SECONDS):
@@ -409,7 +420,7 @@ def main() -> int:
         with options.tally.open("a") as file:
             file.write(json.dumps({
                 "cases": tally.cases, "clean": tally.clean, "taken": tally.taken, "refused": tally.refused,
-                "results": tally.equal, "disagreements": Counter(f"{f.kind}: {f.known}" for f in tally.findings),
+                "results": tally.equal, "range": [seeds[0], len(seeds)], "seeds": seeds_of(tally),
             }) + "\n")
     return int(any(f.known is None for f in tally.findings))
 

@@ -1,4 +1,4 @@
-"""Disagreements with TVM that are understood: each has a paragraph in fuzz_findings.md under its name."""
+"""Disagreements with TVM that are understood: patterns, and the reason behind each name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Known:
     """A pattern of disagreements.
 
     Args:
-        name: heading in fuzz_findings.md.
+        name: of the reason, a key of REASONS and a heading in fuzz_findings.md.
         kind: sort of disagreement, as the fuzzer calls it.
         op: primitives, a regular expression.
         ours: our reason, or what our program shows, likewise.
@@ -74,6 +74,59 @@ KNOWN: tuple[Known, ...] = (
     Known("TVM's program is wrong", DIFFERENT, ".*", "tvm's right: False", right=(True, None)),
     Known("TVM drops a predicate", DIFFERENT, ".*", r"ours T\.where.* tvm T\.reads", right=(True, None)),
 )
+
+
+# What is behind each name; fuzz_findings.md is written from it.
+REASONS: dict[str, str] = {
+    "stores of partial results": (
+        "`reverse_compute_at` under a reduction loop stores partial results in every iteration. TVM takes it; here it "
+        "is refused with the cost, or placed with `last_iteration=True`."
+    ),
+    "nothing to follow": (
+        "`reverse_compute_at` of a block without a producer has nothing to follow; TVM moves it all the same."
+    ),
+    "lost iterations": (
+        "The moved block would not run for all of its iterations (borders that no producer instance covers). TVM's "
+        "result is wrong."
+    ),
+    "idle consumers": (
+        "`cache_read`/`cache_write` with a `consumer_blocks` entry that does not read the buffer: TVM ignores it, here "
+        "it is named."
+    ),
+    "caches of updates": "A cache of a buffer that a block updates in place would start from unwritten values.",
+    "functions of partial sums": (
+        "`fuse_reduction_epilogue` of anything but an addend applies the function to every partial sum; TVM accepts and "
+        "computes something else."
+    ),
+    "reductions cut in parts": "`loop_partition` of a reduction loop would run the block's init once per part.",
+    "pad_einsum in its plain place": "Stricter than needed: `pad_einsum` wants the block directly under its own loops.",
+    "rfactor under a predicate": "Stricter than needed: a predicate on the reduction loops.",
+    "shared loops": "Stricter than needed: the block shares its loops with others.",
+    "neighbours that declare nothing": "Stricter than needed: blocks without declared accesses beside the ones to join.",
+    "order around merged loops": "Stricter than needed: statements between the loops to merge.",
+    "predicates over several loops": "Stricter than needed: a predicate that ties loops that index the copy.",
+    "constants in index maps": "TVM raises an error of its own for a map with a constant result.",
+    "patterns of regions": "TVM: BufferRegion pattern match failed.",
+    "rfactor beside other statements": "TVM's internal check fails although the request is legal.",
+    "TVM's process ends": "TVM's process ends (segmentation fault or abort).",
+    "layouts of blockized programs": "TVM raises IndexError for a layout change of a blockized program.",
+    "merge of neighbours": "TVM's merge fails with an internal error.",
+    "partitions of partitions": "TVM's loop_partition fails on its own result.",
+    "maps that count down": "Index maps with a negative coefficient: TVM fails or leaves other but equivalent extents.",
+    "internal errors of TVM": "Other internal errors of TVM on requests that are legal here and compute the right result.",
+    "more is proven here": "TVM refuses what the simplifier here can prove; running it gives the right result.",
+    "TVM's result is wrong": "Only TVM takes it, and its program computes something else.",
+    "TVM's program is wrong": (
+        "Both take it; running TVM's program gives other values than the unscheduled one, ours the same."
+    ),
+    "TVM drops a predicate": "TVM drops the predicate of a moved or joined block.",
+    "accesses inside nested blocks": "Declared accesses of nested blocks are spelled differently; the same elements.",
+    "extents that vary": "TVM prints loop extents with min/max that are constant here, or the reverse; the same iterations.",
+    "order in a joined block": "The order of declared accesses or outer iterators of a joined block differs.",
+    "regions after inlining": "Declared reads after inlining are spelled differently.",
+    "copies of what is written": "Where the copy of a written buffer is allocated differs.",
+    "annotations given again": "An annotation given twice.",
+}
 
 
 def explain(kind: str, op: str, ours: str, tvm: str, right: bool | None) -> str | None:
