@@ -38,6 +38,7 @@ import affine_programs  # noqa: E402
 import schedule_steps  # noqa: E402
 from fuzz_compare import first_difference, normal_form  # noqa: E402
 from fuzz_known import explain  # noqa: E402
+from fuzz_layout import Change, change_of, laid_out, shape_of  # noqa: E402
 
 from autosched.errors import AutoschedError, NotSupportedError, ProgramError, ScheduleError  # noqa: E402
 from autosched.ir import PrimFunc  # noqa: E402
@@ -172,21 +173,34 @@ class Case:
         self.want = outcome(self.func, self.inputs)
         self.sch = schedule_steps.start(self.func)
         self.kept: list[schedule_steps.Step] = []
+        self.changes: tuple[Change, ...] = ()  # of parameters' layouts, by the kept steps
         answer = peer.ask("start", text=text)
         assert answer["ok"], answer
 
-    def right(self, func: PrimFunc) -> bool | None:
-        """Whether a program computes what it should; None where its parameters have another layout by now."""
-        if [b.shape for b in func.buffers] != [b.shape for b in self.func.buffers] or self.sch.func.buffers != self.func.buffers:
+    def right(self, func: PrimFunc, changes: Sequence[Change]) -> bool | None:
+        """Whether a program computes what it should with its parameters in the layouts that the changes give.
+
+        None: the reference does not run, or a parameter has no such layout in this program.
+        """
+        if isinstance(self.want, str) or len(func.buffers) != len(self.func.buffers):
             return None
-        got = outcome(func, self.inputs)
-        if isinstance(got, str) or isinstance(self.want, str):
+        arrays = []
+        for k, (array, buffer) in enumerate(zip((*self.inputs, *self.want), func.buffers)):
+            found = laid_out(array, [c for c in changes if c.param == k], shape_of(buffer))
+            if found is None:
+                return None
+            arrays.append(found)
+        n = len(self.inputs)
+        got = outcome(func, [array for array, _ in arrays[:n]])
+        if isinstance(got, str):
             return False
-        return all(np.array_equal(x, y) for x, y in zip(got, self.want))
+        return all(np.array_equal(x[known], want[known]) for x, (want, known) in zip(got, arrays[n:]))
 
     def step(self, step: schedule_steps.Step) -> tuple[str, str, str, bool | None]:
         """Runs a step on both sides; returns (kind, our reason, their reason, right)."""
         before = self.sch.copy()
+        change = change_of(before, step)
+        changes = self.changes if change is None else (*self.changes, change)
         kind, ours = "taken", ""
         try:
             schedule_steps.apply(self.sch, step)
@@ -202,12 +216,13 @@ class Case:
         why = "" if there["ok"] else f"{there['kind']}: {there['why']}"
         if kind == "taken" and there["ok"]:
             self.kept.append(step)
+            self.changes = changes
             return "both take it", "", "", None
         right = None
         if kind == "taken":
-            right = self.right(self.sch.func)
+            right = self.right(self.sch.func, changes)
         elif there["ok"]:
-            right = self._theirs()
+            right = self._theirs(changes)
             self.peer.ask("undo")
         self.sch = before
         if kind == "crash":
@@ -228,10 +243,10 @@ class Case:
                 self.peer.ask("step", lines=done.lines)
             return {"ok": False, "kind": "crash", "why": "the process ended"}
 
-    def _theirs(self) -> bool | None:
+    def _theirs(self, changes: Sequence[Change]) -> bool | None:
         text = self.peer.ask("text").get("text", "")
         try:
-            return self.right(_function(text))
+            return self.right(_function(text), changes)
         except AutoschedError as error:
             # A buffer that a block uses and nothing declares prints as a declaration inside that block.
             return False if "a buffer inside the program is allocated" in str(error) else None
@@ -240,7 +255,7 @@ class Case:
         """Compares the results; returns (kind, what ours shows, what theirs shows, right)."""
         func = self.sch.func
         text = func.script()
-        right = self.right(func)
+        right = self.right(func, self.changes)
         if parse(text) != func:
             return "ours does not read what it prints", text, "", right
         answer = self.peer.ask("finish", trace=self.sch.trace.as_python(), text=text)
@@ -257,7 +272,7 @@ class Case:
             return "ours does not read tvm's text", str(error), there, right
         if normal_form(theirs) == normal_form(func):
             return ("equal in normal form" if right is not False else "equal and wrong"), "", "", right
-        verdict = f"{first_difference(text, there)} | tvm's right: {self.right(theirs)}"
+        verdict = f"{first_difference(text, there)} | tvm's right: {self.right(theirs, self.changes)}"
         return "different program", verdict, "", right
 
 
