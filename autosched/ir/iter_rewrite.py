@@ -1,9 +1,7 @@
 """Iteration maps: index expressions as sums of digits of iterators, and when such a map is one-to-one or onto.
 
-An *iterator* (``IterMark``) runs over ``[0, extent)``: a loop variable, or a sum of digits of other iterators that is
-known to count without gaps. A *digit* (``IterSplit``) of it is ``(mark // lower) % extent * scale``. An index is a sum
-of digits plus a base that no loop moves. Sums are fused: ``i * 4 + j`` with ``j < 4`` is a new iterator, whose digits
-later divisions take. Whether a map is bijective is then a question about digits: do they cover each iterator once?
+Iterators and their digits are in ``iter_terms``. Sums are fused: ``i * 4 + j`` with ``j < 4`` is a new iterator, whose
+digits later divisions take. Whether a map is bijective is then a question about digits: do they cover each iterator once?
 
 The theory (names, check levels, predicates as bounds of fused iterators, padding) is that of TVM's iteration maps;
 here a constant factor is a Python int, and a division that needs padding is only ever accepted in an exact form.
@@ -12,83 +10,29 @@ here a constant factor is a Python int, and a division that needs padding is onl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import lcm
 
-from autosched.ir.expr import BinOp, Expr, IntImm, Var, as_expr, binary, eq, logical_and
+from autosched.ir.expr import BinOp, Expr, IntImm, Var, binary, eq, logical_and
 from autosched.ir.functor import walk_expr
+from autosched.ir.iter_terms import (
+    Constraint,
+    Factor,
+    Factors,
+    Fused,
+    IterMark,
+    IterSplit,
+    IterSum,
+    Padding,
+    Unresolved,
+    to_expr,
+)
 from autosched.ir.linear import INDEX_TYPES
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import Range
 
-Factor = int | Expr
 
-
-class Unresolved(Exception):
-    """An expression is not an iteration map; the text says why. Never leaves this package."""
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class IterMark:
-    """An iterator over ``[0, extent)``; its identity is what it is.
-
-    Args:
-        source: a variable (less its minimum), or the sum that is the iterator.
-        extent: number of values.
-    """
-
-    source: Expr | IterSum
-    extent: Factor
-
-
-@dataclass(frozen=True, slots=True)
-class IterSplit:
-    """``(mark // lower) % extent * scale``."""
-
-    mark: IterMark
-    lower: Factor
-    extent: Factor
-    scale: Factor
-
-
-@dataclass(frozen=True, slots=True)
-class IterSum:
-    """The sum of some digits and a base."""
-
-    args: tuple[IterSplit, ...]
-    base: Factor
-
-
-@dataclass(slots=True)
-class Padding:
-    """What the divisions of one iterator need to be exact."""
-
-    factor: Factor = 1
-    offset: Factor | None = None
-    provisional: IterMark | None = None
-    padded: IterMark | None = None
-    left: Factor = 0
-
-
-@dataclass(slots=True)
-class Constraint:
-    """Bounds of an iterator expression: ``lower <= expr < upper``."""
-
-    expr: Expr
-    lower: Factor | None
-    upper: Factor | None
-
-
-@dataclass(slots=True)
-class Fused:
-    """A fused iterator, the offset that a lower bound added, and its digits from outermost to innermost."""
-
-    mark: IterMark
-    offset: Factor
-    flat: tuple[IterSplit, ...] = field(default_factory=tuple)
-
-
-class Rewriter:
+class Rewriter(Factors):
     """Rewrites indices into sums of digits.
 
     Args:
@@ -102,9 +46,8 @@ class Rewriter:
     def __init__(
         self, dom: Mapping[Var, Range], level: str, analyzer: Analyzer, simplify_trivial: bool, dtype: str
     ) -> None:
-        self.ana = analyzer
+        super().__init__(analyzer, dtype)
         self.level = level
-        self.dtype = dtype
         self.vars: dict[Var, IterSum] = {}
         self.inputs: list[IterMark] = []
         self.fused: dict[tuple[IterSplit, ...], Fused] = {}
@@ -122,62 +65,6 @@ class Rewriter:
             mark = IterMark(var if lo == 0 else var - self.expr(lo), extent)
             self.inputs.append(mark)
             self.vars[var] = IterSum((IterSplit(mark, 1, extent, 1),), lo)
-
-    # -- factors ---------------------------------------------------------------------------------------------------
-
-    def factor(self, e: Expr) -> Factor:
-        """An expression as an int where it is one."""
-        if type(e) is IntImm:
-            return e.value
-        value = self.ana.const_value(e)
-        return self.ana.simplify(e) if value is None else value
-
-    def expr(self, f: Factor) -> Expr:
-        """A factor as an expression."""
-        return IntImm(f, self.dtype) if isinstance(f, int) else f
-
-    def _op(self, op: str, a: Factor, b: Factor) -> Factor:
-        return self.factor(binary(op, self.expr(a), self.expr(b)))
-
-    def mul(self, a: Factor, b: Factor) -> Factor:
-        """Product."""
-        return a * b if isinstance(a, int) and isinstance(b, int) else self._op("*", a, b)
-
-    def add(self, a: Factor, b: Factor) -> Factor:
-        """Sum."""
-        return a + b if isinstance(a, int) and isinstance(b, int) else self._op("+", a, b)
-
-    def sub(self, a: Factor, b: Factor) -> Factor:
-        """Difference."""
-        return a - b if isinstance(a, int) and isinstance(b, int) else self._op("-", a, b)
-
-    def div(self, a: Factor, b: Factor) -> Factor:
-        """Floor of the quotient."""
-        return a // b if isinstance(a, int) and isinstance(b, int) else self._op("//", a, b)
-
-    def mod(self, a: Factor, b: Factor) -> Factor:
-        """Remainder."""
-        return a % b if isinstance(a, int) and isinstance(b, int) else self._op("%", a, b)
-
-    def same(self, a: Factor, b: Factor) -> bool:
-        """Whether two factors are known to be equal."""
-        if isinstance(a, int) and isinstance(b, int):
-            return a == b
-        return a is b or self.ana.can_prove_equal(self.expr(a), self.expr(b))
-
-    def divides(self, b: Factor, a: Factor) -> bool:
-        """Whether ``b`` is known to divide ``a``."""
-        if isinstance(a, int) and isinstance(b, int):
-            return b != 0 and a % b == 0
-        if b == 0:
-            return False
-        return b == 1 or a == 0 or self.same(a, b) or self.same(self.mod(a, b), 0)
-
-    def at_least(self, a: Factor, b: Factor) -> bool:
-        """Whether ``a >= b`` is known."""
-        if isinstance(a, int) and isinstance(b, int):
-            return a >= b
-        return self.ana.can_prove(self.expr(a) >= self.expr(b))
 
     # -- expressions -----------------------------------------------------------------------------------------------
 
@@ -532,32 +419,3 @@ class Rewriter:
 
 def _alike(a: IterSplit, b: IterSplit) -> bool:
     return a.mark is b.mark and a.lower == b.lower and a.extent == b.extent
-
-
-def to_expr(s: IterSum | IterSplit, analyzer: Analyzer | None = None, dtype: str = "int32") -> Expr:
-    """The index expression of a sum or a digit, in the variables of the iterators (unit factors left out)."""
-    ana = analyzer or Analyzer()
-
-    def lift(f: Factor) -> Expr:
-        return IntImm(f, dtype) if isinstance(f, int) else f
-
-    if isinstance(s, IterSum):
-        total: Expr | None = None
-        for arg in s.args:
-            term = to_expr(arg, ana, dtype)
-            total = term if total is None else total + term
-        return lift(s.base) if total is None else total if s.base == 0 else total + lift(s.base)
-    mark = s.mark
-    source = mark.source if isinstance(mark.source, Expr) else to_expr(mark.source, ana, dtype)
-    whole, lower, extent = lift(mark.extent), lift(s.lower), lift(s.extent)
-    if s.lower == 1 and (s.extent == mark.extent or ana.can_prove_equal(extent, whole)):
-        return source * lift(s.scale)
-    if s.lower * s.extent == mark.extent if _ints(s, mark) else ana.can_prove_equal(lower * extent, whole):
-        if s.extent == 1 and mark.extent != 1:
-            return IntImm(0, dtype)
-        return source // lower * lift(s.scale)
-    return source % ana.simplify(lower * extent) // lower * as_expr(lift(s.scale))
-
-
-def _ints(s: IterSplit, mark: IterMark) -> bool:
-    return isinstance(s.lower, int) and isinstance(s.extent, int) and isinstance(mark.extent, int)

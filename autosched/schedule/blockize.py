@@ -8,7 +8,6 @@ from typing import NoReturn
 
 from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, int_value, is_int, logical_and
 from autosched.ir.functor import Substitute, free_vars
-from autosched.ir.itermap import Division, subspace_divide
 from autosched.ir.region import region_bounds, union_regions
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import (
@@ -25,6 +24,7 @@ from autosched.ir.stmt import (
     Stmt,
     seq,
 )
+from autosched.ir.subspace import Division, subspace_divide
 from autosched.schedule.base import BlockRV, LoopRV, ScheduleBase
 from autosched.schedule.boxes import is_unit, loop_ranges, uses, without
 from autosched.schedule.dependence import Refusal, one_to_one

@@ -9,9 +9,10 @@ import pytest
 
 from autosched.ir.expr import Expr, IntImm, Var, as_expr, logical_and
 from autosched.ir.functor import substitute
-from autosched.ir.itermap import detect_iter_map, inverse_affine_map, iter_map_simplify, subspace_divide, to_expr
+from autosched.ir.itermap import detect_iter_map, inverse_affine_map, iter_map_simplify, to_expr
 from autosched.ir.simplify import Analyzer, simplify
 from autosched.ir.stmt import TRUE, Range
+from autosched.ir.subspace import subspace_divide
 
 VARS = [Var(n) for n in "ijkl"]
 

@@ -11,11 +11,11 @@ from autosched.ir.itermap import (
     inverse_affine_map,
     is_bijective,
     iter_map_simplify,
-    subspace_divide,
     to_expr,
 )
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import TRUE, Range
+from autosched.ir.subspace import subspace_divide
 
 x, y, z, c, i, j, k, n = (Var(name) for name in "xyzcijkn")
 xo, xi = Var("xo"), Var("xi")
