@@ -5,30 +5,49 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, FloatImm, IntImm, Var, as_expr, const, if_then_else, is_int
+from autosched.ir.expr import (
+    BinOp,
+    BufferData,
+    BufferLoad,
+    Cast,
+    Expr,
+    FloatImm,
+    IntImm,
+    Var,
+    as_expr,
+    const,
+    if_then_else,
+    is_int,
+)
+from autosched.ir.functor import Mutator, stmt_children, stmt_exprs, walk, walk_expr
+from autosched.ir.region import int_set_bounds
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import (
     TRUE,
+    AssertStmt,
     Block,
     BlockRealize,
     Buffer,
     BufferRegion,
     BufferStore,
+    Evaluate,
     For,
     IterVar,
     Range,
     SeqStmt,
     Stmt,
+    While,
     point,
     seq,
 )
 from autosched.schedule.base import BlockRV, ScheduleBase
-from autosched.schedule.bindings import BufferReplacer
-from autosched.schedule.boxes import is_unit
-from autosched.schedule.dependence import Refusal, require_pipeline, scope_of
+from autosched.schedule.bindings import BufferReplacer, facts, in_sequence
+from autosched.schedule.boxes import is_unit, loop_ranges, uses
+from autosched.schedule.dependence import Refusal, affine_binding, require_pipeline, scope_of
 from autosched.schedule.primitive import primitive
-from autosched.schedule.reindex import outermost
 from autosched.schedule.state import State
+
+DIVISIONS = frozenset({"/", "//", "%", "truncdiv", "truncmod"})
 
 
 class PadEinsum(ScheduleBase):
@@ -39,13 +58,15 @@ class PadEinsum(ScheduleBase):
         """Enlarges the domain of a block to multiples of some factors; operands are copied with zeros around them.
 
         Args:
-            block: handle or name of a block alone in its loops, which reads and writes buffers at its plain iterators;
-                where a reduction iterator is enlarged it has to sum products of operands that have that index.
+            block: handle or name of a block that reads and writes buffers at its plain iterators; where a reduction
+                iterator is enlarged it has to sum products of operands that have that index. Loops that are such iterators
+                run further; an iterator that several loops make up gets a larger domain, and the loops stay.
             padding: one positive factor per iterator; 1 leaves the iterator alone.
 
         Raises:
-            ScheduleError: not one positive factor per iterator, indices other than plain iterators, a predicate, loops
-                that are not the iterators (or are shared), a reduction that zeros would change.
+            ScheduleError: not one positive factor per iterator, indices other than plain iterators, loops to run further
+                that hold other blocks, a result that is not stored as a whole, operands filled or results used in shared
+                loops, a reduction that zeros would change.
 
         Before: ``for i, j, k in grid(128, n, 128): C[i, j] += A[i, k] * B[j, k]``, after ``pad_einsum("C", [32, 32, 32])``:
         ``B_pad[j, k] = if_then_else(j < n, B[j, k], 0)``, the block over ``(n + 31) // 32 * 32`` columns of ``B_pad`` into
@@ -70,36 +91,184 @@ def _pad(state: State, realize: BlockRealize, padding: list[int]) -> Stmt:
             [block.ident],
         )
     _plain_indices(block)
-    if realize.predicate != TRUE:
-        raise Refusal(f"block {block.name} runs under a predicate", [block.ident], "pad_einsum before split")
     analyzer = Analyzer()
     sizes = _new_sizes(realize, padding, analyzer)
-    around = {x.var: x for x in state.loops_above(realize)}
-    values = dict(zip([iv.var for iv in block.iter_vars], realize.iter_values))
-    for var in sizes:
-        loop = around.get(values[var]) if isinstance(values[var], Var) else None  # type: ignore[call-overload]
-        if loop is None:
-            raise Refusal(f"iterator {var.name} of block {block.name} is not one of its loops", [block.ident],
-                          "pad_einsum before split and fuse")
-    top = outermost(state, realize, scope)
-    _zeros_are_harmless(block, set(sizes))
+    top = _top(state, realize, scope)
+    longer, further = _longer_loops(state, realize, sizes, analyzer)
+    _runs_over_padding(block, further)
     before: list[Stmt] = []
     after: list[Stmt] = []
     fresh: dict[Buffer, Buffer] = {}
+    others = _others(top, realize)
     for region, reads in [*((r, True) for r in block.reads), *((w, False) for w in block.writes)]:
         if not any(r.min in sizes for r in region.region if isinstance(r.min, Var)):
             continue
-        padded = _padded(block, region, sizes, analyzer)
+        whole = _whole(block, region, analyzer)
+        if reads:
+            _operand_stands(block, region, {iv.var for iv in further if iv.kind != "spatial"}, others, whole, analyzer)
+        else:
+            _result_is_stored(state, realize, region, analyzer)
+            _others_follow(state, block, region.buffer, top, scope, others, whole)
+        padded = _padded(region, sizes)
         fresh[region.buffer] = padded
-        (before if reads else after).append(_copy(region.buffer, padded, reads, analyzer))
-    resized = {values[var]: size for var, size in sizes.items()}
-    wider = BufferReplacer(fresh).visit_stmt(_resize(top, realize, resized, sizes))
-    siblings = list(scope.body.stmts) if isinstance(scope.body, SeqStmt) else [scope.body]
+        shape = padded.shape if reads else _stored(block, region)
+        (before if reads else after).append(_copy(region.buffer, padded, shape, reads, analyzer))
+    wider = BufferReplacer(fresh).visit_stmt(_Resized(realize, longer, sizes).visit_stmt(top))
     stmts: list[Stmt] = []
-    for s in siblings:
+    for s in in_sequence(scope.body):
         stmts += [*before, wider, *after] if s is top else [s]
     new = replace(scope, body=seq(*stmts), alloc_buffers=(*scope.alloc_buffers, *fresh.values()))
     return state.rewrite({id(scope): new})
+
+
+def _top(state: State, realize: BlockRealize, scope: Block) -> Stmt:
+    """The statement of the scope's sequence that a block stands in."""
+    top: Stmt = realize
+    for node in state.ancestors(realize):
+        if node is scope or (isinstance(node, SeqStmt) and state.parent(node) is scope):
+            return top
+        if not isinstance(node, For | SeqStmt):
+            raise Refusal(f"block {realize.block.name} does not stand under loops alone", [realize.block.ident])
+        top = node
+    raise AssertionError(realize.block.name)
+
+
+def _longer_loops(
+    state: State, realize: BlockRealize, sizes: dict[Var, Expr], analyzer: Analyzer
+) -> tuple[dict[Var, Expr], list[IterVar]]:
+    """The new extents of loops that are padded iterators, and those iterators. Others are padded in name only."""
+    block = realize.block
+    loops = {x.var: x for x in state.loops_above(realize)}
+    longer: dict[Var, Expr] = {}
+    further: list[IterVar] = []
+    for k, (iv, value) in enumerate(zip(block.iter_vars, realize.iter_values)):
+        loop = loops.get(value) if isinstance(value, Var) and iv.var in sizes else None
+        if loop is None:
+            continue
+        body: Stmt = loop.body
+        while isinstance(body, For):
+            body = body.body
+        if body is not realize:
+            raise Refusal(f"loop {loop.var.name}, which has to run further, holds more than block {block.name}",
+                          [loop.var, block.ident], "pad_einsum before compute_at")
+        elsewhere = [v for j, v in enumerate(realize.iter_values) if j != k]
+        if any(uses(v, {loop.var}) for v in elsewhere) or loop.var in facts(block).outer_vars:
+            raise Refusal(f"loop {loop.var.name}, which has to run further, gives more than iterator {iv.var.name} of block "
+                          f"{block.name}", [loop.var, block.ident])
+        if not (analyzer.can_prove_equal(loop.min, 0) and analyzer.can_prove_equal(loop.extent, iv.dom.extent)):
+            raise Refusal(f"loop {loop.var.name} runs over a part of iterator {iv.var.name} of block {block.name}",
+                          [loop.var, block.ident], "pad_einsum before loop_partition")
+        longer[loop.var] = sizes[iv.var]
+        further.append(iv)
+    return longer, further
+
+
+def _runs_over_padding(block: Block, further: Sequence[IterVar]) -> None:
+    """Refuses a block that must not run for more values of some iterators."""
+    if not further:
+        return
+    for iv in further:
+        used = [any(r.min is iv.var for r in w.region) for w in block.writes]
+        if iv.kind == "spatial" and not all(used):
+            raise Refusal(f"iterator {iv.var.name} of block {block.name} does not index what the block writes", [block.ident])
+        if iv.kind not in ("spatial", "reduce") or (iv.kind == "reduce" and any(used)):
+            raise Refusal(f"iterator {iv.var.name} of block {block.name} is a {iv.kind} iterator that cannot run further",
+                          [block.ident])
+    for stmt in walk(block):
+        if isinstance(stmt, Evaluate | AssertStmt | While):
+            raise Refusal(f"block {block.name} does more than store values", [block.ident])
+        for e in (e for expr in stmt_exprs(stmt) for e in walk_expr(expr)):
+            if isinstance(e, BinOp) and e.op in DIVISIONS and not isinstance(e.b, IntImm | FloatImm):
+                raise Refusal(f"block {block.name} would divide by the zeros around its operands", [block.ident])
+    _zeros_are_harmless(block, further)
+
+
+def _others(top: Stmt, realize: BlockRealize) -> tuple[set[Buffer], set[Buffer]]:
+    """What the other statements in the same loops read, and what they write."""
+    reads: set[Buffer] = set()
+    writes: set[Buffer] = set()
+    stack = [top]
+    while stack:
+        node = stack.pop()
+        if node is realize:
+            continue
+        if isinstance(node, BufferStore):
+            writes.add(node.buffer)
+        elif isinstance(node, Block):
+            writes |= {w.buffer for w in node.writes} | {m.source.buffer for m in node.match_buffers}
+            reads |= {r.buffer for r in node.reads}
+        for e in (e for expr in stmt_exprs(node) for e in walk_expr(expr)):
+            if isinstance(e, BufferData):
+                writes.add(e.buffer)
+            elif isinstance(e, BufferLoad):
+                reads.add(e.buffer)
+        stack.extend(stmt_children(node))
+    return reads, writes
+
+
+def _whole(block: Block, region: BufferRegion, analyzer: Analyzer) -> bool:
+    """Whether the iterators that index a buffer run over all of it."""
+    domains = {iv.var: iv.dom for iv in block.iter_vars}
+    return all(
+        analyzer.can_prove_equal(size, domains[r.min].extent if isinstance(r.min, Var) and r.min in domains else 1)
+        for r, size in zip(region.region, region.buffer.shape)
+    )
+
+
+def _operand_stands(
+    block: Block, region: BufferRegion, reduced: set[Var], others: tuple[set[Buffer], set[Buffer]], whole: bool,
+    analyzer: Analyzer,
+) -> None:
+    """Refuses an operand whose copy, made before the loops, would not hold what the block reads."""
+    buffer = region.buffer
+    if buffer in others[1]:
+        raise Refusal(f"{buffer.name} is filled in the loops that block {block.name} shares, after it would be copied",
+                      [block.ident], "pad_einsum before compute_at")
+    if buffer in others[0] and not whole:
+        raise Refusal(f"block {block.name} reads a part of {buffer.name}, and other blocks in its loops read it, too",
+                      [block.ident], "pad_einsum before compute_at")
+    domains = {iv.var: iv.dom for iv in block.iter_vars}
+    for k, r in enumerate(region.region):
+        if isinstance(r.min, Var) and r.min in reduced:
+            if not analyzer.can_prove_equal(domains[r.min].extent, buffer.shape[k]):
+                raise Refusal(f"dimension {k} of {buffer.name} is not the domain of {r.min.name}, so it would not continue "
+                              "with zeros", [block.ident])
+
+
+def _result_is_stored(state: State, realize: BlockRealize, region: BufferRegion, analyzer: Analyzer) -> None:
+    """Refuses a block that leaves elements of its enlarged result, which is copied back, without a value."""
+    block, name = realize.block, region.buffer.name
+    loops = state.loops_above(realize)
+    values = dict(zip([iv.var for iv in block.iter_vars], realize.iter_values))
+    kept = {iv.var: iv for iv in block.iter_vars if any(r.min is iv.var for r in region.region)}
+    for k, r in enumerate(region.region):
+        if r.min not in kept and not is_unit(region.buffer.shape[k]):
+            raise Refusal(f"dimension {k} of {name} is not the domain of an iterator of block {block.name}", [block.ident])
+    if not affine_binding(realize, loops):
+        raise Refusal(f"it is not known that block {block.name} runs over the whole domain of its iterators", [block.ident])
+    for iv in kept.values():
+        value = values[iv.var]
+        low, high = int_set_bounds(value, loop_ranges(loops), Analyzer(), realize.predicate)
+        last = iv.dom.min + iv.dom.extent - 1
+        if low is None or high is None or not (
+            analyzer.can_prove_equal(iv.dom.min, 0) and analyzer.can_prove_equal(low, 0) and analyzer.can_prove_equal(high, last)
+        ):
+            raise Refusal(f"block {block.name} does not run over the whole domain of its iterator {iv.var.name}, and {name} "
+                          "is copied back", [block.ident])
+
+
+def _others_follow(
+    state: State, block: Block, buffer: Buffer, top: Stmt, scope: Block, others: tuple[set[Buffer], set[Buffer]], whole: bool
+) -> None:
+    """Refuses a result that other blocks in the same loops use, unless all there ever is of it comes from these loops."""
+    if buffer not in others[0] and buffer not in others[1]:
+        return
+    outside = any(
+        w.buffer is buffer for s in in_sequence(scope.body) if s is not top for b in state.children_of(s) for w in b.writes
+    )
+    if not whole or outside or all(b is not buffer for b in scope.alloc_buffers):
+        raise Refusal(f"other blocks in the loops of block {block.name} use {buffer.name}, which has values from elsewhere",
+                      [block.ident], "pad_einsum before compute_at")
 
 
 def _plain_indices(block: Block) -> None:
@@ -126,9 +295,9 @@ def _new_sizes(realize: BlockRealize, padding: list[int], analyzer: Analyzer) ->
     return sizes
 
 
-def _zeros_are_harmless(block: Block, padded: set[Var]) -> None:
+def _zeros_are_harmless(block: Block, further: Sequence[IterVar]) -> None:
     """Refuses where a reduction runs over padding and a zero operand would change its result."""
-    enlarged = [iv for iv in block.iter_vars if iv.kind != "spatial" and iv.var in padded]
+    enlarged = [iv for iv in further if iv.kind != "spatial"]
     if not enlarged:
         return
     store = block.body
@@ -139,7 +308,7 @@ def _zeros_are_harmless(block: Block, padded: set[Var]) -> None:
         if isinstance(value, BinOp) and value.op == "+" and own in (value.a, value.b):
             term = value.b if value.a == own else value.a
             for iv in enlarged:
-                if not any(iv.var in f.indices for f in _factors(term)):
+                if not _vanishes(term, iv.var):
                     raise Refusal(
                         f"block {block.name} adds terms that are not zero where iterator {iv.var.name} runs over padding",
                         [block.ident],
@@ -147,6 +316,23 @@ def _zeros_are_harmless(block: Block, padded: set[Var]) -> None:
             return
     raise Refusal(f"block {block.name} is no sum of products; zeros would change its result", [block.ident],
                   "leave the factors of its reduction at 1")
+
+
+class _Zeroed(Mutator):
+    """An integer expression where the operands with some index are zero."""
+
+    def __init__(self, var: Var) -> None:
+        self.var = var
+
+    def visit_load(self, load: BufferLoad) -> Expr:
+        return const(0, load.dtype) if self.var in load.indices and is_int(load.dtype) else load
+
+
+def _vanishes(term: Expr, var: Var) -> bool:
+    """Whether a term is zero where all operands indexed by a variable are."""
+    if any(var in f.indices for f in _factors(term)):
+        return True
+    return is_int(term.dtype) and Analyzer().simplify(_Zeroed(var).visit_expr(term)) == const(0, term.dtype)
 
 
 def _factors(term: Expr) -> Iterator[BufferLoad]:
@@ -160,22 +346,26 @@ def _factors(term: Expr) -> Iterator[BufferLoad]:
         yield from _factors(term.value)
 
 
-def _padded(block: Block, region: BufferRegion, sizes: dict[Var, Expr], analyzer: Analyzer) -> Buffer:
+def _padded(region: BufferRegion, sizes: dict[Var, Expr]) -> Buffer:
     """The enlarged copy of a buffer."""
     buffer = region.buffer
-    domains = {iv.var: iv.dom for iv in block.iter_vars}
-    shape = list(buffer.shape)
-    for k, r in enumerate(region.region):
-        if isinstance(r.min, Var) and r.min in sizes:
-            if not analyzer.can_prove_equal(domains[r.min].extent, buffer.shape[k]):
-                raise Refusal(f"dimension {k} of {buffer.name} is not the domain of {r.min.name}", [block.ident])
-            shape[k] = sizes[r.min]
+    shape = [
+        sizes[r.min] if isinstance(r.min, Var) and r.min in sizes else size for r, size in zip(region.region, buffer.shape)
+    ]
     return Buffer(f"{buffer.name}_pad", tuple(shape), buffer.dtype, buffer.scope)
 
 
-def _copy(buffer: Buffer, padded: Buffer, reads: bool, analyzer: Analyzer) -> Stmt:
-    """The nest that fills the enlarged copy, or that copies the result back."""
-    shape = padded.shape if reads else buffer.shape
+def _stored(block: Block, region: BufferRegion) -> tuple[Expr, ...]:
+    """How far a block stores its result in every dimension."""
+    domains = {iv.var: iv.dom for iv in block.iter_vars}
+    return tuple([
+        domains[r.min].extent if isinstance(r.min, Var) and r.min in domains else size
+        for r, size in zip(region.region, region.buffer.shape)
+    ])
+
+
+def _copy(buffer: Buffer, padded: Buffer, shape: Sequence[Expr], reads: bool, analyzer: Analyzer) -> Stmt:
+    """The nest over ``shape`` that fills the enlarged copy, or that copies the result back."""
     loops = [Var(f"i{k}", s.dtype) for k, s in enumerate(shape)]
     inner = [Var(f"v{k}", s.dtype) for k, s in enumerate(shape)]
     iters = tuple(IterVar(v, Range(as_expr(0, v.dtype), s)) for v, s in zip(inner, shape))
@@ -197,15 +387,23 @@ def _copy(buffer: Buffer, padded: Buffer, reads: bool, analyzer: Analyzer) -> St
     return nest
 
 
-def _resize(stmt: Stmt, realize: BlockRealize, loops: dict[Expr, Expr], iters: dict[Var, Expr]) -> Stmt:
-    """The nest with larger loops and domains."""
-    if stmt is realize:
-        block = realize.block
-        own = tuple(
-            replace(iv, dom=Range(iv.dom.min, iters[iv.var])) if iv.var in iters else iv for iv in block.iter_vars
-        )
-        return BlockRealize(realize.iter_values, realize.predicate, replace(block, iter_vars=own))
-    assert isinstance(stmt, For)
-    return replace(stmt, extent=loops.get(stmt.var, stmt.extent), body=_resize(stmt.body, realize, loops, iters))
+class _Resized(Mutator):
+    """A nest with longer loops, and larger domains of one block."""
 
+    def __init__(self, realize: BlockRealize, loops: dict[Var, Expr], iters: dict[Var, Expr]) -> None:
+        self.realize, self.loops, self.iters = realize, loops, iters
 
+    def visit_stmt(self, stmt: Stmt) -> Stmt:
+        if stmt is self.realize:
+            block = self.realize.block
+            own = tuple([
+                replace(iv, dom=Range(iv.dom.min, self.iters[iv.var])) if iv.var in self.iters else iv
+                for iv in block.iter_vars
+            ])
+            return replace(self.realize, block=replace(block, iter_vars=own))
+        if isinstance(stmt, BlockRealize):
+            return stmt
+        new = super().visit_stmt(stmt)
+        if isinstance(new, For) and new.var in self.loops:
+            return replace(new, extent=self.loops[new.var])
+        return new

@@ -180,15 +180,15 @@ class Case:
     def right(self, func: PrimFunc, changes: Sequence[Change]) -> bool | None:
         """Whether a program computes what it should with its parameters in the layouts that the changes give.
 
-        None: the reference does not run, or a parameter has no such layout in this program.
+        None: the reference does not run, or a map is not one to one.
         """
         if isinstance(self.want, str) or len(func.buffers) != len(self.func.buffers):
             return None
         arrays = []
         for k, (array, buffer) in enumerate(zip((*self.inputs, *self.want), func.buffers)):
             found = laid_out(array, [c for c in changes if c.param == k], shape_of(buffer))
-            if found is None:
-                return None
+            if found is None or isinstance(found, bool):
+                return found
             arrays.append(found)
         n = len(self.inputs)
         got = outcome(func, [array for array, _ in arrays[:n]])

@@ -41,8 +41,11 @@ KNOWN: tuple[Known, ...] = (
     Known("caches of updates", ONLY_TVM, "(reindex_)?cache_write", "in place, and the copy would start", right=(False, None)),
     Known("functions of partial sums", ONLY_TVM, "fuse_reduction_epilogue", "must be a sum"),
     Known("reductions cut in parts", ONLY_TVM, "loop_partition", "whose init would run once per part"),
+    Known("zeros in a maximum", ONLY_TVM, "pad_einsum", "zeros would change its result|adds terms that are not zero"),
+    Known("operands filled in shared loops", ONLY_TVM, "pad_einsum", r"is filled in the loops that block \S+ shares"),
+    Known("loops that run further", ONLY_TVM, "pad_einsum", r"loop \S+, which has to run further, holds more than"),
+    Known("results stored in part", ONLY_TVM, "pad_einsum", "does not run over the whole domain|which has values from elsewhere"),
     # We are stricter than correctness asks.
-    Known("pad_einsum in its plain place", ONLY_TVM, "pad_einsum"),
     Known("rfactor under a predicate", ONLY_TVM, "rfactor", "under a predicate on its reduction"),
     Known("shared loops", ONLY_TVM, "reindex|blockize|transform_block_layout", "shares its loops with other"),
     Known("neighbours that declare nothing", ONLY_TVM, "blockize", "same outer iterators as the blocks before it"),
@@ -99,7 +102,22 @@ REASONS: dict[str, str] = {
         "computes something else."
     ),
     "reductions cut in parts": "`loop_partition` of a reduction loop would run the block's init once per part.",
-    "pad_einsum in its plain place": "Stricter than needed: `pad_einsum` wants the block directly under its own loops.",
+    "zeros in a maximum": (
+        "`pad_einsum` of a reduction that zeros can change (a maximum, a minimum, a sum of other terms). TVM runs it over "
+        "the zeros; whether the result is right depends on the data."
+    ),
+    "operands filled in shared loops": (
+        "`pad_einsum` of a block whose operand another block fills in the same loops. TVM copies the operand before it is "
+        "filled, and lets the producer store to the enlarged copy: the operand itself keeps no values."
+    ),
+    "loops that run further": (
+        "`pad_einsum` lengthens a loop that holds other blocks as well; TVM runs those more often, too, which is right only "
+        "if they may be repeated."
+    ),
+    "results stored in part": (
+        "`pad_einsum` of a block that does not store all that is copied back afterwards, for instance padding that was "
+        "declared before: TVM copies elements that have no value, or over the values of other blocks."
+    ),
     "rfactor under a predicate": "Stricter than needed: a predicate on the reduction loops.",
     "shared loops": "Stricter than needed: the block shares its loops with others.",
     "neighbours that declare nothing": "Stricter than needed: blocks without declared accesses beside the ones to join.",

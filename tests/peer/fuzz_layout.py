@@ -78,7 +78,7 @@ def shape_of(buffer: Any) -> Shape:
     return tuple(e.value for e in buffer.shape)
 
 
-def laid_out(array: Array, changes: Sequence[Change], shape: Shape) -> tuple[Array, Array] | None:
+def laid_out(array: Array, changes: Sequence[Change], shape: Shape) -> tuple[Array, Array] | bool | None:
     """An array in its new layout, and where that has elements whose value is known.
 
     Args:
@@ -87,20 +87,21 @@ def laid_out(array: Array, changes: Sequence[Change], shape: Shape) -> tuple[Arr
         shape: of the buffer in the end.
 
     Returns:
-        (array, mask), or None where the shape has no room for what the maps say, or not one place for every element.
+        (array, mask), False where the shape has no room for what the maps say, None where a map gives two elements
+        the same place.
     """
-    known = np.ones(array.shape, bool)
+    known: Array = np.ones(array.shape, bool)
     for k, change in enumerate(changes):
         new = changes[k + 1].shape if k + 1 < len(changes) else shape
         index = change.indices(list(np.indices(array.shape)))
         if len(index) != len(new) or any(i.size and (i.min() < 0 or i.max() >= n) for i, n in zip(index, new)):
-            return None
+            return False
         used = np.zeros(new, bool)
         used[tuple(index)] = True
         if int(used.sum()) != array.size:
             return None
-        fresh = np.full(new, UNUSED if change.pad is None else change.pad, array.dtype)
-        mask = np.full(new, change.pad is not None)
+        fresh: Array = np.full(new, UNUSED if change.pad is None else change.pad, array.dtype)
+        mask: Array = np.full(new, change.pad is not None)
         fresh[tuple(index)], mask[tuple(index)] = array, known
         array, known = fresh, mask
-    return (array, known) if array.shape == shape else None
+    return (array, known) if array.shape == shape else False

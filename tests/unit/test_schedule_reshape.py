@@ -11,7 +11,7 @@ from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
 from autosched.ir.interp import run
 from autosched.schedule import Schedule
-from autosched.script import T
+from autosched.script import T, parse
 
 Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
 
@@ -238,13 +238,107 @@ def test_refused_tiles(func: PrimFunc, padding: list[int], reason: str) -> None:
         sch.pad_einsum("C" if func is matmul else "B", padding)
 
 
-def test_padding_of_split_loops_is_refused() -> None:
+def test_split_iterators_are_padded_in_name() -> None:
     sch = Schedule(matmul)
     sch.split(sch.get_loops("C")[2], [None, 5])
-    with pytest.raises(ScheduleError, match="is not one of its loops"):
-        sch.pad_einsum("C", [1, 1, 4])
+    extents = [sch.get(x).extent for x in sch.get_loops("C")]
+    sch.pad_einsum("C", [1, 1, 4])
+    assert [sch.get(x).extent for x in sch.get_loops("C")] == extents
+    assert [iv.dom.extent.value for iv in sch.get(sch.get_block("C")).iter_vars] == [12, 7, 12]
+    same(matmul, sch)
     sch.pad_einsum("C", [8, 1, 1])
     same(matmul, sch)
+
+
+def chain(text: str) -> PrimFunc:
+    func = parse("@T.prim_func\ndef main(" + text)
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+SHARED = """A: T.Buffer((7, 5), "int32"), D: T.Buffer((7, 5), "int32")):
+    C = T.sblock_alloc_buffer((7, 5), "int32")
+    for i in range(7):
+        for j in range(5):
+            with T.sblock("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = A[vi, vj] * 2
+        for j in range(5):
+            with T.sblock("D"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                D[vi, vj] = C[vi, vj] + 1
+"""
+
+
+def test_padding_beside_other_blocks() -> None:
+    func = chain(SHARED)
+    sch = Schedule(func)
+    sch.pad_einsum("C", [1, 4])
+    assert sch.get(sch.get_loops("C")[1]).extent.value == 8
+    same(func, sch)
+    for block, padding, reason in (
+        ("C", [2, 1], "loop i, which has to run further, holds more than block C"),
+        ("D", [1, 4], "C is filled in the loops that block D shares"),
+    ):
+        with pytest.raises(ScheduleError, match=reason):
+            Schedule(func).pad_einsum(block, padding)
+    stale = chain(SHARED.replace("    C = T.sblock_alloc_buffer((7, 5), \"int32\")\n", "")
+                  .replace('"int32"), D', '"int32"), C: T.Buffer((7, 5), "int32"), D'))
+    with pytest.raises(ScheduleError, match="which has values from elsewhere"):
+        Schedule(stale).pad_einsum("C", [1, 4])
+
+
+PART = """A: T.Buffer((8,), "int32"), B: T.Buffer((6,), "int32"), C: T.Buffer((6,), "int32")):
+    for i in range(6):
+        with T.sblock("whole"):
+            vi = T.axis.spatial(6, i)
+            C[vi] = B[vi] * 3
+    for i in range(5):
+        with T.sblock("part"):
+            vi = T.axis.spatial(5, i)
+            C[vi] = A[vi] + 1
+"""
+
+
+def test_a_part_is_copied_back() -> None:
+    func = chain(PART)
+    sch = Schedule(func)
+    sch.pad_einsum("part", [4])
+    same(func, sch)
+    less = chain(PART.replace("in range(5)", "in range(3)"))
+    with pytest.raises(ScheduleError, match="runs over a part of iterator"):
+        Schedule(less).pad_einsum("part", [4])
+    less = chain(PART.replace("in range(5)", "in range(3)").replace("(5, i)", "(5, i + 1)"))
+    with pytest.raises(ScheduleError, match="does not run over the whole domain"):
+        Schedule(less).pad_einsum("part", [4])
+
+
+SUMS = """A: T.Buffer((6, 7), "int32"), B: T.Buffer((7,), "int32"), C: T.Buffer((6,), "int32")):
+    for i, k in T.grid(6, 7):
+        with T.sblock("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = 0
+            C[vi] = C[vi] + TERM
+"""
+
+
+@pytest.mark.parametrize("term, reason", [
+    ("(A[vi, vk] + B[vk])", None),
+    ("(A[vi, vk] * 2 - B[vk] * 3)", None),
+    ("(A[vi, vk] + 1)", "adds terms that are not zero"),
+    ("(A[vi, vk] * 2 + vk)", "adds terms that are not zero"),
+    ("A[vi, vk] // B[vk]", "would divide by the zeros"),
+])
+def test_what_zeros_add(term: str, reason: str | None) -> None:
+    func = chain(SUMS.replace("TERM", term))
+    sch = Schedule(func)
+    if reason is None:
+        sch.pad_einsum("C", [4, 4])
+        return same(func, sch)
+    with pytest.raises(ScheduleError, match=reason):
+        sch.pad_einsum("C", [4, 4])
+    return None
 
 
 @pytest.mark.parametrize("level", [0, 1])
