@@ -145,28 +145,25 @@ def _divide(realize: BlockRealize, inner: Sequence[For], outer: Sequence[For], p
             simplify_trivial=not preserve_unit,
         )
     if result is not None:
-        parts = [
-            (_Part(d.outer, d.outer_extent), _Part(d.inner, d.inner_extent)) for d in result.parts
-        ]
-        if not _from_zero(realize, parts, outer, inner):
-            return None
-        return _keep_guards(realize, parts, result.outer_predicate, result.inner_predicate, outer, inner)
+        parts = [(_Part(d.outer, d.outer_extent), _Part(d.inner, d.inner_extent)) for d in result.parts]
+        if _from_zero(realize, parts, outer, inner):
+            return _keep_guards(realize, parts, result.outer_predicate, result.inner_predicate, outer, inner)
     if realize.predicate != TRUE:
         return None
     # Iterators that use either outer or inner loops only need no arithmetic, and may be anything.
     around = {n.var: n for n in outer}
     parts = []
     for iv, value in zip(realize.block.iter_vars, realize.iter_values):
-        if int_value(iv.dom.min) != 0 or (not uses(value, {**inside, **around}) and int_value(value) != 0):
+        if int_value(iv.dom.min) != 0:
             return None
         unit = _Part(IntImm(0, value.dtype), IntImm(1, value.dtype))
         part = _Part(value, iv.dom.extent)
-        if uses(value, inside):
-            if uses(value, around):
+        if uses(value, around):
+            if uses(value, inside):
                 return None
-            parts.append((unit, part))
+            parts.append((part, unit))
         else:
-            parts.append((part, unit) if uses(value, around) else (unit, unit))
+            parts.append((unit, unit if int_value(value) == 0 else part))
     return _Division(parts, TRUE, TRUE)
 
 
@@ -187,13 +184,13 @@ def _shifted(realize: BlockRealize, parts: Sequence[Division], outer: Sequence[F
 def _from_zero(
     realize: BlockRealize, parts: Sequence[tuple[_Part, _Part]], outer: Sequence[For], inner: Sequence[For]
 ) -> bool:
-    """Whether the parts together are the iterators, and count from zero: loops that start later need not give such."""
+    """Whether the parts together are the iterators, and count from zero: values that start later need not give such."""
     loops = [*outer, *inner]
+    analyzer = Analyzer(loop_ranges(loops))
     if all(int_value(loop.min) == 0 for loop in loops) and all(
-        uses(v, {n.var for n in loops}) or int_value(v) == 0 for v in realize.iter_values
+        int_value(v) == 0 or (uses(v, {n.var for n in loops}) and analyzer.int_bounds(v)[0] == 0) for v in realize.iter_values
     ):
         return True
-    analyzer = Analyzer(loop_ranges(loops))
     analyzer.assume(realize.predicate)
     for value, (high, low) in zip(realize.iter_values, parts):
         if not analyzer.can_prove_equal(value, high.value * low.extent + low.value):
@@ -249,7 +246,7 @@ def _halve(
     for k, (iv, (outer, inner)) in enumerate(zip(iter_vars, division.parts)):
         dtype = iv.var.dtype
         zero = IntImm(0, dtype)
-        if given is None:
+        if given is None or k >= len(given.outer_iters):
             new = IterVar(Var(f"{iv.var.name}_o", dtype), Range(zero, outer.extent), iv.kind)
             value = outer.value
         else:
@@ -415,6 +412,12 @@ def _blockize_neighbours(
         if k is None or (k in positions):
             raise Refusal("the blocks to be joined must not be nested in each other", [realize.block.ident])
         below = chain[: next(i for i, n in enumerate(chain) if n is stmts[k]) + 1]
+        around = next((n for n in below[1:] if isinstance(n, Block)), None)
+        if around is not None:
+            raise Refusal(
+                f"block {realize.block.name} stands inside block {around.name}, and the others do not",
+                [realize.block.ident, around.ident], f"join {around.name}",
+            )
         if any(isinstance(n, SeqStmt) for n in below):
             raise Refusal(f"block {realize.block.name} shares its loops with other blocks", [realize.block.ident])
         positions.append(k)
@@ -437,10 +440,12 @@ def _blockize_neighbours(
                 f"the iterators of {block.name} cannot be divided into an outer and an inner part", [block.ident]
             )
         if given is not None:
-            _same_outer(block, division, given)
+            _same_outer(block, division, given, predicate)
         halves = _halve(block.iter_vars, division, preserve_unit, given)
         if given is None:
-            given, predicate = halves, division.outer_predicate
+            predicate = division.outer_predicate
+        if given is None or len(halves.outer_iters) > len(given.outer_iters):
+            given = halves  # begins with the iterators of the one before
         if block.init is not None and any(iv.kind == "reduce" for iv in halves.outer_iters):
             raise Refusal(f"block {block.name} is a reduction whose loops reach outside", [block.ident],
                           "decompose_reduction first")
@@ -464,16 +469,37 @@ def _blockize_neighbours(
     return table, large
 
 
-def _same_outer(block: Block, division: _Division, given: _Halves) -> None:
+def _same_outer(block: Block, division: _Division, given: _Halves, predicate: Expr) -> None:
+    """Refuses a block whose outer iterators, or conditions on them, are not those of the blocks before it.
+
+    Iterators are compared by position; a block with fewer of them fits where the others have a single value.
+    """
     analyzer = Analyzer()
-    same = len(division.parts) == len(given.outer_iters) and all(
-        analyzer.can_prove_equal(outer.extent, iv.dom.extent) and analyzer.can_prove_equal(outer.value, value)
-        for (outer, _), iv, value in zip(division.parts, given.outer_iters, given.outer_values)
+    parts = [outer for outer, _ in division.parts]
+    fits = all(is_unit(outer.extent) for outer in parts[len(given.outer_iters):]) and all(
+        is_unit(iv.dom.extent) for iv in given.outer_iters[len(parts):]
     )
-    if not same:
+    for old, outer, iv, value in zip(block.iter_vars, parts, given.outer_iters, given.outer_values):
+        fits = fits and analyzer.can_prove_equal(outer.extent, iv.dom.extent) and analyzer.can_prove_equal(outer.value, value)
+        fits = fits and (old.kind == iv.kind or is_unit(outer.extent))
+    if not fits:
         raise Refusal(
             f"block {block.name} does not run over the same outer iterators as the blocks before it", [block.ident]
         )
+    if not _same_conditions(division.outer_predicate, predicate):
+        raise Refusal(
+            f"block {block.name} does not run under the same outer conditions as the blocks before it", [block.ident],
+            "split by factors that divide",
+        )
+
+
+def _same_conditions(a: Expr, b: Expr) -> bool:
+    for given, asked in ((a, b), (b, a)):
+        analyzer = Analyzer()
+        analyzer.assume(given)
+        if not all(c in conjuncts(given) or analyzer.can_prove(c) for c in conjuncts(asked)):
+            return False
+    return True
 
 
 def _united(regions: Sequence[BufferRegion]) -> tuple[BufferRegion, ...]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from autosched.ir import PrimFunc
-from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, Not
+from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, Not, is_int
 from autosched.ir.functor import Mutator, stmt_exprs, walk, walk_expr
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, Stmt
@@ -14,7 +14,7 @@ from autosched.ir.structural import _Encoder, canonical
 
 
 class _Simplified(Mutator):
-    """Every expression in normal form under the ranges of the variables around it; conjunctions sorted."""
+    """Every expression in normal form under the ranges of the variables around it; conjunctions sorted, no ``not`` outside."""
 
     def __init__(self) -> None:
         self.analyzer = Analyzer()
@@ -30,10 +30,14 @@ class _Simplified(Mutator):
                 low, high = self.analyzer.int_bounds(e.a - e.b)
                 if high == 0 or low == 0:
                     return self.analyzer.simplify(e.a >= e.b if high == 0 else e.a <= e.b)
+            if e.op == "!=":
+                low, high = self.analyzer.int_bounds(e.a - e.b)
+                if high == 0 or low == 0:
+                    return self.analyzer.simplify(e.a < e.b if high == 0 else e.a > e.b)
             if e.dtype == "bool" and e.op in ("and", "or"):
                 return BinOp(e.op, self._one_sided(e.a), self._one_sided(e.b), "bool")
         if isinstance(e, Not):
-            return Not(self._one_sided(e.a))
+            return self._one_sided(self.analyzer.simplify(_negated(e.a)))
         if isinstance(e, Call):
             return replace(e, args=tuple(self._one_sided(a) for a in e.args))
         return e
@@ -58,6 +62,20 @@ class _Simplified(Mutator):
                 self.analyzer.bind(iv.var, iv.dom)
             return replace(stmt, iter_values=values, predicate=predicate, block=self.visit_block(stmt.block))
         return super().visit_stmt(stmt)
+
+
+_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">", "and": "or", "or": "and"}
+
+
+def _negated(e: Expr) -> Expr:
+    """``not e`` with the negation moved inwards as far as it goes; comparisons of integers only."""
+    if isinstance(e, Not):
+        return e.a
+    if isinstance(e, BinOp) and e.op in ("and", "or"):
+        return BinOp(_OPPOSITE[e.op], _negated(e.a), _negated(e.b), "bool")
+    if isinstance(e, BinOp) and e.op in _OPPOSITE and is_int(e.a.dtype):
+        return BinOp(_OPPOSITE[e.op], e.a, e.b, "bool")
+    return Not(e)
 
 
 def _parts(e: Expr) -> list[Expr]:

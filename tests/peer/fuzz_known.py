@@ -47,8 +47,8 @@ KNOWN: tuple[Known, ...] = (
     Known("results stored in part", ONLY_TVM, "pad_einsum", "does not run over the whole domain|which has values from elsewhere"),
     # We are stricter than correctness asks.
     Known("rfactor under a predicate", ONLY_TVM, "rfactor", "under a predicate on its reduction"),
-    Known("shared loops", ONLY_TVM, "reindex|blockize|transform_block_layout", "shares its loops with other"),
-    Known("neighbours that declare nothing", ONLY_TVM, "blockize", "same outer iterators as the blocks before it"),
+    Known("shared loops", ONLY_TVM, "reindex|transform_block_layout", "shares its loops with other"),
+    Known("joined and kept", ONLY_TVM, "blockize", "nested in each other|stands inside block"),
     Known("order around merged loops", ONLY_TVM, "merge", "stands (between|after)"),
     Known("predicates over several loops", ONLY_TVM, "reindex_cache_(read|write)", "ties loops that index"),
     # TVM fails with an error of its own where the request is legal.
@@ -69,6 +69,8 @@ KNOWN: tuple[Known, ...] = (
     Known("accesses inside nested blocks", DIFFERENT, "reindex_cache_(read|write)|reindex", "tvm T.reads", right=(True, None)),
     Known("maps that count down", DIFFERENT, "transform_(block_)?layout", r"// -|% -|\* -1|- v\d\w*\)", right=(True, None)),
     Known("extents that vary", DIFFERENT, "(reverse_)?compute_at|split|fuse", r"T\.grid\(.*T\.(max|min)\(", right=(True,)),
+    Known("iterations numbered anew", DIFFERENT, "blockize",
+          r"ours \w+ = T\.axis\.spatial\((\d+), .*\) \| tvm \w+ = T\.axis\.spatial\(\1, .*tvm's right: True", right=(True,)),
     Known("order in a joined block", DIFFERENT, "blockize", r"outer_|T\.(reads|writes)", right=(True,)),
     Known("regions after inlining", DIFFERENT, "(reverse_)?compute_inline", r"ours T\.reads.* tvm T\.reads", right=(True,)),
     Known("copies of what is written", DIFFERENT, "cache_write", "sblock_alloc_buffer", right=(True,)),
@@ -120,7 +122,15 @@ REASONS: dict[str, str] = {
     ),
     "rfactor under a predicate": "Stricter than needed: a predicate on the reduction loops.",
     "shared loops": "Stricter than needed: the block shares its loops with others.",
-    "neighbours that declare nothing": "Stricter than needed: blocks without declared accesses beside the ones to join.",
+    "joined and kept": (
+        "`blockize` of blocks one of which stands inside another block: TVM joins copies of their statements and keeps the "
+        "originals, so that part of the program runs twice; where the two read and write the same buffer, it is wrong."
+    ),
+    "iterations numbered anew": (
+        "Where several iterations of the loops give the same value of an iterator (`i + k`), TVM's `blockize` numbers the "
+        "iterations anew, so that each value comes once, in another iteration than before; here the binding stays. "
+        "Where a consumer in the same loop needs the value earlier, TVM's program is wrong; the others compute the same."
+    ),
     "order around merged loops": "Stricter than needed: statements between the loops to merge.",
     "predicates over several loops": "Stricter than needed: a predicate that ties loops that index the copy.",
     "constants in index maps": "TVM raises an error of its own for a map with a constant result.",

@@ -1,0 +1,194 @@
+"""Blocks made of several, and iterators that do not start at zero: what is computed stays, or the request is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.ir import PrimFunc
+from autosched.ir.expr import int_value
+from autosched.ir.interp import random_inputs, run
+from autosched.ir.stmt import Block
+from autosched.schedule import Schedule
+from autosched.script import parse
+
+
+def computes_the_same(func: PrimFunc, sch: Schedule) -> bool:
+    inputs = random_inputs(func, 0)
+    results = []
+    for f in (func, sch.func):
+        outputs = [np.full([int_value(e) or 0 for e in b.shape], 77, b.dtype) for b in func.buffers[len(inputs):]]
+        run(f, *[a.copy() for a in inputs], *outputs)
+        results.append(outputs)
+    return all(np.array_equal(x, y) for x, y in zip(*results))
+
+
+def program(text: str) -> PrimFunc:
+    func = parse(text)
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+OFFSET = """
+@T.prim_func
+def f(A: T.Buffer((4, 4), "int32"), B: T.Buffer((4, 4), "int32")):
+    for i, j in T.grid(4, 1):
+        with T.sblock("b"):
+            v = T.axis.spatial(4, i)
+            w = T.axis.spatial(4, {})
+            B[v, w] = A[v, w] + w
+"""
+
+
+@pytest.mark.parametrize("preserve", [True, False])
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize("value", ["1 + j", "3", "0", "j"])
+def test_an_iterator_that_starts_late_keeps_its_start(value: str, at: int, preserve: bool) -> None:
+    func = program(OFFSET.format(value))
+    sch = Schedule(func)
+    sch.blockize(sch.get_loops("b")[at], preserve_unit_iters=preserve)
+    assert computes_the_same(func, sch)
+
+
+def test_a_loop_that_starts_late_below_an_outer_block() -> None:
+    text = """
+@T.prim_func
+def f(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+    for i in range(2):
+        with T.sblock("part"):
+            T.reads(A[0:8])
+            T.writes(B[0:8])
+            for j in range({}, 4):
+                with T.sblock("b"):
+                    v = T.axis.spatial({}, i * 4 + j)
+                    B[v] = A[v] * 2
+"""
+    func = program(text.format(2, 8))
+    sch = Schedule(func)
+    sch.blockize(sch.get_loops("b")[0])
+    assert computes_the_same(func, sch)
+    sch = Schedule(program(text.format(2, "(2, 8)")))
+    with pytest.raises(ScheduleError, match="cannot be divided at loop j"):
+        sch.blockize(sch.get_loops("b")[0])
+
+
+PAIR = """
+@T.prim_func
+def f(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
+    for i in range(8):
+        with T.sblock("b"):
+            v = T.axis.spatial(8, i)
+            T.where({})
+            B[v] = A[v] * 2
+        with T.sblock("c"):
+            v = T.axis.spatial(8, i)
+            T.where({})
+            C[v] = A[v] + 1
+"""
+
+
+@pytest.mark.parametrize("first, second, fits", [
+    ("i < 5", "i < 5", True), ("i < 5", "5 > i", True), ("i < 5", "i < 4", False), ("2 <= i and i < 5", "i < 5", False),
+    ("i < 8", "i < 5", False), ("i < 5", "i < 8", False), ("i % 2 == 1", "i % 2 == 1", True), ("i % 2 == 1", "i % 3 == 1", False),
+    ("i % 2 == 1", "i < 8", False),
+])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_joined_blocks_share_their_condition(first: str, second: str, fits: bool, swapped: bool) -> None:
+    func = program(PAIR.format(first, second))
+    sch = Schedule(func)
+    blocks = [sch.get_block("b"), sch.get_block("c")]
+    if fits:
+        sch.blockize(blocks[::-1] if swapped else blocks)
+        assert computes_the_same(func, sch)
+    else:
+        with pytest.raises(ScheduleError, match=r"c does not run (over|under) the same outer"):
+            sch.blockize(blocks[::-1] if swapped else blocks)
+
+
+NESTED = """
+@T.prim_func
+def f(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
+    for i in range(4):
+        with T.sblock("o"):
+            vo = T.axis.spatial(4, i)
+            T.reads(A[vo * 2:vo * 2 + 2])
+            T.writes(B[vo * 2:vo * 2 + 2])
+            for j in range(2):
+                with T.sblock("b"):
+                    v = T.axis.spatial(2, j)
+                    B[vo * 2 + v] = A[vo * 2 + v] * 2
+    for i in range(8):
+        with T.sblock("c"):
+            v = T.axis.spatial(8, i)
+            C[v] = B[v] + 1
+"""
+
+
+def test_a_block_inside_another_is_not_joined_with_blocks_outside() -> None:
+    func = program(NESTED)
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match="block b stands inside block o") as failed:
+        sch.blockize([sch.get_block("b"), sch.get_block("c")])
+    assert "join o" in str(failed.value)
+    sch.blockize([sch.get_block("o"), sch.get_block("c")])
+    assert computes_the_same(func, sch)
+
+
+BARE = """
+@T.prim_func
+def f(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
+    {}
+        with T.sblock("b"):
+            T.reads(A[0:8])
+            T.writes(B[0:8])
+            for j in range(8):
+                B[j] = A[j] * 2
+        for i in range({}):
+            with T.sblock("c"):
+                v = T.axis.spatial(8, {})
+                C[v] = B[v] + 1
+"""
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_block_without_iterators_joins_what_runs_once(swapped: bool) -> None:
+    func = program(BARE.format("for o in range(1):", 8, "i"))
+    sch = Schedule(func)
+    blocks = [sch.get_block("b"), sch.get_block("c")]
+    outer = sch.get(sch.blockize(blocks[::-1] if swapped else blocks))
+    assert isinstance(outer, Block)
+    assert [iv.var.name for iv in outer.iter_vars] == ["v_o"]
+    assert computes_the_same(func, sch)
+    sch = Schedule(program(BARE.format("for o in range(4):", 2, "o * 2 + i")))
+    blocks = [sch.get_block("b"), sch.get_block("c")]
+    with pytest.raises(ScheduleError, match="c does not run over the same outer iterators"):
+        sch.blockize(blocks[::-1] if swapped else blocks)
+
+
+def test_a_reduction_over_the_outer_loop_is_not_joined_with_a_spatial_block() -> None:
+    text = """
+@T.prim_func
+def f(A: T.Buffer((4, 8), "int32"), B: T.Buffer((4,), "int32"), C: T.Buffer((4,), "int32")):
+    for i in range(4):
+        for j in range(8):
+            with T.sblock("b"):
+                v = T.axis.spatial(4, i)
+                w = T.axis.spatial(8, j)
+                B[v] = A[v, w]
+        for j in range(4):
+            with T.sblock("c"):
+                {}
+                with T.init():
+                    C[w] = 0
+                C[w] = C[w] + A[v, w]
+"""
+    reduced = "v = T.axis.reduce(4, i)\n                w = T.axis.spatial(4, j)"
+    sch = Schedule(program(text.format(reduced)))
+    with pytest.raises(ScheduleError, match="c does not run over the same outer iterators"):
+        sch.blockize([sch.get_block("b"), sch.get_block("c")])
+    spatial = "w = T.axis.spatial(4, i)\n                v = T.axis.reduce(4, j)"
+    func = program(text.format(spatial))
+    sch = Schedule(func)
+    sch.blockize([sch.get_block("b"), sch.get_block("c")])
+    assert computes_the_same(func, sch)
