@@ -6,7 +6,7 @@ survives rewriting: it is how a schedule finds "the same block" in a new program
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,6 +64,21 @@ class Buffer:
 
     def __repr__(self) -> str:
         return f"Buffer({self.name})"
+
+
+def separator_fault(separators: Sequence[int], ndim: int) -> str | None:
+    """What is wrong with axis separators, or None.
+
+    Args:
+        separators: dimensions before which flattening must not merge.
+        ndim: number of dimensions of the buffer.
+    """
+    for before, at in zip((0, *separators), separators):
+        if not 0 < at < ndim:
+            return f"axis separator {at} is not inside the {ndim} dimension{'s' if ndim != 1 else ''}"
+        if at <= before:
+            return f"axis separator {at} does not come after {before}"
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from autosched.ir.stmt import (
 )
 from autosched.schedule.base import BlockRV, ScheduleBase
 from autosched.schedule.bindings import facts
-from autosched.schedule.boxes import bindings, is_unit
+from autosched.schedule.boxes import bindings, is_unit, uses
 from autosched.schedule.dependence import Refusal, incomplete, is_output, names, require_pipeline, scope_of
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
@@ -306,6 +306,16 @@ def _producer_store(producer: BlockRealize, buffer: Buffer) -> tuple[BufferStore
     return body, condition
 
 
+def _own_loops(block: Block) -> dict[Var, Range]:
+    """The loops inside a block around its store, as ``read_at`` makes them."""
+    body = block.body.then_case if isinstance(block.body, IfThenElse) else block.body
+    own: dict[Var, Range] = {}
+    while isinstance(body, For):
+        own[body.var] = Range(body.min, body.extent)
+        body = body.body
+    return own
+
+
 def _solve(
     block: Block, producer: BlockRealize, buffer: Buffer, load: BufferLoad, outer: Mapping[Var, Range]
 ) -> dict[Var, Expr]:
@@ -329,7 +339,7 @@ def _solve(
         except ValueError as error:
             raise Refusal(f"the indices at which {block.name} reads {buffer.name} have no inverse: {error}",
                           [block.ident]) from None
-    ranges = {**outer, **{iv.var: iv.dom for iv in producer.block.iter_vars}}
+    ranges = {**outer, **{iv.var: iv.dom for iv in producer.block.iter_vars}, **_own_loops(producer.block)}
     analyzer = Analyzer()
     for iv in block.iter_vars:
         where = found.get(iv.var)
@@ -359,6 +369,7 @@ class _ReverseInliner(_Rewriter):
         self.solution = solution
         self.producer = producer
         self.iters = leave_out.block.iter_vars
+        self.leaving = leave_out.block.name
 
     def visit_stmt(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, BufferStore) and stmt.buffer is self.buffer:
@@ -380,8 +391,9 @@ class _ReverseInliner(_Rewriter):
         """The producer under the condition that the consumer's iterators stay inside their domain."""
         block = realize.block
         analyzer = Analyzer()
-        for iv in block.iter_vars:
-            analyzer.bind(iv.var, iv.dom)
+        own = _own_loops(block)
+        for var, dom in (*((iv.var, iv.dom) for iv in block.iter_vars), *own.items()):
+            analyzer.bind(var, dom)
         inside: list[Expr] = []
         for iv in self.iters:
             where = self.solution[iv.var]
@@ -389,6 +401,11 @@ class _ReverseInliner(_Rewriter):
         condition = analyzer.simplify(logical_and(*inside))
         if condition == TRUE:
             return realize
+        if uses(condition, own):
+            raise Refusal(
+                f"the loops inside {block.name} store elements that {self.leaving} does not read, and a condition on them "
+                f"has no place in front of {block.name}", [block.ident],
+            )
         body = block.body
         if isinstance(body, IfThenElse) and body.else_case is None:
             known = analyzer.simplify(body.condition)

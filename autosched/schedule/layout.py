@@ -25,6 +25,7 @@ from autosched.ir.stmt import (
     Range,
     Stmt,
     full_region,
+    separator_fault,
 )
 from autosched.schedule.base import BlockRV, ScheduleBase
 from autosched.schedule.bindings import facts
@@ -158,6 +159,9 @@ class Layout(ScheduleBase):
         separators = mapping.axis_separators
         if not separators and len(shape) == old.ndim:
             separators = old.axis_separators
+        fault = separator_fault(separators, len(shape))
+        if fault is not None:
+            self.refuse(f"{fault} of the new {old.name}", [node.ident])
         new = replace(old, shape=shape, strides=(), axis_separators=separators)
         work = scope
         if value is not None and predicate != as_expr(False):

@@ -9,7 +9,7 @@ from typing import Any, cast
 from autosched.errors import suggest
 from autosched.ir.expr import BufferLoad, Expr
 from autosched.ir.expr import cast as cast_expr
-from autosched.ir.stmt import Block, Buffer, BufferStore, Stmt
+from autosched.ir.stmt import Block, Buffer, BufferStore, Stmt, separator_fault
 from autosched.schedule.base import BlockRV, ScheduleBase
 from autosched.schedule.bindings import BufferReplacer
 from autosched.schedule.primitive import primitive
@@ -199,7 +199,7 @@ class Scope(ScheduleBase):
             axis_separators: increasing dimensions; ``[1]`` on shape (2, 4096) gives banks ``[2][4096]``.
 
         Raises:
-            ScheduleError: no such buffer, separators not increasing or outside the dimensions.
+            ScheduleError: no such buffer, separators not increasing or not between two of its dimensions.
 
         After: ``B = T.sblock_alloc_buffer((2, 4096), axis_separators=[1])``.
         """
@@ -208,11 +208,9 @@ class Scope(ScheduleBase):
         node = realize.block
         target = self._any_buffer(node, buffer)
         seps = tuple(int(s) for s in axis_separators)
-        if list(seps) != sorted(set(seps)) or any(not 0 <= s <= target.ndim for s in seps):
-            self.refuse(
-                f"axis separators {list(seps)} are not increasing dimensions of {target.name}, which has {target.ndim}",
-                [node.ident],
-            )
+        fault = separator_fault(seps, target.ndim)
+        if fault is not None:
+            self.refuse(f"{fault} of {target.name}", [node.ident])
         if target.axis_separators == seps:
             return
         new = replace(target, axis_separators=seps)

@@ -25,6 +25,7 @@ from autosched.ir.stmt import (
     Stmt,
     full_region,
     point,
+    separator_fault,
     seq,
 )
 from autosched.script import ops
@@ -176,10 +177,9 @@ class BufferMaker:
                     offset = None  # The default; stating it makes no other buffer.
             elif spec.offset_factor > 0:
                 offset = Var(f"{name}_elem_offset", index)
-            for separator in spec.axis_separators:
-                if not 0 < separator < max(len(shape), 1):
-                    inside = f"inside the {len(shape)} dimensions of buffer {name}"
-                    raise ValueError(f"axis separator {separator} is not {inside}")
+            fault = separator_fault(spec.axis_separators, len(shape))
+            if fault is not None:
+                raise ValueError(f"{fault} of buffer {name}")
             return Buffer(
                 name, shape, ops.dtype_name(spec.dtype), spec.scope, spec.axis_separators, strides, offset,
                 spec.offset_factor, spec.align,

@@ -26,6 +26,9 @@ WEIGHTS = {
     "merge": 1, "pad_einsum": 1, "decompose_padding": 1, "reorder_block_iter_var": 1, "sample_perfect_tile": 1,
     "fuse_reduction_epilogue": 1,
 }
+# More that both sides have, and what only this side has: drawn where asked for by name.
+SHARED = {"rolling_buffer": 4, "read_at": 3, "write_at": 3, "set_axis_separator": 1, "sample_categorical": 1, "cache_inplace": 2}
+OWN = {"double_buffer": 4, "drop_zero_terms": 3, "fold_epilogue": 3, "recompute_at_consumers": 4}
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class Steps:
             b.ident for r in state.realizes.values() if r.block.init is not None
             for b in walk(r.block.init) if isinstance(b, Block)
         }
-        realizes = [r for r in state.realizes.values() if r is not state.root and r.block.ident not in inits]
+        realizes = [r for r in state.realizes.values() if r.block is not state.root and r.block.ident not in inits]
         names = [r.block.name for r in realizes]
         realizes = [r for r in realizes if names.count(r.block.name) == 1 and r.block.name != "root"]
         self.blocks = [self._seen(sch, r) for r in realizes]
@@ -157,6 +160,22 @@ class Steps:
         else:
             out[0] = self.rng.choice([f"{shape[0] - 1} - a0", "a0 + 1", "0"])
         return f"lambda {', '.join(names)}: ({', '.join(out)}{',' if len(out) == 1 else ''})"
+
+    # -- primitives of this side only ----------------------------------------------------------------
+
+    def double_buffer(self, b: Seen) -> list[str]:
+        return [self.get(b), "sch.double_buffer(block=b{n}, buffer_index=0)"]
+
+    def drop_zero_terms(self, b: Seen) -> list[str]:
+        return [self.get(b), "sch.drop_zero_terms(block=b{n})"]
+
+    def fold_epilogue(self, b: Seen) -> list[str]:
+        moved, _ = self._pair(b, True)
+        return [self.get(moved), "sch.fold_epilogue(block=b{n})"]
+
+    def recompute_at_consumers(self, b: Seen) -> list[str]:
+        moved, _ = self._pair(b, False)
+        return [self.get(moved), "sch.recompute_at_consumers(block=b{n})"]
 
     # -- primitives --------------------------------------------------------------------------------
 
@@ -351,6 +370,33 @@ class Steps:
             return None
         at = self.rng.randrange(depth)
         return [*self.loops(b), *self.loops(other, "c"), f"sch.merge(l{{n}}[{at}], k{{n}}[{at}])"]
+
+    def rolling_buffer(self, b: Seen) -> list[str]:
+        moved, _ = self._pair(b, False)
+        return [self.get(moved), "sch.rolling_buffer(block=b{n}, write_buffer_index=0)"]
+
+    def read_at(self, b: Seen) -> list[str] | None:
+        if not b.extents or not b.reads:
+            return None
+        which = self.rng.randrange(b.reads)
+        return [*self.loops(b), f'sch.read_at(loop={self.loop(b)}, block=b{{n}}, read_buffer_index={which}, '
+                f'storage_scope="{self.scope()}")']
+
+    def write_at(self, b: Seen) -> list[str] | None:
+        if not b.extents:
+            return None
+        return [*self.loops(b), f'sch.write_at(loop={self.loop(b)}, block=b{{n}}, write_buffer_index=0, '
+                f'storage_scope="{self.scope()}")']
+
+    def set_axis_separator(self, b: Seen) -> list[str]:
+        side = self._side(b)
+        return [self.get(b), f"sch.set_axis_separator(block=b{{n}}, buffer={side}, axis_separators=[{self.rng.randint(0, 2)}])"]
+
+    def sample_categorical(self, b: Seen) -> list[str] | None:
+        if not b.extents:
+            return None
+        return [*self.loops(b), "t{n} = sch.sample_categorical(candidates=[1, 2, 3], probs=[0.25, 0.25, 0.5], "
+                f"decision={self.rng.randrange(3)})", f"sch.split(loop={self.loop(b)}, factors=[None, t{{n}}])"]
 
     def pad_einsum(self, b: Seen) -> list[str] | None:
         if not b.kinds:

@@ -220,6 +220,15 @@ def test_axis_separators_are_kept_or_replaced() -> None:
     same(elementwise, sch)
 
 
+@pytest.mark.parametrize("index_map", [
+    lambda i, j: [AXIS_SEPARATOR, i, j], lambda i, j: [i, j, AXIS_SEPARATOR], lambda i, j: [i, AXIS_SEPARATOR, AXIS_SEPARATOR, j],
+])
+def test_axis_separators_stand_between_dimensions(index_map: Callable[..., object]) -> None:
+    sch = Schedule(elementwise)
+    with pytest.raises(ScheduleError, match=r"axis separator \d (is not inside|does not come after)"):
+        sch.transform_layout("B", "B", index_map)
+
+
 @pytest.mark.parametrize("arguments, reason", [
     ({"index_map": lambda i: [i // 4, i % 4]}, "has elements that are not used"),
     ({"index_map": lambda i: [i // 4, i % 4], "pad_value": IntImm(0, "int8")}, "of type int8, its elements are int32"),

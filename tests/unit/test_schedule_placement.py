@@ -14,7 +14,7 @@ from autosched.schedule import AT_INLINE, AT_ROOT, Schedule, StaleRVError
 from autosched.schedule.compute_at import can_compute_at
 from autosched.schedule.dependence import broken_pipeline, incomplete, not_compact, not_reduction
 from autosched.schedule.inline import can_inline, can_reverse_inline
-from autosched.script import T
+from autosched.script import T, parse
 
 
 def same(got: PrimFunc, want: PrimFunc) -> None:
@@ -340,6 +340,45 @@ def test_reverse_inline_guards_what_the_producer_computes_too_much() -> None:
     assert [b.name for b in sch.state.children_of(sch.state.root)] == ["B"]
     data = np.arange(16, dtype=np.int32)
     assert np.array_equal(run(sch.func, data)["C"], data[:15] * 2 + 1)
+
+
+def test_reverse_inline_into_a_copy_with_loops_of_its_own() -> None:
+    @T.prim_func
+    def before(A: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")):
+        for i in range(4):
+            for j in range(4):
+                with T.sblock("C"):
+                    v = T.axis.spatial(16, i * 4 + j)
+                    C[v] = A[v] + v
+
+    sch = Schedule(before)
+    sch.read_at(sch.get_loops("C")[0], "C", 0, "shared")
+    sch.reverse_compute_inline("C")
+    text = script(sch.func)
+    assert "T.where" not in text
+    assert parse(text) == sch.func
+    data = np.arange(16, dtype=np.int32) * 7
+    assert np.array_equal(run(sch.func, data)["C"], data + np.arange(16))
+
+
+def test_reverse_inline_needs_no_condition_inside_the_producer() -> None:
+    @T.prim_func
+    def before(A: T.Buffer((16,), "int32"), C: T.Buffer((14,), "int32")):
+        B = T.sblock_alloc_buffer((16,), "int32")
+        for i in range(4):
+            with T.sblock("B"):
+                v = T.axis.spatial(4, i)
+                for j in range(4):
+                    B[v * 4 + j] = A[v * 4 + j] * 2
+        for i in range(14):
+            with T.sblock("C"):
+                v = T.axis.spatial(14, i)
+                C[v] = B[v] + 1
+
+    sch = Schedule(before)
+    with pytest.raises(ScheduleError, match="the loops inside B store elements that C does not read"):
+        sch.reverse_compute_inline("C")
+    assert sch.func == before
 
 
 @pytest.mark.parametrize(("block", "primitive", "reason"), [

@@ -80,7 +80,9 @@ def test_set_scope_takes_views_along(verify_trace_roundtrip: Verify) -> None:
         (lambda s: s.storage_align("B", 0, 2, 4, 1), "there is no axis 2"),
         (lambda s: s.storage_align("C", 0, 0, 4, 1), "buffer C is a parameter of the function"),
         (lambda s: s.double_buffer("C"), "buffer C is a parameter of the function"),
-        (lambda s: s.set_axis_separator("B", "B", [2, 1]), r"axis separators \[2, 1\] are not increasing"),
+        (lambda s: s.set_axis_separator("B", "B", [2]), "axis separator 2 is not inside the 2 dimensions of B"),
+        (lambda s: s.set_axis_separator("B", "B", [1, 1]), "axis separator 1 does not come after 1"),
+        (lambda s: s.set_axis_separator("B", "B", [0]), "axis separator 0 is not inside"),
         (lambda s: s.set_axis_separator("B", "Q", [1]), "block B has no buffer 'Q'"),
     ],
 )
