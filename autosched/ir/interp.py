@@ -121,7 +121,9 @@ def written(func: PrimFunc) -> tuple[Buffer, ...]:
     return tuple(b for b in func.buffers if b in targets or b in opaque)
 
 
-def run(func: PrimFunc, *arrays: Any, symbols: Mapping[str | Var, int] | None = None) -> Outputs:
+def run(
+    func: PrimFunc, *arrays: Any, symbols: Mapping[str | Var, int] | None = None, pattern: int = _POISON
+) -> Outputs:
     """Runs a program.
 
     Args:
@@ -131,6 +133,8 @@ def run(func: PrimFunc, *arrays: Any, symbols: Mapping[str | Var, int] | None = 
             them) or be None; then they start as zeros. Arrays given for them are written in place.
         symbols: values of symbolic extents by name or variable; those in the shapes of given arrays are found by
             themselves.
+        pattern: the byte of which allocated memory is full at the start (floats start as NaN). A program that gives
+            other results under another one reads what it has not stored.
 
     Returns:
         The written arrays, by position or parameter name.
@@ -155,7 +159,7 @@ def run(func: PrimFunc, *arrays: Any, symbols: Mapping[str | Var, int] | None = 
     compiler.stmt(func.body)
     em = compiler.em
     em.emit(-1)
-    memory = _arena(compiler, bound)
+    memory = _arena(compiler, bound, pattern)
     code = np.array(em.scopes[0].rows, dtype=np.int64)
     ints = np.zeros(em.n_int, dtype=np.int64)
     for reg, value in em.ints.items():
@@ -294,9 +298,9 @@ def _extent(buffer: Buffer, extent: Expr, scalars: Mapping[Var, int]) -> int:
     return value
 
 
-def _arena(compiler: Compiler, bound: Mapping[Buffer, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+def _arena(compiler: Compiler, bound: Mapping[Buffer, np.ndarray[Any, Any]], pattern: int) -> np.ndarray[Any, Any]:
     """The memory of a run: parameters copied in, everything else a pattern."""
-    memory = np.full(max(compiler.size, 64), _POISON, dtype=np.uint8)
+    memory = np.full(max(compiler.size, 64), pattern, dtype=np.uint8)
     for offset, size, dtype in compiler.roots:
         if is_float(dtype):
             memory[offset : offset + size].view(dtype)[...] = np.nan

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from autosched.ir.expr import Var, int_value
 from autosched.ir.region import region_covers
-from autosched.ir.stmt import TRUE, Block, Buffer, For, Ident, Range, Stmt, full_region
+from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, For, Ident, Range, Stmt, full_region
 from autosched.schedule.base import BlockRV
-from autosched.schedule.bindings import loop_dom
 from autosched.schedule.cache_rewrite import (
     Place,
     Redirect,
+    clipped,
     copy_stage,
     nested_condition,
     place_at,
@@ -24,6 +24,7 @@ from autosched.schedule.dependence import uncovered
 from autosched.schedule.primitive import primitive
 from autosched.schedule.scope import Scope, in_scope
 from autosched.schedule.state import State, child_blocks
+from autosched.schedule.stored import stores_all
 
 
 class Cache(Scope):
@@ -77,6 +78,8 @@ class Cache(Scope):
             place = Place(scope, 0)
             swept = self._input_region(state, scope, reader, buffer)
         compact = place.parent is scope
+        if compact:
+            swept = clipped(swept, buffer.shape)
         cached = self._cached(buffer, storage_scope, swept if compact else None)
         stage, nest = copy_stage(
             f"{buffer.name}_{storage_scope}", buffer, cached, swept, "target" if compact else None, _around(state, place)
@@ -138,7 +141,10 @@ class Cache(Scope):
         }
         place = place_between(state, scope, writer.ident, related)
         swept = swept_region(state, region, realize, place.parent, nested_condition(writer, buffer, "write"))
+        self._no_holes(state, scope, buffer, realize, place.parent, swept)
         compact = place.parent is scope
+        if compact:
+            swept = clipped(swept, buffer.shape)
         cached = self._cached(buffer, storage_scope, swept if compact else None)
         stage, nest = copy_stage(
             f"{buffer.name}_{storage_scope}", cached, buffer, swept, "source" if compact else None, _around(state, place)
@@ -188,8 +194,11 @@ class Cache(Scope):
         name = f"{buffer.name}_{storage_scope}"
         place = place_at(state, scope, node.ident)
         inner = place.parent
-        first, before = copy_stage(name, buffer, cached, swept_region(state, read, realize, inner), None)
-        last, after = copy_stage(name, cached, buffer, swept_region(state, write, realize, inner), None)
+        loaded, stored = swept_region(state, read, realize, inner), swept_region(state, write, realize, inner)
+        if not region_covers(loaded, stored):
+            self._no_holes(state, scope, buffer, realize, inner, stored)
+        first, before = copy_stage(name, buffer, cached, loaded, None)
+        last, after = copy_stage(name, cached, buffer, stored, None)
         redirect = Redirect(buffer, cached)
         table: dict[int, Stmt | None] = {id(node): redirect.visit_block(node)}
         allocs = {id(scope): (*scope.alloc_buffers, cached)}
@@ -230,6 +239,25 @@ class Cache(Scope):
             self.refuse(
                 f"block {writer.name} updates {buffer.name} in place, and the copy would start without its values",
                 [writer.ident], hint="cache the block that initialises it too, or use cache_inplace",
+            )
+
+    def _no_holes(
+        self, state: State, scope: Block, buffer: Buffer, realize: BlockRealize, top: For | Block, swept: Sequence[Range]
+    ) -> None:
+        """Refuses a copy that would store what its writer has left out over what the buffer holds already.
+
+        Where the buffer lives in the scope like the copy, both hold the same, the elements without a value included.
+        """
+        if buffer in scope.alloc_buffers:
+            return
+        loops = state.loops_above(realize)
+        if isinstance(top, For):
+            loops = loops[next(i for i, x in enumerate(loops) if x is top) + 1:]
+        if not stores_all(realize, buffer, loops, swept, _around(state, Place(top, 0))):
+            self.refuse(
+                f"block {realize.block.name} is not known to store all elements of {buffer.name} between the first and the "
+                "last, and the copy would store the others as well", [realize.block.ident], state=state,
+                hint="reindex_cache_write copies single elements",
             )
 
     def _read_first(self, state: State, scope: Block, writer: Block, related: set[Ident], place: Place) -> bool:
@@ -294,9 +322,14 @@ class Cache(Scope):
 
 
 def _around(state: State, place: Place) -> dict[Var, Range]:
-    """The ranges of the loops around a place, those of the enclosing scope included."""
-    loops = [*state.loops_above(place.parent), *([place.parent] if isinstance(place.parent, For) else [])]
-    return loop_dom(loops)
+    """The ranges of what a nest at a place may mention: all loops around it, and the iterators of all blocks around it."""
+    found: dict[Var, Range] = {}
+    for node in (place.parent, *state.ancestors(place.parent)):
+        if isinstance(node, For):
+            found[node.var] = Range(node.min, node.extent)
+        elif isinstance(node, Block):
+            found.update({iv.var: iv.dom for iv in node.iter_vars})
+    return found
 
 
 def _needs_old(block: Block, buffer: Buffer) -> bool:
@@ -309,5 +342,5 @@ def _needs_old(block: Block, buffer: Buffer) -> bool:
             break
         if region_of(child.writes, buffer) is not None:
             # What stands behind the first writer reads the fresh values, as far as they reach.
-            return writes is None or not region_covers(writes, reads)
+            return writes is None or not region_covers(clipped(writes.region, buffer.shape), clipped(reads.region, buffer.shape))
     return True

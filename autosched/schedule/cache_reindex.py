@@ -10,7 +10,6 @@ from autosched.errors import ProgramError
 from autosched.ir.expr import BufferLoad, Expr, Var, int_value, logical_and
 from autosched.ir.functor import Substitute, free_vars
 from autosched.ir.index_map import IndexMap
-from autosched.ir.itermap import is_bijective
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import (
     Block,
@@ -27,7 +26,7 @@ from autosched.ir.stmt import (
 from autosched.schedule.base import BlockRV
 from autosched.schedule.cache import Cache
 from autosched.schedule.cache_rewrite import Place, Redirect, guarded_load, place_between, region_of
-from autosched.schedule.dependence import broken_pipeline
+from autosched.schedule.dependence import broken_pipeline, injective
 from autosched.schedule.primitive import primitive
 from autosched.schedule.scope import in_scope
 from autosched.schedule.state import State
@@ -173,7 +172,7 @@ class ReindexCache(Cache):
     def _one_each(self, node: Block, iters: Sequence[IterVar], old: Sequence[Expr], new: Sequence[Expr]) -> None:
         """Refuses maps that give one element of the copy to two elements of the buffer."""
         dom = {iv.var: iv.dom for iv in iters}
-        if all(any(o == n for n in new) for o in old) or is_bijective(new, dom):
+        if all(any(o == n for n in new) for o in old) or injective(new, dom):
             return
         variables = tuple(iv.var for iv in iters)
         try:

@@ -66,6 +66,18 @@ def swept_region(
     return tuple(_inside(r, size, loop_dom(loops)) for r, size in zip(ranges, region.buffer.shape))
 
 
+def clipped(region: Sequence[Range], shape: Sequence[Expr]) -> tuple[Range, ...]:
+    """The part of a region that lies inside a shape, as far as the ends are constants."""
+    found: list[Range] = []
+    for r, size in zip(region, shape):
+        lo, extent, end = int_value(r.min), int_value(r.extent), int_value(size)
+        if lo is not None and extent is not None and end is not None and (first := max(lo, 0)) < (last := min(lo + extent, end)):
+            if (first, last) != (lo, lo + extent):
+                r = Range(IntImm(first, r.min.dtype), IntImm(last - first, r.extent.dtype))
+        found.append(r)
+    return tuple(found)
+
+
 def _inside(r: Range, size: Expr, dom: Mapping[Var, Range]) -> Range:
     """A range cut where it is known to reach the end of a dimension or beyond: rounded-up symbolic extents do."""
     lo, extent, end = int_value(r.min), int_value(r.extent), int_value(size)
@@ -87,7 +99,8 @@ def copy_stage(
         target: written.
         region: the part that is copied, in coordinates of the larger buffer.
         compact: which side holds only the region: ``source``, ``target`` or None for neither.
-        around: ranges of the loops around the nest; where they lead outside the buffers, a predicate keeps it inside.
+        around: ranges of the variables around the nest; where they lead outside the larger buffer, a predicate keeps
+            the nest inside, or zeros are copied from there (``target``), which nothing reads: the program did not either.
 
     Returns:
         the block's realize and the whole nest.
@@ -113,12 +126,15 @@ def copy_stage(
         narrow.append(var)
     read = tuple(narrow if compact == "source" else wide)
     write = tuple(narrow if compact == "target" else wide)
-    body = BufferStore(target, write, BufferLoad(source, read, source.dtype))
-    block = Block(name, tuple(iters), (point(source, read),), (point(target, write),), body)
+    load: Expr = BufferLoad(source, read, source.dtype)
+    if compact == "target" and around is not None:
+        load = guarded_load(source, read, {**around, **{iv.var: iv.dom for iv in iters}})
+    block = Block(name, tuple(iters), (point(source, read),), (point(target, write),), BufferStore(target, write, load))
     predicate: Expr = TRUE
-    if compact is None and around is not None:
+    if compact != "target" and around is not None:
         analyzer = Analyzer({**around, **{loop: Range(IntImm(0, loop.dtype), r.extent) for loop, r in zip(loops, region)}})
-        predicate = analyzer.simplify(logical_and(*_outside(values, source.shape, analyzer)))
+        at = values if compact is None else [r.min + loop for loop, r in zip(loops, region)]
+        predicate = analyzer.simplify(logical_and(*_outside(at, target.shape if compact else source.shape, analyzer)))
     realize = BlockRealize(tuple(values), predicate, block)
     nest: Stmt = realize
     for loop, r in reversed(list(zip(loops, region))):

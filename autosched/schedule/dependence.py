@@ -7,16 +7,17 @@ what it breaks. Functions return the sentence, or None where the condition holds
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from autosched.ir.expr import Expr, IntImm, Var, int_value
-from autosched.ir.functor import free_vars
+from autosched.ir.expr import BinOp, Expr, IntImm, Var, int_value
+from autosched.ir.functor import Substitute, free_vars
 from autosched.ir.itermap import detect_iter_map
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import (
     TRUE,
     Block,
     BlockRealize,
+    BufferRegion,
     For,
     Ident,
     IterVar,
@@ -27,6 +28,7 @@ from autosched.ir.stmt import (
 from autosched.schedule.boxes import (
     Box,
     bind_all,
+    bindings,
     box_covers,
     exact_box,
     join_boxes,
@@ -165,7 +167,7 @@ def affine_binding(realize: BlockRealize, loops: Sequence[For], pin: bool = True
     """
     if not loops or _plain_binding(realize, loops):
         return True
-    if realize.predicate == TRUE and _digits(realize.iter_values, loops, True):
+    if realize.predicate == TRUE and _digits(realize.iter_values, loop_ranges(loops), True):
         return True
     result = detect_iter_map(
         list(realize.iter_values), loop_ranges(loops), realize.predicate, "surjective", simplify_trivial=False
@@ -182,25 +184,31 @@ def affine_binding(realize: BlockRealize, loops: Sequence[For], pin: bool = True
 
 def one_to_one(values: Sequence[Expr], loops: Sequence[For], predicate: Expr, outer: Sequence[For] = ()) -> bool:
     """Whether no two iterations of some loops give the same values; the outer loops stand still."""
+    ranges = loop_ranges(loops)
     values = [v for v in values if not isinstance(v, IntImm)]
-    if _digits(values, loops, False):
+    if _digits(values, ranges, False):
         return True
     analyzer = bind_all(Analyzer(), outer)
-    ranges = loop_ranges(loops)
     # A restriction of a one-to-one map is one too, so a predicate that is not understood does no harm.
     tried = (predicate, TRUE) if predicate != TRUE else (TRUE,)
     return any(bool(detect_iter_map(values, ranges, p, "bijective", analyzer)) for p in tried)
 
 
-def _digits(values: Sequence[Expr], loops: Sequence[For], onto: bool) -> bool:
-    """Whether each value counts in loops of its own like a number in its digits; the common case, decided by coefficients.
+def injective(values: Sequence[Expr], dom: Mapping[Var, Range]) -> bool:
+    """Whether no two points of a domain give the same values, with or without gaps between them."""
+    values = [v for v in values if not isinstance(v, IntImm)]
+    return _digits(values, dom, False) or bool(detect_iter_map(values, dom, TRUE, "bijective"))
+
+
+def _digits(values: Sequence[Expr], dom: Mapping[Var, Range], onto: bool) -> bool:
+    """Whether each value counts in variables of its own like a number in its digits; the common case, by coefficients.
 
     Args:
-        values: what the loops give.
-        loops: the loops; other variables stand still.
-        onto: ask for values without gaps, where loops may be unused; otherwise for no value twice.
+        values: what the variables give.
+        dom: the variables' ranges; other variables stand still.
+        onto: ask for values without gaps, where variables may be unused; otherwise for no value twice.
     """
-    counts = {loop.var: int_value(loop.extent) for loop in loops}
+    counts = {var: int_value(r.extent) for var, r in dom.items()}
     seen: set[Var] = set()
     for value in values:
         form = plain_affine(value, counts)
@@ -352,9 +360,40 @@ def _uncovered_at(
         joined = join_boxes(boxes, analyzer) if len(boxes) > 1 else []
         if any(box_covers(b, need, read.buffer.shape, analyzer) for b in joined):
             continue
+        if any(_same_elements(read, realize, inner, state.realizes[source], path) for source, path in members):
+            continue
         writers = names([state.block(s) for s, _ in members])
         return f"{realize.block.name} reads more of {read.buffer.name} than {writers} has written by then"
     return None
+
+
+def _same_elements(
+    read: BufferRegion, reader: BlockRealize, inner: Sequence[For], writer: BlockRealize, path: Sequence[Stmt]
+) -> bool:
+    """Whether a writer stores at the indices at which a reader reads, the same functions of loops of the same ranges.
+
+    So a layout with gaps is seen to be filled as far as it is read.
+    """
+    write = next((w for w in writer.block.writes if w.buffer is read.buffer), None)
+    if write is None or writer.predicate != TRUE or not all(isinstance(n, For | BlockRealize) for n in path):
+        return False
+    theirs = {n.var: n for n in path if isinstance(n, For)}
+    mine = {n.var: n for n in inner}
+    pairs: dict[Var, Var] = {}
+    a, b = Substitute(bindings(reader)).visit_region(read), Substitute(bindings(writer)).visit_region(write)
+    for x, y in zip(a.region, b.region):
+        if not (_alike(x.min, y.min, mine, theirs, pairs) and _alike(x.extent, y.extent, mine, theirs, pairs)):
+            return False
+    return len(set(pairs.values())) == len(pairs)
+
+
+def _alike(a: Expr, b: Expr, mine: Mapping[Var, For], theirs: Mapping[Var, For], pairs: dict[Var, Var]) -> bool:
+    if isinstance(a, BinOp) and isinstance(b, BinOp):
+        return a.op == b.op and _alike(a.a, b.a, mine, theirs, pairs) and _alike(a.b, b.b, mine, theirs, pairs)
+    if isinstance(a, Var) and isinstance(b, Var) and a in mine and b in theirs:
+        x, y = mine[a], theirs[b]
+        return x.min == y.min and x.extent == y.extent and pairs.setdefault(a, b) is b
+    return a == b and not (uses(a, set(mine)) or uses(b, set(theirs)))
 
 
 def require_pipeline(state: State, scope: Block) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from autosched.ir.expr import BufferData, BufferLoad, Expr, IntImm, Var
+from autosched.ir.expr import BufferData, BufferLoad, Expr, IntImm, Var, as_expr, int_value
 from autosched.ir.functor import Substitute, free_vars, stmt_exprs, walk, walk_expr
+from autosched.ir.itermap import detect_iter_map
 from autosched.ir.region import int_set_bounds
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import (
@@ -44,7 +45,7 @@ class Reindex(ScheduleBase):
         """Copies a buffer into one that is indexed by a block's iterators, and lets the block use the copy.
 
         Args:
-            block: handle or name of a block without blocks inside, alone in its loops, which uses the buffer at one index.
+            block: handle or name of a block without blocks inside, which uses the buffer at one index.
             buffer: name, the buffer, or ``("read" | "write", position)``.
 
         Returns:
@@ -52,7 +53,8 @@ class Reindex(ScheduleBase):
 
         Raises:
             ScheduleError: the buffer is not used, used at several indices or by address, read and written both; a block
-                that shares its loops or holds blocks; a written buffer of which the block stores a part only.
+                that holds blocks, or shares its loops with one that writes the buffer (or reads it, if the block writes
+                it); a written buffer of which the block stores a part only.
 
         Before: ``B[vi, vj] = A[vj, vi] * 2``, after ``reindex("B", ("read", 0))``: ``A_reindex[vi, vj] = A[vj, vi]`` in
         loops of its own, then ``B[vi, vj] = A_reindex[vi, vj] * 2``.
@@ -85,7 +87,7 @@ def _reindex(state: State, realize: BlockRealize, buffer: Buffer, reads: bool) -
             raise Refusal(f"block {node.name} both reads and writes {buffer.name}", [node.ident])
     else:
         _stores_all(state, realize, buffer, kept)
-    top = outermost(state, realize, scope)
+    top = _nest_of(state, realize, scope, buffer, reads)
     shape = tuple(analyzer.simplify(iv.dom.min + iv.dom.extent) for iv in kept)
     copy = replace(
         buffer, name=f"{buffer.name}_reindex", shape=shape, strides=(), axis_separators=(), ident=Ident()
@@ -150,6 +152,28 @@ def outermost(state: State, realize: BlockRealize, scope: Block) -> Stmt:
     return top
 
 
+def _nest_of(state: State, realize: BlockRealize, scope: Block, buffer: Buffer, reads: bool) -> Stmt:
+    """The statement of the scope that holds a block; the copy stands before it, or after it.
+
+    Raises:
+        Refusal: another block in it needs the buffer as it is in between.
+    """
+    top: Stmt = realize
+    for node in state.ancestors(realize):
+        if node is scope or (isinstance(node, SeqStmt) and state.parent(node) is scope):
+            break
+        if not isinstance(node, For | SeqStmt):
+            raise Refusal(f"block {realize.block.name} stands under a condition", [realize.block.ident])
+        top = node
+    for other in [] if top is realize else state.children_of(top):
+        uses = state.touched(other)
+        if other is not realize.block and (buffer in uses[1] or (not reads and buffer in uses[0])):
+            verb = "writes" if buffer in uses[1] else "reads"
+            raise Refusal(f"block {realize.block.name} shares its loops with block {other.name}, which {verb} {buffer.name}",
+                          [realize.block.ident, other.ident])
+    return top
+
+
 def _stores_all(state: State, realize: BlockRealize, buffer: Buffer, kept: Sequence[IterVar]) -> None:
     """Refuses a block that would leave elements of the copy without a value."""
     node = realize.block
@@ -165,11 +189,29 @@ def _stores_all(state: State, realize: BlockRealize, buffer: Buffer, kept: Seque
     analyzer = Analyzer()
     values = dict(zip([iv.var for iv in node.iter_vars], realize.iter_values))
     for iv in kept:
-        low, high = int_set_bounds(values[iv.var], loop_ranges(loops), Analyzer(), realize.predicate)
-        if low is None or high is None or not (
-            analyzer.can_prove_equal(low, iv.dom.min) and analyzer.can_prove_equal(high, iv.dom.min + iv.dom.extent - 1)
+        ends = int_set_bounds(values[iv.var], loop_ranges(loops), Analyzer(), realize.predicate)
+        last = iv.dom.min + iv.dom.extent - 1
+        if not any(
+            low is not None and high is not None and analyzer.can_prove_equal(low, iv.dom.min)
+            and analyzer.can_prove_equal(high, last) for low, high in (ends, _mapped_ends(realize, loops, iv))
         ):
             raise Refusal(f"block {node.name} does not run over the whole domain of its iterator {iv.var.name}", [node.ident])
+
+
+def _mapped_ends(realize: BlockRealize, loops: Sequence[For], iv: IterVar) -> tuple[Expr | None, Expr | None]:
+    """The first and last value of an iterator as the iteration map has them, which sees through quotients of cut loops."""
+    result = detect_iter_map(
+        list(realize.iter_values), loop_ranges(loops), realize.predicate, "surjective", simplify_trivial=False
+    )
+    if not result:
+        return None, None
+    total = result.indices[next(i for i, other in enumerate(realize.block.iter_vars) if other is iv)]
+    base = as_expr(total.base, iv.var.dtype)
+    if not total.args:
+        return base, base
+    if len(total.args) > 1 or int_value(total.args[0].scale) != 1:
+        return None, None
+    return base, base + as_expr(total.args[0].extent, iv.var.dtype) - 1
 
 
 def _copy(

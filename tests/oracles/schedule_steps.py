@@ -41,7 +41,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Seen:
-    """A block that can be named: its nested loops' extents, iterator kinds, and what it reads and writes."""
+    """A block that can be named: its nested loops' extents, iterator kinds, and what it reads and writes.
+
+    The order of what a joined block declares is nobody's business: its buffers are named, where others are counted.
+    """
 
     name: str
     extents: tuple[int, ...]
@@ -50,6 +53,14 @@ class Seen:
     writes: int
     read_shapes: tuple[tuple[int, ...], ...]
     write_shape: tuple[int, ...]
+    names: tuple[tuple[str, ...], tuple[str, ...]]
+
+    def which(self, side: int, at: int) -> str | None:
+        """How to say which buffer it reads (0) or writes (1); None where a name does not tell, as TVM finds it twice."""
+        if not self.name.startswith("outer_") or at >= len(self.names[side]):
+            return str(at)
+        name = self.names[side][at]
+        return None if side == 0 and name in self.names[1] else f'"{name}"'
 
 
 def _const(e: object) -> int:
@@ -95,6 +106,7 @@ class Steps:
             b.name, tuple(_const(x.extent) for x in loops), tuple(iv.kind for iv in b.iter_vars), len(b.reads),
             len(b.writes), tuple(tuple(_const(e) for e in x.buffer.shape) for x in b.reads),
             tuple(_const(e) for e in b.writes[0].buffer.shape) if b.writes else (),
+            (tuple(x.buffer.name for x in b.reads), tuple(x.buffer.name for x in b.writes)),
         )
 
     def draw(self, sch: Schedule) -> Step | None:
@@ -268,8 +280,10 @@ class Steps:
         moved, _ = self._pair(b, True)
         return [self.get(moved), "sch.reverse_compute_inline(block=b{n})"]
 
-    def cache_read(self, b: Seen) -> list[str]:
-        which = self.rng.randrange(b.reads + 1) if b.reads else 0
+    def cache_read(self, b: Seen) -> list[str] | None:
+        which = b.which(0, self.rng.randrange(b.reads + 1) if b.reads else 0)
+        if which is None:
+            return None
         lines, extra = [self.get(b)], ""
         if self.chance(0.2):
             lines.append(self.get(self.rng.choice(self.blocks), "c"))
@@ -281,7 +295,8 @@ class Steps:
         if self.chance(0.15):
             lines.append(self.get(self.rng.choice(self.blocks), "c"))
             extra = ", consumer_blocks=[c{n}]"
-        return [*lines, f'sch.cache_write(block=b{{n}}, write_buffer_index=0, storage_scope="{self.scope()}"{extra})']
+        which = b.which(1, 0)
+        return [*lines, f'sch.cache_write(block=b{{n}}, write_buffer_index={which}, storage_scope="{self.scope()}"{extra})']
 
     def cache_inplace(self, b: Seen) -> list[str]:
         return [self.get(b), f'sch.cache_inplace(block=b{{n}}, read_buffer_index=0, storage_scope="{self.scope()}")']

@@ -38,7 +38,13 @@ KNOWN: tuple[Known, ...] = (
     Known("nothing to follow", ONLY_TVM, "reverse_compute_at", "has no producer in"),
     Known("lost iterations", ONLY_TVM, "reverse_compute_at", "would not run for all of its iterations", right=(False, None)),
     Known("idle consumers", ONLY_TVM, "cache_(read|write)", "consumer block .* does not read"),
-    Known("caches of updates", ONLY_TVM, "(reindex_)?cache_write", "in place, and the copy would start", right=(False, None)),
+    Known("caches of updates", ONLY_TVM, "(reindex_)?cache_write", "in place, and the copy would start"),
+    Known("caches of updates", ONLY_TVM, "reindex", "which another block has initialised"),
+    Known("copies with holes", ONLY_TVM, "cache_(write|inplace)", "not known to store all elements", right=(False,)),
+    Known("copies that overlap", ONLY_TVM, "reindex_cache_(read|write)", "a sum of overlapping iterators has no inverse"),
+    Known("reads ahead of the writer", ONLY_TVM, "cache_read|reindex|reindex_cache_(read|write)",
+          "reads more of .* has written by then"),
+    Known("copies made again and again", ONLY_TVM, "reindex", "does not run over the whole domain"),
     Known("functions of partial sums", ONLY_TVM, "fuse_reduction_epilogue", "must be a sum"),
     Known("reductions cut in parts", ONLY_TVM, "loop_partition", "whose init would run once per part"),
     Known("zeros in a maximum", ONLY_TVM, "pad_einsum", "zeros would change its result|adds terms that are not zero"),
@@ -73,7 +79,10 @@ KNOWN: tuple[Known, ...] = (
           r"ours \w+ = T\.axis\.spatial\((\d+), .*\) \| tvm \w+ = T\.axis\.spatial\(\1, .*tvm's right: True", right=(True,)),
     Known("order in a joined block", DIFFERENT, "blockize", r"outer_|T\.(reads|writes)", right=(True,)),
     Known("regions after inlining", DIFFERENT, "(reverse_)?compute_inline", r"ours T\.reads.* tvm T\.reads", right=(True,)),
-    Known("copies of what is written", DIFFERENT, "cache_write", "sblock_alloc_buffer", right=(True,)),
+    Known("extents that vary", DIFFERENT, "cache_(read|write)", r"tvm .*(grid|range|alloc_buffer)\(.*T\.(max|min)\(",
+          right=(True,)),
+    Known("copies for all threads", DIFFERENT, "cache_(read|write)", r"ours for (ax\w+) in range\(.* tvm for \1 in range\(",
+          right=(True,)),
     # What TVM makes of it does not compute what the program computes.
     Known("TVM's result is wrong", ONLY_TVM, ".*", right=(False,)),
     Known("TVM's program is wrong", DIFFERENT, ".*", "tvm's right: False", right=(True, None)),
@@ -98,7 +107,27 @@ REASONS: dict[str, str] = {
         "`cache_read`/`cache_write` with a `consumer_blocks` entry that does not read the buffer: TVM ignores it, here "
         "it is named."
     ),
-    "caches of updates": "A cache of a buffer that a block updates in place would start from unwritten values.",
+    "caches of updates": (
+        "A block that updates a buffer in place needs what the buffer holds; a copy that it alone uses starts without that. "
+        "TVM takes it, and its program reads memory that nothing has stored; the results agree only where the value does not "
+        "matter (`x - x`)."
+    ),
+    "copies with holes": (
+        "`cache_write` stores back the whole box between the first and the last element. Where the writer leaves elements out "
+        "and the buffer may hold something there, TVM overwrites it with what nothing has stored; here that is refused."
+    ),
+    "copies that overlap": (
+        "An index map of `reindex_cache_read`/`reindex_cache_write` that gives several elements of the buffer one place in the "
+        "copy. TVM takes it; the results agree only by luck."
+    ),
+    "reads ahead of the writer": (
+        "The reader runs over elements that are written later, and stores what depends on them again when they are. The copy "
+        "would be made of values that nothing has stored yet; TVM does not see that."
+    ),
+    "copies made again and again": (
+        "`reindex` of a written buffer inside a scope where the block covers its iterators only over the iterations around the "
+        "scope: TVM copies the whole buffer back in each of them, unwritten elements included, and the last copy makes it right."
+    ),
     "functions of partial sums": (
         "`fuse_reduction_epilogue` of anything but an addend applies the function to every partial sum; TVM accepts and "
         "computes something else."
@@ -152,7 +181,9 @@ REASONS: dict[str, str] = {
     "extents that vary": "TVM prints loop extents with min/max that are constant here, or the reverse; the same iterations.",
     "order in a joined block": "The order of declared accesses or outer iterators of a joined block differs.",
     "regions after inlining": "Declared reads after inlining are spelled differently.",
-    "copies of what is written": "Where the copy of a written buffer is allocated differs.",
+    "copies for all threads": (
+        "Under a thread loop TVM copies the elements of all threads in each of them, here each thread copies its own."
+    ),
     "annotations given again": "An annotation given twice.",
 }
 

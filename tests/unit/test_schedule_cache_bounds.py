@@ -1,0 +1,249 @@
+"""Copies and what they may touch: the edges of buffers, elements that nothing stores, loops shared with other blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.ir import IRModule, PrimFunc
+from autosched.ir.expr import int_value
+from autosched.ir.interp import random_inputs, run
+from autosched.schedule import Schedule
+from autosched.script import T, parse
+
+Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
+
+
+def program(text: str) -> PrimFunc:
+    func = parse("@T.prim_func\ndef main(" + text)
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+def same(func: PrimFunc, sch: Schedule) -> None:
+    """Equal results, whatever memory and outputs hold before."""
+    inputs = random_inputs(func, 0)
+    for pattern, stale in ((0x80, 77), (0x7F, -77)):
+        wanted, found = (
+            [np.full([int_value(e) or 0 for e in b.shape], stale, b.dtype) for b in func.buffers[len(inputs):]] for _ in range(2)
+        )
+        run(func, *inputs, *wanted, pattern=pattern)
+        run(sch.func, *inputs, *found, pattern=pattern)
+        for x, y in zip(wanted, found):
+            np.testing.assert_array_equal(x, y)
+
+
+@T.prim_func
+def padded(A: T.Buffer((8, 7), "int8"), B: T.Buffer((9, 7), "int32")):
+    for i, j in T.grid(9, 7):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = T.if_then_else(vi >= 1, T.Cast("int32", A[vi - 1, vj]), 0)
+
+
+@pytest.mark.parametrize(
+    ("loop", "shown"),
+    [(0, "A_local = T.sblock_alloc_buffer((8, 7)"), (1, "T.if_then_else(vi_o - 1 + v0 >= 0, A[vi_o - 1 + v0, v1], T.int8(0))")],
+)
+def test_copies_into_a_scope_read_nothing_outside_the_buffer(loop: int, shown: str, verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(padded)
+    sch.blockize(sch.get_loops("B")[loop])
+    sch.cache_read("B", 0, "local")
+    assert shown in sch.script()
+    same(padded, sch)
+    verify_trace_roundtrip(sch, padded)
+
+
+@T.prim_func
+def scaled(A: T.Buffer((7,), "int32"), B: T.Buffer((7,), "int32")):
+    for i in range(7):
+        with T.sblock("B"):
+            vi = T.axis.spatial(7, i)
+            B[vi] = A[vi] * 2
+
+
+def test_copies_out_of_a_scope_store_nothing_outside_the_buffer(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(scaled)
+    sch.split(sch.get_loops("B")[0], [None, 8])
+    sch.loop_partition(sch.get_loops("B")[1], [4, None])
+    sch.cache_write("B_i_11", 0, "local")
+    assert "T.where(ax0 < 3)" in sch.script()
+    same(scaled, sch)
+    verify_trace_roundtrip(sch, scaled)
+
+
+HALVES = """A: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int32")):
+    with T.sblock("first"):
+        for i in range(8):
+            with T.sblock("B"):
+                v = T.axis.spatial(8, i)
+                B[{first}] = A[v]
+    with T.sblock("second"):
+        for i in range(8):
+            with T.sblock("C"):
+                v = T.axis.spatial(8, i)
+                B[{second}] = A[v + 8]
+"""
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_copy_does_not_store_what_its_block_leaves_out(whole: bool, verify_trace_roundtrip: Verify) -> None:
+    func = program(HALVES.format(first="v", second="v + 8") if whole else HALVES.format(first="v * 2", second="v * 2 + 1"))
+    sch = Schedule(func)
+    if whole:
+        sch.cache_write("C", 0, "local")
+        sch.cache_write("B", 0, "local")
+        same(func, sch)
+        verify_trace_roundtrip(sch, func)
+        return
+    with pytest.raises(ScheduleError, match="block C is not known to store all elements of B between the first and the last"):
+        sch.cache_write("C", 0, "local")
+    assert sch.func is func
+    # Copying single elements is no harm.
+    sch.reindex_cache_write("C", 0, "local", lambda v: v)
+    same(func, sch)
+
+
+STRIDES = """A: T.Buffer((16,), "int32"), C: T.Buffer((8,), "int32")):
+    B = T.sblock_alloc_buffer((16,), "int32")
+    for i in range(8):
+        with T.sblock("B"):
+            v = T.axis.spatial(8, i)
+            B[v * 2] = A[v]
+    for i in range(8):
+        with T.sblock("C"):
+            v = T.axis.spatial(8, i)
+            C[v] = B[v * 2]
+"""
+
+
+def test_holes_in_a_buffer_of_the_scope_are_holes_in_the_copy(verify_trace_roundtrip: Verify) -> None:
+    func = program(STRIDES)
+    sch = Schedule(func)
+    sch.cache_write("B", 0, "local")
+    same(func, sch)
+    verify_trace_roundtrip(sch, func)
+
+
+NESTED = """A: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int32")):
+    for i in range(4):
+        with T.sblock("outer"):
+            vi = T.axis.spatial(4, i)
+            T.reads(A[vi * 4:vi * 4 + 4])
+            T.writes(B[vi * 4:vi * 4 + 4])
+            for j in range({count}):
+                with T.sblock("inner"):
+                    vj = T.axis.spatial({count}, j)
+                    B[vi * 4 + vj * {step}] = A[vi * 4 + vj]
+"""
+
+
+@pytest.mark.parametrize(("count", "step"), [(4, 1), (2, 2), (2, 1)])
+def test_what_a_block_declares_its_inner_blocks_must_store(count: int, step: int) -> None:
+    func = program(NESTED.format(count=count, step=step))
+    sch = Schedule(func)
+    if count == 4:
+        sch.cache_write("outer", 0, "local")
+        same(func, sch)
+    else:
+        with pytest.raises(ScheduleError, match="block outer is not known to store all elements"):
+            sch.cache_write("outer", 0, "local")
+
+
+def test_a_copy_in_place_brings_along_what_the_block_leaves_out() -> None:
+    text = """D: T.Buffer((16,), "int32")):
+    for i in range(4):
+        with T.sblock("D"):
+            v = T.axis.spatial(4, i)
+            T.reads({reads})
+            T.writes(D[v * 4:v * 4 + 4])
+            D[v * 4] = D[v * 4] + 1
+            D[v * 4 + 2] = D[v * 4] + 2
+"""
+    func = program(text.format(reads="D[v * 4:v * 4 + 4]"))
+    sch = Schedule(func)
+    sch.cache_inplace("D", 0, "local")
+    want, got = np.arange(16, dtype="int32"), np.arange(16, dtype="int32")
+    run(func, want)
+    run(sch.func, got)
+    np.testing.assert_array_equal(want, got)
+    with pytest.raises(ScheduleError, match="block D is not known to store all elements of D"):
+        Schedule(program(text.format(reads="D[v * 4]"))).cache_inplace("D", 0, "local")
+
+
+# -- maps and shared loops --------------------------------------------------------------------------------------------
+
+
+@T.prim_func
+def plain(A: T.Buffer((8, 2), "int32"), B: T.Buffer((8, 2), "int32")):
+    for i, j in T.grid(8, 2):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] + 1
+
+
+def test_maps_of_copies_may_leave_gaps_but_not_overlap(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(plain)
+    sch.reindex_cache_read("B", 0, "local", lambda i, j: i * 4 + j)
+    sch.reindex_cache_write("B", 0, "shared", lambda i, j: j * 10 + i)
+    assert "A_local = T.sblock_alloc_buffer((30,)" in sch.script()
+    same(plain, sch)
+    verify_trace_roundtrip(sch, plain)
+    with pytest.raises(ScheduleError, match="one element of the copy to two instances"):
+        Schedule(plain).reindex_cache_read("B", 0, "local", lambda i, j: j * 7 + i)
+
+
+@T.prim_func
+def shared_loops(A: T.Buffer((6, 4), "int32"), C: T.Buffer((6, 4), "int32"), D: T.Buffer((6, 4), "int32")):
+    B = T.sblock_alloc_buffer((6, 4), "int32")
+    for i, j in T.grid(6, 4):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * 2
+        with T.sblock("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + A[vi, vj]
+    for i, j in T.grid(6, 4):
+        with T.sblock("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = B[vi, vj] - 1
+
+
+@pytest.mark.parametrize(("block", "buffer"), [("B", "A"), ("C", "A"), ("C", "C")])
+def test_reindex_beside_blocks_that_do_not_need_the_buffer(
+    block: str, buffer: str, verify_trace_roundtrip: Verify
+) -> None:
+    sch = Schedule(shared_loops)
+    stage = sch.reindex(block, buffer)
+    assert sch.get(stage).name.startswith(f"{buffer}_reindex")
+    same(shared_loops, sch)
+    verify_trace_roundtrip(sch, shared_loops)
+
+
+@pytest.mark.parametrize(
+    ("block", "reason"),
+    [("B", "block B shares its loops with block C, which reads B"), ("C", "block C shares its loops with block B, which writes")],
+)
+def test_reindex_beside_blocks_that_need_the_buffer(block: str, reason: str) -> None:
+    with pytest.raises(ScheduleError, match=reason):
+        Schedule(shared_loops).reindex(block, "B")
+
+
+@T.prim_func
+def cube(A: T.Buffer((8, 2, 4), "int32"), B: T.Buffer((8, 2, 4), "int32")):
+    for j, i, k in T.grid(2, 8, 4):
+        with T.sblock("B"):
+            vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+            B[vi, vj, vk] = A[vi, vj, vk] + 1
+
+
+def test_reindex_of_results_under_fused_and_cut_loops(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(cube)
+    sch.fuse(*sch.get_loops("B")[1:])
+    sch.split(sch.get_loops("B")[1], [3, 4, None])
+    sch.reindex("B", ("write", 0))
+    same(cube, sch)
+    verify_trace_roundtrip(sch, cube)
