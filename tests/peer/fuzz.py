@@ -17,6 +17,7 @@ import argparse
 import json
 import random
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -47,6 +48,7 @@ from autosched.ir.interp import random_inputs, run  # noqa: E402
 from autosched.script import parse  # noqa: E402
 
 SECONDS = 60  # for one case
+PATIENCE = 25  # seconds for one answer of TVM's
 
 
 class Peer:
@@ -75,10 +77,13 @@ class Peer:
     def _read(self) -> dict[str, Any]:
         assert self.process is not None
         assert self.process.stdout is not None
+        if not select.select([self.process.stdout], [], [], PATIENCE)[0]:
+            self.stop()
+            raise EOFError(f"no answer within {PATIENCE} s")
         line = self.process.stdout.readline()
         if not line:
             self.stop()
-            raise EOFError("TVM's process ended")
+            raise EOFError("the process ended")
         answer: dict[str, Any] = json.loads(line)
         return answer
 
@@ -246,11 +251,11 @@ class Case:
         """Their answer; where the step ends their process, another one is brought to the same point."""
         try:
             return self.peer.ask("step", lines=step.lines)
-        except EOFError:
+        except EOFError as error:
             self.peer.ask("start", text=self.text)
             for done in self.kept:
                 self.peer.ask("step", lines=done.lines)
-            return {"ok": False, "kind": "crash", "why": "the process ended"}
+            return {"ok": False, "kind": "crash", "why": str(error)}
 
     def _theirs(self, changes: Sequence[Change]) -> bool | None:
         text = self.peer.ask("text").get("text", "")
