@@ -97,11 +97,17 @@ def incomplete(state: State, block: Block, scope: Stmt) -> str | None:
     return None
 
 
-def not_reduction(state: State, block: Block, scope: Stmt) -> str | None:
+def not_reduction(state: State, block: Block, scope: Stmt, bound: bool = False) -> str | None:
     """Why ``block`` is not a reduction block below ``scope``.
 
     A reduction block has an init and quasi-affine bindings, is the sole writer, and no reduction iterator indexes its
     output.
+
+    Args:
+        state: the program.
+        block: what is asked about.
+        scope: around all that may write the same buffer.
+        bound: the bindings are known to do.
     """
     if block.init is None:
         return "it has no init"
@@ -109,7 +115,7 @@ def not_reduction(state: State, block: Block, scope: Stmt) -> str | None:
         if iv.kind not in ("spatial", "reduce"):
             return f"its iterator {iv.var.name} is a {iv.kind} iterator"
     realize = state.realizes[block.ident]
-    if not affine_binding(realize, state.loops_above(realize)):
+    if not bound and not affine_binding(realize, state.loops_above(realize)):
         return "its iterators are not bound to quasi-affine expressions of the loops"
     others = other_writers(state, block, scope)
     if others:
@@ -191,7 +197,10 @@ def one_to_one(values: Sequence[Expr], loops: Sequence[For], predicate: Expr, ou
     analyzer = bind_all(Analyzer(), outer)
     # A restriction of a one-to-one map is one too, so a predicate that is not understood does no harm.
     tried = (predicate, TRUE) if predicate != TRUE else (TRUE,)
-    return any(bool(detect_iter_map(values, ranges, p, "bijective", analyzer)) for p in tried)
+    if any(bool(detect_iter_map(values, ranges, p, "bijective", analyzer)) for p in tried):
+        return True
+    # What tells the iterations of all loops apart does so where some stand still.
+    return bool(outer) and one_to_one(values, [*outer, *loops], predicate)
 
 
 def injective(values: Sequence[Expr], dom: Mapping[Var, Range]) -> bool:

@@ -193,10 +193,6 @@ class _Enlarged(Mutator):
         }
         self.indices: list[Var] = variables
         self.start = self._own_iterators()
-        if self.start is None and write.realize is not None:
-            # Loops around a block cannot run further than its iterators do.
-            mine = {loop.var for loop in write.loops}
-            self.complete = not any(v in mine for value in write.realize.iter_values for v in free_vars(value))
         if self.start is not None:
             assert write.realize is not None
             self.indices, inner = _fresh(padding, "v_")
@@ -226,7 +222,14 @@ class _Enlarged(Mutator):
             return self._store(stmt)
         if self.start is not None and stmt is self.write.realize:
             return self._realize(stmt)
+        if isinstance(stmt, BlockRealize):
+            self._bounded(stmt.iter_values)
         return super().visit_stmt(stmt)
+
+    def _bounded(self, values: Sequence[Expr]) -> None:
+        """Loops cannot run further than the iterators that they move do."""
+        mine = {loop.var for loop in self.write.loops}
+        self.complete = self.complete and not any(v in mine for value in values for v in free_vars(value))
 
     def _store(self, stmt: BufferStore) -> Stmt:
         if stmt.buffer is not self.padding.old or stmt.indices != self.write.store.indices:
@@ -241,6 +244,7 @@ class _Enlarged(Mutator):
         new = super().visit_stmt(realize)
         assert isinstance(new, BlockRealize) and self.start is not None
         first, last = self.start, self.start + len(self.write.store.indices)
+        self._bounded((*realize.iter_values[:first], *realize.iter_values[last:]))
         iters = [
             IterVar(v, Range(as_expr(0, v.dtype), s)) for v, s in zip(self.indices, self.padding.new.shape)
         ]

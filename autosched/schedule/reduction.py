@@ -20,7 +20,7 @@ from autosched.ir.stmt import (
     seq,
 )
 from autosched.schedule.base import BlockRV, LoopRV, ScheduleBase
-from autosched.schedule.boxes import bind_all, is_unit, uses, without
+from autosched.schedule.boxes import bind_all, is_unit, pinned, uses, without
 from autosched.schedule.dependence import (
     Refusal,
     incomplete,
@@ -183,34 +183,108 @@ def _same_elements(first: Block, last: Block, update: BufferStore, load: BufferL
     return vmap
 
 
-def _without_loops(realize: BlockRealize, values: list[Expr], inside: list[For], dropped: set[Var]) -> Expr:
+def _init_predicate(
+    realize: BlockRealize, values: list[Expr], outside: list[For], inside: list[For], dropped: list[For]
+) -> Expr:
     """The predicate of an initialisation, which some of the block's loops do not surround.
+
+    A condition on those loops goes where the initialisation may as well run too often: every element belongs to one
+    iteration of the other loops. Elsewhere it would undo results; there the condition must be plain to see without
+    those loops: what it says where they start.
+
+    Args:
+        realize: the reduction.
+        values: bindings of the spatial iterators.
+        outside: loops around both blocks.
+        inside: loops of the initialisation.
+        dropped: loops of the reduction only.
 
     Raises:
         Refusal: what a condition on such a loop says about the others cannot be told.
     """
-    single: dict[Var, Expr] = {n.var: n.min for n in inside if n.var in dropped and is_unit(n.extent)}
+    gone = {n.var for n in dropped}
+    single: dict[Var, Expr] = {n.var: n.min for n in dropped if is_unit(n.extent)}
     kept: list[Expr] = []
-    mixed = False
+    mixed: list[Expr] = []
     for cond in conjuncts(realize.predicate):
-        if not uses(cond, dropped):
+        if not uses(cond, gone):
             kept.append(cond)
-        elif not uses(cond, dropped - set(single)):
+        elif not uses(cond, gone - set(single)):
             kept.append(without(single, [cond])[0])
         else:
-            mixed = mixed or uses(cond, {v for value in values for v in free_vars(value)})
+            mixed.append(cond)
     predicate = logical_and(*kept)
-    if mixed:
-        analyzer = bind_all(Analyzer(), inside)
-        analyzer.assume(predicate)
-        iters = [iv for iv in realize.block.iter_vars if iv.kind == "spatial"]
-        for iv, value in zip(iters, values):
-            if not analyzer.can_prove(value >= iv.dom.min) or not analyzer.can_prove(value < iv.dom.min + iv.dom.extent):
-                raise Refusal(
-                    f"the predicate of {realize.block.name} ties the reduction's loops to those of {iv.var.name}",
-                    [realize.block.ident], "split by factors that divide, or decompose before fusing",
-                )
-    return predicate
+    others = [*outside, *inside]
+    tied = any(uses(c, {n.var for n in others}) for c in mixed)
+    if not tied or (_in_range(realize, values, others, predicate) and one_to_one(values, others, predicate)):
+        return predicate
+    begin: dict[Var, Expr] = {**{n.var: n.min for n in dropped}, **pinned(dropped, realize.predicate)}
+    ranges = bind_all(Analyzer(), [*others, *dropped])
+    ranges.assume(realize.predicate)
+    for cond in mixed:
+        start = without(begin, [cond])[0]
+        if not ranges.can_prove(start):
+            raise Refusal(
+                f"the predicate of {realize.block.name} ties the reduction's loops to others: {cond}",
+                [realize.block.ident], "split by factors that divide, or decompose before fusing",
+            )
+        known = bind_all(Analyzer(), others)
+        known.assume(logical_and(*kept))
+        if not known.can_prove(start):
+            kept.append(start)
+    return logical_and(*kept)
+
+
+def _in_range(realize: BlockRealize, values: list[Expr], loops: list[For], predicate: Expr) -> bool:
+    """Whether the spatial iterators stay in their domains under a predicate."""
+    analyzer = bind_all(Analyzer(), loops)
+    analyzer.assume(predicate)
+    iters = [iv for iv in realize.block.iter_vars if iv.kind == "spatial"]
+    return all(
+        analyzer.can_prove(value >= iv.dom.min) and analyzer.can_prove(value < iv.dom.min + iv.dom.extent)
+        for iv, value in zip(iters, values)
+    )
+
+
+def _starts_everywhere(realize: BlockRealize, loops: list[For]) -> bool:
+    """Whether each iterator is a loop of its own and the reduction's first iteration always runs.
+
+    Then the init runs once for each element before its updates, whatever the predicate says of the other iterations.
+    """
+    domain = {n.var: n for n in loops}
+    found = [v for v in realize.iter_values if not isinstance(v, IntImm)]
+    if len(set(found)) != len(found) or not all(isinstance(v, Var) and v in domain for v in found):
+        return False
+    first: dict[Var, Expr] = {
+        v: domain[v].min for iv, v in zip(realize.block.iter_vars, realize.iter_values)
+        if iv.kind == "reduce" and isinstance(v, Var)
+    }
+    analyzer = bind_all(Analyzer(), loops)
+    return all(analyzer.can_prove(c) for c in without(first, conjuncts(realize.predicate)))
+
+
+def _idempotent(state: State, realize: BlockRealize, target: For) -> bool:
+    """Whether repeating a reduction on top of its result changes nothing: min or max of what stands still below a loop."""
+    block = realize.block
+    store = block.body
+    if not isinstance(store, BufferStore) or not isinstance(store.value, BinOp) or store.value.op not in ("min", "max"):
+        return False
+    own = BufferLoad(store.buffer, store.indices, store.buffer.dtype)
+    if own not in (store.value.a, store.value.b):
+        return False
+    other = store.value.b if store.value.a == own else store.value.a
+    read = {e.buffer for e in walk_expr(other) if isinstance(e, BufferLoad)}
+    if store.buffer in read or any(w.buffer in read for b in state.children_of(target) for w in b.writes):
+        return False
+    # Every repetition must go through the same terms.
+    counted: dict[str, set[Var]] = {"spatial": set(), "reduce": set()}
+    for iv, value in zip(block.iter_vars, realize.iter_values):
+        counted[iv.kind].update(free_vars(value))
+    if counted["spatial"] & counted["reduce"]:
+        return False
+    return not any(
+        uses(c, counted["reduce"]) and set(free_vars(c)) - counted["reduce"] for c in conjuncts(realize.predicate)
+    )
 
 
 def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[int, Stmt | None], Ident]:
@@ -219,7 +293,7 @@ def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[i
     loops = state.loops_above(realize)
     if not any(n is target for n in loops):
         raise Refusal(f"loop {target.var.name} is not around block {block.name}", [target.var, block.ident])
-    reason = not_reduction(state, block, scope)
+    reason = not_reduction(state, block, scope, _starts_everywhere(realize, loops))
     if reason is not None:
         raise Refusal(f"block {block.name} is not a reduction block: {reason}", [block.ident])
     position = next(k for k, n in enumerate(loops) if n is target)
@@ -239,17 +313,22 @@ def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[i
                     "initialisation would run again in each of its iterations", [higher.var, block.ident],
                     f'sch.decompose_reduction("{block.name}", {higher.var.name})',
                 )
-    for inner in loops[position:]:
-        if not is_unit(inner.extent) and not any(uses(v, {inner.var}) for v in realize.iter_values):
+    if not _idempotent(state, realize, target):
+        fixed = pinned(loops, realize.predicate)
+        for inner in loops[position:]:
+            if inner.var not in fixed and not any(uses(v, {inner.var}) for v in realize.iter_values):
+                raise Refusal(
+                    f"loop {inner.var.name} repeats the whole of {block.name}, so the initialisation must stay inside it",
+                    [inner.var, block.ident],
+                )
+        free = [n for n in loops[position:] if n.var not in fixed]
+        around = [n for n in loops[:position] if n.var not in fixed]
+        condition = without(fixed, [realize.predicate])[0]
+        if not one_to_one(without(fixed, realize.iter_values), free, condition, around):
             raise Refusal(
-                f"loop {inner.var.name} repeats the whole of {block.name}, so the initialisation must stay inside it",
-                [inner.var, block.ident],
+                f"under loop {target.var.name} the parts that {block.name} reduces overlap, so the initialisation must stay "
+                "with them", [target.var, block.ident], "decompose at a deeper loop",
             )
-    if not one_to_one(realize.iter_values, loops[position:], realize.predicate, loops[:position]):
-        raise Refusal(
-            f"under loop {target.var.name} the parts that {block.name} reduces overlap, so the initialisation must stay "
-            "with them", [target.var, block.ident], "decompose at a deeper loop",
-        )
     init = block.init
     assert init is not None
     fresh = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in block.iter_vars if iv.kind == "spatial"}
@@ -257,8 +336,8 @@ def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[i
     sub = Substitute(fresh)
     inside = loops[position:]
     kept = [n for n in inside if any(uses(v, {n.var}) for v in values)]
-    dropped = {n.var for n in inside if not any(n is k for k in kept)}
-    predicate = _without_loops(realize, values, inside, dropped)
+    dropped = [n for n in inside if not any(n is k for k in kept)]
+    predicate = _init_predicate(realize, values, loops[:position], kept, dropped)
     renamed = {n.var: Var(f"{n.var.name}_init", n.var.dtype) for n in kept}
     outer = Substitute(renamed)
     start = Block(

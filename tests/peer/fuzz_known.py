@@ -77,6 +77,10 @@ KNOWN: tuple[Known, ...] = (
     Known("extents that vary", DIFFERENT, "(reverse_)?compute_at|split|fuse", r"T\.grid\(.*T\.(max|min)\(", right=(True,)),
     Known("iterations numbered anew", DIFFERENT, "blockize",
           r"ours \w+ = T\.axis\.spatial\((\d+), .*\) \| tvm \w+ = T\.axis\.spatial\(\1, .*tvm's right: True", right=(True,)),
+    Known("initial values of fused sums", DIFFERENT, "fuse_reduction_epilogue",
+          r"ours (\w+\[.*?\]) = (.*) \+ -?\d+ \| tvm \1 = \2 \| tvm's right", right=(True,)),
+    Known("sums of what is read", DIFFERENT, ".*",
+          r"ours (\S+\[.*?\]) = .*?(\w+\[[^\]]*\]).* - .*\2.* \| tvm \1 = .*tvm's right: True", right=(True,)),
     Known("order in a joined block", DIFFERENT, "blockize", r"outer_|T\.(reads|writes)", right=(True,)),
     Known("regions after inlining", DIFFERENT, "(reverse_)?compute_inline", r"ours T\.reads.* tvm T\.reads", right=(True,)),
     Known("extents that vary", DIFFERENT, "cache_(read|write)", r"tvm .*(grid|range|alloc_buffer)\(.*T\.(max|min)\(",
@@ -154,6 +158,14 @@ REASONS: dict[str, str] = {
     "joined and kept": (
         "`blockize` of blocks one of which stands inside another block: TVM joins copies of their statements and keeps the "
         "originals, so that part of the program runs twice; where the two read and write the same buffer, it is wrong."
+    ),
+    "initial values of fused sums": (
+        "`fuse_reduction_epilogue` of a sum that starts with another value than 0: TVM starts from the addend alone and "
+        "loses that value, even where nothing that the program returns depends on it; here both are added."
+    ),
+    "sums of what is read": (
+        "TVM's simplifier cancels values that are read (`A[i] + 2 - A[i]`) where a block is rewritten; here stored values "
+        "stay as they are written, and the results are equal."
     ),
     "iterations numbered anew": (
         "Where several iterations of the loops give the same value of an iterator (`i + k`), TVM's `blockize` numbers the "

@@ -192,3 +192,41 @@ def f(A: T.Buffer((4, 8), "int32"), B: T.Buffer((4,), "int32"), C: T.Buffer((4,)
     sch = Schedule(func)
     sch.blockize([sch.get_block("b"), sch.get_block("c")])
     assert computes_the_same(func, sch)
+
+
+TWO_D = """
+@T.prim_func
+def f(A: T.Buffer((6, 7), "int32"), C: T.Buffer((6, 7), "int32")):
+    B = T.sblock_alloc_buffer((6, 7), "int32")
+    for i, j in T.grid(6, 7):
+        with T.sblock("b"):
+            v, w = T.axis.remap("SS", [i, j])
+            B[v, w] = A[v, w] * 2
+    for i, j in T.grid(6, 7):
+        with T.sblock("c"):
+            v, w = T.axis.remap("SS", [i, j])
+            C[v, w] = B[v, w] + 1
+"""
+
+
+@pytest.mark.parametrize("order, by_itself", [([0, 1], False), ([1, 0], True)])
+def test_padding_runs_where_the_iterators_can(order: list[int], by_itself: bool) -> None:
+    """The nest of a block stores the padding as well if its iterators, in their order, are the store's indices."""
+    func = program(TWO_D)
+    sch = Schedule(func)
+    sch.reorder_block_iter_var(sch.get_block("b"), order)
+    sch.transform_layout(sch.get_block("b"), ("write", 0), lambda i, j: (i, j // 4, j % 4), pad_value=3)
+    assert ("buffer_B_padding" in sch.script()) == by_itself
+    assert computes_the_same(func, sch)
+
+
+@pytest.mark.parametrize("at, by_itself", [(0, False), (1, True)])
+def test_padding_beside_a_block_around(at: int, by_itself: bool) -> None:
+    text = TWO_D.replace("(6, 7)", "(7,)").replace("i, j in T.grid(7,)", "i, j in T.grid(7, 1)")
+    text = text.replace('v, w = T.axis.remap("SS", [i, j])', "v = T.axis.spatial(7, i)").replace("v, w", "v")
+    func = program(text)
+    sch = Schedule(func)
+    sch.blockize(sch.get_loops("b")[at])
+    sch.transform_layout(sch.get_block("b"), ("write", 0), lambda i: (i // 4, i % 4), pad_value=3)
+    assert ("buffer_B_padding" in sch.script()) == by_itself
+    assert computes_the_same(func, sch)

@@ -1,0 +1,171 @@
+"""decompose_reduction under predicates, repeated loops and outer blocks: the initialisation undoes no result."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.ir import PrimFunc
+from autosched.ir.expr import int_value
+from autosched.ir.interp import random_inputs, run
+from autosched.schedule import Schedule
+from autosched.script import parse
+
+
+def program(text: str) -> PrimFunc:
+    func = parse(text)
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+def decomposed(func: PrimFunc, block: str, at: int) -> Schedule:
+    sch = Schedule(func)
+    sch.decompose_reduction(sch.get_block(block), sch.get_loops(block)[at])
+    inputs = random_inputs(func, 0)
+    results = []
+    for f in (func, sch.func):
+        outputs = [np.full([int_value(e) or 0 for e in b.shape], 77, b.dtype) for b in func.buffers[len(inputs):]]
+        run(f, *[a.copy() for a in inputs], *outputs)
+        results.append(outputs)
+    assert all(np.array_equal(x, y) for x, y in zip(*results))
+    return sch
+
+
+REPEATED = """
+@T.prim_func
+def f(A: T.Buffer((8, 8), "int32"), C: T.Buffer((8,), "int32")):
+    for r, i, k in T.grid(4, 8, 8):
+        with T.sblock("c"):
+            v = T.axis.spatial(8, {})
+            w = T.axis.reduce(8, k)
+            T.where({})
+            with T.init():
+                C[v] = {}
+            C[v] = {}
+"""
+SUM, LEAST = "C[v] + A[v, w]", "T.min(C[v], A[v, w])"
+
+
+@pytest.mark.parametrize("where", ["r < 1", "r * 8 + i < 8", "r * 8 + i < 8 and r < 1"])
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_loop_that_runs_once_repeats_nothing(where: str, at: int) -> None:
+    decomposed(program(REPEATED.format("i", where, 0, SUM)), "c", at)
+
+
+@pytest.mark.parametrize("where", ["r < 2", "i < 8"])
+def test_a_loop_that_runs_twice_repeats_the_sum(where: str) -> None:
+    func = program(REPEATED.format("i", where, 0, SUM))
+    with pytest.raises(ScheduleError, match="loop r repeats the whole of c"):
+        decomposed(func, "c", 0)
+    decomposed(func, "c", 1)
+    decomposed(program(REPEATED.format("i", where, 100, LEAST)), "c", 0)
+
+
+def test_the_least_value_may_be_found_again_and_again() -> None:
+    decomposed(program(REPEATED.format("i // 2", "r < 1", 100, LEAST)), "c", 1)
+    with pytest.raises(ScheduleError, match="the parts that c reduces overlap"):
+        decomposed(program(REPEATED.format("i // 2", "r < 1", 0, SUM)), "c", 1)
+
+
+def test_the_least_of_terms_that_differ_from_time_to_time() -> None:
+    """Where i * 8 + k < 12 a later repetition has fewer terms, and starts afresh."""
+    func = program(REPEATED.format("0 * i", "r < 1 and i * 8 + k < 12", 100, LEAST))
+    with pytest.raises(ScheduleError, match=r"loop i repeats the whole of c|quasi-affine|overlap"):
+        decomposed(func, "c", 1)
+    decomposed(program(REPEATED.format("0 * i", "r < 1 and k < 4", 100, LEAST)), "c", 1)
+
+
+def test_the_least_of_what_changes_in_between() -> None:
+    text = """
+@T.prim_func
+def f(A: T.Buffer((4, 8), "int32"), D: T.Buffer((4,), "int32")):
+    B = T.sblock_alloc_buffer((8,), "int32")
+    C = T.sblock_alloc_buffer((1,), "int32")
+    for r in range(4):
+        for k in range(8):
+            with T.sblock("b"):
+                v, w = T.axis.remap("SS", [r, k])
+                B[w] = A[v, w]
+        for k in range(8):
+            with T.sblock("c"):
+                w = T.axis.reduce(8, k)
+                with T.init():
+                    C[0] = 1000
+                C[0] = T.min(C[0], B[w])
+        with T.sblock("d"):
+            v = T.axis.spatial(4, r)
+            D[v] = C[0]
+"""
+    func = program(text)
+    with pytest.raises(ScheduleError, match="loop r repeats the whole of c"):
+        decomposed(func, "c", 0)
+    decomposed(func, "c", 1)
+
+
+TAIL = """
+@T.prim_func
+def f(A: T.Buffer((8,), "int32"), C: T.Buffer((1,), "int32")):
+    for r, k in T.grid(2, 8):
+        with T.sblock("c"):
+            v = T.axis.spatial(1, 0)
+            w = T.axis.reduce(8, k)
+            T.where({})
+            with T.init():
+                C[v] = 0
+            C[v] = C[v] + A[w]
+"""
+
+
+def test_the_initialisation_does_not_run_after_the_sum() -> None:
+    sch = decomposed(program(TAIL.format("r * 8 + k < 8")), "c", 1)
+    init, update = sch.script().split('"c_update"')
+    assert "T.where(r < 1)" in init or "T.where(r * 8 < 8)" in init
+    assert "T.where(r * 8 + k < 8)" in update
+    decomposed(program(TAIL.format("k < 8")), "c", 1)
+    with pytest.raises(ScheduleError, match=r"ties the reduction's loops to others|quasi-affine"):
+        decomposed(program(TAIL.format("1 <= r + k")), "c", 1)
+
+
+def test_partial_results_with_a_tail() -> None:
+    text = """
+@T.prim_func
+def f(A: T.Buffer((4, 9), "int32"), C: T.Buffer((2,), "int32")):
+    for i, ko, ki in T.grid(4, 2, 8):
+        with T.sblock("c"):
+            v = T.axis.spatial(2, ko)
+            w = T.axis.reduce(4, i)
+            x = T.axis.reduce(8, ki)
+            T.where({})
+            with T.init():
+                C[v] = 0
+            C[v] = C[v] + A[w, v * 8 + x]
+"""
+    func = program(text.format("ko * 8 + ki < 9"))
+    decomposed(func, "c", 0)
+    with pytest.raises(ScheduleError, match="not bound to quasi-affine expressions"):
+        decomposed(program(text.format("ko * 8 + ki < 8 and ko * 8 + ki + i >= 1")), "c", 0)
+
+
+PARTS = """
+@T.prim_func
+def f(A: T.Buffer((8, 6), "int32"), C: T.Buffer((6,), "int32")):
+    for {0}, {1} in T.grid(8, 1):
+        with T.sblock("part"):
+            T.reads(A[0:8, 0:6])
+            T.writes(C[0:6])
+            for i, k in T.grid(6, {2}):
+                with T.sblock("c"):
+                    v = T.axis.spatial(6, i)
+                    w = T.axis.reduce(8, {3})
+                    with T.init():
+                        C[v] = 0
+                    C[v] = C[v] + A[w, v]
+"""
+
+
+def test_a_reduction_that_goes_on_outside_the_block_around() -> None:
+    with pytest.raises(ScheduleError, match="the reduction of c goes on outside block part") as failed:
+        decomposed(program(PARTS.format("o", "u", 1, "o + k")), "c", 0)
+    assert "decompose_reduction before making part" in str(failed.value)
+    decomposed(program(PARTS.format("u", "o", 8, "k")), "c", 0)
