@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from autosched.ir.expr import BinOp, Expr, IntImm, Var, int_value
 from autosched.ir.functor import Substitute, free_vars
@@ -128,21 +129,30 @@ def not_reduction(state: State, block: Block, scope: Stmt, bound: bool = False) 
     return None
 
 
-def not_complete_or_reduction(state: State, block: Block, scope: Stmt) -> str | None:
-    """Why ``block`` is neither a complete nor a reduction block below ``scope``, or None."""
+def not_complete_or_reduction(state: State, block: Block, scope: Stmt, partial: bool = False) -> str | None:
+    """Why ``block`` is neither a complete nor a reduction block below ``scope``, or None.
+
+    Args:
+        state: the program.
+        block: what is asked about.
+        scope: around all that may write the same buffers.
+        partial: bindings that would be quasi-affine if the block ran in all iterations of its loops are enough.
+    """
     first = incomplete(state, block, scope)
     if first is None:
         return None
-    second = not_reduction(state, block, scope)
+    realize = state.realizes[block.ident]
+    bound = partial and affine_binding(replace(realize, predicate=TRUE), state.loops_above(realize))
+    second = not_reduction(state, block, scope, bound)
     if second is None:
         return None
     return f"block {block.name} is not a complete block ({first}) nor a reduction block ({second})"
 
 
-def not_compact(state: State, subtree: Stmt) -> tuple[Block, str] | None:
+def not_compact(state: State, subtree: Stmt, partial: bool = False) -> tuple[Block, str] | None:
     """The first block below ``subtree`` that is neither locally complete nor a local reduction, with the reason."""
     for block in state.children_of(subtree):
-        reason = not_complete_or_reduction(state, block, subtree)
+        reason = not_complete_or_reduction(state, block, subtree, partial)
         if reason is not None:
             return block, reason
     return None

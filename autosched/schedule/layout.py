@@ -8,7 +8,20 @@ from itertools import pairwise
 from typing import Any
 
 from autosched.errors import ProgramError, suggest
-from autosched.ir.expr import BufferData, BufferLoad, Expr, FloatImm, IntImm, Var, as_expr, cast, is_float, is_int
+from autosched.ir.expr import (
+    BufferData,
+    BufferLoad,
+    Call,
+    Expr,
+    FloatImm,
+    IntImm,
+    Not,
+    Var,
+    as_expr,
+    cast,
+    is_float,
+    is_int,
+)
 from autosched.ir.functor import Mutator, Substitute, free_vars, stmt_exprs, substitute, walk, walk_expr
 from autosched.ir.index_map import IndexMap
 from autosched.ir.itermap import iter_map_simplify
@@ -306,15 +319,31 @@ def legalized(mapping: IndexMap, dtype: str) -> IndexMap:
 
 
 class _Scoped(Mutator):
-    """A rewrite that knows the ranges of loops and iterators around it."""
+    """A rewrite that knows the ranges of loops and iterators around it, and the conditions under which a value is used."""
 
     def __init__(self, dom: Mapping[Var, Range]) -> None:
         self.dom = dict(dom)
+        self.given: tuple[Expr, ...] = ()
 
     def visit_stmt(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, For):
             self.dom[stmt.var] = Range(stmt.min, stmt.extent)
         return super().visit_stmt(stmt)
+
+    def visit_expr(self, expr: Expr) -> Expr:
+        # Only the chosen operand of if_then_else is evaluated; a Select evaluates both.
+        if not isinstance(expr, Call) or expr.op != "if_then_else":
+            return super().visit_expr(expr)
+        condition, there, here = expr.args
+        outside = self.given
+        new = self.visit_expr(condition)
+        self.given = (*outside, condition)
+        there = self.visit_expr(there)
+        self.given = (*outside, Not(condition))
+        here = self.visit_expr(here)
+        self.given = outside
+        same = new is condition and there is expr.args[1] and here is expr.args[2]
+        return expr if same else Call(expr.op, (new, there, here), expr.dtype)
 
     def visit_block(self, block: Block) -> Block:
         for iv in block.iter_vars:
@@ -326,6 +355,12 @@ class _Scoped(Mutator):
         names = {v for i in indices for v in free_vars(i)}
         dom = {v: r for v, r in self.dom.items() if v in names}
         new = iter_map_simplify(indices, dom, check="surjective", analyzer=Analyzer(dom))
+        if self.given:
+            names.update(v for condition in self.given for v in free_vars(condition))
+            known = Analyzer({v: r for v, r in self.dom.items() if v in names})
+            for condition in self.given:
+                known.assume(condition)
+            new = tuple([e if c is None else as_expr(c, e.dtype) for e in new for c in (known.const_value(e),)])
         return tuple(a if isinstance(b, IntImm) and isinstance(a, Var) else b for a, b in zip(indices, new))
 
 

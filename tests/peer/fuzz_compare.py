@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from autosched.ir import PrimFunc
-from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, Not, is_int
+from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, Not, int_value, is_int
 from autosched.ir.functor import Mutator, stmt_exprs, walk, walk_expr
 from autosched.ir.simplify import Analyzer
-from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, Stmt
+from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, Range, Stmt
 from autosched.ir.structural import _Encoder, canonical
 
 
@@ -37,13 +37,15 @@ class _Simplified(Mutator):
             if e.dtype == "bool" and e.op in ("and", "or"):
                 return BinOp(e.op, self._one_sided(e.a), self._one_sided(e.b), "bool")
         if isinstance(e, Not):
-            return self._one_sided(self.analyzer.simplify(_negated(e.a)))
+            inner = self.analyzer.simplify(_negated(e.a))
+            return inner if isinstance(inner, Not) else self._one_sided(inner)
         if isinstance(e, Call):
             return replace(e, args=tuple(self._one_sided(a) for a in e.args))
         return e
 
     def visit_region(self, region: BufferRegion) -> BufferRegion:
-        return replace(region, region=tuple(self.analyzer.simplify_range(r) for r in region.region))
+        ranges = [Range(_monotone(r.min), _monotone(r.extent)) for r in region.region]
+        return replace(region, region=tuple(self.analyzer.simplify_range(r) for r in ranges))
 
     def visit_stmt(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, For):
@@ -76,6 +78,23 @@ def _negated(e: Expr) -> Expr:
     if isinstance(e, BinOp) and e.op in _OPPOSITE and is_int(e.a.dtype):
         return BinOp(_OPPOSITE[e.op], e.a, e.b, "bool")
     return Not(e)
+
+
+class _Monotone(Mutator):
+    """The least (greatest) of two quotients by the same positive constant is the quotient of the least (greatest)."""
+
+    def visit_expr(self, expr: Expr) -> Expr:
+        e = super().visit_expr(expr)
+        if isinstance(e, BinOp) and e.op in ("min", "max"):
+            a, b = e.a, e.b
+            if isinstance(a, BinOp) and isinstance(b, BinOp) and a.op == b.op == "//" and a.b == b.b:
+                if (int_value(a.b) or 0) > 0:
+                    return BinOp("//", BinOp(e.op, a.a, b.a, e.dtype), a.b, e.dtype)
+        return e
+
+
+def _monotone(e: Expr) -> Expr:
+    return _Monotone().visit_expr(e)
 
 
 def _parts(e: Expr) -> list[Expr]:

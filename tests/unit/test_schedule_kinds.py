@@ -60,6 +60,17 @@ def test_thread_index_may_run_a_reduction() -> None:
     assert sch.get(sch.get_loops("C")[2]).thread == "threadIdx.x"
 
 
+def test_a_predicate_leaves_iterations_independent() -> None:
+    sch = Schedule(matmul)
+    ko, _ = sch.split(sch.get_loops("C")[2], [None, 5])
+    partial = sch.rfactor(ko, 0)
+    inner = sch.get_loops(partial)
+    assert "T.where" in sch.script()
+    sch.parallel(inner[2])
+    with pytest.raises(ScheduleError, match="which is a reduce iterator"):
+        sch.parallel(inner[3])
+
+
 def test_a_block_that_reads_what_it_writes_is_refused() -> None:
     sch = Schedule(prefix)
     with pytest.raises(ScheduleError, match=r"iterations of loop i are not independent.*reads A, which it writes"):

@@ -349,3 +349,28 @@ def test_padding_values_of_other_types_are_stored() -> None:
         assert again.func == sch.func
         a = np.arange(5, dtype="float32")
         assert np.array_equal(run(sch.func, a, np.zeros(5, "float32"))["C"], a * 2 + 1)
+
+
+@T.prim_func
+def margins(A: T.Buffer((1, 8), "int32"), C: T.Buffer((4, 8), "int32"), D: T.Buffer((4, 8), "int32")):
+    B = T.sblock_alloc_buffer((1, 8), "int32")
+    for i, j in T.grid(1, 8):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * 2
+    for i, j in T.grid(4, 8):
+        with T.sblock("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = T.if_then_else(vi >= 1 and vi < 2, B[vi - 1, vj], 0)
+    for i, j in T.grid(4, 8):
+        with T.sblock("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = T.if_then_else(vi < 1, B[vi, vj], 0)
+
+
+def test_conditions_tell_indices() -> None:
+    sch = Schedule(margins)
+    sch.transform_layout("B", "B", lambda i, j: (j // 4, i, j % 4))
+    text = sch.script()
+    assert "B[vj // 4, 0, vj % 4]" in text  # a sum that the condition leaves one value
+    assert "B[vj // 4, vi, vj % 4]" in text  # a variable stays one
