@@ -360,7 +360,8 @@ class _Scoped(Mutator):
             known = Analyzer({v: r for v, r in self.dom.items() if v in names})
             for condition in self.given:
                 known.assume(condition)
-            new = tuple([e if c is None else as_expr(c, e.dtype) for e in new for c in (known.const_value(e),)])
+            values = [None if isinstance(e, Var) else known.const_value(e) for e in new]
+            new = tuple([e if c is None else as_expr(c, e.dtype) for e, c in zip(new, values)])
         return tuple(a if isinstance(b, IntImm) and isinstance(a, Var) else b for a, b in zip(indices, new))
 
 
