@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, as_expr, int_value, logical_and
-from autosched.ir.functor import Substitute, substitute
+from autosched.ir.functor import Substitute, free_vars, substitute
+from autosched.ir.print_expr import expr_text
 from autosched.ir.region import block_access, region_bounds
-from autosched.ir.simplify import Analyzer
+from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, IterVar, Range, Stmt
 from autosched.schedule.base import BlockRV, ScheduleBase
 from autosched.schedule.bindings import facts
-from autosched.schedule.boxes import bindings, loop_ranges
+from autosched.schedule.boxes import bindings, loop_ranges, uses
 from autosched.schedule.dependence import Refusal, is_output, scope_of
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
@@ -30,7 +31,7 @@ class Rolling(ScheduleBase):
 
         Raises:
             ScheduleError: an output block, other dependences than consumers that read it, no common loop with its
-                consumers, tiles that do not overlap along a serial loop.
+                consumers, tiles that do not overlap along a serial loop or leave out a part of their window.
 
         The outermost loop along which tiles overlap chooses the dimension; indices there are taken modulo the tile. Along
         each overlapping dimension the block skips what the tile before has left, and the iterators of that dimension
@@ -98,6 +99,13 @@ def _roll(state: State, realize: BlockRealize, region: BufferRegion) -> Stmt:
                 and block.iter_vars[axis.dim].var is region.region[axis.dim].min):
             raise Refusal(f"dimension {axis.dim} of {buffer.name} is not iterator {axis.dim} of block {block.name}",
                           [block.ident])
+        left_out = _left_out(realize, axis)
+        if left_out is not None:
+            raise Refusal(
+                f"block {block.name} leaves elements of a tile out ({expr_text(left_out)}), and the next tile would take them "
+                "for done",
+                [block.ident], "a split whose factors divide the tile",
+            )
     shape = tuple(rolled.size if k == rolled.dim else s for k, s in enumerate(buffer.shape))
     new = replace(buffer, shape=shape, strides=())
     condition = logical_and(realize.predicate, *[_enters(realize, a) for a in axes])
@@ -152,6 +160,24 @@ def _enters(realize: BlockRealize, axis: _Axis) -> Expr:
     """Whether an element is new in the window: in the first tile, or past the overlap."""
     offset = Analyzer().simplify(substitute(realize.iter_values[axis.dim], {axis.var: as_expr(0, axis.var.dtype)}))
     return (axis.var < 1) | BinOp("<=", as_expr(axis.overlap, offset.dtype), offset, "bool")
+
+
+def _left_out(realize: BlockRealize, axis: _Axis) -> Expr | None:
+    """A condition under which the tile before may not have computed an element that both tiles share.
+
+    A bound on the element itself holds in both tiles; one on its place in the tile does not.
+    """
+    analyzer, value = Analyzer(), realize.iter_values[axis.dim]
+    moves = dict.fromkeys(free_vars(value))
+    for part in conjuncts(realize.predicate):
+        if not uses(part, moves):
+            continue
+        if isinstance(part, BinOp) and part.op in ("<", "<=", ">", ">="):
+            difference = part.a - part.b
+            if any(analyzer.const_value(difference + sign) is not None for sign in (value, -value)):
+                continue
+        return part
+    return None
 
 
 class _Window(Substitute):

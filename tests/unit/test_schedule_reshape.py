@@ -406,6 +406,25 @@ def test_refused_windows() -> None:
         sch.rolling_buffer("B", 0)
 
 
+def test_tiles_that_leave_elements_out_are_no_windows(verify_trace_roundtrip: Verify) -> None:
+    def split(factor: int) -> Schedule:
+        sch = Schedule(pooled)
+        _, i, _ = sch.get_loops("C")
+        io, _ = sch.split(i, [None, 4])
+        sch.compute_at("B", io)
+        tile = sch.get_loops("B")[2]
+        sch.split(tile, [None, factor])
+        return sch
+
+    assert "T.where" in split(4).script()
+    with pytest.raises(ScheduleError, match=r"block B leaves elements of a tile out \(.* < 6\)"):
+        split(4).rolling_buffer("B", 0)
+    sch = split(3)
+    sch.rolling_buffer("B", 0)
+    same(pooled, sch)
+    verify_trace_roundtrip(sch, pooled)
+
+
 # -- copies at a loop, declared accesses ---------------------------------------------------------------------------------------
 
 
