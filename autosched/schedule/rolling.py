@@ -99,6 +99,9 @@ def _roll(state: State, realize: BlockRealize, region: BufferRegion) -> Stmt:
                 and block.iter_vars[axis.dim].var is region.region[axis.dim].min):
             raise Refusal(f"dimension {axis.dim} of {buffer.name} is not iterator {axis.dim} of block {block.name}",
                           [block.ident])
+        if int_value(region.region[axis.dim].extent) != 1:
+            raise Refusal(f"block {block.name} writes several elements of dimension {axis.dim} of {buffer.name} at once",
+                          [block.ident])
         left_out = _left_out(realize, axis)
         if left_out is not None:
             raise Refusal(

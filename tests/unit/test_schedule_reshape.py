@@ -425,6 +425,23 @@ def test_tiles_that_leave_elements_out_are_no_windows(verify_trace_roundtrip: Ve
     verify_trace_roundtrip(sch, pooled)
 
 
+def test_a_copy_of_a_whole_window_does_not_roll() -> None:
+    def copied(at: int) -> Schedule:
+        sch = Schedule(pooled)
+        loops = sch.get_loops("C")
+        if at < 0:
+            sch.compute_at(sch.cache_read("C", "B", "local"), loops[1])
+        else:
+            sch.read_at(loops[at], "C", "B", "local")
+        return sch
+
+    with pytest.raises(ScheduleError, match="block B_local writes several elements of dimension 1 of B_local at once"):
+        copied(1).rolling_buffer("B_local", 0)
+    sch = copied(-1)
+    sch.rolling_buffer("B_local", 0)
+    same(pooled, sch)
+
+
 # -- copies at a loop, declared accesses ---------------------------------------------------------------------------------------
 
 
