@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autosched.ir.expr import BinOp, Expr, IntImm, Var, maximum, minimum
+from autosched.ir.expr import BinOp, Expr, IntImm, Var, int_value, maximum, minimum
 from autosched.ir.functor import Substitute, free_vars
 from autosched.ir.itermap import detect_iter_map, inverse_affine_map
 from autosched.ir.region import int_set_bounds
 from autosched.ir.simplify import Analyzer, linear_form
-from autosched.ir.stmt import TRUE, Block, Buffer, BufferRegion, For, Range
-from autosched.schedule.boxes import Box, is_unit, relaxed_box
+from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferRegion, For, Range
+from autosched.schedule.boxes import Box, bind_all, bindings, is_unit, loop_ranges, relaxed_box
 from autosched.schedule.dependence import Refusal
 from autosched.schedule.state import State
 
 Interval = tuple[Expr | None, Expr | None]
 """Inclusive bounds; None is unbounded."""
+
+Point = tuple[list[Expr], list[For]]
+"""Indices of one element of a buffer, and the loops over which they move."""
 
 
 @dataclass
@@ -63,6 +66,7 @@ def iterator_domains(
     for region in block.writes if forward else block.reads:
         provided.setdefault(region.buffer, []).append(region)
     required: dict[Buffer, list[Box]] = {}
+    points: dict[Buffer, list[Point | None]] = {}
     for other in others:
         realize = state.realizes[other.ident]
         inner: list[For] = []
@@ -77,6 +81,7 @@ def iterator_domains(
             if region.buffer in provided:
                 threads = [n for n in outside if forward and _shared_by_threads(region.buffer, n)]
                 required.setdefault(region.buffer, []).append(relaxed_box(region, realize, [*inner, *threads]))
+                points.setdefault(region.buffer, []).append(_point(region, realize, [*inner, *threads]))
     domains = {iv.var: Domain() for iv in block.iter_vars}
     for buffer, regions in provided.items():
         boxes = required.get(buffer)
@@ -84,7 +89,7 @@ def iterator_domains(
             continue
         need = _union([[(analyzer.simplify(lo), analyzer.simplify(hi)) for lo, hi in box] for box in boxes], analyzer)
         give = _union([[(r.min, _end(r)) for r in region.region] for region in regions], analyzer)
-        if not _solve_jointly(block, buffer, give, need, analyzer, domains):
+        if not _solve_jointly(block, buffer, give, need, points[buffer], analyzer, domains):
             for k, size in enumerate(buffer.shape):
                 _solve_dimension(block, buffer, give[k], need[k], maximum(size - 1, 0), analyzer, domains)
     result = []
@@ -110,6 +115,14 @@ def _shared_by_threads(buffer: Buffer, loop: For) -> bool:
     return buffer.scope.startswith("shared") and loop.thread.startswith(("threadIdx", "vthread"))
 
 
+def _point(region: BufferRegion, realize: BlockRealize, loops: list[For]) -> Point | None:
+    """The one element that a region is, at the place of its block."""
+    if not all(is_unit(r.extent) for r in region.region):
+        return None
+    sub = Substitute(bindings(realize))
+    return [sub.visit_expr(r.min) for r in region.region], loops
+
+
 def _union(boxes: list[Box], analyzer: Analyzer) -> Box:
     joined = boxes[0]
     for box in boxes[1:]:
@@ -120,9 +133,14 @@ def _union(boxes: list[Box], analyzer: Analyzer) -> Box:
 
 
 def _solve_jointly(
-    block: Block, buffer: Buffer, give: Box, need: Box, analyzer: Analyzer, domains: dict[Var, Domain]
+    block: Block, buffer: Buffer, give: Box, need: Box, points: list[Point | None], analyzer: Analyzer,
+    domains: dict[Var, Domain],
 ) -> bool:
-    """Inverts the map from iterators to one element, where it is a bijection."""
+    """Inverts the map from iterators to one element, where it is a bijection.
+
+    An interval of elements says less than the elements themselves: of a row-major layout with rows of 10, ``10 * i + j``
+    for all i is an interval that meets all columns, and yet one column.
+    """
     if any(lo is not hi for lo, hi in give):
         return False
     ranges = {iv.var: iv.dom for iv in block.iter_vars}
@@ -156,9 +174,32 @@ def _solve_jointly(
                 analyzer.bind(step, r)
             point = analyzer.simplify(Substitute(moved).visit_expr(expr))
             dom = _simplified(int_set_bounds(point, ranges_used), analyzer)
+            dom = _narrower(dom, _through_points(expr, steps, points, analyzer), analyzer)
         ends = int_set_bounds(expr, {s: r for s, r in whole.items() if s in used})
         domains[var].join(dom, _simplified(ends, analyzer), analyzer)
     return True
+
+
+def _through_points(expr: Expr, steps: list[Var], points: list[Point | None], analyzer: Analyzer) -> Interval | None:
+    """The values of an iterator for which a block provides some elements, each followed through the inverse map."""
+    joined: Interval | None = None
+    for point in points:
+        if point is None:
+            return None
+        indices, loops = point
+        bind_all(analyzer, loops)
+        where = analyzer.simplify(Substitute(dict(zip(steps, indices))).visit_expr(expr))
+        joined = _hull(joined, _simplified(int_set_bounds(where, loop_ranges(loops)), analyzer), analyzer)
+    return joined
+
+
+def _narrower(a: Interval, b: Interval | None, analyzer: Analyzer) -> Interval:
+    """The second of two intervals that both contain what is wanted, where it is the shorter one."""
+    if b is None or b[0] is None or b[1] is None:
+        return a
+    if a[0] is None or a[1] is None:
+        return b
+    return b if analyzer.can_prove(b[1] - b[0] < a[1] - a[0]) else a
 
 
 def _simplified(ends: Interval, analyzer: Analyzer) -> Interval:
@@ -262,3 +303,34 @@ def _same(a: Interval, b: Interval, analyzer: Analyzer) -> bool:
     return all(
         x is y or (x is not None and y is not None and analyzer.can_prove_equal(x, y)) for x, y in zip(a, b)
     )
+
+
+def most(domain: Interval, analyzer: Analyzer) -> int | None:
+    """The largest number of values that an interval has anywhere; None where that is not known.
+
+    Ends that are quotients of the same varying expression do not vary by themselves: from ``x // c`` to ``(x + k) // c``
+    are at most ``ceil(k / c) + 1`` values.
+    """
+    lo, hi = domain
+    assert lo is not None and hi is not None
+    count = analyzer.int_bounds(hi - lo + 1)[1]
+    low, high = _quotient(lo), _quotient(hi)
+    if low is not None and high is not None and low[1] == high[1]:
+        apart = int_value(analyzer.simplify(high[0] - low[0]))
+        if apart is not None and apart >= 0:
+            limit = -(-apart // low[1]) + 1 + high[2] - low[2]
+            count = limit if count is None else min(count, limit)
+    return count
+
+
+def _quotient(expr: Expr) -> tuple[Expr, int, int] | None:
+    """Dividend, divisor and offset of ``x // c + n``."""
+    if not isinstance(expr, BinOp):
+        return None
+    by = int_value(expr.b)
+    if by is None:
+        return None
+    if expr.op == "//":
+        return (expr.a, by, 0) if by > 0 else None
+    inner = _quotient(expr.a) if expr.op in ("+", "-") else None
+    return None if inner is None else (inner[0], inner[1], inner[2] + (by if expr.op == "+" else -by))

@@ -157,6 +157,23 @@ def exact_box(
     return box
 
 
+def runs_everywhere(realize: BlockRealize, loops: Sequence[For]) -> bool:
+    """Whether a block runs for all values of its iterators: its predicate only keeps it from running twice or outside.
+
+    Args:
+        realize: the block.
+        loops: all loops that drive it.
+    """
+    block = realize.block
+    if not block.iter_vars:
+        return realize.predicate == TRUE
+    shape = tuple(iv.dom.extent for iv in block.iter_vars)
+    from_zero = tuple([v - iv.dom.min for v, iv in zip(realize.iter_values, block.iter_vars)])
+    point = BufferRegion(Buffer("domain", shape), tuple(Range(iv.var, IntImm(1, iv.var.dtype)) for iv in block.iter_vars))
+    box = exact_box(point, BlockRealize(from_zero, realize.predicate, block), loops)
+    return box is not None and box_covers(box, [(IntImm(0), n - 1) for n in shape], shape, Analyzer())
+
+
 def _dense_box(mins: Sequence[Expr], extents: Sequence[Expr], loops: Sequence[For]) -> Box | None:
     counts = {loop.var: int_value(loop.extent) for loop in loops}
     starts = {loop.var: int_value(loop.min) for loop in loops}

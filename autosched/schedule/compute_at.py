@@ -23,9 +23,9 @@ from autosched.ir.stmt import (
     Stmt,
     seq,
 )
-from autosched.schedule.attach_domain import Domain, iterator_domains
+from autosched.schedule.attach_domain import Domain, iterator_domains, most
 from autosched.schedule.base import AT_INLINE, AT_ROOT, BlockRV, LoopRV, ScheduleBase, Special
-from autosched.schedule.boxes import bind_all, bindings, box_covers, exact_box, is_unit, relaxed_box, uses
+from autosched.schedule.boxes import bind_all, bindings, box_covers, exact_box, is_unit, relaxed_box, runs_everywhere, uses
 from autosched.schedule.dependence import (
     Refusal,
     is_output,
@@ -218,11 +218,6 @@ def _insertion(
         if missing:
             raise _missing_consumers(state, block, target, consumers, missing, visited)
     else:
-        if not producers:
-            raise Refusal(
-                f"block {block.name} has no producer in {scope_of(state, block).name}, so there is nothing to follow",
-                [block.ident], "compute_at moves a block under a loop of its consumers",
-            )
         missing = [b for b in producers if b.ident not in visited]
         if missing and not _only_initial(state, block, missing, producers, visited):
             raise _missing_producers(block, target, producers, missing)
@@ -339,12 +334,12 @@ def _new_loops(
         lo, hi = domain.dom
         assert lo is not None and hi is not None
         extent = analyzer.simplify(hi - lo + 1)
-        most = None if isinstance(extent, IntImm) else analyzer.int_bounds(extent)[1]
-        if most is not None:
+        longest = None if isinstance(extent, IntImm) else most((lo, hi), analyzer)
+        if longest is not None:
             # An extent that varies from place to place becomes the largest one, under a condition.
             last = hi if domain.bound is None or domain.bound[1] is None else minimum(hi, domain.bound[1])
             domain.bound = (None if domain.bound is None else domain.bound[0], analyzer.simplify(last))
-            extent = IntImm(most, extent.dtype)
+            extent = IntImm(longest, extent.dtype)
         if preserve_unit or not is_unit(extent):
             dtype = lo.dtype if bits(lo.dtype) >= bits(extent.dtype) else extent.dtype
             var = Var(f"ax{len(loops)}", dtype)
@@ -376,13 +371,8 @@ def _kept_guards(
     block = realize.block
     if realize.predicate == TRUE:
         return predicate
-    shape = tuple(iv.dom.extent for iv in block.iter_vars)
-    starts = [iv.dom.min for iv in block.iter_vars]
-    whole = BlockRealize(tuple([v - s for v, s in zip(realize.iter_values, starts)]), realize.predicate, block)
-    point = BufferRegion(Buffer("domain", shape), tuple(Range(iv.var, IntImm(1, iv.var.dtype)) for iv in block.iter_vars))
-    have = exact_box(point, whole, old) if shape else None
-    if have is not None and box_covers(have, [(IntImm(0), n - 1) for n in shape], shape, Analyzer()):
-        return predicate  # it runs over all of its domain: the conditions only keep it from running twice
+    if runs_everywhere(realize, old):
+        return predicate
     within = bind_all(Analyzer(), old)
     for iv, value in zip(block.iter_vars, realize.iter_values):
         within.assume(logical_and(value >= iv.dom.min, value < iv.dom.min + iv.dom.extent))

@@ -32,6 +32,7 @@ from autosched.schedule.boxes import (
     bindings,
     box_covers,
     exact_box,
+    is_unit,
     join_boxes,
     loop_ranges,
     pinned,
@@ -196,6 +197,14 @@ def affine_binding(realize: BlockRealize, loops: Sequence[For], pin: bool = True
     if not result:
         return False
     return all(not s.args or int_value(s.args[0].scale) == 1 for s in result.indices)
+
+
+def drives_one_each(realize: BlockRealize, loops: Sequence[For]) -> bool:
+    """Whether each of some loops alone is the value of an iterator of a block that none of the others drives."""
+    inner = {loop.var for loop in loops}
+    moving = [v for v in realize.iter_values if uses(v, inner)]
+    whole = {loop.var for loop in loops if not is_unit(loop.extent)}
+    return all(isinstance(v, Var) for v in moving) and len(set(moving)) == len(moving) and whole <= set(moving)
 
 
 def one_to_one(values: Sequence[Expr], loops: Sequence[For], predicate: Expr, outer: Sequence[For] = ()) -> bool:

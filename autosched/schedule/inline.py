@@ -23,7 +23,7 @@ from autosched.ir.stmt import (
 )
 from autosched.schedule.base import BlockRV, ScheduleBase
 from autosched.schedule.bindings import facts
-from autosched.schedule.boxes import bindings, is_unit, uses
+from autosched.schedule.boxes import bindings, is_unit, runs_everywhere, uses
 from autosched.schedule.dependence import Refusal, incomplete, is_output, names, require_pipeline, scope_of
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
@@ -235,8 +235,8 @@ def _reverse_inline(state: State, realize: BlockRealize) -> Stmt:
     if reason is not None:
         raise Refusal(f"block {block.name} is not a complete block: {reason}", [block.ident])
     producer = _only_producer(state, scope, block, buffer)
-    if realize.predicate != TRUE:
-        raise Refusal(f"block {block.name} runs under a predicate", [block.ident])
+    if realize.predicate != TRUE and not runs_everywhere(realize, state.loops_above(realize)):
+        raise Refusal(f"block {block.name} runs under a predicate that leaves out a part of its domain", [block.ident])
     store = block.body
     if not isinstance(store, BufferStore):
         raise Refusal(f"the body of {block.name} is not a single store", [block.ident])

@@ -13,7 +13,7 @@ from autosched.ir.simplify import Analyzer, simplify
 from autosched.ir.stmt import Block, For, Range, Stmt
 from autosched.schedule.base import BlockRV, ExprRV, LoopRV, ScheduleBase
 from autosched.schedule.bindings import Rebinder, loop_dom
-from autosched.schedule.dependence import affine_binding
+from autosched.schedule.dependence import affine_binding, drives_one_each
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
 
@@ -280,7 +280,8 @@ class Loops(ScheduleBase):
             inner = loops[next(i for i, x in enumerate(loops) if x is chain[0]):]
             if isinstance(top, For) and affine_binding(realize, inner, pin=False):
                 continue
-            self.refuse(f"block {block.name} is required to have an affine binding of its iterators to the loops",
+            tied = "; its predicate ties several of them" if drives_one_each(realize, inner) else ""
+            self.refuse(f"block {block.name} is required to have an affine binding of its iterators to the loops{tied}",
                         [block.ident])
 
     def _remember_affine(self, state: State, loop: For) -> None:

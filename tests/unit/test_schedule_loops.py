@@ -11,7 +11,7 @@ from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
 from autosched.ir.interp import run
 from autosched.schedule import Schedule
-from autosched.script import T, parse
+from autosched.script import T
 
 Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
 
@@ -330,19 +330,3 @@ def test_merge_refuses_what_a_later_iteration_would_need() -> None:
     sch.split(sch.get_loops("C")[0], [5, 4])
     with pytest.raises(ScheduleError, match="block C depends on block B in a later iteration of the merged loop"):
         sch.merge(sch.get_loops("B")[0], sch.get_loops("C")[0])
-
-
-def test_reorder_under_a_predicate_over_several_loops_is_refused() -> None:
-    func = parse("""
-@T.prim_func
-def main(A: T.Buffer((8, 8), "int32"), B: T.Buffer((8, 8), "int32")):
-    for i, j in T.grid(8, 8):
-        with T.sblock("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            T.where(i * 8 + j < 5)
-            B[vi, vj] = A[vi, vj]
-""")
-    sch = Schedule(func)
-    i, j = sch.get_loops("B")
-    with pytest.raises(ScheduleError, match="affine"):
-        sch.reorder(j, i)

@@ -1,0 +1,206 @@
+"""Moves, inlining and orders under predicates, layouts and quotients: what is accepted, and the refusal beside it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.ir.expr import int_value
+from autosched.ir.interp import random_inputs, run
+from autosched.ir.stmt import PrimFunc
+from autosched.schedule import Schedule
+from autosched.script import T
+
+
+def same_result(sch: Schedule, func: PrimFunc) -> None:
+    inputs = random_inputs(func, 0)
+    results = []
+    for program in (func, sch.func):
+        outputs = [np.full([int_value(e) or 1 for e in b.shape], 77, b.dtype) for b in func.buffers[len(inputs):]]
+        run(program, *inputs, *outputs)
+        results.append(outputs)
+    for want, got in zip(*results):
+        np.testing.assert_array_equal(want, got)
+
+
+def extents(sch: Schedule, block: str) -> list[int | None]:
+    return [int_value(sch.get(loop).extent) for loop in sch.get_loops(block)]
+
+
+# -- what one iteration needs -----------------------------------------------------------------------------------------
+
+
+@T.prim_func
+def columns(A: T.Buffer((2, 10), "int32"), C: T.Buffer((10,), "int32")):
+    B = T.sblock_alloc_buffer((20,), "int32")
+    for i, j in T.grid(2, 10):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi * 10 + vj] = A[vi, vj] + 1
+    for j, i in T.grid(10, 2):
+        with T.sblock("C"):
+            vj, vi = T.axis.remap("SR", [j, i])
+            with T.init():
+                C[vj] = 0
+            C[vj] += B[vi * 10 + vj]
+
+
+@T.prim_func
+def windows(A: T.Buffer((2, 10), "int32"), C: T.Buffer((10,), "int32")):
+    B = T.sblock_alloc_buffer((20,), "int32")
+    for i, j in T.grid(2, 10):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi * 10 + vj] = A[vi, vj] + 1
+    for j, i in T.grid(10, 11):
+        with T.sblock("C"):
+            vj, vi = T.axis.remap("SR", [j, i])
+            with T.init():
+                C[vj] = 0
+            C[vj] += B[vj + vi]
+
+
+def test_a_column_of_a_row_major_layout_is_one_column() -> None:
+    sch = Schedule(columns)
+    sch.compute_at("B", sch.get_loops("C")[0])
+    assert extents(sch, "B") == [10, 2]
+    same_result(sch, columns)
+
+
+def test_a_window_of_a_row_major_layout_meets_all_columns() -> None:
+    # Its first and its last element stand in the same column: the ends of an interval do not tell its columns.
+    sch = Schedule(windows)
+    sch.compute_at("B", sch.get_loops("C")[0])
+    assert extents(sch, "B") == [10, 2, 10]
+    same_result(sch, windows)
+
+
+def test_reverse_compute_at_follows_elements_of_a_flat_layout() -> None:
+    sch = Schedule(columns)
+    outer = sch.split(sch.get_loops("B")[1], [5, 2])[0]
+    sch.reorder(outer, sch.get_loops("B")[0])
+    sch.reverse_compute_at("C", outer)
+    assert extents(sch, "C") == [5, 2, 2]
+    same_result(sch, columns)
+
+
+@T.prim_func
+def rows(A: T.Buffer((6, 5), "int32"), C: T.Buffer((30,), "int32")):
+    B = T.sblock_alloc_buffer((6, 5), "int32")
+    for i, j in T.grid(6, 5):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] + 1
+    for i in range(30):
+        with T.sblock("C"):
+            v = T.axis.spatial(30, i)
+            C[v] = B[v // 5, v % 5]
+
+
+@pytest.mark.parametrize(("tile", "most"), [(8, 3), (6, 2), (5, 1), (2, 2)])
+def test_a_tile_across_rows_needs_no_more_rows_than_it_can_meet(tile: int, most: int) -> None:
+    sch = Schedule(rows)
+    outer = sch.split(sch.get_loops("C")[0], [None, tile])[0]
+    sch.compute_at("B", outer, preserve_unit_loops=True)
+    assert extents(sch, "B")[1] == most
+    same_result(sch, rows)
+
+
+# -- blocks without producers -----------------------------------------------------------------------------------------
+
+
+@T.prim_func
+def two(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32"), D: T.Buffer((6,), "int32")):
+    B = T.sblock_alloc_buffer((8,), "int32")
+    for i in range(8):
+        with T.sblock("B"):
+            v = T.axis.spatial(8, i)
+            B[v] = A[v] + 1
+    for i in range(8):
+        with T.sblock("C"):
+            v = T.axis.spatial(8, i)
+            C[v] = B[v] * 2
+    for k in range(6):
+        with T.sblock("D"):
+            v = T.axis.spatial(6, k)
+            D[v] = A[v] * 3
+
+
+def test_a_block_without_producers_runs_whole_wherever_its_consumers_allow() -> None:
+    sch = Schedule(two)
+    sch.reverse_compute_at("D", sch.get_loops("C")[0])
+    assert extents(sch, "D") == [8, 6]
+    same_result(sch, two)
+    sch = Schedule(two)
+    with pytest.raises(ScheduleError, match="under loop k, block B would run after its consumer C"):
+        sch.reverse_compute_at("B", sch.get_loops("D")[0])
+
+
+# -- predicates -------------------------------------------------------------------------------------------------------
+
+
+@T.prim_func
+def copied(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
+    B = T.sblock_alloc_buffer((8,), "int32")
+    for i in range(8):
+        with T.sblock("B"):
+            v = T.axis.spatial(8, i)
+            B[v] = A[v] + 1
+    for i, j in T.grid(3, 3):
+        with T.sblock("C"):
+            v = T.axis.spatial(8, i * 3 + j)
+            T.where(i * 3 + j < 8)
+            C[v] = B[v] * 2
+
+
+@T.prim_func
+def partly(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
+    B = T.sblock_alloc_buffer((8,), "int32")
+    for i in range(8):
+        with T.sblock("B"):
+            v = T.axis.spatial(8, i)
+            B[v] = A[v] + 1
+    for i, j in T.grid(3, 3):
+        with T.sblock("C"):
+            v = T.axis.spatial(8, i * 3 + j)
+            T.where(i * 3 + j < 7)
+            C[v] = B[v] * 2
+
+
+def test_reverse_inline_under_a_predicate_that_leaves_nothing_out() -> None:
+    sch = Schedule(copied)
+    sch.reverse_compute_inline("C")
+    assert extents(sch, "B") == [8]
+    same_result(sch, copied)
+    with pytest.raises(ScheduleError, match="C runs under a predicate that leaves out a part of its domain"):
+        Schedule(partly).reverse_compute_inline("C")
+
+
+@T.prim_func
+def cornered(A: T.Buffer((8, 8), "int32"), B: T.Buffer((8, 8), "int32")):
+    for i, j in T.grid(8, 8):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.where(i * 8 + j < 5)
+            B[vi, vj] = A[vi, vj]
+
+
+@T.prim_func
+def overlapping(A: T.Buffer((15,), "int32"), B: T.Buffer((15,), "int32")):
+    for i, j in T.grid(8, 8):
+        with T.sblock("B"):
+            v = T.axis.spatial(15, i + j)
+            T.where(i * 8 + j < 11)
+            B[v] = A[v]
+
+
+def test_reorder_under_a_predicate_over_several_loops_is_refused() -> None:
+    sch = Schedule(cornered)
+    i, j = sch.get_loops("B")
+    with pytest.raises(ScheduleError, match="an affine binding .*; its predicate ties several of them"):
+        sch.reorder(j, i)
+    sch = Schedule(overlapping)
+    i, j = sch.get_loops("B")
+    with pytest.raises(ScheduleError, match="an affine binding of its iterators to the loops\n"):
+        sch.reorder(j, i)
