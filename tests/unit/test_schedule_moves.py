@@ -198,9 +198,9 @@ def overlapping(A: T.Buffer((15,), "int32"), B: T.Buffer((15,), "int32")):
 def test_reorder_under_a_predicate_over_several_loops_is_refused() -> None:
     sch = Schedule(cornered)
     i, j = sch.get_loops("B")
-    with pytest.raises(ScheduleError, match="an affine binding .*; its predicate ties several of them"):
+    with pytest.raises(ScheduleError, match=r"an affine binding .*; its predicate ties several of them"):
         sch.reorder(j, i)
     sch = Schedule(overlapping)
     i, j = sch.get_loops("B")
-    with pytest.raises(ScheduleError, match="an affine binding of its iterators to the loops\n"):
+    with pytest.raises(ScheduleError, match=r"an affine binding of its iterators to the loops\n"):
         sch.reorder(j, i)
