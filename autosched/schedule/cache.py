@@ -197,8 +197,9 @@ class Cache(Scope):
         loaded, stored = swept_region(state, read, realize, inner), swept_region(state, write, realize, inner)
         if not region_covers(loaded, stored):
             self._no_holes(state, scope, buffer, realize, inner, stored)
-        first, before = copy_stage(name, buffer, cached, loaded, None)
-        last, after = copy_stage(name, cached, buffer, stored, None)
+        around = _around(state, place)
+        first, before = copy_stage(name, buffer, cached, loaded, None, around)
+        last, after = copy_stage(name, cached, buffer, stored, None, around)
         redirect = Redirect(buffer, cached)
         table: dict[int, Stmt | None] = {id(node): redirect.visit_block(node)}
         allocs = {id(scope): (*scope.alloc_buffers, cached)}

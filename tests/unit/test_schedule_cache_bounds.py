@@ -247,3 +247,24 @@ def test_reindex_of_results_under_fused_and_cut_loops(verify_trace_roundtrip: Ve
     sch.reindex("B", ("write", 0))
     same(cube, sch)
     verify_trace_roundtrip(sch, cube)
+
+
+def test_copies_around_a_block_under_a_predicate_stay_inside(verify_trace_roundtrip: Verify) -> None:
+    func = program("""A: T.Buffer((5, 4), "int32"), C: T.Buffer((5,), "int32")):
+    for i, k in T.grid(5, 4):
+        with T.sblock("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = 0
+            C[vi] = C[vi] + A[vi, vk]
+""")
+    sch = Schedule(func)
+    i, _ = sch.get_loops("C")
+    sch.decompose_reduction("C", i)
+    sch.split(sch.get_loops("C_update")[0], [2, None])
+    first, last = sch.cache_inplace("C_update", "C", "local")
+    for copy in (first, last):
+        assert str(sch.state.realizes[sch.get(copy).ident].predicate) != "True"
+    assert sch.script().count("T.where(i_0 * 3 + i_1") == 3
+    same(func, sch)
+    verify_trace_roundtrip(sch, func)
