@@ -127,6 +127,8 @@ def exact_box(
     mins = [sub.visit_expr(r.min) for r in region.region]
     extents = [sub.visit_expr(r.extent) for r in region.region]
     pending = [c for c in conjuncts(realize.predicate) if not _harmless(c, mins, region.buffer, loops, given)]
+    if pending:
+        pending = _first_runs(pending, mins, loops)
     if not pending:
         box = _dense_box(mins, extents, loops)
         if box is not None:
@@ -172,6 +174,19 @@ def runs_everywhere(realize: BlockRealize, loops: Sequence[For]) -> bool:
     point = BufferRegion(Buffer("domain", shape), tuple(Range(iv.var, IntImm(1, iv.var.dtype)) for iv in block.iter_vars))
     box = exact_box(point, BlockRealize(from_zero, realize.predicate, block), loops)
     return box is not None and box_covers(box, [(IntImm(0), n - 1) for n in shape], shape, Analyzer())
+
+
+def _first_runs(pending: list[Expr], mins: Sequence[Expr], loops: Sequence[For]) -> list[Expr]:
+    """The conditions left, without those that hold in the first iteration of all loops that index nothing.
+
+    What that iteration touches, the others touch again: enough that it runs.
+    """
+    first: dict[Var, Expr] = {loop.var: loop.min for loop in loops if not any(uses(m, {loop.var}) for m in mins)}
+    tied = [c for c in pending if uses(c, first)]
+    analyzer = bind_all(Analyzer(), loops)
+    if not tied or not all(analyzer.can_prove(c) for c in without(first, tied)):
+        return pending
+    return [c for c in pending if not uses(c, first)]
 
 
 def _dense_box(mins: Sequence[Expr], extents: Sequence[Expr], loops: Sequence[For]) -> Box | None:

@@ -36,7 +36,9 @@ class Lookup(ScheduleBase):
         if not found:
             names = state.block_names()
             tail = suggest(name, names) or f"; the first are: {', '.join(names[:12])}"
-            self.refuse(f"Cannot find a block with the name: {name}{tail}")
+            # Each in TVM's words, which people search for; the name helps at either level.
+            what = "specified name" if self.error_render_level == "fast" else "name"
+            self.refuse(f"Cannot find a block with the {what}: {name}{tail}")
         if len(found) > 1:
             self.refuse(f"{len(found)} blocks are named {name!r}", [b.ident for b in found], state=state,
                         hint="reach one of them with get_child_blocks, get_consumers or get_producers")

@@ -23,6 +23,7 @@ from autosched.schedule.base import BlockRV, LoopRV, ScheduleBase
 from autosched.schedule.boxes import bind_all, is_unit, pinned, uses, without
 from autosched.schedule.dependence import (
     Refusal,
+    affine_binding,
     incomplete,
     is_output,
     names,
@@ -247,20 +248,21 @@ def _in_range(realize: BlockRealize, values: list[Expr], loops: list[For], predi
 
 
 def _starts_everywhere(realize: BlockRealize, loops: list[For]) -> bool:
-    """Whether each iterator is a loop of its own and the reduction's first iteration always runs.
+    """Whether the bindings are affine but for a predicate that lets every reduction's first iteration run.
 
     Then the init runs once for each element before its updates, whatever the predicate says of the other iterations.
     """
-    domain = {n.var: n for n in loops}
-    found = [v for v in realize.iter_values if not isinstance(v, IntImm)]
-    if len(set(found)) != len(found) or not all(isinstance(v, Var) and v in domain for v in found):
+    if realize.predicate == TRUE or not affine_binding(replace(realize, predicate=TRUE), loops):
         return False
-    first: dict[Var, Expr] = {
-        v: domain[v].min for iv, v in zip(realize.block.iter_vars, realize.iter_values)
-        if iv.kind == "reduce" and isinstance(v, Var)
-    }
+    first: dict[Var, Expr] = {}
+    for iv, value in zip(realize.block.iter_vars, realize.iter_values):
+        if iv.kind == "reduce":
+            first.update({n.var: n.min for n in loops if uses(value, {n.var})})
     analyzer = bind_all(Analyzer(), loops)
-    return all(analyzer.can_prove(c) for c in without(first, conjuncts(realize.predicate)))
+    starts = [(v, iv.dom.min) for iv, v in zip(realize.block.iter_vars, realize.iter_values) if iv.kind == "reduce"]
+    return all(analyzer.can_prove_equal(without(first, [v])[0], low) for v, low in starts) and all(
+        analyzer.can_prove(c) for c in without(first, conjuncts(realize.predicate))
+    )
 
 
 def _idempotent(state: State, realize: BlockRealize, target: For) -> bool:

@@ -78,6 +78,8 @@ def test_output_blocks_of_nested_scopes() -> None:
 def test_unknown_block_lists_near_names() -> None:
     with pytest.raises(ScheduleError, match=r"Cannot find a block with the name: matmal; did you mean 'matmul'\?"):
         Schedule(matmul_relu).get_block("matmal")
+    with pytest.raises(ScheduleError, match=r"Cannot find a block with the specified name: matmal; did you mean"):
+        Schedule(matmul_relu, error_render_level="fast").get_block("matmal")
 
 
 def test_axis_by_name_must_be_unique() -> None:

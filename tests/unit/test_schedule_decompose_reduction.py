@@ -169,3 +169,35 @@ def test_a_reduction_that_goes_on_outside_the_block_around() -> None:
         decomposed(program(PARTS.format("o", "u", 1, "o + k")), "c", 0)
     assert "decompose_reduction before making part" in str(failed.value)
     decomposed(program(PARTS.format("u", "o", 8, "k")), "c", 0)
+
+
+def test_partial_results_with_a_tail_feed_what_follows() -> None:
+    """Every partial result gets its first value, so the tail that the reduction leaves out hides nothing from readers."""
+    text = """
+@T.prim_func
+def f(A: T.Buffer((3, 11), "int32"), D: T.Buffer((3,), "int32")):
+    C = T.sblock_alloc_buffer((3,), "int32")
+    for i, k in T.grid(3, 11):
+        with T.sblock("c"):
+            v, w = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[v] = 0
+            C[v] = C[v] + A[v, w]
+    for i in range(3):
+        with T.sblock("d"):
+            v = T.axis.spatial(3, i)
+            D[v] = C[v] * 2
+"""
+    func = program(text)
+    sch = Schedule(func)
+    ko, _ = sch.split(sch.get_loops("c")[1], [None, 4])
+    sch.rfactor(ko, 1)
+    loops = sch.get_loops("c_rf")
+    sch.split(loops[2], [None, 2])
+    sch.decompose_reduction(sch.get_block("c_rf"), sch.get_loops("c_rf")[2])
+    sch.compute_at(sch.get_block("c"), sch.get_loops("d")[0])
+    inputs = random_inputs(func, 0)
+    got, want = np.zeros(3, np.int32), np.zeros(3, np.int32)
+    run(func, *inputs, want)
+    run(sch.func, *inputs, got)
+    assert np.array_equal(got, want)
