@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from autosched.errors import ProgramError
 from autosched.ir.expr import BinOp, Cast, Expr, ExprLike, FloatImm, IntImm, Var, all_of, as_expr, binary, cast
-from autosched.ir.functor import substitute
+from autosched.ir.functor import Mutator, substitute
 from autosched.ir.itermap import detect_iter_map, inverse_affine_map
 from autosched.ir.region import int_set_bounds
 from autosched.ir.simplify import Analyzer, conjuncts
@@ -244,7 +244,8 @@ class IndexMap:
         there = dict(zip(outs, [substitute(e, dict(zip(self.initial, names))) for e in self.final]))
         for var, r in zip(names, ranges):
             ana.bind(var, r)
-        return all(ana.can_prove_equal(substitute(e, there), v) for e, v in zip(back, names))
+        again = [substitute(e, there) for e in back]
+        return all(ana.can_prove_equal(e, v) or ana.can_prove_equal(_Quotients().visit_expr(e), v) for e, v in zip(again, names))
 
     def _arity(self, n: int) -> None:
         if n != len(self.initial):
@@ -288,6 +289,16 @@ class IndexMap:
         names = ", ".join(v.name for v in self.initial)
         comma = "," if len(items) == 1 else ""
         return f"lambda {names}: ({', '.join(items)}{comma})"
+
+
+class _Quotients(Mutator):
+    """Remainders of divisions by what is no constant, in terms of the quotients."""
+
+    def visit_expr(self, expr: Expr) -> Expr:
+        e = super().visit_expr(expr)
+        if isinstance(e, BinOp) and e.op == "%" and not isinstance(e.b, IntImm):
+            return e.a - e.b * (e.a // e.b)
+        return e
 
 
 def _tight(predicate: Expr, known: Analyzer) -> Expr:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from autosched.ir.expr import Expr, IntImm, as_expr, binary
+from autosched.ir.expr import BinOp, Expr, IntImm, as_expr, binary
 from autosched.ir.simplify import Analyzer
 
 Factor = int | Expr
@@ -137,13 +137,29 @@ class Factors:
             return b != 0 and a % b == 0
         if b == 0:
             return False
-        return b == 1 or a == 0 or self.same(a, b) or self.same(self.mod(a, b), 0)
+        if b == 1 or a == 0 or self.same(a, b) or self.same(self.mod(a, b), 0):
+            return True
+        if isinstance(a, int) or isinstance(b, int):
+            return False
+        rest = self.factor(_without_remainders(a, b))
+        return rest == 0 or self.same(self.mod(rest, b), 0)
 
     def at_least(self, a: Factor, b: Factor) -> bool:
         """Whether ``a >= b`` is known."""
         if isinstance(a, int) and isinstance(b, int):
             return a >= b
         return self.ana.can_prove(self.expr(a) >= self.expr(b))
+
+
+def _without_remainders(e: Expr, d: Expr) -> Expr:
+    """A sum that differs from ``e`` by a multiple of ``d``: remainders of divisions by it are what was divided."""
+    if type(e) is BinOp and e.op in ("+", "-"):
+        return binary(e.op, _without_remainders(e.a, d), _without_remainders(e.b, d))
+    if type(e) is BinOp and e.op == "*" and (type(e.a) is IntImm or type(e.b) is IntImm):
+        return binary(e.op, _without_remainders(e.a, d), _without_remainders(e.b, d))
+    if type(e) is BinOp and e.op == "%" and e.b == d:
+        return _without_remainders(e.a, d)
+    return e
 
 
 def to_expr(s: IterSum | IterSplit, analyzer: Analyzer | None = None, dtype: str = "int32") -> Expr:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -374,3 +375,40 @@ def test_conditions_tell_indices() -> None:
     text = sch.script()
     assert "B[vj // 4, 0, vj % 4]" in text  # a sum that the condition leaves one value
     assert "B[vj // 4, vi, vj % 4]" in text  # a variable stays one
+
+
+@T.prim_func
+def tiled_by(A: T.Buffer((16,), "int32"), n: T.int32, C: T.Buffer((16,), "int32")):
+    B = T.sblock_alloc_buffer((16,), "int32")
+    for i in range(16):
+        with T.sblock("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = A[vi] * 2
+    for i in range(16):
+        with T.sblock("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = B[vi] + 1
+
+
+@pytest.mark.parametrize("by", [lambda i, n: (i // n, i % n), lambda i, n: (i // (n * 2), i % (n * 2))])
+def test_padding_by_a_symbolic_factor(by: Callable[..., tuple[Any, ...]]) -> None:
+    n = tiled_by.params[1]
+    sch = Schedule(tiled_by)
+    sch.transform_layout("B", "B", lambda i: by(i, n), pad_value=7)
+    A = np.arange(16, dtype="int32")
+    for size in range(1, 20):
+        C = np.zeros(16, "int32")
+        run(sch.func, A, size, C)
+        assert np.array_equal(C, 2 * A + 1), size
+    with pytest.raises(ScheduleError, match="elements that are not used"):
+        Schedule(tiled_by).transform_layout("B", "B", lambda i: by(i, n))
+
+
+@pytest.mark.parametrize("by", [
+    lambda i, n: (i % n,), lambda i, n: (i // n,), lambda i, n: (i // n, i % (n + 1)), lambda i, n: (i // n, (i + 1) % n),
+    lambda i, n: (i // n, i % (n * 2)),
+])
+def test_symbolic_maps_that_lose_elements(by: Callable[..., tuple[Any, ...]]) -> None:
+    n = tiled_by.params[1]
+    with pytest.raises(ScheduleError, match="has no inverse over this shape"):
+        Schedule(tiled_by).transform_layout("B", "B", lambda i: by(i, n), pad_value=7)
