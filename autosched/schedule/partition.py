@@ -196,6 +196,9 @@ class Partition(Loops):
         early = _touched(state, src, buffer, first)
         late = _touched(state, dst, buffer, second)
         for level in range(len(first)):
+            count = int_value(second[level].extent)
+            if count is not None and count <= 1:
+                continue
             later = Var("later")
             # The earlier nest's instance lies ``later`` iterations after the later nest's at this level, anywhere
             # inside.
@@ -206,7 +209,7 @@ class Partition(Loops):
             analyzer = Analyzer()
             for x in second[: level + 1]:
                 analyzer.bind(x.var, Range(x.min, x.extent))
-            analyzer.bind(later, Range(IntImm(1), IntImm(2**20)))
+            analyzer.bind(later, Range(IntImm(1), IntImm(2**20 if count is None else count - 1)))
             for a in early:
                 moved = Substitute(vmap).visit_region(BufferRegion(buffer, region_bounds(a, free_early)))
                 for b in late:

@@ -274,7 +274,8 @@ class Case:
             return "ours does not read what it prints", text, "", right
         answer = self.peer.ask("finish", trace=self.sch.trace.as_python(), text=text)
         if not answer["ok"]:
-            return "tvm does not replay our trace", "", f"{answer['kind']}: {answer['why']}", right
+            shown = f"tvm's right: {self._theirs(self.changes)}"  # of the program that it made step by step
+            return "tvm does not replay our trace", shown, f"{answer['kind']}: {answer['why']}", right
         if answer["equal"]:
             return ("equal" if right is not False else "equal and wrong"), "", "", right
         there = answer["text"]

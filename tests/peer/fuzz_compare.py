@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import gcd
 from typing import Any
 
 from autosched.ir import PrimFunc
-from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, Not, int_value, is_int
+from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Not, Var, int_value, is_int
 from autosched.ir.functor import Mutator, stmt_exprs, walk, walk_expr
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, Range, Stmt
@@ -21,7 +22,7 @@ class _Simplified(Mutator):
         self.names = _Encoder()  # numbers variables in the order in which loops bind them, whatever they are called
 
     def visit_expr(self, expr: Expr) -> Expr:
-        return self._one_sided(self.analyzer.simplify(expr))
+        return _Floors(self.analyzer, self.names).visit_expr(self._one_sided(self.analyzer.simplify(expr)))
 
     def _one_sided(self, e: Expr) -> Expr:
         """``x == n`` as an inequality where n is the last (or first) value of x, inside conditions too."""
@@ -45,7 +46,9 @@ class _Simplified(Mutator):
 
     def visit_region(self, region: BufferRegion) -> BufferRegion:
         ranges = [Range(_monotone(r.min), _monotone(r.extent)) for r in region.region]
-        return replace(region, region=tuple(self.analyzer.simplify_range(r) for r in ranges))
+        floors = _Floors(self.analyzer, self.names)
+        ranges = [self.analyzer.simplify_range(r) for r in ranges]
+        return replace(region, region=tuple(Range(floors.visit_expr(r.min), floors.visit_expr(r.extent)) for r in ranges))
 
     def visit_stmt(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, For):
@@ -53,7 +56,7 @@ class _Simplified(Mutator):
             self.names.var(stmt.var)
             return super().visit_stmt(stmt)
         if isinstance(stmt, BlockRealize):
-            with self.analyzer.with_constraint(stmt.predicate):
+            with self.analyzer.with_constraint(self.analyzer.simplify(stmt.predicate)):
                 values = tuple(self.visit_expr(v) for v in stmt.iter_values)
             predicate: Expr = TRUE
             simple = [self.visit_expr(p) for p in _parts(stmt.predicate)]
@@ -64,6 +67,88 @@ class _Simplified(Mutator):
                 self.analyzer.bind(iv.var, iv.dom)
             return replace(stmt, iter_values=values, predicate=predicate, block=self.visit_block(stmt.block))
         return super().visit_stmt(stmt)
+
+
+class _Floors(Mutator):
+    """Integer expressions as sums of quotients: ``x % c`` is ``x - x // c * c``, ``x // a // b`` is ``x // (a * b)``.
+
+    Args:
+        analyzer: ranges of the variables.
+        names: what orders the terms, whatever variables are called.
+    """
+
+    def __init__(self, analyzer: Analyzer, names: _Encoder) -> None:
+        self.analyzer = analyzer
+        self.names = names
+
+    def visit_expr(self, expr: Expr) -> Expr:
+        if isinstance(expr, BinOp) and expr.op in ("+", "-", "*", "//", "%") and expr.dtype in ("int32", "int64"):
+            if not any(isinstance(e, BufferLoad) for e in walk_expr(expr)):
+                return self._sum(*self._terms(expr), expr.dtype)
+        if isinstance(expr, Var) and expr.dtype in ("int32", "int64"):
+            return self._sum(*self._terms(expr), expr.dtype)
+        return super().visit_expr(expr)
+
+    def _terms(self, e: Expr) -> tuple[dict[Expr, int], int]:
+        """Coefficients of what is no sum, and the constant."""
+        value = int_value(e)
+        if value is not None:
+            return {}, value
+        if isinstance(e, BinOp):
+            by = int_value(e.b)
+            if e.op in ("+", "-"):
+                return _plus(self._terms(e.a), self._terms(e.b), 1 if e.op == "+" else -1)
+            if e.op == "*" and by is not None:
+                return _plus(({}, 0), self._terms(e.a), by)
+            if e.op in ("//", "%") and by:
+                inner = self._terms(e.a)
+                upright = _plus(({}, 0), inner, 1 if by > 0 else -1)
+                quotient = self._floor(upright, abs(by), e.dtype)
+                return quotient if e.op == "//" else _plus(inner, quotient, -by)
+        low, high = self.analyzer.int_bounds(e)
+        if low is not None and low == high:
+            return {}, low
+        return {e if isinstance(e, Var) else super().visit_expr(e): 1}, 0
+
+    def _floor(self, form: tuple[dict[Expr, int], int], by: int, dtype: str) -> tuple[dict[Expr, int], int]:
+        whole = {t: c // by for t, c in form[0].items() if c % by == 0}
+        rest = {t: c for t, c in form[0].items() if c % by}
+        const, left = divmod(form[1], by)
+        if not rest:
+            return whole, const
+        common = gcd(by, *rest.values())
+        rest, left, by = {t: c // common for t, c in rest.items()}, left // common, by // common
+        if rest[min(rest, key=self._key)] < 0:  # -u // c is -((u + c - 1) // c)
+            turned = {t: -c for t, c in rest.items()}, by - 1 - left
+            return _plus((whole, const), self._floor(turned, by, dtype), -1)
+        (term, count), *more = rest.items()
+        if not more and count == 1 and isinstance(term, BinOp) and term.op == "//" and int_value(term.b) is not None:
+            inside = int_value(term.b) or 1
+            below, offset = self._terms(term.a)
+            return _plus((whole, const), self._floor((below, offset + left * inside), by * inside, dtype), 1)
+        quotient = BinOp("//", self._sum(rest, left, dtype), IntImm(by, dtype), dtype)
+        low, high = self.analyzer.int_bounds(quotient)
+        if low is not None and low == high:
+            return whole, const + low
+        return _plus((whole, const), ({quotient: 1}, 0), 1)
+
+    def _key(self, term: Expr) -> str:
+        return str(self.names.expr(term))
+
+    def _sum(self, terms: dict[Expr, int], const: int, dtype: str) -> Expr:
+        out: Expr | None = None
+        for term in sorted(terms, key=self._key):
+            part = term if terms[term] == 1 else BinOp("*", term, IntImm(terms[term], dtype), dtype)
+            out = part if out is None else BinOp("+", out, part, dtype)
+        last = IntImm(const, dtype)
+        return last if out is None else out if const == 0 else BinOp("+", out, last, dtype)
+
+
+def _plus(a: tuple[dict[Expr, int], int], b: tuple[dict[Expr, int], int], by: int) -> tuple[dict[Expr, int], int]:
+    terms = dict(a[0])
+    for t, c in b[0].items():
+        terms[t] = terms.get(t, 0) + c * by
+    return {t: c for t, c in terms.items() if c}, a[1] + b[1] * by
 
 
 _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">", "and": "or", "or": "and"}

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 ONLY_TVM, ONLY_OURS, BREAKS, DIFFERENT = "only tvm takes it", "only ours takes it", "tvm breaks", "different program"
+REPLAY, UNREAD = "tvm does not replay our trace", "ours does not read tvm's text"
 Answers = tuple[bool | None, ...]
 ANY: Answers = (True, False, None)
 
@@ -35,8 +36,11 @@ class Known:
 KNOWN: tuple[Known, ...] = (
     # We refuse what TVM takes, on purpose.
     Known("stores of partial results", ONLY_TVM, "reverse_compute_at", "belongs? to the reduction of"),
-    Known("nothing to follow", ONLY_TVM, "reverse_compute_at", "has no producer in"),
-    Known("lost iterations", ONLY_TVM, "reverse_compute_at", "would not run for all of its iterations", right=(False, None)),
+    Known("consumers before producers", ONLY_TVM, "(reverse_)?compute_at", "would run (after its consumer|before its producer)"),
+    Known("lost iterations", ONLY_TVM, "reverse_compute_at", "would not run for all of its iterations"),
+    Known("unwritten operands", ONLY_TVM, "(reverse_)?compute_at", "reads more of .* has written by then"),
+    Known("merged against the order", ONLY_TVM, "merge", "against the order of the program|stands (between|after)"),
+    Known("late initial values", ONLY_TVM, "reorder", "together: its init might run late"),
     Known("idle consumers", ONLY_TVM, "cache_(read|write)", "consumer block .* does not read"),
     Known("caches of updates", ONLY_TVM, "(reindex_)?cache_write", "in place, and the copy would start"),
     Known("caches of updates", ONLY_TVM, "reindex", "which another block has initialised"),
@@ -55,7 +59,8 @@ KNOWN: tuple[Known, ...] = (
     Known("rfactor under a predicate", ONLY_TVM, "rfactor", "under a predicate on its reduction"),
     Known("shared loops", ONLY_TVM, "reindex|transform_block_layout", "shares its loops with other"),
     Known("joined and kept", ONLY_TVM, "blockize", "nested in each other|stands inside block"),
-    Known("order around merged loops", ONLY_TVM, "merge", "stands (between|after)"),
+    Known("reorder under a predicate", ONLY_TVM, "reorder", "its predicate ties several of them", right=(True,)),
+    Known("conditions over several iterators", ONLY_TVM, "(reverse_)?compute_at", "cannot be told in terms of its iterators"),
     Known("predicates over several loops", ONLY_TVM, "reindex_cache_(read|write)", "ties loops that index"),
     # TVM fails with an error of its own where the request is legal.
     Known("constants in index maps", BREAKS, "transform_layout|transform_block_layout|reindex_cache_.*",
@@ -76,7 +81,9 @@ KNOWN: tuple[Known, ...] = (
           right=(True,)),
     Known("annotations given again", DIFFERENT, "(un)?annotate", "note"),
     Known("accesses inside nested blocks", DIFFERENT, "reindex_cache_(read|write)|reindex", "tvm T.reads", right=(True, None)),
-    Known("extents that vary", DIFFERENT, "(reverse_)?compute_at|split|fuse", r"T\.grid\(.*T\.(max|min)\(", right=(True,)),
+    Known("extents that vary", DIFFERENT, ".*",
+          r"ours for [\w, ]+ in (T\.grid|range)\([\d, ]+\): \| tvm for [\w, ]+ in (T\.grid|range)\([^|]*[a-z][^|]*\): \| "
+          "tvm's right: True", right=(True,)),
     Known("iterations numbered anew", DIFFERENT, "blockize",
           r"ours \w+ = T\.axis\.spatial\((\d+), .*\) \| tvm \w+ = T\.axis\.spatial\(\1, .*tvm's right: True", right=(True,)),
     Known("initial values of fused sums", DIFFERENT, "fuse_reduction_epilogue",
@@ -89,9 +96,12 @@ KNOWN: tuple[Known, ...] = (
           right=(True,)),
     Known("copies for all threads", DIFFERENT, "cache_(read|write)", r"ours for (ax\w+) in range\(.* tvm for \1 in range\(",
           right=(True,)),
+    Known("accesses to a block's own memory", UNREAD, ".*", tvm=r"(\w+) = T\.Buffer\(.*\b\1 = T\.sblock_alloc_buffer\(",
+          right=(True,)),
     # What TVM makes of it does not compute what the program computes.
     Known("TVM's result is wrong", ONLY_TVM, ".*", right=(False,)),
     Known("TVM's program is wrong", DIFFERENT, ".*", "tvm's right: False", right=(True, None)),
+    Known("TVM's program is wrong", REPLAY, ".*", "tvm's right: False", right=(True, None)),
     Known("TVM drops a predicate", DIFFERENT, ".*", r"ours T\.where.* tvm T\.reads", right=(True, None)),
 )
 
@@ -102,12 +112,28 @@ REASONS: dict[str, str] = {
         "`reverse_compute_at` under a reduction loop stores partial results in every iteration. TVM takes it; here it "
         "is refused with the cost, or placed with `last_iteration=True`."
     ),
-    "nothing to follow": (
-        "`reverse_compute_at` of a block without a producer has nothing to follow; TVM moves it all the same."
+    "consumers before producers": (
+        "`compute_at`/`reverse_compute_at` to a place where the block would run after a block that reads its result, or before "
+        "one whose result it reads. TVM looks only at the blocks below the loop; its result is wrong, or agrees because the "
+        "value does not matter (`x - x`, a buffer that nothing reads)."
     ),
     "lost iterations": (
-        "The moved block would not run for all of its iterations (borders that no producer instance covers). TVM's "
-        "result is wrong."
+        "The moved block would not run for all of its iterations (borders that no producer instance covers). TVM leaves those "
+        "elements without a value; its result is wrong wherever they are used."
+    ),
+    "unwritten operands": (
+        "A block of the program before the step reads elements in iterations in which they are not all written, and stores its "
+        "result again when they are; or their layout (rows that flow into each other) does not let the contrary be shown. "
+        "TVM does not check that at this step. Its result is the same, but nothing more may rest on such a program here."
+    ),
+    "merged against the order": (
+        "`merge` of loops given against the order of the program, or with a block between them that depends on them. TVM "
+        "asks for no dependence: it runs the consumer before its producer, and the result agrees only where the value does "
+        "not matter."
+    ),
+    "late initial values": (
+        "`reorder` of two loops that both drive spatial and reduction iterators (parts of a fused loop): the instance with the "
+        "init may come after others. TVM takes it; its result is wrong, or agrees because the value does not matter."
     ),
     "idle consumers": (
         "`cache_read`/`cache_write` with a `consumer_blocks` entry that does not read the buffer: TVM ignores it, here "
@@ -174,7 +200,14 @@ REASONS: dict[str, str] = {
         "iterations anew, so that each value comes once, in another iteration than before; here the binding stays. "
         "Where a consumer in the same loop needs the value earlier, TVM's program is wrong; the others compute the same."
     ),
-    "order around merged loops": "Stricter than needed: statements between the loops to merge.",
+    "reorder under a predicate": (
+        "`reorder` of loops that a predicate ties together: both refuse it, as TVM's tests ask, but TVM keeps what it knew "
+        "of a block's binding before `rfactor` or `split` made the predicate, and takes some. Stricter than needed."
+    ),
+    "conditions over several iterators": (
+        "Stricter than needed: a block moves away from loops whose predicate is no condition on one of its iterators "
+        "(windows that overlap). TVM drops the condition, and the block runs for more values than before."
+    ),
     "predicates over several loops": "Stricter than needed: a predicate that ties loops that index the copy.",
     "constants in index maps": "TVM raises an error of its own for a map with a constant result.",
     "patterns of regions": "TVM: BufferRegion pattern match failed.",
@@ -196,7 +229,10 @@ REASONS: dict[str, str] = {
     ),
     "TVM drops a predicate": "TVM drops the predicate of a moved or joined block.",
     "accesses inside nested blocks": "Declared accesses of nested blocks are spelled differently; the same elements.",
-    "extents that vary": "TVM prints loop extents with min/max that are constant here, or the reverse; the same iterations.",
+    "extents that vary": (
+        "Where the number of iterations varies from place to place, TVM's loop has an extent that varies; here the loop has "
+        "the largest number, and a predicate leaves out the rest: the same instances."
+    ),
     "order in a joined block": "The order of declared accesses or outer iterators of a joined block differs.",
     "regions after inlining": "Declared reads after inlining are spelled differently.",
     "copies for all threads": (
@@ -205,6 +241,10 @@ REASONS: dict[str, str] = {
     "annotations of padded blocks": (
         "`decompose_padding` splits a block in two. The one that moves the data keeps the block's annotations here (storage "
         "alignment among them); TVM drops them."
+    ),
+    "accesses to a block's own memory": (
+        "TVM declares, outside a block, that it reads memory which the block itself allocates (`pad_einsum` inside another "
+        "block, then inlining); the text that it prints then declares that memory twice."
     ),
     "annotations given again": "An annotation given twice.",
 }

@@ -204,3 +204,28 @@ def test_reorder_under_a_predicate_over_several_loops_is_refused() -> None:
     i, j = sch.get_loops("B")
     with pytest.raises(ScheduleError, match=r"an affine binding of its iterators to the loops\n"):
         sch.reorder(j, i)
+
+
+# -- merge --------------------------------------------------------------------------------------------------------------
+
+
+@T.prim_func
+def batches(A: T.Buffer((1, 6), "int32"), C: T.Buffer((1, 6), "int32")):
+    B = T.sblock_alloc_buffer((1, 6), "int32")
+    for n, i in T.grid(1, 6):
+        with T.sblock("B"):
+            vn, vi = T.axis.remap("SS", [n, i])
+            B[0, vi] = A[vn, vi] + 1
+    for n, i in T.grid(1, 6):
+        with T.sblock("C"):
+            vn, vi = T.axis.remap("SS", [n, i])
+            C[vn, vi] = B[0, 5 - vi]
+
+
+def test_merge_of_loops_that_run_once_has_no_later_iteration() -> None:
+    sch = Schedule(batches)
+    sch.merge(sch.get_loops("B")[0], sch.get_loops("C")[0])
+    same_result(sch, batches)
+    sch = Schedule(batches)
+    with pytest.raises(ScheduleError, match="C depends on block B in a later iteration of the merged loop"):
+        sch.merge(sch.get_loops("B")[1], sch.get_loops("C")[1])
