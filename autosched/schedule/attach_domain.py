@@ -156,7 +156,10 @@ def _solve_jointly(
     if not result:
         return False
     steps = [Var(f"d{k}", lo.dtype) for k, (lo, _) in enumerate(give)]
-    inverse = inverse_affine_map(result.indices, steps)
+    try:
+        inverse = inverse_affine_map(result.indices, steps)
+    except ValueError:  # a stride: bijective onto what it reaches, which is not all of the dimension
+        return False
     whole = {s: Range(IntImm(0, size.dtype), size) for s, size in zip(steps, buffer.shape)}
     for var, expr in inverse.items():
         used = set(free_vars(expr))

@@ -27,8 +27,8 @@ WEIGHTS = {
     "fuse_reduction_epilogue": 1,
 }
 # More that both sides have, and what only this side has: drawn where asked for by name.
-SHARED = {"rolling_buffer": 4, "read_at": 3, "write_at": 3, "set_axis_separator": 1, "sample_categorical": 1, "cache_inplace": 2}
-OWN = {"double_buffer": 4, "drop_zero_terms": 3, "fold_epilogue": 3, "recompute_at_consumers": 4}
+SHARED = {"rolling_buffer": 4, "read_at": 3, "write_at": 3, "sample_categorical": 1, "cache_inplace": 2}
+OWN = {"set_axis_separator": 1, "double_buffer": 4, "drop_zero_terms": 3, "fold_epilogue": 3, "recompute_at_consumers": 4}
 
 
 @dataclass(frozen=True)

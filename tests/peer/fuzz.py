@@ -222,9 +222,9 @@ class Case:
             kind, ours = "refused", f"{error.primitive}: {error.reason}"
         except NotSupportedError as error:
             kind, ours = "unsupported", str(error).splitlines()[0]
-        except (AutoschedError, ValueError, TypeError, IndexError) as error:
+        except AutoschedError as error:
             kind, ours = "refused", f"{type(error).__name__}: {error}"
-        except (AssertionError, KeyError, AttributeError, RecursionError, ZeroDivisionError) as error:
+        except (ValueError, TypeError, LookupError, AssertionError, AttributeError, RecursionError, ArithmeticError) as error:
             kind, ours = "crash", f"{type(error).__name__}: {error}"
         there = self._there(step)
         why = "" if there["ok"] else f"{there['kind']}: {there['why']}"

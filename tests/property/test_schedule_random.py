@@ -181,13 +181,14 @@ def stored(func: PrimFunc, inputs: tuple[np.ndarray, ...]) -> list[np.ndarray]:
 
 
 def check_program(
-    rng: random.Random, programs: ModuleType, steps: ModuleType, verify: Verify, length: int
+    rng: random.Random, programs: ModuleType, steps: ModuleType, verify: Verify, length: int,
+    weights: dict[str, int] | None = None,
 ) -> list[tuple[str, bool]]:
     """A random program under random steps; which primitives were tried, and whether they were accepted."""
     func = parse(programs.program(rng))
     inputs = random_inputs(func, 1)
     want = stored(func, inputs)
-    sch, draw, tried = Schedule(func, seed=1), steps.Steps(rng), []
+    sch, draw, tried = Schedule(func, seed=1), steps.Steps(rng, weights), []
     for _ in range(length):
         step = draw.draw(sch)
         if step is None or len(sch.state.loops) > 40:
@@ -251,3 +252,30 @@ def test_many_random_programs_keep_their_meaning(
     for seed in range(1000 * chunk, 1000 * chunk + 500):
         rng = random.Random(f"many{seed}")
         check_program(rng, affine_programs, schedule_steps, verify_trace_roundtrip, rng.randint(1, 12))
+
+
+def rarely_drawn(steps: ModuleType) -> dict[str, int]:
+    """Weights that prefer the primitives that the fuzzing against TVM leaves out or draws rarely."""
+    return {**steps.WEIGHTS, **{op: 3 * w for op, w in {**steps.SHARED, **steps.OWN}.items()}}
+
+
+def test_random_programs_under_rarely_drawn_primitives(
+    affine_programs: ModuleType, schedule_steps: ModuleType, verify_trace_roundtrip: Verify
+) -> None:
+    weights, accepted = rarely_drawn(schedule_steps), set()
+    for seed in range(60):
+        rng = random.Random(f"rare{seed}")
+        tried = check_program(rng, affine_programs, schedule_steps, verify_trace_roundtrip, rng.randint(2, 10), weights)
+        accepted |= {op for op, taken in tried if taken}
+    assert {"double_buffer", "read_at", "write_at", "recompute_at_consumers", "sample_categorical"} <= accepted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(8))
+def test_many_random_programs_under_rarely_drawn_primitives(
+    affine_programs: ModuleType, schedule_steps: ModuleType, verify_trace_roundtrip: Verify, chunk: int
+) -> None:
+    weights = rarely_drawn(schedule_steps)
+    for seed in range(1000 * chunk, 1000 * chunk + 500):
+        rng = random.Random(f"rare{seed}")
+        check_program(rng, affine_programs, schedule_steps, verify_trace_roundtrip, rng.randint(2, 12), weights)
