@@ -325,6 +325,25 @@ def single_block(state: State, loop: For) -> tuple[BlockRealize, list[For]]:
     return realize, inner[::-1]
 
 
+def _divide_below(
+    state: State, realize: BlockRealize, inner: Sequence[For], outer: Sequence[For], preserve_unit: bool
+) -> _Division | None:
+    """``_divide`` where loops outside the block around may bind iterators, too: they are outer ones."""
+    scope = next((n for n in state.ancestors(realize) if isinstance(n, Block)), None)
+    used = {v for e in (*realize.iter_values, realize.predicate) for v in free_vars(e)}
+    around = () if scope is None else state.ancestors(scope)
+    beyond = [n for n in around if isinstance(n, For) and n.var in used][::-1]
+    division = _divide(realize, inner, [*beyond, *outer], preserve_unit)
+    if division is not None or not beyond:
+        return division
+    outside = {n.var for n in beyond}
+    if realize.block.init is not None and any(
+        iv.kind == "reduce" and uses(v, outside) for iv, v in zip(realize.block.iter_vars, realize.iter_values)
+    ):
+        return None  # an init below would not know the first iteration
+    return _divide(realize, inner, outer, preserve_unit)
+
+
 def blockize_loop(state: State, loop: For, preserve_unit: bool) -> BlockRealize:
     """The outer block that stands for a loop and all below it; see ``blockize``.
 
@@ -334,7 +353,7 @@ def blockize_loop(state: State, loop: For, preserve_unit: bool) -> BlockRealize:
     realize, inner = single_block(state, loop)
     block = realize.block
     outer = state.loops_above(loop)
-    division = _divide(realize, inner, outer, preserve_unit)
+    division = _divide_below(state, realize, inner, outer, preserve_unit)
     if division is None:
         raise Refusal(
             f"the iterators of {block.name} cannot be divided at loop {loop.var.name} into an outer and an inner part",
@@ -434,7 +453,7 @@ def _blockize_neighbours(
         realize = realizes[i]
         block = realize.block
         inner = [n for n in state.loops_of(block) if not any(n is o for o in outer_loops)]
-        division = _divide(realize, inner, outer_loops, preserve_unit)
+        division = _divide_below(state, realize, inner, outer_loops, preserve_unit)
         if division is None:
             raise Refusal(
                 f"the iterators of {block.name} cannot be divided into an outer and an inner part", [block.ident]

@@ -25,6 +25,7 @@ from autosched.ir.stmt import (
 )
 from autosched.schedule.attach_domain import Domain, iterator_domains, most
 from autosched.schedule.base import AT_INLINE, AT_ROOT, BlockRV, LoopRV, ScheduleBase, Special
+from autosched.schedule.bindings import facts
 from autosched.schedule.boxes import bind_all, bindings, box_covers, exact_box, is_unit, relaxed_box, runs_everywhere, uses
 from autosched.schedule.dependence import (
     Refusal,
@@ -156,6 +157,9 @@ def plan_move(
     for node in own:
         if not isinstance(node, For | SeqStmt):
             raise Refusal(f"block {block.name} stands under a condition or a binding, not only under loops", [node])
+        if isinstance(node, For) and node.var in facts(block).outer_vars and not any(n is node for n in above):
+            raise Refusal(f"block {block.name} uses loop {node.var.name} itself, not through an iterator, and would leave it",
+                          [node.var, block.ident])
     if forward and is_output(block, scope):
         written = next(w.buffer for w in block.writes if w.buffer not in scope.alloc_buffers)
         raise Refusal(

@@ -230,3 +230,41 @@ def test_padding_beside_a_block_around(at: int, by_itself: bool) -> None:
     sch.transform_layout(sch.get_block("b"), ("write", 0), lambda i: (i // 4, i % 4), pad_value=3)
     assert ("buffer_B_padding" in sch.script()) == by_itself
     assert computes_the_same(func, sch)
+
+
+MATMUL_AND_MORE = """
+@T.prim_func
+def f(A: T.Buffer((7, 6), "int32"), B: T.Buffer((6, 3), "int32"), D: T.Buffer((7, 3), "int32")):
+    C = T.sblock_alloc_buffer((7, 3), "int32")
+    for k, j, i in T.grid(6, 3, 7):
+        with T.sblock("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 0
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+    for i, j in T.grid(7, 3):
+        with T.sblock("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = C[vi, vj] + 1
+"""
+
+
+@pytest.mark.parametrize("preserve", [True, False])
+def test_loops_beyond_the_block_around_are_outer_ones(preserve: bool) -> None:
+    func = program(MATMUL_AND_MORE)
+    sch = Schedule(func)
+    sch.loop_partition(sch.get_loops("C")[2], [2, None])
+    sch.blockize(sch.get_loops("C_i0")[0], preserve_unit_iters=preserve)
+    assert computes_the_same(func, sch)
+
+
+def test_blocks_that_use_a_loop_directly_stay_under_it() -> None:
+    func = program(MATMUL_AND_MORE)
+    sch = Schedule(func)
+    sch.decompose_reduction("C", sch.get_loops("C")[0])
+    sch.loop_partition(sch.get_loops("D")[1], [2, None])
+    before = sch.script()
+    with pytest.raises(ScheduleError, match="uses loop i itself, not through an iterator"):
+        sch.reverse_compute_at("D_j_common", sch.get_loops("C_update")[1])
+    assert sch.script() == before
+    assert computes_the_same(func, sch)
