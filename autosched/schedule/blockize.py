@@ -26,7 +26,7 @@ from autosched.ir.stmt import (
 )
 from autosched.ir.subspace import Division, subspace_divide
 from autosched.schedule.base import BlockRV, LoopRV, ScheduleBase
-from autosched.schedule.boxes import is_unit, loop_ranges, uses, without
+from autosched.schedule.boxes import is_unit, loop_ranges, pinned, uses, without
 from autosched.schedule.dependence import Refusal, one_to_one
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
@@ -364,7 +364,7 @@ def blockize_loop(state: State, loop: For, preserve_unit: bool) -> BlockRealize:
     analyzer = Analyzer(dom)
     new = _Simplifying(halves.vmap, analyzer).visit_stmt(replace(block, iter_vars=()))
     assert isinstance(new, Block)
-    if new.init is not None and not one_to_one(halves.inner_values, inner, division.inner_predicate):
+    if new.init is not None and not _each_once(halves.inner_values, inner, division.inner_predicate):
         raise Refusal(
             f"the iterations below {loop.var.name} repeat or overlap in {block.name}, so its init cannot be taken out of them",
             [loop.var, block.ident], "decompose_reduction first",
@@ -383,6 +383,13 @@ def blockize_loop(state: State, loop: For, preserve_unit: bool) -> BlockRealize:
         f"{block.name}_o", tuple(halves.outer_iters), _relax(new.reads, dom), _relax(new.writes, dom), nest, init=init
     )
     return BlockRealize(tuple(halves.outer_values), division.outer_predicate, large)
+
+
+def _each_once(values: Sequence[Expr], loops: Sequence[For], predicate: Expr) -> bool:
+    """Whether no two iterations that run have the same values."""
+    fixed = pinned(loops, predicate)
+    free = [n for n in loops if n.var not in fixed]
+    return one_to_one(without(fixed, values), free, without(fixed, [predicate])[0])
 
 
 def _outer_init(init: Stmt, small: BlockRealize, loops: Sequence[For], name: str) -> Stmt:

@@ -1,10 +1,10 @@
-"""Splitting a reduction into its initialisation and its updates, and folding an epilogue into a reduction."""
+"""Splitting a reduction into its initialisation and its updates, and the primitive that fuses an epilogue into it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from autosched.ir.expr import BinOp, BufferLoad, Expr, FloatImm, IntImm, Var, logical_and
+from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, logical_and
 from autosched.ir.functor import Substitute, free_vars, rewrite, walk_expr
 from autosched.ir.region import block_access
 from autosched.ir.simplify import Analyzer, conjuncts
@@ -24,14 +24,11 @@ from autosched.schedule.boxes import bind_all, is_unit, pinned, uses, without
 from autosched.schedule.dependence import (
     Refusal,
     affine_binding,
-    incomplete,
-    is_output,
-    names,
     not_reduction,
     one_to_one,
-    require_pipeline,
     scope_of,
 )
+from autosched.schedule.fuse_epilogue import fuse_epilogue
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
 
@@ -72,116 +69,34 @@ class Reductions(ScheduleBase):
 
     @primitive
     def fuse_reduction_epilogue(self, reduction_block: BlockRV, epilogue_block: BlockRV) -> None:
-        """Starts a sum from what its only consumer would add at the end, and removes that consumer.
+        """Starts a reduction from what its only consumer would do at the end, and removes that consumer.
 
         Args:
-            reduction_block: a reduction ``C = init; C += x``.
-            epilogue_block: a complete block ``D = C + rest``, the only reader of ``C``, over the same elements.
+            reduction_block: a reduction ``C = init; C = C op x``.
+            epilogue_block: a complete block that reads one element of ``C`` once, the only reader of ``C``, over the same
+                elements.
 
-        The integer result is the same; a floating sum is rounded in another order. The buffer between stays allocated.
+        The epilogue acts at the start and in every step of the reduction, so only what gives the same at the end is taken:
+        a copy; an addend of a sum; a clip (min and max with what the reduction does not change) of a min or max
+        reduction; a clip of an integer sum whose partial sums reach a bound from one side only and stay there, or reach
+        none, by the declared value ranges (``PrimFunc.value_ranges``; a type's range where nothing is declared). The
+        integer result is the same; a floating sum is rounded in another order. The buffer between stays allocated.
 
         Before: ``C[i] = 0; C[i] += A[i, k]`` then ``D[i] = C[i] + bias[i]``; after: ``D[i] = bias[i]; D[i] += A[i, k]``.
 
         Raises:
-            ScheduleError: another reader, another form (an epilogue such as ``max`` would act in every step of the sum), or
-                an addend that is computed only after the reduction.
+            ScheduleError: another reader, another form (an epilogue such as ``max`` would act on partial sums), or an
+                addend that is computed only after the reduction.
         """
         state, reduction = self.block_at(reduction_block)
         other, epilogue = self.block_at(epilogue_block)
         try:
             if other is not state:
                 raise Refusal("the blocks belong to different functions")
-            table = _fuse(state, reduction, epilogue)
+            table = fuse_epilogue(state, reduction, epilogue)
         except Refusal as r:
             self.refuse(r.reason, r.marks, r.hint, state)
         self.commit_nodes(state, table)
-
-
-def _fuse(state: State, reduction: BlockRealize, epilogue: BlockRealize) -> dict[int, Stmt | None]:
-    first, last = reduction.block, epilogue.block
-    scope = scope_of(state, last)
-    if scope_of(state, first) is not scope:
-        raise Refusal(f"{first.name} and {last.name} are not in the same block scope", [first.ident, last.ident])
-    require_pipeline(state, scope)
-    for block, reason in ((first, not_reduction(state, first, scope)), (last, incomplete(state, last, scope))):
-        if reason is not None:
-            kind = "reduction" if block is first else "complete"
-            raise Refusal(f"block {block.name} is not a {kind} block: {reason}", [block.ident])
-    if is_output(first, scope):
-        raise Refusal(f"block {first.name} is an output block", [first.ident])
-    readers = [b for b in state.consumers(first) if b is not last]
-    if readers or not any(b is last for b in state.consumers(first)):
-        raise Refusal(
-            f"{last.name} is not the only reader of {first.name}: {names(readers) if readers else 'it does not read it'}",
-            [first.ident, last.ident],
-        )
-    order = [b.ident for b in state.children_of(scope)]
-    late = [b for b in state.producers(last) if order.index(b.ident) > order.index(first.ident)]
-    if late:
-        raise Refusal(f"{names(late)}, which {last.name} adds, comes after {first.name}", [b.ident for b in late])
-    update, init, store = first.body, first.init, last.body
-    if not (isinstance(update, BufferStore) and isinstance(init, BufferStore) and isinstance(store, BufferStore)):
-        raise Refusal("the blocks must each be a single store", [first.ident, last.ident])
-    own = BufferLoad(update.buffer, update.indices, update.buffer.dtype)
-    step = _addend(update.value, own)
-    loads = [e for e in walk_expr(store.value) if isinstance(e, BufferLoad) and e.buffer is update.buffer]
-    rest = _addend(store.value, loads[0]) if len(loads) == 1 else None
-    if step is None or rest is None or store.buffer.dtype != update.buffer.dtype:
-        raise Refusal(
-            f"{first.name} must be a sum, and {last.name} an addition to it: any other function would act in every step",
-            [first.ident, last.ident],
-        )
-    if epilogue.predicate != TRUE:
-        raise Refusal(f"block {last.name} runs under a predicate", [last.ident])
-    vmap = _same_elements(first, last, update, loads[0])
-    sub = Substitute(vmap)
-    target = sub.visit_exprs(store.indices)
-    result = BufferLoad(store.buffer, target, store.buffer.dtype)
-    begin = sub.visit_expr(rest)
-    if not (isinstance(init.value, IntImm | FloatImm) and init.value.value == 0):
-        begin = begin + init.value
-    reads = [sub.visit_region(r) for r in last.reads if r.buffer is not update.buffer]
-    listed = {r.buffer for r in reads}
-    # Same operand order as before: the accumulator stays on the side where it was.
-    assert isinstance(update.value, BinOp)
-    value = replace(update.value, a=result) if update.value.a == own else replace(update.value, b=result)
-    fused = replace(
-        first, init=BufferStore(store.buffer, target, begin), body=BufferStore(store.buffer, target, value),
-        reads=(*reads, *(r for r in first.reads if r.buffer not in listed and r.buffer is not update.buffer)),
-        writes=tuple(sub.visit_region(w) for w in last.writes),
-    )
-    return {id(first): fused, id(epilogue): None}
-
-
-def _addend(value: Expr, term: BufferLoad) -> Expr | None:
-    """What is added to ``term`` in a sum of two, if it occurs there and nowhere else."""
-    if not isinstance(value, BinOp) or value.op != "+":
-        return None
-    for one, other in ((value.a, value.b), (value.b, value.a)):
-        if one == term and not any(isinstance(e, BufferLoad) and e.buffer is term.buffer for e in walk_expr(other)):
-            return other
-    return None
-
-
-def _same_elements(first: Block, last: Block, update: BufferStore, load: BufferLoad) -> dict[Var, Expr]:
-    """The epilogue's iterators in terms of the reduction's, element by element."""
-    domain = {iv.var: iv.dom for iv in first.iter_vars}
-    mine = {iv.var: iv.dom for iv in last.iter_vars}
-    vmap: dict[Var, Expr] = {}
-    for there, here in zip(load.indices, update.indices):
-        if there == here and isinstance(there, IntImm):
-            continue
-        fits = isinstance(there, Var) and isinstance(here, Var) and there in mine and here in domain
-        if not fits or there in vmap or mine[there] != domain[here]:  # type: ignore[index]
-            raise Refusal(f"{last.name} does not run over the same elements as {first.name}", [first.ident, last.ident])
-        assert isinstance(there, Var)
-        vmap[there] = here
-    for iv in last.iter_vars:
-        if iv.var not in vmap:
-            if not is_unit(iv.dom.extent):
-                raise Refusal(f"{last.name} repeats elements over {iv.var.name}", [last.ident])
-            vmap[iv.var] = iv.dom.min
-    return vmap
 
 
 def _init_predicate(

@@ -49,14 +49,14 @@ KNOWN: tuple[Known, ...] = (
     Known("reads ahead of the writer", ONLY_TVM, "cache_read|reindex|reindex_cache_(read|write)",
           "reads more of .* has written by then"),
     Known("copies made again and again", ONLY_TVM, "reindex", "does not run over the whole domain"),
-    Known("functions of partial sums", ONLY_TVM, "fuse_reduction_epilogue", "must be a sum"),
+    Known("functions of partial sums", ONLY_TVM, "fuse_reduction_epilogue", "may act on in every step", right=(False, None)),
+    Known("partial results of nothing", ONLY_TVM, "rfactor", "under a predicate on its reduction", right=(False, None)),
     Known("reductions cut in parts", ONLY_TVM, "loop_partition", "whose init would run once per part"),
     Known("zeros in a maximum", ONLY_TVM, "pad_einsum", "zeros would change its result|adds terms that are not zero"),
     Known("operands filled in shared loops", ONLY_TVM, "pad_einsum", r"is filled in the loops that block \S+ shares"),
     Known("loops that run further", ONLY_TVM, "pad_einsum", r"loop \S+, which has to run further, holds more than"),
     Known("results stored in part", ONLY_TVM, "pad_einsum", "does not run over the whole domain|which has values from elsewhere"),
     # We are stricter than correctness asks.
-    Known("rfactor under a predicate", ONLY_TVM, "rfactor", "under a predicate on its reduction"),
     Known("shared loops", ONLY_TVM, "reindex|transform_block_layout", "shares its loops with other"),
     Known("joined and kept", ONLY_TVM, "blockize", "nested in each other|stands inside block"),
     Known("reorder under a predicate", ONLY_TVM, "reorder", "its predicate ties several of them", right=(True,)),
@@ -90,7 +90,8 @@ KNOWN: tuple[Known, ...] = (
           r"ours (\w+\[.*?\]) = (.*) \+ -?\d+ \| tvm \1 = \2 \| tvm's right", right=(True,)),
     Known("sums of what is read", DIFFERENT, ".*",
           r"ours (\S+\[.*?\]) = .*?(\w+\[[^\]]*\]).* - .*\2.* \| tvm \1 = .*tvm's right: True", right=(True,)),
-    Known("order in a joined block", DIFFERENT, "blockize", r"outer_|T\.(reads|writes)", right=(True,)),
+    Known("order in a joined block", DIFFERENT, "blockize", r"(outer_|T\.(reads|writes)).*tvm's right: True",
+          right=(True,)),
     Known("regions after inlining", DIFFERENT, "(reverse_)?compute_inline", r"ours T\.reads.* tvm T\.reads", right=(True,)),
     Known("extents that vary", DIFFERENT, "cache_(read|write)", r"tvm .*(grid|range|alloc_buffer)\(.*T\.(max|min)\(",
           right=(True,)),
@@ -161,8 +162,9 @@ REASONS: dict[str, str] = {
         "scope: TVM copies the whole buffer back in each of them, unwritten elements included, and the last copy makes it right."
     ),
     "functions of partial sums": (
-        "`fuse_reduction_epilogue` of anything but an addend applies the function to every partial sum; TVM accepts and "
-        "computes something else."
+        "`fuse_reduction_epilogue` of a function other than an addition applies it to every partial sum, which TVM accepts "
+        "whatever comes out. Here it is taken where the result is proven to be the same (a copy, a clip of a minimum or "
+        "maximum, a clip that sums reach from one side only) and refused elsewhere; what TVM makes of the rest is wrong."
     ),
     "reductions cut in parts": "`loop_partition` of a reduction loop would run the block's init once per part.",
     "zeros in a maximum": (
@@ -181,7 +183,10 @@ REASONS: dict[str, str] = {
         "`pad_einsum` of a block that does not store all that is copied back afterwards, for instance padding that was "
         "declared before: TVM copies elements that have no value, or over the values of other blocks."
     ),
-    "rfactor under a predicate": "Stricter than needed: a predicate on the reduction loops.",
+    "partial results of nothing": (
+        "`rfactor` of a loop some iterations of which a predicate leaves without any work: their partial results never get "
+        "an initial value, and TVM combines them all the same. Here it is refused."
+    ),
     "shared loops": "Stricter than needed: the block shares its loops with others.",
     "joined and kept": (
         "`blockize` of blocks one of which stands inside another block: TVM joins copies of their statements and keeps the "
@@ -233,7 +238,10 @@ REASONS: dict[str, str] = {
         "Where the number of iterations varies from place to place, TVM's loop has an extent that varies; here the loop has "
         "the largest number, and a predicate leaves out the rest: the same instances."
     ),
-    "order in a joined block": "The order of declared accesses or outer iterators of a joined block differs.",
+    "order in a joined block": (
+        "`blockize` of several blocks that are given in another order than that of the program: TVM runs them in the order "
+        "given, here they keep theirs, which is right even where one needs the other; accesses are listed accordingly."
+    ),
     "regions after inlining": "Declared reads after inlining are spelled differently.",
     "copies for all threads": (
         "Under a thread loop TVM copies the elements of all threads in each of them, here each thread copies its own."

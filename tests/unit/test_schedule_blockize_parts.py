@@ -268,3 +268,26 @@ def test_blocks_that_use_a_loop_directly_stay_under_it() -> None:
         sch.reverse_compute_at("D_j_common", sch.get_loops("C_update")[1])
     assert sch.script() == before
     assert computes_the_same(func, sch)
+
+
+@pytest.mark.parametrize("where, fits", [("u < 1", True), ("u * 8 + k < 8", True), ("u < 2", False), ("k < 4", False)])
+def test_the_init_is_taken_out_of_what_runs_once(where: str, fits: bool) -> None:
+    text = """
+@T.prim_func
+def f(A: T.Buffer((4, 8), "int32"), C: T.Buffer((4,), "int32")):
+    for i, u, k in T.grid(4, 3, 8):
+        with T.sblock("c"):
+            v, w = T.axis.remap("SR", [i, k])
+            T.where({})
+            with T.init():
+                C[v] = 0
+            C[v] = C[v] + A[v, w]
+"""
+    func = program(text.format(where))
+    sch = Schedule(func)
+    if fits:
+        sch.blockize(sch.get_loops("c")[1])
+        assert computes_the_same(func, sch)
+    else:
+        with pytest.raises(ScheduleError, match="repeat or overlap in c"):
+            sch.blockize(sch.get_loops("c")[1])
