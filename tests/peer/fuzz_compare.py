@@ -22,7 +22,11 @@ class _Simplified(Mutator):
         self.names = _Encoder()  # numbers variables in the order in which loops bind them, whatever they are called
 
     def visit_expr(self, expr: Expr) -> Expr:
-        return _Floors(self.analyzer, self.names).visit_expr(self._one_sided(self.analyzer.simplify(expr)))
+        floors = _Floors(self.analyzer, self.names)
+        first = self._one_sided(self.analyzer.simplify(expr))
+        e = floors.visit_expr(first)
+        # What is compared may be a single quotient by now.
+        return floors.visit_expr(self._one_sided(self.analyzer.simplify(e))) if e.dtype == "bool" and e != first else e
 
     def _one_sided(self, e: Expr) -> Expr:
         """``x == n`` as an inequality where n is the last (or first) value of x, inside conditions too."""
@@ -84,7 +88,7 @@ class _Floors(Mutator):
     def visit_expr(self, expr: Expr) -> Expr:
         if isinstance(expr, BinOp) and expr.op in ("+", "-", "*", "//", "%") and expr.dtype in ("int32", "int64"):
             if not any(isinstance(e, BufferLoad) for e in walk_expr(expr)):
-                return self._sum(*self._terms(expr), expr.dtype)
+                return self._sum(*self._halves(self._terms(expr), expr.dtype), expr.dtype)
         if isinstance(expr, Var) and expr.dtype in ("int32", "int64"):
             return self._sum(*self._terms(expr), expr.dtype)
         return super().visit_expr(expr)
@@ -109,6 +113,16 @@ class _Floors(Mutator):
         if low is not None and low == high:
             return {}, low
         return {e if isinstance(e, Var) else super().visit_expr(e): 1}, 0
+
+    def _halves(self, form: tuple[dict[Expr, int], int], dtype: str) -> tuple[dict[Expr, int], int]:
+        """``x - x // 2`` is ``(x + 1) // 2``."""
+        for half, count in form[0].items():
+            if count == -1 and isinstance(half, BinOp) and half.op == "//" and int_value(half.b) == 2:
+                x = self._terms(half.a)
+                if all(form[0].get(t) == c for t, c in x[0].items()):
+                    without = _plus(_plus(form, x, -1), ({half: 1}, 0), 1)
+                    return _plus(without, self._floor((x[0], x[1] + 1), 2, dtype), 1)
+        return form
 
     def _floor(self, form: tuple[dict[Expr, int], int], by: int, dtype: str) -> tuple[dict[Expr, int], int]:
         whole = {t: c // by for t, c in form[0].items() if c % by == 0}
