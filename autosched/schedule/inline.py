@@ -265,6 +265,9 @@ def _reverse_inline(state: State, realize: BlockRealize) -> Stmt:
 def _only_producer(state: State, scope: Block, block: Block, buffer: Buffer) -> BlockRealize:
     """The realize of the one leaf block that writes ``buffer``; it must be complete and its buffer no output."""
     children = [b for b in state.children_of(scope) if any(w.buffer is buffer for w in b.writes)]
+    if not children:
+        raise Refusal(f"no block of {scope.name} declares that it writes {buffer.name}", [block.ident],
+                      "reverse_compute_inline before loop_partition, whose blocks declare nothing")
     if len(children) != 1:
         raise Refusal(f"{buffer.name} has {len(children)} producers: {names(children)}", [b.ident for b in children])
     if is_output(children[0], scope):

@@ -177,6 +177,13 @@ def test_reverse_inline_under_a_predicate_that_leaves_nothing_out() -> None:
         Schedule(partly).reverse_compute_inline("C")
 
 
+def test_reverse_inline_into_the_parts_of_a_loop_is_refused() -> None:
+    sch = Schedule(copied)
+    sch.loop_partition(sch.get_loops("B")[0], [3, None])
+    with pytest.raises(ScheduleError, match="no block of root declares that it writes B"):
+        sch.reverse_compute_inline("C")
+
+
 @T.prim_func
 def cornered(A: T.Buffer((8, 8), "int32"), B: T.Buffer((8, 8), "int32")):
     for i, j in T.grid(8, 8):
