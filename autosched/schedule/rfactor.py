@@ -25,7 +25,7 @@ from autosched.ir.stmt import (
     seq,
 )
 from autosched.schedule.base import BlockRV, LoopRV, ScheduleBase
-from autosched.schedule.boxes import loop_ranges, uses
+from autosched.schedule.boxes import loop_ranges, pinned, uses
 from autosched.schedule.dependence import Refusal, not_reduction, require_pipeline, scope_of
 from autosched.schedule.primitive import primitive
 from autosched.schedule.reducers import Reduction, recognise
@@ -103,7 +103,7 @@ def _rfactor(state: State, loop: For, factor_axis: int) -> tuple[Stmt, Block]:
     loops = state.loops_above(realize)
     spatial, reduce = _touched(realize)
     _check_loops(state, realize, loops, loop, spatial, reduce)
-    _check_predicate(realize, loops, loop, reduce)
+    _check_predicate(realize, loops, loop, spatial, reduce)
     reduction = recognise(block)
     ndim = reduction.stores[0].buffer.ndim
     if not -ndim - 1 <= factor_axis <= ndim:
@@ -159,12 +159,17 @@ def _check_loops(
             raise Refusal(f"loop {var.name} repeats block {block.name}: no iterator uses it", [var, block.ident])
 
 
-def _check_predicate(realize: BlockRealize, loops: Sequence[For], factored: For, reduce: set[Var]) -> None:
+def _check_predicate(
+    realize: BlockRealize, loops: Sequence[For], factored: For, spatial: set[Var], reduce: set[Var]
+) -> None:
     """Refuses conditions on the reduction under which a partial result might never get its initial value."""
     analyzer = Analyzer(loop_ranges(loops))
-    first: dict[Var, Expr] = {x.var: x.min for x in loops if x.var in reduce and x is not factored}
+    first: dict[Var, Expr] = {x.var: x.min for x in loops if x.var in reduce}
+    # Loops that only repeat the block, and that run once: the partial results are combined anew under the others.
+    first.update({v: e for v, e in pinned(loops, realize.predicate).items() if v not in spatial})
+    first.pop(factored.var, None)
     for cond in conjuncts(realize.predicate):
-        if uses(cond, reduce) and not analyzer.can_prove(substitute(cond, first)):
+        if uses(cond, {*reduce, factored.var}) and not analyzer.can_prove(substitute(cond, first)):
             block = realize.block
             raise Refusal(
                 f"block {block.name} runs under a predicate on its reduction, and it is not known that every iteration of "

@@ -50,6 +50,7 @@ KNOWN: tuple[Known, ...] = (
           "reads more of .* has written by then"),
     Known("copies made again and again", ONLY_TVM, "reindex", "does not run over the whole domain"),
     Known("functions of partial sums", ONLY_TVM, "fuse_reduction_epilogue", "may act on in every step", right=(False, None)),
+    Known("inits lost in fusing", ONLY_TVM, "fuse_reduction_epilogue", "must each be a single store"),
     Known("partial results of nothing", ONLY_TVM, "rfactor", "under a predicate on its reduction", right=(False, None)),
     Known("reductions cut in parts", ONLY_TVM, "loop_partition", "whose init would run once per part"),
     Known("zeros in a maximum", ONLY_TVM, "pad_einsum", "zeros would change its result|adds terms that are not zero"),
@@ -182,6 +183,10 @@ REASONS: dict[str, str] = {
     "results stored in part": (
         "`pad_einsum` of a block that does not store all that is copied back afterwards, for instance padding that was "
         "declared before: TVM copies elements that have no value, or over the values of other blocks."
+    ),
+    "inits lost in fusing": (
+        "`fuse_reduction_epilogue` of a reduction that holds blocks of its own: TVM replaces its init by a single store of "
+        "the addend and initialises one element at most, with 0 where there is none; here it is refused."
     ),
     "partial results of nothing": (
         "`rfactor` of a loop some iterations of which a predicate leaves without any work: their partial results never get "

@@ -201,3 +201,22 @@ def f(A: T.Buffer((3, 11), "int32"), D: T.Buffer((3,), "int32")):
     run(func, *inputs, want)
     run(sch.func, *inputs, got)
     assert np.array_equal(got, want)
+
+
+@pytest.mark.parametrize("where, fits", [
+    ("r < 1", True), ("r * 8 + k < 8", True), ("r * 8 + k < 5", False), ("r * 2 + k // 4 < 2 and r < 1", True),
+    ("i * 8 + k < 8", False), ("r < 1 and i * 8 + k < 8", False),
+])
+def test_rfactor_below_a_loop_that_runs_once(where: str, fits: bool) -> None:
+    func = program(REPEATED.format("i", where, 0, SUM))
+    sch = Schedule(func)
+    if not fits:
+        with pytest.raises(ScheduleError, match=r"it is not known that every iteration of loop k does something|quasi-affine"):
+            sch.rfactor(sch.get_loops("c")[2], 0)
+        return
+    sch.rfactor(sch.get_loops("c")[2], 0)
+    inputs = random_inputs(func, 0)
+    got, want = np.full(8, 77, np.int32), np.full(8, 77, np.int32)
+    run(func, *inputs, want)
+    run(sch.func, *inputs, got)
+    assert np.array_equal(got, want)
