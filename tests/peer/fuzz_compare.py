@@ -8,9 +8,10 @@ from typing import Any
 
 from autosched.ir import PrimFunc
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Not, Var, int_value, is_int
-from autosched.ir.functor import Mutator, stmt_exprs, walk, walk_expr
+from autosched.ir.functor import Mutator, free_vars, stmt_exprs, substitute, walk, walk_expr
+from autosched.ir.region import block_access
 from autosched.ir.simplify import Analyzer
-from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, Range, Stmt
+from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, Range, Stmt, point
 from autosched.ir.structural import _Encoder, canonical
 
 
@@ -71,6 +72,73 @@ class _Simplified(Mutator):
                 self.analyzer.bind(iv.var, iv.dom)
             return replace(stmt, iter_values=values, predicate=predicate, block=self.visit_block(stmt.block))
         return super().visit_stmt(stmt)
+
+
+class _Chosen(Mutator):
+    """Indices under the conditions of the ``if_then_else`` around them, which evaluates the operand that it chooses only.
+
+    A region that a block declares as its accesses have it follows them; any other one stays.
+    """
+
+    def __init__(self) -> None:
+        self.analyzer = Analyzer()
+        self.depth = 0
+
+    def visit_expr(self, expr: Expr) -> Expr:
+        if not isinstance(expr, Call) or expr.op != "if_then_else":
+            return super().visit_expr(expr)
+        condition = self.visit_expr(expr.args[0])
+        self.depth += 1
+        with self.analyzer.with_constraint(condition):
+            there = self.visit_expr(expr.args[1])
+        with self.analyzer.with_constraint(Not(condition)):
+            here = self.visit_expr(expr.args[2])
+        self.depth -= 1
+        return replace(expr, args=(condition, there, here))
+
+    def visit_load(self, load: BufferLoad) -> Expr:
+        new = super().visit_load(load)
+        if not self.depth or not isinstance(new, BufferLoad):
+            return new
+        known = {v: self.analyzer.const_value(v) for i in new.indices for v in free_vars(i)}
+        fixed = {v: IntImm(c, v.dtype) for v, c in known.items() if c is not None}
+        return replace(new, indices=tuple(self.analyzer.simplify(substitute(i, fixed)) for i in new.indices))
+
+    def visit_stmt(self, stmt: Stmt) -> Stmt:
+        if isinstance(stmt, For):
+            self.analyzer.bind(stmt.var, (stmt.min, stmt.extent))
+        return super().visit_stmt(stmt)
+
+    def visit_region(self, region: BufferRegion) -> BufferRegion:
+        return region
+
+    def visit_block(self, block: Block) -> Block:
+        for iv in block.iter_vars:
+            self.analyzer.bind(iv.var, iv.dom)
+        new = super().visit_block(block)
+        was, now = ({r.buffer: r for r in block_access(b)[0]} for b in (block, new))
+        reads = []
+        for r in new.reads:
+            points = self._points(block, r.buffer), self._points(new, r.buffer)
+            if self._same(r, was.get(r.buffer)):
+                r = now.get(r.buffer, r)
+            elif points[0] and all(self._same(r, p) for p in points[0]) and all(self._same(points[1][0], p) for p in points[1]):
+                r = points[1][0]
+            reads.append(r)
+        return replace(new, reads=tuple(reads))
+
+    def _points(self, block: Block, buffer: Buffer) -> list[BufferRegion]:
+        """What the loads of a buffer in a block read, one by one."""
+        nodes = [e for s in walk(block) for expr in stmt_exprs(s) for e in walk_expr(expr)]
+        if any(isinstance(s, BlockRealize) for s in walk(block.body)):
+            return []
+        return [point(buffer, e.indices) for e in nodes if isinstance(e, BufferLoad) and e.buffer is buffer]
+
+    def _same(self, a: BufferRegion, b: BufferRegion | None) -> bool:
+        return b is not None and all(
+            self.analyzer.can_prove_equal(x.min, y.min) and self.analyzer.can_prove_equal(x.extent, y.extent)
+            for x, y in zip(a.region, b.region)
+        )
 
 
 class _Floors(Mutator):
@@ -233,7 +301,7 @@ def normal_form(func: PrimFunc) -> list[Any]:
     Args:
         func: a program.
     """
-    body = _Ordered(func).visit_stmt(_Simplified().visit_stmt(func.body))
+    body = _Ordered(func).visit_stmt(_Simplified().visit_stmt(_Chosen().visit_stmt(func.body)))
     return canonical(replace(func, body=body), block_names=False)
 
 
