@@ -95,7 +95,7 @@ def _pad(state: State, realize: BlockRealize, padding: list[int]) -> Stmt:
     sizes = _new_sizes(realize, padding, analyzer)
     top = _top(state, realize, scope)
     longer, further = _longer_loops(state, realize, sizes, analyzer)
-    _runs_over_padding(block, further)
+    _runs_over_padding(block, further, analyzer)
     before: list[Stmt] = []
     after: list[Stmt] = []
     fresh: dict[Buffer, Buffer] = {}
@@ -105,7 +105,7 @@ def _pad(state: State, realize: BlockRealize, padding: list[int]) -> Stmt:
             continue
         whole = _whole(block, region, analyzer)
         if reads:
-            _operand_stands(block, region, {iv.var for iv in further if iv.kind != "spatial"}, others, whole, analyzer)
+            _operand_stands(block, region.buffer, others, whole)
         else:
             _result_is_stored(state, realize, region, analyzer)
             _others_follow(state, block, region.buffer, top, scope, others, whole)
@@ -163,7 +163,7 @@ def _longer_loops(
     return longer, further
 
 
-def _runs_over_padding(block: Block, further: Sequence[IterVar]) -> None:
+def _runs_over_padding(block: Block, further: Sequence[IterVar], analyzer: Analyzer) -> None:
     """Refuses a block that must not run for more values of some iterators."""
     if not further:
         return
@@ -180,7 +180,7 @@ def _runs_over_padding(block: Block, further: Sequence[IterVar]) -> None:
         for e in (e for expr in stmt_exprs(stmt) for e in walk_expr(expr)):
             if isinstance(e, BinOp) and e.op in DIVISIONS and not isinstance(e.b, IntImm | FloatImm):
                 raise Refusal(f"block {block.name} would divide by the zeros around its operands", [block.ident])
-    _zeros_are_harmless(block, further)
+    _zeros_are_harmless(block, further, analyzer)
 
 
 def _others(top: Stmt, realize: BlockRealize) -> tuple[set[Buffer], set[Buffer]]:
@@ -215,24 +215,14 @@ def _whole(block: Block, region: BufferRegion, analyzer: Analyzer) -> bool:
     )
 
 
-def _operand_stands(
-    block: Block, region: BufferRegion, reduced: set[Var], others: tuple[set[Buffer], set[Buffer]], whole: bool,
-    analyzer: Analyzer,
-) -> None:
+def _operand_stands(block: Block, buffer: Buffer, others: tuple[set[Buffer], set[Buffer]], whole: bool) -> None:
     """Refuses an operand whose copy, made before the loops, would not hold what the block reads."""
-    buffer = region.buffer
     if buffer in others[1]:
         raise Refusal(f"{buffer.name} is filled in the loops that block {block.name} shares, after it would be copied",
                       [block.ident], "pad_einsum before compute_at")
     if buffer in others[0] and not whole:
         raise Refusal(f"block {block.name} reads a part of {buffer.name}, and other blocks in its loops read it, too",
                       [block.ident], "pad_einsum before compute_at")
-    domains = {iv.var: iv.dom for iv in block.iter_vars}
-    for k, r in enumerate(region.region):
-        if isinstance(r.min, Var) and r.min in reduced:
-            if not analyzer.can_prove_equal(domains[r.min].extent, buffer.shape[k]):
-                raise Refusal(f"dimension {k} of {buffer.name} is not the domain of {r.min.name}, so it would not continue "
-                              "with zeros", [block.ident])
 
 
 def _result_is_stored(state: State, realize: BlockRealize, region: BufferRegion, analyzer: Analyzer) -> None:
@@ -295,7 +285,7 @@ def _new_sizes(realize: BlockRealize, padding: list[int], analyzer: Analyzer) ->
     return sizes
 
 
-def _zeros_are_harmless(block: Block, further: Sequence[IterVar]) -> None:
+def _zeros_are_harmless(block: Block, further: Sequence[IterVar], analyzer: Analyzer) -> None:
     """Refuses where a reduction runs over padding and a zero operand would change its result."""
     enlarged = [iv for iv in further if iv.kind != "spatial"]
     if not enlarged:
@@ -308,7 +298,7 @@ def _zeros_are_harmless(block: Block, further: Sequence[IterVar]) -> None:
         if isinstance(value, BinOp) and value.op == "+" and own in (value.a, value.b):
             term = value.b if value.a == own else value.a
             for iv in enlarged:
-                if not _vanishes(term, iv.var):
+                if not _vanishes(term, _Zeroed(iv, analyzer)):
                     raise Refusal(
                         f"block {block.name} adds terms that are not zero where iterator {iv.var.name} runs over padding",
                         [block.ident],
@@ -319,20 +309,27 @@ def _zeros_are_harmless(block: Block, further: Sequence[IterVar]) -> None:
 
 
 class _Zeroed(Mutator):
-    """An integer expression where the operands with some index are zero."""
+    """An integer expression where an iterator runs over padding: operands that it reaches to their end are zero there."""
 
-    def __init__(self, var: Var) -> None:
-        self.var = var
+    def __init__(self, iv: IterVar, analyzer: Analyzer) -> None:
+        self.iv, self.analyzer = iv, analyzer
+
+    def zero(self, load: BufferLoad) -> bool:
+        """Whether the copy of an operand continues with zeros."""
+        return any(
+            i is self.iv.var and self.analyzer.can_prove_equal(self.iv.dom.extent, size)
+            for i, size in zip(load.indices, load.buffer.shape)
+        )
 
     def visit_load(self, load: BufferLoad) -> Expr:
-        return const(0, load.dtype) if self.var in load.indices and is_int(load.dtype) else load
+        return const(0, load.dtype) if is_int(load.dtype) and self.zero(load) else load
 
 
-def _vanishes(term: Expr, var: Var) -> bool:
-    """Whether a term is zero where all operands indexed by a variable are."""
-    if any(var in f.indices for f in _factors(term)):
+def _vanishes(term: Expr, zeroed: _Zeroed) -> bool:
+    """Whether a term is zero where operands are."""
+    if any(zeroed.zero(f) for f in _factors(term)):
         return True
-    return is_int(term.dtype) and Analyzer().simplify(_Zeroed(var).visit_expr(term)) == const(0, term.dtype)
+    return is_int(term.dtype) and Analyzer().simplify(zeroed.visit_expr(term)) == const(0, term.dtype)
 
 
 def _factors(term: Expr) -> Iterator[BufferLoad]:

@@ -341,6 +341,16 @@ def test_what_zeros_add(term: str, reason: str | None) -> None:
     return None
 
 
+def test_operands_that_go_on_past_the_domain() -> None:
+    longer = SUMS.replace("TERM", "A[vi, vk] * B[vk]").replace('(6, 7), "int32"', '(6, 8), "int32"')
+    func = chain(longer)
+    sch = Schedule(func)
+    sch.pad_einsum("C", [4, 4])  # B continues with zeros
+    same(func, sch)
+    with pytest.raises(ScheduleError, match="adds terms that are not zero"):
+        Schedule(chain(longer.replace("* B[vk]", "* 3"))).pad_einsum("C", [4, 4])
+
+
 @pytest.mark.parametrize("level", [0, 1])
 def test_constant_and_content_apart(level: int, verify_trace_roundtrip: Verify) -> None:
     sch = Schedule(padded)
