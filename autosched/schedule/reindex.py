@@ -131,6 +131,8 @@ def unique_indices(block: Block, buffer: Buffer) -> tuple[Expr, ...]:
     inner = {stmt.var for b in bodies for stmt in walk(b) if isinstance(stmt, For)}
     if any(v in inner for i in found[0] for v in free_vars(i)):
         raise Refusal(f"the index of {buffer.name} depends on a loop inside block {block.name}", [block.ident])
+    if any(isinstance(e, BufferLoad) for i in found[0] for e in walk_expr(i)):
+        raise Refusal(f"the index of {buffer.name} comes from memory", [block.ident], "reindex before cache_index")
     return found[0]
 
 

@@ -10,6 +10,7 @@ from autosched.ir.stmt import Block, For, IRModule, PrimFunc
 from autosched.schedule.access import Access
 from autosched.schedule.base import RV, BlockRV, ExprRV, LoopRV, Special
 from autosched.schedule.blockize import Blockizing
+from autosched.schedule.cache_index import CacheIndex
 from autosched.schedule.cache_reindex import ReindexCache
 from autosched.schedule.compute_at import ComputeAt
 from autosched.schedule.copy_at import CopyAt
@@ -36,8 +37,8 @@ from autosched.schedule.zero_terms import ZeroTerms
 
 
 class Schedule(
-    Lookup, Partition, Kinds, ReindexCache, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing, Notes,
-    Sampling, Layout, Reindex, ZeroTerms, Folding, Factoring, PadEinsum,
+    Lookup, Partition, Kinds, ReindexCache, CacheIndex, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing,
+    Notes, Sampling, Layout, Reindex, ZeroTerms, Folding, Factoring, PadEinsum,
     DecomposePadding, Rolling, Access, CopyAt,
 ):
     """Rewrites a program step by step; every step is legal, and recorded.

@@ -27,7 +27,7 @@ WEIGHTS = {
     "fuse_reduction_epilogue": 1,
 }
 # More that both sides have, and what only this side has: drawn where asked for by name.
-SHARED = {"rolling_buffer": 4, "read_at": 3, "write_at": 3, "sample_categorical": 1, "cache_inplace": 2}
+SHARED = {"rolling_buffer": 4, "read_at": 3, "write_at": 3, "sample_categorical": 1, "cache_inplace": 2, "cache_index": 3}
 OWN = {"set_axis_separator": 1, "double_buffer": 4, "drop_zero_terms": 3, "fold_epilogue": 3, "recompute_at_consumers": 4}
 
 
@@ -300,6 +300,10 @@ class Steps:
 
     def cache_inplace(self, b: Seen) -> list[str]:
         return [self.get(b), f'sch.cache_inplace(block=b{{n}}, read_buffer_index=0, storage_scope="{self.scope()}")']
+
+    def cache_index(self, b: Seen) -> list[str]:
+        threshold = self.rng.choice(["", ", cse_thresh=1", ", cse_thresh=2", ", cse_thresh=3"])
+        return [self.get(b), f'sch.cache_index(block=b{{n}}, storage_scope="{self.scope()}"{threshold})']
 
     def set_scope(self, b: Seen) -> list[str]:
         return [self.get(b), f'sch.set_scope(block=b{{n}}, buffer_index=0, storage_scope="{self.scope()}")']

@@ -6,6 +6,8 @@ from dataclasses import replace
 from math import gcd
 from typing import Any
 
+from peer_declared import declared
+
 from autosched.ir import PrimFunc
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Not, Var, int_value, is_int
 from autosched.ir.functor import Mutator, free_vars, stmt_exprs, substitute, walk, walk_expr
@@ -301,6 +303,7 @@ def normal_form(func: PrimFunc) -> list[Any]:
     Args:
         func: a program.
     """
+    func = replace(func, body=declared(func.body))
     body = _Ordered(func).visit_stmt(_Simplified().visit_stmt(_Chosen().visit_stmt(func.body)))
     return canonical(replace(func, body=body), block_names=False)
 

@@ -70,6 +70,7 @@ KNOWN: tuple[Known, ...] = (
     Known("rfactor beside other statements", BREAKS, "rfactor", tvm="block_realize == old_block_realize_"),
     Known("TVM's process ends", BREAKS, ".*", tvm="the process ended|no answer within"),
     Known("layouts of blockized programs", BREAKS, "transform_layout", tvm="IndexError", right=(True,)),
+    Known("fewer than two tables", BREAKS, "cache_index", tvm=r"SeqStmt|seq\.size\(\)", right=(True,)),
     Known("merge of neighbours", BREAKS, "merge", tvm="SeqStmt"),
     Known("partitions of partitions", BREAKS, "loop_partition", tvm="not in Map"),
     Known("maps that count down", BREAKS, "transform_(block_)?layout", tvm=r"is_zero\(range->min\)", right=(True,)),
@@ -222,6 +223,10 @@ REASONS: dict[str, str] = {
     "constants in index maps": "TVM raises an error of its own for a map with a constant result.",
     "patterns of regions": "TVM: BufferRegion pattern match failed.",
     "rfactor beside other statements": "TVM's internal check fails although the request is legal.",
+    "fewer than two tables": (
+        "TVM's `cache_index` puts its tables into a sequence of statements, and fails an internal check where there is one or "
+        "none; here one is fine, and none leaves the program as it is."
+    ),
     "TVM's process ends": "TVM's process ends (segmentation fault or abort) or gives no answer in 25 seconds.",
     "layouts of blockized programs": "TVM raises IndexError for a layout change of a blockized program.",
     "merge of neighbours": "TVM's merge fails with an internal error.",

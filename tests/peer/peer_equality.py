@@ -2,7 +2,8 @@
 
 ``strict`` is TVM's structural equality: names of blocks, loops and buffers do not count; order of allocations, shape of
 index expressions, alignment and function attributes do. ``modulo`` compares after every index expression of both sides
-has been brought into the affine normal form under the domains around it, and allocations have been sorted by first use.
+has been brought into the affine normal form under the domains around it, allocations have been sorted by first use, and
+the reads of tables (``peer_declared.py``) have been declared.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import difflib
 from dataclasses import replace
 from typing import Any
+
+from peer_declared import declared
 
 from autosched.ir.expr import BinOp, BufferLoad, Expr, IntImm, Var, logical_and
 from autosched.ir.functor import Mutator, expr_children, free_vars, stmt_children, stmt_exprs, substitute
@@ -147,7 +150,7 @@ def _code(enc: _Encoder, node: Any) -> Any:
 def normal(node: Any) -> Any:
     """A program (or statement, or expression) in normal form."""
     def one(s: Any) -> Any:
-        s = _Normal().visit_expr(s) if isinstance(s, Expr) else _Normal().visit_stmt(s)
+        s = _Normal().visit_expr(s) if isinstance(s, Expr) else _Normal().visit_stmt(declared(s))
         return s if isinstance(s, Expr) else _SortAllocs().visit_stmt(s)
     return replace(node, body=one(node.body)) if isinstance(node, PrimFunc) else one(node)
 
