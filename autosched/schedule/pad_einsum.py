@@ -17,9 +17,10 @@ from autosched.ir.expr import (
     as_expr,
     const,
     if_then_else,
+    int_value,
     is_int,
 )
-from autosched.ir.functor import Mutator, stmt_children, stmt_exprs, walk, walk_expr
+from autosched.ir.functor import Mutator, free_vars, stmt_children, stmt_exprs, walk, walk_expr
 from autosched.ir.region import int_set_bounds
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import (
@@ -109,7 +110,8 @@ def _pad(state: State, realize: BlockRealize, padding: list[int]) -> Stmt:
         else:
             _result_is_stored(state, realize, region, analyzer)
             _others_follow(state, block, region.buffer, top, scope, others, whole)
-        padded = _padded(region, sizes)
+        alone = region.buffer not in others[0] | others[1]
+        padded = _padded(region, sizes, alone)
         fresh[region.buffer] = padded
         shape = padded.shape if reads else _stored(block, region)
         (before if reads else after).append(_copy(region.buffer, padded, shape, reads, analyzer))
@@ -169,6 +171,8 @@ def _runs_over_padding(block: Block, further: Sequence[IterVar], analyzer: Analy
         return
     for iv in further:
         used = [any(r.min is iv.var for r in w.region) for w in block.writes]
+        if iv.kind == "spatial" and block.init is None and iv.var not in free_vars(block.body):
+            continue  # the same stores again
         if iv.kind == "spatial" and not all(used):
             raise Refusal(f"iterator {iv.var.name} of block {block.name} does not index what the block writes", [block.ident])
         if iv.kind not in ("spatial", "reduce") or (iv.kind == "reduce" and any(used)):
@@ -343,12 +347,15 @@ def _factors(term: Expr) -> Iterator[BufferLoad]:
         yield from _factors(term.value)
 
 
-def _padded(region: BufferRegion, sizes: dict[Var, Expr]) -> Buffer:
-    """The enlarged copy of a buffer."""
+def _padded(region: BufferRegion, sizes: dict[Var, Expr], alone: bool) -> Buffer:
+    """The enlarged copy of a buffer; of a dimension of which only the block itself uses the first element, that element."""
     buffer = region.buffer
-    shape = [
-        sizes[r.min] if isinstance(r.min, Var) and r.min in sizes else size for r, size in zip(region.region, buffer.shape)
-    ]
+    shape = list(buffer.shape)
+    for k, r in enumerate(region.region):
+        if isinstance(r.min, Var) and r.min in sizes:
+            shape[k] = sizes[r.min]
+        elif alone and int_value(r.min) == 0:
+            shape[k] = as_expr(1, shape[k].dtype)
     return Buffer(f"{buffer.name}_pad", tuple(shape), buffer.dtype, buffer.scope)
 
 

@@ -85,6 +85,8 @@ class _Chosen(Mutator):
     def __init__(self) -> None:
         self.analyzer = Analyzer()
         self.depth = 0
+        # What the block around declares to read, and where its loads do, if the declaration says so under their conditions.
+        self.loads: dict[Buffer, tuple[BufferRegion, list[BufferRegion | None]]] = {}
 
     def visit_expr(self, expr: Expr) -> Expr:
         if not isinstance(expr, Call) or expr.op != "if_then_else":
@@ -100,11 +102,17 @@ class _Chosen(Mutator):
 
     def visit_load(self, load: BufferLoad) -> Expr:
         new = super().visit_load(load)
-        if not self.depth or not isinstance(new, BufferLoad):
+        if not isinstance(new, BufferLoad):
             return new
-        known = {v: self.analyzer.const_value(v) for i in new.indices for v in free_vars(i)}
-        fixed = {v: IntImm(c, v.dtype) for v, c in known.items() if c is not None}
-        return replace(new, indices=tuple(self.analyzer.simplify(substitute(i, fixed)) for i in new.indices))
+        here = point(new.buffer, new.indices)
+        if self.depth:
+            known = {v: self.analyzer.const_value(v) for i in new.indices for v in free_vars(i)}
+            fixed = {v: IntImm(c, v.dtype) for v, c in known.items() if c is not None}
+            new = replace(new, indices=tuple(self.analyzer.simplify(substitute(i, fixed)) for i in new.indices))
+        if new.buffer in self.loads:
+            declared, found = self.loads[new.buffer]
+            found.append(point(new.buffer, new.indices) if self._same(declared, here) else None)
+        return new
 
     def visit_stmt(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, For):
@@ -117,24 +125,20 @@ class _Chosen(Mutator):
     def visit_block(self, block: Block) -> Block:
         for iv in block.iter_vars:
             self.analyzer.bind(iv.var, iv.dom)
+        leaf = not any(isinstance(s, BlockRealize) for s in walk(block.body))
+        outside, self.loads = self.loads, {r.buffer: (r, []) for r in block.reads} if leaf else {}
         new = super().visit_block(block)
+        loads, self.loads = self.loads, outside
         was, now = ({r.buffer: r for r in block_access(b)[0]} for b in (block, new))
         reads = []
         for r in new.reads:
-            points = self._points(block, r.buffer), self._points(new, r.buffer)
+            points = loads[r.buffer][1] if leaf else []
             if self._same(r, was.get(r.buffer)):
                 r = now.get(r.buffer, r)
-            elif points[0] and all(self._same(r, p) for p in points[0]) and all(self._same(points[1][0], p) for p in points[1]):
-                r = points[1][0]
+            elif points and points[0] is not None and all(self._same(points[0], p) for p in points):
+                r = points[0]
             reads.append(r)
         return replace(new, reads=tuple(reads))
-
-    def _points(self, block: Block, buffer: Buffer) -> list[BufferRegion]:
-        """What the loads of a buffer in a block read, one by one."""
-        nodes = [e for s in walk(block) for expr in stmt_exprs(s) for e in walk_expr(expr)]
-        if any(isinstance(s, BlockRealize) for s in walk(block.body)):
-            return []
-        return [point(buffer, e.indices) for e in nodes if isinstance(e, BufferLoad) and e.buffer is buffer]
 
     def _same(self, a: BufferRegion, b: BufferRegion | None) -> bool:
         return b is not None and all(

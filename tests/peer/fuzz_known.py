@@ -56,7 +56,8 @@ KNOWN: tuple[Known, ...] = (
     Known("zeros in a maximum", ONLY_TVM, "pad_einsum", "zeros would change its result|adds terms that are not zero"),
     Known("operands filled in shared loops", ONLY_TVM, "pad_einsum", r"is filled in the loops that block \S+ shares"),
     Known("loops that run further", ONLY_TVM, "pad_einsum", r"loop \S+, which has to run further, holds more than"),
-    Known("results stored in part", ONLY_TVM, "pad_einsum", "does not run over the whole domain|which has values from elsewhere"),
+    Known("results stored in part", ONLY_TVM, "pad_einsum",
+          "runs over a part of iterator|does not run over the whole domain|which has values from elsewhere"),
     # We are stricter than correctness asks.
     Known("shared loops", ONLY_TVM, "reindex|transform_block_layout", "shares its loops with other"),
     Known("joined and kept", ONLY_TVM, "blockize", "nested in each other|stands inside block"),

@@ -506,3 +506,21 @@ def test_refused_declarations() -> None:
         sch.unsafe_hide_buffer_access("B", "both", [0])
     with pytest.raises(ScheduleError, match="has no write buffer 1"):
         sch.unsafe_hide_buffer_access("B", "write", [1])
+
+
+REPEATED = """A: T.Buffer((6, 4), "int32"), B: T.Buffer((6,), "int32")):
+    for r, i in T.grid(1, 6):
+        with T.sblock("B"):
+            vr, vi = T.axis.remap("SS", [r, i])
+            B[vi] = A[vi, 0] + OTHER
+"""
+
+
+def test_stores_that_are_repeated() -> None:
+    func = chain(REPEATED.replace("OTHER", "vi"))
+    sch = Schedule(func)
+    sch.pad_einsum("B", [4, 4])
+    same(func, sch)
+    assert "A_pad = T.sblock_alloc_buffer((8, 1)" in sch.script()  # the column that is used
+    with pytest.raises(ScheduleError, match="iterator vr of block B does not index what the block writes"):
+        Schedule(chain(REPEATED.replace("OTHER", "vr"))).pad_einsum("B", [4, 4])
