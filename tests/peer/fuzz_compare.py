@@ -150,6 +150,8 @@ class _Chosen(Mutator):
 class _Floors(Mutator):
     """Integer expressions as sums of quotients: ``x % c`` is ``x - x // c * c``, ``x // a // b`` is ``x // (a * b)``.
 
+    What ``if_then_else`` chooses is simplified under its condition.
+
     Args:
         analyzer: ranges of the variables.
         names: what orders the terms, whatever variables are called.
@@ -163,6 +165,12 @@ class _Floors(Mutator):
         if isinstance(expr, BinOp) and expr.op in ("+", "-", "*", "//", "%") and expr.dtype in ("int32", "int64"):
             if not any(isinstance(e, BufferLoad) for e in walk_expr(expr)):
                 return self._sum(*self._halves(self._terms(expr), expr.dtype), expr.dtype)
+        if isinstance(expr, Call) and expr.op == "if_then_else":
+            condition, chosen, other = expr.args
+            condition = self.visit_expr(condition)
+            with self.analyzer.with_constraint(condition):
+                chosen = self.visit_expr(self.analyzer.simplify(chosen))
+            return replace(expr, args=(condition, chosen, self.visit_expr(other)))
         if isinstance(expr, Var) and expr.dtype in ("int32", "int64"):
             return self._sum(*self._terms(expr), expr.dtype)
         return super().visit_expr(expr)
