@@ -66,7 +66,12 @@ class _Simplified(Mutator):
             with self.analyzer.with_constraint(self.analyzer.simplify(stmt.predicate)):
                 values = tuple(self.visit_expr(v) for v in stmt.iter_values)
             predicate: Expr = TRUE
-            simple = [self.visit_expr(p) for p in _parts(stmt.predicate)]
+            simple = [p for e in _parts(stmt.predicate) for p in _parts(self.visit_expr(e))]
+            for k, e in enumerate(simple):
+                # An equation at the end of what the other conditions leave is an inequality.
+                for other in simple[:k] + simple[k + 1:]:
+                    with self.analyzer.with_constraint(other):
+                        e = simple[k] = self._one_sided(e)
             parts = {str(self.names.expr(p)): p for e in simple for p in _parts(e)}
             for key in sorted(parts):
                 predicate = parts[key] if predicate == TRUE else BinOp("and", predicate, parts[key], "bool")
