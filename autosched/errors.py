@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+# Of one refusal: the note of a replayed trace, which tells the instruction, is a line more.
+MOST_LINES = 14
+
 
 class AutoschedError(Exception):
     """Root of the errors that name a user's mistake or a candidate's failure."""
@@ -50,12 +53,16 @@ class ScheduleError(AutoschedError):
         self.hint = hint
 
     def __str__(self) -> str:
-        parts = [f"{self.primitive}: {self.reason}"]
-        if self.excerpt:
-            parts.append(self.excerpt)
-        if self.hint:
-            parts.append(f"try: {self.hint}")
-        return "\n".join(parts)
+        said = folded(f"{self.primitive}: {self.reason}".split("\n"), 3)
+        hint = folded(f"try: {self.hint}".split("\n"), MOST_LINES - len(said) - 4) if self.hint else []
+        lines = self.excerpt.split("\n") if self.excerpt else []
+        room = MOST_LINES - len(said) - len(hint)
+        while len(lines) > room and not all(line.startswith(">") for line in lines):
+            # What is not marked goes first, the farthest from the culprits last in the text before the others.
+            lines.pop(max(k for k, line in enumerate(lines) if not line.startswith(">")))
+        if len(lines) > room:
+            lines = [*lines[:room - 1], f"  and {len(lines) - room + 1} more lines at fault"]
+        return "\n".join([*(shortened(line, 1000) for line in said), *lines, *hint])
 
 
 class NotSupportedError(AutoschedError):
@@ -101,6 +108,27 @@ class UnknownNameError(AutoschedError):
 
     def __str__(self) -> str:
         return f"unknown {self.what} {self.name!r}{suggest(self.name, self.known)}"
+
+
+def shortened(text: str, width: int) -> str:
+    """A line that is no longer than ``width``: what is cut off at its end is shown as ``...``."""
+    return text if len(text) <= width else text[:width - 4].rstrip() + " ..."
+
+
+def folded(lines: list[str], most: int) -> list[str]:
+    """Lines as at most ``most``: those after the first are joined by semicolons, so that none is lost.
+
+    Args:
+        lines: text of one paragraph, or lines of Python after a first line of prose.
+        most: lines allowed, at least one.
+    """
+    if len(lines) <= most:
+        return lines
+    if most < 2:
+        return ["; ".join(line.strip() for line in lines)]
+    per = -(-(len(lines) - 1) // (most - 1))
+    rest = lines[1:]
+    return [lines[0], *("  " + "; ".join(line.strip() for line in rest[k:k + per]) for k in range(0, len(rest), per))]
 
 
 def suggest(name: str, known: Iterable[str], limit: int = 3) -> str:

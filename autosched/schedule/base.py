@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakKeyDictionary, ref
 
-from autosched.errors import AutoschedError, ScheduleError, suggest
+from autosched.errors import MOST_LINES, AutoschedError, ScheduleError, folded, suggest
 from autosched.ir.expr import IntImm, Var
 from autosched.ir.stmt import Block, BlockRealize, Buffer, Evaluate, For, Ident, PrimFunc, Stmt
 from autosched.schedule.state import State
@@ -30,6 +30,8 @@ class RV:
         sch = None if maker is None else maker()
         return repr(self) if sch is None else sch.header(self)
 
+
+MOST_EXCERPT = 11  # lines of a program in one refusal
 
 # Not in the handles themselves, which are plain tokens that pickle.
 _MAKERS: WeakKeyDictionary[RV, ref[ScheduleBase]] = WeakKeyDictionary()
@@ -323,7 +325,8 @@ class ScheduleBase:
         from autosched.ir.printer import excerpt
 
         func = (state or self._holder(marks[0])).func
-        raise error(self._op, reason, excerpt(func, list(marks)), hint)
+        room = MOST_LINES - len(folded(reason.split("\n"), 3)) - (1 + hint.count("\n") if hint else 0)
+        raise error(self._op, reason, excerpt(func, list(marks), max_lines=max(4, min(MOST_EXCERPT, room))), hint)
 
     def _holder(self, mark: Stmt | Ident | Var) -> State:
         for state in self._in_order():

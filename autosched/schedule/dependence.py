@@ -166,8 +166,10 @@ def is_output(block: Block, scope: Block) -> bool:
 
 
 def names(blocks: Sequence[Block]) -> str:
-    """Names of blocks, as a sentence lists them."""
+    """Names of blocks, as a sentence lists them; of many, the first."""
     listed = [b.name for b in blocks]
+    if len(listed) > 8:
+        listed = [*listed[:6], f"{len(listed) - 6} more"]
     return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
 
 

@@ -138,7 +138,8 @@ class Lookup(ScheduleBase):
         if len(found) > 1:
             above = [", ".join(b.name for b in state.children_of(x)) for x in found]
             self.refuse(
-                f"{len(found)} loops are named {name!r}: around {'; around '.join(above)}", [x.var for x in found],
+                f"{len(found)} loops are named {name!r}: around {'; around '.join(above[:6])}"
+                f"{'; ...' if len(above) > 6 else ''}", [x.var for x in found],
                 hint=f'get_axis("{name}", block="{above[0].split(", ")[0]}")',
             )
         return self.loop_rv(found[0])

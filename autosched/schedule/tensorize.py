@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autosched.errors import ScheduleError
 from autosched.ir.expr import Expr, IntImm, Var, int_value
 from autosched.ir.functor import Substitute, free_vars
 from autosched.ir.stmt import (
@@ -69,16 +68,8 @@ class Tensorizing(ScheduleBase):
                 except (Refusal, Mismatch) as first:
                     raise why_not(state, loop, pattern, tensor_intrin, str(first.args[0])) from None
         except Refusal as r:
-            self._refuse_short(r, state)
+            self.refuse(r.reason, r.marks, r.hint, state)
         self.commit_nodes(state, table)
-
-    def _refuse_short(self, r: Refusal, state: State) -> None:
-        # Many statements can be at fault here: the excerpt shows the marked lines and little else.
-        if self.error_render_level != "detail" or not r.marks:
-            self.refuse(r.reason, (), r.hint, state)
-        from autosched.ir.printer import excerpt
-
-        raise ScheduleError(self._op, r.reason, excerpt(state.func, r.marks, context=1, max_lines=5), r.hint)
 
 
 def _block(

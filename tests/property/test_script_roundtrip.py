@@ -251,7 +251,7 @@ def test_every_statement_can_be_shown_and_marked(func: PrimFunc, data: st.DataOb
     assert stmt_text(node)
     marked = excerpt(func, [node], max_lines=6)
     lines = marked.splitlines()
-    assert sum(line.strip() != "..." for line in lines) <= 6
+    assert len(lines) <= 6
     if not isinstance(node, BlockRealize) or node is not func.body:
         assert any(line.startswith("> ") for line in lines) or type(node).__name__ == "SeqStmt"
 
