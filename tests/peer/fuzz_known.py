@@ -52,6 +52,10 @@ KNOWN: tuple[Known, ...] = (
     Known("functions of partial sums", ONLY_TVM, "fuse_reduction_epilogue", "may act on in every step", right=(False, None)),
     Known("inits lost in fusing", ONLY_TVM, "fuse_reduction_epilogue", "must each be a single store"),
     Known("partial results of nothing", ONLY_TVM, "rfactor", "under a predicate on its reduction", right=(False, None)),
+    Known("joined and kept", ONLY_TVM, "blockize", "nested in each other|stands inside block"),
+    Known("joined without the rest", ONLY_TVM, "blockize", "shares its loops with other blocks"),
+    Known("joined under one condition", ONLY_TVM, "blockize", "under the same outer conditions as", right=(False, None)),
+    Known("joined by position", ONLY_TVM, "blockize", "over the same outer iterators as"),
     Known("reductions cut in parts", ONLY_TVM, "loop_partition", "whose init would run once per part"),
     Known("zeros in a maximum", ONLY_TVM, "pad_einsum", "zeros would change its result|adds terms that are not zero"),
     Known("operands filled in shared loops", ONLY_TVM, "pad_einsum", r"is filled in the loops that block \S+ shares"),
@@ -60,7 +64,6 @@ KNOWN: tuple[Known, ...] = (
           "runs over a part of iterator|does not run over the whole domain|which has values from elsewhere"),
     # We are stricter than correctness asks.
     Known("shared loops", ONLY_TVM, "reindex|transform_block_layout", "shares its loops with other"),
-    Known("joined and kept", ONLY_TVM, "blockize", "nested in each other|stands inside block"),
     Known("reorder under a predicate", ONLY_TVM, "reorder", "its predicate ties several of them", right=(True,)),
     Known("conditions over several iterators", ONLY_TVM, "(reverse_)?compute_at", "cannot be told in terms of its iterators"),
     Known("predicates over several loops", ONLY_TVM, "reindex_cache_(read|write)", "ties loops that index"),
@@ -195,6 +198,18 @@ REASONS: dict[str, str] = {
         "an initial value, and TVM combines them all the same. Here it is refused."
     ),
     "shared loops": "Stricter than needed: the block shares its loops with others.",
+    "joined without the rest": (
+        "`blockize` of several blocks one of which has others beside it in its own loops: TVM puts the joined block in "
+        "place of those loops and drops the other blocks, whose results are missing; here it is refused."
+    ),
+    "joined under one condition": (
+        "`blockize` of several blocks under different conditions: TVM puts all of them under the condition of the last one."
+    ),
+    "joined by position": (
+        "`blockize` of several blocks: TVM pairs their iterators by position and lets a block with fewer of them, or with a "
+        "reduction where the others are spatial, run along. The joined block then claims instances that are independent, and "
+        "several of them write the same elements. Here that is taken only where there is one instance."
+    ),
     "joined and kept": (
         "`blockize` of blocks one of which stands inside another block: TVM joins copies of their statements and keeps the "
         "originals, so that part of the program runs twice; where the two read and write the same buffer, it is wrong."
