@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import FunctionType
 from typing import Any, overload
@@ -12,16 +13,51 @@ from typing import Any, overload
 from autosched.errors import ProgramError, UnknownNameError
 from autosched.ir.stmt import IRModule, PrimFunc
 from autosched.script.evaluate import Evaluator, Scopes
+from autosched.script.forms import BufferSpec, DType
 from autosched.script.parser import FunctionParser
 from autosched.script.source import LANGUAGE, Source, imports, names_of, of_function, of_text
 
 _FIELDS = frozenset({"params", "body", "name", "attrs", "value_ranges"})
 
 
-def _parse_def(node: ast.FunctionDef, source: Source, names: tuple[Mapping[str, Any], ...]) -> PrimFunc:
-    scopes = Scopes(*names)
-    ev = Evaluator(scopes, source.where, source.line_offset, source.column_offset)
+def _parse_def(
+    node: ast.FunctionDef, source: Source, names: tuple[Mapping[str, Any], ...], func: FunctionType | None = None
+) -> PrimFunc:
+    ev = Evaluator(Scopes(*names), source.where, source.line_offset, source.column_offset)
+    if func is not None:
+        _check_annotations(node, func, ev)
     return FunctionParser(ev).parse(node)
+
+
+def _check_annotations(node: ast.FunctionDef, func: FunctionType, ev: Evaluator) -> None:
+    """Annotations are not part of a function's code, so they are compared apart.
+
+    Raises:
+        ProgramError: the types in the text are not those that the function was defined with.
+    """
+    try:
+        given = func.__annotations__
+    except NameError:  # Evaluated late, by Python 3.14; the parser says which name.
+        return
+    for arg in node.args.args:
+        defined, spelled = given.get(arg.arg), arg.annotation
+        if spelled is None:
+            continue
+        if isinstance(defined, str):
+            quoted = isinstance(spelled, ast.Constant) and isinstance(spelled.value, str)
+            text = str(spelled.value) if quoted and isinstance(spelled, ast.Constant) else ast.unparse(spelled)
+            changed = text != defined and ast.unparse(ast.parse(defined)) != text
+        elif isinstance(defined, BufferSpec | DType):
+            try:
+                now = ev.eval(spelled)
+            except ProgramError:
+                continue
+            changed = isinstance(now, BufferSpec | DType) and repr(now) != repr(defined)
+        else:
+            continue  # Of another package.
+        if changed:
+            ev.fail(arg, f"the type of parameter {arg.arg} reads otherwise now than when {node.name!r} was defined: a name in "
+                         "it, or the text itself, was changed since; define it again")
 
 
 def parse(program: str | Callable[..., Any] | type | PrimFunc | IRModule, /, **extern: Any) -> PrimFunc | IRModule:
@@ -45,8 +81,8 @@ def parse(program: str | Callable[..., Any] | type | PrimFunc | IRModule, /, **e
         module: IRModule = ir_module(program)
         return module
     if isinstance(program, FunctionType):
-        source = of_function(program)
-        return _parse_def(_definition(source, program.__name__), source, (extern, *names_of(program)))
+        source, node = of_function(program)
+        return _parse_def(node, source, (extern, *names_of(program)), program)
     raise TypeError(f"expected program text or a function, got {type(program).__name__}")
 
 
@@ -128,13 +164,6 @@ def _mentions_language(node: ast.expr) -> bool:
     return ast.unparse(node).startswith(("T.", "tir.", "ty."))
 
 
-def _definition(source: Source, name: str) -> ast.FunctionDef:
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.FunctionDef):
-            return node
-    raise ProgramError(f"the source of {name!r} does not hold its definition; write it as an ordinary def")
-
-
 class LazyPrimFunc(PrimFunc):
     """A function that is read at its first use, then an ordinary ``PrimFunc``.
 
@@ -144,7 +173,14 @@ class LazyPrimFunc(PrimFunc):
     """
 
     def __init__(self, func: FunctionType, frame_locals: Mapping[str, Any] | None = None) -> None:
-        object.__setattr__(self, "_pending", (func, names_of(func, frame_locals)))
+        object.__setattr__(self, "_pending", (func, names_of(func, frame_locals), None))
+
+    def find(self) -> None:
+        """Finds the text now, where only the caller holds it; an error waits for the first use."""
+        func, names, found = object.__getattribute__(self, "_pending")
+        if found is None and not Path(func.__code__.co_filename).is_file():
+            with suppress(ProgramError):
+                object.__setattr__(self, "_pending", (func, names, of_function(func)))
 
     def __getattribute__(self, name: str) -> Any:
         if name in _FIELDS:
@@ -157,9 +193,9 @@ class LazyPrimFunc(PrimFunc):
         Raises:
             ProgramError: as ``parse`` does; again at each use.
         """
-        func, names = object.__getattribute__(self, "_pending")
-        source = of_function(func)
-        done = _parse_def(_definition(source, func.__name__), source, names)
+        func, names, found = object.__getattribute__(self, "_pending")
+        source, node = of_function(func) if found is None else found
+        done = _parse_def(node, source, names, func)
         own = object.__getattribute__(self, "__dict__")
         own.clear()
         own.update(done.__dict__)
@@ -185,6 +221,10 @@ def prim_func(
 ) -> PrimFunc | Callable[[Callable[..., Any]], PrimFunc]:
     """The decorator that turns a Python function in TVMScript into a program.
 
+    It reads the text of the function, which must therefore be held somewhere: in a file, a notebook cell, a doctest, the
+    argument of ``python -c``, the history of a prompt, or a string that the caller of ``exec`` still has. Only text that
+    compiles to this very function counts; else the error says so, and ``parse`` takes the text itself.
+
     Args:
         func: the function; None when used with options.
         private: accepted for TVM's sake: the name of a function is not part of it.
@@ -202,7 +242,10 @@ def prim_func(
             raise ProgramError(f"prim_func decorates functions, got {type(f).__name__}")
         around = dict(frame.f_locals) if frame.f_locals is not frame.f_globals else {}
         pending = LazyPrimFunc(f, around)
-        return pending if lazy else pending.force()
+        if not lazy:
+            return pending.force()
+        pending.find()
+        return pending
 
     return make if func is None else make(func)
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
 from autosched.errors import ProgramError
+from autosched.script.locate import locate
 from autosched.script.namespace import I, Namespace, T
 
 
@@ -50,21 +49,14 @@ def of_text(text: str, where: str = "", line_offset: int = 0) -> Source:
     return Source(tree, where, line_offset, indent)
 
 
-def of_function(func: FunctionType) -> Source:
-    """The source of a Python function, also one from a notebook cell.
+def of_function(func: FunctionType) -> tuple[Source, ast.FunctionDef]:
+    """The source of a Python function, and its definition in there.
 
     Raises:
-        ProgramError: there is none: typed at a prompt that keeps no text, made by ``exec``, or read from a pipe.
+        ProgramError: no text compiles to this function, with what to do instead.
     """
-    try:
-        lines, start = inspect.getsourcelines(func)
-        file = inspect.getsourcefile(func) or ""
-    except (OSError, TypeError) as error:
-        raise ProgramError(
-            f"the source of function {func.__name__!r} is not available (made by exec, or typed where no text is "
-            "kept); write it to a file or a notebook cell, or pass its text to autosched.script.parse"
-        ) from error
-    return of_text("".join(lines), Path(file).name, start - 1)
+    tree, node, where = locate(func)
+    return Source(tree, where), node
 
 
 def names_of(func: FunctionType, frame_locals: Mapping[str, Any] | None = None) -> tuple[Mapping[str, Any], ...]:

@@ -169,7 +169,7 @@ def test_ir_module_decorator() -> None:
 def test_functions_without_source_say_what_to_do() -> None:
     names: dict[str, object] = {"T": T}
     with pytest.raises(ProgramError, match=r"source of function 'f' is not available.*pass its text"):
-        exec("@T.prim_func\ndef f(A: T.Buffer((4,), 'int8')):\n    A[0] = 1\n", names)
+        exec("".join(["@T.prim_func\ndef f(A: T.Buffer((4,), 'int8')):\n    A[0] =", " 1\n"]), names)
 
 
 def test_notebook_cells_are_read_through_linecache() -> None:
