@@ -65,10 +65,29 @@ def _boxes(stmt: Stmt, owner: Block, buffer: Buffer, loops: Sequence[For]) -> li
             if region is None:
                 bare = not stmt.block.iter_vars and stmt.predicate == TRUE
                 return _boxes(stmt.block.body, owner, buffer, loops) if bare else []
-            box = exact_box(region, stmt, loops) if _fills(stmt.block, buffer) else None
+            if not _fills(stmt.block, buffer):
+                # It declares more than an instance stores, maybe what all of them do.
+                return _instances(stmt, buffer, loops)
+            box = exact_box(region, stmt, loops)
             return [] if box is None else [box]
         case _:
             return []
+
+
+def _instances(realize: BlockRealize, buffer: Buffer, loops: Sequence[For]) -> list[Box]:
+    """Boxes that all instances of a block without blocks inside fill together, by its single stores."""
+    found: list[Box] = []
+    stack: list[tuple[Stmt, list[For]]] = [(realize.block.body, list(loops))]
+    while stack:
+        stmt, around = stack.pop()
+        if isinstance(stmt, For):
+            stack.append((stmt.body, [*around, stmt]))
+        elif isinstance(stmt, SeqStmt):
+            stack += [(s, around) for s in stmt.stmts]
+        elif isinstance(stmt, BufferStore) and stmt.buffer is buffer:
+            box = exact_box(point(buffer, stmt.indices), realize, around)
+            found += [] if box is None else [box]
+    return found
 
 
 def _fills(block: Block, buffer: Buffer) -> bool:

@@ -107,6 +107,29 @@ def test_a_copy_does_not_store_what_its_block_leaves_out(whole: bool, verify_tra
     same(func, sch)
 
 
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_block_may_declare_what_its_instances_store_together(step: int, verify_trace_roundtrip: Verify) -> None:
+    func = program(f"""A: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int32")):
+    with T.sblock("part"):
+        T.reads()
+        T.writes()
+        for i in range(4, 8):
+            with T.sblock("B"):
+                v = T.axis.spatial((4, 8), i)
+                T.reads(A[4:8])
+                T.writes(B[4:{4 * step + 4}])
+                B[v * {step}] = A[v]
+""")
+    sch = Schedule(func)
+    if step == 1:
+        sch.cache_write("B", 0, "local")
+        same(func, sch)
+        verify_trace_roundtrip(sch, func)
+    else:
+        with pytest.raises(ScheduleError, match="block B is not known to store all elements"):
+            sch.cache_write("B", 0, "local")
+
+
 STRIDES = """A: T.Buffer((16,), "int32"), C: T.Buffer((8,), "int32")):
     B = T.sblock_alloc_buffer((16,), "int32")
     for i in range(8):
