@@ -20,6 +20,7 @@ from autosched.ir.stmt import (
     For,
     Ident,
     IterVar,
+    Range,
     Stmt,
     point,
 )
@@ -208,7 +209,12 @@ class ReindexCache(Cache):
         fresh: dict[Var, Expr] = {x.var: Var(x.var.name, x.var.dtype) for x in mine}
         terms: list[Expr] = []
         dropped = {x.var for x in loops} - used
+        # A loop of one iteration that is left out has its only value in what is said of the others.
+        single: dict[Var, Expr] = {x.var: x.min for x in loops if x.var in dropped and int_value(x.extent) == 1}
+        analyzer = Analyzer({x.var: Range(x.min, x.extent) for x in loops})
         for term in conjuncts(realize.predicate):
+            if any(v in single for v in free_vars(term)):
+                term = analyzer.simplify(Substitute(single).visit_expr(term))
             names = set(free_vars(term))
             if names & used and names & dropped:
                 self.refuse(f"the predicate of block {node.name} ties loops that index the buffer to others", [node.ident],

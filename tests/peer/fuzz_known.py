@@ -66,7 +66,8 @@ KNOWN: tuple[Known, ...] = (
     Known("shared loops", ONLY_TVM, "reindex|transform_block_layout", "shares its loops with other"),
     Known("reorder under a predicate", ONLY_TVM, "reorder", "its predicate ties several of them", right=(True,)),
     Known("conditions over several iterators", ONLY_TVM, "(reverse_)?compute_at", "cannot be told in terms of its iterators"),
-    Known("predicates over several loops", ONLY_TVM, "reindex_cache_(read|write)", "ties loops that index"),
+    Known("predicates over several loops", ONLY_TVM, "reindex_cache_(read|write)", "ties loops that index",
+          right=(False,)),
     # TVM fails with an error of its own where the request is legal.
     Known("constants in index maps", BREAKS, "transform_layout|transform_block_layout|reindex_cache_.*",
           tvm="Expected mapping function to return", right=(True,)),
@@ -235,7 +236,10 @@ REASONS: dict[str, str] = {
         "Stricter than needed: a block moves away from loops whose predicate is no condition on one of its iterators "
         "(windows that overlap). TVM drops the condition, and the block runs for more values than before."
     ),
-    "predicates over several loops": "Stricter than needed: a predicate that ties loops that index the copy.",
+    "predicates over several loops": (
+        "A predicate ties loops that index the copy to loops that do not, so the copy has no predicate of its own. TVM leaves "
+        "the predicate out; its copy runs outside its domain."
+    ),
     "constants in index maps": "TVM raises an error of its own for a map with a constant result.",
     "patterns of regions": "TVM: BufferRegion pattern match failed.",
     "rfactor beside other statements": "TVM's internal check fails although the request is legal.",

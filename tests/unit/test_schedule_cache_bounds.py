@@ -219,6 +219,31 @@ def test_maps_of_copies_may_leave_gaps_but_not_overlap(verify_trace_roundtrip: V
         Schedule(plain).reindex_cache_read("B", 0, "local", lambda i, j: j * 7 + i)
 
 
+@pytest.mark.parametrize("reads", [True, False])
+def test_predicates_over_loops_of_one_iteration_go_along(reads: bool, verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(plain)
+    sch.split(sch.get_loops("B")[0], [1, None, 3])
+    sch.split(sch.get_loops("B")[1], [2, None])
+    sch.reorder(*sch.get_loops("B")[1:3])
+    call = sch.reindex_cache_read if reads else sch.reindex_cache_write
+    call("B", 0, "local", lambda i, j: (j, i))
+    assert sch.script().count("T.where(") == 2
+    same(plain, sch)
+    verify_trace_roundtrip(sch, plain)
+
+
+def test_predicates_that_tie_other_loops_are_refused() -> None:
+    func = program("""A: T.Buffer((8,), "int32"), B: T.Buffer((8, 4), "int32")):
+    for i, j in T.grid(8, 4):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.where(i + j < 8)
+            B[vi, vj] = A[vi]
+""")
+    with pytest.raises(ScheduleError, match="the predicate of block B ties loops that index the buffer to others"):
+        Schedule(func).reindex_cache_read("B", 0, "local", lambda i, j: i)
+
+
 @T.prim_func
 def shared_loops(A: T.Buffer((6, 4), "int32"), C: T.Buffer((6, 4), "int32"), D: T.Buffer((6, 4), "int32")):
     B = T.sblock_alloc_buffer((6, 4), "int32")
