@@ -344,6 +344,8 @@ def cast(dtype: str, value: ExprLike) -> Expr:
 
 def wrap(value: int, dtype: str) -> int:
     """``value`` reduced to the range of an integer ``dtype`` (two's complement)."""
+    if dtype == "int32" and -0x80000000 <= value <= 0x7FFFFFFF:
+        return value
     if dtype == "bool":
         return int(bool(value))
     width = bits(dtype)
@@ -355,6 +357,12 @@ def wrap(value: int, dtype: str) -> int:
 
 def _match(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr]:
     """Both operands in one dtype: numbers take the other's, narrow integers widen, integers become floats."""
+    if isinstance(a, Expr):
+        if isinstance(b, Expr):
+            if a.dtype == b.dtype:
+                return a, b
+        elif type(b) is int and a.dtype == "int32":
+            return a, IntImm(b, "int32")
     if not isinstance(a, Expr) and isinstance(b, Expr):
         a = as_expr(a, b.dtype if not isinstance(a, float) or is_float(b.dtype) else None)
     elif not isinstance(b, Expr) and isinstance(a, Expr):

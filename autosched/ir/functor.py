@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from operator import is_
 
 from autosched.ir.expr import (
     BinOp,
@@ -13,6 +13,7 @@ from autosched.ir.expr import (
     Call,
     Cast,
     Expr,
+    IntImm,
     Let,
     Not,
     Ramp,
@@ -41,13 +42,20 @@ from autosched.ir.stmt import (
     Stmt,
     While,
     seq,
+    with_body,
 )
+
+_LEAVES = frozenset({Var, IntImm})
+_WRAPPERS = (While, LetStmt, AttrStmt, AssertStmt)
 
 
 def expr_children(expr: Expr) -> tuple[Expr, ...]:
     """The direct operands of an expression."""
-    if isinstance(expr, BinOp):
+    # By exact class, since walks are the most frequent thing that a schedule does.
+    if type(expr) is BinOp:
         return (expr.a, expr.b)
+    if type(expr) in _LEAVES:
+        return ()
     if isinstance(expr, BufferLoad):
         return expr.indices
     if isinstance(expr, Call):
@@ -73,7 +81,10 @@ def walk_expr(expr: Expr) -> Iterator[Expr]:
     while stack:
         node = stack.pop()
         yield node
-        stack.extend(reversed(expr_children(node)))
+        if type(node) is BinOp:
+            stack += (node.b, node.a)
+        elif type(node) not in _LEAVES:
+            stack.extend(reversed(expr_children(node)))
 
 
 def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
@@ -97,7 +108,7 @@ def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
 
 def stmt_children(stmt: Stmt) -> tuple[Stmt, ...]:
     """The direct sub-statements; a block's init comes before its body."""
-    if isinstance(stmt, For | While | LetStmt | AttrStmt | AssertStmt):
+    if isinstance(stmt, For):
         return (stmt.body,)
     if isinstance(stmt, SeqStmt):
         return stmt.stmts
@@ -105,6 +116,10 @@ def stmt_children(stmt: Stmt) -> tuple[Stmt, ...]:
         return (stmt.block,)
     if isinstance(stmt, Block):
         return (stmt.init, stmt.body) if stmt.init is not None else (stmt.body,)
+    if isinstance(stmt, BufferStore):
+        return ()
+    if isinstance(stmt, _WRAPPERS):
+        return (stmt.body,)
     if isinstance(stmt, IfThenElse):
         return (stmt.then_case,) if stmt.else_case is None else (stmt.then_case, stmt.else_case)
     return ()
@@ -158,12 +173,14 @@ class Mutator:
     def visit_exprs(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """Rewrites a tuple, returning the same tuple when nothing changes."""
         new = tuple([self.visit_expr(e) for e in exprs])
-        return exprs if all(map(_same, new, exprs)) else new
+        return exprs if all(map(is_, new, exprs)) else new
 
     def visit_expr(self, expr: Expr) -> Expr:
         """Rewrites one expression bottom-up; constants fold again."""
         if isinstance(expr, Var):
             return self.visit_var(expr)
+        if isinstance(expr, IntImm):
+            return expr
         if isinstance(expr, BinOp):
             a, b = self.visit_expr(expr.a), self.visit_expr(expr.b)
             return expr if a is expr.a and b is expr.b else binary(expr.op, a, b)
@@ -223,16 +240,15 @@ class Mutator:
         ])
         same = (
             body is block.body and init is block.init
-            and all(map(_same, iter_vars, block.iter_vars)) and all(map(_same, reads, block.reads))
-            and all(map(_same, writes, block.writes)) and all(map(_same, allocs, block.alloc_buffers))
+            and all(map(is_, iter_vars, block.iter_vars)) and all(map(is_, reads, block.reads))
+            and all(map(is_, writes, block.writes)) and all(map(is_, allocs, block.alloc_buffers))
             and all(
                 m.buffer is n.buffer and m.source is n.source for m, n in zip(matches, block.match_buffers)
             )
         )
         if same:
             return block
-        return replace(block, iter_vars=iter_vars, reads=reads, writes=writes, init=init, body=body,
-                       alloc_buffers=allocs, match_buffers=matches)
+        return Block(block.name, iter_vars, reads, writes, body, init, allocs, matches, block.annotations, block.ident)
 
     def _range(self, r: Range) -> Range:
         lo, extent = self.visit_expr(r.min), self.visit_expr(r.extent)
@@ -244,7 +260,7 @@ class Mutator:
             lo, extent, body = self.visit_expr(stmt.min), self.visit_expr(stmt.extent), self.visit_stmt(stmt.body)
             if lo is stmt.min and extent is stmt.extent and body is stmt.body:
                 return stmt
-            return replace(stmt, min=lo, extent=extent, body=body)
+            return For(stmt.var, lo, extent, stmt.kind, body, stmt.thread, stmt.annotations)
         if isinstance(stmt, BlockRealize):
             values, predicate = self.visit_exprs(stmt.iter_values), self.visit_expr(stmt.predicate)
             block = self.visit_block(stmt.block)
@@ -253,7 +269,7 @@ class Mutator:
             return BlockRealize(values, predicate, block)
         if isinstance(stmt, SeqStmt):
             stmts = tuple([self.visit_stmt(s) for s in stmt.stmts])
-            return stmt if all(map(_same, stmts, stmt.stmts)) else seq(*stmts)
+            return stmt if all(map(is_, stmts, stmt.stmts)) else seq(*stmts)
         if isinstance(stmt, BufferStore):
             indices, value = self.visit_exprs(stmt.indices), self.visit_expr(stmt.value)
             buffer = self.visit_buffer(stmt.buffer)
@@ -280,10 +296,6 @@ class Mutator:
         if isinstance(stmt, While):
             return While(self.visit_expr(stmt.condition), self.visit_stmt(stmt.body))
         return stmt
-
-
-def _same(a: Any, b: Any) -> bool:
-    return a is b
 
 
 class Substitute(Mutator):
@@ -329,10 +341,10 @@ def rewrite_many(stmt: Stmt, table: Mapping[int, Stmt]) -> Stmt:
         return hit
     if isinstance(stmt, For):
         body = rewrite_many(stmt.body, table)
-        return stmt if body is stmt.body else replace(stmt, body=body)
+        return stmt if body is stmt.body else with_body(stmt, body)
     if isinstance(stmt, SeqStmt):
         stmts = [rewrite_many(s, table) for s in stmt.stmts]
-        return stmt if all(map(_same, stmts, stmt.stmts)) else seq(*stmts)
+        return stmt if all(map(is_, stmts, stmt.stmts)) else seq(*stmts)
     if isinstance(stmt, BlockRealize):
         block = rewrite_many(stmt.block, table)
         if block is stmt.block:

@@ -214,6 +214,11 @@ class For(Stmt):
     annotations: Annotations = field(default_factory=dict)
 
 
+def with_body(loop: For, body: Stmt) -> For:
+    """A loop around another body (as ``dataclasses.replace``, several times faster: every primitive rebuilds loops)."""
+    return For(loop.var, loop.min, loop.extent, loop.kind, body, loop.thread, loop.annotations)
+
+
 @dataclass(frozen=True, slots=True)
 class MatchBuffer:
     """``buffer`` is a view of ``source`` inside a block."""

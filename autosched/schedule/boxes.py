@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from autosched.ir.expr import BinOp, Expr, IntImm, Var, as_expr, int_value
-from autosched.ir.functor import Substitute, free_vars
+from autosched.ir.functor import Substitute, walk_expr
 from autosched.ir.itermap import detect_iter_map
 from autosched.ir.region import Relaxer
 from autosched.ir.simplify import Analyzer, conjuncts, linear_form
@@ -32,7 +32,7 @@ def is_unit(expr: Expr) -> bool:
 
 def uses(expr: Expr, names: Mapping[Var, object] | set[Var]) -> bool:
     """Whether an expression mentions one of some variables."""
-    return any(v in names for v in free_vars(expr))
+    return any(isinstance(e, Var) and e in names for e in walk_expr(expr))
 
 
 def bind_all(analyzer: Analyzer, loops: Iterable[For]) -> Analyzer:

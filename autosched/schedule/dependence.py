@@ -370,25 +370,32 @@ def _uncovered_at(
         if all(v in around for v in free_vars(cond)):
             analyzer.assume(cond)  # the reader runs only where it holds
     for read in realize.block.reads:
+        writes = [
+            (write, state.realizes[source], [n for n in path if isinstance(n, For)]) for source, path in members
+            for write in state.realizes[source].block.writes if write.buffer is read.buffer
+        ]
+        if not writes:
+            continue
+        # Plain bounds first, and one write at a time: mostly the first write covers them, and iteration maps are dear.
+        need, shape = relaxed_box(read, realize, inner), read.buffer.shape
         boxes: list[Box] = []
-        found = False
-        for source, path in members:
-            loops = [n for n in path if isinstance(n, For)]
-            other = state.realizes[source]
-            for write in other.block.writes:
-                if write.buffer is read.buffer:
-                    found = True
-                    box = exact_box(write, other, loops, given)
-                    if box is not None:
-                        boxes.append(box)
-        if not found:
+        covered = False
+        for write, other, loops in writes:
+            box = exact_box(write, other, loops, given)
+            if box is not None:
+                boxes.append(box)
+                covered = box_covers(box, need, shape, analyzer)
+                if covered:
+                    break
+        if covered:
             continue
-        # Only the iteration map knows what a predicate cuts off; without one, plain bounds are as good and cheaper.
-        need = (exact_box(read, realize, inner) if given else None) or relaxed_box(read, realize, inner)
-        if any(box_covers(b, need, read.buffer.shape, analyzer) for b in boxes):
-            continue
+        # Only the iteration map knows what a predicate cuts off.
+        if given and (exact := exact_box(read, realize, inner)) is not None:
+            need = exact
+            if any(box_covers(b, need, shape, analyzer) for b in boxes):
+                continue
         joined = join_boxes(boxes, analyzer) if len(boxes) > 1 else []
-        if any(box_covers(b, need, read.buffer.shape, analyzer) for b in joined):
+        if any(box_covers(b, need, shape, analyzer) for b in joined):
             continue
         if any(_same_elements(read, realize, inner, state.realizes[source], path) for source, path in members):
             continue

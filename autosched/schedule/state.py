@@ -30,6 +30,7 @@ from autosched.ir.stmt import (
     Stmt,
     While,
     seq,
+    with_body,
 )
 
 
@@ -298,13 +299,19 @@ def rebuild(
             if new is None:
                 raise ValueError(f"block {stmt.name} would be left empty")
             new = with_insert(stmt, new)
-            return replace(stmt, body=new, init=init, alloc_buffers=allocs.get(key, stmt.alloc_buffers))
+            return Block(
+                stmt.name, stmt.iter_vars, stmt.reads, stmt.writes, new, init, allocs.get(key, stmt.alloc_buffers),
+                stmt.match_buffers, stmt.annotations, stmt.ident,
+            )
         if isinstance(stmt, IfThenElse):
             then = visit(stmt.then_case)
             if then is None:
                 raise ValueError("a branch would be left empty")
             return IfThenElse(stmt.condition, then, None if stmt.else_case is None else visit(stmt.else_case))
-        assert isinstance(stmt, For | LetStmt | AttrStmt | AssertStmt | While), type(stmt)
+        if isinstance(stmt, For):
+            new = visit(stmt.body)
+            return None if new is None else with_body(stmt, with_insert(stmt, new))
+        assert isinstance(stmt, LetStmt | AttrStmt | AssertStmt | While), type(stmt)
         new = visit(stmt.body)
         return None if new is None else replace(stmt, body=with_insert(stmt, new))
 
@@ -344,7 +351,8 @@ class _Refresh(Mutator):
     def visit_stmt(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, For):
             lo, extent = self.visit_expr(stmt.min), self.visit_expr(stmt.extent)
-            return replace(stmt, var=self._fresh(stmt.var), min=lo, extent=extent, body=self.visit_stmt(stmt.body))
+            var = self._fresh(stmt.var)
+            return For(var, lo, extent, stmt.kind, self.visit_stmt(stmt.body), stmt.thread, stmt.annotations)
         if isinstance(stmt, LetStmt):
             value = self.visit_expr(stmt.value)
             return LetStmt(self._fresh(stmt.var), value, self.visit_stmt(stmt.body))
