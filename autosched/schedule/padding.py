@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from autosched.ir.expr import Call, Expr, FloatImm, IntImm, Var, as_expr, logical_and
+from autosched.ir.expr import BinOp, Call, Expr, FloatImm, IntImm, Var, as_expr, cast, logical_and
 from autosched.ir.functor import Substitute, rewrite_many, substitute
 from autosched.ir.itermap import detect_iter_map
+from autosched.ir.region import int_set_bounds
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import TRUE, Block, BlockRealize, BufferRegion, BufferStore, For, Ident, IterVar, Range, Stmt, seq
 from autosched.schedule.base import BlockRV, LoopRV, ScheduleBase
@@ -32,7 +33,7 @@ class DecomposePadding(ScheduleBase):
             the filling block, ``<name>_pad_const``; the old handle is the block that copies, over the inside alone.
 
         Raises:
-            ScheduleError: a block of another form, a condition that always holds or is no box, a loop elsewhere.
+            ScheduleError: a block of another form, a condition that always holds or is no bound, a loop elsewhere.
 
         Before: ``for i in range(140): y[i] = if_then_else(6 <= i < 134, x[i - 6], 0)``, after:
         ``for i in range(140): y[i] = 0``, then ``for i in range(128): y[i + 6] = x[i]``.
@@ -133,7 +134,7 @@ def _guarded(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) ->
         raise Refusal(f"block {block.name} has no padding: its condition always holds", [block.ident])
     found = detect_iter_map(realize.iter_values, loop_ranges(loops), inside, "surjective", Analyzer())
     if not found:
-        raise Refusal(f"the inside of block {block.name} is no box: {found.errors[0]}", [block.ident])
+        return _Guarded(store, content, pad, inside, _around(realize, loops, inside, found.errors[0]))
     region = []
     for total, iv in zip(found.indices, block.iter_vars):
         dtype = iv.var.dtype
@@ -142,6 +143,18 @@ def _guarded(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) ->
         extent = as_expr(total.args[0].extent, dtype) if total.args else IntImm(1, dtype)
         region.append(Range(as_expr(total.base, dtype), extent))
     return _Guarded(store, content, pad, inside, tuple(region))
+
+
+def _around(realize: BlockRealize, loops: Sequence[For], inside: Expr, why: str) -> tuple[Range, ...]:
+    """Ranges that hold the inside, where it is no box: the condition on the content stays what decides."""
+    region = []
+    bounds = all(isinstance(c, BinOp) and c.op in ("<", "<=", ">", ">=") for c in conjuncts(inside))
+    for iv, value in zip(realize.block.iter_vars, realize.iter_values):
+        low, high = int_set_bounds(value, loop_ranges(loops), Analyzer(), inside)
+        if not bounds or not isinstance(low, IntImm) or not isinstance(high, IntImm):
+            raise Refusal(f"the inside of block {realize.block.name} is no box: {why}", [realize.block.ident])
+        region.append(Range(cast(iv.var.dtype, low), as_expr(high.value - low.value + 1, iv.var.dtype)))
+    return tuple(region)
 
 
 def _each(condition: Expr, analyzer: Analyzer) -> Expr:

@@ -524,3 +524,24 @@ def test_stores_that_are_repeated() -> None:
     assert "A_pad = T.sblock_alloc_buffer((8, 1)" in sch.script()  # the column that is used
     with pytest.raises(ScheduleError, match="iterator vr of block B does not index what the block writes"):
         Schedule(chain(REPEATED.replace("OTHER", "vr"))).pad_einsum("B", [4, 4])
+
+
+FRAME = """A: T.Buffer((5, 6), "int32"), B: T.Buffer((8, 9), "int32")):
+    for i, j in T.grid(8, 9):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = T.if_then_else(vi >= 2 and vi < 7 and vj >= 1 and vj < 7, A[vi - 2, vj - 1], 3)
+"""
+
+
+@pytest.mark.parametrize("factors", [[72], [9, 8], [10, 8], [2, 5, 8]])
+def test_insides_that_are_no_boxes_of_loops(factors: list[int]) -> None:
+    func = chain(FRAME)
+    sch = Schedule(func)
+    fused = sch.fuse(*sch.get_loops("B"))
+    loops = sch.split(fused, factors) if len(factors) > 1 else [fused]
+    filling = sch.decompose_padding("B", loops[0])
+    same(func, sch)
+    assert "if_then_else" not in sch.script()
+    with pytest.raises(ScheduleError, match="is also written by B"):
+        sch.decompose_padding(filling, sch.get_loops(filling)[0])
