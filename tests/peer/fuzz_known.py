@@ -108,6 +108,11 @@ KNOWN: tuple[Known, ...] = (
           right=(True,)),
     Known("accesses to a block's own memory", UNREAD, ".*", tvm=r"(\w+) = T\.Buffer\(.*\b\1 = T\.sblock_alloc_buffer\(",
           right=(True,)),
+    Known("iterators with one value", DIFFERENT, "reindex",
+          r"ours (\w+_reindex) = T\.sblock_alloc_buffer\(.*\| tvm \1 = T\.sblock_alloc_buffer\(.*, 1\b.*tvm's right: True",
+          right=(True,)),
+    Known("tables that nobody declares to read", UNREAD, "(reverse_)?compute_inline", r"index_var_\d+: a buffer inside",
+          right=(True,)),
     # What TVM makes of it does not compute what the program computes.
     Known("TVM's result is wrong", ONLY_TVM, ".*", right=(False,)),
     Known("TVM's program is wrong", DIFFERENT, ".*", "tvm's right: False", right=(True, None)),
@@ -275,6 +280,14 @@ REASONS: dict[str, str] = {
         "given, here they keep theirs, which is right even where one needs the other; accesses are listed accordingly."
     ),
     "regions after inlining": "Declared reads after inlining are spelled differently.",
+    "iterators with one value": (
+        "`reindex` gives the copy a dimension for every iterator that the index mentions. After a change of layout TVM's index "
+        "still mentions an iterator of extent 1 in a term that is always 0, ours is simplified: the copy has a 1 less."
+    ),
+    "tables that nobody declares to read": (
+        "TVM's `cache_index` does not declare that the block reads the tables, so its `compute_inline` of a table's block finds "
+        "no consumer, and takes the buffer away from under the block that fills it. Here the table is inlined."
+    ),
     "copies for all threads": (
         "Under a thread loop TVM copies the elements of all threads in each of them, here each thread copies its own."
     ),
