@@ -497,7 +497,12 @@ def _run_all(
 def _run_once(
     block: Block, values: list[Expr], predicate: Expr, entered: list[For], loops: list[For], common: list[For]
 ) -> None:
-    """Refuses to accumulate the same element of a reduction more than once."""
+    """Refuses to accumulate the same element of a reduction more than once.
+
+    Outermost loops that drive nothing repeat the whole reduction, which starts again from its init each time.
+    """
+    idle = [*takewhile(lambda loop: not any(uses(e, {loop.var}) for e in (*values, predicate)), entered)]
+    loops, entered, common = loops[len(idle):], entered[len(idle):], [*common, *idle]
     reduced = [(iv, v) for iv, v in zip(block.iter_vars, values) if iv.kind == "reduce"]
     moving = {loop.var for loop in entered if not is_unit(loop.extent)}
     if not any(uses(v, moving) for _, v in reduced):

@@ -9,7 +9,7 @@ from typing import Any
 from peer_declared import declared
 
 from autosched.ir import PrimFunc
-from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Not, Var, int_value, is_int
+from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Not, Var, int_value, is_int, logical_and
 from autosched.ir.functor import Mutator, free_vars, stmt_exprs, substitute, walk, walk_expr
 from autosched.ir.region import block_access
 from autosched.ir.simplify import Analyzer
@@ -63,16 +63,16 @@ class _Simplified(Mutator):
             self.names.var(stmt.var)
             return super().visit_stmt(stmt)
         if isinstance(stmt, BlockRealize):
-            with self.analyzer.with_constraint(self.analyzer.simplify(stmt.predicate)):
+            with self.analyzer.with_constraint(self.analyzer.simplify(logical_and(*_parts(stmt.predicate)))):
                 values = tuple(self.visit_expr(v) for v in stmt.iter_values)
             predicate: Expr = TRUE
-            simple = [p for e in _parts(stmt.predicate) for p in _parts(self.visit_expr(e))]
-            for k, e in enumerate(simple):
-                # An equation at the end of what the other conditions leave is an inequality.
-                for other in simple[:k] + simple[k + 1:]:
-                    with self.analyzer.with_constraint(other):
-                        e = simple[k] = self._one_sided(e)
-            parts = {str(self.names.expr(p)): p for e in simple for p in _parts(e)}
+            simple = [self.visit_expr(p) for p in _parts(stmt.predicate)]
+            simple = [p if p is e else self.visit_expr(p) for e in simple for p in _parts(e)]
+            parts = {str(self.names.expr(p)): p for p in simple if p != TRUE}
+            for key in sorted(parts):  # what the other conditions say already
+                with self.analyzer.with_constraint(logical_and(*(parts[k] for k in sorted(parts) if k != key))):
+                    if self.analyzer.simplify(parts[key]) == TRUE:
+                        del parts[key]
             for key in sorted(parts):
                 predicate = parts[key] if predicate == TRUE else BinOp("and", predicate, parts[key], "bool")
             for iv in stmt.block.iter_vars:
@@ -286,6 +286,8 @@ def _monotone(e: Expr) -> Expr:
 def _parts(e: Expr) -> list[Expr]:
     if isinstance(e, BinOp) and e.op == "and":
         return _parts(e.a) + _parts(e.b)
+    if isinstance(e, BinOp) and e.op == "==" and is_int(e.a.dtype):
+        return [e.a >= e.b, e.a < e.b + 1]
     return [e] if e != TRUE else []
 
 

@@ -106,6 +106,10 @@ KNOWN: tuple[Known, ...] = (
           right=(True,)),
     Known("copies for all threads", DIFFERENT, "cache_(read|write)", r"ours for (ax\w+) in range\(.* tvm for \1 in range\(",
           right=(True,)),
+    Known("needs of simpler accesses", DIFFERENT, "(reverse_)?compute_at",
+          r"ours with T\.sblock\(\S+\): \| tvm for ax\d+ in range\(\d+\): \| tvm's right: True", right=(True,)),
+    Known("corners of what a block reads", DIFFERENT, "(reverse_)?compute_at",
+          r"ours T\.where\(([^|]*)\) \| tvm T\.where\([^|]* % \d+ < [^|]*\) \| tvm's right: True", right=(True,)),
     Known("accesses to a block's own memory", UNREAD, ".*", tvm=r"(\w+) = T\.Buffer\(.*\b\1 = T\.sblock_alloc_buffer\(",
           right=(True,)),
     Known("iterators with one value", DIFFERENT, "reindex",
@@ -298,6 +302,15 @@ REASONS: dict[str, str] = {
     "annotations of padded blocks": (
         "`decompose_padding` splits a block in two. The one that moves the data keeps the block's annotations here (storage "
         "alignment among them); TVM drops them."
+    ),
+    "needs of simpler accesses": (
+        "After a layout change an index that can only be one value is written as that value here and stays a formula in TVM, "
+        "whose moved block then gets a loop, under a predicate, where here it needs none."
+    ),
+    "corners of what a block reads": (
+        "Where a block reads through a flat layout, TVM takes the first and the last element for the corners of a box of its "
+        "iterators; elements between them (another column) are lost. Here each element is followed. Results agree only where "
+        "the value does not matter."
     ),
     "accesses to a block's own memory": (
         "TVM declares, outside a block, that it reads memory which the block itself allocates (`pad_einsum` inside another "

@@ -137,6 +137,33 @@ def test_a_block_without_producers_runs_whole_wherever_its_consumers_allow() -> 
         sch.reverse_compute_at("B", sch.get_loops("D")[0])
 
 
+@T.prim_func
+def repeated(A: T.Buffer((4, 6), "int32"), C: T.Buffer((1,), "int32")):
+    B = T.sblock_alloc_buffer((4, 6), "int32")
+    for r, i in T.grid(4, 6):
+        with T.sblock("B"):
+            vr, vi = T.axis.remap("SS", [r, i])
+            B[vr, vi] = A[vr, vi] + 1
+    for k in range(6):
+        with T.sblock("C"):
+            vk = T.axis.reduce(6, k)
+            with T.init():
+                C[0] = 0
+            C[0] += B[0, vk]
+
+
+def test_a_reduction_may_be_repeated_whole_and_not_in_parts() -> None:
+    sch = Schedule(repeated)
+    sch.reverse_compute_at("C", sch.get_loops("B")[1])
+    assert extents(sch, "C") == [4, 6]
+    same_result(sch, repeated)
+    sch = Schedule(repeated)
+    r, i = sch.get_loops("B")
+    sch.reorder(i, r)
+    with pytest.raises(ScheduleError, match="overlap or repeat, so elements would be accumulated more than once"):
+        sch.reverse_compute_at("C", r)
+
+
 # -- predicates -------------------------------------------------------------------------------------------------------
 
 
