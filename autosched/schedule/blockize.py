@@ -28,6 +28,7 @@ from autosched.ir.subspace import Division, subspace_divide
 from autosched.schedule.base import BlockRV, LoopRV, ScheduleBase
 from autosched.schedule.boxes import is_unit, loop_ranges, pinned, uses, without
 from autosched.schedule.dependence import Refusal, one_to_one
+from autosched.schedule.init_predicate import init_predicate
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
 
@@ -409,10 +410,11 @@ def _outer_init(init: Stmt, small: BlockRealize, loops: Sequence[For], name: str
     chosen = [n for n in loops if any(uses(v, {n.var}) for v in values)]
     renamed: dict[Var, Expr] = {n.var: Var(n.var.name, n.var.dtype) for n in chosen}
     outer = Substitute(renamed)
-    dropped = {n.var for n in loops} - set(renamed)
-    single: dict[Var, Expr] = {n.var: n.min for n in loops if n.var in dropped and is_unit(n.extent)}
+    dropped = [n for n in loops if n.var not in renamed]
+    single: dict[Var, Expr] = {n.var: n.min for n in dropped if is_unit(n.extent)}
     tests = without(single, conjuncts(small.predicate)) if single else conjuncts(small.predicate)
-    predicate = logical_and(*[outer.visit_expr(c) for c in tests if not uses(c, dropped)])
+    condition = init_predicate(small.block, logical_and(*tests), None, (), chosen, dropped)
+    predicate = outer.visit_expr(condition)
     nest: Stmt = BlockRealize(outer.visit_exprs(tuple(values)), predicate, block)
     for n in reversed(chosen):
         var = renamed[n.var]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, logical_and
+from autosched.ir.expr import BinOp, BufferLoad, Expr, Var
 from autosched.ir.functor import Substitute, free_vars, rewrite, walk_expr
 from autosched.ir.region import block_access
 from autosched.ir.simplify import Analyzer, conjuncts
@@ -20,7 +20,7 @@ from autosched.ir.stmt import (
     seq,
 )
 from autosched.schedule.base import BlockRV, LoopRV, ScheduleBase
-from autosched.schedule.boxes import bind_all, is_unit, pinned, uses, without
+from autosched.schedule.boxes import bind_all, pinned, uses, without
 from autosched.schedule.dependence import (
     Refusal,
     affine_binding,
@@ -29,6 +29,7 @@ from autosched.schedule.dependence import (
     scope_of,
 )
 from autosched.schedule.fuse_epilogue import fuse_epilogue
+from autosched.schedule.init_predicate import init_predicate
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
 
@@ -97,69 +98,6 @@ class Reductions(ScheduleBase):
         except Refusal as r:
             self.refuse(r.reason, r.marks, r.hint, state)
         self.commit_nodes(state, table)
-
-
-def _init_predicate(
-    realize: BlockRealize, values: list[Expr], outside: list[For], inside: list[For], dropped: list[For]
-) -> Expr:
-    """The predicate of an initialisation, which some of the block's loops do not surround.
-
-    A condition on those loops goes where the initialisation may as well run too often: every element belongs to one
-    iteration of the other loops. Elsewhere it would undo results; there the condition must be plain to see without
-    those loops: what it says where they start.
-
-    Args:
-        realize: the reduction.
-        values: bindings of the spatial iterators.
-        outside: loops around both blocks.
-        inside: loops of the initialisation.
-        dropped: loops of the reduction only.
-
-    Raises:
-        Refusal: what a condition on such a loop says about the others cannot be told.
-    """
-    gone = {n.var for n in dropped}
-    single: dict[Var, Expr] = {n.var: n.min for n in dropped if is_unit(n.extent)}
-    kept: list[Expr] = []
-    mixed: list[Expr] = []
-    for cond in conjuncts(realize.predicate):
-        if not uses(cond, gone):
-            kept.append(cond)
-        elif not uses(cond, gone - set(single)):
-            kept.append(without(single, [cond])[0])
-        else:
-            mixed.append(cond)
-    predicate = logical_and(*kept)
-    others = [*outside, *inside]
-    tied = any(uses(c, {n.var for n in others}) for c in mixed)
-    if not tied or (_in_range(realize, values, others, predicate) and one_to_one(values, others, predicate)):
-        return predicate
-    begin: dict[Var, Expr] = {**{n.var: n.min for n in dropped}, **pinned(dropped, realize.predicate)}
-    ranges = bind_all(Analyzer(), [*others, *dropped])
-    ranges.assume(realize.predicate)
-    for cond in mixed:
-        start = without(begin, [cond])[0]
-        if not ranges.can_prove(start):
-            raise Refusal(
-                f"the predicate of {realize.block.name} ties the reduction's loops to others: {cond}",
-                [realize.block.ident], "split by factors that divide, or decompose before fusing",
-            )
-        known = bind_all(Analyzer(), others)
-        known.assume(logical_and(*kept))
-        if not known.can_prove(start):
-            kept.append(start)
-    return logical_and(*kept)
-
-
-def _in_range(realize: BlockRealize, values: list[Expr], loops: list[For], predicate: Expr) -> bool:
-    """Whether the spatial iterators stay in their domains under a predicate."""
-    analyzer = bind_all(Analyzer(), loops)
-    analyzer.assume(predicate)
-    iters = [iv for iv in realize.block.iter_vars if iv.kind == "spatial"]
-    return all(
-        analyzer.can_prove(value >= iv.dom.min) and analyzer.can_prove(value < iv.dom.min + iv.dom.extent)
-        for iv, value in zip(iters, values)
-    )
 
 
 def _starts_everywhere(realize: BlockRealize, loops: list[For]) -> bool:
@@ -254,7 +192,8 @@ def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[i
     inside = loops[position:]
     kept = [n for n in inside if any(uses(v, {n.var}) for v in values)]
     dropped = [n for n in inside if not any(n is k for k in kept)]
-    predicate = _init_predicate(realize, values, loops[:position], kept, dropped)
+    iters = [iv for iv in block.iter_vars if iv.kind == "spatial"]
+    predicate = init_predicate(block, realize.predicate, list(zip(iters, values)), loops[:position], kept, dropped)
     renamed = {n.var: Var(f"{n.var.name}_init", n.var.dtype) for n in kept}
     outer = Substitute(renamed)
     start = Block(

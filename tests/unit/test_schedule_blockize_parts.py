@@ -261,11 +261,11 @@ def test_loops_beyond_the_block_around_are_outer_ones(preserve: bool) -> None:
 def test_blocks_that_use_a_loop_directly_stay_under_it() -> None:
     func = program(MATMUL_AND_MORE)
     sch = Schedule(func)
-    sch.decompose_reduction("C", sch.get_loops("C")[0])
+    sch.decompose_reduction(sch.get_block("C"), sch.get_loops("C")[0])
     sch.loop_partition(sch.get_loops("D")[1], [2, None])
     before = sch.script()
     with pytest.raises(ScheduleError, match="uses loop i itself, not through an iterator"):
-        sch.reverse_compute_at("D_j_common", sch.get_loops("C_update")[1])
+        sch.reverse_compute_at(sch.get_block("D_j_common"), sch.get_loops("C_update")[1])
     assert sch.script() == before
     assert computes_the_same(func, sch)
 
@@ -291,3 +291,26 @@ def f(A: T.Buffer((4, 8), "int32"), C: T.Buffer((4,), "int32")):
     else:
         with pytest.raises(ScheduleError, match="repeat or overlap in c"):
             sch.blockize(sch.get_loops("c")[1])
+
+
+@pytest.mark.parametrize("where", [
+    "r < 1 and i * 8 + k < 24", "r * 32 + i * 8 + k < 24", "r * 4 + i < 3", "i < 3 and r * 8 + k < 8",
+])
+def test_the_init_stays_inside_the_buffer(where: str) -> None:
+    """Conditions that tie the reduction's loops to others hold for the init as they do where the reduction starts."""
+    text = """
+@T.prim_func
+def f(A: T.Buffer((3, 8), "int32"), C: T.Buffer((3,), "int32")):
+    for r, i, k in T.grid(2, 4, 8):
+        with T.sblock("c"):
+            v = T.axis.spatial(3, i)
+            w = T.axis.reduce(8, k)
+            T.where({})
+            with T.init():
+                C[v] = 0
+            C[v] = C[v] + A[v, w]
+"""
+    func = program(text.format(where))
+    sch = Schedule(func)
+    sch.blockize(sch.get_loops("c")[0])
+    assert computes_the_same(func, sch)
