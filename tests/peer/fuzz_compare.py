@@ -103,6 +103,8 @@ class _Chosen(Mutator):
         with self.analyzer.with_constraint(Not(condition)):
             here = self.visit_expr(expr.args[2])
         self.depth -= 1
+        if isinstance(there, Call) and there.op == "if_then_else" and there.args[2] == here:  # one choice under both
+            condition, there = BinOp("and", condition, there.args[0], "bool"), there.args[1]
         return replace(expr, args=(condition, there, here))
 
     def visit_load(self, load: BufferLoad) -> Expr:
