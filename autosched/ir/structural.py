@@ -76,8 +76,12 @@ class _Encoder:
         return ["b", n, [self.expr(s) for s in b.shape], b.dtype, b.scope, *extra]
 
     def expr(self, e: Expr) -> Any:
-        if isinstance(e, IntImm):
+        # The exact classes first: a program is mostly variables and numbers.
+        if type(e) is IntImm:
             return e.value if e.dtype == "int32" else ["i", e.value, e.dtype]
+        if type(e) is Var:
+            n = self.vars.get(e)
+            return ["v", n] if n is not None else self.var(e)
         if isinstance(e, Var):
             return self.var(e)
         if isinstance(e, BinOp):
@@ -185,7 +189,8 @@ def canonical_json(func: PrimFunc) -> str:
     """The canonical JSON text of a program (compact, ASCII)."""
     cached = func.__dict__.get("_canonical")
     if cached is None:
-        cached = json.dumps(canonical(func), separators=(",", ":"), sort_keys=True, default=str)
+        # A tree has no cycles; looking for them takes as long as the rest.
+        cached = json.dumps(canonical(func), separators=(",", ":"), sort_keys=True, default=str, check_circular=False)
         object.__setattr__(func, "_canonical", cached)
     return str(cached)
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import pickle
+import runpy
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc, Var
 from autosched.ir.functor import substitute_stmt
+from autosched.ir.structural import structural_equal, structural_hash
 from autosched.schedule import (
     PRIMITIVES,
     LoopRV,
@@ -331,3 +336,32 @@ def test_every_primitive_is_documented() -> None:
         assert doc.strip(), name
         for p in lookup(name).parameters:
             assert f"{p.name}:" in doc, f"{name} does not document {p.name}"
+
+
+def test_replay_hash_and_comparison_keep_their_limits() -> None:
+    # The limits of the benchmark, with several times the room that a quiet machine needs.
+    bench = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "bench_replay.py"))
+    func = bench["matmul"]
+    trace = bench["sketch"](func, bench["QUADS"], 2)
+    assert len(trace.insts) == 34
+    made: list[Schedule] = []
+
+    def play() -> None:
+        made.append(Schedule(func))
+        trace.apply_to_schedule(made[-1])
+
+    def least(call: Callable[[], object], repeats: int = 7) -> float:
+        times = []
+        for _ in range(repeats):
+            begun = time.process_time()
+            call()
+            times.append((time.process_time() - begun) * 1e3)
+        return min(times)
+
+    assert least(play) <= 20
+    fresh = iter([replace(sch.func) for sch in made])
+    assert least(lambda: structural_hash(next(fresh))) <= 1
+    pairs = iter([(replace(a.func), replace(b.func)) for a, b in pairwise(made)])
+    assert least(lambda: structural_equal(*next(pairs)), 6) <= 1
+    assert all(sch.func == made[0].func for sch in made)
+    assert made[0].func != func
