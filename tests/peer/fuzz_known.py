@@ -44,7 +44,8 @@ KNOWN: tuple[Known, ...] = (
     Known("idle consumers", ONLY_TVM, "cache_(read|write)", "consumer block .* does not read"),
     Known("caches of updates", ONLY_TVM, "(reindex_)?cache_write", "in place, and the copy would start"),
     Known("caches of updates", ONLY_TVM, "reindex", "which another block has initialised"),
-    Known("copies with holes", ONLY_TVM, "cache_(write|inplace)", "not known to store all elements", right=(False,)),
+    Known("copies with holes", ONLY_TVM, "cache_(write|inplace)", "not known to store all elements",
+          right=(True, False)),
     Known("copies that overlap", ONLY_TVM, "reindex_cache_(read|write)", "a sum of overlapping iterators has no inverse"),
     Known("reads ahead of the writer", ONLY_TVM, "cache_read|reindex|reindex_cache_(read|write)",
           "reads more of .* has written by then"),
@@ -165,7 +166,8 @@ REASONS: dict[str, str] = {
     ),
     "copies with holes": (
         "`cache_write` stores back the whole box between the first and the last element. Where the writer leaves elements out "
-        "and the buffer may hold something there, TVM overwrites it with what nothing has stored; here that is refused."
+        "and the buffer may hold something there, TVM overwrites it with what nothing has stored; here that is refused. Its results "
+        "agree where the copy's memory happens to keep what an earlier instance of the scope stored, or a later one makes it right."
     ),
     "copies that overlap": (
         "An index map of `reindex_cache_read`/`reindex_cache_write` that gives several elements of the buffer one place in the "
