@@ -46,6 +46,8 @@ KNOWN: tuple[Known, ...] = (
     Known("caches of updates", ONLY_TVM, "reindex", "which another block has initialised"),
     Known("copies with holes", ONLY_TVM, "cache_(write|inplace)", "not known to store all elements",
           right=(True, False)),
+    Known("copies that nobody reads", ONLY_TVM, "cache_read", "is written inside block .*, which does not declare it",
+          right=(True,)),
     Known("copies that overlap", ONLY_TVM, "reindex_cache_(read|write)", "a sum of overlapping iterators has no inverse"),
     Known("reads ahead of the writer", ONLY_TVM, "cache_read|reindex|reindex_cache_(read|write)",
           "reads more of .* has written by then"),
@@ -166,8 +168,13 @@ REASONS: dict[str, str] = {
     ),
     "copies with holes": (
         "`cache_write` stores back the whole box between the first and the last element. Where the writer leaves elements out "
-        "and the buffer may hold something there, TVM overwrites it with what nothing has stored; here that is refused. Its results "
-        "agree where the copy's memory happens to keep what an earlier instance of the scope stored, or a later one makes it right."
+        "and the buffer may hold something there, TVM overwrites it with what nothing has stored; here that is refused. Its "
+        "results agree where the copy's memory happens to keep what an earlier instance of the scope stored, or where a later "
+        "instance makes them right."
+    ),
+    "copies that nobody reads": (
+        "`cache_read` of what `loop_partition` left inside blocks that declare nothing: TVM takes the buffer for an input and "
+        "copies it before it is written. Its result is right only where the consumers it is given do not read the copy."
     ),
     "copies that overlap": (
         "An index map of `reindex_cache_read`/`reindex_cache_write` that gives several elements of the buffer one place in the "
