@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakKeyDictionary, ref
@@ -251,7 +251,7 @@ class ScheduleBase:
             StaleRVError: the block is no longer in the program.
         """
         if not isinstance(rv, BlockRV):
-            self.refuse(f"expected a block, got {describe(rv)}", error=_BadArgument)
+            self.refuse(f"expected a block, got {describe(rv)}", error=_BadArgument, hint="get_block(name) gives a block")
         ident = self._value(rv)
         for state in self._in_order():
             realize = state.realizes.get(ident)
@@ -268,7 +268,8 @@ class ScheduleBase:
             StaleRVError: the loop is no longer in the program.
         """
         if not isinstance(rv, LoopRV):
-            self.refuse(f"expected a loop, got {describe(rv)}", error=_BadArgument)
+            self.refuse(f"expected a loop, got {describe(rv)}", error=_BadArgument,
+                        hint="get_loops(block) gives the loops around a block")
         var = self._value(rv)
         if isinstance(var, Special):
             self.refuse(f"a real loop is needed here, not the place '{var.name}'")
@@ -283,7 +284,7 @@ class ScheduleBase:
         """The loops behind several handles of one function."""
         found = [self.loop_at(rv) for rv in rvs]
         if any(state is not found[0][0] for state, _ in found):
-            self.refuse("the loops belong to different functions")
+            self.refuse("the loops belong to different functions", hint="give loops of one function")
         return found[0][0], [loop for _, loop in found]
 
     def int_of(self, value: int | ExprRV) -> int:
@@ -328,6 +329,15 @@ class ScheduleBase:
         room = MOST_LINES - len(folded(reason.split("\n"), 3)) - (1 + hint.count("\n") if hint else 0)
         raise error(self._op, reason, excerpt(func, list(marks), max_lines=max(4, min(MOST_EXCERPT, room))), hint)
 
+    def way_out(self, known: str, find: Callable[[], str]) -> str:
+        """A hint: the one that is known, else one that is looked for, where it is going to be shown.
+
+        Args:
+            known: may be empty.
+            find: tries alternatives, which takes time.
+        """
+        return find() if not known and self.error_render_level == "detail" else known
+
     def _holder(self, mark: Stmt | Ident | Var) -> State:
         for state in self._in_order():
             if isinstance(mark, Ident | Var):
@@ -353,16 +363,24 @@ class ScheduleBase:
             if not 0 <= index < len(regions):
                 listed = ", ".join(f"{i}: {n}" for i, n in enumerate(names)) or "none"
                 reason = f"block {block.name} has no {kind} buffer {index}; its {kind} buffers are {listed}"
-                self.refuse(reason, [block.ident])
+                self.refuse(reason, [block.ident], self._buffers_there(block, kind))
             return index
         hits = [i for i, r in enumerate(regions) if r.buffer is index or r.buffer.name == index]
         if not hits:
             name = index if isinstance(index, str) else index.name
-            self.refuse(f"block {block.name} has no {kind} buffer {name!r}{suggest(name, names)}", [block.ident])
+            self.refuse(f"block {block.name} has no {kind} buffer {name!r}{suggest(name, names)}", [block.ident],
+                        self._buffers_there(block, kind))
         if len(hits) > 1 and any(regions[i].buffer is not regions[hits[0]].buffer for i in hits):
             reason = f"block {block.name} has several {kind} buffers named {index!r}; give a position"
             self.refuse(reason, [block.ident])
         return hits[0]
+
+    def _buffers_there(self, block: Block, kind: str) -> str:
+        names = [r.buffer.name for r in (block.reads if kind == "read" else block.writes)]
+        if names:
+            return f"{', '.join(f'{i} or {n!r}' for i, n in enumerate(names))}"
+        others = block.writes if kind == "read" else block.reads
+        return f"it only {'writes' if kind == 'read' else 'reads'} {others[0].buffer.name}" if others else ""
 
 
 class _BadArgument(ScheduleError, TypeError):

@@ -87,6 +87,7 @@ class Blockizing(ScheduleBase):
             self.refuse(
                 f"new_order {order} is not a permutation of 0 .. {len(node.iter_vars) - 1}, {node.name}'s iterators",
                 [node.ident],
+                hint=f"each position once, e.g. {list(range(len(node.iter_vars)))[::-1]}",
             )
         new = replace(node, iter_vars=tuple([node.iter_vars[k] for k in order]))
         values = tuple([realize.iter_values[k] for k in order])
@@ -96,7 +97,7 @@ class Blockizing(ScheduleBase):
         found = [self.block_at(rv) for rv in rvs]
         state = found[0][0]
         if any(s is not state for s, _ in found):
-            self.refuse("the blocks belong to different functions")
+            self.refuse("the blocks belong to different functions", hint="give blocks of one function")
         try:
             table, outer = _blockize_neighbours(state, [realize for _, realize in found], preserve)
         except Refusal as r:
@@ -314,12 +315,14 @@ def single_block(state: State, loop: For) -> tuple[BlockRealize, list[For]]:
         raise Refusal(
             f"loop {loop.var.name} is required to have only one child block, but has {len(children)}: {listed}",
             [loop.var, *(b.ident for b in children)],
+            hint="take a loop around one block only, or move the others away (compute_at, reverse_compute_at)",
         )
     realize = state.realizes[children[0].ident]
     inner: list[For] = []
     for node in state.ancestors(realize):
         if not isinstance(node, For):
-            raise Refusal(f"between loop {loop.var.name} and block {children[0].name} stands more than loops", [node])
+            raise Refusal(f"between loop {loop.var.name} and block {children[0].name} stands more than loops", [node],
+                          hint="take a loop below it")
         inner.append(node)
         if node is loop:
             break
@@ -359,6 +362,7 @@ def blockize_loop(state: State, loop: For, preserve_unit: bool) -> BlockRealize:
         raise Refusal(
             f"the iterators of {block.name} cannot be divided at loop {loop.var.name} into an outer and an inner part",
             [loop.var, block.ident],
+            hint="split by factors that divide the extents, and reorder so that whole inner parts are below the loop",
         )
     halves = _halve(block.iter_vars, division, preserve_unit)
     dom = {iv.var: iv.dom for iv in halves.inner_iters}
@@ -438,7 +442,8 @@ def _blockize_neighbours(
         chain = [realize, *state.ancestors(realize)]
         k = next((k for k, s in enumerate(stmts) if any(n is s for n in chain)), None)
         if k is None or (k in positions):
-            raise Refusal("the blocks to be joined must not be nested in each other", [realize.block.ident])
+            raise Refusal("the blocks to be joined must not be nested in each other", [realize.block.ident],
+                          hint="give the outer one of them alone")
         below = chain[: next(i for i, n in enumerate(chain) if n is stmts[k]) + 1]
         around = next((n for n in below[1:] if isinstance(n, Block)), None)
         if around is not None:
@@ -447,11 +452,13 @@ def _blockize_neighbours(
                 [realize.block.ident, around.ident], f"join {around.name}",
             )
         if any(isinstance(n, SeqStmt) for n in below):
-            raise Refusal(f"block {realize.block.name} shares its loops with other blocks", [realize.block.ident])
+            raise Refusal(f"block {realize.block.name} shares its loops with other blocks", [realize.block.ident],
+                          hint="list all blocks of those loops, or take the loop itself")
         positions.append(k)
     order = sorted(range(len(positions)), key=lambda i: positions[i])
     if [positions[i] for i in order] != list(range(min(positions), min(positions) + len(positions))):
-        raise Refusal("the blocks to be joined must be neighbours", [r.block.ident for r in realizes])
+        raise Refusal("the blocks to be joined must be neighbours", [r.block.ident for r in realizes],
+                      hint="list the blocks between them, too, or move those away")
     outer_loops = state.loops_above(stmts[positions[0]])
     given: _Halves | None = None
     predicate: Expr = TRUE
@@ -465,7 +472,8 @@ def _blockize_neighbours(
         division = _divide_below(state, realize, inner, outer_loops, preserve_unit)
         if division is None:
             raise Refusal(
-                f"the iterators of {block.name} cannot be divided into an outer and an inner part", [block.ident]
+                f"the iterators of {block.name} cannot be divided into an outer and an inner part", [block.ident],
+                hint="split by factors that divide the extents, and reorder so that whole inner parts are below",
             )
         if given is not None:
             _same_outer(block, division, given, predicate)
@@ -512,7 +520,8 @@ def _same_outer(block: Block, division: _Division, given: _Halves, predicate: Ex
         fits = fits and (old.kind == iv.kind or is_unit(outer.extent))
     if not fits:
         raise Refusal(
-            f"block {block.name} does not run over the same outer iterators as the blocks before it", [block.ident]
+            f"block {block.name} does not run over the same outer iterators as the blocks before it", [block.ident],
+            hint="blockize them one by one",
         )
     if not _same_conditions(division.outer_predicate, predicate):
         raise Refusal(

@@ -25,6 +25,7 @@ from autosched.schedule.primitive import primitive
 from autosched.schedule.scope import Scope, in_scope
 from autosched.schedule.state import State, child_blocks
 from autosched.schedule.stored import stores_all
+from autosched.schedule.ways import inner_blocks, users
 
 
 class Cache(Scope):
@@ -216,7 +217,7 @@ class Cache(Scope):
     def _scope(self, state: State, block: Block) -> Block:
         scope = state.scope_of(block)
         if scope is None:
-            self.refuse("the primitive does not operate on the root block")
+            self.refuse("the primitive does not operate on the root block", hint=inner_blocks(state))
         assert scope is not None
         return scope
 
@@ -288,9 +289,10 @@ class Cache(Scope):
             assert isinstance(rv, BlockRV)
             other, realize = self.block_at(rv)
             if other is not state:
-                self.refuse("a consumer block belongs to another function")
+                self.refuse("a consumer block belongs to another function", hint="give blocks of the same function")
             if buffer not in state.touched(realize.block)[0]:
-                self.refuse(f"consumer block {realize.block.name} does not read {buffer.name}", [realize.block.ident])
+                self.refuse(f"consumer block {realize.block.name} does not read {buffer.name}", [realize.block.ident],
+                            hint=f"the blocks that read {buffer.name}: {users(state, buffer, True) or 'none'}")
             found.add(realize.block.ident)
             found.update(b.ident for b in state.children_of(realize.block))
         return found

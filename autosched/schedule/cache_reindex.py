@@ -31,6 +31,7 @@ from autosched.schedule.dependence import broken_pipeline, injective
 from autosched.schedule.primitive import primitive
 from autosched.schedule.scope import in_scope
 from autosched.schedule.state import State
+from autosched.schedule.ways import for_map
 
 
 def map_over_iterators(sch: Any, args: dict[str, Any]) -> None:
@@ -41,7 +42,8 @@ def map_over_iterators(sch: Any, args: dict[str, Any]) -> None:
     try:
         args["index_map"] = IndexMap.from_func(args["index_map"], len(block.iter_vars))
     except ProgramError as error:
-        sch.refuse(f"{error}; block {block.name} has {len(block.iter_vars)} iterators", [block.ident])
+        sch.refuse(f"{error}; block {block.name} has {len(block.iter_vars)} iterators", [block.ident],
+                   hint=f"lambda {', '.join(iv.var.name for iv in block.iter_vars)}: ...")
 
 
 class ReindexCache(Cache):
@@ -144,7 +146,7 @@ class ReindexCache(Cache):
         try:
             shape = index_map.map_shape([iv.dom.extent for iv in node.iter_vars])
         except ProgramError as error:
-            self.refuse(f"{error} ({index_map} on {buffer.name})", [node.ident])
+            self.refuse(f"{error} ({index_map} on {buffer.name})", [node.ident], hint=for_map(str(error)))
         cached = replace(
             in_scope(buffer, storage_scope), shape=shape, strides=(), axis_separators=index_map.axis_separators,
             ident=Ident(),

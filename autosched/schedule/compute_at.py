@@ -41,6 +41,7 @@ from autosched.schedule.dependence import (
 )
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
+from autosched.schedule.ways import for_complete, named
 
 
 class ComputeAt(ScheduleBase):
@@ -100,11 +101,15 @@ class ComputeAt(ScheduleBase):
         state, realize = self.block_at(block)
         other, target = self.loop_at(loop)
         if other is not state:
-            self.refuse("the block and the loop are not under the same block scope: they belong to different functions")
+            self.refuse("the block and the loop are not under the same block scope: they belong to different functions",
+                        hint="give a block and a loop of one function")
         try:
             table = plan_move(state, realize, target, forward, unit, index, last)
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            hint = self.way_out(r.hint, lambda: place_that_works(state, realize, forward))
+            if not hint and any(n is target for n in state.ancestors(realize)):
+                hint = "nothing is left to do"
+            self.refuse(r.reason, r.marks, hint, state)
         self.commit_nodes(state, table)
 
 
@@ -115,6 +120,18 @@ def can_compute_at(state: State, realize: BlockRealize, target: For, forward: bo
     except Refusal:
         return False
     return True
+
+
+def place_that_works(state: State, realize: BlockRealize, forward: bool) -> str:
+    """Another loop for the block, the deepest that is legal around a consumer (or producer); or what stands in the way."""
+    block, op = realize.block, "compute_at" if forward else "reverse_compute_at"
+    for other in state.consumers(block) if forward else reversed(state.producers(block)):
+        for loop in reversed(state.loops_of(other)[-8:]):
+            if not any(x is loop for x in state.ancestors(realize)) and can_compute_at(state, realize, loop, forward):
+                return f'sch.{op}("{block.name}", {named(state, loop)})'
+    scope = state.scope_of(block)
+    whole = scope is None or not_complete_or_reduction(state, block, scope) is None
+    return "" if whole else for_complete(state, block, op)
 
 
 def plan_move(

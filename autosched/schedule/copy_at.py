@@ -30,6 +30,7 @@ from autosched.schedule.dependence import Refusal, require_pipeline
 from autosched.schedule.primitive import primitive
 from autosched.schedule.scope import Scope, in_scope
 from autosched.schedule.state import State
+from autosched.schedule.ways import loops_around, users
 
 # How close to a thread a memory is: it is shared by all threads of a lower or equal rank.
 _RANKS = {"global": 0, "shared": 1, "warp": 2}
@@ -94,7 +95,8 @@ class CopyAt(Scope):
         buffer = (realize.block.reads if reads else realize.block.writes)[position].buffer
         try:
             if other is not state or not any(n is node for n in state.ancestors(realize)):
-                raise Refusal(f"block {realize.block.name} is not below loop {node.var.name}", [node.var, realize.block.ident])
+                raise Refusal(f"block {realize.block.name} is not below loop {node.var.name}", [node.var, realize.block.ident],
+                              hint=loops_around(state, realize))
             body, made = _insert(state, node, buffer, storage_scope, reads)
         except Refusal as r:
             self.refuse(r.reason, r.marks, r.hint, state)
@@ -181,7 +183,8 @@ def _survey(
                 uses.regions.append(region_bounds(moved, loop_ranges([*above, *below]), Analyzer(), realize.predicate))
                 uses.blocks.append(realize)
     if not uses.regions:
-        raise Refusal(f"nothing under loop {loop.var.name} {'reads' if reads else 'writes'} {buffer.name}", [loop.var])
+        raise Refusal(f"nothing under loop {loop.var.name} {'reads' if reads else 'writes'} {buffer.name}", [loop.var],
+                      hint=f"the blocks that {'read' if reads else 'write'} it: {users(state, buffer, reads) or 'none'}")
     return uses
 
 

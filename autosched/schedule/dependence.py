@@ -42,6 +42,7 @@ from autosched.schedule.boxes import (
     without,
 )
 from autosched.schedule.state import State
+from autosched.schedule.ways import inner_blocks
 
 
 class Refusal(Exception):
@@ -448,7 +449,7 @@ def scope_of(state: State, block: Block) -> Block:
     """
     scope = state.scope_of(block)
     if scope is None:
-        raise Refusal("the primitive does not operate on the root block")
+        raise Refusal("the primitive does not operate on the root block", hint=inner_blocks(state))
     if not any(child is block for child in state.children_of(scope)):
         raise Refusal(f"block {block.name} stands in the init of {scope.name}", [block.ident],
                       "decompose_reduction makes it a block of its own")

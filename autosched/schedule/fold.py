@@ -15,6 +15,7 @@ from autosched.schedule.base import BlockRV, ScheduleBase
 from autosched.schedule.dependence import Refusal, names, reduce_iters, scope_of, uncovered
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
+from autosched.schedule.ways import before_nesting, readers
 from autosched.schedule.zero_terms import Replaced, sum_term
 
 
@@ -73,9 +74,11 @@ def _fold(state: State, realize: BlockRealize) -> Stmt:
     scope = scope_of(state, block)
     store = block.body
     if block.init is not None:
-        raise Refusal(f"block {block.name} is itself a reduction; the block that adds comes after it", [block.ident])
+        raise Refusal(f"block {block.name} is itself a reduction; the block that adds comes after it", [block.ident],
+                      hint=readers(state, block))
     if not isinstance(store, BufferStore):
-        raise Refusal(f"the body of block {block.name} is not one store", [block.ident])
+        raise Refusal(f"the body of block {block.name} is not one store", [block.ident],
+                      hint=before_nesting(state, block, "fold_epilogue"))
     found = _pattern(state, scope, block, store.value)
     total = found.load.buffer
     first, update = _reduction(state, scope, block, total)

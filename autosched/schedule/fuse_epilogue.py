@@ -20,7 +20,9 @@ from autosched.schedule.dependence import (
     require_pipeline,
     scope_of,
 )
+from autosched.schedule.inline import can_inline
 from autosched.schedule.state import State
+from autosched.schedule.ways import before_nesting, for_complete, for_reduction
 from autosched.schedule.zero_terms import Replaced
 
 
@@ -57,7 +59,8 @@ def fuse_epilogue(state: State, reduction: BlockRealize, epilogue: BlockRealize)
     update, init, store = first.body, first.init, last.body
     marks = [first.ident, last.ident]
     if not (isinstance(update, BufferStore) and isinstance(init, BufferStore) and isinstance(store, BufferStore)):
-        raise Refusal("the blocks must each be a single store", marks)
+        raise Refusal("the blocks must each be a single store", marks,
+                      hint=before_nesting(state, first if state.children_of(first) else last, "fuse_reduction_epilogue"))
     own = BufferLoad(update.buffer, update.indices, update.buffer.dtype)
     if any(e != own for e in walk_expr(update.value) if isinstance(e, BufferLoad) and e.buffer is update.buffer):
         raise Refusal(f"{first.name} reads {update.buffer.name} at other elements than it updates", [first.ident])
@@ -66,7 +69,8 @@ def fuse_epilogue(state: State, reduction: BlockRealize, epilogue: BlockRealize)
         raise _refusal(first, last, "is neither a copy nor an addition to it, clipped or not")
     _check_function(state, first, last, found, own)
     if epilogue.predicate != TRUE:
-        raise Refusal(f"block {last.name} runs under a predicate", [last.ident])
+        raise Refusal(f"block {last.name} runs under a predicate", [last.ident],
+                      hint="fuse_reduction_epilogue before the epilogue is split, or split by factors that divide the extents")
     vmap = _same_elements(first, last, update, found.load)
     sub = Substitute(vmap)
     target = sub.visit_exprs(store.indices)
@@ -94,14 +98,18 @@ def fuse_epilogue(state: State, reduction: BlockRealize, epilogue: BlockRealize)
 def _check_blocks(state: State, first: Block, last: Block) -> None:
     scope = scope_of(state, last)
     if scope_of(state, first) is not scope:
-        raise Refusal(f"{first.name} and {last.name} are not in the same block scope", [first.ident, last.ident])
+        raise Refusal(f"{first.name} and {last.name} are not in the same block scope", [first.ident, last.ident],
+                      hint="fuse_reduction_epilogue before blockize and tensorize")
     require_pipeline(state, scope)
     for block, reason in ((first, not_reduction(state, first, scope)), (last, incomplete(state, last, scope))):
         if reason is not None:
             kind = "reduction" if block is first else "complete"
-            raise Refusal(f"block {block.name} is not a {kind} block: {reason}", [block.ident])
+            way = for_reduction if block is first else for_complete
+            raise Refusal(f"block {block.name} is not a {kind} block: {reason}", [block.ident],
+                          way(state, block, "fuse_reduction_epilogue"))
     if is_output(first, scope):
-        raise Refusal(f"block {first.name} is an output block", [first.ident])
+        raise Refusal(f"block {first.name} is an output block", [first.ident],
+                      hint="the first block is the reduction, the second one reads its result")
     readers = [b for b in state.consumers(first) if b is not last]
     if readers or not any(b is last for b in state.consumers(first)):
         raise Refusal(
@@ -113,7 +121,9 @@ def _check_blocks(state: State, first: Block, last: Block) -> None:
     order = [b.ident for b in state.children_of(scope)]
     late = [b for b in state.producers(last) if order.index(b.ident) > order.index(first.ident)]
     if late:
-        raise Refusal(f"{names(late)}, which {last.name} adds, comes after {first.name}", [b.ident for b in late])
+        raise Refusal(f"{names(late)}, which {last.name} adds, comes after {first.name}", [b.ident for b in late],
+                      "; ".join(f'sch.compute_inline("{b.name}")' for b in late)
+                      if all(can_inline(state, state.realizes[b.ident]) for b in late) else "")
 
 
 def _refusal(first: Block, last: Block, what: str) -> Refusal:

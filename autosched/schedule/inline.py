@@ -27,6 +27,7 @@ from autosched.schedule.boxes import bindings, is_unit, runs_everywhere, uses
 from autosched.schedule.dependence import Refusal, incomplete, is_output, names, require_pipeline, scope_of
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
+from autosched.schedule.ways import before_nesting, for_complete
 
 
 class Inlining(ScheduleBase):
@@ -49,7 +50,7 @@ class Inlining(ScheduleBase):
         try:
             body = _inline(state, realize)
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            self.refuse(r.reason, r.marks, self.way_out(r.hint, lambda: _at_consumer(state, realize)), state)
         self.commit(state, body)
 
     @primitive
@@ -72,7 +73,7 @@ class Inlining(ScheduleBase):
         try:
             body = _reverse_inline(state, realize)
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            self.refuse(r.reason, r.marks, self.way_out(r.hint, lambda: _at_producer(state, realize)), state)
         self.commit(state, body)
 
 
@@ -92,6 +93,28 @@ def can_reverse_inline(state: State, realize: BlockRealize) -> bool:
     except Refusal:
         return False
     return True
+
+
+def _at_consumer(state: State, realize: BlockRealize) -> str:
+    """Another way to bring a block and its consumer together."""
+    for other in state.consumers(realize.block):
+        if can_reverse_inline(state, state.realizes[other.ident]):
+            return f'sch.reverse_compute_inline("{other.name}")'
+    from autosched.schedule.compute_at import place_that_works
+
+    return place_that_works(state, realize, True) or for_complete(state, realize.block, "compute_inline")
+
+
+def _at_producer(state: State, realize: BlockRealize) -> str:
+    """Another way to bring a block and its producers together."""
+    for other in state.producers(realize.block):
+        if can_inline(state, state.realizes[other.ident]):
+            return f'sch.compute_inline("{other.name}")'
+    if can_inline(state, realize):
+        return f'sch.compute_inline("{realize.block.name}")'
+    from autosched.schedule.compute_at import place_that_works
+
+    return place_that_works(state, realize, False) or for_complete(state, realize.block, "reverse_compute_inline")
 
 
 # -- into the consumers ----------------------------------------------------------------------------------------------
@@ -115,7 +138,8 @@ def _inline(state: State, realize: BlockRealize) -> Stmt:
         raise Refusal(f"block {block.name} is not a complete block: {reason}", [block.ident])
     store = block.body
     if not isinstance(store, BufferStore) or store.buffer is not buffer:
-        raise Refusal(f"the body of {block.name} is not a single store to {buffer.name}", [block.ident])
+        raise Refusal(f"the body of {block.name} is not a single store to {buffer.name}", [block.ident],
+                      hint=before_nesting(state, block, "compute_inline"))
     formal, value = _as_function(block, store)
     _no_opaque_use(scope, buffer)
     inliner = _Inliner(buffer, formal, value, realize)
@@ -201,8 +225,7 @@ def _apply(state: State, scope: Block, gone: BlockRealize, buffer: Buffer, rewri
 
 def _no_init(block: Block) -> None:
     if block.init is not None:
-        raise Refusal(f"block {block.name} is a reduction: it has an init statement", [block.ident],
-                      "decompose or attach the reduction instead of inlining it")
+        raise Refusal(f"block {block.name} is a reduction: it has an init statement", [block.ident])
 
 
 def _no_opaque_use(scope: Block, buffer: Buffer) -> None:
@@ -239,7 +262,8 @@ def _reverse_inline(state: State, realize: BlockRealize) -> Stmt:
         raise Refusal(f"block {block.name} runs under a predicate that leaves out a part of its domain", [block.ident])
     store = block.body
     if not isinstance(store, BufferStore):
-        raise Refusal(f"the body of {block.name} is not a single store", [block.ident])
+        raise Refusal(f"the body of {block.name} is not a single store", [block.ident],
+                      hint=before_nesting(state, block, "reverse_compute_inline"))
     loads = [
         e for x in (*store.indices, store.value) for e in walk_expr(x)
         if isinstance(e, BufferLoad) and e.buffer is buffer

@@ -18,6 +18,16 @@ from autosched.ir.structural import structural_hash
 _INTRINS: dict[str, TensorIntrin] = {}
 
 
+class UnknownIntrinError(UnknownNameError):
+    """No tensor intrinsic has the name; those of a target are registered when the target is asked for."""
+
+    def __str__(self) -> str:
+        found = super().__str__()
+        if self.name.startswith("vta.") and not any(k.startswith("vta.") for k in self.known):
+            return f'{found}; autosched.target.get_target("vta-de10") registers the intrinsics of that target'
+        return found + ("" if self.known else "; register it with TensorIntrin.register(name, desc, impl)")
+
+
 @dataclass(frozen=True)
 class TensorIntrin:
     """A description of a computation and an implementation of it, over the same parameters.
@@ -84,7 +94,7 @@ class TensorIntrin:
         """
         found = _INTRINS.get(name)
         if found is None:
-            raise UnknownNameError("tensor intrinsic", name, _INTRINS)
+            raise UnknownIntrinError("tensor intrinsic", name, _INTRINS)
         return found
 
     @staticmethod

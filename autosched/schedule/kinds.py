@@ -10,6 +10,7 @@ from autosched.ir.stmt import BlockRealize
 from autosched.schedule.base import LoopRV, ScheduleBase
 from autosched.schedule.dependence import not_compact
 from autosched.schedule.primitive import primitive
+from autosched.schedule.ways import for_complete
 
 THREADS = (
     "vthread", "cthread", "vthread.x", "vthread.y", "vthread.z", "blockIdx.x", "blockIdx.y", "blockIdx.z",
@@ -87,7 +88,8 @@ class Kinds(ScheduleBase):
         bad = not_compact(state, node, partial=True)
         if bad is not None:
             block, reason = bad
-            self.refuse(f"the iterations of loop {name} are not independent: {reason}", [node.var, block.ident])
+            self.refuse(f"the iterations of loop {name} are not independent: {reason}", [node.var, block.ident],
+                        hint=for_complete(state, block, self._op))
         reduces = thread is not None and thread.startswith("threadIdx")
         for inner in walk(node.body):
             if not isinstance(inner, BlockRealize):

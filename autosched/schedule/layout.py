@@ -45,6 +45,7 @@ from autosched.schedule.bindings import facts
 from autosched.schedule.layout_padding import Padding, nest, pad
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
+from autosched.schedule.ways import for_map, listed
 
 
 def buffer_argument(sch: Any, args: dict[str, Any]) -> Buffer:
@@ -56,7 +57,8 @@ def buffer_argument(sch: Any, args: dict[str, Any]) -> Buffer:
     if isinstance(which, tuple | list):
         kind = str(which[0]) if len(which) == 2 else ""
         if kind not in ("read", "write"):
-            sch.refuse(f'a buffer is given by its name or as ("read" | "write", position), not {which!r}')
+            sch.refuse(f'a buffer is given by its name or as ("read" | "write", position), not {which!r}',
+                       hint='e.g. ("write", 0)')
         position = sch.block_region_buffer(node, int(which[1]), kind)
         args["buffer"] = (kind, position)
         found: Buffer = (node.reads if kind == "read" else node.writes)[position].buffer
@@ -66,7 +68,8 @@ def buffer_argument(sch: Any, args: dict[str, Any]) -> Buffer:
     hits = [s for s in sides if s[2] is which or s[2].name == which]
     if not hits:
         name = which if isinstance(which, str) else getattr(which, "name", str(which))
-        sch.refuse(f"block {node.name} uses no buffer {name!r}{suggest(name, [s[2].name for s in sides])}", [node.ident])
+        sch.refuse(f"block {node.name} uses no buffer {name!r}{suggest(name, [s[2].name for s in sides])}", [node.ident],
+                   hint=f"its buffers: {listed(s[2].name for s in sides)}")
     if any(h[2] is not hits[0][2] for h in hits):
         sch.refuse(f'block {node.name} uses several buffers named {which!r}; give ("read" | "write", position)', [node.ident])
     args["buffer"] = hits[0][:2]
@@ -81,7 +84,8 @@ def index_map_argument(sch: Any, name: str, func: Any, ndim: int, inverse: Any =
         sch.refuse(f"{name}: {error}")
         raise
     if len(made.initial) != ndim:
-        sch.refuse(f"{name} takes {len(made.initial)} indices, {ndim} are needed")
+        sch.refuse(f"{name} takes {len(made.initial)} indices, {ndim} are needed",
+                   hint=f"lambda {', '.join(f'i{k}' for k in range(ndim))}: ...")
     return made
 
 
@@ -103,7 +107,8 @@ def _layout_arguments(sch: Any, args: dict[str, Any]) -> None:
     elif isinstance(value, bool) or not (
         (isinstance(value, int) and is_int(buffer.dtype)) or (isinstance(value, float) and is_float(buffer.dtype))
     ):
-        sch.refuse(f"the padding of {buffer.name} is {value!r}, its elements are {buffer.dtype}")
+        sch.refuse(f"the padding of {buffer.name} is {value!r}, its elements are {buffer.dtype}",
+                   hint=f"pad_value={'0.0' if is_float(buffer.dtype) else 0}")
 
 
 def _iterator_map(sch: Any, args: dict[str, Any]) -> None:
@@ -160,7 +165,7 @@ class Layout(ScheduleBase):
         try:
             shape = mapping.map_shape(old.shape, analyzer)
         except ProgramError as error:
-            self.refuse(f"{error} ({mapping} on {old.name})", [node.ident])
+            self.refuse(f"{error} ({mapping} on {old.name})", [node.ident], hint=for_map(str(error)))
         if predicate != as_expr(False) and value is None:
             from autosched.ir.printer import expr_text
 
@@ -213,7 +218,7 @@ class Layout(ScheduleBase):
             inverse = mapping.inverse(sizes, analyzer)
             shape = mapping.map_shape(sizes, analyzer)
         except ProgramError as error:
-            self.refuse(f"the map {mapping} is not bijective and affine: {error}", [node.ident])
+            self.refuse(f"the map {mapping} is not bijective and affine: {error}", [node.ident], hint=for_map(str(error)))
         iters: list[IterVar] = []
         for k, (image, extent) in enumerate(zip(images, shape)):
             found = {kinds[v] for v in free_vars(image) if v in kinds}
@@ -273,7 +278,8 @@ class Layout(ScheduleBase):
         if not isinstance(value, IndexMap):
             return lambda indices: as_expr(value, buffer.dtype)
         if len(value.final) != 1:
-            self.refuse(f"pad_value gives {len(value.final)} values, one is needed")
+            self.refuse(f"pad_value gives {len(value.final)} values, one is needed",
+                        hint="a number, or a function of the new indices that returns one value")
         result = value.final[0]
         for e in walk_expr(result):
             if isinstance(e, BufferLoad):

@@ -10,6 +10,7 @@ from autosched.ir.stmt import Block, BlockRealize, For
 from autosched.schedule.base import BlockRV, LoopRV, ScheduleBase
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
+from autosched.schedule.ways import inner_blocks
 
 
 def _explicit_function(sch: Any, args: dict[str, Any]) -> None:
@@ -147,7 +148,7 @@ class Lookup(ScheduleBase):
     def _inside(self, block: BlockRV | str) -> tuple[State, BlockRealize]:
         state, realize = self.block_at(_handle(block))
         if state.scope_of(realize.block) is None:
-            self.refuse("the primitive does not operate on the root block")
+            self.refuse("the primitive does not operate on the root block", hint=inner_blocks(state))
         return state, realize
 
     def get_scope(self, block: BlockRV | str) -> Block:

@@ -16,6 +16,7 @@ from autosched.schedule.bindings import Rebinder, loop_dom
 from autosched.schedule.dependence import affine_binding, drives_one_each
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
+from autosched.schedule.ways import inner_blocks
 
 Factors = Sequence[int | ExprRV | None]
 
@@ -98,7 +99,8 @@ class Loops(ScheduleBase):
         for i, f in enumerate(known):
             if f is not None:
                 if f < 1:
-                    self.refuse(f"factors are positive, but the one at position {i} is {f}", [node.var])
+                    self.refuse(f"factors are positive, but the one at position {i} is {f}", [node.var],
+                                hint="factors=[None, 4]")
                 total *= f
         extent = int_value(node.extent)
         if None in known:
@@ -152,7 +154,8 @@ class Loops(ScheduleBase):
             used = free_vars(node.extent)
             for outer in nodes[:i]:
                 if outer.var in used:
-                    self.refuse(f"the extent of loop {node.var.name} depends on loop {outer.var.name}", [node.var])
+                    self.refuse(f"the extent of loop {node.var.name} depends on loop {outer.var.name}", [node.var],
+                                hint="fuse loops whose extents do not depend on each other")
         dtype = max((n.var.dtype for n in nodes), key=bits)
         fused = Var("_".join(n.var.name for n in nodes) + "_fused", dtype)
         vmap: dict[Var, Expr] = {}
@@ -215,7 +218,7 @@ class Loops(ScheduleBase):
         chosen = set()
         for node in nodes:
             if node.var in chosen:
-                self.refuse(f"loop {node.var.name} is given twice", [node.var])
+                self.refuse(f"loop {node.var.name} is given twice", [node.var], hint="list each loop once, in the new order")
             chosen.add(node.var)
         chain = self._chain(state, nodes)
         self._reorderable(state, chain)
@@ -227,7 +230,8 @@ class Loops(ScheduleBase):
             for var in free_vars(node.min) | free_vars(node.extent):
                 if var in seen:
                     self.refuse(f"the range of loop {node.var.name} would depend on loop {var.name}, inside it",
-                                [node.var, var])
+                                [node.var, var],
+                                hint=f"keep {var.name} outside of {node.var.name}")
             seen.discard(node.var)
         new: Stmt = chain[-1].body
         for node in reversed(new_order):
@@ -242,7 +246,8 @@ class Loops(ScheduleBase):
             if not any(node is p for p in path):
                 if state.scope_of(node) is not state.scope_of(deepest):
                     self.refuse(f"the loops are not in a chain: {node.var.name} and {deepest.var.name} are not under "
-                                "the same block", [node.var, deepest.var])
+                                "the same block", [node.var, deepest.var],
+                                hint="reorder the loops of each block by themselves")
                 common = state.lca([node, deepest])
                 where = f"loop {common.var.name}" if isinstance(common, For) else "the scope"
                 self.refuse(
@@ -336,7 +341,7 @@ class Loops(ScheduleBase):
             assert isinstance(block_or_loop, BlockRV)
             state, realize = self.block_at(block_or_loop)
             if state.parent(realize) is None:
-                self.refuse("cannot add loops on top of the root block")
+                self.refuse("cannot add loops on top of the root block", hint=inner_blocks(state))
             target = realize
         var = Var("u")
         self.commit_nodes(state, {id(target): For(var, IntImm(0), IntImm(1), "serial", target)})

@@ -10,6 +10,7 @@ from autosched.ir.stmt import Annotations, Block, For, Stmt
 from autosched.schedule.base import BlockRV, ExprRV, LoopRV, ScheduleBase
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
+from autosched.schedule.ways import annotated_with
 
 
 class Notes(ScheduleBase):
@@ -45,7 +46,8 @@ class Notes(ScheduleBase):
         if ann_key not in node.annotations:
             mark = node.var if isinstance(node, For) else node.ident
             known = list(node.annotations)
-            self.refuse(f"there is no annotation {ann_key!r}{suggest(ann_key, known)}", [mark], state=state)
+            self.refuse(f"there is no annotation {ann_key!r}{suggest(ann_key, known)}", [mark], state=state,
+                        hint=annotated_with(state, node, ann_key))
         self._annotate(state, node, {k: v for k, v in node.annotations.items() if k != ann_key})
 
     def _annotated(self, rv: BlockRV | LoopRV | str) -> tuple[State, Block | For]:

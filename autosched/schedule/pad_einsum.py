@@ -90,6 +90,7 @@ def _pad(state: State, realize: BlockRealize, padding: list[int]) -> Stmt:
         raise Refusal(
             f"padding is a list of {len(block.iter_vars)} positive factors for block {block.name}, not {padding}",
             [block.ident],
+            hint=f"e.g. {[1] * (len(block.iter_vars) - 1) + [16]}: each iterator's extent is rounded up to a multiple",
         )
     _plain_indices(block)
     analyzer = Analyzer()

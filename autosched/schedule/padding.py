@@ -16,6 +16,7 @@ from autosched.schedule.boxes import bindings, loop_ranges
 from autosched.schedule.dependence import Refusal, incomplete, scope_of
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
+from autosched.schedule.ways import loops_around, padded
 
 
 class DecomposePadding(ScheduleBase):
@@ -43,10 +44,11 @@ class DecomposePadding(ScheduleBase):
         other, node = self.loop_at(loop)
         try:
             if other is not state:
-                raise Refusal("the loop and the block belong to different functions")
+                raise Refusal("the loop and the block belong to different functions",
+                              hint="give a block and a loop of one function")
             table, ident = _decompose(state, realize, node)
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            self.refuse(r.reason, r.marks, self.way_out(r.hint, lambda: padded(state, realize.block)), state)
         self.commit_nodes(state, table)
         return self.block_rv(ident)
 
@@ -96,7 +98,8 @@ def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[i
         raise Refusal(f"block {block.name} is not a complete block: {reason}", [block.ident])
     loops = state.loops_above(realize)
     if not any(x is target for x in loops):
-        raise Refusal(f"loop {target.var.name} is not around block {block.name}", [target.var, block.ident])
+        raise Refusal(f"loop {target.var.name} is not around block {block.name}", [target.var, block.ident],
+                      hint=loops_around(state, realize))
     analyzer = Analyzer(loop_ranges(loops))
     guarded = _guarded(realize, loops, analyzer)
     start = next(k for k, x in enumerate(loops) if x is target)

@@ -97,7 +97,8 @@ class Partition(Loops):
             self.refuse("only one factor can be None", [node.var], hint="give all lengths but one")
         for i, n in enumerate(lengths):
             if n is not None and n < 1:
-                self.refuse(f"factors are positive, but the one at position {i} is {n}", [node.var])
+                self.refuse(f"factors are positive, but the one at position {i} is {n}", [node.var],
+                            hint="factors=[4, None]: the lengths of the parts, one of them inferred")
         total = sum(n for n in lengths if n is not None)
         if total >= extent:
             self.refuse(f"the sum of the factors, {total}, leaves nothing of the extent {extent} of loop {name}",
@@ -125,10 +126,11 @@ class Partition(Loops):
             raise ValueError("merge: at least two loops are needed")
         state, nodes = self.loops_at([x for x in loops if isinstance(x, LoopRV)])
         if len({n.var for n in nodes}) < len(nodes):
-            self.refuse("a loop is given twice", [n.var for n in nodes])
+            self.refuse("a loop is given twice", [n.var for n in nodes], hint="give loops of different nests")
         scopes = [state.scope_of(n) for n in nodes]
         if any(s is not scopes[0] for s in scopes):
-            self.refuse("the loops are not under the same block", [n.var for n in nodes])
+            self.refuse("the loops are not under the same block", [n.var for n in nodes],
+                        hint="give loops of nests that stand beside each other")
         top = state.lca([*nodes])
         nests = [self._nest(state, n, top) for n in nodes]
         first = nests[0]
@@ -139,7 +141,8 @@ class Partition(Loops):
                             hint="merge loops of equal depth")
             for a, b in zip(first, nest):
                 if not Analyzer().can_prove_equal(a.extent, b.extent):
-                    self.refuse(f"loops {a.var.name} and {b.var.name} differ in extent", [a.var, b.var])
+                    self.refuse(f"loops {a.var.name} and {b.var.name} differ in extent", [a.var, b.var],
+                                hint="split them first so that the outer loops have one extent, and merge those")
         self._mergeable(state, top, nests)
         news = [Var(f"{x.var.name}_m", x.var.dtype) for x in first]
         bodies = []
@@ -163,7 +166,8 @@ class Partition(Loops):
         for outer, inner in pairwise(nest):
             if outer.body is not inner:
                 self.refuse(f"loop {inner.var.name} is not the only child of loop {outer.var.name}",
-                            [outer.var, inner.var])
+                            [outer.var, inner.var],
+                            hint=f"merge at loop {outer.var.name} instead, or move the other statements away")
         return nest
 
     def _mergeable(self, state: State, top: Stmt, nests: list[list[For]]) -> None:

@@ -198,6 +198,8 @@ class Matcher:
         loops: variable of the description -> variable of the program.
         free: if set, unpaired variables of the description may be paired on the way, with these variables of the
             program.
+        elsewhere: if given, buffers in another memory than the intrinsic's are no mismatch: they are noted here, with the
+            memory that it wants.
     """
 
     loops: dict[Var, Var]
@@ -205,6 +207,7 @@ class Matcher:
     buffers: dict[Buffer, Buffer] = field(default_factory=dict)
     bases: dict[Buffer, tuple[Expr, ...]] = field(default_factory=dict)
     written: set[Buffer] = field(default_factory=set)
+    elsewhere: dict[Buffer, str] | None = None
 
     def result(self, desc: PrimFunc) -> Match:
         """The operands, in the order of the description's parameters."""
@@ -297,7 +300,9 @@ class Matcher:
             raise Mismatch(f"it uses {pb.name} where the intrinsic's {db.name}, matched to {known.name}, is used")
         if pb.dtype != db.dtype:
             raise Mismatch(f"{pb.name} holds {pb.dtype}, the intrinsic's {db.name} {db.dtype}")
-        if pb.scope != db.scope:
+        if pb.scope != db.scope and self.elsewhere is not None:
+            self.elsewhere[pb] = db.scope
+        elif pb.scope != db.scope:
             raise Mismatch(f"{pb.name} is in scope {pb.scope}, the intrinsic's {db.name} in {db.scope}")
         lead = len(pi) - len(di)
         if lead < 0:

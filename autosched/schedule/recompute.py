@@ -17,6 +17,7 @@ from autosched.schedule.dependence import (
 )
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State, refresh
+from autosched.schedule.ways import for_complete
 
 
 class Recomputing(ScheduleBase):
@@ -52,12 +53,14 @@ def _duplicate(state: State, realize: BlockRealize) -> tuple[Stmt, list[Ident]]:
     require_pipeline(state, scope)
     reason = not_complete_or_reduction(state, block, scope)
     if reason is not None:
-        raise Refusal(reason, [block.ident])
+        raise Refusal(reason, [block.ident], hint=for_complete(state, block, "recompute_at_consumers"))
     if is_output(block, scope):
-        raise Refusal(f"block {block.name} is an output block: its result is needed once, by the caller", [block.ident])
+        raise Refusal(f"block {block.name} is an output block: its result is needed once, by the caller", [block.ident],
+                      hint="give a block whose result others read")
     consumers = state.consumers(block)
     if len(consumers) < 2:
-        raise Refusal(f"block {block.name} has {len(consumers)} consumer: there is nothing to duplicate", [block.ident])
+        raise Refusal(f"block {block.name} has {len(consumers)} consumer: there is nothing to duplicate", [block.ident],
+                      f'sch.compute_at("{block.name}", a loop of {consumers[0].name}) moves it there' if consumers else "")
     nest: Stmt = realize
     for node in nodes_inside(state, realize, scope):
         if not isinstance(node, For) or len(state.children_of(node)) > 1:

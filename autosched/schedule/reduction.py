@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from autosched.ir.expr import BinOp, BufferLoad, Expr, Var
 from autosched.ir.functor import Substitute, free_vars, rewrite, walk_expr
@@ -32,6 +33,7 @@ from autosched.schedule.fuse_epilogue import fuse_epilogue
 from autosched.schedule.init_predicate import init_predicate
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
+from autosched.schedule.ways import for_reduction, loops_around, named, works
 
 
 class Reductions(ScheduleBase):
@@ -60,10 +62,12 @@ class Reductions(ScheduleBase):
         other, node = self.loop_at(loop)
         try:
             if other is not state:
-                raise Refusal("the loop and the block belong to different functions")
+                raise Refusal("the loop and the block belong to different functions",
+                              hint="give a block and a loop of one function")
             table, ident = _decompose(state, realize, node)
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            hint = self.way_out("" if other is state and "sch." in r.hint else r.hint, lambda: _loop_that_works(state, realize))
+            self.refuse(r.reason, r.marks, hint or r.hint, state)
         self.commit_nodes(state, table)
         return self.block_rv(ident)
 
@@ -142,15 +146,27 @@ def _idempotent(state: State, realize: BlockRealize, target: For) -> bool:
     )
 
 
+def _loop_that_works(state: State, realize: BlockRealize) -> str:
+    """The outermost loop that ``decompose_reduction`` takes below those of the output; else any."""
+    loops = state.loops_of(realize.block)
+    moved = {v for iv, e in zip(realize.block.iter_vars, realize.iter_values) if iv.kind == "reduce" for v in free_vars(e)}
+    for loop in sorted(loops, key=lambda x: x.var not in moved):
+        if works(partial(_decompose, state, realize, loop)):
+            return f'sch.decompose_reduction("{realize.block.name}", {named(state, loop)})'
+    return ""
+
+
 def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[int, Stmt | None], Ident]:
     block = realize.block
     scope = scope_of(state, block)
     loops = state.loops_above(realize)
     if not any(n is target for n in loops):
-        raise Refusal(f"loop {target.var.name} is not around block {block.name}", [target.var, block.ident])
+        raise Refusal(f"loop {target.var.name} is not around block {block.name}", [target.var, block.ident],
+                      hint=loops_around(state, realize))
     reason = not_reduction(state, block, scope, _starts_everywhere(realize, loops))
     if reason is not None:
-        raise Refusal(f"block {block.name} is not a reduction block: {reason}", [block.ident])
+        raise Refusal(f"block {block.name} is not a reduction block: {reason}", [block.ident],
+                      hint=for_reduction(state, block, "decompose_reduction"))
     position = next(k for k, n in enumerate(loops) if n is target)
     known = {n.var for n in loops}
     for iv, value in zip(block.iter_vars, realize.iter_values):

@@ -31,6 +31,7 @@ from autosched.schedule.dependence import Refusal, affine_binding, require_pipel
 from autosched.schedule.layout import buffer_argument
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
+from autosched.schedule.ways import listed
 
 
 def _named_buffer(sch: Any, args: dict[str, Any]) -> None:
@@ -114,7 +115,8 @@ def unique_indices(block: Block, buffer: Buffer) -> tuple[Expr, ...]:
     bodies = [block.body] if block.init is None else [block.init, block.body]
     for stmt in (s for b in bodies for s in walk(b)):
         if isinstance(stmt, Block):
-            raise Refusal(f"block {block.name} is not a leaf: it holds block {stmt.name}", [block.ident, stmt.ident])
+            raise Refusal(f"block {block.name} is not a leaf: it holds block {stmt.name}", [block.ident, stmt.ident],
+                          hint=f"reindex {stmt.name}, or reindex before blockize")
         if isinstance(stmt, BufferStore) and stmt.buffer is buffer:
             found.append(stmt.indices)
         for expr in stmt_exprs(stmt):
@@ -124,7 +126,8 @@ def unique_indices(block: Block, buffer: Buffer) -> tuple[Expr, ...]:
                 if isinstance(e, BufferData) and e.buffer is buffer:
                     raise Refusal(f"block {block.name} takes the address of {buffer.name}", [block.ident])
     if not found:
-        raise Refusal(f"block {block.name} does not use {buffer.name}", [block.ident])
+        raise Refusal(f"block {block.name} does not use {buffer.name}", [block.ident],
+                          hint=f"its buffers: {listed(r.buffer.name for r in (*block.reads, *block.writes))}")
     if any(f != found[0] for f in found):
         raise Refusal(f"block {block.name} uses {buffer.name} at several indices", [block.ident],
                       "a buffer that is used at one index")
@@ -149,7 +152,8 @@ def outermost(state: State, realize: BlockRealize, scope: Block) -> Stmt:
         if isinstance(node, SeqStmt) and state.parent(node) is scope:
             break
         if not isinstance(node, For) or node.body is not top:
-            raise Refusal(f"block {realize.block.name} shares its loops with other statements", [realize.block.ident])
+            raise Refusal(f"block {realize.block.name} shares its loops with other statements", [realize.block.ident],
+                          hint="reindex before compute_at")
         top = node
     return top
 
@@ -172,7 +176,8 @@ def _nest_of(state: State, realize: BlockRealize, scope: Block, buffer: Buffer, 
         if other is not realize.block and (buffer in uses[1] or (not reads and buffer in uses[0])):
             verb = "writes" if buffer in uses[1] else "reads"
             raise Refusal(f"block {realize.block.name} shares its loops with block {other.name}, which {verb} {buffer.name}",
-                          [realize.block.ident, other.ident])
+                          [realize.block.ident, other.ident],
+                          hint="reindex before compute_at")
     return top
 
 

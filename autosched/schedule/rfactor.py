@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, int_value, logical_and
 from autosched.ir.functor import Substitute, free_vars, substitute
@@ -30,6 +31,7 @@ from autosched.schedule.dependence import Refusal, not_reduction, require_pipeli
 from autosched.schedule.primitive import primitive
 from autosched.schedule.reducers import Reduction, recognise
 from autosched.schedule.state import State
+from autosched.schedule.ways import for_reduction, named, works
 
 
 class Factoring(ScheduleBase):
@@ -58,9 +60,26 @@ class Factoring(ScheduleBase):
         try:
             body, made = _rfactor(state, node, int(factor_axis))
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            self.refuse(r.reason, r.marks, self.way_out(r.hint, lambda: _loop_that_works(state, node)), state)
         self.commit(state, body)
         return self.block_rv(made)
+
+
+def _loop_that_works(state: State, given: For) -> str:
+    """A loop that ``rfactor`` takes: around the same block, or else around another."""
+    inside = state.children_of(given)
+    near = [x for b in inside for x in state.loops_of(b)]
+    far = [x for r in state.realizes.values() if r.block.init is not None for x in state.loops_of(r.block)]
+    told = for_reduction(state, inside[0], "rfactor") if len(inside) == 1 else ""
+    for loops in (near, far):
+        for loop in list({x.var: x for x in loops}.values())[:16]:
+            if int_value(loop.extent) != 1 and works(partial(_rfactor, state, loop, 0)):
+                return f"sch.rfactor({named(state, loop)}, 0)"
+        if told.startswith("rfactor before"):
+            return told
+    if len(inside) > 1 and any(b.init is not None for b in inside):
+        return "rfactor before other blocks are moved into the loop of the reduction"
+    return told
 
 
 @dataclass(frozen=True)
@@ -107,7 +126,8 @@ def _rfactor(state: State, loop: For, factor_axis: int) -> tuple[Stmt, Block]:
     reduction = recognise(block)
     ndim = reduction.stores[0].buffer.ndim
     if not -ndim - 1 <= factor_axis <= ndim:
-        raise Refusal(f"factor_axis {factor_axis} is not between {-ndim - 1} and {ndim}", [block.ident])
+        raise Refusal(f"factor_axis {factor_axis} is not between {-ndim - 1} and {ndim}", [block.ident],
+                      hint=f"0 puts the new dimension first, {ndim} or -1 last")
     axis = factor_axis + ndim + 1 if factor_axis < 0 else factor_axis
     partial = tuple(
         replace(

@@ -16,6 +16,7 @@ from autosched.schedule.boxes import bindings, loop_ranges, uses
 from autosched.schedule.dependence import Refusal, is_output, scope_of
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
+from autosched.schedule.ways import for_complete
 
 
 class Rolling(ScheduleBase):
@@ -71,10 +72,12 @@ def _roll(state: State, realize: BlockRealize, region: BufferRegion) -> Stmt:
     block, buffer = realize.block, region.buffer
     scope = scope_of(state, block)
     if is_output(block, scope) or all(b is not buffer for b in scope.alloc_buffers):
-        raise Refusal(f"block {block.name} is an output block: {buffer.name} is no intermediate", [block.ident])
+        raise Refusal(f"block {block.name} is an output block: {buffer.name} is no intermediate", [block.ident],
+                      hint="give a block whose result is an intermediate that a later block reads; cache_write makes one")
     for d in state.dependences(scope):
         if d.kind != "RAW" and block.ident in (d.src, d.dst):
-            raise Refusal(f"block {block.name} shares {d.buffer.name} with another writer ({d.kind})", [d.src, d.dst])
+            raise Refusal(f"block {block.name} shares {d.buffer.name} with another writer ({d.kind})", [d.src, d.dst],
+                          hint=for_complete(state, block, "rolling_buffer"))
     consumers = state.consumers(block)
     common = state.lca([realize, *(state.realizes[b.ident] for b in consumers)])
     if not consumers or not isinstance(common, For):
@@ -130,7 +133,8 @@ def _overlaps(block: Block, region: BufferRegion, ranges: tuple[Range, ...]) -> 
         stride = _stride(r.min)
         if stride is None:
             raise Refusal(f"dimension {k} of {region.buffer.name} is no window that moves by steps of one loop",
-                          [block.ident])
+                          [block.ident],
+                hint=f"compute_at {block.name} under a tile of its consumer, so that its region is loop * stride + window")
         var, step = stride
         size = int_value(r.extent)
         if var is None:

@@ -17,6 +17,7 @@ from autosched.ir.stmt import Block, For
 from autosched.schedule.base import AT_INLINE, AT_ROOT, BlockRV, ExprRV, LoopRV, ScheduleBase, Special
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
+from autosched.schedule.ways import inner_blocks
 
 
 def _plain_probs(sch: Any, args: dict[str, Any]) -> None:
@@ -43,12 +44,12 @@ class Sampling(ScheduleBase):
         """
         n = len(candidates)
         if n != len(probs) or n == 0:
-            self.refuse(f"{n} candidates and {len(probs)} probabilities")
+            self.refuse(f"{n} candidates and {len(probs)} probabilities", hint="one probability per candidate")
         if decision is None:
             ends = list(accumulate(p / sum(probs) for p in probs))[:-1]
             decision = bisect_left(ends, self._uniform())
         if not 0 <= decision < n:
-            self.refuse(f"decision {decision} is out of range: there are {n} candidates")
+            self.refuse(f"decision {decision} is out of range: there are {n} candidates", hint=f"0 to {n - 1}")
         self.decide(decision)
         return self.expr_rv(int(candidates[decision]))
 
@@ -103,7 +104,7 @@ class Sampling(ScheduleBase):
         _, node = self.loop_at(loop)
         extent = self._tiled(node, n)
         if not 0 <= partition_pos < n:
-            self.refuse(f"partition_pos {partition_pos} is not a position among {n} factors")
+            self.refuse(f"partition_pos {partition_pos} is not a position among {n} factors", hint=f"0 to {n - 1}")
         if extent is None or extent % innerpart_factor:
             return self._untiled(n)
         if decision is not None:
@@ -135,7 +136,7 @@ class Sampling(ScheduleBase):
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)
         if state.scope_of(realize.block) is None:
-            self.refuse("the primitive does not operate on the root block")
+            self.refuse("the primitive does not operate on the root block", hint=inner_blocks(state))
         places = self._places(state, realize.block, block)
         if decision is None:
             chosen, place = places[self._below(len(places))]
@@ -168,7 +169,7 @@ class Sampling(ScheduleBase):
 
     def _tiled(self, node: For, n: int) -> int | None:
         if n < 1:
-            self.refuse(f"cannot tile loop {node.var.name} into {n} factors", [node.var])
+            self.refuse(f"cannot tile loop {node.var.name} into {n} factors", [node.var], hint="n=2 or more")
         return int_value(node.extent)
 
     def _untiled(self, n: int) -> list[ExprRV | None]:

@@ -14,11 +14,14 @@ from autosched.schedule.base import BlockRV, ScheduleBase
 from autosched.schedule.bindings import BufferReplacer
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
+from autosched.schedule.ways import listed
 
 SCOPES = (
     "global", "shared", "local", "warp", "texture", "wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator", "amx.tmm",
     "m16n8k8.matrixA", "m16n8k8.matrixB", "m16n8k8.matrixC", "metal.simdgroup", "metal.cooperative_tensor",
 )
+# Of VTA, and those that every backend has.
+MEMORIES = ("global", "shared", "local", "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer")
 DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
 )
@@ -109,7 +112,7 @@ class Scope(ScheduleBase):
         """
         state, owner, buffer, _ = self._written(block, buffer_index)
         if dtype not in DTYPES:
-            self.refuse(f"unknown type {dtype!r}{suggest(dtype, DTYPES)}")
+            self.refuse(f"unknown type {dtype!r}{suggest(dtype, DTYPES)}", hint=f"one of {', '.join(DTYPES)}")
         if buffer.dtype != dtype:
             self._replace_buffer(state, owner, _Retype({buffer: replace(buffer, dtype=dtype)}, buffer.dtype))
 
@@ -135,9 +138,10 @@ class Scope(ScheduleBase):
         index = self.block_region_buffer(node, buffer_index, "write")
         buffer = node.writes[index].buffer
         if factor < 1:
-            self.refuse(f"the factor is positive, not {factor}", [node.ident])
+            self.refuse(f"the factor is positive, not {factor}", [node.ident], hint="factor=32, say, in elements")
         if not -buffer.ndim <= axis < buffer.ndim:
-            self.refuse(f"buffer {buffer.name} has {buffer.ndim} dimensions; there is no axis {axis}", [node.ident])
+            self.refuse(f"buffer {buffer.name} has {buffer.ndim} dimensions; there is no axis {axis}", [node.ident],
+                        hint=f"axis 0 to {buffer.ndim - 1}, or -1 for the last")
         self._allocator(state, node, buffer)
         given = node.annotations.get("buffer_dim_align", [])
         rows = [list(row) if isinstance(row, list | tuple) else [] for row in given]
@@ -210,7 +214,8 @@ class Scope(ScheduleBase):
         seps = tuple(int(s) for s in axis_separators)
         fault = separator_fault(seps, target.ndim)
         if fault is not None:
-            self.refuse(f"{fault} of {target.name}", [node.ident])
+            self.refuse(f"{fault} of {target.name}", [node.ident],
+                        hint=f"increasing numbers out of {listed(map(str, range(1, target.ndim)))}" if target.ndim > 1 else "")
         if target.axis_separators == seps:
             return
         new = replace(target, axis_separators=seps)
@@ -225,7 +230,8 @@ class Scope(ScheduleBase):
     def check_scope(self, storage_scope: str) -> None:
         """Refuses a name that is no memory (not traced)."""
         if not storage_scope.startswith(SCOPES):
-            self.refuse(f"unknown storage scope {storage_scope!r}{suggest(storage_scope, SCOPES)}")
+            near = suggest(storage_scope, (*SCOPES, *MEMORIES))
+            self.refuse(f"unknown storage scope {storage_scope!r}{near}", hint=", ".join(dict.fromkeys((*MEMORIES, *SCOPES))))
 
     # -- shared ---------------------------------------------------------------------------------------
 
@@ -257,13 +263,14 @@ class Scope(ScheduleBase):
         if isinstance(which, tuple | list):
             kind, index = str(which[0]), int(which[1])
             if kind not in ("read", "write"):
-                self.refuse(f"the kind of a buffer is 'read' or 'write', not {kind!r}")
+                self.refuse(f"the kind of a buffer is 'read' or 'write', not {kind!r}", hint='e.g. ("write", 0)')
             position = self.block_region_buffer(block, index, kind)
             return (block.reads if kind == "read" else block.writes)[position].buffer
         if isinstance(which, str):
             names = {r.buffer.name: r.buffer for r in (*block.writes, *block.reads)}
             if which not in names:
-                self.refuse(f"block {block.name} has no buffer {which!r}{suggest(which, names)}", [block.ident])
+                self.refuse(f"block {block.name} has no buffer {which!r}{suggest(which, names)}", [block.ident],
+                            hint=f"its buffers: {listed(names)}")
             return names[which]
         return block.writes[self.block_region_buffer(block, which, "write")].buffer
 

@@ -76,7 +76,8 @@ def _block(
     state: State, realize: BlockRealize, pattern: Pattern, impl: PrimFunc, preserve: bool, name: str
 ) -> dict[int, Stmt | None]:
     if realize.block.match_buffers:
-        raise Refusal(f"block {realize.block.name} is an intrinsic already", [realize.block.ident])
+        raise Refusal(f"block {realize.block.name} is an intrinsic already", [realize.block.ident],
+                      hint="nothing is left to do here; its loops outside can still be scheduled")
     try:
         return {id(realize): _replaced(realize, match_block(realize, pattern), impl)}
     except Mismatch as first:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from autosched.ir.expr import Var, int_value
 from autosched.ir.simplify import linear_form
-from autosched.ir.stmt import Block, BlockRealize, For, Ident, SeqStmt, Stmt
+from autosched.ir.stmt import Block, BlockRealize, Buffer, For, Ident, SeqStmt, Stmt
 from autosched.schedule.boxes import bindings, is_unit, uses
 from autosched.schedule.dependence import Refusal
 from autosched.schedule.pattern import Matcher, Mismatch, Pattern
@@ -91,7 +91,7 @@ def _survey(state: State, realize: BlockRealize, pattern: Pattern, name: str) ->
     try:
         matcher.stmt(block.body, pattern.nest.body)
     except Mismatch as error:
-        raise Refusal(
+        raise _other_memories(state, realize, pattern, name) or Refusal(
             f"block {block.name} does not compute what intrinsic {name} does: {error}", [block.ident]
         ) from None
     around = state.loops_above(realize)
@@ -124,6 +124,43 @@ def _survey(state: State, realize: BlockRealize, pattern: Pattern, name: str) ->
             [block.ident], "split by a factor that divides the extent, or pad the program first (pad_einsum)",
         )
     return _obstacles(state, realize, wanted, splits)
+
+
+def _other_memories(state: State, realize: BlockRealize, pattern: Pattern, name: str) -> Refusal | None:
+    """The refusal of a block that would match if its buffers were where the intrinsic wants them; else None."""
+    block = realize.block
+    wanted: dict[Buffer, str] = {}
+    try:
+        Matcher({}, frozenset(iv.var for iv in block.iter_vars), elsewhere=wanted).stmt(block.body, pattern.nest.body)
+    except Mismatch:
+        return None
+    if not wanted:
+        return None
+    root = state.root
+    lines: list[str] = []
+    # Two blocks write what was decomposed, and one copy of what they write cannot serve both.
+    apart = any(
+        w.buffer in wanted and w.buffer not in root.alloc_buffers
+        and len(state.writers(state.scope_of(block) or root, w.buffer)) > 1 for w in block.writes
+    )
+    stem = block.name.removesuffix("_update") if apart else block.name
+    for buffer, memory in wanted.items():
+        own = buffer in root.alloc_buffers
+        if any(w.buffer is buffer for w in block.writes):
+            lines.append(f'sch.set_scope("{stem}", 0, "{memory}")' if own else f'sch.cache_write("{stem}", 0, "{memory}")')
+            continue
+        makers = state.writers(state.scope_of(block) or root, buffer)
+        if own and makers:
+            at = next(k for k, w in enumerate(makers[0].writes) if w.buffer is buffer)
+            lines.append(f'sch.set_scope("{makers[0].name}", {at}, "{memory}")')
+        else:
+            lines.append(f'sch.cache_read("{stem}", "{buffer.name}", "{memory}")')
+    have = ", ".join(f"{b.name} is in {b.scope}, the intrinsic wants it in {m}" for b, m in wanted.items())
+    when = "before decompose_reduction, put them there:" if apart else "put them there first:"
+    return Refusal(
+        f"block {block.name} computes what intrinsic {name} does, but in other memories: {have}", [block.ident],
+        f"{when}\n  " + "\n  ".join(lines),
+    )
 
 
 def _stepping(value: object, around: list[For]) -> For | None:

@@ -15,6 +15,7 @@ from autosched.schedule.boxes import bind_all, bindings
 from autosched.schedule.dependence import Refusal, scope_of
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
+from autosched.schedule.ways import sums
 
 
 class ZeroTerms(ScheduleBase):
@@ -50,7 +51,7 @@ class ZeroTerms(ScheduleBase):
         try:
             new = _without_zeros(state, realize)
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            self.refuse(r.reason, r.marks, self.way_out(r.hint, lambda: sums(state, realize.block)), state)
         self.commit_nodes(state, {id(realize): new})
 
 
@@ -111,7 +112,8 @@ def sum_term(block: Block) -> tuple[BufferStore, Expr]:
         raise Refusal(f"the body of block {block.name} is not one store", [block.ident], "before tensorize and blockize")
     if not is_int(store.buffer.dtype):
         raise Refusal(f"block {block.name} sums {store.buffer.dtype}: zero times a value that is not finite is not zero",
-                      [block.ident])
+                      [block.ident],
+                      hint="only sums of integers can leave terms out")
     own = BufferLoad(store.buffer, store.indices, store.buffer.dtype)
     value = store.value
     if isinstance(value, BinOp) and value.op == "+" and own in (value.a, value.b):

@@ -2,6 +2,7 @@
 
 import pickle
 import random
+import re
 from types import ModuleType
 
 import pytest
@@ -49,7 +50,17 @@ def test_random_refusals_are_short_and_say_why(
             except AutoschedError as error:
                 refused += 1
                 check(error)
+                if isinstance(error, ScheduleError) and re.match(r"^sch\.\w+\([^;]*\)$", error.hint):
+                    do_as_told(sch, error)
     assert refused
+
+
+def do_as_told(sch: Schedule, error: ScheduleError) -> None:
+    """A way out that is a call of a primitive is a call that works."""
+    names = [r.block.name for r in sch.state.realizes.values()]
+    if len(set(names)) == len(names):
+        trial = sch.copy()
+        exec(error.hint, {"sch": trial, **{v.name: trial.loop_rv(v) for v in trial.state.loops}})
 
 
 def fan(consumers: int, depth: int = 2) -> Schedule:

@@ -285,8 +285,7 @@ def test_the_scope_of_a_buffer_counts() -> None:
     _, _, i, j, _, k = sch.get_loops(block)
     sch.reorder(K, i, j, k)
     sch.cache_read(block, 0, "local.inp_buffer")
-    with pytest.raises(ScheduleError, match=r"A_local.inp_buffer is in scope local.inp_buffer, the intrinsic's "
-                                            "local_inp_buffer in global"):
+    with pytest.raises(ScheduleError, match=r"A_local.inp_buffer is in local.inp_buffer, the intrinsic wants it in global"):
         sch.tensorize(block, "test.gemm.1x16x16")
 
 

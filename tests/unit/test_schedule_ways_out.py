@@ -1,0 +1,171 @@
+"""What refusals propose: done as told, it works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from autosched.errors import ScheduleError, UnknownNameError
+from autosched.schedule import Schedule, TensorIntrin
+from autosched.script import T
+from autosched.target import get_target
+
+
+@T.prim_func
+def mm(A: T.Buffer((32, 32), "int8"), B: T.Buffer((32, 32), "int8"), Z: T.Buffer((32, 32), "int32")):
+    for i, j, k in T.grid(32, 32, 32):
+        with T.sblock("Z"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                Z[vi, vj] = 0
+            Z[vi, vj] = Z[vi, vj] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", B[vj, vk])
+
+
+@T.prim_func
+def chain(A: T.Buffer((16, 8), "int32"), D: T.Buffer((16,), "int32")):
+    B = T.sblock_alloc_buffer((16, 8), "int32")
+    C = T.sblock_alloc_buffer((16,), "int32")
+    for i, j in T.grid(16, 8):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * 2
+    for i, j in T.grid(16, 8):
+        with T.sblock("C"):
+            vi, vj = T.axis.remap("SR", [i, j])
+            with T.init():
+                C[vi] = 0
+            C[vi] = C[vi] + B[vi, vj]
+    for i in T.serial(16):
+        with T.sblock("D"):
+            vi = T.axis.spatial(16, i)
+            D[vi] = C[vi] + 1
+
+
+def tiled() -> Schedule:
+    sch = Schedule(mm)
+    i, j, k = sch.get_loops("Z")
+    j0, j1 = sch.split(j, [None, 16])
+    k0, k1 = sch.split(k, [None, 16])
+    sch.reorder(i, j0, k0, j1, k1)
+    return sch
+
+
+def hint(call: Callable[[], object]) -> str:
+    with pytest.raises(ScheduleError) as caught:
+        call()
+    assert len(str(caught.value).splitlines()) <= 15
+    return caught.value.hint
+
+
+def do(sch: Schedule, text: str) -> None:
+    exec("\n".join(line.strip() for line in text.split("\n")), {"sch": sch})
+
+
+def test_the_loop_of_a_reduction_is_named() -> None:
+    sch = tiled()
+    for told in (
+        hint(lambda: sch.rfactor("i", 0)), hint(lambda: sch.decompose_reduction(sch.get_block("Z"), sch.get_loops("Z")[4])),
+    ):
+        assert '"k_0"' in told
+        do(sch.copy(), told)
+    other = Schedule(chain)
+    told = hint(lambda: other.rfactor(other.get_loops("B")[0], 0))  # no reduction there, but in C
+    assert told == 'sch.rfactor(sch.get_axis("j", block="C"), 0)'
+    do(other, told)
+
+
+def test_a_decomposed_reduction_has_nothing_left_to_decompose() -> None:
+    sch = Schedule(chain)
+    sch.decompose_reduction(sch.get_block("C"), sch.get_loops("C")[1])
+    i, j = sch.get_loops("C_update")
+    assert "C_init is the initialisation" in hint(lambda: sch.decompose_reduction(sch.get_block("C_update"), i))
+    assert hint(lambda: sch.rfactor(j, 0)).startswith("rfactor before decompose_reduction")
+    early = Schedule(chain)
+    early.rfactor(early.get_loops("C")[1], 0)
+
+
+def test_reductions_are_placed_instead_of_inlined() -> None:
+    sch = Schedule(chain)
+    told = hint(lambda: sch.compute_inline(sch.get_block("C")))
+    assert told == 'sch.compute_at("C", sch.get_axis("i", block="D"))'
+    do(sch.copy(), told)
+    told = hint(lambda: sch.reverse_compute_inline(sch.get_block("D")))
+    assert told == 'sch.reverse_compute_at("D", sch.get_axis("i", block="C"))'
+    do(sch.copy(), told)
+    told = hint(lambda: sch.reverse_compute_inline(sch.get_block("C")))
+    assert told == 'sch.compute_inline("B")'
+    do(sch, told)
+
+
+def test_what_is_not_a_reduction_with_its_epilogue_is_told_which_blocks_are() -> None:
+    sch = Schedule(chain)
+    told = hint(lambda: sch.fuse_reduction_epilogue(sch.get_block("D"), sch.get_block("C")))
+    assert told == "the blocks with a reduction and its init: C"
+    sch.fuse_reduction_epilogue(sch.get_block("C"), sch.get_block("D"))
+
+
+def test_arguments_are_told_with_values_that_are_taken() -> None:
+    sch = Schedule(chain)
+    assert hint(lambda: sch.storage_align("B", 0, 5, 32, 0)) == "axis 0 to 1, or -1 for the last"
+    sch.storage_align("B", 0, 1, 32, 0)
+    assert hint(lambda: sch.pad_einsum("C", [4])).startswith("e.g. [1, 16]")
+    sch.copy().pad_einsum("C", [1, 16])
+    assert hint(lambda: sch.unannotate("C", "x")) == "nothing is left to do: it has no annotations"
+    sch.annotate(sch.get_loops("D")[0], "x", 1)
+    assert hint(lambda: sch.unannotate("C", "x")) == "'x' is on loop i"
+    assert hint(lambda: sch.cache_read("C", 3, "local")) == "0 or 'B'"
+    sch.copy().cache_read("C", "B", "local")
+    assert hint(lambda: sch.get_producers("root")) == "give a block inside it: B, C or D"
+    told = hint(lambda: sch.set_scope("B", 0, "scr"))
+    assert {"global", "shared", "local", "local.acc_buffer"} <= set(told.split(", "))
+    for scope in told.split(", "):
+        sch.set_scope("B", 0, scope)
+    with pytest.raises(ScheduleError, match="did you mean 'shared'"):
+        sch.set_scope("B", 0, "sharde")
+
+
+def test_tensorize_names_every_buffer_that_stands_elsewhere_and_the_lines_that_move_it() -> None:
+    get_target("vta-de10")
+    sch = tiled()
+    with pytest.raises(ScheduleError) as caught:
+        sch.tensorize("Z", "vta.gemm.1x16x16")
+    for name, memory in (("A", "inp"), ("B", "wgt"), ("Z", "acc")):
+        assert f"{name} is in global, the intrinsic wants it in local.{memory}_buffer" in caught.value.reason
+    head, *lines = caught.value.hint.split("\n")
+    assert head == "put them there first:"
+    done = sch.copy()
+    do(done, "\n".join(lines))
+    done.decompose_reduction("Z", done.get_loops("Z")[2])
+    done.tensorize("Z_update", "vta.gemm.1x16x16")
+    # What is decomposed cannot be given another memory any more: the lines go before.
+    late = sch.copy()
+    late.decompose_reduction("Z", late.get_loops("Z")[2])
+    head, *lines = hint(lambda: late.tensorize("Z_update", "vta.gemm.1x16x16")).split("\n")
+    assert head == "before decompose_reduction, put them there:"
+    do(sch, "\n".join(lines))
+    sch.set_scope("Z", 0, "shared")
+    sch.decompose_reduction("Z", sch.get_loops("Z")[2])
+    # An intermediate changes its memory in place.
+    told = hint(lambda: sch.tensorize("Z_update", "vta.gemm.1x16x16"))
+    assert told.split("\n")[1:] == ['  sch.set_scope("Z_update", 0, "local.acc_buffer")']
+    do(sch, "\n".join(told.split("\n")[1:]))
+    sch.tensorize("Z_update", "vta.gemm.1x16x16")
+
+
+def test_unknown_intrinsics_tell_how_they_become_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    get_target("vta-de10")
+    with pytest.raises(UnknownNameError, match=r"did you mean 'vta\.gemm\.1x16x16'") as caught:
+        tiled().tensorize("Z", "vta.gem.1x16x16")
+    assert "get_target" not in str(caught.value)
+    monkeypatch.setattr("autosched.schedule.intrin._INTRINS", {})
+    with pytest.raises(UnknownNameError) as caught:
+        tiled().tensorize("Z", "vta.gemm.1x16x16")
+    assert 'autosched.target.get_target("vta-de10") registers the intrinsics of that target' in str(caught.value)
+    import autosched
+
+    autosched.target.get_target("vta-de10")
+    assert TensorIntrin.get("vta.gemm.1x16x16")
+    with pytest.raises(UnknownNameError) as caught:
+        tiled().tensorize("Z", "mine")
+    assert "vta.gemm.1x16x16" in str(caught.value)
