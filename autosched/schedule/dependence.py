@@ -193,7 +193,9 @@ def affine_binding(realize: BlockRealize, loops: Sequence[For], pin: bool = True
         list(realize.iter_values), loop_ranges(loops), realize.predicate, "surjective", simplify_trivial=False
     )
     if not result and pin and realize.predicate != TRUE:
-        fixed = pinned(loops, realize.predicate)
+        # A loop that runs once counts as a constant: a predicate that names it binds it to nothing.
+        result = detect_iter_map(list(realize.iter_values), loop_ranges(loops), realize.predicate, "surjective")
+        fixed = {} if result else pinned(loops, realize.predicate)
         if fixed:
             values, predicate = without(fixed, realize.iter_values), without(fixed, [realize.predicate])[0]
             result = detect_iter_map(values, loop_ranges(loops), predicate, "surjective", simplify_trivial=False)

@@ -20,14 +20,13 @@ from autosched.schedule import PRIMITIVES, Schedule
 WEIGHTS = {
     "split": 10, "fuse": 6, "reorder": 7, "unroll": 1, "vectorize": 1, "parallel": 2, "bind": 1, "add_unit_loop": 2,
     "annotate": 2, "unannotate": 1, "compute_at": 10, "reverse_compute_at": 8, "compute_inline": 4,
-    "reverse_compute_inline": 4, "cache_read": 5, "cache_write": 5, "cache_inplace": 0, "set_scope": 2,
+    "reverse_compute_inline": 4, "cache_read": 5, "cache_write": 5, "cache_inplace": 1, "set_scope": 2,
     "storage_align": 2, "decompose_reduction": 5, "blockize": 4, "reindex": 2, "reindex_cache_read": 1,
     "reindex_cache_write": 1, "transform_layout": 4, "transform_block_layout": 2, "rfactor": 5, "loop_partition": 1,
     "merge": 1, "pad_einsum": 1, "decompose_padding": 1, "reorder_block_iter_var": 1, "sample_perfect_tile": 1,
-    "fuse_reduction_epilogue": 1,
+    "fuse_reduction_epilogue": 1, "rolling_buffer": 1, "read_at": 1, "write_at": 1, "sample_categorical": 1, "cache_index": 1,
 }
-# More that both sides have, and what only this side has: drawn where asked for by name.
-SHARED = {"rolling_buffer": 4, "read_at": 3, "write_at": 3, "sample_categorical": 1, "cache_inplace": 2, "cache_index": 3}
+# What only this side has: drawn where asked for by name.
 OWN = {"set_axis_separator": 1, "double_buffer": 4, "drop_zero_terms": 3, "fold_epilogue": 3, "recompute_at_consumers": 4}
 
 

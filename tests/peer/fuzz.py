@@ -422,8 +422,7 @@ def main() -> int:
     parser.add_argument("--show", type=int, help="print one case's disagreements in full")
     parser.add_argument("--quick", action="store_true", help="do not shrink")
     options = parser.parse_args()
-    known = {**schedule_steps.WEIGHTS, **schedule_steps.SHARED}
-    weights = None if not options.only else {op: known[op] for op in options.only.split(",")}
+    weights = None if not options.only else {op: schedule_steps.WEIGHTS[op] for op in options.only.split(",")}
     peer, tally, begun = Peer(options.tvm_python), Tally(), time.monotonic()
     seeds = list(range(options.seed, options.seed + options.cases))
     if options.show is not None or options.seeds:

@@ -256,7 +256,8 @@ def test_many_random_programs_keep_their_meaning(
 
 def rarely_drawn(steps: ModuleType) -> dict[str, int]:
     """Weights that prefer the primitives that the fuzzing against TVM leaves out or draws rarely."""
-    return {**steps.WEIGHTS, **{op: 3 * w for op, w in {**steps.SHARED, **steps.OWN}.items()}}
+    rare = ("rolling_buffer", "read_at", "write_at", "cache_inplace", "cache_index")
+    return {**steps.WEIGHTS, **dict.fromkeys(rare, 5), **{op: 3 * w for op, w in steps.OWN.items()}}
 
 
 def test_random_programs_under_rarely_drawn_primitives(

@@ -34,7 +34,7 @@ def test_random_refusals_are_short_and_say_why(
     seed: int, affine_programs: ModuleType, schedule_steps: ModuleType
 ) -> None:
     rng = random.Random(seed)
-    weights = {**schedule_steps.WEIGHTS, **schedule_steps.SHARED, **schedule_steps.OWN}
+    weights = {**schedule_steps.WEIGHTS, **schedule_steps.OWN}
     refused = 0
     for _ in range(4):
         sch = schedule_steps.start(parse(affine_programs.program(rng)))

@@ -10,7 +10,7 @@ from autosched.ir.expr import int_value
 from autosched.ir.interp import random_inputs, run
 from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule
-from autosched.script import T
+from autosched.script import T, parse
 
 
 def same_result(sch: Schedule, func: PrimFunc) -> None:
@@ -263,3 +263,35 @@ def test_merge_of_loops_that_run_once_has_no_later_iteration() -> None:
     sch = Schedule(batches)
     with pytest.raises(ScheduleError, match="C depends on block B in a later iteration of the merged loop"):
         sch.merge(sch.get_loops("B")[1], sch.get_loops("C")[1])
+
+
+ONCE = """
+@T.prim_func
+def main(A: T.Buffer((5, 5), "int32"), C: T.Buffer((4,), "int32")):
+    B = T.sblock_alloc_buffer((5,), "int32")
+    for u, a, b in T.grid(1, 8, 5):
+        with T.sblock("B"):
+            v = T.axis.spatial(5, (a * 5 + b) % 5)
+            r = T.axis.reduce(5, (a * 5 + b) // 5)
+            T.where((u * 8 + a) * 5 + b < 25)
+            with T.init():
+                B[v] = 0
+            B[v] = B[v] + A[v, r]
+    for i in range(4):
+        with T.sblock("C"):
+            v = T.axis.spatial(4, i)
+            C[v] = B[v] + B[v + 1]
+"""
+
+
+def test_a_loop_that_runs_once_binds_nothing_in_a_predicate() -> None:
+    func, less = parse(ONCE), parse(ONCE.replace("< 25", "< 23"))
+    assert isinstance(func, PrimFunc)
+    sch = Schedule(func)
+    sch.compute_at("B", sch.get_loops("C")[0])
+    data = np.arange(25, dtype=np.int32).reshape(5, 5)
+    sums = data.sum(1)
+    assert np.array_equal(run(sch.func, data)["C"], sums[:4] + sums[1:])
+    sch = Schedule(less)
+    with pytest.raises(ScheduleError, match="not bound to quasi-affine"):
+        sch.compute_at("B", sch.get_loops("C")[0])
