@@ -142,8 +142,8 @@ def suggest(name: str, known: Iterable[str], limit: int = 3) -> str:
     Returns:
         ``"; did you mean 'a' or 'b'?"``, ``"; known: ..."`` for short lists, or an empty string.
     """
-    known = list(dict.fromkeys(known))
-    near = difflib.get_close_matches(name, known, n=limit, cutoff=0.5)
+    known = list(dict.fromkeys(map(str, known)))
+    near = difflib.get_close_matches(str(name), known, n=limit, cutoff=0.5)
     if near:
         return "; did you mean " + " or ".join(repr(n) for n in near) + "?"
     if 0 < len(known) <= 12:

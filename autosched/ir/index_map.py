@@ -22,6 +22,7 @@ from autosched.ir.itermap import detect_iter_map, inverse_affine_map
 from autosched.ir.region import int_set_bounds
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import Range
+from autosched.ir.value_bounds import dtype_bounds
 
 
 class _AxisSeparator:
@@ -138,7 +139,7 @@ class IndexMap:
                     scale, extent = as_expr(d.scale, e.dtype), as_expr(d.extent, e.dtype)
                     if isinstance(scale, IntImm) and scale.value < 0:  # it counts down: the last value is the first
                         low, scale = ana.simplify(low + scale * (extent - 1)), IntImm(-scale.value, e.dtype)
-                    size = binary("*", extent, scale)
+                    size = _product(extent, scale)
                 out.append(Range(low, ana.simplify(size)))
             return tuple(out)
         for e in self.final:
@@ -289,6 +290,15 @@ class IndexMap:
         names = ", ".join(v.name for v in self.initial)
         comma = "," if len(items) == 1 else ""
         return f"lambda {names}: ({', '.join(items)}{comma})"
+
+
+def _product(extent: Expr, scale: Expr) -> Expr:
+    """The number of indices that a digit and all below it take."""
+    if isinstance(extent, IntImm) and isinstance(scale, IntImm):
+        size, highest = extent.value * scale.value, dtype_bounds(extent.dtype)[1]
+        if size > highest:
+            raise ProgramError(f"an index map's result takes {size} values; its type {extent.dtype} ends at {highest}")
+    return binary("*", extent, scale)
 
 
 class _Quotients(Mutator):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import wraps
 from typing import Any
 
 from autosched.ir.expr import Expr, Var
@@ -12,7 +13,7 @@ from autosched.ir.index_map import IndexMap
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import Block, BufferRegion, Range
 from autosched.schedule.base import BlockRV, ScheduleBase
-from autosched.schedule.layout import index_map_argument, legalized
+from autosched.schedule.layout import index_map_argument, legalized, map_fits
 from autosched.schedule.primitive import primitive
 
 
@@ -26,6 +27,7 @@ def _ranges_argument(sch: Any, args: dict[str, Any]) -> None:
         return
     ndim = sch.declared(block, args["buf_type"], args["buffer_index"]).buffer.ndim
 
+    @wraps(func)
     def flat(*indices: Any) -> list[Any]:
         got = func(*indices)
         items = list(got) if isinstance(got, list | tuple) else [got]
@@ -46,6 +48,7 @@ def _ranges_argument(sch: Any, args: dict[str, Any]) -> None:
         fresh = tuple(Var(n, v.dtype) for n, v in zip(names, made.initial))
         vmap: dict[Var, Expr] = dict(zip(made.initial, fresh))
         made = IndexMap(fresh, tuple(substitute(e, vmap) for e in made.final))
+    map_fits(sch, made, [iv.dom.extent for iv in block.iter_vars], block)
     args["gen_new_ranges"] = made
 
 

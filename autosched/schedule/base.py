@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakKeyDictionary, ref
 
 from autosched.errors import MOST_LINES, AutoschedError, ScheduleError, folded, suggest
-from autosched.ir.expr import IntImm, Var
-from autosched.ir.stmt import Block, BlockRealize, Buffer, Evaluate, For, Ident, PrimFunc, Stmt
+from autosched.ir.expr import Expr, IntImm, Var
+from autosched.ir.stmt import Block, BlockRealize, Buffer, Evaluate, For, Ident, PrimFunc, Range, Stmt
+from autosched.schedule.limits import Overflow, bounds, check_indices
+from autosched.schedule.names import Lineage
 from autosched.schedule.state import State
 
 if TYPE_CHECKING:
@@ -19,22 +22,33 @@ if TYPE_CHECKING:
 class RV:
     """A handle that a primitive returns and later primitives take; equal only to itself.
 
-    Printed, it is what it stands for now in the schedule that made it: ``for i in range(128)``.
+    Printed, it is what it stands for now in the schedule that made it: ``for i in range(128)``; its ``repr`` is
+    ``<LoopRV 3: i>``, where the number tells the handles of a process apart.
     """
 
     __slots__ = ("__weakref__",)
     prefix = "v"
 
     def __str__(self) -> str:
-        maker = _MAKERS.get(self)
-        sch = None if maker is None else maker()
+        sch = self._maker()
         return repr(self) if sch is None else sch.header(self)
+
+    def __repr__(self) -> str:
+        sch = self._maker()
+        what = "of no schedule here" if sch is None else sch.label(self)
+        number = f" {_MAKERS[self][1]}" if self in _MAKERS else ""
+        return f"<{type(self).__name__}{number}: {what}>"
+
+    def _maker(self) -> ScheduleBase | None:
+        found = _MAKERS.get(self)
+        return None if found is None else found[0]()
 
 
 MOST_EXCERPT = 11  # lines of a program in one refusal
 
-# Not in the handles themselves, which are plain tokens that pickle.
-_MAKERS: WeakKeyDictionary[RV, ref[ScheduleBase]] = WeakKeyDictionary()
+# Not in the handles themselves, which are plain tokens that pickle: the schedule that made one, and a number.
+_MAKERS: WeakKeyDictionary[RV, tuple[ref[ScheduleBase], int]] = WeakKeyDictionary()
+_NUMBERS = itertools.count()
 
 
 class BlockRV(RV):
@@ -58,8 +72,7 @@ class ExprRV(RV):
     prefix = "v"
 
     def __index__(self) -> int:
-        maker = _MAKERS.get(self)
-        sch = None if maker is None else maker()
+        sch = self._maker()
         if sch is None:
             raise TypeError("the schedule that sampled this integer is gone, or it was read from a trace")
         return int(sch._value(self))
@@ -103,6 +116,10 @@ class StaleRVError(ScheduleError, ValueError):
     """A handle of a loop or block that is no longer in the program."""
 
 
+class ArgumentError(ScheduleError, TypeError, ValueError):
+    """An argument of a kind or value that the parameter does not take, or arguments that do not fit the signature."""
+
+
 class NoFunctionError(AutoschedError, ValueError):
     """A module of several functions, and none was chosen."""
 
@@ -141,6 +158,7 @@ class ScheduleBase:
     _decision: Any
     _rng_state: int
     _affine: set[Ident]
+    _lineage: Lineage
 
     # -- the program -------------------------------------------------------------------------------
 
@@ -179,6 +197,10 @@ class ScheduleBase:
         if func is None:
             func = replace(state.func, body=body if body is not None else state.func.body)
         new = State(func)
+        try:
+            check_indices(state, new)
+        except Overflow as error:
+            self.refuse(str(error), hint="smaller factors, or extents declared as int64")
         self._states = {n: new if s is state else s for n, s in self._states.items()}
         return new
 
@@ -198,21 +220,21 @@ class ScheduleBase:
     def block_rv(self, block: Block | Ident) -> BlockRV:
         """A new handle of a block."""
         rv = BlockRV()
-        _MAKERS[rv] = ref(self)
+        _MAKERS[rv] = (ref(self), next(_NUMBERS))
         self._symbols[rv] = block if isinstance(block, Ident) else block.ident
         return rv
 
     def loop_rv(self, loop: For | Var | Special) -> LoopRV:
         """A new handle of a loop."""
         rv = LoopRV()
-        _MAKERS[rv] = ref(self)
+        _MAKERS[rv] = (ref(self), next(_NUMBERS))
         self._symbols[rv] = loop.var if isinstance(loop, For) else loop
         return rv
 
     def expr_rv(self, value: int) -> ExprRV:
         """A new handle of an integer."""
         rv = ExprRV()
-        _MAKERS[rv] = ref(self)
+        _MAKERS[rv] = (ref(self), next(_NUMBERS))
         self._symbols[rv] = value
         return rv
 
@@ -230,8 +252,27 @@ class ScheduleBase:
         except ScheduleError:
             return f"{'loop' if isinstance(rv, LoopRV) else 'block'} that is no longer in the program"
         if isinstance(node, For):
-            return str(replace(node, body=Evaluate(IntImm(0)))).partition("\n")[0].removesuffix(":")
+            alone = replace(node, var=Var(self.label(rv), node.var.dtype), body=Evaluate(IntImm(0)))
+            return str(alone).partition("\n")[0].removesuffix(":")
         return str(node).partition("\n")[0].removeprefix("with ").removesuffix(":")
+
+    def label(self, rv: RV) -> str:
+        """The name that a handle stands for now, as the program is printed; the value of a sampled integer.
+
+        Args:
+            rv: handle of this schedule.
+        """
+        value = self._symbols.get(rv)
+        if value is None:
+            return "forgotten"
+        if isinstance(value, Special):
+            return value.name
+        for state in self._in_order():
+            if isinstance(rv, LoopRV) and value in state.loops:
+                return state.loop_name(value)
+            if isinstance(rv, BlockRV) and value in state.realizes:
+                return state.realizes[value].block.name
+        return str(value) if isinstance(rv, ExprRV) else "no longer in the program"
 
     def _value(self, rv: RV) -> Any:
         try:
@@ -251,7 +292,7 @@ class ScheduleBase:
             StaleRVError: the block is no longer in the program.
         """
         if not isinstance(rv, BlockRV):
-            self.refuse(f"expected a block, got {describe(rv)}", error=_BadArgument, hint="get_block(name) gives a block")
+            self.refuse(f"expected a block, got {describe(rv)}", error=ArgumentError, hint="get_block(name) gives a block")
         ident = self._value(rv)
         for state in self._in_order():
             realize = state.realizes.get(ident)
@@ -268,7 +309,7 @@ class ScheduleBase:
             StaleRVError: the loop is no longer in the program.
         """
         if not isinstance(rv, LoopRV):
-            self.refuse(f"expected a loop, got {describe(rv)}", error=_BadArgument,
+            self.refuse(f"expected a loop, got {describe(rv)}", error=ArgumentError,
                         hint="get_loops(block) gives the loops around a block")
         var = self._value(rv)
         if isinstance(var, Special):
@@ -338,6 +379,20 @@ class ScheduleBase:
         """
         return find() if not known and self.error_render_level == "detail" else known
 
+    def indices_fit(self, indices: Iterable[Expr], dom: Mapping[Var, Range], marks: Sequence[Stmt | Ident | Var] = ()) -> None:
+        """Refuses indices that may leave their integer type; what depends on symbolic sizes is taken to fit.
+
+        Args:
+            indices: the new indices.
+            dom: ranges of their variables.
+            marks: what is at fault.
+        """
+        try:
+            for index in indices:
+                bounds(index, dom)
+        except Overflow as error:
+            self.refuse(str(error), marks, hint="keep these dimensions apart, or declare extents as int64")
+
     def _holder(self, mark: Stmt | Ident | Var) -> State:
         for state in self._in_order():
             if isinstance(mark, Ident | Var):
@@ -383,12 +438,19 @@ class ScheduleBase:
         return f"it only {'writes' if kind == 'read' else 'reads'} {others[0].buffer.name}" if others else ""
 
 
-class _BadArgument(ScheduleError, TypeError):
-    """An argument of the wrong kind."""
-
-
 def describe(value: object) -> str:
     """A value as an error message names it."""
     if isinstance(value, RV):
         return {"b": "a block", "l": "a loop", "v": "a sampled integer"}[value.prefix]
-    return f"{value!r}" if isinstance(value, int | float | str | type(None)) else type(value).__name__
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"an integer of {value.bit_length()} bits"
+    if value is None or isinstance(value, bool | int | float):
+        return repr(value)
+    if isinstance(value, str):
+        return repr(value if len(value) <= 40 else value[:37] + "...")
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if isinstance(value, list | tuple | set | frozenset | dict):
+        return f"a {type(value).__name__} of {len(value)}"
+    name = type(value).__name__
+    return f"a{'n' if name[:1].lower() in 'aeiou' else ''} {name}"

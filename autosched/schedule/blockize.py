@@ -95,6 +95,8 @@ class Blockizing(ScheduleBase):
 
     def _blockize_blocks(self, rvs: Sequence[BlockRV], preserve: bool) -> BlockRV:
         found = [self.block_at(rv) for rv in rvs]
+        if not found:
+            self.refuse("no block is given")
         state = found[0][0]
         if any(s is not state for s, _ in found):
             self.refuse("the blocks belong to different functions", hint="give blocks of one function")

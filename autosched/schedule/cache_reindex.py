@@ -28,6 +28,7 @@ from autosched.schedule.base import BlockRV
 from autosched.schedule.cache import Cache
 from autosched.schedule.cache_rewrite import Place, Redirect, guarded_load, place_between, region_of
 from autosched.schedule.dependence import broken_pipeline, injective
+from autosched.schedule.layout import map_fits
 from autosched.schedule.primitive import primitive
 from autosched.schedule.scope import in_scope
 from autosched.schedule.state import State
@@ -44,6 +45,7 @@ def map_over_iterators(sch: Any, args: dict[str, Any]) -> None:
     except ProgramError as error:
         sch.refuse(f"{error}; block {block.name} has {len(block.iter_vars)} iterators", [block.ident],
                    hint=f"lambda {', '.join(iv.var.name for iv in block.iter_vars)}: ...")
+    map_fits(sch, args["index_map"], [iv.dom.extent for iv in block.iter_vars], block)
 
 
 class ReindexCache(Cache):

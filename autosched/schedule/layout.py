@@ -153,6 +153,7 @@ class Layout(ScheduleBase):
         scope = state.root if owner is None else owner
         self._no_views(state, scope, old)
         mapping = legalized(index_map, old.shape[0].dtype if old.shape else "int32")
+        map_fits(self, mapping, old.shape, node)
         value = self._pad_function(old, mapping, pad_value)
         analyzer = Analyzer()
         inverse, predicate = mapping, as_expr(False)
@@ -211,6 +212,7 @@ class Layout(ScheduleBase):
         self._own_nest(state, realize, loops)
         sizes = [iv.dom.extent for iv in node.iter_vars]
         mapping = legalized(index_map, sizes[0].dtype if sizes else "int32")
+        map_fits(self, mapping, sizes, node)
         kinds = {iv.var: iv.kind for iv in node.iter_vars}
         analyzer = Analyzer()
         images = mapping.map_indices([iv.var for iv in node.iter_vars], analyzer)
@@ -310,6 +312,13 @@ class Layout(ScheduleBase):
         for iv in node.iter_vars:
             if iv.dom.min != as_expr(0, iv.dom.min.dtype):
                 self.refuse(f"iterator {iv.var.name} of block {node.name} does not start at 0", [node.ident])
+
+
+def map_fits(sch: ScheduleBase, mapping: IndexMap, shape: Sequence[Expr], block: Block) -> None:
+    """Refuses an index map of which a result over a shape leaves its integer type."""
+    whole = legalized(mapping, shape[0].dtype if shape else "int32")
+    dom = {v: Range(IntImm(0, v.dtype), size) for v, size in zip(whole.initial, shape)}
+    sch.indices_fit(whole.final, dom, [block.ident])
 
 
 def legalized(mapping: IndexMap, dtype: str) -> IndexMap:

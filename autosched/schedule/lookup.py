@@ -120,7 +120,7 @@ class Lookup(ScheduleBase):
         """The loop of that name.
 
         Args:
-            name: name of the loop variable.
+            name: name of the loop variable, as the program is printed.
             block: only loops around this block; default: all loops of the function.
             func_name: function to look in; default: the one being worked on.
 
@@ -133,9 +133,13 @@ class Lookup(ScheduleBase):
         else:
             state = self._states[self.func_name(func_name)]
             loops = list(state.loops.values())
-        found = [loop for loop in loops if loop.var.name == name]
+        found = state.loops_named(name, loops)
+        if not found and "=>" in name:
+            hint = 'split("i => i0, i1", ...) and fuse("i, j => ij") take such strings'
+            self.refuse(f"{name!r} is no name of a loop", hint=hint)
         if not found:
-            self.refuse(f"Cannot find a loop with the name: {name}{suggest(name, [x.var.name for x in loops])}")
+            known = [state.loop_name(x.var) for x in loops]
+            self.refuse(f"Cannot find a loop with the name: {name}{suggest(name, known)}")
         if len(found) > 1:
             above = [", ".join(b.name for b in state.children_of(x)) for x in found]
             self.refuse(

@@ -8,12 +8,14 @@ from itertools import pairwise
 from typing import Any
 
 from autosched.ir.expr import Expr, IntImm, Var, bits, cast, const, int_value
-from autosched.ir.functor import free_vars
+from autosched.ir.functor import free_vars, walk
 from autosched.ir.simplify import Analyzer, simplify
 from autosched.ir.stmt import Block, For, Range, Stmt
-from autosched.schedule.base import BlockRV, ExprRV, LoopRV, ScheduleBase
+from autosched.schedule.base import ArgumentError, BlockRV, ExprRV, LoopRV, ScheduleBase
 from autosched.schedule.bindings import Rebinder, loop_dom
 from autosched.schedule.dependence import affine_binding, drives_one_each
+from autosched.schedule.limits import Overflow, count
+from autosched.schedule.names import fresh_name, is_name, name_list
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
 from autosched.schedule.ways import inner_blocks
@@ -23,15 +25,42 @@ Factors = Sequence[int | ExprRV | None]
 
 def _split_sugar(sch: Any, args: dict[str, Any]) -> None:
     """``"i => i0, i1"``: the loop's name and the names of the results in one string."""
-    loop = args["loop"]
+    loop, names = args["loop"], args["names"]
     if isinstance(loop, str) and "=>" in loop:
         left, _, right = loop.partition("=>")
         args["loop"] = left.strip()
-        if args["names"] is not None:
+        if names is not None:
             sch.refuse("names are given twice: in the string and by names=", hint="drop one of the two")
-        args["names"] = [n.strip() for n in right.split(",")]
-    if args["names"] is not None:
-        args["names"] = [str(n) for n in args["names"]]
+        if "," in left:
+            sch.refuse(f"{loop!r} names several loops to split", hint='one loop at a time: split("i => i0, i1", ...)')
+        names = args["names"] = name_list(right)
+    if names is not None:
+        args["names"] = list(names)
+        for name in names:
+            _check_name(sch, name)
+        twice = next((n for i, n in enumerate(names) if n in names[:i]), None)
+        if twice is not None:
+            sch.refuse(f"name {twice!r} is given to two of the new loops")
+
+
+def _fuse_sugar(sch: Any, args: dict[str, Any]) -> None:
+    """``"i, j => ij"``: the names of the loops and that of the result in one string."""
+    loops = args["loops"]
+    if len(loops) == 1 and isinstance(loops[0], str) and "=>" in loops[0]:
+        left, _, right = loops[0].partition("=>")
+        if args["name"] is not None:
+            sch.refuse("a name is given twice: in the string and by name=", hint="drop one of the two")
+        args["loops"], names = tuple(name_list(left)), name_list(right)
+        if len(names) != 1:
+            sch.refuse(f"{loops[0]!r} names {len(names)} loops for the result", hint='one name: fuse("i, j => ij")')
+        args["name"] = names[0]
+    if args["name"] is not None:
+        _check_name(sch, args["name"])
+
+
+def _check_name(sch: Any, name: str) -> None:
+    if not is_name(name):
+        sch.refuse(f"{name!r} is no name of a loop", hint="letters, digits and underscores; no word of Python, nor T, I, range")
 
 
 class Loops(ScheduleBase):
@@ -46,15 +75,15 @@ class Loops(ScheduleBase):
 
         Args:
             loop: handle or name of a loop from 0 without annotations and thread binding; also ``"i => i0, i1, i2"``,
-                which names the results.
+                which names the results (they may stand in parentheses).
             factors: extents of the new loops, outermost first; one may be None and is inferred (rounded up).
             preserve_unit_iters: keep loops of extent one in the block bindings.
             disable_predication: the caller promises that the product fits; no predicate is added.
-            names: names of the new loops; default ``i_0``, ``i_1``...
+            names: names of the new loops, which no other loop of the nest has; default ``i_0``, ``i_1``...
 
         Raises:
-            ScheduleError: two unknown factors, a factor below one, a product below the extent, an annotated or bound
-                loop.
+            ScheduleError: two unknown factors, a factor below one, a product below the extent or beyond the loop's
+                integer type, an annotated or bound loop, a name that is taken.
 
         Before: ``for i in range(128): S(i)``, after ``split(i, [None, 32])``:
         ``for i_0, i_1 in T.grid(4, 32): S(i_0 * 32 + i_1)``; where the product exceeds the extent, S gets the predicate
@@ -67,7 +96,8 @@ class Loops(ScheduleBase):
         if names is not None and len(names) != len(sizes):
             self.refuse(f"{len(names)} names for {len(sizes)} factors", [node.var], hint="one name per factor")
         dtype = node.var.dtype
-        news = [Var(f"{node.var.name}_{i}" if names is None else names[i], dtype) for i in range(len(sizes))]
+        defaults = [self._lineage.split_name(node.var, i) for i in range(len(sizes))]
+        news = [Var(name, dtype) for name in self._new_names(state, [node], defaults, names)]
         analyzer = Analyzer()
         for outer in state.loops_above(node):
             analyzer.bind(outer.var, Range(outer.min, outer.extent))
@@ -85,7 +115,33 @@ class Loops(ScheduleBase):
         for var, size in reversed(list(zip(news, sizes))):
             new = For(var, const(0, dtype), size, "serial", new)
         self.commit_nodes(state, {id(node): new})
+        self._lineage.split(node.var, news)
         return [self.loop_rv(var) for var in news]
+
+    def _new_names(
+        self, state: State, replaced: Sequence[For], defaults: Sequence[str], chosen: Sequence[str] | None
+    ) -> list[str]:
+        """Names that no other loop around or inside has: the chosen ones, or the defaults, numbered where they are taken.
+
+        Args:
+            state: the program.
+            replaced: loops that go, outermost first; their names are free.
+            defaults: names to use if none are chosen.
+            chosen: what the caller asks for, or None.
+        """
+        gone = {n.var for n in replaced}
+        near = [*(n for n in state.ancestors(replaced[0]) if isinstance(n, For)),
+                *(n for n in walk(replaced[-1].body) if isinstance(n, For))]
+        taken = {n.var.name: n.var for n in near if n.var not in gone}
+        if chosen is not None:
+            for name in chosen:
+                if name in taken:
+                    self.refuse(f"another loop of the nest has the name {name!r}", [taken[name]], hint="choose another name")
+            return list(chosen)
+        found: list[str] = []
+        for name in defaults:
+            found.append(fresh_name(name, {*taken, *found}))
+        return found
 
     def _factors(self, node: For, factors: Factors) -> list[Expr]:
         """Extents of the new loops with the unknown one inferred."""
@@ -95,14 +151,19 @@ class Loops(ScheduleBase):
             self.refuse("no factors are given", [node.var], hint="factors=[None, 4]")
         if known.count(None) > 1:
             self.refuse("only one factor can be None", [node.var], hint="give all factors but one")
-        total = 1
         for i, f in enumerate(known):
-            if f is not None:
-                if f < 1:
-                    self.refuse(f"factors are positive, but the one at position {i} is {f}", [node.var],
-                                hint="factors=[None, 4]")
-                total *= f
+            if f is not None and f < 1:
+                self.refuse(f"factors are positive, but the one at position {i} is {f}", [node.var], hint="factors=[None, 4]")
         extent = int_value(node.extent)
+        name = node.var.name
+        try:
+            total = count([f for f in known if f is not None], dtype, f"the loops made of {name}")
+            if extent is not None and None in known:
+                rest = -(-extent // total)
+                count([rest, total], dtype, f"the loops made of {name}")
+                return [const(rest if f is None else f, dtype) for f in known]
+        except Overflow as error:
+            self.refuse(str(error), [node.var], hint="smaller factors")
         if None in known:
             inferred = simplify((node.extent + (total - 1)) // total)
             return [inferred if f is None else const(f, dtype) for f in known]
@@ -128,23 +189,26 @@ class Loops(ScheduleBase):
         if int_value(node.min) != 0 and not Analyzer().can_prove_equal(node.min, 0):
             self.refuse(f"loop {name} does not start at 0", [node.var], state=state)
 
-    @primitive
-    def fuse(self, *loops: LoopRV | str, preserve_unit_iters: bool = True) -> LoopRV:
+    @primitive(normalize=_fuse_sugar)
+    def fuse(self, *loops: LoopRV | str, preserve_unit_iters: bool = True, name: str | None = None) -> LoopRV:
         """Fuses perfectly nested loops into one.
 
         Args:
-            loops: handles or names, outermost first; each the only statement inside the one before.
+            loops: handles or names, outermost first; each the only statement inside the one before. Also
+                ``"i, j => ij"``, which names the result.
             preserve_unit_iters: keep loops of extent one in the block bindings.
+            name: name of the new loop, which no other loop of the nest has; default: that of the loop of which a split
+                made exactly these, else ``i_j_fused``, shortened where it becomes long.
 
         Raises:
             ScheduleError: not perfectly nested in this order, annotated or bound loops, an extent that depends on
-                another of the loops.
+                another of the loops, more iterations than the integer type of the loops counts, a name that is taken.
 
         Before: ``for i, j in T.grid(16, 8): S(i, j)``, after ``fuse(i, j)``:
         ``for i_j_fused in range(128): S(i_j_fused // 8, i_j_fused % 8)``.
         """
         if not loops:
-            raise ValueError("fuse: at least one loop is needed")
+            self.refuse("at least one loop is needed", error=ArgumentError)
         state, nodes = self.loops_at([x for x in loops if isinstance(x, LoopRV)])
         for node in nodes:
             self._plain_loop(state, node)
@@ -157,7 +221,12 @@ class Loops(ScheduleBase):
                     self.refuse(f"the extent of loop {node.var.name} depends on loop {outer.var.name}", [node.var],
                                 hint="fuse loops whose extents do not depend on each other")
         dtype = max((n.var.dtype for n in nodes), key=bits)
-        fused = Var("_".join(n.var.name for n in nodes) + "_fused", dtype)
+        try:
+            count([n.extent for n in nodes], dtype, "the fused loop")
+        except Overflow as error:
+            self.refuse(str(error), [n.var for n in nodes], hint="fuse fewer loops, or declare their extents as int64")
+        old = [n.var for n in nodes]
+        fused = Var(self._new_names(state, nodes, [self._lineage.fused_name(old)], None if name is None else [name])[0], dtype)
         vmap: dict[Var, Expr] = {}
         lower: Expr = const(1, dtype)
         for i in range(len(nodes) - 1, -1, -1):
@@ -182,6 +251,7 @@ class Loops(ScheduleBase):
         dom[fused] = Range(const(0, dtype), extent)
         body = Rebinder(vmap, None, dom, preserve_unit_iters).visit_stmt(nodes[-1].body)
         self.commit_nodes(state, {id(nodes[0]): For(fused, const(0, dtype), extent, "serial", body)})
+        self._lineage.fuse(old, fused)
         return self.loop_rv(fused)
 
     def _nested(self, state: State, outer: For, inner: For) -> None:
@@ -343,7 +413,9 @@ class Loops(ScheduleBase):
             if state.parent(realize) is None:
                 self.refuse("cannot add loops on top of the root block", hint=inner_blocks(state))
             target = realize
-        var = Var("u")
+        around = [n for n in (target, *state.ancestors(target)) if isinstance(n, For)]
+        inside = [n for n in walk(target) if isinstance(n, For)]
+        var = Var(fresh_name("u", {n.var.name for n in (*around, *inside)}))
         self.commit_nodes(state, {id(target): For(var, IntImm(0), IntImm(1), "serial", target)})
         return self.loop_rv(var)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from autosched.errors import suggest
 from autosched.ir.stmt import Annotations, Block, For, Stmt
-from autosched.schedule.base import BlockRV, ExprRV, LoopRV, ScheduleBase
+from autosched.schedule.base import ArgumentError, BlockRV, ExprRV, LoopRV, ScheduleBase, describe
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
 from autosched.schedule.ways import annotated_with
@@ -68,4 +68,7 @@ class Notes(ScheduleBase):
             return [self._plain(v) for v in value]
         if isinstance(value, dict):
             return {k: self._plain(v) for k, v in value.items()}
+        if not isinstance(value, bool | int | float | str):
+            self.refuse(f"argument 'ann_val' cannot hold {describe(value)}; it takes numbers, strings, lists and dicts of those",
+                        error=ArgumentError)
         return value

@@ -45,6 +45,7 @@ from autosched.schedule.base import BlockRV, ScheduleBase
 from autosched.schedule.bindings import BufferReplacer, facts, in_sequence
 from autosched.schedule.boxes import is_unit, loop_ranges, uses
 from autosched.schedule.dependence import Refusal, affine_binding, require_pipeline, scope_of
+from autosched.schedule.limits import Overflow, whole_tiles
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
 
@@ -284,7 +285,12 @@ def _new_sizes(realize: BlockRealize, padding: list[int], analyzer: Analyzer) ->
     sizes: dict[Var, Expr] = {}
     for iv, factor in zip(realize.block.iter_vars, padding):
         extent = iv.dom.extent
-        new = analyzer.simplify((extent + (factor - 1)) // factor * factor)
+        known = int_value(extent)
+        try:
+            new: Expr = analyzer.simplify((extent + (factor - 1)) // factor * factor) if known is None else IntImm(
+                whole_tiles(known, factor, extent.dtype, f"the padded iterator {iv.var.name}"), extent.dtype)
+        except Overflow as error:
+            raise Refusal(str(error), [realize.block.ident], "a smaller factor") from None
         if not analyzer.can_prove_equal(new, extent):
             sizes[iv.var] = new
     return sizes

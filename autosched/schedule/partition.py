@@ -23,7 +23,7 @@ from autosched.ir.stmt import (
     Stmt,
     seq,
 )
-from autosched.schedule.base import ExprRV, LoopRV
+from autosched.schedule.base import ArgumentError, ExprRV, LoopRV
 from autosched.schedule.bindings import loop_dom
 from autosched.schedule.loops import Loops
 from autosched.schedule.primitive import primitive
@@ -123,7 +123,7 @@ class Partition(Loops):
         ``for i_m in range(8): S(i_m); T(i_m)``.
         """
         if len(loops) < 2:
-            raise ValueError("merge: at least two loops are needed")
+            self.refuse("at least two loops are needed", error=ArgumentError)
         state, nodes = self.loops_at([x for x in loops if isinstance(x, LoopRV)])
         if len({n.var for n in nodes}) < len(nodes):
             self.refuse("a loop is given twice", [n.var for n in nodes], hint="give loops of different nests")
@@ -144,7 +144,7 @@ class Partition(Loops):
                     self.refuse(f"loops {a.var.name} and {b.var.name} differ in extent", [a.var, b.var],
                                 hint="split them first so that the outer loops have one extent, and merge those")
         self._mergeable(state, top, nests)
-        news = [Var(f"{x.var.name}_m", x.var.dtype) for x in first]
+        news = [Var(f"{x.var.name.removesuffix('_m')}_m", x.var.dtype) for x in first]
         bodies = []
         for nest in nests:
             bodies.append(substitute_stmt(nest[-1].body, {x.var: v for x, v in zip(nest, news)}))

@@ -12,6 +12,8 @@ registration:
   traced as well, and the body sees handles only;
 * a parameter called ``decision`` is the decision of a sampling: the body calls ``self.decide(value)`` with its choice;
 * the return annotation tells the outputs: ``None``, one RV, or ``list[...RV]``;
+* the annotation also says what a parameter takes (``arguments``): anything else is refused before the body runs. A
+  sampled integer may stand for any integer, one list for what follows in ``*loops``;
 * keyword names and their order are TVM's, so that the Python text of a trace runs there; an extension is a last
   parameter whose default is None: it is printed only when given (``keep_none`` names those printed in any case).
 
@@ -59,8 +61,8 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from autosched.errors import suggest
-from autosched.ir.expr import FloatImm, IntImm, StringImm
-from autosched.schedule.base import RV, BlockRV, LoopRV, ScheduleBase
+from autosched.schedule.arguments import Kind, WrongArgument, conform, fault, kinds_of, plain_number
+from autosched.schedule.base import RV, ArgumentError, BlockRV, ExprRV, LoopRV, ScheduleBase
 from autosched.schedule.trace import Instruction
 
 P = ParamSpec("P")
@@ -81,6 +83,7 @@ class Parameter:
         is_input: it holds handles.
         takes_block: a string given for it is a block's name.
         takes_loop: a string given for it is a loop's name.
+        kinds: what it takes.
     """
 
     name: str
@@ -90,6 +93,7 @@ class Parameter:
     is_input: bool
     takes_block: bool
     takes_loop: bool
+    kinds: tuple[Kind, ...]
 
 
 @dataclass(frozen=True)
@@ -189,7 +193,7 @@ def _register(
         except TypeError as error:
             unknown = next((k for k in call_kwargs if k not in names), None)
             tail = "" if unknown is None else suggest(unknown, names)
-            raise TypeError(f"{name}: {error}{tail}") from None
+            raise ArgumentError(name, f"{error}{tail}") from None
         bound.apply_defaults()
         args: dict[str, Any] = dict(bound.arguments)
         sch = cast(ScheduleBase, args.pop("self"))
@@ -198,6 +202,8 @@ def _register(
         try:
             if sch._depth == 0:
                 sch._op = name
+            for p in params:
+                args[p.name] = _conform(sch, args[p.name], p)
             if normalize is not None:
                 normalize(sch, args)
             for p in params:
@@ -235,7 +241,7 @@ def _parameter(p: inspect.Parameter) -> Parameter:
     text = str(p.annotation)
     return Parameter(
         p.name, text, p.default, p.kind is inspect.Parameter.VAR_POSITIONAL, "RV" in text, "BlockRV" in text,
-        "LoopRV" in text,
+        "LoopRV" in text, kinds_of(text),
     )
 
 
@@ -246,11 +252,24 @@ def _call(fn: Callable[..., R], sch: ScheduleBase, args: Mapping[str, Any], para
         if p.variadic:
             positional.extend(args[p.name])
         else:
-            named[p.name] = args[p.name]
+            # A sampled integer stays a handle in the trace; a body that does not ask for handles gets the integer.
+            named[p.name] = args[p.name] if p.is_input or p.annotation == "Any" else _sampled(sch, args[p.name])
     if len(positional) > 1:
         # Everything before a variadic parameter would have to be positional too; no primitive has such a parameter.
         return fn(*positional, **named)
     return fn(sch, **named)
+
+
+def _conform(sch: ScheduleBase, value: Any, p: Parameter) -> Any:
+    """An argument as its parameter takes it; anything else is refused in one line."""
+    try:
+        if not p.variadic:
+            return conform(value, p.kinds)
+        if len(value) == 1 and isinstance(value[0], list | tuple):
+            value = value[0]  # one list stands for what it holds
+        return tuple(conform(v, p.kinds) for v in value)
+    except WrongArgument as error:
+        sch.refuse(fault(p.name, p.annotation, error), error=ArgumentError)
 
 
 def _resolve(sch: Any, value: Any, p: Parameter) -> Any:
@@ -267,26 +286,30 @@ def _resolve(sch: Any, value: Any, p: Parameter) -> Any:
         sch._value(value)
         if (isinstance(value, BlockRV) and not p.takes_block) or (isinstance(value, LoopRV) and not p.takes_loop):
             kind = "a block" if isinstance(value, BlockRV) else "a loop"
-            raise TypeError(f"{sch._op}: argument {p.name!r} cannot be {kind}")
+            sch.refuse(f"argument {p.name!r} cannot be {kind}", error=ArgumentError)
         return value
     return plain_argument(value)
+
+
+def _sampled(sch: ScheduleBase, value: Any) -> Any:
+    if isinstance(value, ExprRV):
+        return sch.int_of(value)
+    if isinstance(value, list | tuple):
+        return type(value)(_sampled(sch, v) for v in value)
+    return value
 
 
 def plain_argument(value: Any) -> Any:
     """An argument as plain data: constants of the IR and NumPy integers become Python numbers."""
     if value is None or isinstance(value, bool | int | float | str | RV):
         return value
-    if isinstance(value, IntImm | FloatImm | StringImm):
-        return bool(value.value) if value.dtype == "bool" else value.value
     if isinstance(value, tuple):
         return tuple(plain_argument(v) for v in value)
     if isinstance(value, list):
         return [plain_argument(v) for v in value]
     if isinstance(value, Mapping):
         return {str(k): plain_argument(v) for k, v in value.items()}
-    if hasattr(value, "__index__"):
-        return int(value)
-    return value
+    return plain_number(value)
 
 
 def outputs_of(value: Any) -> tuple[RV | None, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
+from math import inf
 from typing import Any, cast
 
 from autosched.errors import ScheduleError
@@ -19,10 +20,11 @@ from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
 from autosched.schedule.ways import inner_blocks
 
+MOST_FACTORS = 64
+
 
 def _plain_probs(sch: Any, args: dict[str, Any]) -> None:
-    given = [float(getattr(p, "value", p)) for p in args["probs"]]
-    args["probs"] = [int(p) if p.is_integer() else p for p in given]
+    args["probs"] = [int(p) if float(p).is_integer() else p for p in args["probs"]]
 
 
 class Sampling(ScheduleBase):
@@ -40,11 +42,15 @@ class Sampling(ScheduleBase):
             decision: position of the one to take; None samples.
 
         Raises:
-            ScheduleError: lengths differ, or the decision is out of range.
+            ScheduleError: lengths differ, weights that are negative, not finite or all zero, a decision out of range.
         """
         n = len(candidates)
         if n != len(probs) or n == 0:
             self.refuse(f"{n} candidates and {len(probs)} probabilities", hint="one probability per candidate")
+        wrong = next((p for p in probs if not 0 <= p < inf), None)
+        if wrong is not None or not 0 < sum(probs) < inf:
+            self.refuse("the probabilities are all zero" if wrong is None else f"a probability cannot be {wrong!r}",
+                        hint="weights that are not negative, and not all zero")
         if decision is None:
             ends = list(accumulate(p / sum(probs) for p in probs))[:-1]
             decision = bisect_left(ends, self._uniform())
@@ -66,17 +72,19 @@ class Sampling(ScheduleBase):
             decision: factors to take; where they do not divide, the rest of the extent is taken instead.
 
         Raises:
-            ScheduleError: n below one.
+            ScheduleError: n below one or above 64, a limit below one, a decision of another length or below one.
         """
         assert isinstance(loop, LoopRV)
         _, node = self.loop_at(loop)
-        extent = self._tiled(node, n)
+        extent = self._tiled(node, n, decision)
+        if max_innermost_factor < 1 and max_innermost_factor != -1:
+            self.refuse(f"max_innermost_factor is at least 1, or -1 for no limit, not {max_innermost_factor}")
         if extent is None:
             return self._untiled(n)
         if decision is not None:
             tile = _perfect(list(decision), extent)
         else:
-            allowed = [d for d in divisors(extent) if max_innermost_factor < 0 or d <= max_innermost_factor]
+            allowed = [d for d in divisors(extent) if max_innermost_factor == -1 or d <= max_innermost_factor]
             tile = self._tile(extent, n)
             while n > 1 and tile[-1] not in allowed:
                 tile = self._tile(extent, n)
@@ -98,13 +106,16 @@ class Sampling(ScheduleBase):
             decision: factors to take; repaired where they do not fit.
 
         Raises:
-            ScheduleError: n below one, or a position outside the factors.
+            ScheduleError: n below one or above 64, a position outside the factors, a required factor below one, a
+                decision of another length or below one.
         """
         assert isinstance(loop, LoopRV)
         _, node = self.loop_at(loop)
-        extent = self._tiled(node, n)
+        extent = self._tiled(node, n, decision)
         if not 0 <= partition_pos < n:
             self.refuse(f"partition_pos {partition_pos} is not a position among {n} factors", hint=f"0 to {n - 1}")
+        if innerpart_factor < 1:
+            self.refuse(f"innerpart_factor is at least 1, not {innerpart_factor}", hint="innerpart_factor=1")
         if extent is None or extent % innerpart_factor:
             return self._untiled(n)
         if decision is not None:
@@ -131,12 +142,14 @@ class Sampling(ScheduleBase):
                 (or no longer) legal falls back to the one before it.
 
         Raises:
-            ScheduleError: the root block.
+            ScheduleError: the root block, a decision below -2.
         """
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)
         if state.scope_of(realize.block) is None:
             self.refuse("the primitive does not operate on the root block", hint=inner_blocks(state))
+        if decision is not None and decision < -2:
+            self.refuse(f"there is no place {decision}", hint="-2 (inlined), -1 (the root) or the position of a loop")
         places = self._places(state, realize.block, block)
         if decision is None:
             chosen, place = places[self._below(len(places))]
@@ -167,9 +180,17 @@ class Sampling(ScheduleBase):
             pass
         return drawn // width
 
-    def _tiled(self, node: For, n: int) -> int | None:
-        if n < 1:
-            self.refuse(f"cannot tile loop {node.var.name} into {n} factors", [node.var], hint="n=2 or more")
+    def _tiled(self, node: For, n: int, decision: Sequence[int] | None) -> int | None:
+        """The extent of a loop to tile, None if it is symbolic; refuses what is no number, or no list, of factors."""
+        if not 1 <= n <= MOST_FACTORS:
+            self.refuse(f"cannot tile loop {node.var.name} into {n} factors", [node.var], hint=f"n=1 to {MOST_FACTORS}")
+        if decision is not None:
+            if len(decision) != n:
+                self.refuse(f"the decision has {len(decision)} factors, {n} are needed", hint=f"a list of {n} factors")
+            # What a symbolic loop leaves open is written -1.
+            wrong = next((f for i, f in enumerate(decision) if f < 1 and not (i == 0 and f == -1)), None)
+            if wrong is not None:
+                self.refuse(f"the decision has a factor {wrong}", hint="factors are positive")
         return int_value(node.extent)
 
     def _untiled(self, n: int) -> list[ExprRV | None]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from autosched.errors import ProgramError
 from autosched.ir.stmt import Block, For, IRModule, PrimFunc
 from autosched.schedule.access import Access
-from autosched.schedule.base import RV, BlockRV, ExprRV, LoopRV, Special
+from autosched.schedule.base import RV, ArgumentError, BlockRV, ExprRV, LoopRV, Special, describe
 from autosched.schedule.blockize import Blockizing
 from autosched.schedule.cache_index import CacheIndex
 from autosched.schedule.cache_reindex import ReindexCache
@@ -19,6 +21,7 @@ from autosched.schedule.inline import Inlining
 from autosched.schedule.kinds import Kinds
 from autosched.schedule.layout import Layout
 from autosched.schedule.lookup import Lookup
+from autosched.schedule.names import Lineage
 from autosched.schedule.notes import Notes
 from autosched.schedule.pad_einsum import PadEinsum
 from autosched.schedule.padding import DecomposePadding
@@ -77,6 +80,7 @@ class Schedule(
         self._depth = 0
         self._decision: Any = None
         self._affine = set()
+        self._lineage = Lineage()
         self._rng_state = 1
         self.seed(seed)
 
@@ -119,6 +123,7 @@ class Schedule(
         new.__dict__.update(self.__dict__)
         new.trace = self.trace.copy()
         new._states, new._symbols, new._affine = dict(self._states), dict(self._symbols), set(self._affine)
+        new._lineage = self._lineage.copy()
         new._rng_state = self.fork_seed()
         return new
 
@@ -134,19 +139,33 @@ class Schedule(
             UnknownRVError: not a handle of this schedule.
             StaleRVError: gone from the program.
         """
-        if isinstance(rand_var, BlockRV):
-            return self.block_at(rand_var)[1].block
-        if isinstance(rand_var, LoopRV):
-            value = self._value(rand_var)
-            return value if isinstance(value, Special) else self.loop_at(rand_var)[1]
-        if isinstance(rand_var, ExprRV):
-            return int(self._value(rand_var))
-        raise TypeError(f"get: expected a handle of a block, a loop or an integer, got {type(rand_var).__name__}")
+        with self._doing("get"):
+            if isinstance(rand_var, BlockRV):
+                return self.block_at(rand_var)[1].block
+            if isinstance(rand_var, LoopRV):
+                value = self._value(rand_var)
+                return value if isinstance(value, Special) else self.loop_at(rand_var)[1]
+            if isinstance(rand_var, ExprRV):
+                return int(self._value(rand_var))
+            what = f"expected a handle of a block, a loop or an integer, got {describe(rand_var)}"
+            return self.refuse(what, error=ArgumentError)
 
     def remove_rv(self, rand_var: RV) -> None:
         """Forgets a handle."""
-        self._value(rand_var)
-        del self._symbols[rand_var]
+        with self._doing("remove_rv"):
+            if not isinstance(rand_var, RV):
+                self.refuse(f"expected a handle, got {describe(rand_var)}", error=ArgumentError)
+            self._value(rand_var)
+            del self._symbols[rand_var]
+
+    @contextmanager
+    def _doing(self, what: str) -> Iterator[None]:
+        """Refusals in this context name a method that is no primitive."""
+        saved, self._op = self._op, what
+        try:
+            yield
+        finally:
+            self._op = saved
 
     # -- sampling ----------------------------------------------------------------------------------
 

@@ -6,7 +6,8 @@ one walk over the statements (expressions are not visited), so a chain of primit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -32,6 +33,8 @@ from autosched.ir.stmt import (
     seq,
     with_body,
 )
+
+_NUMBERED = re.compile(r"_\d+$")
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,30 @@ class State:
     def loops(self) -> Mapping[Var, For]:
         """All loops by their variable, in program order."""
         return self._tables.loops
+
+    @cached_property
+    def _printed(self) -> dict[Var, str]:
+        from autosched.ir.printer import Printer
+
+        printer = Printer()
+        printer.func(self.func)
+        return {var: printer.names.text.get(var, var.name) for var in self.loops}
+
+    def loop_name(self, var: Var) -> str:
+        """The name under which a loop is printed: its own, numbered where something around it has that name."""
+        return self._printed[var]
+
+    def loops_named(self, name: str, loops: Iterable[For]) -> list[For]:
+        """Those of some loops of this state that are printed under a name; if there are none, those that have it.
+
+        Args:
+            name: a name as printed.
+            loops: where to look.
+        """
+        having = [x for x in loops if x.var.name == name]
+        if len(having) == 1 and not _NUMBERED.search(name):
+            return having  # no other loop can be printed so, and there is no need to print
+        return [x for x in loops if self.loop_name(x.var) == name] or having
 
     @property
     def realizes(self) -> Mapping[Ident, BlockRealize]:

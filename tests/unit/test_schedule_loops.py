@@ -259,7 +259,7 @@ def test_add_unit_loop(verify_trace_roundtrip: Verify) -> None:
     sch = Schedule(elementwise)
     sch.add_unit_loop("B")
     sch.add_unit_loop(sch.get_loops("B")[0])
-    assert loops_text(sch, "B") == ["u:1", "i:128", "j:100", "u:1"]
+    assert loops_text(sch, "B") == ["u_1:1", "i:128", "j:100", "u:1"]
     verify_trace_roundtrip(sch, elementwise)
     with pytest.raises(ScheduleError, match="cannot add loops on top of the root block"):
         sch.add_unit_loop("root")
