@@ -33,6 +33,7 @@ _WORDS = {
 _CLASSES: dict[str, type] = {
     "BlockRV": BlockRV, "LoopRV": LoopRV, "ExprRV": ExprRV, "Buffer": Buffer, "IndexMap": IndexMap, "Expr": Expr,
 }
+_INSTANCES = frozenset({"Buffer", "IndexMap", "Expr"})
 _KNOWN = _WORDS.keys() | {"Sequence", "tuple"}
 
 
@@ -98,11 +99,18 @@ def conform(value: Any, kinds: tuple[Kind, ...]) -> Any:
     Raises:
         WrongArgument: none takes it.
     """
-    names = {k.name for k in kinds}
-    return _conform(value, kinds, names) if names <= _KNOWN else value
+    names = _names(kinds)
+    return value if names is None else _conform(value, kinds, names)
 
 
-def _conform(value: Any, kinds: tuple[Kind, ...], names: set[str]) -> Any:
+@cache
+def _names(kinds: tuple[Kind, ...]) -> frozenset[str] | None:
+    """The names of the alternatives; None if one of them is not known, and takes anything."""
+    names = frozenset(k.name for k in kinds)
+    return names if names <= _KNOWN else None
+
+
+def _conform(value: Any, kinds: tuple[Kind, ...], names: frozenset[str]) -> Any:
     if value is None:
         if "None" in names:
             return None
@@ -111,7 +119,7 @@ def _conform(value: Any, kinds: tuple[Kind, ...], names: set[str]) -> Any:
         if (isinstance(value, ExprRV) and names & _INTS) or type(value).__name__ in names:
             return value
         raise WrongArgument(describe(value))
-    if any(isinstance(value, cls) for name, cls in _CLASSES.items() if name in names):
+    if names & _INSTANCES and any(isinstance(value, cls) for name, cls in _CLASSES.items() if name in names):
         return value
     plain = plain_number(value)
     if isinstance(plain, bool):

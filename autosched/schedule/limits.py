@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from autosched.ir.expr import BinOp, Cast, Expr, IntImm, Var, int_value, is_int
+from autosched.ir.expr import COMPARISON, LOGICAL, BinOp, Cast, Expr, IntImm, Not, Var, int_value, is_int
 from autosched.ir.stmt import Block, For, Range
 from autosched.ir.value_bounds import Interval, dtype_bounds
 from autosched.schedule.state import State
+
+_TYPES: dict[str, Interval] = {}
+_PLAIN = (Var, IntImm)
 
 
 class Overflow(Exception):
@@ -60,16 +63,61 @@ def bounds(expr: Expr, dom: Mapping[Var, Range]) -> Interval | None:
     Raises:
         Overflow: the index, or a part of it, may leave its type.
     """
-    found = _bounds(expr, dom)
-    if found is None or not is_int(expr.dtype):
+    kind = type(expr)
+    if kind is IntImm:
+        found: Interval | None = (expr.value, expr.value)  # type: ignore[attr-defined]
+    elif kind is Var:
+        r = dom.get(expr)  # type: ignore[call-overload]
+        if r is None or type(r.min) is not IntImm or type(r.extent) is not IntImm:
+            return None
+        low = r.min.value
+        found = low, low + max(r.extent.value, 1) - 1
+    elif isinstance(expr, BinOp):
+        found = _combined(expr.op, bounds(expr.a, dom), bounds(expr.b, dom))
+    else:
+        inner = expr.value if isinstance(expr, Cast) else expr.a if isinstance(expr, Not) else None
+        found = None if inner is None else bounds(inner, dom)
+    if found is None:
+        return None
+    limits = _TYPES.get(expr.dtype)
+    if limits is None:
+        if not is_int(expr.dtype):
+            return found
+        limits = _TYPES[expr.dtype] = dtype_bounds(expr.dtype)
+    if limits[0] <= found[0] and found[1] <= limits[1]:
         return found
-    low, high = dtype_bounds(expr.dtype)
-    if found[0] < low or found[1] > high:
-        from autosched.ir.printer import expr_text
+    from autosched.ir.printer import expr_text
 
-        end = found[1] if found[1] > high else found[0]
-        raise Overflow(f"{expr_text(expr)} reaches {_number(end)}; its type {expr.dtype} ends at {high if end > 0 else low}")
-    return found
+    over = found[1] > limits[1]
+    raise Overflow(f"{expr_text(expr)} reaches {_number(found[over])}; its type {expr.dtype} ends at {limits[over]}")
+
+
+def _combined(op: str, a: Interval | None, b: Interval | None) -> Interval | None:
+    """The bounds of an operation on operands of known bounds."""
+    if op == "%" and b is not None and b[0] == b[1] > 0:
+        one = a is not None and a[0] // b[0] == a[1] // b[0]
+        return (a[0] % b[0], a[1] % b[0]) if a is not None and one else (0, b[0] - 1)
+    if a is None or b is None:
+        return None
+    if op == "+":
+        return a[0] + b[0], a[1] + b[1]
+    if op == "*":
+        if a[0] >= 0 and b[0] >= 0:
+            return a[0] * b[0], a[1] * b[1]
+        ends = [x * y for x in a for y in b]
+        return min(ends), max(ends)
+    if op == "//" and b[0] > 0:
+        ends = [x // y for x in a for y in b]
+        return min(ends), max(ends)
+    if op == "-":
+        return a[0] - b[1], a[1] - b[0]
+    if op == "min":
+        return min(a[0], b[0]), min(a[1], b[1])
+    if op == "max":
+        return max(a[0], b[0]), max(a[1], b[1])
+    if op in COMPARISON or op in LOGICAL:
+        return 0, 1
+    return None
 
 
 def check_indices(old: State, new: State) -> None:
@@ -82,16 +130,20 @@ def check_indices(old: State, new: State) -> None:
     Raises:
         Overflow: an index may leave its type, or a constant extent is outside it.
     """
+    loops = old.loops
     for var, loop in new.loops.items():
-        extent = int_value(loop.extent)
-        if extent is not None and not 0 <= extent <= dtype_bounds(loop.extent.dtype)[1] and old.loops.get(var) is not loop:
-            raise Overflow(f"loop {var.name} would have {_number(extent)} iterations")
+        known = loops.get(var)
+        if known is None or known.extent is not loop.extent:
+            extent = int_value(loop.extent)
+            if extent is not None and not 0 <= extent <= dtype_bounds(loop.extent.dtype)[1]:
+                raise Overflow(f"loop {var.name} would have {_number(extent)} iterations")
+    realizes = old.realizes
     for ident, realize in new.realizes.items():
-        before = old.realizes.get(ident)
+        before = realizes.get(ident)
         if before is realize:
             continue
-        known = () if before is None else (*before.iter_values, before.predicate)
-        values = [e for e in (*realize.iter_values, realize.predicate) if not any(e is k for k in known)]
+        checked = set() if before is None else {id(before.predicate), *map(id, before.iter_values)}
+        values = [e for e in (*realize.iter_values, realize.predicate) if type(e) not in _PLAIN and id(e) not in checked]
         if values:
             dom: dict[Var, Range] = {}
             for node in new.ancestors(realize):
@@ -106,48 +158,17 @@ def check_indices(old: State, new: State) -> None:
 
 
 def _check_block(block: Block, before: Block | None) -> None:
-    dom = {iv.var: iv.dom for iv in block.iter_vars}
-    known = [] if before is None else [r for region in (*before.reads, *before.writes) for r in region.region]
-    for region in (*block.reads, *block.writes):
-        for r in region.region:
-            if not any(r is k for k in known):
-                bounds(r.min, dom)
-                bounds(r.extent, dom)
-
-
-def _bounds(expr: Expr, dom: Mapping[Var, Range]) -> Interval | None:
-    if isinstance(expr, IntImm):
-        return expr.value, expr.value
-    if isinstance(expr, Var):
-        r = dom.get(expr)
-        lo, extent = (None, None) if r is None else (int_value(r.min), int_value(r.extent))
-        return None if lo is None or extent is None else (lo, lo + max(extent, 1) - 1)
-    if isinstance(expr, Cast):
-        return bounds(expr.value, dom)
-    if not isinstance(expr, BinOp):
-        return None
-    a, b = bounds(expr.a, dom), bounds(expr.b, dom)
-    if expr.op == "%" and b is not None and b[0] == b[1] > 0:
-        one = a is not None and a[0] // b[0] == a[1] // b[0]
-        return (a[0] % b[0], a[1] % b[0]) if a is not None and one else (0, b[0] - 1)
-    if a is None or b is None:
-        return None
-    match expr.op:
-        case "+":
-            return a[0] + b[0], a[1] + b[1]
-        case "-":
-            return a[0] - b[1], a[1] - b[0]
-        case "*":
-            ends = [x * y for x in a for y in b]
-            return min(ends), max(ends)
-        case "//" if b[0] > 0:
-            ends = [x // y for x in a for y in b]
-            return min(ends), max(ends)
-        case "min":
-            return min(a[0], b[0]), min(a[1], b[1])
-        case "max":
-            return max(a[0], b[0]), max(a[1], b[1])
-    return None
+    checked = set() if before is None else {
+        id(r) for region in (*before.reads, *before.writes) for r in region.region
+    }
+    fresh = [
+        e for region in (*block.reads, *block.writes) for r in region.region if id(r) not in checked
+        for e in (r.min, r.extent) if type(e) not in _PLAIN
+    ]
+    if fresh:
+        dom = {iv.var: iv.dom for iv in block.iter_vars}
+        for e in fresh:
+            bounds(e, dom)
 
 
 def _number(value: int) -> str:

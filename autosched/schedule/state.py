@@ -64,6 +64,9 @@ class State:
     def __init__(self, func: PrimFunc) -> None:
         self.func = func
 
+    def __reduce__(self) -> tuple[type[State], tuple[PrimFunc]]:
+        return State, (self.func,)  # the tables know nodes by address
+
     # -- tables ------------------------------------------------------------------------------------
 
     @cached_property
