@@ -78,7 +78,7 @@ class Sampling(ScheduleBase):
         _, node = self.loop_at(loop)
         extent = self._tiled(node, n, decision)
         if max_innermost_factor < 1 and max_innermost_factor != -1:
-            self.refuse(f"max_innermost_factor is at least 1, or -1 for no limit, not {max_innermost_factor}")
+            self.refuse(f"max_innermost_factor is at least 1, or -1, not {max_innermost_factor}", hint="-1 is no limit")
         if extent is None:
             return self._untiled(n)
         if decision is not None:

@@ -347,7 +347,7 @@ def test_a_handle_shown_by_a_session_says_what_it_is() -> None:
     (lambda s, i: s.sample_categorical([1, 2], [1, float("inf")]), "a probability cannot be inf"),
     (lambda s, i: s.sample_categorical([1.5], [1]), "argument 'candidates' cannot be 1.5 at position 0"),
     (lambda s, i: s.sample_categorical([1, 2], [1, 2], decision=-1), "decision -1 is out of range"),
-    (lambda s, i: s.sample_compute_location("Z", decision=-3), "the decision is -3"),
+    (lambda s, i: s.sample_compute_location("Z", decision=-3), "there is no place -3"),
 ])
 def test_refused_samplings(action: Callable[[Schedule, LoopRV], Any], reason: str) -> None:
     sch = Schedule(mm, seed=4)
