@@ -300,6 +300,22 @@ def is_float(dtype: str) -> bool:
     return dtype.startswith(("float", "bfloat"))
 
 
+def element(dtype: str) -> str:
+    """The scalar type of a vector type; a scalar type itself."""
+    return dtype.partition("x")[0]
+
+
+def lanes(dtype: str) -> int:
+    """The number of scalars in a value of ``dtype``."""
+    return int(dtype.partition("x")[2] or 1)
+
+
+def vector(dtype: str, count: int) -> str:
+    """The type of ``count`` values of ``dtype`` side by side."""
+    count *= lanes(dtype)
+    return element(dtype) if count == 1 else f"{element(dtype)}x{count}"
+
+
 def bits(dtype: str) -> int:
     """Width of one scalar of ``dtype`` in bits."""
     if dtype == "bool":

@@ -26,7 +26,12 @@ from autosched.ir.value_bounds import dtype_bounds
 
 
 class _AxisSeparator:
-    """A mark between indices: dimensions on its two sides are never merged."""
+    """A mark between indices: dimensions on its two sides are never merged.
+
+    A trace's text has ``"axis_separator"`` for it, which TVM has called so too: a string needs no name in scope.
+    """
+
+    text = "axis_separator"
 
     def __repr__(self) -> str:
         return "AXIS_SEPARATOR"
@@ -97,7 +102,7 @@ class IndexMap:
         final: list[Expr] = []
         separators: list[int] = []
         for item in got if isinstance(got, list | tuple) else [got]:
-            if item is AXIS_SEPARATOR:
+            if item is AXIS_SEPARATOR or (isinstance(item, str) and item == AXIS_SEPARATOR.text):
                 separators.append(len(final))
                 continue
             try:
@@ -286,7 +291,7 @@ class IndexMap:
 
         items: list[str] = []
         for n, e in enumerate(self.final):
-            items += ["AXIS_SEPARATOR"] * self.axis_separators.count(n) + [expr_text(e)]
+            items += [f'"{AXIS_SEPARATOR.text}"'] * self.axis_separators.count(n) + [expr_text(e)]
         names = ", ".join(v.name for v in self.initial)
         comma = "," if len(items) == 1 else ""
         return f"lambda {names}: ({', '.join(items)}{comma})"

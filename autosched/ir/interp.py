@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autosched.errors import ProgramError
+from autosched.ir.depth import shallow
 from autosched.ir.expr import Expr, Var, int_value, is_float
 from autosched.ir.functor import substitute, walk
 from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
@@ -121,6 +122,7 @@ def written(func: PrimFunc) -> tuple[Buffer, ...]:
     return tuple(b for b in func.buffers if b in targets or b in opaque)
 
 
+@shallow()
 def run(
     func: PrimFunc, *arrays: Any, symbols: Mapping[str | Var, int] | None = None, pattern: int = _POISON
 ) -> Outputs:

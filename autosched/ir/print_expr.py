@@ -31,7 +31,9 @@ from autosched.ir.expr import (
     Var,
     binary,
     intrin,
+    is_float,
 )
+from autosched.ir.intrinsics import CALLS, DTYPE_FIRST, ELEMENTWISE, ROUNDING, TWO, implied_dtype
 from autosched.ir.stmt import Buffer, BufferRegion, IterVar
 
 # Node names for operations that the operator syntax would fold, or that Python has no operator for.
@@ -47,36 +49,9 @@ _PRECEDENCE = {
 _NOT, _COMPARE, _ATOM = 4, 5, 20
 RESERVED = frozenset({"T", "I", "range", *keyword.kwlist})
 
-# Calls whose first printed argument is their type.
-DTYPE_FIRST = frozenset({
-    "call_extern", "call_pure_extern", "call_intrin", "call_pure_intrin", "reinterpret", "type_annotation",
-    "call_llvm_intrin", "call_llvm_pure_intrin", "ptx_ldmatrix", "ptx_mma", "ptx_mma_sp", "tvm_mfma",
-    "tvm_mfma_store", "mma_store", "mma_fill",
-})
-_FIXED_DTYPE = {
-    "tvm_access_ptr": "handle", "address_of": "handle", "likely": "bool", "isnan": "bool", "isinf": "bool",
-    "isfinite": "bool", "assume": "bool", "ret": "int32", "tvm_storage_sync": "int32", "vscale": "int32",
-    "tvm_load_matrix_sync": "handle", "tvm_store_matrix_sync": "handle", "tvm_mma_sync": "handle",
-    "tvm_fill_fragment": "handle", "undef": "int32", "prefetch": "void", "popcount": "int32",
-}
+_CALLS, _ELEMENTWISE, _TWO = frozenset(CALLS), frozenset(ELEMENTWISE), frozenset(TWO) - {"power"}
 _IDENTIFIER = re.compile(r"[^0-9a-zA-Z_]")
-
-
-def implied_dtype(op: str, args: Sequence[Expr]) -> str:
-    """The result type that a call has when its text names none.
-
-    Args:
-        op: name of the intrinsic.
-        args: operands.
-
-    Returns:
-        A type name; elementwise intrinsics follow their first operand.
-    """
-    if op in _FIXED_DTYPE:
-        return _FIXED_DTYPE[op]
-    if op == "if_then_else" and len(args) == 3:
-        return args[1].dtype
-    return args[0].dtype if args and not isinstance(args[0], StringImm) else "handle"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Names:
@@ -246,7 +221,7 @@ class ExprPrinter:
     def _call(self, e: Call) -> str:
         args = [self.text(a) for a in e.args]
         name = e.op
-        if not name.isidentifier() or _folds_call(e):
+        if not _reads_back(e):
             return f"T.Call({quoted(name)}, [{', '.join(args)}], dtype={quoted(e.dtype)})"
         if name in DTYPE_FIRST:
             args.insert(0, quoted(e.dtype))
@@ -274,20 +249,43 @@ def folds(e: BinOp) -> bool:
     return e.op == "/" and e.dtype.startswith(("int", "uint"))
 
 
-def _folds_call(e: Call) -> bool:
-    if e.op == "if_then_else":
-        return len(e.args) != 3 or isinstance(e.args[0], IntImm) or e.args[1].dtype != e.args[2].dtype
-    if len(e.args) == 2 and all(isinstance(a, IntImm) for a in e.args):
-        try:
-            return not isinstance(intrin(e.op, *e.args), Call)
-        except ValueError:
-            return True  # A shift by a negative count.
-    return False
+def _reads_back(e: Call) -> bool:
+    """Whether ``T.name(...)`` gives this call again."""
+    op, args = e.op, e.args
+    if op in _CALLS:
+        return True
+    if any(isinstance(a, StringImm) for a in args):
+        return False
+    if op in _ELEMENTWISE:
+        return len(args) == 1 and (op not in ROUNDING or is_float(args[0].dtype))
+    if len(args) != (3 if op == "if_then_else" else 2):
+        return False
+    if op == "if_then_else":
+        return not isinstance(args[0], IntImm) and args[1].dtype == args[2].dtype == e.dtype
+    if op == "broadcast":
+        return isinstance(args[1], IntImm) and args[1].dtype == "int32" and e.dtype == implied_dtype(op, args)
+    if op not in _TWO or args[0].dtype != args[1].dtype:
+        return False
+    try:
+        # Constants fold; a shift by a negative count does not even.
+        return isinstance(intrin(op, *args), Call)
+    except ValueError:
+        return False
+
+
+def identifier(name: str) -> str:
+    """A name as Python can spell it: itself where it is an identifier that means nothing else in a program."""
+    if name.isidentifier() and name.isascii() and name not in RESERVED:
+        return name
+    spelled = _IDENTIFIER.sub("_", name) or "v"
+    spelled = "v" + spelled if spelled[0].isdigit() else spelled
+    return spelled + "_1" if spelled in RESERVED else spelled
 
 
 def quoted(text: str) -> str:
-    """A string literal in double quotes."""
-    return json.dumps(text, ensure_ascii=False)
+    """A string literal in double quotes; what no file could hold is escaped."""
+    plain = json.dumps(text, ensure_ascii=False)
+    return plain if plain.isascii() else _SURROGATE.sub(lambda m: f"\\u{ord(m[0]):04x}", plain)
 
 
 def float_text(value: float) -> str:

@@ -20,9 +20,10 @@ from itertools import pairwise
 from typing import Any
 
 from autosched.errors import shortened
+from autosched.ir.depth import shallow
 from autosched.ir.expr import Expr, IntImm, Var, binary
 from autosched.ir.functor import free_vars
-from autosched.ir.print_expr import ExprPrinter, Names, expr_text, quoted
+from autosched.ir.print_expr import ExprPrinter, Names, expr_text, identifier, quoted
 from autosched.ir.stmt import (
     AssertStmt,
     AttrStmt,
@@ -151,12 +152,15 @@ class Printer:
                 self._unbound.add(p)
         late: list[str] = []
         params = [self._param(p, late) for p in func.params]
-        self.emit(f"def {name or func.name}({', '.join(params)}):")
+        symbol = name if name is not None else func.name
+        spelled = identifier(symbol)
+        self.emit(f"def {spelled}({', '.join(params)}):")
         self.depth += 1
         self._top = len(self.lines)
         for line in late:
             self.emit(line)
-        self._func_attr(func)
+        # A name that Python cannot spell is stated as TVM states it.
+        self._func_attr(func, None if spelled == symbol else symbol)
         self._func_body(func.body)
         self.lines[self._top:self._top] = ["    " * self.depth + d for d in self._declared]
         self.starts = [(n, at + len(self._declared) if at >= self._top else at) for n, at in self.starts]
@@ -196,8 +200,8 @@ class Printer:
         text = ", ".join(shape) + ("," if len(shape) == 1 else "")
         return f"{name}: {self._buffer_call('Buffer', p, dtype=True, shape=f'({text})')}"
 
-    def _func_attr(self, func: PrimFunc) -> None:
-        attrs: dict[str, Any] = {}
+    def _func_attr(self, func: PrimFunc, symbol: str | None = None) -> None:
+        attrs: dict[str, Any] = {} if symbol is None else {"global_symbol": symbol}
         for key, value in func.attrs.items():
             attrs["tirx." + key[4:] if self.dialect == "tvm" and key.startswith("tir.") else key] = value
         ranges = {self.names.of(p): list(r) for p, r in zip(func.params, func.value_ranges) if r is not None}
@@ -415,6 +419,7 @@ def _grid(loop: For) -> Iterator[For]:
         node = node.body
 
 
+@shallow()
 def script(program: PrimFunc | IRModule, dialect: str = "tvm") -> str:
     """A program as text that ``autosched.script.parse`` reads back to an equal one.
 
@@ -424,6 +429,7 @@ def script(program: PrimFunc | IRModule, dialect: str = "tvm") -> str:
 
     Raises:
         ValueError: unknown dialect.
+        ProgramError: an expression is nested too deeply to be walked.
     """
     if dialect not in DIALECTS:
         raise ValueError(f"unknown dialect {dialect!r}; known: {', '.join(DIALECTS)}")

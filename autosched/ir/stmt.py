@@ -312,10 +312,17 @@ class PrimFunc:
         return tuple(p for p in self.params if isinstance(p, Buffer))
 
     def with_attr(self, key: str | Mapping[str, Any], value: Any = None) -> PrimFunc:
-        """This function with attributes added; ``global_symbol`` renames it."""
+        """This function with attributes added; ``global_symbol`` renames it.
+
+        Raises:
+            TypeError: a value that is no plain data: number, string, bool, None, list or dict of those, or an expression.
+        """
         from dataclasses import replace
 
-        new = dict(key) if isinstance(key, Mapping) else {key: value}
+        from autosched.ir.annotation import plain_value
+
+        given = dict(key) if isinstance(key, Mapping) else {key: value}
+        new = {k: plain_value(v, f"attribute {k!r}", (Expr, Buffer)) for k, v in given.items()}
         name = str(new.pop("global_symbol", self.name))
         return replace(self, name=name, attrs={**self.attrs, **new})
 

@@ -21,6 +21,7 @@ from autosched.ir.expr import (
     Let,
     Select,
     Var,
+    element,
     int_value,
     is_int,
 )
@@ -145,12 +146,12 @@ def _index_type(node: BufferLoad | BufferStore, scope: Scope) -> Iterator[str]:
 
 
 def _value_type(node: BufferStore, scope: Scope) -> Iterator[str]:
-    if node.value.dtype.split("x")[0] != node.buffer.dtype:
+    if element(node.value.dtype) != element(node.buffer.dtype):
         yield f"a {node.value.dtype} value is stored into {node.buffer.dtype} buffer {node.buffer.name!r}"
 
 
 def _load_type(node: BufferLoad, scope: Scope) -> Iterator[str]:
-    if node.dtype.split("x")[0] != node.buffer.dtype:
+    if element(node.dtype) != element(node.buffer.dtype):
         yield f"a load from {node.buffer.dtype} buffer {node.buffer.name!r} claims to be {node.dtype}"
 
 

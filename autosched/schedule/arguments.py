@@ -175,10 +175,14 @@ def plain_number(value: Any) -> Any:
     """A constant of the IR, a NumPy number or an integer of another class as Python's; any other value as it is."""
     if isinstance(value, IntImm | FloatImm | StringImm):
         return bool(value.value) if value.dtype == "bool" else value.value
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         return value.item()
-    if isinstance(value, bool | int | float | str | type | np.ndarray):
+    if isinstance(value, bool | type | np.ndarray) or type(value) in (int, float, str):
         return value
+    if isinstance(value, int | float):
+        return int(value) if isinstance(value, int) else float(value)  # An enumeration prints as something else.
+    if isinstance(value, str):
+        return str.__str__(value)
     if hasattr(value, "__index__"):
         try:
             return operator.index(value)

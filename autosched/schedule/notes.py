@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from autosched.errors import suggest
+from autosched.ir.annotation import plain_value
 from autosched.ir.stmt import Annotations, Block, For, Stmt
-from autosched.schedule.base import ArgumentError, BlockRV, ExprRV, LoopRV, ScheduleBase, describe
+from autosched.schedule.base import ArgumentError, BlockRV, ExprRV, LoopRV, ScheduleBase
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
 from autosched.schedule.ways import annotated_with
@@ -23,12 +24,18 @@ class Notes(ScheduleBase):
         Args:
             block_or_loop: handle, or a block's name.
             ann_key: key, e.g. ``vta.loop`` or ``software_pipeline_stage``; an existing value is replaced.
-            ann_val: number, string, list or dict of those; a sampled integer stands for its value.
+            ann_val: number, string, bool, None, or list or dict of those; a sampled integer stands for its value.
+
+        Raises:
+            ArgumentError: the value is something else, which neither text nor traces could hold.
 
         Before: ``for i in range(8)``, after ``annotate(i, "k", 1)``: ``for i in T.serial(8, annotations={"k": 1})``.
         """
         state, node = self._annotated(block_or_loop)
-        value = self._plain(ann_val)
+        try:
+            value = plain_value(self._plain(ann_val), "argument 'ann_val'")
+        except TypeError as error:
+            raise ArgumentError("annotate", str(error)) from None
         self._annotate(state, node, {**node.annotations, ann_key: value})
 
     @primitive
@@ -68,7 +75,4 @@ class Notes(ScheduleBase):
             return [self._plain(v) for v in value]
         if isinstance(value, dict):
             return {k: self._plain(v) for k, v in value.items()}
-        if not isinstance(value, bool | int | float | str):
-            self.refuse(f"argument 'ann_val' cannot hold {describe(value)}; it takes numbers, strings, lists and dicts of those",
-                        error=ArgumentError)
         return value

@@ -60,7 +60,8 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
-from autosched.errors import suggest
+from autosched.errors import ScheduleError, suggest
+from autosched.ir.depth import TOO_DEEP
 from autosched.schedule.arguments import Kind, WrongArgument, conform, fault, kinds_of, plain_number
 from autosched.schedule.base import RV, ArgumentError, BlockRV, ExprRV, LoopRV, ScheduleBase
 from autosched.schedule.trace import Instruction
@@ -225,6 +226,8 @@ def _register(
                 sch.trace.append(Instruction(name, args, outputs_of(value), decision, mark))
             done = True
             return value
+        except RecursionError:
+            raise ScheduleError(name, TOO_DEEP) from None
         finally:
             sch._op = saved[3]
             if not done:
@@ -301,7 +304,7 @@ def _sampled(sch: ScheduleBase, value: Any) -> Any:
 
 def plain_argument(value: Any) -> Any:
     """An argument as plain data: constants of the IR and NumPy integers become Python numbers."""
-    if value is None or isinstance(value, bool | int | float | str | RV):
+    if value is None or isinstance(value, bool | RV) or type(value) in (int, float, str):
         return value
     if isinstance(value, tuple):
         return tuple(plain_argument(v) for v in value)

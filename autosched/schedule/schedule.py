@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from autosched.errors import ProgramError
+from autosched.ir.depth import shallow
 from autosched.ir.stmt import Block, For, IRModule, PrimFunc
 from autosched.schedule.access import Access
 from autosched.schedule.base import RV, ArgumentError, BlockRV, ExprRV, LoopRV, Special, describe
@@ -72,7 +73,8 @@ class Schedule(
         self.error_render_level = error_render_level
         self.enable_check = enable_check
         self.debug_mask = debug_mask
-        self._states = {name: State(f) for name, f in functions.items()}
+        with shallow():
+            self._states = {name: State(f) for name, f in functions.items()}
         self._single = isinstance(mod, PrimFunc)
         self._symbols = {}
         self._working_on = next(iter(functions)) if len(functions) == 1 else "main" if "main" in functions else None

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from autosched.ir.index_map import IndexMap
+from autosched.ir.print_expr import float_text, quoted
 from autosched.schedule.base import RV, BlockRV, ExprRV, LoopRV
 
 if TYPE_CHECKING:
@@ -139,8 +140,11 @@ class Trace:
         names: dict[RV, str] = {}
         result = []
         for inst in self.valid(remove_postproc):
-            inputs = {p.name for p in lookup(inst.op).parameters if p.is_input}
-            given = {k: v for k, v in inst.args.items() if v is not None}
+            parameters = lookup(inst.op).parameters
+            inputs = {p.name for p in parameters if p.is_input}
+            # None is left out where it is the default; where an argument must be given, it is a value.
+            default = {p.name for p in parameters if p.default is None}
+            given = {k: v for k, v in inst.args.items() if v is not None or k not in default}
             obj: dict[str, Any] = {
                 "op": inst.op,
                 "in": {k: _encode(v, names, True) for k, v in given.items() if k in inputs},
@@ -236,7 +240,7 @@ class Trace:
     # -- text --------------------------------------------------------------------------------------
 
     def as_python(self, remove_postproc: bool = False) -> list[str]:
-        """One line of Python per instruction; ``exec`` with ``sch`` bound replays them."""
+        """One line of Python per instruction; ``exec`` with ``sch`` (and ``T``, for maps that call intrinsics) replays them."""
         names: dict[RV, str] = {}
         return [_python(inst, names) for inst in self.valid(remove_postproc)]
 
@@ -315,7 +319,10 @@ def _text(value: Any, names: Mapping[RV, str] | None) -> str:
     if isinstance(value, RV):
         return "_" if names is None else names.get(value, "_")
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        return quoted(value)
+    if isinstance(value, float):
+        text = float_text(value)
+        return f"float({text})" if text.startswith('"') else text
     if isinstance(value, list):
         return "[" + ", ".join(_text(v, names) for v in value) + "]"
     if isinstance(value, tuple):

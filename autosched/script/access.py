@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autosched.errors import suggest
-from autosched.ir.expr import BinOp, BufferData, BufferLoad, Call, Expr, IntImm, Ramp, as_int, binary, is_int
+from autosched.ir.expr import BinOp, BufferData, BufferLoad, Call, Expr, IntImm, as_int, binary, is_int, lanes, vector
 from autosched.ir.simplify import simplify
 from autosched.ir.stmt import Buffer, BufferRegion, Range
 from autosched.script import ops
@@ -66,12 +66,11 @@ def access(owner: Buffer | View, index: tuple[Any, ...]) -> BufferLoad | BufferR
         return BufferRegion(owner, tuple(_range(i, s) for i, s in zip(index, shape)))
     exprs = tuple(ops.operand(i) for i in index)
     for e in exprs:
-        if not is_int(e.dtype.split("x")[0]):
+        if not is_int(e.dtype):
             raise TypeError(f"index of buffer {owner.name} must be an integer, got {e.dtype}")
     if isinstance(owner, View):
         return BufferLoad(owner.buffer, owner.indices(exprs), owner.buffer.dtype)
-    lanes = next((e.lanes for e in exprs if isinstance(e, Ramp)), None)
-    return BufferLoad(owner, exprs, owner.dtype if lanes is None else f"{owner.dtype}x{lanes}")
+    return BufferLoad(owner, exprs, vector(owner.dtype, max([lanes(e.dtype) for e in exprs], default=1)))
 
 
 def _range(index: Any, extent: Expr) -> Range:

@@ -11,6 +11,7 @@ from types import FunctionType
 from typing import Any, overload
 
 from autosched.errors import ProgramError, UnknownNameError
+from autosched.ir.print_expr import identifier
 from autosched.ir.stmt import IRModule, PrimFunc
 from autosched.script.evaluate import Evaluator, Scopes
 from autosched.script.forms import BufferSpec, DType
@@ -130,7 +131,9 @@ def _parse_text(source: Source, extern: Mapping[str, Any], only: str | None = No
             is_module = True
             for inner in node.body:
                 if isinstance(inner, ast.FunctionDef) and _is_program(inner) and only in (None, inner.name):
-                    found[inner.name] = _parse_def(inner, source, names)
+                    func = _parse_def(inner, source, names)
+                    # A key that Python cannot spell is stated by the function's attributes, as the printer does.
+                    found[func.name if identifier(func.name) == inner.name else inner.name] = func
         elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             # A constant above the functions; anything else up here is the file's own business.
             try:

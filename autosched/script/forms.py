@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autosched.errors import NotSupportedError, ProgramError
+from autosched.ir.annotation import plain_value
 from autosched.ir.expr import Expr, ExprLike, IntImm, Var, as_expr, int_value
 from autosched.ir.stmt import Buffer, BufferRegion
 
@@ -210,7 +211,7 @@ def _loop(kind: str, name: str) -> Any:
             raise NotSupportedError(f"{name} with step={step}: loops advance by 1; multiply the variable instead")
         if kind == "thread_binding" and thread is None:
             raise TypeError('T.thread_binding needs a thread tag, for example thread="vthread"')
-        notes = dict(annotations or {})
+        notes = _mapping(annotations or {}, "annotations=")
         if unroll is not None:
             notes["pragma_unroll" if unroll else "disable_unroll"] = True
         return Loop(kind, (_span(start, stop, name),), notes, thread)
@@ -410,7 +411,7 @@ def func_attr(attrs: Mapping[str, Any]) -> Note:
 def _mapping(attrs: Any, what: str) -> dict[str, Any]:
     if not isinstance(attrs, Mapping):
         raise TypeError(f'{what} takes a dictionary, for example {{"key": 1}}, got {describe(attrs)}')
-    return dict(attrs)
+    return {str(k): plain_value(v, f"{what}: {k!r}", (Expr, Buffer, DType)) for k, v in attrs.items()}
 
 
 def init() -> Scope:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autosched.errors import ProgramError
-from autosched.ir.expr import Expr, IntImm, Var, bits, int_value
+from autosched.ir.expr import Expr, IntImm, Var, bits, cast, int_value, lanes, vector
 from autosched.ir.region import access_regions
 from autosched.ir.stmt import (
     TRUE,
@@ -264,10 +264,11 @@ def finish(stmts: list[Stmt]) -> Stmt:
 
 def store(target: Any, indices: tuple[Expr, ...], value: Expr) -> Stmt:
     """``A[i] = value``; the value takes the buffer's type."""
-    from autosched.ir.expr import cast
-
     if isinstance(target, View):
         target, indices = target.buffer, target.indices(indices)
-    lanes = value.dtype.partition("x")[2]
-    dtype = target.dtype + (f"x{lanes}" if lanes else "")
+    dtype = vector(target.dtype, max([lanes(i.dtype) for i in indices], default=1))
+    if lanes(value.dtype) != lanes(dtype):
+        if lanes(value.dtype) == 1:
+            raise TypeError(f"{target.name} takes {dtype} here, got {value.dtype}; write T.Broadcast(value, {lanes(dtype)})")
+        raise TypeError(f"{target.name} takes {dtype} here, got {value.dtype}")
     return BufferStore(target, indices, cast(dtype, value))

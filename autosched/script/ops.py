@@ -32,29 +32,13 @@ from autosched.ir.expr import (
     logical_and,
     logical_not,
     select,
+    vector,
 )
-from autosched.ir.print_expr import DTYPE_FIRST, RAW_NAMES, implied_dtype
+from autosched.ir.intrinsics import CALLS, DTYPE_FIRST, ELEMENTWISE, ROUNDING, TWO, implied_dtype
+from autosched.ir.print_expr import RAW_NAMES
 from autosched.ir.stmt import Buffer, BufferRegion
 from autosched.script.forms import DType, describe
 
-_ROUNDING = ("floor", "ceil", "round", "trunc", "nearbyint")
-_ELEMENTWISE = (
-    *_ROUNDING, "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "sinh",
-    "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "sigmoid", "erf", "abs", "fabs", "popcount",
-    "clz", "bitwise_not",
-)
-_TWO = ("pow", "power", "atan2", "fmod", "hypot", "copysign", "ldexp", "nextafter", "shift_left", "shift_right",
-        "bitwise_and", "bitwise_or", "bitwise_xor")
-# Calls that are carried through unchanged: hardware intrinsics of other machines, and the runtime's own.
-_CALLS = (
-    *sorted(DTYPE_FIRST), "address_of", "likely", "isnan", "isinf", "isfinite", "isnullptr", "assume", "undef", "ret",
-    "fma", "q_multiply_shift", "q_multiply_shift_per_axis", "tvm_access_ptr", "tvm_storage_sync", "tvm_stack_alloca",
-    "tvm_load_matrix_sync", "tvm_store_matrix_sync", "tvm_mma_sync", "tvm_bmma_sync", "tvm_fill_fragment",
-    "tvm_thread_allreduce", "tvm_warp_shuffle", "tvm_struct_get", "tvm_struct_set", "tvm_tuple", "vectorlow",
-    "vectorhigh", "vectorcombine", "dp4a", "vscale", "broadcast", "prefetch", "call_packed", "call_cpacked",
-    "ptx_cp_async", "ptx_commit_group", "ptx_wait_group", "ptx_fill_zero", "get_active_lane_mask",
-    "ignore_loop_partition", "start_profile_intrinsic", "end_profile_intrinsic", "thread_return",
-)
 _TYPE_NAME = re.compile(r"^(u?int|float|bfloat|bool|handle|void)[0-9_a-z]*$")
 
 
@@ -151,7 +135,7 @@ def call(name: str) -> Callable[..., Expr]:
 def _elementwise(name: str) -> Callable[..., Expr]:
     def make(x: Any, dtype: Any = None) -> Expr:
         e = operand(x)
-        if name in _ROUNDING and not is_float(e.dtype):
+        if name in ROUNDING and not is_float(e.dtype):
             return e
         return Call(name, (e,), dtype_name(dtype) if dtype is not None else e.dtype)
 
@@ -257,15 +241,25 @@ def infinity(dtype: Any) -> Expr:
 def ramp(base: Any, stride: Any, lanes: Any) -> Expr:
     """The vector base, base + stride, ..."""
     b = operand(base)
-    n = as_int(operand(lanes), "the number of lanes of T.Ramp")
-    return Ramp(b, cast(b.dtype, operand(stride)) if isinstance(stride, int) else operand(stride), n, f"{b.dtype}x{n}")
+    n = _lanes(lanes, "T.Ramp")
+    return Ramp(b, cast(b.dtype, operand(stride)) if isinstance(stride, int) else operand(stride), n, vector(b.dtype, n))
 
 
-def broadcast(value: Any, lanes: Any) -> Expr:
-    """A vector of one value."""
+def broadcast(value: Any, lanes: Any, dtype: Any = None) -> Expr:
+    """A vector of one value; ``dtype``, if given, is its type."""
     v = operand(value)
-    n = as_int(operand(lanes), "the number of lanes of T.Broadcast")
-    return Call("broadcast", (v, IntImm(n)), f"{v.dtype}x{n}")
+    n = _lanes(lanes, "T.Broadcast")
+    made = vector(v.dtype, n)
+    if dtype is not None and dtype_name(dtype) != made:
+        raise TypeError(f"{n} lanes of {v.dtype} are {made}, not {dtype_name(dtype)}")
+    return Call("broadcast", (v, IntImm(n)), made)
+
+
+def _lanes(value: Any, what: str) -> int:
+    n = as_int(operand(value), f"the number of lanes of {what}")
+    if n < 1:
+        raise ValueError(f"the number of lanes of {what} is at least 1, got {n}")
+    return n
 
 
 def let(body: Any, where: Mapping[Any, Any]) -> Expr:
@@ -324,9 +318,9 @@ def _identity(value: Any) -> Any:
 
 
 OPS: dict[str, Any] = {
-    **{name: call(name) for name in _CALLS},
-    **{name: _elementwise(name) for name in _ELEMENTWISE},
-    **{name: _two(name) for name in _TWO},
+    **{name: call(name) for name in CALLS},
+    **{name: _elementwise(name) for name in ELEMENTWISE},
+    **{name: _two(name) for name in TWO},
     **{RAW_NAMES[op]: raw(op) for op in RAW_NAMES if op != "truncdiv"},
     "TruncDiv": raw("truncdiv"),
     "max": bin_max, "min": bin_min, "floordiv": _binary("//"), "floormod": _binary("%"),
@@ -334,7 +328,8 @@ OPS: dict[str, Any] = {
     "indexmod": _binary("%"), "div": _binary("/"),
     "ceildiv": ceildiv, "cast": cast_value, "Cast": cast_node, "if_then_else": choose, "Select": select_node,
     "min_value": min_value, "max_value": max_value, "infinity": infinity, "Ramp": ramp, "ramp": ramp,
-    "Broadcast": broadcast, "Let": let, "Not": lambda a: Not(operand(a)), "logical_and": all_of, "all": all_of,
+    "Broadcast": broadcast, "broadcast": broadcast, "Let": let, "Not": lambda a: Not(operand(a)),
+    "logical_and": all_of, "all": all_of,
     "logical_or": any_of, "any": any_of, "logical_not": negation, "Call": raw_call, "call_intrin": call_intrin,
     "call_pure_intrin": call_intrin, "meta_var": _identity, "StringImm": StringImm, "IntImm": lambda d, v: IntImm(v, d),
     "FloatImm": lambda d, v: FloatImm(float(v), d), "Var": lambda name, dtype="int32": Var(name, dtype_name(dtype)),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from autosched.errors import ProgramError
+from autosched.ir.depth import TOO_DEEP, check_depth, too_deep
 from autosched.ir.expr import Call, Expr, Var
 from autosched.ir.printer import VALUE_RANGES
 from autosched.ir.stmt import (
@@ -14,6 +15,7 @@ from autosched.ir.stmt import (
     BlockRealize,
     Buffer,
     BufferRegion,
+    BufferStore,
     Evaluate,
     For,
     IfThenElse,
@@ -66,6 +68,7 @@ class FunctionParser(Binder):
                 body = root.realize(body, is_root=True)
             name = str(self.attrs.pop("global_symbol", node.name))
             ranges = self._ranges(self.attrs.pop(VALUE_RANGES, {}))
+            check_depth(body)
         attrs = {"tir." + k[5:] if k.startswith("tirx.") else k: v for k, v in self.attrs.items()}
         return PrimFunc(tuple(self.params), body, name, attrs, ranges)
 
@@ -131,7 +134,12 @@ class FunctionParser(Binder):
         levels: list[tuple[list[Stmt], Wrapper]] = []
         out: list[Stmt] = []
         for node in nodes:
-            wrapper = self.statement(node, out)
+            try:
+                wrapper = self.statement(node, out)
+            except RecursionError:
+                self.ev.fail(node, TOO_DEEP)
+            if out and isinstance(out[-1], BufferStore | Evaluate) and too_deep(out[-1].value):
+                self.ev.fail(node, TOO_DEEP)
             if wrapper is not None:
                 # The form holds for all that follows on this level.
                 levels.append((out, wrapper))
@@ -153,7 +161,7 @@ class FunctionParser(Binder):
             wrapper = None
             for target in node.targets:
                 if isinstance(target, ast.Subscript):
-                    out.append(self._store(target, value, node))
+                    out.append(self._store(target, value, node.value))
                 else:
                     wrapper = self.bind_all(target, value, node) or wrapper
             return wrapper
@@ -184,7 +192,7 @@ class FunctionParser(Binder):
 
     # Assignments
 
-    def _store(self, target: ast.Subscript, value: Any, node: ast.stmt) -> Stmt:
+    def _store(self, target: ast.Subscript, value: Any, node: ast.expr) -> Stmt:
         owner = self.ev.eval(target.value)
         if not isinstance(owner, Buffer | View):
             self.ev.fail(target, f"only an element of a buffer can be assigned, not of {describe(owner)}")
@@ -198,7 +206,7 @@ class FunctionParser(Binder):
         load = ast.copy_location(ast.BinOp(_as_load(node.target), node.op, node.value), node)
         value = self.ev.eval(load)
         if isinstance(node.target, ast.Subscript):
-            out.append(self._store(node.target, value, node))
+            out.append(self._store(node.target, value, node.value))
         elif isinstance(node.target, ast.Name) and not isinstance(value, Expr):
             self.scopes.define(node.target.id, value)
         else:

@@ -10,6 +10,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from autosched.errors import ProgramError
+from autosched.ir.depth import TOO_DEEP
 from autosched.script.locate import locate
 from autosched.script.namespace import I, Namespace, T
 
@@ -42,6 +43,8 @@ def of_text(text: str, where: str = "", line_offset: int = 0) -> Source:
     indent = len(first) - len(first.lstrip()) if plain != text else 0
     try:
         tree = ast.parse(plain)
+    except (RecursionError, MemoryError):
+        raise ProgramError(TOO_DEEP + (f" [{where}]" if where else "")) from None
     except SyntaxError as error:
         line = None if error.lineno is None else error.lineno + line_offset
         column = None if error.offset is None else error.offset + indent

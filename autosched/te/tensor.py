@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosched.errors import NotSupportedError, ProgramError
+from autosched.ir.depth import TOO_DEEP, too_deep
 from autosched.ir.expr import BufferLoad, Expr, ExprLike, IntImm, Reduce, Var, as_expr
 from autosched.ir.functor import expr_children, walk_expr
 from autosched.ir.stmt import Buffer, IterVar, Range
@@ -193,6 +194,8 @@ def compute(
             what = f"the tensor {value.name}; take an element, as in {value.name}[...]"
         raise ProgramError(f"compute {name}: the function must return a scalar expression, it returned {what}")
     body = as_expr(value)
+    if too_deep(body):
+        raise ProgramError(f"compute {name}: {TOO_DEEP}")
     inner = list(walk_expr(body))
     if any(isinstance(e, Reduce) for e in inner[1:]):
         raise NotSupportedError(
