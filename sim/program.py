@@ -94,12 +94,20 @@ class Program:
         more = tuple(Segment(a, bytes(d)) for a, d in memory.items()) if isinstance(memory, Mapping) else tuple(memory)
         return replace(self, memory=(*self.memory, *more))
 
-    def disassemble(self) -> str:
-        """Return the instructions as assembler text."""
+    def disassemble(self, sram: bool = False) -> str:
+        """Return the instructions as assembler text.
+
+        sram: with a comment at each instruction: the SRAM elements that it touches, those of its micro-ops included.
+        """
         from sim import asm
 
         text: str = asm.disassemble(self.table, self.config)
-        return text
+        if not sram:
+            return text
+        from sim.operands import operands
+
+        lines = zip(text.splitlines(), operands(self))
+        return "".join([f"{line}  # {remark}\n" if remark else f"{line}\n" for line, remark in lines])
 
 
 class _Reader:

@@ -135,7 +135,7 @@ def show(args: argparse.Namespace) -> int:
         if args.view == "script":
             print(kernel.schedule.script())
         elif args.view == "asm":
-            print(kernel.program.disassemble())
+            print(kernel.program.disassemble(sram=True))
         else:
             from autosched.cli.sim_command import gantt_text
 

@@ -108,7 +108,7 @@ def _explain(program: Program, semantics: str, args: argparse.Namespace) -> None
     from sim import stats
 
     if args.asm:
-        print(f"\n{program.name}:\n{program.disassemble()}")
+        print(f"\n{program.name}:\n{program.disassemble(sram=True)}")
     if args.stats or args.gantt:
         timing = record(program, semantics)
         if args.stats:

@@ -8,6 +8,7 @@ only when they do not fit side by side: sharing costs overlap.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
@@ -102,12 +103,20 @@ def allocate(tree: Tree, sites: list[Site], config: VTAConfig) -> dict[Buffer, S
             if access.buffer.scope != DRAM:
                 uses.setdefault(access.buffer, []).append((site, access, is_write))
     storages = {b: _storage(b, u, tree.banks.get(b, 1), config) for b, u in uses.items()}
+    for buffer in tree.doubled & storages.keys():
+        if storages[buffer].banks == 1:
+            warnings.warn(no_refill(buffer), stacklevel=2)
     for buffer, found in uses.items():
         _check_threads(storages[buffer], found)
     for scope in (INP, WGT, ACC):
         mine = [s for s in storages.values() if s.buffer.scope == scope]
         _place(mine, scope, depth_of(scope, config), uses, tree)
     return storages
+
+
+def no_refill(buffer: Buffer) -> str:
+    """What is said about a buffer that asks for two banks in vain."""
+    return f"double_buffer of {buffer.name} has no effect: no loop of several iterations refills it, so it keeps one bank"
 
 
 def _storage(buffer: Buffer, uses: list[Use], wanted: int, config: VTAConfig) -> Storage:

@@ -7,6 +7,7 @@ anywhere, such a buffer must be filled anew in each iteration of the loop around
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -30,7 +31,9 @@ from autosched.ir.stmt import (
     make_root,
     seq,
 )
+from autosched.lower.allocate import no_refill
 from autosched.lower.compact import shared, windows
+from autosched.lower.run_ahead import run_ahead
 
 
 def groups(buffer: Buffer) -> list[range]:
@@ -39,13 +42,19 @@ def groups(buffer: Buffer) -> list[range]:
     return [range(a, b) for a, b in pairwise(cuts) if b > a]
 
 
-def flatten(func: PrimFunc, compact: bool = False) -> PrimFunc:
+def flatten(func: PrimFunc, compact: bool = False, pipeline: bool = False) -> PrimFunc:
     """A function without blocks, whose own buffers have one dimension per group of axes.
 
     Args:
         func: a program at any stage; what is kept of its own buffers must be constant.
         compact: first shrink every buffer to what one pass through the loops around its uses touches (a cache of a tile holds a
             tile), see ``autosched.lower.compact``.
+        pipeline: also let the copies that fill double-buffered buffers run one iteration ahead: iteration ``i`` fills bank
+            ``(i + 1) % 2`` with the tile of the next one, beside the computation on bank ``i % 2``. A copy that reads what its
+            loop writes stays where it is.
+
+    Warns:
+        UserWarning: a double-buffered buffer is refilled by no loop of several iterations, and so keeps one bank.
 
     Returns:
         the program; parameters keep their shapes. ``C: (128, 32)`` becomes ``C: (4096,)``; with an axis separator before its
@@ -55,12 +64,14 @@ def flatten(func: PrimFunc, compact: bool = False) -> PrimFunc:
     Raises:
         LoweringError: kind ``symbolic``: an extent is not constant.
     """
-    return _Flattener(func, windows(func) if compact else {}).run()
+    return _Flattener(func, windows(func) if compact else {}, pipeline).run()
 
 
 class _Flattener(Mutator):
-    def __init__(self, func: PrimFunc, held: Mapping[Buffer, tuple[Range, ...]]) -> None:
+    def __init__(self, func: PrimFunc, held: Mapping[Buffer, tuple[Range, ...]], pipeline: bool) -> None:
         self.func = func
+        self.pipeline = pipeline
+        self.ahead: dict[Var, list[Buffer]] = {}
         self.held = held
         self.params = set(func.buffers)
         self.values: dict[Var, Expr] = {}
@@ -79,6 +90,10 @@ class _Flattener(Mutator):
                     turn = turn * loop.extent + (loop.var - loop.min)
             if any(int_value(loop.extent) != 1 for loop in path if loop.thread is None):
                 self.turn[buffer] = turn % 2
+                if self.pipeline and path[-1].kind == "serial" and int_value(path[-1].extent) != 1:
+                    self.ahead.setdefault(path[-1].var, []).append(buffer)
+            else:
+                warnings.warn(no_refill(buffer), stacklevel=3)
         body = self.visit_stmt(self.func.body)
         return replace(self.func, body=make_root(body, tuple(self.made.values())))
 
@@ -145,7 +160,9 @@ class _Flattener(Mutator):
         if isinstance(stmt, For):
             lo, extent = self.visit_expr(stmt.min), self.visit_expr(stmt.extent)
             self.analyzer.bind(stmt.var, Range(lo, extent))
-            return replace(stmt, min=lo, extent=extent, body=self.visit_stmt(stmt.body))
+            loop = replace(stmt, min=lo, extent=extent, body=self.visit_stmt(stmt.body))
+            banked = {self.buffer(b) for b in self.ahead.get(stmt.var, ())}
+            return run_ahead(loop, banked) if banked else loop
         return super().visit_stmt(stmt)
 
     def block(self, realize: BlockRealize) -> Stmt:

@@ -112,12 +112,14 @@ class Tree:
         allocated: all other buffers, in order of appearance.
         banks: copies that buffers ask for, to be used in turn: two under ``double_buffer_scope``; under
             ``software_pipeline_stage``, one more than the stages between a buffer's writer and its last reader.
+        doubled: the buffers that say so themselves, by ``double_buffer_scope``.
     """
 
     root: Loop
     params: tuple[Buffer, ...]
     allocated: list[Buffer]
     banks: dict[Buffer, int]
+    doubled: frozenset[Buffer]
 
     def index(self) -> list[Site]:
         """Sets ``path``, ``own`` and ``order`` of every site; to be called after every change of structure."""
@@ -150,6 +152,7 @@ class Builder:
         self.views: dict[Buffer, Access] = {}
         self.allocated: list[Buffer] = []
         self.banks: dict[Buffer, int] = {}
+        self.doubled: set[Buffer] = set()
 
     def build(self, func: PrimFunc) -> Tree:
         """The tree of a function.
@@ -165,7 +168,7 @@ class Builder:
                     raise LoweringError("symbolic", f"{param.name} has a symbolic shape; lowering needs constants")
         root = Loop("root", 1)
         self.visit(func.body, root, [], {}, "root")
-        return Tree(root, func.buffers, self.allocated, self.banks)
+        return Tree(root, func.buffers, self.allocated, self.banks, frozenset(self.doubled))
 
     def visit(self, stmt: Stmt, parent: Loop, conds: list[Lin], notes: Mapping[str, Any], name: str) -> None:
         """Appends what ``stmt`` becomes to ``parent``."""
@@ -266,6 +269,7 @@ class Builder:
                     "annotation", f"double_buffer_scope {which} of block {block.name}: it writes {len(block.writes)} buffers"
                 )
             self.ask(block.writes[which].buffer, 2)
+            self.doubled.add(block.writes[which].buffer)
         if block.init is not None:
             first = list(inner)
             for iter_var, value in zip(block.iter_vars, values):

@@ -89,7 +89,64 @@ def test_double_buffers_of_several_dimensions(separated: bool, shape: tuple[int,
 def test_no_banks_without_a_loop() -> None:
     sch = Schedule(parse(BEFORE))
     sch.double_buffer("C", 0)
-    assert shapes(flatten(sch.mod["main"])) == {"C": (4096,)}
+    with pytest.warns(UserWarning, match="double_buffer of C has no effect: no loop of several iterations refills it"):
+        assert shapes(flatten(sch.mod["main"])) == {"C": (4096,)}
+
+
+def test_copies_run_one_iteration_ahead() -> None:
+    sch = tiled(True)
+    flat = flatten(sch.mod["main"], pipeline=True)
+    text = flat.script()
+    assert "if i_0 < 3:" in text and "C[(i_0 + 1) % 2, " in text and "C[i_0 % 2, " in text
+    assert text.index("C[0, ") < text.index("for i_0 in range(4):") < text.index("C[(i_0 + 1) % 2, ") < text.index("C[i_0 % 2, ")
+    assert text.replace("C[i_0 % 2", "").count("i_0 % 2") == 0
+    same_meaning(parse(BEFORE), flat)
+    assert parse(text) == flat
+
+
+IN_PLACE = '''
+from tvm.script import tir as T
+@T.prim_func
+def main(A: T.Buffer((8, 16), "int32"), B: T.Buffer((8, 16), "int32")):
+    C = T.alloc_buffer((8, 16), "int32")
+    for i in range(8):
+        for j in range(16):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.block_attr({"double_buffer_scope": 0})
+                C[vi, vj] = B[(vi + 7) % 8, vj] + A[vi, vj]
+        for j in range(16):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = C[vi, vj]
+'''
+
+
+def test_a_copy_of_what_the_loop_writes_stays() -> None:
+    # Iteration i reads what iteration i - 1 stored.
+    func = parse(IN_PLACE)
+    flat = flatten(func, compact=True, pipeline=True)
+    assert flat == flatten(func, compact=True)
+    same_meaning(func, flat)
+    free = parse(IN_PLACE.replace("B[(vi + 7) % 8, vj] + A[vi, vj]", "A[vi, vj] * 3"))
+    flat = flatten(free, compact=True, pipeline=True)
+    assert "(i + 1) % 2" in flat.script()
+    same_meaning(free, flat)
+
+
+@pytest.mark.parametrize("layer", ["conv2d:n=1,h=6,w=6,ci=32,co=32,k=3,pad=1", "dense:m=4,k=64,n=32"])
+def test_pipelined_points_of_a_space_mean_the_same(layer: str) -> None:
+    from autosched.workloads import workload
+    from space import Space
+
+    space = Space(workload(layer).func, "vta-de10")
+    ahead = 0
+    for point in space.sample(np.random.default_rng(7), 12):
+        func = space.schedule(point).func
+        flat = flatten(func, compact=True, pipeline=True)
+        ahead += flat != flatten(func, compact=True)
+        same_meaning(func, flat)
+    assert ahead
 
 
 @pytest.mark.parametrize("seed", range(6))
