@@ -8,7 +8,7 @@ covers it; an accumulation counts as written where its first iteration is inside
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autosched.ir.expr import BinOp, BufferData, BufferLoad, Expr, IntImm, Var, int_value
 from autosched.ir.functor import Substitute, free_vars, stmt_children, stmt_exprs, walk_expr
@@ -19,12 +19,18 @@ from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferS
 
 Path = tuple[For, ...]
 
+# Stand for iterators, in order of appearance, so that forms of different blocks compare.
+_SLOTS = tuple([Var(f"iter{k}") for k in range(8)])
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Use:
     """An access in terms of loops.
 
     ``first``: loops that are in their first iteration when it happens (the reduction loops around an initial value).
+    ``form``: its indices as functions of the block's iterators, and the iterators' extents; None where they are more than that.
+    ``point``: the values of these iterators, as an access of a buffer with these extents.
+    ``whole``: it happens for every point inside the extents.
     """
 
     region: BufferRegion
@@ -32,6 +38,9 @@ class _Use:
     write: bool
     sure: bool
     first: frozenset[Var]
+    form: tuple[tuple[Expr, ...], tuple[Expr, ...]] | None = None
+    point: BufferRegion | None = None
+    whole: bool = False
 
 
 def shared(paths: Sequence[Path]) -> Path:
@@ -75,6 +84,21 @@ class _Collector:
         self.first: frozenset[Var] = frozenset()
         self.clipped: dict[Var, Expr] = {}
         self.initial: frozenset[Var] = frozenset()
+        self.extents: dict[Var, Expr] = {}
+
+    def access(self, buffer: Buffer, indices: Sequence[Expr], path: Path, write: bool, whole: bool = False) -> None:
+        """One element that a statement loads or stores; ``whole``: no condition but those on the block's iterators."""
+        self.add(buffer, [Range(i, IntImm(1)) for i in indices], path, write)
+        names = list(dict.fromkeys(v for i in indices for v in free_vars(i)))
+        if buffer in self.views or len(names) > len(_SLOTS) or any(v not in self.extents for v in names):
+            return
+        slots = Substitute(dict(zip(names, _SLOTS)))
+        extents = tuple([self.extents[v] for v in names])
+        values = BufferRegion(Buffer("iterators", extents), tuple([Range(self.values[v], IntImm(1)) for v in names]))
+        last = self.uses[buffer][-1]
+        form = (tuple([slots.visit_expr(i) for i in indices]), extents)
+        everywhere = whole and self.clipped.keys() - self.initial <= set(names)
+        self.uses[buffer][-1] = replace(last, form=form, point=values, whole=everywhere)
 
     def add(self, buffer: Buffer, region: Sequence[Range], path: Path, write: bool) -> None:
         view = self.views.get(buffer)
@@ -92,11 +116,11 @@ class _Collector:
         for expr in stmt_exprs(stmt):
             for e in walk_expr(expr):
                 if isinstance(e, BufferLoad):
-                    self.add(e.buffer, [Range(i, IntImm(1)) for i in e.indices], path, False)
+                    self.access(e.buffer, e.indices, path, False)
         sure = self.sure
         if isinstance(stmt, BufferStore):
             self.sure = sure and self.only_clipped(stmt)
-            self.add(stmt.buffer, [Range(i, IntImm(1)) for i in stmt.indices], path, True)
+            self.access(stmt.buffer, stmt.indices, path, True, sure)
             self.sure = sure
         if isinstance(stmt, IfThenElse):
             self.sure = False
@@ -111,6 +135,8 @@ class _Collector:
         values = [replaced.visit_expr(v) for v in realize.iter_values]
         for iter_var, value in zip(block.iter_vars, values):
             self.values[iter_var.var] = value
+            if int_value(iter_var.dom.min) == 0:
+                self.extents[iter_var.var] = iter_var.dom.extent
         for match in block.match_buffers:
             self.views[match.buffer] = Substitute(self.values).visit_region(match.source)
         sure, clipped = self.sure, self.clipped
@@ -179,10 +205,21 @@ def _fresh(uses: Sequence[_Use], depth: int, scope: Path) -> bool:
     outer = {loop.var for loop in scope[:depth]}
     for n, use in enumerate(uses):
         if not use.write and not any(
-            w.write and w.sure and not w.first & outer and _covers(w, use) for w in uses[:n]
+            w.write and not w.first & outer and ((w.sure and _covers(w, use)) or _covers_points(w, use)) for w in uses[:n]
         ):
             return False
     return True
+
+
+def _covers_points(write: _Use, read: _Use) -> bool:
+    """Whether the write is the same function of its iterators as the read, and happens for all of those that the read has.
+
+    So a layout such as ``k // 64 % 2, m, k // 128, k % 64`` is seen through where a partial tile cuts off some ``k``.
+    """
+    if not write.whole or write.form is None or write.form != read.form:
+        return False
+    assert write.point is not None and read.point is not None
+    return _covers(replace(write, region=write.point), replace(read, region=read.point))
 
 
 def _covers(write: _Use, read: _Use) -> bool:

@@ -8,7 +8,7 @@ anywhere, such a buffer must be filled anew in each iteration of the loop around
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
@@ -16,6 +16,7 @@ from math import prod
 from autosched.errors import LoweringError
 from autosched.ir.expr import BufferData, BufferLoad, Call, Expr, IntImm, Var, eq, int_value, logical_and
 from autosched.ir.functor import Mutator, stmt_children, stmt_exprs, walk_expr
+from autosched.ir.print_expr import expr_text
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import (
     Block,
@@ -64,15 +65,16 @@ def flatten(func: PrimFunc, compact: bool = False, pipeline: bool = False) -> Pr
     Raises:
         LoweringError: kind ``symbolic``: an extent is not constant.
     """
-    return _Flattener(func, windows(func) if compact else {}, pipeline).run()
+    return _Flattener(func, compact, pipeline).run()
 
 
 class _Flattener(Mutator):
-    def __init__(self, func: PrimFunc, held: Mapping[Buffer, tuple[Range, ...]], pipeline: bool) -> None:
+    def __init__(self, func: PrimFunc, compact: bool, pipeline: bool) -> None:
         self.func = func
+        self.compact = compact
+        self.held = windows(func) if compact else {}
         self.pipeline = pipeline
         self.ahead: dict[Var, list[Buffer]] = {}
-        self.held = held
         self.params = set(func.buffers)
         self.values: dict[Var, Expr] = {}
         self.views: dict[Buffer, BufferRegion] = {}
@@ -100,13 +102,25 @@ class _Flattener(Mutator):
     def buffer(self, buffer: Buffer) -> Buffer:
         """The flat buffer that stands for one of the function's own."""
         if buffer not in self.made:
-            sizes = [_const(size, buffer.name) for size in self.extents(buffer)]
+            sizes = [self.constant(size, buffer) for size in self.extents(buffer)]
             shape: list[Expr] = [IntImm(prod(sizes[k] for k in group)) for group in groups(buffer)]
             if buffer in self.turn:
                 shape.insert(0, IntImm(2))
             separators = tuple(range(1, len(shape)))
             self.made[buffer] = replace(buffer, shape=tuple(shape), strides=(), axis_separators=separators)
         return self.made[buffer]
+
+    def constant(self, size: Expr, buffer: Buffer) -> int:
+        """An extent as a number."""
+        if isinstance(size, IntImm):
+            return size.value
+        way_out = "compact=True keeps what one pass through the loops of a tile touches"
+        if self.compact:
+            way_out = (
+                "all of it is needed at once, for a block uses it outside the loops of a tile; padding that transform_layout "
+                "writes is left out by assume_injective_transform=True"
+            )
+        raise LoweringError("symbolic", f"{buffer.name} has an extent that is not constant, {expr_text(size)}: {way_out}")
 
     def extents(self, buffer: Buffer) -> Sequence[Expr]:
         """Elements per dimension that are kept of a buffer."""
@@ -184,12 +198,6 @@ class _Flattener(Mutator):
         if isinstance(predicate, IntImm) and predicate.value:
             return body
         return IfThenElse(self.analyzer.simplify(predicate), body)
-
-
-def _const(expr: Expr, name: str) -> int:
-    if not isinstance(expr, IntImm):
-        raise LoweringError("symbolic", f"{name} has an extent that is not constant")
-    return expr.value
 
 
 def _scan(func: PrimFunc) -> tuple[list[Buffer], dict[Buffer, list[tuple[For, ...]]]]:

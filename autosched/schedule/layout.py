@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from math import isfinite
 from typing import Any
 
 from autosched.errors import ProgramError, suggest
@@ -97,7 +98,8 @@ def _layout_arguments(sch: Any, args: dict[str, Any]) -> None:
         return
     if isinstance(value, IntImm | FloatImm):
         if value.dtype != buffer.dtype:
-            sch.refuse(f"the padding of {buffer.name} is of type {value.dtype}, its elements are {buffer.dtype}")
+            sch.refuse(f"the padding of {buffer.name} is of type {value.dtype}, its elements are {buffer.dtype}",
+                       hint=f"pad_value={_number(value.value, buffer.dtype)}")
         args["pad_value"] = value.value
     elif callable(value) or isinstance(value, IndexMap):
         made = index_map_argument(sch, "pad_value", value, len(args["index_map"].final))
@@ -108,7 +110,13 @@ def _layout_arguments(sch: Any, args: dict[str, Any]) -> None:
         (isinstance(value, int) and is_int(buffer.dtype)) or (isinstance(value, float) and is_float(buffer.dtype))
     ):
         sch.refuse(f"the padding of {buffer.name} is {value!r}, its elements are {buffer.dtype}",
-                   hint=f"pad_value={'0.0' if is_float(buffer.dtype) else 0}")
+                   hint=f"pad_value={_number(value, buffer.dtype)}")
+
+
+def _number(value: object, dtype: str) -> str:
+    """A number as an element of this type is written; 0 for what is no number."""
+    number = value if isinstance(value, int | float) and isfinite(value) else 0
+    return repr(float(number) if is_float(dtype) else int(number))
 
 
 def _iterator_map(sch: Any, args: dict[str, Any]) -> None:
@@ -173,7 +181,8 @@ class Layout(ScheduleBase):
             sizes = ", ".join(expr_text(s) for s in shape)
             self.refuse(
                 f"the layout ({sizes}) of {old.name} has elements that are not used: where {expr_text(predicate)}",
-                [node.ident], hint="pad_value=0 (or what those elements should hold)",
+                [node.ident], hint=f"pad_value={_number(0, old.dtype)} (or what those elements should hold), or "
+                "assume_injective_transform=True, which leaves them unset",
             )
         separators = mapping.axis_separators
         if not separators and len(shape) == old.ndim:
