@@ -90,7 +90,9 @@ def _alternatives(tokens: Sequence[str], at: int) -> tuple[tuple[Kind, ...], int
 
 
 def conform(value: Any, kinds: tuple[Kind, ...]) -> Any:
-    """A value as one of the alternatives takes it: constants of the IR and NumPy numbers become Python numbers.
+    """A value as one of the alternatives takes it: what is traced is the same before and after a trip through JSON.
+
+    Constants of the IR and NumPy numbers become Python numbers, and sequences lists.
 
     Args:
         value: the argument.
@@ -158,7 +160,7 @@ def _sequence(value: Any, items: Sequence[Any], kinds: tuple[Kind, ...]) -> Any:
                     found.append(conform(item, kind.items[0]))
                 except WrongArgument as error:
                     raise WrongArgument(f"{error} at position {i}") from None
-            return tuple(found) if isinstance(value, tuple) else found
+            return found
     raise WrongArgument(describe(value))
 
 

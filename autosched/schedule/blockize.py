@@ -31,6 +31,7 @@ from autosched.schedule.dependence import Refusal, one_to_one
 from autosched.schedule.init_predicate import init_predicate
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
+from autosched.schedule.ways import inner_blocks
 
 
 class Blockizing(ScheduleBase):
@@ -96,8 +97,10 @@ class Blockizing(ScheduleBase):
     def _blockize_blocks(self, rvs: Sequence[BlockRV], preserve: bool) -> BlockRV:
         found = [self.block_at(rv) for rv in rvs]
         if not found:
-            self.refuse("no block is given")
+            self.refuse("no block is given", hint="a list of neighbouring blocks")
         state = found[0][0]
+        if any(s.parent(realize) is None for s, realize in found):
+            self.refuse("the primitive does not operate on the root block", hint=inner_blocks(state))
         if any(s is not state for s, _ in found):
             self.refuse("the blocks belong to different functions", hint="give blocks of one function")
         try:

@@ -28,7 +28,7 @@ from autosched.schedule.base import BlockRV
 from autosched.schedule.cache import Cache
 from autosched.schedule.cache_rewrite import Place, Redirect, guarded_load, place_between, region_of
 from autosched.schedule.dependence import broken_pipeline, injective
-from autosched.schedule.layout import map_fits
+from autosched.schedule.layout import legalized, map_fits
 from autosched.schedule.primitive import primitive
 from autosched.schedule.scope import in_scope
 from autosched.schedule.state import State
@@ -53,7 +53,7 @@ class ReindexCache(Cache):
 
     @primitive(normalize=map_over_iterators)
     def reindex_cache_read(
-        self, block: BlockRV | str, read_buffer_index: int | str, storage_scope: str,
+        self, block: BlockRV | str, read_buffer_index: int | str | Buffer, storage_scope: str,
         index_map: IndexMap | Callable[..., Any],
     ) -> BlockRV:
         """Copies what a block reads of a buffer into another memory, in a layout given by the block's iterators.
@@ -92,7 +92,7 @@ class ReindexCache(Cache):
 
     @primitive(normalize=map_over_iterators)
     def reindex_cache_write(
-        self, block: BlockRV | str, write_buffer_index: int | str, storage_scope: str,
+        self, block: BlockRV | str, write_buffer_index: int | str | Buffer, storage_scope: str,
         index_map: IndexMap | Callable[..., Any],
     ) -> BlockRV:
         """Lets a block write into a copy in another memory, in a layout given by the block's iterators.
@@ -142,6 +142,7 @@ class ReindexCache(Cache):
             self.refuse(f"an instance of block {node.name} touches more than one element of {buffer.name}", [node.ident],
                         hint="cache_read and cache_write copy regions")
         old = [r.min for r in region.region]
+        index_map = legalized(index_map, node.iter_vars[0].var.dtype if node.iter_vars else "int32")
         new = index_map.map_indices([iv.var for iv in node.iter_vars])
         kept = self._used_iterators(node, old, new)
         self._one_each(node, [node.iter_vars[i] for i in kept], old, new)

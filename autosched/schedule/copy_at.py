@@ -40,7 +40,9 @@ class CopyAt(Scope):
     """Primitives that copy what a loop's body reads or writes of a buffer, by one block at the loop."""
 
     @primitive
-    def read_at(self, loop: LoopRV | str, block: BlockRV | str, read_buffer_index: int | str, storage_scope: str) -> BlockRV:
+    def read_at(
+        self, loop: LoopRV | str, block: BlockRV | str, read_buffer_index: int | str | Buffer, storage_scope: str
+    ) -> BlockRV:
         """Copies what one iteration of a loop reads of a buffer into another memory first, and reads the copy.
 
         Args:
@@ -63,7 +65,7 @@ class CopyAt(Scope):
 
     @primitive
     def write_at(
-        self, loop: LoopRV | str, block: BlockRV | str, write_buffer_index: int | str, storage_scope: str
+        self, loop: LoopRV | str, block: BlockRV | str, write_buffer_index: int | str | Buffer, storage_scope: str
     ) -> BlockRV:
         """Lets one iteration of a loop write into a copy in another memory, and stores the copy after the last writer.
 
@@ -86,7 +88,7 @@ class CopyAt(Scope):
         assert isinstance(loop, LoopRV) and isinstance(block, BlockRV)
         return self._copy_at(loop, block, write_buffer_index, storage_scope, False)
 
-    def _copy_at(self, loop: LoopRV, block: BlockRV, index: int | str, storage_scope: str, reads: bool) -> BlockRV:
+    def _copy_at(self, loop: LoopRV, block: BlockRV, index: int | str | Buffer, storage_scope: str, reads: bool) -> BlockRV:
         self.check_scope(storage_scope)
         state, node = self.loop_at(loop)
         other, realize = self.block_at(block)

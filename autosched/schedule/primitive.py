@@ -62,6 +62,7 @@ from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from autosched.errors import ScheduleError, suggest
 from autosched.ir.depth import TOO_DEEP
+from autosched.ir.stmt import Buffer
 from autosched.schedule.arguments import Kind, WrongArgument, conform, fault, kinds_of, plain_number
 from autosched.schedule.base import RV, ArgumentError, BlockRV, ExprRV, LoopRV, ScheduleBase
 from autosched.schedule.trace import Instruction
@@ -211,7 +212,9 @@ def _register(
                 if p.is_input:
                     args[p.name] = _resolve(sch, args[p.name], p)
                 else:
-                    args[p.name] = plain_argument(args[p.name])
+                    args[p.name] = plain_argument(args[p.name], p.annotation == "Any")
+                if isinstance(args[p.name], Buffer) and p.name.endswith("buffer_index"):
+                    args[p.name] = _position(sch, args, p.name)
             if sch._depth == 0:
                 sch._op, sch._decision = name, args.get("decision")
             sch._depth += 1
@@ -294,6 +297,12 @@ def _resolve(sch: Any, value: Any, p: Parameter) -> Any:
     return plain_argument(value)
 
 
+def _position(sch: ScheduleBase, args: Mapping[str, Any], name: str) -> int:
+    """A buffer given for its position: a trace holds no buffers."""
+    block = sch.block_at(args["block"])[1].block
+    return sch.block_region_buffer(block, args[name], "read" if name.startswith("read_") else "write")
+
+
 def _sampled(sch: ScheduleBase, value: Any) -> Any:
     if isinstance(value, ExprRV):
         return sch.int_of(value)
@@ -302,16 +311,21 @@ def _sampled(sch: ScheduleBase, value: Any) -> Any:
     return value
 
 
-def plain_argument(value: Any) -> Any:
-    """An argument as plain data: constants of the IR and NumPy integers become Python numbers."""
+def plain_argument(value: Any, lists: bool = False) -> Any:
+    """An argument as plain data: constants of the IR and NumPy numbers become Python numbers.
+
+    Args:
+        value: the argument.
+        lists: whether tuples become lists, too.
+    """
     if value is None or isinstance(value, bool | RV) or type(value) in (int, float, str):
         return value
-    if isinstance(value, tuple):
+    if isinstance(value, tuple) and not lists:
         return tuple(plain_argument(v) for v in value)
-    if isinstance(value, list):
-        return [plain_argument(v) for v in value]
+    if isinstance(value, list | tuple):
+        return [plain_argument(v, lists) for v in value]
     if isinstance(value, Mapping):
-        return {str(k): plain_argument(v) for k, v in value.items()}
+        return {str(k): plain_argument(v, lists) for k, v in value.items()}
     return plain_number(value)
 
 

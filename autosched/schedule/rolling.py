@@ -23,7 +23,7 @@ class Rolling(ScheduleBase):
     """The primitive that reuses the overlap of neighbouring tiles."""
 
     @primitive
-    def rolling_buffer(self, block: BlockRV | str, write_buffer_index: int | str) -> None:
+    def rolling_buffer(self, block: BlockRV | str, write_buffer_index: int | str | Buffer) -> None:
         """Keeps only a window of a buffer, and computes only what enters the window from one tile to the next.
 
         Args:

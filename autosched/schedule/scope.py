@@ -12,6 +12,7 @@ from autosched.ir.expr import cast as cast_expr
 from autosched.ir.stmt import Block, Buffer, BufferStore, Stmt, separator_fault
 from autosched.schedule.base import BlockRV, ScheduleBase
 from autosched.schedule.bindings import BufferReplacer
+from autosched.schedule.layout import buffer_argument
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
 from autosched.schedule.ways import listed
@@ -65,7 +66,9 @@ class _Retype(ScopeReplacer):
 
 
 def _pair(sch: Any, args: dict[str, Any]) -> None:
-    """A (kind, position) pair is a tuple, also when it comes from JSON."""
+    """A (kind, position) pair is a tuple, also when it comes from JSON; a buffer becomes such a pair."""
+    if isinstance(args["buffer"], Buffer):
+        buffer_argument(sch, args)
     if isinstance(args["buffer"], list):
         args["buffer"] = tuple(args["buffer"])
 
@@ -74,7 +77,7 @@ class Scope(ScheduleBase):
     """Primitives on buffers; a buffer is named as the n-th that a block writes."""
 
     @primitive
-    def set_scope(self, block: BlockRV | str, buffer_index: int | str, storage_scope: str) -> None:
+    def set_scope(self, block: BlockRV | str, buffer_index: int | str | Buffer, storage_scope: str) -> None:
         """Moves a buffer to another memory.
 
         Args:
@@ -97,7 +100,7 @@ class Scope(ScheduleBase):
         self._replace_buffer(state, owner, ScopeReplacer({buffer: in_scope(buffer, storage_scope)}))
 
     @primitive
-    def unsafe_set_dtype(self, block: BlockRV | str, buffer_index: int | str, dtype: str) -> None:
+    def unsafe_set_dtype(self, block: BlockRV | str, buffer_index: int | str | Buffer, dtype: str) -> None:
         """Changes the type of a buffer's elements, converting where it is stored and loaded; values may change.
 
         Args:
@@ -117,7 +120,7 @@ class Scope(ScheduleBase):
             self._replace_buffer(state, owner, _Retype({buffer: replace(buffer, dtype=dtype)}, buffer.dtype))
 
     @primitive
-    def storage_align(self, block: BlockRV | str, buffer_index: int | str, axis: int, factor: int, offset: int) -> None:
+    def storage_align(self, block: BlockRV | str, buffer_index: int | str | Buffer, axis: int, factor: int, offset: int) -> None:
         """Asks that the stride of a dimension be ``k * factor + offset`` elements (annotation ``buffer_dim_align``).
 
         Args:
@@ -155,7 +158,7 @@ class Scope(ScheduleBase):
         self.commit_nodes(state, {id(node): replace(node, annotations=annotations)})
 
     @primitive
-    def double_buffer(self, block: BlockRV | str, buffer_index: int | str = 0) -> None:
+    def double_buffer(self, block: BlockRV | str, buffer_index: int | str | Buffer = 0) -> None:
         """Gives a buffer two banks, alternating each time a block refills it (annotation ``double_buffer_scope``).
 
         Any number of dimensions, any axis separators: lowering puts the bank in front. Blocks that accumulate into the
@@ -193,13 +196,13 @@ class Scope(ScheduleBase):
 
     @primitive(normalize=_pair)
     def set_axis_separator(
-        self, block: BlockRV | str, buffer: int | str | tuple[str, int], axis_separators: Sequence[int]
+        self, block: BlockRV | str, buffer: int | str | tuple[str, int] | Buffer, axis_separators: Sequence[int]
     ) -> None:
         """Says before which dimensions of a buffer flattening must not merge: physical dimensions of a memory.
 
         Args:
             block: handle or name of a block that uses the buffer.
-            buffer: name, position among those written, or ``("read" | "write", position)``.
+            buffer: name, the buffer, position among those written, or ``("read" | "write", position)``.
             axis_separators: increasing dimensions; ``[1]`` on shape (2, 4096) gives banks ``[2][4096]``.
 
         Raises:
@@ -235,7 +238,7 @@ class Scope(ScheduleBase):
 
     # -- shared ---------------------------------------------------------------------------------------
 
-    def _written(self, rv: BlockRV | str, index: int | str) -> tuple[State, Block, Buffer, int]:
+    def _written(self, rv: BlockRV | str, index: int | str | Buffer) -> tuple[State, Block, Buffer, int]:
         """The state, the block that allocates the n-th written buffer, that buffer and its position."""
         assert isinstance(rv, BlockRV)
         state, realize = self.block_at(rv)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from autosched.errors import AutoschedError, ScheduleError
 from autosched.ir import PrimFunc
 from autosched.ir.expr import FloatImm, IntImm, StringImm, Var, int_value
 from autosched.ir.stmt import For, Range
-from autosched.schedule import PRIMITIVES, IndexMap, Schedule
+from autosched.schedule import PRIMITIVES, IndexMap, Schedule, Trace
 from autosched.schedule.arguments import WrongArgument, conform, kinds_of
 from autosched.schedule.limits import Overflow, bounds
 from autosched.schedule.primitive import Parameter
@@ -107,12 +108,16 @@ def call(sch: Schedule, rng: random.Random, name: str) -> Exception | None:
 def test_arguments_of_any_kind(name: str) -> None:
     rng = random.Random(name)
     refused = Counter()
-    for _ in range(100):
+    for _ in range(80):
         sch = Schedule(staged, seed=1)
         error = call(sch, rng, name)
         refused[type(error).__name__] += 1
         if error is None:
             assert parse(sch.script()) == sch.func
+            again = Schedule(staged)
+            Trace.apply_json_to_schedule(json.dumps(sch.trace.as_json()), again)
+            assert again.func == sch.func
+            assert str(again.trace) == str(sch.trace)
     if PRIMITIVES[name].parameters:
         assert refused["ArgumentError"] > 5, refused
 

@@ -110,6 +110,25 @@ def test_a_sampled_integer_stands_for_an_integer(verify_trace_roundtrip: Verify)
     verify_trace_roundtrip(sch, mm)
 
 
+@pytest.mark.parametrize("action, argument", [
+    (lambda s, b: s.cache_read("Z", b[1], "shared"), "read_buffer_index=1"),
+    (lambda s, b: s.cache_write("Z", b[2], "shared"), "write_buffer_index=0"),
+    (lambda s, b: s.reindex_cache_read("Z", b[1], "shared", lambda i, j, k: (j, k)), "read_buffer_index=1"),
+    (lambda s, b: s.read_at("k", "Z", b[0], "shared"), "read_buffer_index=0"),
+    (lambda s, b: s.set_axis_separator("Z", b[2], [1]), 'buffer=("write", 0)'),
+    (lambda s, b: s.set_scope("Z", b[2], "global"), "buffer_index=0"),
+])
+def test_a_buffer_is_traced_by_its_position(
+    action: Callable[[Schedule, Any], Any], argument: str, verify_trace_roundtrip: Verify
+) -> None:
+    sch = Schedule(mm)
+    action(sch, mm.buffers)
+    assert argument in str(sch.trace)
+    verify_trace_roundtrip(sch, mm)
+    with pytest.raises(ScheduleError, match=r"has no (read|write) buffer|uses no buffer"):
+        action(Schedule(mm), product(4, 4).buffers[::-1])  # buffers of another program
+
+
 def test_an_error_of_a_users_function_stays_that_error() -> None:
     sch = Schedule(mm)
     with pytest.raises(ZeroDivisionError):
@@ -178,6 +197,30 @@ def test_as_many_iterations_as_the_type_counts() -> None:
         sch = Schedule(product(32768, 65535))
         action(sch)
         assert "2147450880" in sch.script()
+
+
+def test_wider_extents_have_room() -> None:
+    side = "T.int64(65536)"
+    text = f"""
+@T.prim_func
+def wide(A: T.Buffer(({side}, {side}), "int8"), B: T.Buffer(({side}, {side}), "int8")):
+    for i, j in T.grid({side}, {side}):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj]
+"""
+    actions: list[Callable[[Schedule], Any]] = [
+        lambda s: s.fuse("i", "j"),
+        lambda s: s.transform_layout("B", "B", lambda i, j: (i * 65536 + j,)),
+        lambda s: s.transform_block_layout("B", lambda i, j: (i * 65536 + j,)),
+        lambda s: s.reindex_cache_read("B", 0, "shared", lambda i, j: (i * 65536 + j,)),
+    ]
+    for action in actions:
+        sch = Schedule(parse(text))
+        action(sch)
+        assert "T.int64(4294967296)" in sch.script()
+    with pytest.raises(ScheduleError, match="its type int64 ends at"):
+        Schedule(parse(text)).split("i", [None, 2**62, 2])
 
 
 def test_padding_beyond_the_type_is_refused() -> None:
