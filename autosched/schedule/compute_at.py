@@ -265,6 +265,9 @@ def _in_order(
 ) -> None:
     """Refuses a place before a producer, or after a consumer, that is not below the loop."""
     order = {b.ident: k for k, b in enumerate(state.children_of(scope_of(state, block)))}
+    if not visited <= order.keys():  # in the init of the block around both, which runs for some of its instances only
+        raise Refusal(f"loop {target.var.name} belongs to the initialisation of the block around {block.name}", [target.var],
+                      "a loop of the block's own body")
     places = [order[i] for i in visited]
     late = [b for b in producers if b.ident not in visited and order[b.ident] > min(places)]
     early = [b for b in consumers if b.ident not in visited and order[b.ident] < max(places)]

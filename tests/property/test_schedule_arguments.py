@@ -39,15 +39,23 @@ def staged(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32"), D
             D[vi, vj] = C[vi, vj] + T.float32(1)
 
 
+def somewhere(sch: Schedule, rng: random.Random) -> tuple[Any, list[Any]]:
+    """A block that has loops around it, and those; or what comes nearest."""
+    names = [r.block.name for r in sch.state.realizes.values()]
+    blocks = [n for n in names if names.count(n) == 1 and sch.state.loops_of(sch.state.blocks_named(n)[0])] or ["root"]
+    block = sch.get_block(rng.choice(blocks))
+    return block, sch.get_loops(block) or [None]
+
+
 def junk(sch: Schedule, rng: random.Random, depth: int = 0) -> Any:
     """A value of some kind: often of the wrong one."""
-    loops = sch.get_loops("C")
+    block, loops = somewhere(sch, rng)
     texts = ["", "?", "global", "shared", "i => i0, i1", "i, j => ij", "=>", "vthread", "threadIdx.x", "int8", "C", "i", "m"]
     maps = [lambda i, j: (j, i), lambda i, j, k: (i, j), lambda *i: i, lambda i: None, lambda: 1]
     pool: list[Callable[[], Any]] = [
         lambda: None, lambda: rng.choice([True, False]), lambda: rng.randint(-3, 20),
         lambda: rng.choice([2**31, 2**63, -(2**70)]), lambda: rng.choice([0.5, 2.0, float("nan"), float("inf")]),
-        lambda: rng.choice(texts), lambda: rng.choice(loops), lambda: sch.get_block(rng.choice(["C", "D", "root"])),
+        lambda: rng.choice(texts), lambda: rng.choice(loops), lambda: rng.choice([block, sch.get_block("root")]),
         lambda: sch.sample_categorical([2], [1]), lambda: Schedule(staged).get_loops("C")[0],
         lambda: Schedule(staged).get_block("C"), lambda: object(), lambda: int, lambda: np.int64(4), lambda: np.float32(2),
         lambda: np.array([1, 2]), lambda: np.array([[1]]), lambda: np.bool_(True), lambda: IntImm(4), lambda: FloatImm(1.0),
@@ -74,8 +82,8 @@ def plausible(sch: Schedule, rng: random.Random, p: Parameter) -> Any:
     if text in values:
         return values[text]()
     if p.takes_block or p.takes_loop:
-        options = [sch.get_block("C"), sch.get_block("D"), "C"] if p.takes_block else []
-        return rng.choice([*options, *(sch.get_loops("C") if p.takes_loop else [])])
+        block, loops = somewhere(sch, rng)
+        return rng.choice([*([block, "C"] if p.takes_block else []), *(loops if p.takes_loop else [])])
     if "Callable" in text:
         return rng.choice([
             lambda i, j: (j, i), lambda i, j, k: (i, j, k), lambda i, j: (i * 2**20, j * 2**20), lambda i, j: (i * 16 + j,),
@@ -120,6 +128,23 @@ def test_arguments_of_any_kind(name: str) -> None:
             assert str(again.trace) == str(sch.trace)
     if PRIMITIVES[name].parameters:
         assert refused["ArgumentError"] > 5, refused
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_arguments_of_any_kind_one_after_another(seed: int) -> None:
+    rng = random.Random(seed)
+    sch = Schedule(staged, seed=1)
+    accepted = 0
+    for _ in range(120):
+        name = rng.choice(list(PRIMITIVES))
+        accepted += call(sch, rng, name) is None and not PRIMITIVES[name].pure
+        if accepted == 10:
+            break
+    assert parse(sch.script()) == sch.func
+    again = Schedule(staged)
+    Trace.apply_json_to_schedule(json.dumps(sch.trace.as_json()), again)
+    assert again.func == sch.func
+    assert str(again.trace) == str(sch.trace)
 
 
 @pytest.mark.parametrize("annotation, good, bad", [

@@ -137,6 +137,21 @@ def test_an_error_of_a_users_function_stays_that_error() -> None:
     assert not sch.trace.insts
 
 
+def test_a_loop_of_an_init_is_no_place_for_a_block() -> None:
+    sch = Schedule(mm)
+    outer = sch.blockize(sch.get_loops("Z")[1])
+    copy = sch.reindex("Z", ("read", 1))
+    init, update = sch.get_axis("j", block="Z_init"), sch.get_axis("j", block="Z")
+    before = sch.script()
+    with pytest.raises(ScheduleError, match="loop j belongs to the initialisation of the block around X_reindex_reindex"):
+        sch.reverse_compute_at(copy, init)
+    with pytest.raises(ScheduleError):
+        sch.compute_at(copy, init)
+    assert sch.script() == before
+    sch.compute_at(copy, update)
+    assert [sch.get(b).name for b in sch.get_child_blocks(outer)] == ["X_reindex_reindex", "Z"]
+
+
 # -- extents and indices beyond their type ----------------------------------------------------------------------------
 
 
