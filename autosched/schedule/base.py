@@ -361,9 +361,9 @@ class ScheduleBase:
             error: a subclass to raise.
         """
         if self.error_render_level == "none":
-            raise error(self._op, "refused (not rendered)")
+            raise error(self._op or "schedule", "refused (not rendered)")
         if self.error_render_level == "fast" or not marks:
-            raise error(self._op, reason, "", hint)
+            raise error(self._op or "schedule", reason, "", hint)
         from autosched.ir.printer import excerpt
 
         func = (state or self._holder(marks[0])).func

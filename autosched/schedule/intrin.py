@@ -23,7 +23,7 @@ class UnknownIntrinError(UnknownNameError):
 
     def __str__(self) -> str:
         found = super().__str__()
-        if self.name.startswith("vta.") and not any(k.startswith("vta.") for k in self.known):
+        if str(self.name).startswith("vta.") and not any(k.startswith("vta.") for k in self.known):
             return f'{found}; autosched.target.get_target("vta-de10") registers the intrinsics of that target'
         return found + ("" if self.known else "; register it with TensorIntrin.register(name, desc, impl)")
 

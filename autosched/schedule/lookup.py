@@ -156,8 +156,14 @@ class Lookup(ScheduleBase):
         return state, realize
 
     def get_scope(self, block: BlockRV | str) -> Block:
-        """The block that contains a block (not traced)."""
-        state, realize = self._inside(block)
+        """The block that contains a block, given by its handle or name (not traced)."""
+        if isinstance(block, str):
+            traced = len(self.trace.insts)
+            block = self.get_sblock(block)
+            del self.trace.insts[traced:]
+        state, realize = self.block_at(block)
+        if state.scope_of(realize.block) is None:
+            self.refuse("the root block is contained in no other", hint=inner_blocks(state))
         scope = state.scope_of(realize.block)
         assert scope is not None
         return scope

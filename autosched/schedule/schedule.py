@@ -109,7 +109,10 @@ class Schedule(
         Args:
             func_name: a function of the module.
         """
-        self._working_on = self.func_name(func_name)
+        with self._doing("work_on"):
+            if not isinstance(func_name, str):
+                self.refuse(f"argument 'func_name' cannot be {describe(func_name)}; it takes a string", error=ArgumentError)
+            self._working_on = self.func_name(func_name)
 
     def script(self, dialect: str = "tvm") -> str:
         """The program as TVMScript text."""
@@ -177,9 +180,11 @@ class Schedule(
         Args:
             seed: any integer; None or -1 takes one from the system.
         """
-        if seed is None or seed == -1:
+        if not (seed is None or (hasattr(seed, "__index__") and not isinstance(seed, bool | type))):
+            raise ArgumentError("seed", f"argument 'seed' cannot be {describe(seed)}; it takes an integer or None")
+        if seed is None or int(seed) == -1:
             seed = random.SystemRandom().randrange(1, 2**31)
-        self._rng_state = seed % (2**31 - 1) or 1
+        self._rng_state = int(seed) % (2**31 - 1) or 1
 
     def fork_seed(self) -> int:
         """A seed drawn from this schedule's, for an independent one; this schedule's own moves on."""

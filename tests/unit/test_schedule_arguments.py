@@ -14,7 +14,7 @@ from autosched import te
 from autosched.errors import AutoschedError, ScheduleError
 from autosched.ir import IRModule, PrimFunc
 from autosched.ir.interp import run
-from autosched.schedule import LoopRV, Schedule
+from autosched.schedule import LoopRV, Schedule, tile_with_tensor_intrin
 from autosched.schedule.base import ArgumentError
 from autosched.script import T, parse
 
@@ -436,3 +436,25 @@ def test_fused_and_named_programs_compute_the_same() -> None:
     sch.fuse("i, j => ij")
     x, y = np.random.default_rng(0).integers(-4, 5, (2, 8, 8)).astype("float32")
     assert np.array_equal(run(sch.func, x, y)["Z"], x @ y)
+
+
+@pytest.mark.parametrize("action, line", [
+    (lambda s: s.work_on(5), "work_on: argument 'func_name' cannot be 5; it takes a string"),
+    (lambda s: s.seed("x"), "seed: argument 'seed' cannot be 'x'; it takes an integer or None"),
+    (lambda s: Schedule(mm, seed=2.5), "seed: argument 'seed' cannot be 2.5"),
+    (lambda s: s.get_scope(5), "expected a block, got 5"),
+    (lambda s: s.get_scope("root"), "the root block is contained in no other"),
+    (lambda s: s.get_block("Z", func_name=[]), "get_sblock: argument 'func_name' cannot be a list of 0"),
+    (lambda s: tile_with_tensor_intrin(s, 5, "x"), "expected a block, got 5"),
+    (lambda s: tile_with_tensor_intrin(s, "Z", 5), "unknown tensor intrinsic 5"),
+])
+def test_methods_that_are_no_primitives(action: Callable[[Schedule], Any], line: str) -> None:
+    sch = Schedule(mm, seed=1)
+    with pytest.raises(AutoschedError) as caught:
+        action(sch)
+    assert line in str(caught.value)
+    assert not str(caught.value).startswith(":")
+    assert sch.get_scope("Z").name == "root"
+    assert [i.op for i in sch.trace.insts if i.op != "get_sblock"] == []
+    sch.seed(np.int64(7))
+    sch.work_on("main")
