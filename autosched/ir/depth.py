@@ -28,15 +28,20 @@ def too_deep(expr: Expr) -> bool:
     return True
 
 
-def check_depth(stmt: Stmt) -> None:
+def check_depth(stmt: Stmt, done: type[Stmt]) -> None:
     """Refuses a program with an expression beyond the limit.
+
+    Args:
+        stmt: the program.
+        done: a kind of statement that is known to be within it.
 
     Raises:
         ProgramError: with the limit.
     """
     for node in walk(stmt):
-        for expr in stmt_exprs(node):
-            if too_deep(expr):
+        for expr in () if isinstance(node, done) else stmt_exprs(node):
+            # What has no operands with operands is not deep; most extents and bindings are so.
+            if any(map(expr_children, expr_children(expr))) and too_deep(expr):
                 raise ProgramError(TOO_DEEP)
 
 

@@ -8,7 +8,9 @@ express.
 from __future__ import annotations
 
 import ast
+import inspect
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -63,6 +65,7 @@ class Scopes:
     def __init__(self, *outer: Mapping[str, Any]) -> None:
         self._outer = outer
         self._frames: list[dict[str, Any]] = [{}]
+        self.ended: set[str] = set()
 
     @contextmanager
     def nested(self) -> Iterator[None]:
@@ -71,7 +74,7 @@ class Scopes:
         try:
             yield
         finally:
-            self._frames.pop()
+            self.ended.update(self._frames.pop())
 
     def define(self, name: str, value: Any) -> None:
         """Binds a name in the innermost scope."""
@@ -169,7 +172,11 @@ class Evaluator:
     def _Name(self, node: ast.Name) -> Any:
         found, value = self.scopes.find(node.id)
         if not found:
-            self.fail(node, f"name {node.id!r} is not defined{suggest(node.id, self.scopes.known())}")
+            if node.id in self.scopes.ended:
+                self.fail(node, f"name {node.id!r} is not defined here: the loop, block or condition that defined it has ended")
+            # A single letter is near to anything.
+            near = suggest(node.id, self.scopes.known()) if len(node.id) > 1 else suggest(node.id, self.scopes.local())
+            self.fail(node, f"name {node.id!r} is not defined{near}")
         return value
 
     def _Tuple(self, node: ast.Tuple) -> Any:
@@ -351,7 +358,7 @@ class Evaluator:
             try:
                 return func(*args, **kwargs)
             except TypeError as error:
-                raise TypeError(_call_error(error, ast.unparse(node.func))) from error
+                raise TypeError(_call_error(error, ast.unparse(node.func), func)) from error
 
     # Functions and comprehensions, for meta-programming
 
@@ -421,8 +428,15 @@ def _symbolic(value: Any) -> bool:
     return isinstance(value, Expr | Buffer | BufferRegion | Form | View)
 
 
-def _call_error(error: TypeError, name: str) -> str:
+def _call_error(error: TypeError, name: str, func: Callable[..., Any]) -> str:
     text = str(error)
     if "argument" in text and "()" in text:
-        return name + text[text.index("()"):]
+        unknown = re.search(r"unexpected keyword argument '(\w+)'", text)
+        near = ""
+        if unknown is not None:
+            try:
+                near = suggest(unknown[1], inspect.signature(func).parameters)
+            except (TypeError, ValueError):
+                near = ""  # A builtin without a signature.
+        return name + text[text.index("()"):].partition(". Did you mean")[0] + near
     return text

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autosched.errors import ProgramError
-from autosched.ir.expr import Expr, IntImm, Var, bits, cast, int_value, lanes, vector
+from autosched.ir.expr import Expr, IntImm, Var, bits, cast, int_value, is_int, lanes, vector
+from autosched.ir.functor import free_vars
+from autosched.ir.print_expr import expr_text
 from autosched.ir.region import access_regions
 from autosched.ir.stmt import (
     TRUE,
@@ -130,6 +132,11 @@ def domain(axis: Axis, loops: dict[Var, Range]) -> Range:
     if isinstance(axis.dom, Axis):
         return domain(axis.dom, loops)
     extent = ops.operand(axis.dom)
+    if extent in loops and axis.value is not None and not any(v in loops for v in free_vars(axis.value)):
+        raise ProgramError(
+            f"T.axis.{axis.kind} takes the extent first, then the value: expected "
+            f"T.axis.{axis.kind}({expr_text(axis.value)}, {expr_text(extent)})"
+        )
     return Range(IntImm(0, extent.dtype), extent)
 
 
@@ -166,6 +173,11 @@ class BufferMaker:
         """The buffer of a description, named."""
         with self.ev.at(node):
             shape = tuple(self._extent(s, node) for s in spec.shape)
+            for d, extent in enumerate(shape):
+                if not is_int(extent.dtype):
+                    raise TypeError(f"dimension {d} of buffer {name} must be an integer, got {extent.dtype}")
+                if isinstance(extent, IntImm) and extent.value < 0:
+                    raise ValueError(f"dimension {d} of buffer {name} is {extent.value}; an extent is not negative")
             index = shape[0].dtype if shape else "int32"
             strides = tuple(Var(s, index) if isinstance(s, str) else ops.operand(s) for s in spec.strides)
             offset = spec.elem_offset
@@ -262,7 +274,7 @@ def finish(stmts: list[Stmt]) -> Stmt:
     return seq(*stmts) if stmts else Evaluate(IntImm(0))
 
 
-def store(target: Any, indices: tuple[Expr, ...], value: Expr) -> Stmt:
+def store(target: Any, indices: tuple[Expr, ...], value: Expr) -> BufferStore:
     """``A[i] = value``; the value takes the buffer's type."""
     if isinstance(target, View):
         target, indices = target.buffer, target.indices(indices)

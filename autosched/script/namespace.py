@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from autosched.errors import UnknownNameError
 from autosched.script import forms
-from autosched.script.ops import OPS
-
-_DTYPE = re.compile(r"^(u?int(1|2|4|8|16|32|64)|float(16|32|64|8_\w+)|bfloat16|bool|boolean|handle|void)(x\d+)?$")
-_COMMON_TYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
-                 "float64", "bool", "handle")
+from autosched.script.ops import COMMON_TYPES, OPS, TYPE_NAME
 
 FORMS: dict[str, Any] = {
     "serial": forms.serial, "parallel": forms.parallel, "vectorized": forms.vectorized, "unroll": forms.unroll,
@@ -61,13 +56,13 @@ class Namespace:
             return self._names[name]
         if name in self._hidden:
             return self._hidden[name]
-        if self._types and _DTYPE.match(name):
+        if self._types and (name == "boolean" or TYPE_NAME.match(name)):
             return forms.DType("bool" if name == "boolean" else name)
-        known = [*self._names, *(_COMMON_TYPES if self._types else ())]
+        known = [*self._names, *(COMMON_TYPES if self._types else ())]
         raise ScriptNameError(f"name in {self._title}:", name, known)
 
     def __dir__(self) -> list[str]:
-        return sorted([*self._names, *(_COMMON_TYPES if self._types else ())])
+        return sorted([*self._names, *(COMMON_TYPES if self._types else ())])
 
     def __repr__(self) -> str:
         return f"<script namespace {self._title}>"

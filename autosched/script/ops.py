@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from autosched.errors import suggest
 from autosched.ir import limits
 from autosched.ir.expr import (
     ARITHMETIC,
@@ -39,7 +40,11 @@ from autosched.ir.print_expr import RAW_NAMES
 from autosched.ir.stmt import Buffer, BufferRegion
 from autosched.script.forms import DType, describe
 
-_TYPE_NAME = re.compile(r"^(u?int|float|bfloat|bool|handle|void)[0-9_a-z]*$")
+TYPE_NAME = re.compile(
+    r"^(u?int(1|2|4|8|16|32|64)|float(16|32|64|[468]_\w+)|bfloat16|bool|handle|void)(x[1-9]\d*)?$"
+)
+COMMON_TYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
+                "float64", "bool", "handle")
 
 
 def operand(value: Any) -> Expr:
@@ -111,8 +116,9 @@ def dtype_name(value: Any) -> str:
     name = value.name if isinstance(value, DType) else value
     if name == "":
         return "void"  # TVM's spelling of "no value".
-    if not isinstance(name, str) or not _TYPE_NAME.match(name):
-        raise TypeError(f'expected a type such as "int8", got {describe(value)}')
+    if not isinstance(name, str) or not TYPE_NAME.match(name):
+        near = suggest(name, COMMON_TYPES) if isinstance(name, str) else ""
+        raise TypeError(f'expected a type such as "int8", got {describe(value)}{near}')
     return name
 
 

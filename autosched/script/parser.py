@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from autosched.errors import ProgramError
-from autosched.ir.depth import TOO_DEEP, check_depth, too_deep
-from autosched.ir.expr import Call, Expr, Var
+from autosched.ir.depth import DEEPEST, TOO_DEEP, check_depth, too_deep
+from autosched.ir.expr import BufferLoad, Call, Expr, IntImm, Let, Select, Var
+from autosched.ir.functor import walk_expr
+from autosched.ir.print_expr import expr_text
 from autosched.ir.printer import VALUE_RANGES
 from autosched.ir.stmt import (
+    TRUE,
     AssertStmt,
     BlockRealize,
     Buffer,
@@ -49,6 +52,9 @@ class FunctionParser(Binder):
         ev: evaluates its expressions, with the names around it.
     """
 
+    # How many conditions enclose the statement that is read.
+    conditions = 0
+
     def parse(self, node: ast.FunctionDef) -> PrimFunc:
         """The function of a definition.
 
@@ -68,7 +74,7 @@ class FunctionParser(Binder):
                 body = root.realize(body, is_root=True)
             name = str(self.attrs.pop("global_symbol", node.name))
             ranges = self._ranges(self.attrs.pop(VALUE_RANGES, {}))
-            check_depth(body)
+            check_depth(body, BufferStore)
         attrs = {"tir." + k[5:] if k.startswith("tirx.") else k: v for k, v in self.attrs.items()}
         return PrimFunc(tuple(self.params), body, name, attrs, ranges)
 
@@ -102,7 +108,11 @@ class FunctionParser(Binder):
             self.ev.fail(node, "a program takes plain parameters only, without defaults, * or **")
         late: list[ast.arg] = []
         done: dict[str, Buffer | Var] = {}
+        names: set[str] = set()
         for arg in spec.args:
+            if arg.arg in names:
+                self.ev.fail(arg, f"two parameters are named {arg.arg}; expected one name for each")
+            names.add(arg.arg)
             if arg.annotation is None:
                 self.ev.fail(arg, f"parameter {arg.arg} has no type; expected {_PARAMETER}")
             # Scalars come first: the shape of a buffer may use one that stands after it.
@@ -137,8 +147,6 @@ class FunctionParser(Binder):
             try:
                 wrapper = self.statement(node, out)
             except RecursionError:
-                self.ev.fail(node, TOO_DEEP)
-            if out and isinstance(out[-1], BufferStore | Evaluate) and too_deep(out[-1].value):
                 self.ev.fail(node, TOO_DEEP)
             if wrapper is not None:
                 # The form holds for all that follows on this level.
@@ -181,7 +189,9 @@ class FunctionParser(Binder):
             return self.annotated(node)
         elif isinstance(node, ast.While):
             condition = self.ev.expr(node.test)
+            self.conditions += 1
             out.append(While(condition, self.nested(node.body)))
+            self.conditions -= 1
         elif isinstance(node, ast.Assert):
             return self._assert(node)
         elif not isinstance(node, ast.Pass):
@@ -200,7 +210,31 @@ class FunctionParser(Binder):
         if isinstance(load, BufferRegion):
             self.ev.fail(target, f"a slice of {owner.name} cannot be assigned; write a loop over its elements")
         with self.ev.at(node):
-            return store(load.buffer, load.indices, ops.operand(value))
+            stmt = store(load.buffer, load.indices, ops.operand(value))
+        nodes = list(walk_expr(stmt.value))
+        if len(nodes) > DEEPEST and too_deep(stmt.value):
+            self.ev.fail(node, TOO_DEEP)
+        self._bounds(stmt, nodes, target, node)
+        return stmt
+
+    def _bounds(self, stmt: BufferStore, nodes: list[Expr], target: ast.expr, value: ast.expr) -> None:
+        """Refuses constant indices outside their buffers; under a condition they may be harmless."""
+        if self.conditions or any(f.predicate is not TRUE for f in self.frames):
+            return
+        self._inside(stmt, target)
+        loads = [e for e in nodes if isinstance(e, BufferLoad)]
+        if loads and not any(isinstance(e, Select | Let) or (isinstance(e, Call) and e.op == "if_then_else") for e in nodes):
+            for load in loads:
+                self._inside(load, value)
+
+    def _inside(self, node: BufferStore | BufferLoad, place: ast.expr) -> None:
+        for d, (index, extent) in enumerate(zip(node.indices, node.buffer.shape)):
+            if isinstance(index, IntImm) and (
+                index.value < 0 or (isinstance(extent, IntImm) and index.value >= extent.value > 0)
+            ):
+                upper = extent.value - 1 if isinstance(extent, IntImm) else f"{expr_text(extent)} - 1"
+                self.ev.fail(place, f"index {index.value} is outside dimension {d} of buffer {node.buffer.name}; "
+                                    f"expected 0 to {upper}")
 
     def _augmented(self, node: ast.AugAssign, out: list[Stmt]) -> None:
         load = ast.copy_location(ast.BinOp(_as_load(node.target), node.op, node.value), node)
@@ -304,8 +338,10 @@ class FunctionParser(Binder):
             if chosen:
                 out.append(self.nested(chosen))
             return
+        self.conditions += 1
         then = self.nested(node.body)
         out.append(IfThenElse(condition, then, self.nested(node.orelse) if node.orelse else None))
+        self.conditions -= 1
 
     def _with(self, node: ast.With, place: int) -> Stmt | None:
         if place == len(node.items):
@@ -321,19 +357,19 @@ class FunctionParser(Binder):
                     self.ev.fail(node, "T.init() stands inside a block")
                 if frame.init is not None:
                     self.ev.fail(node, f"T.init() stands twice in block {frame.name!r}")
-                frame.init = self._inside(node, place + 1)
+                frame.init = self._within(node, place + 1)
                 return None
             name = item.optional_vars.id if isinstance(item.optional_vars, ast.Name) else None
             if isinstance(value, Scope):
                 wrapper = self.scope(value, name, node)
-                return wrapper(self._inside(node, place + 1))
+                return wrapper(self._within(node, place + 1))
             if isinstance(value, BufferSpec) and name is not None:
                 self.bind(name, value, node)
                 return self._with(node, place + 1)
         expected = "expected T.sblock, T.init, T.attr or T.LetStmt"
         raise self.ev.error(item.context_expr, f"{describe(value)} opens no suite; {expected}")
 
-    def _inside(self, node: ast.With, place: int) -> Stmt:
+    def _within(self, node: ast.With, place: int) -> Stmt:
         stmt = self._with(node, place)
         return finish([]) if stmt is None else stmt
 
@@ -349,7 +385,7 @@ class FunctionParser(Binder):
         elif target is not None:
             self.ev.fail(target, 'a block has no "as"; name its axes inside it: vi, vj = T.axis.remap("SS", [i, j])')
         self.frames.append(frame)
-        body = self._inside(node, place + 1)
+        body = self._within(node, place + 1)
         self.frames.pop()
         is_root = head.name == "root" and not frame.iter_vars and len(self.frames) == 1 and not self.loops
         with self.ev.at(node):

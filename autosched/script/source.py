@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from autosched.errors import ProgramError
 from autosched.ir.depth import TOO_DEEP
 from autosched.script.locate import locate
 from autosched.script.namespace import I, Namespace, T
+
+# Python's parser refuses these without saying where.
+_UNREADABLE = re.compile("[\\0\\ud800-\\udfff]")
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,13 @@ def of_text(text: str, where: str = "", line_offset: int = 0) -> Source:
     plain = textwrap.dedent(text)
     first = next((line for line in text.splitlines() if line.strip()), "")
     indent = len(first) - len(first.lstrip()) if plain != text else 0
+    odd = _UNREADABLE.search(text)
+    if odd is not None:
+        before = text[:odd.start()]
+        raise ProgramError(
+            f"not Python: the character {odd[0]!a} cannot stand in a text" + (f" [{where}]" if where else ""),
+            before.count("\n") + 1 + line_offset, odd.start() - (before.rfind("\n") + 1) + 1,
+        )
     try:
         tree = ast.parse(plain)
     except (RecursionError, MemoryError):

@@ -63,7 +63,7 @@ class Programs:
             return known[self.pick(len(known))]
         if kind == 1 and loads:
             b = loads[self.pick(len(loads))]
-            return b[tuple(self.expr("int32", 0 if not depth else depth - 1) for _ in b.shape)]
+            return b[self.indices(b, 0 if not depth else depth - 1)]
         if kind <= 2:
             return self.constant(dtype)
         a, b = self.expr(dtype, depth - 1), self.expr(dtype, depth - 1)
@@ -109,6 +109,14 @@ class Programs:
             args += (BufferData(self.buffers[self.pick(len(self.buffers))]),)
         return Call("call_extern", args, dtype)
 
+    def indices(self, buffer: Buffer, depth: int) -> tuple[Expr, ...]:
+        """Any indices; constant ones lie inside, for the parser refuses others."""
+        given = [self.expr("int32", depth) for _ in buffer.shape]
+        return tuple(
+            IntImm(i.value % n.value) if isinstance(i, IntImm) and isinstance(n, IntImm) else i
+            for i, n in zip(given, buffer.shape)
+        )
+
     def constant(self, dtype: str) -> Expr:
         if dtype == "bool":
             return IntImm(self.pick(2), "bool")
@@ -142,7 +150,7 @@ class Programs:
             if not self.buffers:
                 return Evaluate(self.expr())
             b = self.buffers[self.pick(len(self.buffers))]
-            return BufferStore(b, tuple(self.expr("int32", 1) for _ in b.shape), self.expr(b.dtype))
+            return BufferStore(b, self.indices(b, 1), self.expr(b.dtype))
         if kind == 2:
             return seq(*[self.stmt(depth - 1) for _ in range(self.draw(st.integers(2, 3)))])
         if kind in (3, 4):

@@ -582,3 +582,66 @@ def test_extern_names_and_constants() -> None:
 def test_steps_are_refused_as_unsupported_where_python_calls_them() -> None:
     with pytest.raises(NotSupportedError):
         T.serial(0, 4, step=2)
+
+
+# Faults that used to be accepted, or that were told without a place
+
+ONE = "@T.prim_func\ndef f(A: T.Buffer((16,), 'int32'), k: T.int32):\n"
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("def f(A: T.Buffer((16,), 'int33')):\n    A[0] = 1\n",
+     r"line 1, column 10: expected a type such as \"int8\", got str 'int33'; did you mean 'int32'"),
+    ("def f(A: T.Buffer((16,), 'int8x0')):\n    A[0] = 1\n", "line 1, column 10: expected a type .*'int8x0'"),
+    (ONE + "    A[0] = T.cast(k, 'flot32')\n", "line 3, column 12: expected a type .*'flot32'; did you mean 'float32'"),
+    ("def f(A: T.Buffer((4, -4), 'int8')):\n    A[0, 0] = 1\n",
+     "line 1, column 10: dimension 1 of buffer A is -4; an extent is not negative"),
+    (ONE + "    V = T.alloc_buffer((4.5,), 'int8')\n    A[0] = 1\n",
+     "line 3, column 5: dimension 0 of buffer V must be an integer, got float32"),
+    ("def f(A: T.Buffer((4,), 'int8'), A: T.int32):\n    A[0] = 1\n",
+     "line 1, column 34: two parameters are named A; expected one name for each"),
+    (ONE + "    for i in range(16):\n        with T.sblock('B'):\n            vi = T.axis.spatial(i, 16)\n"
+           "            A[vi] = 1\n",
+     r"line 5, column 13: T.axis.spatial takes the extent first.*expected T.axis.spatial\(16, i\)"),
+    (ONE + "    for i in range(k):\n        with T.sblock('B'):\n            vi = T.axis.reduce(i, k)\n            A[vi] = 1\n",
+     r"line 5, column 13: T.axis.reduce takes the extent first.*expected T.axis.reduce\(k, i\)"),
+    (ONE + "    A[16] = 1\n", "line 3, column 5: index 16 is outside dimension 0 of buffer A; expected 0 to 15"),
+    (ONE + "    A[-1] = 1\n", "line 3, column 5: index -1 is outside dimension 0 of buffer A; expected 0 to 15"),
+    (ONE + "    A[0] = A[1] + A[8 * 2]\n", "line 3, column 12: index 16 is outside dimension 0 of buffer A"),
+    (ONE + "    A[0] = 1\0\n", r"line 3, column 13: not Python: the character '\\x00' cannot stand in a text"),
+    (ONE + "    A[0] = '\ud800'\n", r"line 3, column 13: not Python: the character '\\ud800' cannot stand"),
+    (ONE + "    V = T.alloc_buffer((4,), scoope='local')\n    A[0] = 1\n",
+     r"line 3, column 9: T.alloc_buffer\(\) got an unexpected keyword argument 'scoope'; did you mean 'scope'"),
+    (ONE + "    for i in T.serial(4, anotations={}):\n        A[i] = 1\n", "'anotations'; did you mean 'annotations'"),
+    (ONE + "    for i in range(4):\n        A[i] = 1\n    A[i] = 2\n",
+     "line 5, column 7: name 'i' is not defined here: the loop, block or condition that defined it has ended"),
+    (ONE + "    A[0] = j\n", "line 3, column 12: name 'j' is not defined; known: k, A"),
+    (ONE + "    A[0] = 'x'\n", "line 3, column 12: expected an expression or a number, got str 'x'"),
+    (ONE + "    A[0] = 1\n    A[0] += A\n", "line 4, column .*the buffer A is not a value"),
+])
+def test_faults_are_told_with_their_place_and_what_was_expected(text: str, said: str) -> None:
+    with pytest.raises(ProgramError, match=said) as caught:
+        parse(text)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", [
+    "def f(A: T.Buffer((0, 4), 'float8_e4m3fn')):\n    T.evaluate(0)\n",
+    "def f(A: T.Buffer((4,), 'bfloat16'), B: T.Buffer((4,), 'uint1'), C: T.Buffer((4,), 'int8x16')):\n    T.evaluate(0)\n",
+    ONE + "    for i, j in T.grid(4, 4):\n        with T.sblock('B'):\n"
+          "            vi, vj = T.axis.spatial(4, i), T.axis.spatial(k, 3)\n"
+          "            A[vi * 4 + vj] = 1\n",
+    ONE + "    for i in range(16):\n        for j in range(i):\n            with T.sblock('B'):\n"
+          "                vi, vj = T.axis.spatial(16, i), T.axis.spatial(i, j)\n                A[vj] = 1\n",
+    ONE + "    A[15] = A[0]\n",
+    ONE + "    if k > 16:\n        A[16] = A[17]\n",
+    ONE + "    A[0] = T.if_then_else(k > 16, A[16], 0)\n",
+    ONE + "    A[0] = T.Select(k > 16, A[16], 0)\n",
+    ONE + "    for i in range(16):\n        with T.sblock('B'):\n            vi = T.axis.spatial(16, i)\n"
+          "            T.where(i < k)\n            A[0] = A[16]\n",
+    ONE + "    for i in range(4):\n        A[i] = 1\n    for i in range(4):\n        A[i] = 2\n",
+])
+def test_what_is_near_to_those_faults_and_right(text: str) -> None:
+    func = parse(text)
+    assert isinstance(func, PrimFunc)
+    assert parse(str(func)) == func
