@@ -23,6 +23,7 @@ from autosched.ir.stmt import (
     Range,
     Stmt,
     point,
+    separator_fault,
 )
 from autosched.schedule.base import BlockRV
 from autosched.schedule.cache import Cache
@@ -147,9 +148,14 @@ class ReindexCache(Cache):
         kept = self._used_iterators(node, old, new)
         self._one_each(node, [node.iter_vars[i] for i in kept], old, new)
         try:
-            shape = index_map.map_shape([iv.dom.extent for iv in node.iter_vars])
+            # Iterators may start late, in a part of a loop: the copy has room from 0.
+            analyzer = Analyzer()
+            shape = index_map.map_shape([analyzer.simplify(iv.dom.min + iv.dom.extent) for iv in node.iter_vars], analyzer)
         except ProgramError as error:
             self.refuse(f"{error} ({index_map} on {buffer.name})", [node.ident], hint=for_map(str(error)))
+        fault = separator_fault(index_map.axis_separators, len(shape))
+        if fault is not None:
+            self.refuse(f"{fault} of the copy of {buffer.name}", [node.ident])
         cached = replace(
             in_scope(buffer, storage_scope), shape=shape, strides=(), axis_separators=index_map.axis_separators,
             ident=Ident(),

@@ -316,3 +316,20 @@ def test_copies_around_a_block_under_a_predicate_stay_inside(verify_trace_roundt
     assert sch.script().count("T.where(i_0 * 3 + i_1") == 3
     same(func, sch)
     verify_trace_roundtrip(sch, func)
+
+
+def test_copies_of_iterators_that_start_late(verify_trace_roundtrip: Verify) -> None:
+    func = program("""A: T.Buffer((4, 2), "int32"), C: T.Buffer((8,), "int32")):
+    for i in range(8):
+        with T.sblock("C"):
+            v = T.axis.spatial(8, i)
+            C[v] = A[v // 2, v % 2] + v
+""")
+    sch = Schedule(func)
+    sch.loop_partition(sch.get_loops("C")[0], [2, None])
+    with pytest.raises(ScheduleError, match="touches more than one element of C"):
+        sch.reindex_cache_write("C_i1", 0, "local", lambda v: (v,))
+    sch.reindex_cache_read("C_i1", 0, "local", lambda v: (v,))
+    assert 'A_local = T.sblock_alloc_buffer((8,), "int32", scope="local")' in sch.script()
+    same(func, sch)
+    verify_trace_roundtrip(sch, func)
