@@ -32,8 +32,9 @@ from autosched.schedule.scope import Scope, in_scope
 from autosched.schedule.state import State
 from autosched.schedule.ways import loops_around, users
 
-# How close to a thread a memory is: it is shared by all threads of a lower or equal rank.
-_RANKS = {"global": 0, "shared": 1, "warp": 2}
+# How close to a thread a memory is: it is shared by all threads of an equal or higher rank (0: blocks, 1: threads).
+# What is in global memory belongs to one iteration all the same: TensorIR copies into it what that iteration touches.
+_RANKS = {"shared": 1, "warp": 2}
 
 
 class CopyAt(Scope):

@@ -318,6 +318,25 @@ class _Ordered(Mutator):
         )
 
 
+class _Used(Mutator):
+    """Blocks without the spatial iterators that nothing in them mentions: they say nothing about what is computed."""
+
+    def visit_stmt(self, stmt: Stmt) -> Stmt:
+        new = super().visit_stmt(stmt)
+        if not isinstance(new, BlockRealize):
+            return new
+        block = new.block
+        regions = [*block.reads, *block.writes, *(m.source for m in block.match_buffers)]
+        inside = [block.body] if block.init is None else [block.body, block.init]
+        used = {v for part in inside for v in free_vars(part)}
+        used |= {v for region in regions for r in region.region for e in (r.min, r.extent) for v in free_vars(e)}
+        kept = [k for k, iv in enumerate(block.iter_vars) if iv.kind != "spatial" or iv.var in used]
+        return replace(
+            new, iter_values=tuple(new.iter_values[k] for k in kept),
+            block=replace(block, iter_vars=tuple(block.iter_vars[k] for k in kept)),
+        )
+
+
 def normal_form(func: PrimFunc) -> list[Any]:
     """The program as nested lists, equal for programs that differ in cosmetics only.
 
@@ -325,7 +344,8 @@ def normal_form(func: PrimFunc) -> list[Any]:
         func: a program.
     """
     func = replace(func, body=declared(func.body))
-    body = _Ordered(func).visit_stmt(_Simplified().visit_stmt(_Chosen().visit_stmt(func.body)))
+    body = _Used().visit_stmt(_Simplified().visit_stmt(_Chosen().visit_stmt(func.body)))
+    body = _Ordered(func).visit_stmt(body)
     return canonical(replace(func, body=body), block_names=False)
 
 

@@ -37,6 +37,8 @@ KNOWN: tuple[Known, ...] = (
     # We refuse what TVM takes, on purpose.
     Known("stores of partial results", ONLY_TVM, "reverse_compute_at", "belongs? to the reduction of"),
     Known("consumers before producers", ONLY_TVM, "(reverse_)?compute_at", "would run (after its consumer|before its producer)"),
+    Known("consumers that declare nothing", ONLY_TVM, "compute_at",
+          r"requires all the consumers of .*; \S+_common is outside it"),
     Known("lost iterations", ONLY_TVM, "reverse_compute_at", "would not run for all of its iterations"),
     Known("unwritten operands", ONLY_TVM, "(reverse_)?compute_at", "reads more of .* has written by then"),
     Known("merged against the order", ONLY_TVM, "merge", "against the order of the program|stands (between|after)"),
@@ -104,7 +106,7 @@ KNOWN: tuple[Known, ...] = (
           r"ours (\S+\[.*?\]) = .*?(\w+\[[^\]]*\]).* - .*\2.* \| tvm \1 = .*tvm's right: True", right=(True,)),
     Known("order in a joined block", DIFFERENT, "blockize", r"(outer_|T\.(reads|writes)).*tvm's right: True",
           right=(True,)),
-    Known("regions after inlining", DIFFERENT, "(reverse_)?compute_inline", r"ours T\.reads.* tvm T\.reads", right=(True,)),
+    Known("regions after inlining", DIFFERENT, "(reverse_)?compute_inline", r"ours T\.(reads|writes).* tvm T\.(reads|writes)", right=(True,)),
     Known("extents that vary", DIFFERENT, "cache_(read|write)", r"tvm .*(grid|range|alloc_buffer)\(.*T\.(max|min)\(",
           right=(True,)),
     Known("copies for all threads", DIFFERENT, "cache_(read|write)", r"ours for (ax\w+) in range\(.* tvm for \1 in range\(",
@@ -138,6 +140,10 @@ REASONS: dict[str, str] = {
         "`compute_at`/`reverse_compute_at` to a place where the block would run after a block that reads its result, or before "
         "one whose result it reads. TVM looks only at the blocks below the loop; its result is wrong, or agrees because the "
         "value does not matter (`x - x`, a buffer that nothing reads)."
+    ),
+    "consumers that declare nothing": (
+        "`compute_at` of a block that is also read inside the nested blocks of `loop_partition`, which declare no accesses: TVM "
+        "does not see that reader, and its result is right only where the reader happens to run later."
     ),
     "lost iterations": (
         "The moved block would not run for all of its iterations (borders that no producer instance covers). TVM leaves those "

@@ -467,6 +467,17 @@ def test_copies_at_a_loop(verify_trace_roundtrip: Verify) -> None:
     verify_trace_roundtrip(sch, matmul)
 
 
+@pytest.mark.parametrize(("scope", "copied"), [("global", "T.grid(1, 10)"), ("shared", "T.grid(12, 10)"), ("local", "T.grid(1, 10)")])
+def test_copies_under_threads(scope: str, copied: str) -> None:
+    """Threads share what is in shared memory: each of them copies what all of them need."""
+    sch = Schedule(matmul)
+    i, j, _ = sch.get_loops("C")
+    sch.bind(i, "vthread")
+    sch.read_at(j, "C", 0, scope)
+    assert f"for ax0, ax1 in {copied}" in sch.script()
+    same(matmul, sch)
+
+
 def test_refused_copies() -> None:
     sch = Schedule(matmul)
     block = sch.get_block("C")
