@@ -115,11 +115,16 @@ class _Chosen(Mutator):
         if self.depth:
             known = {v: self.analyzer.const_value(v) for i in new.indices for v in free_vars(i)}
             fixed = {v: IntImm(c, v.dtype) for v, c in known.items() if c is not None}
-            new = replace(new, indices=tuple(self.analyzer.simplify(substitute(i, fixed)) for i in new.indices))
+            new = replace(new, indices=tuple(self._only(self.analyzer.simplify(substitute(i, fixed))) for i in new.indices))
         if new.buffer in self.loads:
             declared, found = self.loads[new.buffer]
             found.append(point(new.buffer, new.indices) if self._same(declared, here) else None)
         return new
+
+    def _only(self, e: Expr) -> Expr:
+        """The value of an expression that has one only."""
+        low, high = self.analyzer.int_bounds(e)
+        return IntImm(low, e.dtype) if low is not None and low == high else e
 
     def visit_stmt(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, For):
