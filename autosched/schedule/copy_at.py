@@ -30,6 +30,7 @@ from autosched.schedule.dependence import Refusal, require_pipeline
 from autosched.schedule.primitive import primitive
 from autosched.schedule.scope import Scope, in_scope
 from autosched.schedule.state import State
+from autosched.schedule.stored import fills
 from autosched.schedule.ways import loops_around, users
 
 # How close to a thread a memory is: it is shared by all threads of an equal or higher rank (0: blocks, 1: threads).
@@ -231,6 +232,8 @@ def _without_holes(
     wanted = [(r.min, analyzer.simplify(r.min + r.extent - 1)) for r in domain]
     shared = [x for x in [*state.loops_above(loop), loop] if _shared_by(x, storage_scope)]
     for realize in uses.blocks:
+        if not fills(realize.block, buffer):
+            continue
         loops = state.loops_above(realize)
         below = loops[next(i for i, x in enumerate(loops) if x is loop) + 1:]
         for region in realize.block.writes:

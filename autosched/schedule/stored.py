@@ -65,7 +65,7 @@ def _boxes(stmt: Stmt, owner: Block, buffer: Buffer, loops: Sequence[For]) -> li
             if region is None:
                 bare = not stmt.block.iter_vars and stmt.predicate == TRUE
                 return _boxes(stmt.block.body, owner, buffer, loops) if bare else []
-            if not _fills(stmt.block, buffer):
+            if not fills(stmt.block, buffer):
                 # It declares more than an instance stores, maybe what all of them do.
                 return _instances(stmt, buffer, loops)
             box = exact_box(region, stmt, loops)
@@ -90,8 +90,13 @@ def _instances(realize: BlockRealize, buffer: Buffer, loops: Sequence[For]) -> l
     return found
 
 
-def _fills(block: Block, buffer: Buffer) -> bool:
-    """Whether a block stores all of the region that it declares to write."""
+def fills(block: Block, buffer: Buffer) -> bool:
+    """Whether a block stores all of the region that it declares to write.
+
+    Args:
+        block: a block.
+        buffer: among those that it writes.
+    """
     region = region_of(block.writes, buffer)
     assert region is not None
     if any(m.source.buffer is buffer for m in block.match_buffers) or _by_address(block.body, buffer):

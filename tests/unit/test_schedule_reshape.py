@@ -467,15 +467,26 @@ def test_copies_at_a_loop(verify_trace_roundtrip: Verify) -> None:
     verify_trace_roundtrip(sch, matmul)
 
 
-@pytest.mark.parametrize(("scope", "copied"), [("global", "T.grid(1, 10)"), ("shared", "T.grid(12, 10)"), ("local", "T.grid(1, 10)")])
+@pytest.mark.parametrize(("scope", "copied"), [("global", "1, 10"), ("shared", "12, 10"), ("local", "1, 10")])
 def test_copies_under_threads(scope: str, copied: str) -> None:
     """Threads share what is in shared memory: each of them copies what all of them need."""
     sch = Schedule(matmul)
     i, j, _ = sch.get_loops("C")
     sch.bind(i, "vthread")
     sch.read_at(j, "C", 0, scope)
-    assert f"for ax0, ax1 in {copied}" in sch.script()
+    assert f"for ax0, ax1 in T.grid({copied})" in sch.script()
     same(matmul, sch)
+
+
+def test_a_copy_stores_no_more_than_its_block_does() -> None:
+    sch = Schedule(matmul)
+    sch.decompose_reduction("C", sch.get_loops("C")[1])
+    sch.loop_partition(sch.get_loops("C_init")[1], [3, None])
+    name = next(r.block.name for r in sch.state.realizes.values() if r.block.name.endswith("init1"))
+    declared = sch.get(sch.get_block(name)).writes[0].region[0].extent
+    assert declared.value == 12  # all rows, of which an instance stores one
+    with pytest.raises(ScheduleError, match=r"not known that loop .* writes all of the region of C"):
+        sch.write_at(sch.get_loops(name)[0], name, 0, "local")
 
 
 def test_refused_copies() -> None:
