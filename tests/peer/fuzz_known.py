@@ -56,7 +56,7 @@ KNOWN: tuple[Known, ...] = (
           right=(True,)),
     Known("copies that overlap", ONLY_TVM, "reindex_cache_(read|write)", "a sum of overlapping iterators has no inverse"),
     Known("reads ahead of the writer", ONLY_TVM, "cache_read|reindex|reindex_cache_(read|write)",
-          "reads more of .* has written by then"),
+          "reads more of .* has written by then|overwrites .* has read it"),
     Known("copies made again and again", ONLY_TVM, "reindex", "does not run over the whole domain"),
     Known("functions of partial sums", ONLY_TVM, "fuse_reduction_epilogue", "may act on in every step", right=(False, None)),
     Known("inits lost in fusing", ONLY_TVM, "fuse_reduction_epilogue", "must each be a single store"),
@@ -70,7 +70,8 @@ KNOWN: tuple[Known, ...] = (
     Known("operands filled in shared loops", ONLY_TVM, "pad_einsum", r"is filled in the loops that block \S+ shares"),
     Known("loops that run further", ONLY_TVM, "pad_einsum", r"loop \S+, which has to run further, holds more than"),
     Known("results stored in part", ONLY_TVM, "pad_einsum",
-          "runs over a part of iterator|does not run over the whole domain|which has values from elsewhere"),
+          "runs over a part of iterator|(does not run|not known that block .* runs) over the whole domain|"
+          "which has values from elsewhere"),
     # We are stricter than correctness asks.
     Known("shared loops", ONLY_TVM, "reindex|transform_block_layout", "shares its loops with other"),
     Known("reorder under a predicate", ONLY_TVM, "reorder", "its predicate ties several of them", right=(True,)),
@@ -105,7 +106,7 @@ KNOWN: tuple[Known, ...] = (
     Known("iterations numbered anew", DIFFERENT, "blockize",
           r"ours \w+ = T\.axis\.spatial\((\d+), .*\) \| tvm \w+ = T\.axis\.spatial\(\1, .*tvm's right: True", right=(True,)),
     Known("initial values of fused sums", DIFFERENT, "fuse_reduction_epilogue",
-          r"ours (\w+\[.*?\]) = (.*) \+ -?\d+ \| tvm \1 = \2 \| tvm's right", right=(True,)),
+          r"ours (\w+\[.*?\]) = ((.*) \+ -?\d+ \| tvm \1 = \3|-?\d+ \| tvm \1 = 0) \| tvm's right", right=(True,)),
     Known("tables of constants", DIFFERENT, ".*",
           r"tvm index_var_\d+ = T\.sblock_alloc_buffer.*tvm's right: True", right=(True,)),
     Known("sums of what is read", DIFFERENT, ".*",
@@ -126,6 +127,8 @@ KNOWN: tuple[Known, ...] = (
           right=(True,)),
     Known("iterators with one value", DIFFERENT, "reindex",
           r"ours (\w+_reindex) = T\.sblock_alloc_buffer\(.*\| tvm \1 = T\.sblock_alloc_buffer\(.*, 1\b.*tvm's right: True",
+          right=(True,)),
+    Known("tables that nobody declares to read", DIFFERENT, "(reverse_)?compute_at", r"tvm index_var_\d+ = .*tvm's right: True",
           right=(True,)),
     Known("tables that nobody declares to read", UNREAD, "(reverse_)?compute_inline", r"index_var_\d+: a buffer inside",
           right=(True,)),
@@ -265,8 +268,8 @@ REASONS: dict[str, str] = {
         "originals, so that part of the program runs twice; where the two read and write the same buffer, it is wrong."
     ),
     "initial values of fused sums": (
-        "`fuse_reduction_epilogue` of a sum that starts with another value than 0: TVM starts from the addend alone and "
-        "loses that value, even where nothing that the program returns depends on it; here both are added."
+        "`fuse_reduction_epilogue` of a sum that starts with another value than 0, or of a maximum: TVM starts from the addend "
+        "or from 0 and loses that value, even where nothing that the program returns depends on it; here it is kept."
     ),
     "sums of what is read": (
         "TVM's simplifier cancels values that are read (`A[i] + 2 - A[i]`) where a block is rewritten; here stored values "
