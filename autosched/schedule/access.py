@@ -52,10 +52,19 @@ def _ranges_argument(sch: Any, args: dict[str, Any]) -> None:
     args["gen_new_ranges"] = made
 
 
+def _pairs(ranges: IndexMap) -> str:
+    """The map as a function that gives one (first, end) per dimension."""
+    from autosched.ir.printer import expr_text
+
+    ends = [expr_text(e) for e in ranges.final]
+    pairs = ", ".join(f"({lo}, {hi})" for lo, hi in zip(ends[::2], ends[1::2]))
+    return f"lambda {', '.join(v.name for v in ranges.initial)}: ({pairs}{',' if len(ends) == 2 else ''})"
+
+
 class Access(ScheduleBase):
     """Primitives that overrule the declared reads and writes of a block; nothing checks them."""
 
-    @primitive(normalize=_ranges_argument)
+    @primitive(normalize=_ranges_argument, texts={"gen_new_ranges": _pairs})
     def annotate_buffer_access(
         self, block: BlockRV | str, buffer_index: int, buf_type: str, gen_new_ranges: IndexMap | Callable[..., Any]
     ) -> None:

@@ -10,6 +10,7 @@ from autosched.ir.stmt import Block, BlockRealize, For
 from autosched.schedule.base import BlockRV, LoopRV, ScheduleBase
 from autosched.schedule.primitive import primitive
 from autosched.schedule.state import State
+from autosched.schedule.trace import Instruction
 from autosched.schedule.ways import inner_blocks
 
 
@@ -115,9 +116,9 @@ class Lookup(ScheduleBase):
                     found.append(self.block_rv(node.block))
         return found
 
-    @primitive(pure=True, normalize=_explicit_function)
+    @primitive(pure=True, normalize=_explicit_function, sugar=True)
     def get_axis(self, name: str, block: BlockRV | str | None = None, func_name: str | None = None) -> LoopRV:
-        """The loop of that name.
+        """The loop of that name; a trace finds it by its position around a block, as TVM can.
 
         Args:
             name: name of the loop variable, as the program is printed.
@@ -147,7 +148,32 @@ class Lookup(ScheduleBase):
                 f"{'; ...' if len(above) > 6 else ''}", [x.var for x in found],
                 hint=f'get_axis("{name}", block="{above[0].split(", ")[0]}")',
             )
-        return self.loop_rv(found[0])
+        if not state.children_of(found[0]) or len(state.blocks_named(state.root.name)) > 1:
+            # No block leads there.
+            made = self.loop_rv(found[0])
+            if self._depth == 0:
+                self.trace.append(Instruction("get_axis", {"name": name, "block": block, "func_name": func_name}, (made,)))
+            return made
+        return self._loop_by_position(state, found[0], block)
+
+    def _loop_by_position(self, state: State, loop: For, around: BlockRV | str | None) -> LoopRV:
+        """A handle of a loop from look-ups of a block and of the loops around it."""
+        inside = state.children_of(loop)[0]
+        if isinstance(around, BlockRV) and any(x is loop for x in state.loops_of(self.block_at(around)[1].block)):
+            handle, inside = around, self.block_at(around)[1].block
+        else:
+            handle = self._block_by_position(state, inside)
+        position = next(k for k, x in enumerate(state.loops_of(inside)) if x is loop)
+        return self.get_loops(handle)[position]
+
+    def _block_by_position(self, state: State, block: Block) -> BlockRV:
+        """A handle of a block from its name, or from its place in the block around it where others have the name."""
+        scope = state.scope_of(block)
+        if scope is None or len(state.blocks_named(block.name)) == 1:
+            func = next(name for name, s in self._states.items() if s is state)
+            return self.get_sblock(block.name, func)
+        position = next(k for k, b in enumerate(state.children_of(scope)) if b is block)
+        return self.get_child_blocks(self._block_by_position(state, scope))[position]
 
     def _inside(self, block: BlockRV | str) -> tuple[State, BlockRealize]:
         state, realize = self.block_at(_handle(block))

@@ -66,7 +66,7 @@ def _check_name(sch: Any, name: str) -> None:
 class Loops(ScheduleBase):
     """Primitives that change loops and leave the order of block instances, or are shown not to mind it."""
 
-    @primitive(normalize=_split_sugar)
+    @primitive(normalize=_split_sugar, labels=("names",))
     def split(
         self, loop: LoopRV | str, factors: Sequence[int | ExprRV | None], preserve_unit_iters: bool = True,
         disable_predication: bool = False, names: Sequence[str] | None = None,
@@ -189,7 +189,7 @@ class Loops(ScheduleBase):
         if int_value(node.min) != 0 and not Analyzer().can_prove_equal(node.min, 0):
             self.refuse(f"loop {name} does not start at 0", [node.var], state=state)
 
-    @primitive(normalize=_fuse_sugar)
+    @primitive(normalize=_fuse_sugar, labels=("name",))
     def fuse(self, *loops: LoopRV | str, preserve_unit_iters: bool = True, name: str | None = None) -> LoopRV:
         """Fuses perfectly nested loops into one.
 

@@ -50,13 +50,14 @@ in the trace as ``l3 = sch.reverse(loop=l0)`` and in JSON as ``{"op": "reverse",
 "out": ["l3"]}``. ``normalize=f`` names a function ``f(sch, args)`` that may rewrite the bound arguments (a dict) before
 anything is traced: sugar such as a Python lambda becoming an ``IndexMap``. ``stamp=f`` names a function ``f(args)``
 that returns a hash of what the arguments refer to by name (a tensor intrinsic): it is stored, and compared on replay.
+``sugar=True`` keeps the primitive itself out of the trace: what it calls is there.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
@@ -71,6 +72,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Normalizer = Callable[[Any, dict[str, Any]], None]
 Stamp = Callable[[Mapping[str, Any]], str]
+Text = Callable[[Any], str]
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,8 @@ class Primitive:
         pure: it changes nothing, so an unused one may be dropped from a trace.
         keep_none: parameters that the Python text shows even when None.
         stamp: hash of what the arguments refer to by name, checked when a trace is replayed.
+        texts: Python text of the values of some parameters.
+        labels: parameters that TVM lacks and that only name things.
     """
 
     name: str
@@ -119,6 +123,8 @@ class Primitive:
     pure: bool
     keep_none: tuple[str, ...]
     stamp: Stamp | None = None
+    texts: Mapping[str, Text] = field(default_factory=dict)
+    labels: tuple[str, ...] = ()
 
     def invoke(self, sch: ScheduleBase, args: Mapping[str, Any], decision: Any = None) -> tuple[RV | None, ...]:
         """Applies the primitive to a schedule with arguments by name, and returns its outputs."""
@@ -154,13 +160,15 @@ def primitive(fn: Callable[P, R], /) -> Callable[P, R]: ...
 @overload
 def primitive(
     *, pure: bool = False, normalize: Normalizer | None = None, keep_none: tuple[str, ...] = (),
-    stamp: Stamp | None = None,
+    stamp: Stamp | None = None, sugar: bool = False, texts: Mapping[str, Text] | None = None,
+    labels: tuple[str, ...] = (),
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
 def primitive(
     fn: Callable[P, R] | None = None, /, *, pure: bool = False, normalize: Normalizer | None = None,
-    keep_none: tuple[str, ...] = (), stamp: Stamp | None = None,
+    keep_none: tuple[str, ...] = (), stamp: Stamp | None = None, sugar: bool = False,
+    texts: Mapping[str, Text] | None = None, labels: tuple[str, ...] = (),
 ) -> Callable[P, R] | Callable[[Callable[P, R]], Callable[P, R]]:
     """Registers a method as a primitive; see the module's text.
 
@@ -170,16 +178,20 @@ def primitive(
         normalize: rewrites bound arguments before they are traced.
         keep_none: parameters that the Python text shows even when None.
         stamp: gives, of the arguments, a hash of what they refer to by name; it is traced and checked on replay.
+        sugar: the trace holds the primitives that it calls, not itself.
+        texts: Python text of the values of some parameters, where it is not the usual one.
+        labels: parameters that TVM lacks and that only name things: text for TVM leaves them out.
     """
 
     def register(method: Callable[P, R]) -> Callable[P, R]:
-        return _register(method, pure, normalize, keep_none, stamp)
+        return _register(method, pure, normalize, keep_none, stamp, sugar, texts or {}, labels)
 
     return register if fn is None else register(fn)
 
 
 def _register(
-    fn: Callable[P, R], pure: bool, normalize: Normalizer | None, keep_none: tuple[str, ...], stamp: Stamp | None
+    fn: Callable[P, R], pure: bool, normalize: Normalizer | None, keep_none: tuple[str, ...], stamp: Stamp | None,
+    sugar: bool, texts: Mapping[str, Text], labels: tuple[str, ...],
 ) -> Callable[P, R]:
     name = fn.__name__
     signature = inspect.signature(fn)
@@ -217,12 +229,12 @@ def _register(
                     args[p.name] = _position(sch, args, p.name)
             if sch._depth == 0:
                 sch._op, sch._decision = name, args.get("decision")
-            sch._depth += 1
+            sch._depth += not sugar
             try:
                 value = _call(fn, sch, args, params)
             finally:
-                sch._depth -= 1
-            if sch._depth == 0:
+                sch._depth -= not sugar
+            if sch._depth == 0 and not sugar:
                 decision = sch._decision if "decision" in args else None
                 args.pop("decision", None)
                 mark = None if stamp is None else stamp(args)
@@ -239,7 +251,7 @@ def _register(
 
     if name in PRIMITIVES and PRIMITIVES[name].method.__qualname__ != fn.__qualname__:
         raise ValueError(f"primitive {name!r} is registered twice")
-    PRIMITIVES[name] = Primitive(name, method, params, returns, pure, keep_none, stamp)
+    PRIMITIVES[name] = Primitive(name, method, params, returns, pure, keep_none, stamp, texts, labels)
     return method
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from autosched.ir.expr import IntImm
 from autosched.ir.index_map import IndexMap
 from autosched.ir.print_expr import float_text, quoted
 from autosched.schedule.base import RV, BlockRV, ExprRV, LoopRV
@@ -42,7 +43,22 @@ def register_codec(
     CODECS[tag] = (cls, to_data, from_data, to_text)
 
 
-register_codec("$map", IndexMap, IndexMap.to_data, IndexMap.from_data, str)
+def _map_text(mapping: IndexMap) -> str:
+    """A map as Python; a constant result is written as an expression of an index, as TVM takes no bare numbers there."""
+    if not mapping.initial or not any(isinstance(e, IntImm) for e in mapping.final):
+        return str(mapping)
+    from autosched.ir.printer import expr_text
+
+    index = mapping.initial[0].name
+    items: list[str] = []
+    for n, e in enumerate(mapping.final):
+        items += ["AXIS_SEPARATOR"] * mapping.axis_separators.count(n)
+        items.append(f"{index} * 0{f' + {e.value}' if e.value else ''}" if isinstance(e, IntImm) else expr_text(e))
+    names = ", ".join(v.name for v in mapping.initial)
+    return f"lambda {names}: ({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+
+register_codec("$map", IndexMap, IndexMap.to_data, IndexMap.from_data, _map_text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,10 +255,21 @@ class Trace:
 
     # -- text --------------------------------------------------------------------------------------
 
-    def as_python(self, remove_postproc: bool = False) -> list[str]:
-        """One line of Python per instruction; ``exec`` with ``sch`` (and ``T``, for maps that call intrinsics) replays them."""
+    def as_python(self, remove_postproc: bool = False, dialect: str = "autosched") -> list[str]:
+        """One line of Python per instruction; ``exec`` with ``sch`` (and ``T``, for maps that call intrinsics) replays them.
+
+        Args:
+            remove_postproc: stop before ``enter_postproc``.
+            dialect: ``tvm`` leaves out what TVM lacks and only names things, as ``names=`` of a split. Nothing else differs:
+                without such names, and without primitives of this project's own, the text runs in TVM in any case.
+
+        Raises:
+            ValueError: another dialect.
+        """
+        if dialect not in ("autosched", "tvm"):
+            raise ValueError(f"as_python: the dialect is autosched or tvm, not {dialect!r}")
         names: dict[RV, str] = {}
-        return [_python(inst, names) for inst in self.valid(remove_postproc)]
+        return [_python(inst, names, dialect == "tvm") for inst in self.valid(remove_postproc)]
 
     def __str__(self) -> str:
         lines = self.as_python() or ["pass"]
@@ -335,21 +362,21 @@ def _text(value: Any, names: Mapping[RV, str] | None) -> str:
     return repr(value)
 
 
-def _python(inst: Instruction, names: dict[RV, str] | None) -> str:
+def _python(inst: Instruction, names: dict[RV, str] | None, plain: bool = False) -> str:
     from autosched.schedule.primitive import lookup
 
     spec = lookup(inst.op)
     parts: list[str] = []
     for p in spec.parameters:
         value = inst.args.get(p.name)
-        if p.name == "decision":
+        if p.name == "decision" or (plain and p.name in spec.labels):
             continue
         if p.variadic:
             parts = [_text(v, names) for v in value or ()] + parts
         elif value is None and p.default is None and p.name not in spec.keep_none:
             continue
         else:
-            parts.append(f"{p.name}={_text(value, names)}")
+            parts.append(f"{p.name}={spec.texts[p.name](value) if p.name in spec.texts else _text(value, names)}")
     if inst.decision is not None:
         parts.append(f"decision={_text(inst.decision, names)}")
     outs = ["_" if names is None else _name(rv, names) for rv in inst.outputs]

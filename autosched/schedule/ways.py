@@ -76,10 +76,11 @@ def for_complete(state: State, block: Block, op: str) -> str:
 
 def named(state: State, loop: For) -> str:
     """A loop as an argument that runs: its name, or a look-up where several loops have that name."""
-    if sum(x.var.name == loop.var.name for x in state.loops.values()) == 1:
-        return f'"{loop.var.name}"'
+    name = state.loop_name(loop.var)
+    if len(state.loops_named(name, list(state.loops.values()))) == 1:
+        return f'"{name}"'
     inside = state.children_of(loop)
-    return f'sch.get_axis("{loop.var.name}", block="{inside[0].name}")' if inside else loop.var.name
+    return f'sch.get_axis("{name}", block="{inside[0].name}")' if inside else name
 
 
 def works(attempt: Callable[[], object]) -> bool:
@@ -96,7 +97,7 @@ def works(attempt: Callable[[], object]) -> bool:
 def loops_around(state: State, realize: BlockRealize) -> str:
     """For a primitive that takes a loop around a block."""
     loops = state.loops_of(realize.block)
-    return f"the loops around {realize.block.name}: {', '.join(x.var.name for x in loops)}" if loops else ""
+    return f"the loops around {realize.block.name}: {', '.join(state.loop_name(x.var) for x in loops)}" if loops else ""
 
 
 def inner_blocks(state: State) -> str:
@@ -107,7 +108,7 @@ def inner_blocks(state: State) -> str:
 
 def annotated_with(state: State, node: Block | For, key: str) -> str:
     """Where an annotation stands that a node lacks."""
-    found = [f"loop {x.var.name}" for x in state.loops.values() if key in x.annotations]
+    found = [f"loop {state.loop_name(x.var)}" for x in state.loops.values() if key in x.annotations]
     found += [f"block {r.block.name}" for r in state.realizes.values() if key in r.block.annotations]
     if found:
         return f"{key!r} is on {listed(found)}"

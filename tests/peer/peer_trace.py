@@ -118,9 +118,9 @@ class Trace(OurTrace):
         head = _HEAD.replace("s_tir", "tir") if LEGACY else _HEAD
         return "\n".join([head, *("  " + line for line in self.as_python() or ["pass"])])
 
-    def as_python(self, remove_postproc: bool = False) -> list[str]:
+    def as_python(self, remove_postproc: bool = False, dialect: str = "autosched") -> list[str]:
         """One line per instruction."""
-        lines = super().as_python(remove_postproc)
+        lines = super().as_python(remove_postproc, dialect)
         return [line.replace("sch.get_sblock(", "sch.get_block(") for line in lines] if LEGACY else lines
 
     def copy(self) -> Trace:

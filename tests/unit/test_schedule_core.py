@@ -222,6 +222,63 @@ def test_trace_text_runs_in_tvm_unchanged() -> None:
     ]
 
 
+def test_loops_by_name_are_traced_by_position(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(matmul_relu)
+    sch.split("k", [None, 4], names=["k0", "k1"])
+    sch.parallel(sch.get_axis("j", block="relu"))
+    assert sch.trace.as_python(dialect="tvm") == [
+        'b0 = sch.get_sblock(name="matmul", func_name="main")',
+        "l1, l2, l3 = sch.get_loops(block=b0)",
+        "l4, l5 = sch.split(loop=l3, factors=[None, 4], preserve_unit_iters=True, disable_predication=False)",
+        'b6 = sch.get_sblock(name="relu", func_name="main")',
+        "l7, l8 = sch.get_loops(block=b6)",
+        "sch.parallel(loop=l8)",
+    ]
+    assert sch.trace.as_python()[2].endswith('names=["k0", "k1"])')
+    verify_trace_roundtrip(sch, matmul_relu)
+    with pytest.raises(ValueError, match="the dialect is autosched or tvm, not 'tir'"):
+        sch.trace.as_python(dialect="tir")
+    # A trace that an earlier version wrote names loops still.
+    old = [{"op": "get_axis", "in": {}, "args": {"name": "k", "func_name": "main"}, "out": ["l0"]},
+           {"op": "unroll", "in": {"loop": "l0"}, "args": {}, "out": []}]
+    again = Schedule(matmul_relu)
+    Trace.from_json(old).apply_to_schedule(again)
+    assert again.get(again.get_axis("k")).kind == "unrolled"
+
+
+def test_loops_of_blocks_that_share_a_name_and_of_none_are_traced(verify_trace_roundtrip: Verify) -> None:
+    @T.prim_func
+    def twice(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+        for i in range(8):
+            with T.sblock("same"):
+                vi = T.axis.spatial(8, i)
+                A[vi] = 0
+        for j in range(8):
+            with T.sblock("same"):
+                vj = T.axis.spatial(8, j)
+                B[vj] = 1
+
+    sch = Schedule(twice)
+    sch.unroll("j")
+    assert sch.trace.as_python() == [
+        'b0 = sch.get_sblock(name="root", func_name="main")',
+        "b1, b2 = sch.get_child_blocks(block_or_loop=b0)",
+        "l3, = sch.get_loops(block=b2)",
+        "sch.unroll(loop=l3)",
+    ]
+    verify_trace_roundtrip(sch, twice)
+
+
+def test_maps_are_printed_as_tvm_takes_them(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(matmul_relu)
+    sch.annotate_buffer_access("relu", 0, "read", lambda i, j: ((i, i + 1), (0, 64)))
+    sch.transform_layout("matmul", ("write", 0), lambda i, j: (0, i, j))  # no bare numbers
+    texts = sch.trace.as_python()
+    assert any(line.endswith("gen_new_ranges=lambda i, j: ((i, i + 1), (0, 64)))") for line in texts)
+    assert "index_map=lambda i, j: (i * 0, i, j)" in texts[-1]
+    verify_trace_roundtrip(sch, matmul_relu)
+
+
 def test_trace_json_is_named_objects() -> None:
     sch = Schedule(matmul_relu)
     sch.split(sch.get_loops("relu")[0], [None, 4])
@@ -318,8 +375,8 @@ def test_one_registration_gives_all_forms(verify_trace_roundtrip: Verify) -> Non
     try:
         sch = Reversing(matmul_relu)
         loop = sch.reverse("k")
-        assert sch.trace.as_python()[-1] == "l1 = sch.reverse(loop=l0)"
-        assert sch.trace.as_json()[-1] == {"op": "reverse", "in": {"loop": "l0"}, "args": {}, "out": ["l1"]}
+        assert sch.trace.as_python()[-1] == "l4 = sch.reverse(loop=l3)"
+        assert sch.trace.as_json()[-1] == {"op": "reverse", "in": {"loop": "l3"}, "args": {}, "out": ["l4"]}
         other = Reversing(matmul_relu)
         Trace.apply_json_to_schedule(json.dumps(sch.trace.as_json()), other)
         assert other.func == sch.func
