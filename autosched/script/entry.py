@@ -12,6 +12,7 @@ from typing import Any, overload
 
 from autosched.errors import ProgramError, UnknownNameError
 from autosched.ir.print_expr import identifier
+from autosched.ir.repeated import warn_of_program
 from autosched.ir.stmt import IRModule, PrimFunc
 from autosched.script.evaluate import Evaluator, Scopes
 from autosched.script.forms import BufferSpec, DType
@@ -27,7 +28,9 @@ def _parse_def(
     ev = Evaluator(Scopes(*names), source.where, source.line_offset, source.column_offset)
     if func is not None:
         _check_annotations(node, func, ev)
-    return FunctionParser(ev).parse(node)
+    read = FunctionParser(ev).parse(node)
+    warn_of_program(read)
+    return read
 
 
 def _check_annotations(node: ast.FunctionDef, func: FunctionType, ev: Evaluator) -> None:

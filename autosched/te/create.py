@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Sequence
-from math import prod
+from collections.abc import Sequence
 
 from autosched.errors import ProgramError
-from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, IntImm, Reduce, Var, binary, if_then_else, int_value, is_int
+from autosched.ir.expr import BinOp, Expr, IntImm, Reduce, Var, binary, if_then_else, is_int
 from autosched.ir.functor import Mutator, Substitute, free_vars, walk_expr
-from autosched.ir.printer import expr_text
 from autosched.ir.region import access_regions
+from autosched.ir.repeated import warn_repeated
 from autosched.ir.simplify import simplify
 from autosched.ir.stmt import (
     TRUE,
@@ -46,7 +44,7 @@ def create_prim_func(
     Raises:
         ProgramError: an input or a variable is missing among ``args``.
 
-    Warns where a tensor is an addend of a sum and indexed by no reduction axis (a bias inside the sum): every term adds it again.
+    Warns where an addend of a sum depends on no reduction axis (a bias inside the sum): every term adds it again.
     """
     if index_dtype_override not in (None, "int32"):
         raise ProgramError(f"index_dtype_override={index_dtype_override!r}: give the shapes in that type instead")
@@ -67,38 +65,17 @@ def create_prim_func(
             continue
         if tensor.buffer not in given:
             allocs.append(buffers[tensor.buffer])
-        _warn_repeated(tensor)
+        body = tensor.op.body
+        if isinstance(body, Reduce) and body.op == "sum":
+            summed = tensor.op.reduce_axis
+            names: dict[Var, str] = {a: a.name for a in summed}
+            warn_repeated(tensor.name, body.source, names, [a.dom.extent for a in summed], stacklevel=2)
         blocks.append(_computation(tensor, buffers, taken))
     params = tuple(buffers[a.buffer] if isinstance(a, Tensor) else a for a in args)
     _check_variables(params, order)
     if not blocks:
         raise ProgramError("nothing to compute: every argument is an input")
     return PrimFunc(params, make_root(seq(*blocks), tuple(allocs)), name, {"tir.noalias": True})
-
-
-def _addends(expr: Expr) -> Iterator[Expr]:
-    if isinstance(expr, BinOp) and expr.op in ("+", "-"):
-        yield from _addends(expr.a)
-        yield from _addends(expr.b)
-    elif isinstance(expr, Cast):
-        yield from _addends(expr.value)
-    else:
-        yield expr
-
-
-def _warn_repeated(tensor: Tensor) -> None:
-    body = tensor.op.body
-    if not (isinstance(body, Reduce) and body.op == "sum"):
-        return
-    axes = tensor.op.reduce_axis
-    terms = list(_addends(body.source))
-    for term in terms:
-        if len(terms) > 1 and isinstance(term, BufferLoad) and not {*axes} & free_vars(term).keys():
-            times = prod(int_value(a.dom.extent) or 0 for a in axes)
-            warnings.warn(
-                f"{tensor.name}: {expr_text(term)} is inside the sum and does not depend on {', '.join(a.name for a in axes)}: "
-                f"it is added {times or 'many'} times", stacklevel=3,
-            )
 
 
 def _copy(b: Buffer) -> Buffer:
