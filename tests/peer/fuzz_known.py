@@ -42,6 +42,7 @@ KNOWN: tuple[Known, ...] = (
     Known("lost iterations", ONLY_TVM, "reverse_compute_at", "would not run for all of its iterations"),
     Known("unwritten operands", ONLY_TVM, "(reverse_)?compute_at", "reads more of .* has written by then"),
     Known("merged against the order", ONLY_TVM, "merge", "against the order of the program|stands (between|after)"),
+    Known("dependences of merged loops", ONLY_TVM, "merge", "depends on block .* in a later iteration"),
     Known("late initial values", ONLY_TVM, "reorder", "together: its init might run late"),
     Known("idle consumers", ONLY_TVM, "cache_(read|write)", "consumer block .* does not read"),
     Known("caches of updates", ONLY_TVM, "(reindex_)?cache_write", "in place, and the copy would start"),
@@ -107,6 +108,8 @@ KNOWN: tuple[Known, ...] = (
           r"ours \w+ = T\.axis\.spatial\((\d+), .*\) \| tvm \w+ = T\.axis\.spatial\(\1, .*tvm's right: True", right=(True,)),
     Known("initial values of fused sums", DIFFERENT, "fuse_reduction_epilogue",
           r"ours (\w+\[.*?\]) = ((.*) \+ -?\d+ \| tvm \1 = \3|-?\d+ \| tvm \1 = 0) \| tvm's right", right=(True,)),
+    Known("iterators that stay spatial", DIFFERENT, "rolling_buffer",
+          r"ours [\w, ]+ = T\.axis\.\w+\(.*\| tvm \w+ = T\.axis\.opaque\(.*tvm's right: True", right=(True,)),
     Known("tables of constants", DIFFERENT, ".*",
           r"tvm index_var_\d+ = T\.sblock_alloc_buffer.*tvm's right: True", right=(True,)),
     Known("sums of what is read", DIFFERENT, ".*",
@@ -169,6 +172,10 @@ REASONS: dict[str, str] = {
         "asks for no dependence: it runs the consumer before its producer, and the result agrees only where the value does "
         "not matter."
     ),
+    "dependences of merged loops": (
+        "`merge` asks here that no block needs what another one computes in a later iteration, which is shown dimension by "
+        "dimension (`v // 4` and `v % 4` apart do not show it). TVM asks for no dependence at all."
+    ),
     "late initial values": (
         "`reorder` of two loops that both drive spatial and reduction iterators (parts of a fused loop): the instance with the "
         "init may come after others. TVM takes it; its result is wrong, or agrees because the value does not matter."
@@ -199,6 +206,9 @@ REASONS: dict[str, str] = {
     "reduced again": (
         "`reverse_compute_at` of a reduction into loops that reach an element several times. TVM does not look; its result is "
         "right for a maximum or where a predicate leaves one of these iterations, and wrong for a sum."
+    ),
+    "iterators that stay spatial": (
+        "`rolling_buffer` in TVM makes iterators opaque in blocks that do not use the rolled buffer, too."
     ),
     "tables of constants": (
         "`cache_index` in TVM makes tables for constants and for iterators with one value, too; the values are the same."
