@@ -28,6 +28,8 @@ def load(name: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules.setdefault(name, importlib.util.module_from_spec(spec))
+    if str(HERE) not in sys.path:  # for what it imports from here itself
+        sys.path.append(str(HERE))
     spec.loader.exec_module(module)
     return module
 

@@ -217,5 +217,5 @@ def test_a_result_outside_the_accumulator_has_no_gemm() -> None:
     block = sch.get_block("C")
     _, _, i, j, big, k = sch.get_loops(block)
     sch.reorder(big, i, j, k)
-    with pytest.raises(ScheduleError, match=r"C is in scope global, the intrinsic's out in local\.acc_buffer"):
+    with pytest.raises(ScheduleError, match=r"C is in global, the intrinsic wants it in local\.acc_buffer"):
         sch.tensorize(i, GEMM)
