@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from autosched.ir.expr import Var, int_value
 from autosched.ir.region import region_covers
@@ -64,7 +65,7 @@ class Cache(Scope):
         scope = self._scope(state, reader)
         writer = self._only_writer(state, scope, buffer)
         self._covered(state, scope, buffer, writer)
-        consumers = self._consumers(state, buffer, consumer_blocks)
+        consumers = self._consumers(state, scope, buffer, consumer_blocks)
         if writer is not None:
             region = region_of(writer.writes, buffer)
             assert region is not None
@@ -133,7 +134,7 @@ class Cache(Scope):
         scope = self._scope(state, writer)
         self._only_writer(state, scope, buffer)
         self._starts_anew(writer, buffer)
-        consumers = self._consumers(state, buffer, consumer_blocks)
+        consumers = self._consumers(state, scope, buffer, consumer_blocks)
         region = region_of(writer.writes, buffer)
         assert region is not None
         related = {
@@ -282,8 +283,10 @@ class Cache(Scope):
             if reason is not None:
                 self.refuse(reason, [reader.ident, writer.ident], state=state)
 
-    def _consumers(self, state: State, buffer: Buffer, blocks: Sequence[BlockRV | str] | None) -> set[Ident]:
-        """The blocks that use the copy, with the blocks inside them."""
+    def _consumers(
+        self, state: State, scope: Block, buffer: Buffer, blocks: Sequence[BlockRV | str] | None
+    ) -> set[Ident]:
+        """The blocks of a scope that use the copy, with the blocks inside them."""
         found: set[Ident] = set()
         for rv in blocks or ():
             assert isinstance(rv, BlockRV)
@@ -293,6 +296,11 @@ class Cache(Scope):
             if buffer not in state.touched(realize.block)[0]:
                 self.refuse(f"consumer block {realize.block.name} does not read {buffer.name}", [realize.block.ident],
                             hint=f"the blocks that read {buffer.name}: {users(state, buffer, True) or 'none'}")
+            around = [n for n in (realize.block, *state.ancestors(realize)) if isinstance(n, Block)]
+            direct = next((b for b, above in pairwise(around) if above is scope), None)
+            if direct is not None and direct is not realize.block:
+                self.refuse(f"consumer block {realize.block.name} is inside {direct.name}, which uses the copy as a whole",
+                            [realize.block.ident], hint=f'consumer_blocks=["{direct.name}"]')
             found.add(realize.block.ident)
             found.update(b.ident for b in state.children_of(realize.block))
         return found

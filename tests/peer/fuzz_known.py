@@ -51,6 +51,8 @@ KNOWN: tuple[Known, ...] = (
           right=(True, False)),
     Known("copies with holes", ONLY_TVM, "write_at", "is not known that loop .* writes all of the region"),
     Known("copies of initial values", ONLY_TVM, "write_at", r"is also written by \S+, outside of loop"),
+    Known("copies past the edge", ONLY_TVM, "(read|write)_at", "may leave dimension"),
+    Known("consumers inside blocks", ONLY_TVM, "cache_(read|write)", "consumer block .* is inside"),
     Known("copies past the edge", ONLY_TVM, "reverse_compute_inline", "would miss a part of its domain"),
     Known("reduced again", ONLY_TVM, "reverse_compute_at", "overlap or repeat, so elements would be accumulated"),
     Known("copies that nobody reads", ONLY_TVM, "cache_read", "is written inside block .*, which does not declare it",
@@ -59,7 +61,7 @@ KNOWN: tuple[Known, ...] = (
     Known("reads ahead of the writer", ONLY_TVM, "cache_read|reindex|reindex_cache_(read|write)",
           "reads more of .* has written by then|overwrites .* has read it"),
     Known("copies made again and again", ONLY_TVM, "reindex", "does not run over the whole domain"),
-    Known("functions of partial sums", ONLY_TVM, "fuse_reduction_epilogue", "may act on in every step", right=(False, None)),
+    Known("functions of partial sums", ONLY_TVM, "fuse_reduction_epilogue", "may act on in every step"),
     Known("inits lost in fusing", ONLY_TVM, "fuse_reduction_epilogue", "must each be a single store"),
     Known("partial results of nothing", ONLY_TVM, "rfactor", "under a predicate on its reduction"),
     Known("joined and kept", ONLY_TVM, "blockize", "nested in each other|stands inside block"),
@@ -89,6 +91,7 @@ KNOWN: tuple[Known, ...] = (
     Known("fewer than two tables", BREAKS, "cache_index", tvm=r"SeqStmt|seq\.size\(\)", right=(True,)),
     Known("merge of neighbours", BREAKS, "merge", tvm="SeqStmt"),
     Known("partitions of partitions", BREAKS, "loop_partition", tvm="not in Map"),
+    Known("maps that count down", UNREAD, "transform_layout", "an extent is not negative"),
     Known("maps that count down", BREAKS, "transform_(block_)?layout", tvm=r"is_zero\(range->min\)", right=(True,)),
     Known("internal errors of TVM", BREAKS, ".*", right=(True, None)),
     # We take more, and the result is right.
@@ -200,8 +203,9 @@ REASONS: dict[str, str] = {
         "the init alone. Stricter than needed."
     ),
     "copies past the edge": (
-        "`reverse_compute_inline` into a copy that `cache_read` made: TVM's copy runs past the end of the buffer, and so over "
-        "all of the consumer's domain; the copy here ends at the edge."
+        "TVM's `cache_read`, `read_at` and `write_at` copy past the end of a buffer where a predicate or a padded access keeps "
+        "the program itself inside. Here `read_at` and `write_at` refuse that; copies of `cache_read` end at the edge, and a block "
+        "that runs further is not inlined into them by `reverse_compute_inline`."
     ),
     "reduced again": (
         "`reverse_compute_at` of a reduction into loops that reach an element several times. TVM does not look; its result is "
@@ -212,6 +216,10 @@ REASONS: dict[str, str] = {
     ),
     "tables of constants": (
         "`cache_index` in TVM makes tables for constants and for iterators with one value, too; the values are the same."
+    ),
+    "consumers inside blocks": (
+        "`consumer_blocks` that stand inside a block of the scope: TVM lets only these use the copy; here the block of the scope "
+        "is to be named. Stricter than needed."
     ),
     "copies that nobody reads": (
         "`cache_read` of what `loop_partition` left inside blocks that declare nothing: TVM takes the buffer for an input and "
@@ -232,7 +240,8 @@ REASONS: dict[str, str] = {
     "functions of partial sums": (
         "`fuse_reduction_epilogue` of a function other than an addition applies it to every partial sum, which TVM accepts "
         "whatever comes out. Here it is taken where the result is proven to be the same (a copy, a clip of a minimum or "
-        "maximum, a clip that sums reach from one side only) and refused elsewhere; what TVM makes of the rest is wrong."
+        "maximum, a clip that sums reach from one side only) and refused elsewhere; what TVM makes of the rest is "
+        "wrong, or right where the function does not look at the sum."
     ),
     "reductions cut in parts": "`loop_partition` of a reduction loop would run the block's init once per part.",
     "zeros in a maximum": (
@@ -313,7 +322,9 @@ REASONS: dict[str, str] = {
     "layouts of blockized programs": "TVM raises IndexError for a layout change of a blockized program.",
     "merge of neighbours": "TVM's merge fails with an internal error.",
     "partitions of partitions": "TVM's loop_partition fails on its own result.",
-    "maps that count down": "Index maps with a negative coefficient: TVM fails or leaves other but equivalent extents.",
+    "maps that count down": (
+        "Index maps with a negative coefficient: TVM fails, gives the buffer the extent -1, or leaves other but equivalent extents."
+    ),
     "internal errors of TVM": "Other internal errors of TVM on requests that are legal here and compute the right result.",
     "blocks that TVM lacks by now": (
         "An earlier step that both took left other blocks there (`blockize` of blocks given out of order, `transform_layout` "

@@ -333,3 +333,20 @@ def test_copies_of_iterators_that_start_late(verify_trace_roundtrip: Verify) -> 
     assert 'A_local = T.sblock_alloc_buffer((8,), "int32", scope="local")' in sch.script()
     same(func, sch)
     verify_trace_roundtrip(sch, func)
+
+
+def test_a_consumer_inside_another_block_is_named_by_that_block(verify_trace_roundtrip: Verify) -> None:
+    func = program("""A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
+    for i in range(8):
+        with T.sblock("C"):
+            v = T.axis.spatial(8, i)
+            C[v] = A[v] + 1
+""")
+    sch = Schedule(func)
+    sch.blockize(sch.get_loops("C")[0])
+    with pytest.raises(ScheduleError, match=r"consumer block C is inside C_o, which uses the copy as a whole"):
+        sch.cache_read("C_o", 0, "local", consumer_blocks=["C"])
+    sch.cache_read("C_o", 0, "local", consumer_blocks=["C_o"])
+    assert "C[v_i] = A_local[v_i] + 1" in sch.script()
+    same(func, sch)
+    verify_trace_roundtrip(sch, func)
