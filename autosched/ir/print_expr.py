@@ -222,7 +222,9 @@ class ExprPrinter:
         args = [self.text(a) for a in e.args]
         name = e.op
         if not _reads_back(e):
-            return f"T.Call({quoted(name)}, [{', '.join(args)}], dtype={quoted(e.dtype)})"
+            known = name in _CALLS or name in _ELEMENTWISE or name in _TWO or name == "if_then_else"
+            full = f"tirx.{name}" if known else name  # as TVM registers it
+            return f"T.Call({quoted(full)}, [{', '.join(args)}], ret_ty={quoted(e.dtype)})"
         if name in DTYPE_FIRST:
             args.insert(0, quoted(e.dtype))
         elif e.dtype != implied_dtype(name, e.args):

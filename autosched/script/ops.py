@@ -279,7 +279,7 @@ def let(body: Any, where: Mapping[Any, Any]) -> Expr:
 
 
 def raw_call(op: str, args: Any, *, dtype: Any = None, ret_ty: Any = None, attrs: Any = None) -> Expr:
-    """``T.Call("name", [args], dtype="int32")``: a call as it stands."""
+    """``T.Call("tirx.name", [args], ret_ty="int32")``: a call as it stands."""
     exprs = tuple(argument(a) for a in args)
     given = dtype if dtype is not None else ret_ty
     name = op.removeprefix("tirx.").removeprefix("tir.")

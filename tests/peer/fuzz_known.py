@@ -40,7 +40,8 @@ KNOWN: tuple[Known, ...] = (
     Known("consumers that declare nothing", ONLY_TVM, "compute_at",
           r"requires all the consumers of .*; \S+_common is outside it"),
     Known("lost iterations", ONLY_TVM, "reverse_compute_at", "would not run for all of its iterations"),
-    Known("unwritten operands", ONLY_TVM, "(reverse_)?compute_at", "reads more of .* has written by then"),
+    Known("unwritten operands", ONLY_TVM, "(reverse_)?compute_at",
+          "reads more of .* has written by then|overwrites .* has read it"),
     Known("merged against the order", ONLY_TVM, "merge", "against the order of the program|stands (between|after)"),
     Known("dependences of merged loops", ONLY_TVM, "merge", "depends on block .* in a later iteration"),
     Known("late initial values", ONLY_TVM, "reorder", "together: its init might run late"),
@@ -63,7 +64,8 @@ KNOWN: tuple[Known, ...] = (
     Known("copies made again and again", ONLY_TVM, "reindex", "does not run over the whole domain"),
     Known("functions of partial sums", ONLY_TVM, "fuse_reduction_epilogue", "may act on in every step"),
     Known("inits lost in fusing", ONLY_TVM, "fuse_reduction_epilogue", "must each be a single store"),
-    Known("partial results of nothing", ONLY_TVM, "rfactor", "under a predicate on its reduction"),
+    Known("partial results of nothing", ONLY_TVM, "rfactor",
+          "under a predicate on its reduction|repeats block .* no iterator uses it"),
     Known("joined and kept", ONLY_TVM, "blockize", "nested in each other|stands inside block"),
     Known("joined without the rest", ONLY_TVM, "blockize", "shares its loops with other blocks"),
     Known("joined under one condition", ONLY_TVM, "blockize", "under the same outer conditions as", right=(False, None)),
@@ -76,7 +78,8 @@ KNOWN: tuple[Known, ...] = (
           "runs over a part of iterator|(does not run|not known that block .* runs) over the whole domain|"
           "which has values from elsewhere"),
     # We are stricter than correctness asks.
-    Known("shared loops", ONLY_TVM, "reindex|transform_block_layout", "shares its loops with other"),
+    Known("divisions that are not found", ONLY_TVM, "blockize", "cannot be divided at loop", right=(True,)),
+    Known("shared loops", ONLY_TVM, "reindex|transform_block_layout", "shares its loops with (other|block)"),
     Known("reorder under a predicate", ONLY_TVM, "reorder", "its predicate ties several of them", right=(True,)),
     Known("conditions over several iterators", ONLY_TVM, "(reverse_)?compute_at", "cannot be told in terms of its iterators"),
     Known("predicates over several loops", ONLY_TVM, "reindex_cache_(read|write)", "ties loops that index",
@@ -131,6 +134,9 @@ KNOWN: tuple[Known, ...] = (
           r"ours T\.where\(([^|]*)\) \| tvm T\.where\([^|]* % \d+ < [^|]*\) \| tvm's right: True", right=(True,)),
     Known("accesses to a block's own memory", UNREAD, ".*", tvm=r"(\w+) = T\.Buffer\(.*\b\1 = T\.sblock_alloc_buffer\(",
           right=(True,)),
+    Known("order of a copy's iterators", DIFFERENT, "(read|write)_at",
+          r"ours (v\d+(?:, v\d+)*) = T\.axis\.remap\(.*\| tvm \1 = T\.axis\.remap\(.*tvm's right: True", right=(True,)),
+    Known("iterators with one value", REPLAY, ".*", "tvm's right: True", "values to unpack", right=(True,)),
     Known("iterators with one value", DIFFERENT, "reindex",
           r"ours (\w+_reindex) = T\.sblock_alloc_buffer\(.*\| tvm \1 = T\.sblock_alloc_buffer\(.*, 1\b.*tvm's right: True",
           right=(True,)),
@@ -204,8 +210,8 @@ REASONS: dict[str, str] = {
     ),
     "copies past the edge": (
         "TVM's `cache_read`, `read_at` and `write_at` copy past the end of a buffer where a predicate or a padded access keeps "
-        "the program itself inside. Here `read_at` and `write_at` refuse that; copies of `cache_read` end at the edge, and a block "
-        "that runs further is not inlined into them by `reverse_compute_inline`."
+        "the program itself inside. Here `read_at` and `write_at` refuse that; copies of `cache_read` end at the edge, and a "
+        "block that runs further is not inlined into them by `reverse_compute_inline`."
     ),
     "reduced again": (
         "`reverse_compute_at` of a reduction into loops that reach an element several times. TVM does not look; its result is "
@@ -269,7 +275,11 @@ REASONS: dict[str, str] = {
         "an initial value, and TVM combines them all the same. Here it is refused. The "
         "result agrees where the memory happens to hold zeros or the value does not matter (`x - x`)."
     ),
-    "shared loops": "Stricter than needed: the block shares its loops with others.",
+    "divisions that are not found": (
+        "Stricter than needed: `blockize` where a predicate ties the loops above and below, which TVM divides."
+    ),
+    "order of a copy's iterators": "`read_at` and `write_at` bind the loops of a copy in the order of its indices, TVM does not.",
+    "shared loops": "Stricter than needed where the value does not matter: the block shares its loops with others that need it.",
     "joined without the rest": (
         "`blockize` of several blocks one of which has others beside it in its own loops: TVM puts the joined block in "
         "place of those loops and drops the other blocks, whose results are missing; here it is refused."
@@ -323,7 +333,8 @@ REASONS: dict[str, str] = {
     "merge of neighbours": "TVM's merge fails with an internal error.",
     "partitions of partitions": "TVM's loop_partition fails on its own result.",
     "maps that count down": (
-        "Index maps with a negative coefficient: TVM fails, gives the buffer the extent -1, or leaves other but equivalent extents."
+        "Index maps with a negative coefficient: TVM fails, gives the buffer the extent -1, or leaves other but equivalent "
+        "extents."
     ),
     "internal errors of TVM": "Other internal errors of TVM on requests that are legal here and compute the right result.",
     "blocks that TVM lacks by now": (
