@@ -37,10 +37,10 @@ KNOWN: tuple[Known, ...] = (
     # We refuse what TVM takes, on purpose.
     Known("stores of partial results", ONLY_TVM, "reverse_compute_at", "belongs? to the reduction of"),
     Known("consumers before producers", ONLY_TVM, "(reverse_)?compute_at", "would run (after its consumer|before its producer)"),
-    Known("consumers that declare nothing", ONLY_TVM, "compute_at",
-          r"requires all the consumers of .*; \S+_common is outside it"),
+    Known("consumers that declare nothing", ONLY_TVM, "(reverse_)?compute_at",
+          r"requires all the (consumers|producers) of .*; \S+_common is outside it"),
     Known("lost iterations", ONLY_TVM, "reverse_compute_at", "would not run for all of its iterations"),
-    Known("unwritten operands", ONLY_TVM, "(reverse_)?compute_at",
+    Known("unwritten operands", ONLY_TVM, "(reverse_)?compute_(at|inline)",
           "reads more of .* has written by then|overwrites .* has read it"),
     Known("merged against the order", ONLY_TVM, "merge", "against the order of the program|stands (between|after)"),
     Known("dependences of merged loops", ONLY_TVM, "merge", "depends on block .* in a later iteration"),
@@ -74,6 +74,7 @@ KNOWN: tuple[Known, ...] = (
     Known("zeros in a maximum", ONLY_TVM, "pad_einsum", "zeros would change its result|adds terms that are not zero"),
     Known("operands filled in shared loops", ONLY_TVM, "pad_einsum", r"is filled in the loops that block \S+ shares"),
     Known("loops that run further", ONLY_TVM, "pad_einsum", r"loop \S+, which has to run further, holds more than"),
+    Known("padded assumptions", ONLY_TVM, "pad_einsum", "does more than store values"),
     Known("results stored in part", ONLY_TVM, "pad_einsum",
           "runs over a part of iterator|(does not run|not known that block .* runs) over the whole domain|"
           "which has values from elsewhere"),
@@ -164,8 +165,9 @@ REASONS: dict[str, str] = {
         "value does not matter (`x - x`, a buffer that nothing reads)."
     ),
     "consumers that declare nothing": (
-        "`compute_at` of a block that is also read inside the nested blocks of `loop_partition`, which declare no accesses: TVM "
-        "does not see that reader, and its result is right only where the reader happens to run later."
+        "`compute_at` of a block that is also read inside the nested blocks of `loop_partition`, which declare no accesses, or "
+        "`reverse_compute_at` of one whose input is also written there: TVM does not see that block, and its result is right "
+        "only where the order happens to stay."
     ),
     "lost iterations": (
         "The moved block would not run for all of its iterations (borders that no producer instance covers). TVM leaves those "
@@ -261,6 +263,10 @@ REASONS: dict[str, str] = {
     "loops that run further": (
         "`pad_einsum` lengthens a loop that holds other blocks as well; TVM runs those more often, too, which is right only "
         "if they may be repeated."
+    ),
+    "padded assumptions": (
+        "`pad_einsum` of a block with side effects, such as the `T.assume` of a padded layout: TVM lets it run further, and so "
+        "assumes something of elements that do not exist. The result is the same."
     ),
     "results stored in part": (
         "`pad_einsum` of a block that does not store all that is copied back afterwards, for instance padding that was "
