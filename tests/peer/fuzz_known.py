@@ -79,6 +79,7 @@ KNOWN: tuple[Known, ...] = (
           "runs over a part of iterator|(does not run|not known that block .* runs) over the whole domain|"
           "which has values from elsewhere"),
     # We are stricter than correctness asks.
+    Known("iterators that move windows", ONLY_TVM, "(reverse_)?compute_at", "cannot be solved for one iterator", right=(True,)),
     Known("divisions that are not found", ONLY_TVM, "blockize", "cannot be divided at loop", right=(True,)),
     Known("shared loops", ONLY_TVM, "reindex|transform_block_layout", "shares its loops with (other|block)"),
     Known("reorder under a predicate", ONLY_TVM, "reorder", "its predicate ties several of them", right=(True,)),
@@ -280,6 +281,10 @@ REASONS: dict[str, str] = {
         "`rfactor` of a loop some iterations of which a predicate leaves without any work: their partial results never get "
         "an initial value, and TVM combines them all the same. Here it is refused. The "
         "result agrees where the memory happens to hold zeros or the value does not matter (`x - x`)."
+    ),
+    "iterators that move windows": (
+        "Stricter than needed: a block of which an instance stores several elements with a stride (`read_at`'s copies) is not "
+        "moved, since no iterator can be told from an element; TVM runs all of its iterations."
     ),
     "divisions that are not found": (
         "Stricter than needed: `blockize` where a predicate ties the loops above and below, which TVM divides."
