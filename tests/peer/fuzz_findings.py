@@ -69,7 +69,8 @@ def findings(total: dict[str, Any]) -> str:
         f"{sum(map(len, total['seeds'].values()))} disagreements. Results: {results}.", "",
         "What only one side takes is run, and so are both results where they differ. A disagreement is explained by the first",
         "pattern of `fuzz_known.py` that fits, and a pattern says which answers of those runs it covers. The seeds of all are in",
-        "`fuzz_seeds.json`; `--show SEED` prints a case. This file is written by `fuzz_findings.py`.", "", "## Explained", "",
+        "`fuzz_seeds.json`; `--show SEED` prints a case. Cases that were fixed or explained after the run were",
+        "run again and count as they came out then. This file is written by `fuzz_findings.py`.", "", "## Explained", "",
     ]
     for name, count in sorted(by_name.items(), key=lambda item: (-item[1], item[0])):
         split = ", ".join(f"{kind} {n}" for kind, n in sorted(kinds[name].items()))

@@ -51,6 +51,7 @@ KNOWN: tuple[Known, ...] = (
     Known("copies with holes", ONLY_TVM, "cache_(write|inplace)", "not known to store all elements",
           right=(True, False)),
     Known("copies with holes", ONLY_TVM, "write_at", "is not known that loop .* writes all of the region"),
+    Known("copies back of what is only read", ONLY_TVM, "cache_inplace", "does not both read and write"),
     Known("copies of initial values", ONLY_TVM, "write_at", r"is also written by \S+, outside of loop"),
     Known("copies past the edge", ONLY_TVM, "(read|write)_at", "may leave dimension"),
     Known("consumers inside blocks", ONLY_TVM, "cache_(read|write)", "consumer block .* is inside"),
@@ -118,6 +119,9 @@ KNOWN: tuple[Known, ...] = (
           r"ours (\w+\[.*?\]) = ((.*) \+ -?\d+ \| tvm \1 = \3|-?\d+ \| tvm \1 = 0) \| tvm's right", right=(True,)),
     Known("iterators that stay spatial", DIFFERENT, "rolling_buffer",
           r"ours [\w, ]+ = T\.axis\.\w+\(.*\| tvm \w+ = T\.axis\.opaque\(.*tvm's right: True", right=(True,)),
+    Known("the first iteration", DIFFERENT, ".*", r"ours T\.where\((\w+) <= 0\) \| tvm T\.where\(\1 == 0\) \| tvm's right: True",
+          right=(True,)),
+    Known("halves rounded up", DIFFERENT, ".*", r"ours .*// 2 \+ .*% 2.*\| tvm .*\+ 1\) // 2.*tvm's right: True", right=(True,)),
     Known("tables of constants", DIFFERENT, ".*",
           r"tvm index_var_\d+ = T\.sblock_alloc_buffer.*tvm's right: True", right=(True,)),
     Known("sums of what is read", DIFFERENT, ".*",
@@ -207,6 +211,12 @@ REASONS: dict[str, str] = {
         "results agree where the copy's memory happens to keep what an earlier instance of the scope stored, or where a later "
         "instance makes them right."
     ),
+    "copies back of what is only read": (
+        "`cache_inplace` of a buffer that the block does not write: TVM copies it in, and nothing back; here `cache_read` "
+        "is named."
+    ),
+    "the first iteration": "`i <= 0` and `i == 0` of a loop that starts at 0 are the same condition.",
+    "halves rounded up": "`x // 2 + x % 2` and `(x + 1) // 2` are the same number.",
     "copies of initial values": (
         "`write_at` around the init that `decompose_reduction` split off: another block goes on in the buffer itself. TVM copies "
         "the init alone. Stricter than needed."
