@@ -361,14 +361,15 @@ class ScheduleBase:
             error: a subclass to raise.
         """
         if self.error_render_level == "none":
-            raise error(self._op or "schedule", "refused (not rendered)")
+            raise error(self._op or "schedule", "refused (not rendered)") from None
         if self.error_render_level == "fast" or not marks:
-            raise error(self._op or "schedule", reason, "", hint)
+            raise error(self._op or "schedule", reason, "", hint) from None
         from autosched.ir.printer import excerpt
 
         func = (state or self._holder(marks[0])).func
         room = MOST_LINES - len(folded(reason.split("\n"), 3)) - (1 + hint.count("\n") if hint else 0)
-        raise error(self._op, reason, excerpt(func, list(marks), max_lines=max(4, min(MOST_EXCERPT, room))), hint)
+        # What was caught on the way is said in the reason: users see one error.
+        raise error(self._op, reason, excerpt(func, list(marks), max_lines=max(4, min(MOST_EXCERPT, room))), hint) from None
 
     def way_out(self, known: str, find: Callable[[], str]) -> str:
         """A hint: the one that is known, else one that is looked for, where it is going to be shown.

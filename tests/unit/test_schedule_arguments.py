@@ -459,3 +459,11 @@ def test_methods_that_are_no_primitives(action: Callable[[Schedule], Any], line:
     assert [i.op for i in sch.trace.insts if i.op != "get_sblock"] == []
     sch.seed(np.int64(7))
     sch.work_on("main")
+
+
+def test_a_refusal_is_one_error() -> None:
+    sch = Schedule(mm)
+    for call in (lambda: sch.split("i", [3, 2**31 - 1]), lambda: sch.compute_inline("Z"), lambda: sch.get_block("nope")):
+        with pytest.raises(ScheduleError) as caught:
+            call()
+        assert caught.value.__suppress_context__ or caught.value.__context__ is None
