@@ -253,10 +253,7 @@ class Cache(Scope):
         """
         if buffer in scope.alloc_buffers:
             return
-        loops = state.loops_above(realize)
-        if isinstance(top, For):
-            loops = loops[next(i for i, x in enumerate(loops) if x is top) + 1:]
-        if not stores_all(realize, buffer, loops, swept, _around(state, Place(top, 0))):
+        if not stores_all(realize, buffer, state.loops_below(top, realize), swept, _around(state, Place(top, 0))):
             self.refuse(
                 f"block {realize.block.name} is not known to store all elements of {buffer.name} between the first and the "
                 "last, and the copy would store the others as well", [realize.block.ident], state=state,

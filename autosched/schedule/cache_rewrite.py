@@ -55,9 +55,7 @@ def swept_region(
         extra: a further condition on the block's instances, in terms of its iterators.
     """
     loops = state.loops_above(realize)
-    below = loops
-    if isinstance(top, For):
-        below = loops[next(i for i, x in enumerate(loops) if x is top) + 1:]
+    below = state.loops_below(top, realize)
     values = Substitute({iv.var: v for iv, v in zip(realize.block.iter_vars, realize.iter_values)})
     # The loops above stay free: a unit loop among them is not folded away, as in TensorIR.
     predicate = realize.predicate if extra is TRUE else values.visit_expr(extra) & realize.predicate

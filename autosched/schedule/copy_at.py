@@ -180,8 +180,7 @@ def _survey(
                 uses.readers.append(k)
             if theirs:
                 uses.writers.append(k)
-            loops = state.loops_above(realize)
-            below = loops[next(i for i, x in enumerate(loops) if x is loop) + 1:]
+            below = state.loops_below(loop, realize)
             for region in mine if reads else theirs:
                 moved = Substitute(bindings(realize)).visit_region(region)
                 uses.regions.append(region_bounds(moved, loop_ranges([*above, *below]), Analyzer(), realize.predicate))
@@ -234,8 +233,7 @@ def _without_holes(
     for realize in uses.blocks:
         if not fills(realize.block, buffer):
             continue
-        loops = state.loops_above(realize)
-        below = loops[next(i for i, x in enumerate(loops) if x is loop) + 1:]
+        below = state.loops_below(loop, realize)
         for region in realize.block.writes:
             box = None if region.buffer is not buffer else exact_box(region, realize, [*shared, *below])
             if box is not None and box_covers(box, wanted, buffer.shape, analyzer):

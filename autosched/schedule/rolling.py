@@ -84,7 +84,7 @@ def _roll(state: State, realize: BlockRealize, region: BufferRegion) -> Stmt:
         raise Refusal(f"block {block.name} shares no loop with its consumers", [block.ident, *(b.ident for b in consumers)],
                       "compute_at it under a tile of its consumer")
     loops = state.loops_above(realize)
-    below = loops[next(i for i, x in enumerate(loops) if x is common) + 1:]
+    below = state.loops_below(common, realize)
     moved = Substitute(bindings(realize)).visit_region(region)
     ranges = region_bounds(moved, loop_ranges(below), Analyzer(), shape=buffer.shape)
     axes = _overlaps(block, region, ranges)

@@ -147,6 +147,11 @@ class State:
                 found.append(node)
         return found[::-1]
 
+    def loops_below(self, top: Stmt, stmt: Stmt) -> list[For]:
+        """The loops around ``stmt`` inside ``top`` (a loop or a block around it), up to the nearest block, outermost first."""
+        loops = self.loops_above(stmt)
+        return loops[next((k for k, loop in enumerate(loops) if loop is top), -1) + 1:]
+
     def loops_of(self, block: Block | Ident) -> list[For]:
         """The loops around a block up to the block that contains it, outermost first."""
         return self.loops_above(self.realizes[block if isinstance(block, Ident) else block.ident])
