@@ -2,6 +2,9 @@
 
 import sys
 
-from autosched.cli import main
+try:
+    from autosched.cli import main
+except KeyboardInterrupt:
+    sys.exit(130)
 
 sys.exit(main())

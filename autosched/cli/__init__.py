@@ -1,13 +1,16 @@
 """The command line: one function per command, a table of commands, exit codes.
 
 0 ok; 2 bad input, in one line on stderr; 3 no valid schedule; 4 only a part was done. Data goes to stdout, chatter to stderr.
+A command's module is loaded when the command is asked for, so that ``--help`` and ``--version`` load nothing heavy.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from autosched.cli.options import Parser
 from autosched.errors import AutoschedError
@@ -15,18 +18,42 @@ from sim.errors import SimError
 
 OK, BAD_INPUT, NO_SCHEDULE, PARTIAL = 0, 2, 3, 4
 
+# Command -> (module of this package that has it, what it does), in the order of ``--help``.
+COMMANDS = {
+    "tune": ("tune_command", "search for the best schedule of a workload or a network"),
+    "best": ("log_commands", "the best logged schedules"),
+    "show": ("log_commands", "a schedule as a program, a trace, instructions or a Gantt chart"),
+    "apply": ("log_commands", "run the best logged schedule on NumPy files or random data, bit-exactly"),
+    "export": ("log_commands", "write a program file that any VTA implementation can run and check"),
+    "space": ("space_command", "size of a workload's design space and the draft's favourites"),
+    "sim": ("sim_command", "run a program file on the simulator"),
+}
 
-def build_parser() -> Parser:
-    """The parser of all commands."""
-    from autosched.cli import log_commands, sim_command, space_command, tune_command
 
+class _Chosen:
+    """What a command's module registers with: only the command that was asked for is made, under the table's words."""
+
+    def __init__(self, commands: Any, name: str) -> None:
+        self.commands, self.name = commands, name
+
+    def add_parser(self, name: str, **kwargs: Any) -> Parser:
+        if name != self.name:
+            return Parser(prog=name)
+        parser: Parser = self.commands.add_parser(name, help=COMMANDS[name][1], description=COMMANDS[name][1], **kwargs)
+        return parser
+
+
+def build_parser(argv: Sequence[str] = ()) -> Parser:
+    """The parser of all commands; only the one that ``argv`` asks for has its options."""
     parser = Parser(prog="autosched", description="Find, prove and apply the best schedule of a tensor program on a VTA.")
     parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
-    tune_command.register(commands)
-    log_commands.register(commands)
-    space_command.register(commands)
-    sim_command.register(commands)
+    asked = next((word for word in argv if not word.startswith("-")), None)
+    for name, (module, text) in COMMANDS.items():
+        if name == asked:
+            importlib.import_module(f"autosched.cli.{module}").register(_Chosen(commands, name))
+        else:
+            commands.add_parser(name, help=text)
     return parser
 
 
@@ -46,7 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code.
     """
     try:
-        args = build_parser().parse_args(argv)
+        words = sys.argv[1:] if argv is None else argv
+        args = build_parser(words).parse_args(words)
         return int(args.run(args))
     except (AutoschedError, SimError) as error:
         print(f"autosched: {error}", file=sys.stderr)

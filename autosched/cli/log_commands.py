@@ -21,21 +21,21 @@ VIEWS = ("script", "trace", "python", "asm", "gantt")
 
 def register(commands: Commands) -> None:
     """Adds the commands."""
-    p = commands.add_parser("best", help="the best logged schedules")
+    p = commands.add_parser("best")
     p.add_argument("workload", nargs="?", help="a workload or network; default: every workload in the log")
     add_target(p)
     add_log(p)
     add_format(p)
     p.set_defaults(run=best)
 
-    p = commands.add_parser("show", help="a schedule as a program, a trace, instructions or a Gantt chart")
+    p = commands.add_parser("show")
     p.add_argument("workload")
     add_target(p)
     add_log(p)
     p.add_argument("--as", dest="view", choices=VIEWS, default="script", help="what to show (default script)")
     p.set_defaults(run=show)
 
-    p = commands.add_parser("apply", help="run the best logged schedule on NumPy files or random data, bit-exactly")
+    p = commands.add_parser("apply")
     p.add_argument("workload")
     add_target(p)
     add_log(p)
@@ -45,7 +45,7 @@ def register(commands: Commands) -> None:
     add_format(p)
     p.set_defaults(run=apply)
 
-    p = commands.add_parser("export", help="write a program file that any VTA implementation can run and check")
+    p = commands.add_parser("export")
     p.add_argument("workload")
     add_target(p)
     add_log(p)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def register(commands: Commands) -> None:
     """Adds the command."""
-    p = commands.add_parser("sim", help="run a program file on the cycle-exact simulator")
+    p = commands.add_parser("sim")
     p.add_argument("file", help="a program file, as `autosched export` writes it")
     add_target(p, default=None)
     p.add_argument("--only", metavar="NAME", help="run only the program of this name")

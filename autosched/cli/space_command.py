@@ -14,7 +14,7 @@ from autosched.workloads import workload
 
 def register(commands: Commands) -> None:
     """Adds the command."""
-    p = commands.add_parser("space", help="size of a workload's design space and the draft's favourites")
+    p = commands.add_parser("space")
     p.add_argument("workload")
     add_target(p)
     p.add_argument("--top", type=positive, default=5, metavar="N", help="favourites to list (default 5)")

@@ -18,7 +18,7 @@ from autosched.search.result import NetworkReport, TrialEvent, TuneReport
 
 def register(commands: Commands) -> None:
     """Adds the command."""
-    p = commands.add_parser("tune", help="search for the best schedule of a workload or a network")
+    p = commands.add_parser("tune")
     p.add_argument("workload", help="e.g. resnet18.c8, resnet18, dense:m=1,k=1024,n=1024, kernels.py:matmul")
     add_target(p)
     p.add_argument("--trials", type=positive, default=64, metavar="N", help="distinct points per workload (default 64)")

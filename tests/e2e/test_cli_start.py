@@ -1,0 +1,44 @@
+"""What a command loads before it does anything."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = {
+    "numpy", "numba", "llvmlite", "optuna", "xgboost", "joblib", "rich", "distributed", "autosched.ir", "space",
+    "multiprocessing",
+}
+
+
+def loaded(*args: str) -> tuple[set[str], subprocess.CompletedProcess[str]]:
+    """The modules that a command imported, by the interpreter's own account, and what it printed."""
+    done = subprocess.run([sys.executable, "-X", "importtime", "-m", "autosched", *args], cwd=ROOT, capture_output=True, text=True,
+                          timeout=300, check=False)
+    return set(re.findall(r"^import time:.*\|\s+([\w.]+)$", done.stderr, re.MULTILINE)), done
+
+
+@pytest.mark.parametrize("args", [("--help",), ("--version",), ("nonsense",), ()], ids=" ".join)
+def test_nothing_heavy_is_loaded_to_say_what_there_is(args: tuple[str, ...]) -> None:
+    modules, done = loaded(*args)
+    assert done.returncode == (0 if args and args[0].startswith("--") else 2)
+    assert "autosched.cli" in modules
+    assert not modules & HEAVY
+
+
+def test_a_command_loads_what_it_needs() -> None:
+    modules, done = loaded("sim", "tests/data/rtl_cycles.json", "--only", "unit000")
+    assert {"numpy", "numba"} <= modules, done.stderr[-500:]
+    assert not modules & {"optuna", "xgboost", "joblib", "space"}
+
+
+def test_help_lists_every_command_and_each_has_its_own() -> None:
+    _, done = loaded("--help")
+    names = re.findall(r"^    (\w+)  ", done.stdout, re.MULTILINE)
+    assert {"tune", "best", "show", "apply", "export", "sim", "space"} <= set(names)
+    for name in names:
+        _, own = loaded(name, "--help")
+        assert own.returncode == 0 and own.stdout.startswith(f"usage: autosched {name} "), own.stderr[-500:]
