@@ -16,8 +16,8 @@ HEAVY = {
 
 def loaded(*args: str) -> tuple[set[str], subprocess.CompletedProcess[str]]:
     """The modules that a command imported, by the interpreter's own account, and what it printed."""
-    done = subprocess.run([sys.executable, "-X", "importtime", "-m", "autosched", *args], cwd=ROOT, capture_output=True, text=True,
-                          timeout=300, check=False)
+    command = [sys.executable, "-X", "importtime", "-m", "autosched", *args]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     return set(re.findall(r"^import time:.*\|\s+([\w.]+)$", done.stderr, re.MULTILINE)), done
 
 
