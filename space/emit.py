@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from autosched.schedule.base import RV, BlockRV, LoopRV
-from autosched.schedule.trace import Instruction, Trace
+from autosched.schedule.kit.base import RV, BlockRV, LoopRV
+from autosched.schedule.kit.trace import Instruction, Trace
 from autosched.target import Target
 from space.model import Model
 from space.nest import ACC, Nest

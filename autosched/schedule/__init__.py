@@ -1,7 +1,7 @@
 """Schedule primitives, traces and tensor intrinsics: programs to programs."""
 
 from autosched.ir.index_map import AXIS_SEPARATOR, IndexMap
-from autosched.schedule.base import (
+from autosched.schedule.kit.base import (
     AT_INLINE,
     AT_ROOT,
     BlockRV,
@@ -11,11 +11,11 @@ from autosched.schedule.base import (
     StaleRVError,
     UnknownRVError,
 )
-from autosched.schedule.intrin import TensorIntrin
-from autosched.schedule.primitive import PRIMITIVES, primitive
+from autosched.schedule.kit.primitive import PRIMITIVES, primitive
+from autosched.schedule.kit.trace import Instruction, Trace
+from autosched.schedule.primitives.tensorize.intrin import TensorIntrin
 from autosched.schedule.schedule import Schedule
 from autosched.schedule.tiling import tile_with_tensor_intrin
-from autosched.schedule.trace import Instruction, Trace
 
 __all__ = [
     "AT_INLINE", "AT_ROOT", "AXIS_SEPARATOR", "PRIMITIVES", "BlockRV", "ExprRV", "IndexMap", "Instruction", "LoopRV",

@@ -10,34 +10,34 @@ from typing import Any
 from autosched.errors import ProgramError
 from autosched.ir.depth import shallow
 from autosched.ir.stmt import Block, For, IRModule, PrimFunc
-from autosched.schedule.access import Access
-from autosched.schedule.base import RV, ArgumentError, BlockRV, ExprRV, LoopRV, Special, describe
-from autosched.schedule.blockize import Blockizing
-from autosched.schedule.cache_index import CacheIndex
-from autosched.schedule.cache_reindex import ReindexCache
-from autosched.schedule.compute_at import ComputeAt
-from autosched.schedule.copy_at import CopyAt
-from autosched.schedule.fold import Folding
-from autosched.schedule.inline import Inlining
-from autosched.schedule.kinds import Kinds
-from autosched.schedule.layout import Layout
-from autosched.schedule.lookup import Lookup
-from autosched.schedule.names import Lineage
-from autosched.schedule.notes import Notes
-from autosched.schedule.pad_einsum import PadEinsum
-from autosched.schedule.padding import DecomposePadding
-from autosched.schedule.partition import Partition
-from autosched.schedule.primitive import primitive
-from autosched.schedule.recompute import Recomputing
-from autosched.schedule.reduction import Reductions
-from autosched.schedule.reindex import Reindex
-from autosched.schedule.rfactor import Factoring
-from autosched.schedule.rolling import Rolling
-from autosched.schedule.sampling import Sampling
-from autosched.schedule.state import State
-from autosched.schedule.tensorize import Tensorizing
-from autosched.schedule.trace import Trace
-from autosched.schedule.zero_terms import ZeroTerms
+from autosched.schedule.kit.base import RV, ArgumentError, BlockRV, ExprRV, LoopRV, Special, describe
+from autosched.schedule.kit.names import Lineage
+from autosched.schedule.kit.primitive import primitive
+from autosched.schedule.kit.state import State
+from autosched.schedule.kit.trace import Trace
+from autosched.schedule.primitives.buffers.access import Access
+from autosched.schedule.primitives.buffers.cache_index import CacheIndex
+from autosched.schedule.primitives.buffers.cache_reindex import ReindexCache
+from autosched.schedule.primitives.buffers.copy_at import CopyAt
+from autosched.schedule.primitives.buffers.layout import Layout
+from autosched.schedule.primitives.buffers.padding import DecomposePadding
+from autosched.schedule.primitives.buffers.reindex import Reindex
+from autosched.schedule.primitives.buffers.rolling import Rolling
+from autosched.schedule.primitives.lookup import Lookup
+from autosched.schedule.primitives.loops.kinds import Kinds
+from autosched.schedule.primitives.loops.partition import Partition
+from autosched.schedule.primitives.notes import Notes
+from autosched.schedule.primitives.placement.compute_at import ComputeAt
+from autosched.schedule.primitives.placement.inline import Inlining
+from autosched.schedule.primitives.placement.recompute import Recomputing
+from autosched.schedule.primitives.reductions.fold import Folding
+from autosched.schedule.primitives.reductions.pad_einsum import PadEinsum
+from autosched.schedule.primitives.reductions.reduction import Reductions
+from autosched.schedule.primitives.reductions.rfactor import Factoring
+from autosched.schedule.primitives.reductions.zero_terms import ZeroTerms
+from autosched.schedule.primitives.sampling import Sampling
+from autosched.schedule.primitives.tensorize.blockize import Blockizing
+from autosched.schedule.primitives.tensorize.tensorize import Tensorizing
 
 
 class Schedule(

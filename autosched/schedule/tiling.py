@@ -5,9 +5,9 @@ from __future__ import annotations
 from autosched.ir.expr import Expr, Var, int_value
 from autosched.ir.functor import free_vars, walk
 from autosched.ir.stmt import BlockRealize, For, PrimFunc
-from autosched.schedule.base import BlockRV, LoopRV
-from autosched.schedule.boxes import bindings
-from autosched.schedule.intrin import TensorIntrin
+from autosched.schedule.analysis.boxes import bindings
+from autosched.schedule.kit.base import BlockRV, LoopRV
+from autosched.schedule.primitives.tensorize.intrin import TensorIntrin
 from autosched.schedule.schedule import Schedule
 
 

@@ -21,7 +21,7 @@ from autosched.ir.stmt import (
     make_root,
     point,
 )
-from autosched.schedule.intrin import TensorIntrin
+from autosched.schedule.primitives.tensorize.intrin import TensorIntrin
 from sim.config import VTAConfig
 
 GEMM = "vta.gemm"

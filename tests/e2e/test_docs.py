@@ -140,7 +140,7 @@ def pages() -> list[Path]:
 
 @pytest.mark.parametrize("path", pages(), ids=lambda p: p.relative_to(DOCS).as_posix())
 def test_page(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from autosched.schedule import intrin
+    from autosched.schedule.primitives.tensorize import intrin
 
     monkeypatch.chdir(tmp_path)
     # What a page registers stays on the page.
@@ -180,7 +180,7 @@ MARK = re.compile(r"(<!-- primitives of: ([\w *]+) -->\n\n)((?:\|.*\n)*)")
 def with_primitives(page: str) -> str:
     """A page with its tables of primitives made anew from the docstrings; ``*`` stands for all modules not named elsewhere."""
     import autosched.schedule  # noqa: F401  it registers all families
-    from autosched.schedule.primitive import PRIMITIVES
+    from autosched.schedule.kit.primitive import PRIMITIVES
 
     named = {word for m in MARK.finditer(page) for word in m[2].split()}
 
@@ -200,7 +200,7 @@ def with_primitives(page: str) -> str:
 def test_every_primitive_has_its_line() -> None:
     page = (DOCS / "primitives.md").read_text()
     from autosched.schedule import Schedule
-    from autosched.schedule.primitive import PRIMITIVES
+    from autosched.schedule.kit.primitive import PRIMITIVES
 
     listed = re.findall(r"^\| `(\w+)` \|", page, re.M)
     hint = "rewrite it with: python tests/e2e/test_docs.py docs/primitives.md"

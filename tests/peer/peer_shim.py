@@ -27,8 +27,8 @@ from autosched.ir.functor import all_exprs, walk
 from autosched.ir.index_map import AXIS_SEPARATOR, IndexMap
 from autosched.ir.stmt import Block, BlockRealize, Buffer, For, IRModule, PrimFunc, Stmt
 from autosched.ir.structural import structural_hash
-from autosched.schedule.base import RV
-from autosched.schedule.state import State
+from autosched.schedule.kit.base import RV
+from autosched.schedule.kit.state import State
 from autosched.script import I as OUR_I
 from autosched.script import T as OUR_T
 from autosched.script.entry import LazyPrimFunc

@@ -10,8 +10,8 @@ from autosched.ir.expr import Expr, FloatImm, IntImm, StringImm, Var
 from autosched.schedule import BlockRV, ExprRV, LoopRV
 from autosched.schedule import Instruction as OurInstruction
 from autosched.schedule import Trace as OurTrace
-from autosched.schedule.primitive import PRIMITIVES, Parameter, plain_argument
-from autosched.schedule.trace import _name
+from autosched.schedule.kit.primitive import PRIMITIVES, Parameter, plain_argument
+from autosched.schedule.kit.trace import _name
 
 _HEAD = "# from tvm import s_tir\ndef apply_trace(sch: s_tir.Schedule) -> None:"
 # Names as TVM 0.18 spells them.

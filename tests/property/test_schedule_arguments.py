@@ -18,9 +18,9 @@ from autosched.ir import PrimFunc
 from autosched.ir.expr import FloatImm, IntImm, StringImm, Var, int_value
 from autosched.ir.stmt import For, Range
 from autosched.schedule import PRIMITIVES, IndexMap, Schedule, Trace
-from autosched.schedule.arguments import WrongArgument, conform, kinds_of
-from autosched.schedule.limits import Overflow, bounds
-from autosched.schedule.primitive import Parameter
+from autosched.schedule.kit.arguments import WrongArgument, conform, kinds_of
+from autosched.schedule.kit.limits import Overflow, bounds
+from autosched.schedule.kit.primitive import Parameter
 from autosched.script import T, parse
 
 

@@ -16,7 +16,7 @@ from autosched.errors import AutoschedError, ScheduleError
 from autosched.ir import IRModule, PrimFunc
 from autosched.ir.interp import run
 from autosched.schedule import LoopRV, Schedule, tile_with_tensor_intrin
-from autosched.schedule.base import ArgumentError
+from autosched.schedule.kit.base import ArgumentError
 from autosched.script import T, parse
 
 Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]

@@ -27,7 +27,7 @@ from autosched.schedule import (
     UnknownRVError,
     primitive,
 )
-from autosched.schedule.primitive import lookup
+from autosched.schedule.kit.primitive import lookup
 from autosched.script import T
 
 Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]

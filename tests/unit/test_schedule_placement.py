@@ -11,9 +11,9 @@ from autosched.ir.printer import script
 from autosched.ir.stmt import PrimFunc
 from autosched.ir.structural import structural_equal
 from autosched.schedule import AT_INLINE, AT_ROOT, Schedule, StaleRVError
-from autosched.schedule.compute_at import can_compute_at
-from autosched.schedule.dependence import broken_pipeline, incomplete, not_compact, not_reduction
-from autosched.schedule.inline import can_inline, can_reverse_inline
+from autosched.schedule.analysis.dependence import broken_pipeline, incomplete, not_compact, not_reduction
+from autosched.schedule.primitives.placement.compute_at import can_compute_at
+from autosched.schedule.primitives.placement.inline import can_inline, can_reverse_inline
 from autosched.script import T, parse
 
 

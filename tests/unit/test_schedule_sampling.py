@@ -11,7 +11,7 @@ import pytest
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
 from autosched.schedule import AT_ROOT, Schedule
-from autosched.schedule.sampling import divisors, prime_factors
+from autosched.schedule.primitives.sampling import divisors, prime_factors
 from autosched.script import T
 
 Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]

@@ -158,7 +158,7 @@ def test_unknown_intrinsics_tell_how_they_become_known(monkeypatch: pytest.Monke
     with pytest.raises(UnknownNameError, match=r"did you mean 'vta\.gemm\.1x16x16'") as caught:
         tiled().tensorize("Z", "vta.gem.1x16x16")
     assert "get_target" not in str(caught.value)
-    monkeypatch.setattr("autosched.schedule.intrin._INTRINS", {})
+    monkeypatch.setattr("autosched.schedule.primitives.tensorize.intrin._INTRINS", {})
     with pytest.raises(UnknownNameError) as caught:
         tiled().tensorize("Z", "vta.gemm.1x16x16")
     assert 'autosched.target.get_target("vta-de10") registers the intrinsics of that target' in str(caught.value)

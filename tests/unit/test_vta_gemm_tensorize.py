@@ -12,7 +12,7 @@ from autosched.ir.interp import run
 from autosched.ir.printer import script
 from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule, Trace
-from autosched.schedule.intrin import TensorIntrin
+from autosched.schedule.primitives.tensorize.intrin import TensorIntrin
 from autosched.script import T
 
 

@@ -1,0 +1,453 @@
+"""What makes moving a block legal: who writes what, complete and reduction blocks, and regions that cover each other.
+
+The conditions are those of TensorIR's schedule analysis; here every violation is a sentence that names the block and
+what it breaks. Functions return the sentence, or None where the condition holds.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from autosched.ir.expr import BinOp, Expr, IntImm, Var, int_value
+from autosched.ir.functor import Substitute, free_vars
+from autosched.ir.itermap import detect_iter_map
+from autosched.ir.simplify import Analyzer, conjuncts
+from autosched.ir.stmt import (
+    TRUE,
+    Block,
+    BlockRealize,
+    BufferRegion,
+    For,
+    Ident,
+    IterVar,
+    Range,
+    SeqStmt,
+    Stmt,
+)
+from autosched.schedule.analysis.boxes import (
+    Box,
+    bind_all,
+    bindings,
+    box_covers,
+    exact_box,
+    is_unit,
+    join_boxes,
+    loop_ranges,
+    pinned,
+    plain_affine,
+    relaxed_box,
+    uses,
+    without,
+)
+from autosched.schedule.analysis.ways import inner_blocks
+from autosched.schedule.kit.refusal import Refusal
+from autosched.schedule.kit.state import State
+
+
+def reduce_iters(block: Block) -> list[IterVar]:
+    """The reduction iterators of a block."""
+    return [iv for iv in block.iter_vars if iv.kind == "reduce"]
+
+
+# -- kinds of blocks -------------------------------------------------------------------------------------------------
+
+
+def other_writers(state: State, block: Block, scope: Stmt) -> list[Block]:
+    """The other blocks below ``scope`` that write what ``block`` writes (below a loop: those inside its blocks)."""
+    found: dict[Ident, Block] = {}
+    mine = {w.buffer for w in block.writes}
+    for child in state.children_of(scope):
+        # Under a loop TensorIR asks only about writers inside the child blocks: siblings may fill disjoint parts.
+        candidates = [child] if isinstance(scope, Block) else state.children_of(child)
+        writers = [other for other in candidates if any(w.buffer in mine for w in other.writes)]
+        if isinstance(scope, Block) or len(writers) > 1:
+            found.update({other.ident: other for other in writers if other is not block})
+    return list(found.values())
+
+
+def incomplete(state: State, block: Block, scope: Stmt) -> str | None:
+    """Why ``block`` is not a complete block below ``scope``.
+
+    A complete block has spatial iterators only, is the sole writer of what it writes, and does not read that.
+    """
+    for iv in block.iter_vars:
+        if iv.kind != "spatial":
+            return f"its iterator {iv.var.name} is a {iv.kind} iterator"
+    others = other_writers(state, block, scope)
+    if others:
+        return f"{block.writes[0].buffer.name} is also written by {names(others)}"
+    written = {w.buffer for w in block.writes}
+    for read in block.reads:
+        if read.buffer in written:
+            return f"it reads {read.buffer.name}, which it writes"
+    return None
+
+
+def not_reduction(state: State, block: Block, scope: Stmt, bound: bool = False) -> str | None:
+    """Why ``block`` is not a reduction block below ``scope``.
+
+    A reduction block has an init and quasi-affine bindings, is the sole writer, and no reduction iterator indexes its
+    output.
+
+    Args:
+        state: the program.
+        block: what is asked about.
+        scope: around all that may write the same buffer.
+        bound: the bindings are known to do.
+    """
+    if block.init is None:
+        return "it has no init"
+    for iv in block.iter_vars:
+        if iv.kind not in ("spatial", "reduce"):
+            return f"its iterator {iv.var.name} is a {iv.kind} iterator"
+    realize = state.realizes[block.ident]
+    if not bound and not affine_binding(realize, state.loops_above(realize)):
+        return "its iterators are not bound to quasi-affine expressions of the loops"
+    others = other_writers(state, block, scope)
+    if others:
+        return f"{block.writes[0].buffer.name} is also written by {names(others)}"
+    reduced = {iv.var for iv in reduce_iters(block)}
+    for write in block.writes:
+        for r in write.region:
+            if uses(r.min, reduced) or uses(r.extent, reduced):
+                return f"a reduction iterator indexes its output {write.buffer.name}"
+    return None
+
+
+def not_complete_or_reduction(state: State, block: Block, scope: Stmt, partial: bool = False) -> str | None:
+    """Why ``block`` is neither a complete nor a reduction block below ``scope``, or None.
+
+    Args:
+        state: the program.
+        block: what is asked about.
+        scope: around all that may write the same buffers.
+        partial: bindings that would be quasi-affine if the block ran in all iterations of its loops are enough.
+    """
+    first = incomplete(state, block, scope)
+    if first is None:
+        return None
+    realize = state.realizes[block.ident]
+    bound = partial and affine_binding(replace(realize, predicate=TRUE), state.loops_above(realize))
+    second = not_reduction(state, block, scope, bound)
+    if second is None:
+        return None
+    return f"block {block.name} is not a complete block ({first}) nor a reduction block ({second})"
+
+
+def not_compact(state: State, subtree: Stmt, partial: bool = False) -> tuple[Block, str] | None:
+    """The first block below ``subtree`` that is neither locally complete nor a local reduction, with the reason."""
+    for block in state.children_of(subtree):
+        reason = not_complete_or_reduction(state, block, subtree, partial)
+        if reason is not None:
+            return block, reason
+    return None
+
+
+def is_output(block: Block, scope: Block) -> bool:
+    """Whether a block writes a buffer that its scope does not allocate."""
+    inside = set(scope.alloc_buffers)
+    return any(w.buffer not in inside for w in block.writes)
+
+
+def names(blocks: Sequence[Block]) -> str:
+    """Names of blocks, as a sentence lists them; of many, the first."""
+    listed = [b.name for b in blocks]
+    if len(listed) > 8:
+        listed = [*listed[:6], f"{len(listed) - 6} more"]
+    return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
+
+
+# -- bindings --------------------------------------------------------------------------------------------------------
+
+
+def affine_binding(realize: BlockRealize, loops: Sequence[For], pin: bool = True) -> bool:
+    """Whether the iterators of a block are independent quasi-affine functions of the loops, each onto an interval.
+
+    Args:
+        realize: the block.
+        loops: the loops.
+        pin: loops that the predicate cuts down to one iteration count as constants.
+    """
+    if not loops or _plain_binding(realize, loops):
+        return True
+    if realize.predicate == TRUE and _digits(realize.iter_values, loop_ranges(loops), True):
+        return True
+    result = detect_iter_map(
+        list(realize.iter_values), loop_ranges(loops), realize.predicate, "surjective", simplify_trivial=False
+    )
+    if not result and pin and realize.predicate != TRUE:
+        # A loop that runs once counts as a constant: a predicate that names it binds it to nothing.
+        result = detect_iter_map(list(realize.iter_values), loop_ranges(loops), realize.predicate, "surjective")
+        fixed = {} if result else pinned(loops, realize.predicate)
+        if fixed:
+            values, predicate = without(fixed, realize.iter_values), without(fixed, [realize.predicate])[0]
+            result = detect_iter_map(values, loop_ranges(loops), predicate, "surjective", simplify_trivial=False)
+    if not result:
+        return False
+    return all(not s.args or int_value(s.args[0].scale) == 1 for s in result.indices)
+
+
+def drives_one_each(realize: BlockRealize, loops: Sequence[For]) -> bool:
+    """Whether each of some loops alone is the value of an iterator of a block that none of the others drives."""
+    inner = {loop.var for loop in loops}
+    moving = [v for v in realize.iter_values if uses(v, inner)]
+    whole = {loop.var for loop in loops if not is_unit(loop.extent)}
+    return all(isinstance(v, Var) for v in moving) and len(set(moving)) == len(moving) and whole <= set(moving)
+
+
+def one_to_one(values: Sequence[Expr], loops: Sequence[For], predicate: Expr, outer: Sequence[For] = ()) -> bool:
+    """Whether no two iterations of some loops give the same values; the outer loops stand still."""
+    ranges = loop_ranges(loops)
+    values = [v for v in values if not isinstance(v, IntImm)]
+    if _digits(values, ranges, False):
+        return True
+    analyzer = bind_all(Analyzer(), outer)
+    # A restriction of a one-to-one map is one too, so a predicate that is not understood does no harm.
+    tried = (predicate, TRUE) if predicate != TRUE else (TRUE,)
+    if any(bool(detect_iter_map(values, ranges, p, "bijective", analyzer)) for p in tried):
+        return True
+    # What tells the iterations of all loops apart does so where some stand still.
+    return bool(outer) and one_to_one(values, [*outer, *loops], predicate)
+
+
+def injective(values: Sequence[Expr], dom: Mapping[Var, Range]) -> bool:
+    """Whether no two points of a domain give the same values, with or without gaps between them."""
+    values = [v for v in values if not isinstance(v, IntImm)]
+    return _digits(values, dom, False) or bool(detect_iter_map(values, dom, TRUE, "bijective"))
+
+
+def _digits(values: Sequence[Expr], dom: Mapping[Var, Range], onto: bool) -> bool:
+    """Whether each value counts in variables of its own like a number in its digits; the common case, by coefficients.
+
+    Args:
+        values: what the variables give.
+        dom: the variables' ranges; other variables stand still.
+        onto: ask for values without gaps, where variables may be unused; otherwise for no value twice.
+    """
+    counts = {var: int_value(r.extent) for var, r in dom.items()}
+    seen: set[Var] = set()
+    for value in values:
+        form = plain_affine(value, counts)
+        if form is None:
+            return False
+        terms: list[tuple[int, int]] = []
+        for var, c in form[0].items():
+            n = counts[var]
+            if n is None or c <= 0 or var in seen:
+                return False
+            seen.add(var)
+            if n > 1:
+                terms.append((c, n))
+        span = 1
+        for c, n in sorted(terms):
+            if c != span if onto else c < span:
+                return False
+            span += c * (n - 1)
+    return onto or all(n == 1 or var in seen for var, n in counts.items())
+
+
+def _plain_binding(realize: BlockRealize, loops: Sequence[For]) -> bool:
+    # Distinct loop variables and constants: by far the commonest binding, decided without an iteration map.
+    if realize.predicate != TRUE:
+        return False
+    seen: set[Var] = set()
+    domain = {loop.var for loop in loops}
+    for value in realize.iter_values:
+        if isinstance(value, IntImm):
+            continue
+        if not isinstance(value, Var) or value not in domain or value in seen:
+            return False
+        seen.add(value)
+    return True
+
+
+# -- stage pipelines -------------------------------------------------------------------------------------------------
+
+
+def broken_pipeline(state: State, scope: Block) -> tuple[str, list[Ident]] | None:
+    """Why the blocks of a scope are not a pipeline of stages, with the blocks at fault.
+
+    In a stage pipeline nothing is overwritten after it was read (no WAR), only loops and blocks stand above the
+    blocks, and what a block reads of an earlier block's result that block has written before, under the loops that
+    both share.
+    """
+    deps = state.dependences(scope)
+    for d in deps:
+        if d.kind == "WAR" and d.src is not d.dst:
+            src, dst = state.block(d.src), state.block(d.dst)
+            return f"{dst.name} overwrites {d.buffer.name} after {src.name} has read it", [d.src, d.dst]
+    by_reader: dict[Ident, list[Ident]] = {}
+    for d in deps:
+        if d.kind == "RAW" and d.src is not d.dst:
+            by_reader.setdefault(d.dst, []).append(d.src)
+    chains: dict[Ident, list[Stmt]] = {}
+    for reader, sources in by_reader.items():
+        reason = uncovered(state, scope, reader, list(dict.fromkeys(sources)), chains)
+        if reason is not None:
+            return reason, [reader]
+    return None
+
+
+_COVERED: OrderedDict[tuple[object, ...], tuple[object, str | None]] = OrderedDict()
+_COVERED_LIMIT = 4096
+
+
+def uncovered(
+    state: State, scope: Block, reader: Ident, sources: list[Ident], chains: dict[Ident, list[Stmt]] | None = None
+) -> str | None:
+    """What a block reads of the results of some earlier blocks that they have not written by then, or None."""
+    chains = {} if chains is None else chains
+    for ident in (reader, *sources):
+        if ident not in chains:
+            chains[ident] = _chain(state, scope, ident)
+    chain = chains[reader]
+    depth = {id(n): k for k, n in enumerate(chain)}
+    groups: dict[int, list[tuple[Ident, list[Stmt]]]] = {}
+    for source in sources:
+        path = chains[source]
+        k = 0
+        while k < min(len(path), len(chain)) and path[k] is chain[k]:
+            k += 1
+        groups.setdefault(depth[id(chain[k - 1])], []).append((source, path[k:]))
+    for k, members in groups.items():
+        outer = [n for n in chain[: k + 1] if isinstance(n, For)]
+        below = chain[k + 1:]
+        # A subtree that no primitive has touched keeps its identity, so most answers are found here.
+        key = (
+            id(below[0]), reader, *((source, id(path[0])) for source, path in members),
+            *((loop.var, int_value(loop.extent)) for loop in outer),
+        )
+        hit = _COVERED.get(key)
+        if hit is None:
+            reason = _uncovered_at(state, reader, below, members, outer)
+            _COVERED[key] = ((below[0], [path[0] for _, path in members]), reason)
+            if len(_COVERED) > _COVERED_LIMIT:
+                _COVERED.popitem(last=False)
+        else:
+            reason = hit[1]
+        if reason is not None:
+            return reason
+    return None
+
+
+def _chain(state: State, scope: Block, block: Ident) -> list[Stmt]:
+    """Statements from the scope's body (sequences left out) down to the realize of a block; the scope comes first."""
+    realize = state.realizes[block]
+    chain: list[Stmt] = [realize]
+    for node in state.ancestors(realize):
+        if not isinstance(node, SeqStmt):
+            chain.append(node)
+        if node is scope:
+            break
+    return chain[::-1]
+
+
+def _uncovered_at(
+    state: State, reader: Ident, below: list[Stmt], members: list[tuple[Ident, list[Stmt]]], outer: list[For]
+) -> str | None:
+    analyzer = Analyzer()
+    for loop in outer:
+        analyzer.bind(loop.var, Range(loop.min, loop.extent))
+    realize = state.realizes[reader]
+    inner = [n for n in below if isinstance(n, For)]
+    given = conjuncts(realize.predicate)
+    around = {n.var for n in outer}
+    for cond in given:
+        if all(v in around for v in free_vars(cond)):
+            analyzer.assume(cond)  # the reader runs only where it holds
+    for read in realize.block.reads:
+        writes = [
+            (write, state.realizes[source], [n for n in path if isinstance(n, For)]) for source, path in members
+            for write in state.realizes[source].block.writes if write.buffer is read.buffer
+        ]
+        if not writes:
+            continue
+        # Plain bounds first, and one write at a time: mostly the first write covers them, and iteration maps are dear.
+        need, shape = relaxed_box(read, realize, inner), read.buffer.shape
+        boxes: list[Box] = []
+        covered = False
+        for write, other, loops in writes:
+            box = exact_box(write, other, loops, given)
+            if box is not None:
+                boxes.append(box)
+                covered = box_covers(box, need, shape, analyzer)
+                if covered:
+                    break
+        if covered:
+            continue
+        # Only the iteration map knows what a predicate cuts off.
+        if given and (exact := exact_box(read, realize, inner)) is not None:
+            need = exact
+            if any(box_covers(b, need, shape, analyzer) for b in boxes):
+                continue
+        joined = join_boxes(boxes, analyzer) if len(boxes) > 1 else []
+        if any(box_covers(b, need, shape, analyzer) for b in joined):
+            continue
+        if any(_same_elements(read, realize, inner, state.realizes[source], path) for source, path in members):
+            continue
+        writers = names([state.block(s) for s, _ in members])
+        return f"{realize.block.name} reads more of {read.buffer.name} than {writers} has written by then"
+    return None
+
+
+def _same_elements(
+    read: BufferRegion, reader: BlockRealize, inner: Sequence[For], writer: BlockRealize, path: Sequence[Stmt]
+) -> bool:
+    """Whether a writer stores at the indices at which a reader reads, the same functions of loops of the same ranges.
+
+    So a layout with gaps is seen to be filled as far as it is read.
+    """
+    write = next((w for w in writer.block.writes if w.buffer is read.buffer), None)
+    if write is None or writer.predicate != TRUE or not all(isinstance(n, For | BlockRealize) for n in path):
+        return False
+    theirs = {n.var: n for n in path if isinstance(n, For)}
+    mine = {n.var: n for n in inner}
+    pairs: dict[Var, Var] = {}
+    a, b = Substitute(bindings(reader)).visit_region(read), Substitute(bindings(writer)).visit_region(write)
+    for x, y in zip(a.region, b.region):
+        if not (_alike(x.min, y.min, mine, theirs, pairs) and _alike(x.extent, y.extent, mine, theirs, pairs)):
+            return False
+    return len(set(pairs.values())) == len(pairs)
+
+
+def _alike(a: Expr, b: Expr, mine: Mapping[Var, For], theirs: Mapping[Var, For], pairs: dict[Var, Var]) -> bool:
+    if isinstance(a, BinOp) and isinstance(b, BinOp):
+        return a.op == b.op and _alike(a.a, b.a, mine, theirs, pairs) and _alike(a.b, b.b, mine, theirs, pairs)
+    if isinstance(a, Var) and isinstance(b, Var) and a in mine and b in theirs:
+        x, y = mine[a], theirs[b]
+        return x.min == y.min and x.extent == y.extent and pairs.setdefault(a, b) is b
+    return a == b and not (uses(a, set(mine)) or uses(b, set(theirs)))
+
+
+def require_pipeline(state: State, scope: Block) -> None:
+    """Raises a ``Refusal`` where ``broken_pipeline`` finds something."""
+    broken = broken_pipeline(state, scope)
+    if broken is not None:
+        raise Refusal(f"the scope {scope.name} is not a stage pipeline: {broken[0]}", broken[1])
+
+
+def scope_of(state: State, block: Block) -> Block:
+    """The block around a block.
+
+    Raises:
+        Refusal: it is the root block, or part of an init.
+    """
+    scope = state.scope_of(block)
+    if scope is None:
+        raise Refusal("the primitive does not operate on the root block", hint=inner_blocks(state))
+    if not any(child is block for child in state.children_of(scope)):
+        raise Refusal(f"block {block.name} stands in the init of {scope.name}", [block.ident],
+                      "decompose_reduction makes it a block of its own")
+    return scope
+
+
+def nodes_inside(state: State, stmt: Stmt, scope: Block) -> list[Stmt]:
+    """The statements around ``stmt`` inside ``scope``, innermost first."""
+    found = []
+    for node in state.ancestors(stmt):
+        if node is scope:
+            break
+        found.append(node)
+    return found

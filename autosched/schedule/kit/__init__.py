@@ -1,0 +1,1 @@
+"""What primitives are made of: handles, states, traces, the registry, refusals."""

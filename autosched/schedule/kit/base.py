@@ -1,0 +1,457 @@
+"""What every family of primitives stands on: random variables, the symbol table, and refusals."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NoReturn
+from weakref import WeakKeyDictionary, ref
+
+from autosched.errors import MOST_LINES, AutoschedError, ScheduleError, folded, suggest
+from autosched.ir.expr import Expr, IntImm, Var
+from autosched.ir.stmt import Block, BlockRealize, Buffer, Evaluate, For, Ident, PrimFunc, Range, Stmt
+from autosched.schedule.kit.limits import Overflow, bounds, check_indices
+from autosched.schedule.kit.names import Lineage
+from autosched.schedule.kit.state import State
+
+if TYPE_CHECKING:
+    from autosched.schedule.kit.trace import Trace
+
+
+class RV:
+    """A handle that a primitive returns and later primitives take; equal only to itself.
+
+    Printed, it is what it stands for now in the schedule that made it: ``for i in range(128)``; its ``repr`` is
+    ``<LoopRV 3: i>``, where the number tells the handles of a process apart.
+    """
+
+    __slots__ = ("__weakref__",)
+    prefix = "v"
+
+    def __str__(self) -> str:
+        sch = self._maker()
+        return repr(self) if sch is None else sch.header(self)
+
+    def __repr__(self) -> str:
+        sch = self._maker()
+        what = "of no schedule here" if sch is None else sch.label(self)
+        number = f" {_MAKERS[self][1]}" if self in _MAKERS else ""
+        return f"<{type(self).__name__}{number}: {what}>"
+
+    def _maker(self) -> ScheduleBase | None:
+        found = _MAKERS.get(self)
+        return None if found is None else found[0]()
+
+
+MOST_EXCERPT = 11  # lines of a program in one refusal
+
+# Not in the handles themselves, which are plain tokens that pickle: the schedule that made one, and a number.
+_MAKERS: WeakKeyDictionary[RV, tuple[ref[ScheduleBase], int]] = WeakKeyDictionary()
+_NUMBERS = itertools.count()
+
+
+class BlockRV(RV):
+    """A handle of a block."""
+
+    __slots__ = ()
+    prefix = "b"
+
+
+class LoopRV(RV):
+    """A handle of a loop."""
+
+    __slots__ = ()
+    prefix = "l"
+
+
+class ExprRV(RV):
+    """A handle of an integer that was sampled; in arithmetic (an index map, a factor) it is that integer."""
+
+    __slots__ = ()
+    prefix = "v"
+
+    def __index__(self) -> int:
+        sch = self._maker()
+        if sch is None:
+            raise TypeError("the schedule that sampled this integer is gone, or it was read from a trace")
+        return int(sch._value(self))
+
+    def __add__(self, other: Any) -> Any:
+        return int(self) + other
+
+    def __radd__(self, other: Any) -> Any:
+        return other + int(self)
+
+    def __sub__(self, other: Any) -> Any:
+        return int(self) - other
+
+    def __rsub__(self, other: Any) -> Any:
+        return other - int(self)
+
+    def __mul__(self, other: Any) -> Any:
+        return int(self) * other
+
+    def __rmul__(self, other: Any) -> Any:
+        return other * int(self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return int(self) // other
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return other // int(self)
+
+    def __mod__(self, other: Any) -> Any:
+        return int(self) % other
+
+    def __rmod__(self, other: Any) -> Any:
+        return other % int(self)
+
+
+class UnknownRVError(ScheduleError, IndexError):
+    """A handle that this schedule did not make, or has forgotten."""
+
+
+class StaleRVError(ScheduleError, ValueError):
+    """A handle of a loop or block that is no longer in the program."""
+
+
+class ArgumentError(ScheduleError, TypeError, ValueError):
+    """An argument of a kind or value that the parameter does not take, or arguments that do not fit the signature."""
+
+
+class NoFunctionError(AutoschedError, ValueError):
+    """A module of several functions, and none was chosen."""
+
+
+class Special:
+    """A place that is no loop, as ``sample_compute_location`` may return: the root, or inlined."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __reduce__(self) -> str:
+        return "AT_ROOT" if self.name == "root" else "AT_INLINE"
+
+
+AT_ROOT = Special("root")
+AT_INLINE = Special("inline")
+
+
+class ScheduleBase:
+    """Symbol table and program; families of primitives are mixins over this class.
+
+    Attributes:
+        trace: what has been applied so far.
+        error_render_level: ``detail`` (excerpt and hint), ``fast`` (reason only) or ``none``.
+    """
+
+    trace: Trace
+    error_render_level: str
+    _states: dict[str, State]
+    _symbols: dict[RV, Any]
+    _working_on: str | None
+    _op: str
+    _depth: int
+    _decision: Any
+    _rng_state: int
+    _affine: set[Ident]
+    _lineage: Lineage
+
+    # -- the program -------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        """The function being worked on, with its tables."""
+        return self._states[self.func_name()]
+
+    def func_name(self, name: str | None = None) -> str:
+        """The function that a primitive without handles works on.
+
+        Args:
+            name: an explicit choice, or None.
+
+        Raises:
+            NoFunctionError: several functions, and no ``work_on`` yet; or no such function.
+        """
+        name = name if name is not None else self._working_on
+        if name is None:
+            raise NoFunctionError(
+                f"{self._op or 'the schedule'} does not know which function to be working on; "
+                f"call work_on(name) first; functions: {', '.join(self._states)}"
+            )
+        if name not in self._states:
+            raise NoFunctionError(f"no function {name!r} in the module{suggest(name, self._states)}")
+        return name
+
+    def commit(self, state: State, body: Stmt | None = None, func: PrimFunc | None = None) -> State:
+        """Makes a rewritten function the current program.
+
+        Args:
+            state: the state that the rewrite started from.
+            body: its new body, or
+            func: its new function.
+        """
+        if func is None:
+            func = replace(state.func, body=body if body is not None else state.func.body)
+        new = State(func)
+        try:
+            check_indices(state, new)
+        except Overflow as error:
+            self.refuse(str(error), hint="smaller factors, or extents declared as int64")
+        self._states = {n: new if s is state else s for n, s in self._states.items()}
+        return new
+
+    def commit_nodes(self, state: State, table: Mapping[int, Stmt | None]) -> State:
+        """``commit`` of ``state.rewrite(table)``."""
+        return self.commit(state, state.rewrite(table))
+
+    def commit_rewrite(
+        self, state: State, table: Mapping[int, Stmt | None], allocs: Mapping[int, tuple[Buffer, ...]],
+        inserts: Mapping[int, tuple[int, Stmt]],
+    ) -> State:
+        """``commit`` of ``state.rewrite`` with new allocations and insertions."""
+        return self.commit(state, state.rewrite(table, allocs, inserts))
+
+    # -- handles -----------------------------------------------------------------------------------
+
+    def block_rv(self, block: Block | Ident) -> BlockRV:
+        """A new handle of a block."""
+        rv = BlockRV()
+        _MAKERS[rv] = (ref(self), next(_NUMBERS))
+        self._symbols[rv] = block if isinstance(block, Ident) else block.ident
+        return rv
+
+    def loop_rv(self, loop: For | Var | Special) -> LoopRV:
+        """A new handle of a loop."""
+        rv = LoopRV()
+        _MAKERS[rv] = (ref(self), next(_NUMBERS))
+        self._symbols[rv] = loop.var if isinstance(loop, For) else loop
+        return rv
+
+    def expr_rv(self, value: int) -> ExprRV:
+        """A new handle of an integer."""
+        rv = ExprRV()
+        _MAKERS[rv] = (ref(self), next(_NUMBERS))
+        self._symbols[rv] = value
+        return rv
+
+    def header(self, rv: RV) -> str:
+        """What a handle stands for now, in one line of script; a handle of something gone says so.
+
+        Args:
+            rv: handle of this schedule.
+        """
+        value = self._symbols.get(rv)
+        if not isinstance(rv, BlockRV | LoopRV) or isinstance(value, Special) or value is None:
+            return str(value.name if isinstance(value, Special) else value)
+        try:
+            node = self.loop_at(rv)[1] if isinstance(rv, LoopRV) else self.block_at(rv)[1]
+        except ScheduleError:
+            return f"{'loop' if isinstance(rv, LoopRV) else 'block'} that is no longer in the program"
+        if isinstance(node, For):
+            alone = replace(node, var=Var(self.label(rv), node.var.dtype), body=Evaluate(IntImm(0)))
+            return str(alone).partition("\n")[0].removesuffix(":")
+        return str(node).partition("\n")[0].removeprefix("with ").removesuffix(":")
+
+    def label(self, rv: RV) -> str:
+        """The name that a handle stands for now, as the program is printed; the value of a sampled integer.
+
+        Args:
+            rv: handle of this schedule.
+        """
+        value = self._symbols.get(rv)
+        if value is None:
+            return "forgotten"
+        if isinstance(value, Special):
+            return value.name
+        for state in self._in_order():
+            if isinstance(rv, LoopRV) and value in state.loops:
+                return state.loop_name(value)
+            if isinstance(rv, BlockRV) and value in state.realizes:
+                return state.realizes[value].block.name
+        return str(value) if isinstance(rv, ExprRV) else "no longer in the program"
+
+    def _value(self, rv: RV) -> Any:
+        try:
+            return self._symbols[rv]
+        except KeyError:
+            kind = {"b": "block", "l": "loop", "v": "integer"}[rv.prefix]
+            raise UnknownRVError(
+                self._op, f"the {kind} handle was not made by this schedule (or was removed)", "",
+                "use handles that this schedule returned; look the block up again with get_block",
+            ) from None
+
+    def block_at(self, rv: BlockRV) -> tuple[State, BlockRealize]:
+        """The state and the realize of the block behind a handle.
+
+        Raises:
+            UnknownRVError: not a handle of this schedule.
+            StaleRVError: the block is no longer in the program.
+        """
+        if not isinstance(rv, BlockRV):
+            self.refuse(f"expected a block, got {describe(rv)}", error=ArgumentError, hint="get_block(name) gives a block")
+        ident = self._value(rv)
+        for state in self._in_order():
+            realize = state.realizes.get(ident)
+            if realize is not None:
+                return state, realize
+        return self.refuse(f"the block is no longer in the program{self._consumed(rv)}", error=StaleRVError,
+                           hint="look it up again with get_block(name)")
+
+    def loop_at(self, rv: LoopRV) -> tuple[State, For]:
+        """The state and the loop behind a handle.
+
+        Raises:
+            UnknownRVError: not a handle of this schedule.
+            StaleRVError: the loop is no longer in the program.
+        """
+        if not isinstance(rv, LoopRV):
+            self.refuse(f"expected a loop, got {describe(rv)}", error=ArgumentError,
+                        hint="get_loops(block) gives the loops around a block")
+        var = self._value(rv)
+        if isinstance(var, Special):
+            self.refuse(f"a real loop is needed here, not the place '{var.name}'")
+        for state in self._in_order():
+            loop = state.loops.get(var)
+            if loop is not None:
+                return state, loop
+        return self.refuse(f"loop {var.name} no longer exists in the program{self._consumed(rv)}", error=StaleRVError,
+                           hint="use the loops that the later primitive returned, or get_loops(block)")
+
+    def loops_at(self, rvs: Sequence[LoopRV]) -> tuple[State, list[For]]:
+        """The loops behind several handles of one function."""
+        found = [self.loop_at(rv) for rv in rvs]
+        if any(state is not found[0][0] for state, _ in found):
+            self.refuse("the loops belong to different functions", hint="give loops of one function")
+        return found[0][0], [loop for _, loop in found]
+
+    def int_of(self, value: int | ExprRV) -> int:
+        """A Python integer, or the integer behind a handle."""
+        return int(self._value(value)) if isinstance(value, ExprRV) else int(value)
+
+    def decide(self, decision: Any) -> None:
+        """Records what a sampling primitive chose."""
+        self._decision = decision
+
+    def _in_order(self) -> list[State]:
+        return list(self._states.values())
+
+    def _consumed(self, rv: RV) -> str:
+        for inst in reversed(self.trace.insts):
+            if rv in inst.inputs:
+                return f" (last used by {inst.op})"
+        return ""
+
+    # -- refusals ----------------------------------------------------------------------------------
+
+    def refuse(
+        self, reason: str, marks: Sequence[Stmt | Ident | Var] = (), hint: str = "", state: State | None = None,
+        error: type[ScheduleError] = ScheduleError,
+    ) -> NoReturn:
+        """Raises a ``ScheduleError`` of the primitive that is running.
+
+        Args:
+            reason: why, in one line, naming blocks, loops and buffers.
+            marks: statements (or idents, or loop variables) at fault; they are marked in the excerpt.
+            hint: what to do instead.
+            state: the function that the marks are in; default: the one that holds the first mark.
+            error: a subclass to raise.
+        """
+        if self.error_render_level == "none":
+            raise error(self._op or "schedule", "refused (not rendered)") from None
+        if self.error_render_level == "fast" or not marks:
+            raise error(self._op or "schedule", reason, "", hint) from None
+        from autosched.ir.printer import excerpt
+
+        func = (state or self._holder(marks[0])).func
+        room = MOST_LINES - len(folded(reason.split("\n"), 3)) - (1 + hint.count("\n") if hint else 0)
+        # What was caught on the way is said in the reason: users see one error.
+        raise error(self._op, reason, excerpt(func, list(marks), max_lines=max(4, min(MOST_EXCERPT, room))), hint) from None
+
+    def way_out(self, known: str, find: Callable[[], str]) -> str:
+        """A hint: the one that is known, else one that is looked for, where it is going to be shown.
+
+        Args:
+            known: may be empty.
+            find: tries alternatives, which takes time.
+        """
+        return find() if not known and self.error_render_level == "detail" else known
+
+    def indices_fit(self, indices: Iterable[Expr], dom: Mapping[Var, Range], marks: Sequence[Stmt | Ident | Var] = ()) -> None:
+        """Refuses indices that may leave their integer type; what depends on symbolic sizes is taken to fit.
+
+        Args:
+            indices: the new indices.
+            dom: ranges of their variables.
+            marks: what is at fault.
+        """
+        try:
+            for index in indices:
+                bounds(index, dom)
+        except Overflow as error:
+            self.refuse(str(error), marks, hint="keep these dimensions apart, or declare extents as int64")
+
+    def _holder(self, mark: Stmt | Ident | Var) -> State:
+        for state in self._in_order():
+            if isinstance(mark, Ident | Var):
+                if mark in state.realizes or mark in state.loops:
+                    return state
+            elif state.parent(mark) is not None or mark is state.func.body:
+                return state
+        return self._in_order()[0]
+
+    # -- small conveniences for primitives ---------------------------------------------------------
+
+    def block_region_buffer(self, block: Block, index: int | str | Buffer, kind: str) -> int:
+        """The position of a buffer among a block's reads or writes.
+
+        Args:
+            block: the block.
+            index: position, name or the buffer itself.
+            kind: ``read`` or ``write``.
+        """
+        regions = block.reads if kind == "read" else block.writes
+        names = [r.buffer.name for r in regions]
+        if isinstance(index, int):
+            if not 0 <= index < len(regions):
+                listed = ", ".join(f"{i}: {n}" for i, n in enumerate(names)) or "none"
+                reason = f"block {block.name} has no {kind} buffer {index}; its {kind} buffers are {listed}"
+                self.refuse(reason, [block.ident], self._buffers_there(block, kind))
+            return index
+        hits = [i for i, r in enumerate(regions) if r.buffer is index or r.buffer.name == index]
+        if not hits:
+            name = index if isinstance(index, str) else index.name
+            self.refuse(f"block {block.name} has no {kind} buffer {name!r}{suggest(name, names)}", [block.ident],
+                        self._buffers_there(block, kind))
+        if len(hits) > 1 and any(regions[i].buffer is not regions[hits[0]].buffer for i in hits):
+            reason = f"block {block.name} has several {kind} buffers named {index!r}; give a position"
+            self.refuse(reason, [block.ident])
+        return hits[0]
+
+    def _buffers_there(self, block: Block, kind: str) -> str:
+        names = [r.buffer.name for r in (block.reads if kind == "read" else block.writes)]
+        if names:
+            return f"{', '.join(f'{i} or {n!r}' for i, n in enumerate(names))}"
+        others = block.writes if kind == "read" else block.reads
+        return f"it only {'writes' if kind == 'read' else 'reads'} {others[0].buffer.name}" if others else ""
+
+
+def describe(value: object) -> str:
+    """A value as an error message names it."""
+    if isinstance(value, RV):
+        return {"b": "a block", "l": "a loop", "v": "a sampled integer"}[value.prefix]
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"an integer of {value.bit_length()} bits"
+    if value is None or isinstance(value, bool | int | float):
+        return repr(value)
+    if isinstance(value, str):
+        return repr(value if len(value) <= 40 else value[:37] + "...")
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if isinstance(value, list | tuple | set | frozenset | dict):
+        return f"a {type(value).__name__} of {len(value)}"
+    name = type(value).__name__
+    return f"a{'n' if name[:1].lower() in 'aeiou' else ''} {name}"

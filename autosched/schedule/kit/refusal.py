@@ -1,0 +1,24 @@
+"""What an analysis says when it says no."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autosched.ir.expr import Var
+from autosched.ir.stmt import Ident, Stmt
+
+
+class Refusal(Exception):
+    """A primitive's analysis says no; the primitive turns it into a ``ScheduleError`` with an excerpt.
+
+    Args:
+        reason: why, in one line.
+        marks: statements, idents or loop variables at fault.
+        hint: what to do instead.
+    """
+
+    def __init__(self, reason: str, marks: Sequence[Stmt | Ident | Var] = (), hint: str = "") -> None:
+        super().__init__(reason, marks, hint)
+        self.reason = reason
+        self.marks = list(marks)
+        self.hint = hint

@@ -1,0 +1,384 @@
+"""Traces: what was applied to a schedule, as named objects, as JSON, and as Python text that runs.
+
+JSON of an instruction: ``{"op", "in": {parameter: handle names}, "args": {parameter: plain value}, "out": [names],
+"decision"?, "stamp"?}``. Handles are named ``b0``, ``l1``, ``v2``... in order of definition, as in the Python text. A
+handle inside a plain value is ``{"$rv": name}``, an index map ``{"$map": data}``; ``register_codec`` adds other
+classes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from autosched.ir.expr import IntImm
+from autosched.ir.index_map import IndexMap
+from autosched.ir.print_expr import float_text, quoted
+from autosched.schedule.kit.base import RV, BlockRV, ExprRV, LoopRV
+
+if TYPE_CHECKING:
+    from autosched.schedule.kit.base import ScheduleBase
+
+DecisionProvider = Callable[["Instruction", Mapping[str, Any], Any], Any]
+
+# How argument values that are no plain data are written: tag in JSON -> (class, to plain data, from it, to Python
+# text).
+CODECS: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any], Callable[[Any], str]]] = {}
+
+
+def register_codec(
+    tag: str, cls: type, to_data: Callable[[Any], Any], from_data: Callable[[Any], Any], to_text: Callable[[Any], str]
+) -> None:
+    """Lets traces hold arguments of a class.
+
+    Args:
+        tag: key in JSON, starting with ``$``.
+        cls: the class.
+        to_data: a value as plain data.
+        from_data: the value of such data.
+        to_text: a value as Python text, an expression that the primitive accepts.
+    """
+    CODECS[tag] = (cls, to_data, from_data, to_text)
+
+
+def _map_text(mapping: IndexMap) -> str:
+    """A map as Python; a constant result is written as an expression of an index, as TVM takes no bare numbers there."""
+    if not mapping.initial or not any(isinstance(e, IntImm) for e in mapping.final):
+        return str(mapping)
+    from autosched.ir.printer import expr_text
+
+    index = mapping.initial[0].name
+    items: list[str] = []
+    for n, e in enumerate(mapping.final):
+        items += ["AXIS_SEPARATOR"] * mapping.axis_separators.count(n)
+        items.append(f"{index} * 0{f' + {e.value}' if e.value else ''}" if isinstance(e, IntImm) else expr_text(e))
+    names = ", ".join(v.name for v in mapping.initial)
+    return f"lambda {names}: ({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+
+register_codec("$map", IndexMap, IndexMap.to_data, IndexMap.from_data, _map_text)
+
+
+@dataclass(frozen=True, eq=False)
+class Instruction:
+    """One applied primitive.
+
+    Args:
+        op: name of the primitive.
+        args: every argument by parameter name, handles included.
+        outputs: handles that it made.
+        decision: what a sampling chose, or None.
+        stamp: hash of what an argument refers to by name (a tensor intrinsic), or None.
+    """
+
+    op: str
+    args: Mapping[str, Any]
+    outputs: tuple[RV | None, ...] = ()
+    decision: Any = None
+    stamp: str | None = None
+
+    @property
+    def inputs(self) -> list[RV]:
+        """All handles among the arguments, in order."""
+        return list(_handles(list(self.args.values())))
+
+    def __str__(self) -> str:
+        return _python(self, None)
+
+
+@dataclass
+class Trace:
+    """A sequence of instructions.
+
+    Args:
+        insts: the instructions, in order.
+    """
+
+    insts: list[Instruction] = field(default_factory=list)
+
+    def append(self, inst: Instruction) -> None:
+        """Adds an instruction at the end."""
+        self.insts.append(inst)
+
+    def pop(self) -> Instruction | None:
+        """Removes and returns the last instruction, or None."""
+        return self.insts.pop() if self.insts else None
+
+    def copy(self) -> Trace:
+        """A trace of the same instructions."""
+        return Trace(list(self.insts))
+
+    @property
+    def decisions(self) -> dict[Instruction, Any]:
+        """What the sampling instructions chose."""
+        return {inst: inst.decision for inst in self.insts if inst.decision is not None}
+
+    def get_decision(self, inst: Instruction) -> Any:
+        """What an instruction chose, or None."""
+        return inst.decision
+
+    def with_decision(self, index: int, decision: Any) -> Trace:
+        """A trace in which instruction ``index`` decides otherwise."""
+        insts = list(self.insts)
+        old = insts[index]
+        insts[index] = Instruction(old.op, old.args, old.outputs, decision, old.stamp)
+        return Trace(insts)
+
+    def valid(self, remove_postproc: bool = False) -> list[Instruction]:
+        """The instructions, up to ``enter_postproc`` if asked."""
+        if remove_postproc:
+            for i, inst in enumerate(self.insts):
+                if inst.op == "enter_postproc":
+                    return self.insts[:i]
+        return list(self.insts)
+
+    def simplified(self, remove_postproc: bool = False) -> Trace:
+        """Without pure instructions whose results nobody uses."""
+        from autosched.schedule.kit.primitive import lookup
+
+        used: set[RV] = set()
+        kept: list[Instruction] = []
+        for inst in reversed(self.valid(remove_postproc)):
+            if lookup(inst.op).pure and not any(rv in used for rv in inst.outputs):
+                continue
+            used.update(inst.inputs)
+            kept.append(inst)
+        return Trace(kept[::-1])
+
+    # -- JSON ----------------------------------------------------------------------------------------
+
+    def as_json(self, remove_postproc: bool = False) -> list[dict[str, Any]]:
+        """The instructions as plain objects, ready for ``json.dumps``."""
+        from autosched.schedule.kit.primitive import lookup
+
+        names: dict[RV, str] = {}
+        result = []
+        for inst in self.valid(remove_postproc):
+            parameters = lookup(inst.op).parameters
+            inputs = {p.name for p in parameters if p.is_input}
+            # None is left out where it is the default; where an argument must be given, it is a value.
+            default = {p.name for p in parameters if p.default is None}
+            given = {k: v for k, v in inst.args.items() if v is not None or k not in default}
+            obj: dict[str, Any] = {
+                "op": inst.op,
+                "in": {k: _encode(v, names, True) for k, v in given.items() if k in inputs},
+                "args": {k: _encode(v, names, False) for k, v in given.items() if k not in inputs},
+                "out": [_name(rv, names) for rv in inst.outputs],
+            }
+            if inst.decision is not None:
+                obj["decision"] = inst.decision
+            if inst.stamp is not None:
+                obj["stamp"] = inst.stamp
+            result.append(obj)
+        return result
+
+    @staticmethod
+    def from_json(data: str | Sequence[Mapping[str, Any]]) -> Trace:
+        """The trace that ``as_json`` wrote.
+
+        Args:
+            data: its objects, or their JSON text.
+
+        Raises:
+            ValueError: not a trace; the message tells the instruction.
+        """
+        objs = json.loads(data) if isinstance(data, str) else data
+        if not isinstance(objs, Sequence):
+            raise ValueError(f"a trace is a list of instructions, got {type(objs).__name__}")
+        rvs: dict[str, RV] = {}
+        trace = Trace()
+        for i, obj in enumerate(objs):
+            if not isinstance(obj, Mapping) or "op" not in obj:
+                raise ValueError(f"instruction {i} of the trace is not an object with a field 'op': {obj!r}")
+            args = {k: _decode(v, rvs, True, i) for k, v in obj.get("in", {}).items()}
+            args.update({k: _decode(v, rvs, False, i) for k, v in obj.get("args", {}).items()})
+            outputs: list[RV | None] = []
+            for name in obj.get("out", ()):
+                if name == "_":
+                    outputs.append(None)
+                    continue
+                rv = {"b": BlockRV, "l": LoopRV, "v": ExprRV}.get(str(name)[:1])
+                if rv is None:
+                    raise ValueError(f"instruction {i} ({obj['op']}): an output is named b.., l.. or v.., not {name!r}")
+                rvs[name] = rv()
+                outputs.append(rvs[name])
+            trace.append(Instruction(str(obj["op"]), args, tuple(outputs), obj.get("decision"), obj.get("stamp")))
+        return trace
+
+    @staticmethod
+    def apply_json_to_schedule(data: str | Sequence[Mapping[str, Any]], sch: ScheduleBase) -> None:
+        """Applies a JSON trace to a schedule."""
+        Trace.from_json(data).apply_to_schedule(sch)
+
+    # -- replay ------------------------------------------------------------------------------------
+
+    def apply_to_schedule(
+        self, sch: ScheduleBase, remove_postproc: bool = False, decision_provider: DecisionProvider | None = None
+    ) -> None:
+        """Applies all instructions to a schedule.
+
+        Args:
+            sch: where to apply.
+            remove_postproc: stop before ``enter_postproc``.
+            decision_provider: called with (instruction, arguments, decision) and returns the decision to use.
+
+        Raises:
+            ScheduleError: an instruction does not fit the program; a note tells which one.
+        """
+        from autosched.errors import AutoschedError
+        from autosched.schedule.kit.primitive import lookup
+
+        rv_map: dict[RV, RV] = {}
+        for i, inst in enumerate(self.valid(remove_postproc)):
+            args = {k: _translate(v, rv_map) for k, v in inst.args.items()}
+            decision = inst.decision
+            if decision_provider is not None:
+                decision = decision_provider(inst, args, decision)
+            try:
+                outputs = lookup(inst.op).invoke(sch, args, decision)
+                if inst.stamp is not None and sch.trace.insts[-1].stamp not in (None, inst.stamp):
+                    raise ValueError(
+                        f"{inst.op} used {sch.trace.insts[-1].stamp} here and {inst.stamp} where the trace was made: "
+                        "what an argument names has changed since"
+                    )
+                if len(outputs) != len(inst.outputs):
+                    raise ValueError(
+                        f"{inst.op} gave {len(outputs)} results here and {len(inst.outputs)} where the trace was made: "
+                        "the trace belongs to another program"
+                    )
+            except (AutoschedError, ValueError, TypeError) as error:
+                error.add_note(f"in instruction {i} of the trace: {inst}")
+                raise
+            rv_map.update((old, new) for old, new in zip(inst.outputs, outputs) if old is not None and new is not None)
+
+    # -- text --------------------------------------------------------------------------------------
+
+    def as_python(self, remove_postproc: bool = False, dialect: str = "autosched") -> list[str]:
+        """One line of Python per instruction; ``exec`` with ``sch`` (and ``T``, for maps that call intrinsics) replays them.
+
+        Args:
+            remove_postproc: stop before ``enter_postproc``.
+            dialect: ``tvm`` leaves out what TVM lacks and only names things, as ``names=`` of a split. Nothing else differs:
+                without such names, and without primitives of this project's own, the text runs in TVM in any case.
+
+        Raises:
+            ValueError: another dialect.
+        """
+        if dialect not in ("autosched", "tvm"):
+            raise ValueError(f"as_python: the dialect is autosched or tvm, not {dialect!r}")
+        names: dict[RV, str] = {}
+        return [_python(inst, names, dialect == "tvm") for inst in self.valid(remove_postproc)]
+
+    def __str__(self) -> str:
+        lines = self.as_python() or ["pass"]
+        return "\n".join(["def apply_trace(sch) -> None:", *("  " + line for line in lines)])
+
+    def show(self) -> None:
+        """Print this trace."""
+        print(self)
+
+
+def _handles(value: Any) -> Iterator[RV]:
+    if isinstance(value, RV):
+        yield value
+    elif isinstance(value, list | tuple):
+        for v in value:
+            yield from _handles(v)
+    elif isinstance(value, Mapping):
+        for v in value.values():
+            yield from _handles(v)
+
+
+def _name(rv: RV | None, names: dict[RV, str]) -> str:
+    if rv is None:
+        return "_"
+    found = names.get(rv)
+    if found is None:
+        found = names[rv] = f"{rv.prefix}{len(names)}"
+    return found
+
+
+def _encode(value: Any, names: Mapping[RV, str], bare: bool) -> Any:
+    if isinstance(value, RV):
+        return names[value] if bare else {"$rv": names[value]}
+    if isinstance(value, list | tuple):
+        return [_encode(v, names, bare) for v in value]
+    if isinstance(value, Mapping):
+        return {k: _encode(v, names, bare) for k, v in value.items()}
+    for tag, (cls, to_data, _, _) in CODECS.items():
+        if isinstance(value, cls):
+            return {tag: to_data(value)}
+    return value
+
+
+def _decode(value: Any, rvs: Mapping[str, RV], bare: bool, index: int) -> Any:
+    if isinstance(value, str) and bare:
+        if value not in rvs:
+            raise ValueError(f"instruction {index} of the trace uses {value!r}, which no earlier instruction defines")
+        return rvs[value]
+    if isinstance(value, list):
+        return [_decode(v, rvs, bare, index) for v in value]
+    if isinstance(value, Mapping):
+        if set(value) == {"$rv"}:
+            return _decode(value["$rv"], rvs, True, index)
+        tag = next(iter(value), "")
+        if len(value) == 1 and tag in CODECS:
+            return CODECS[tag][2](value[tag])
+        return {k: _decode(v, rvs, bare, index) for k, v in value.items()}
+    return value
+
+
+def _translate(value: Any, rv_map: Mapping[RV, RV]) -> Any:
+    if isinstance(value, RV):
+        return rv_map.get(value, value)
+    if isinstance(value, list):
+        return [_translate(v, rv_map) for v in value]
+    if isinstance(value, tuple):
+        return tuple(_translate(v, rv_map) for v in value)
+    if isinstance(value, dict):
+        return {k: _translate(v, rv_map) for k, v in value.items()}
+    return value
+
+
+def _text(value: Any, names: Mapping[RV, str] | None) -> str:
+    if isinstance(value, RV):
+        return "_" if names is None else names.get(value, "_")
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, float):
+        text = float_text(value)
+        return f"float({text})" if text.startswith('"') else text
+    if isinstance(value, list):
+        return "[" + ", ".join(_text(v, names) for v in value) + "]"
+    if isinstance(value, tuple):
+        return "(" + ", ".join(_text(v, names) for v in value) + ("," if len(value) == 1 else "") + ")"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_text(k, names)}: {_text(v, names)}" for k, v in value.items()) + "}"
+    for cls, _, _, to_text in CODECS.values():
+        if isinstance(value, cls):
+            return to_text(value)
+    return repr(value)
+
+
+def _python(inst: Instruction, names: dict[RV, str] | None, plain: bool = False) -> str:
+    from autosched.schedule.kit.primitive import lookup
+
+    spec = lookup(inst.op)
+    parts: list[str] = []
+    for p in spec.parameters:
+        value = inst.args.get(p.name)
+        if p.name == "decision" or (plain and p.name in spec.labels):
+            continue
+        if p.variadic:
+            parts = [_text(v, names) for v in value or ()] + parts
+        elif value is None and p.default is None and p.name not in spec.keep_none:
+            continue
+        else:
+            parts.append(f"{p.name}={spec.texts[p.name](value) if p.name in spec.texts else _text(value, names)}")
+    if inst.decision is not None:
+        parts.append(f"decision={_text(inst.decision, names)}")
+    outs = ["_" if names is None else _name(rv, names) for rv in inst.outputs]
+    left = "" if not outs else ", ".join(outs) + ("," if spec.returns == "list" and len(outs) == 1 else "") + " = "
+    return f"{left}sch.{inst.op}({', '.join(parts)})"

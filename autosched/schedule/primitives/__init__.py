@@ -1,0 +1,1 @@
+"""The primitives, a family per file, on shelves by what they change."""

@@ -1,0 +1,1 @@
+"""Primitives that change buffers: copies, layouts, memories, windows."""

@@ -1,0 +1,354 @@
+"""Copies of buffers in other memories: cache_read, cache_write, cache_inplace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from autosched.ir.expr import Var, int_value
+from autosched.ir.region import region_covers
+from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, For, Ident, Range, Stmt, full_region
+from autosched.schedule.analysis.dependence import uncovered
+from autosched.schedule.analysis.ways import inner_blocks, users
+from autosched.schedule.kit.base import BlockRV
+from autosched.schedule.kit.primitive import primitive
+from autosched.schedule.kit.state import State, child_blocks
+from autosched.schedule.primitives.buffers.cache_rewrite import (
+    Place,
+    Redirect,
+    clipped,
+    copy_stage,
+    nested_condition,
+    place_at,
+    place_between,
+    region_of,
+    swept_region,
+)
+from autosched.schedule.primitives.buffers.scope import Scope, in_scope
+from autosched.schedule.primitives.buffers.stored import stores_all
+
+
+class Cache(Scope):
+    """Primitives that put a copy between a buffer and the blocks that use it."""
+
+    @primitive
+    def cache_read(
+        self, block: BlockRV | str, read_buffer_index: int | str | Buffer, storage_scope: str,
+        consumer_blocks: Sequence[BlockRV | str] | None = None,
+    ) -> BlockRV:
+        """Copies a buffer that a block reads into another memory first, and lets the block read the copy.
+
+        The copy goes right after the block that writes the buffer (as deep in common loops as that allows), or to the
+        front of the scope for an input. It is named ``{buffer}_{scope}``, as is its buffer.
+
+        Args:
+            block: handle or name of a block that reads the buffer.
+            read_buffer_index: position, name, or the buffer itself.
+            storage_scope: memory of the copy, e.g. ``local.inp_buffer``.
+            consumer_blocks: the blocks that read the copy; default: all readers in the scope.
+
+        Returns:
+            the copying block.
+
+        Raises:
+            ScheduleError: no such buffer, several writers, readers that need what is not written yet, no such memory.
+
+        Before: ``B: B[i] = A[i] * 2``, after ``cache_read("B", 0, "local")``:
+        ``A_local: A_local[v0] = A[v0]`` in its own loops, then ``B: B[i] = A_local[i] * 2``.
+        """
+        assert isinstance(block, BlockRV)
+        self.check_scope(storage_scope)
+        state, realize = self.block_at(block)
+        reader = realize.block
+        buffer = reader.reads[self.block_region_buffer(reader, self._buffer_key(read_buffer_index), "read")].buffer
+        scope = self._scope(state, reader)
+        writer = self._only_writer(state, scope, buffer)
+        self._covered(state, scope, buffer, writer)
+        consumers = self._consumers(state, scope, buffer, consumer_blocks)
+        if writer is not None:
+            region = region_of(writer.writes, buffer)
+            assert region is not None
+            related = consumers or [
+                d.dst for d in state.dependences(scope) if d.src is writer.ident and d.kind == "RAW"
+            ]
+            place = place_between(state, scope, writer.ident, set(related))
+            if self._read_first(state, scope, writer, set(related), place):
+                place = Place(scope, 0)
+            swept = swept_region(state, region, state.realizes[writer.ident], place.parent)
+        else:
+            place = Place(scope, 0)
+            swept = self._input_region(state, scope, reader, buffer)
+        compact = place.parent is scope
+        if compact:
+            swept = clipped(swept, buffer.shape)
+        cached = self._cached(buffer, storage_scope, swept if compact else None)
+        stage, nest = copy_stage(
+            f"{buffer.name}_{storage_scope}", buffer, cached, swept, "target" if compact else None, _around(state, place)
+        )
+        redirect = Redirect(buffer, cached, [r.min for r in swept] if compact else None)
+        targets = [b for b in state.children_of(scope) if buffer not in state.touched(b)[1]]
+        if consumers:
+            targets = [b for b in targets if b.ident in consumers]
+        table: dict[int, Stmt | None] = {}
+        for target in targets:
+            new = redirect.visit_block(target)
+            if new is not target:
+                table[id(target)] = new
+        self._opaque(redirect, buffer)
+        self.commit_rewrite(
+            state, table, {id(scope): (*scope.alloc_buffers, cached)}, {id(place.parent): (place.index, nest)}
+        )
+        return self.block_rv(stage.block)
+
+    @primitive
+    def cache_write(
+        self, block: BlockRV | str, write_buffer_index: int | str | Buffer, storage_scope: str,
+        consumer_blocks: Sequence[BlockRV | str] | None = None,
+    ) -> BlockRV:
+        """Lets a block write into a copy in another memory, which a new block stores to the buffer afterwards.
+
+        The store goes right before the first reader of the buffer (as deep in common loops as that allows), or to the
+        end of the scope. It is named ``{buffer}_{scope}``, as is the copy.
+
+        Args:
+            block: handle or name of the only block that writes the buffer.
+            write_buffer_index: position, name, or the buffer itself.
+            storage_scope: memory of the copy, e.g. ``local.acc_buffer``.
+            consumer_blocks: readers that use the copy as well; default: none.
+
+        Returns:
+            the storing block.
+
+        Raises:
+            ScheduleError: no such buffer, several writers, no such memory.
+
+        Before: ``B: B[i] = A[i] * 2``, after ``cache_write("B", 0, "local")``:
+        ``B: B_local[i] = A[i] * 2``, then ``B_local: B[v0] = B_local[v0]`` in its own loops.
+        """
+        assert isinstance(block, BlockRV)
+        self.check_scope(storage_scope)
+        state, realize = self.block_at(block)
+        writer = realize.block
+        buffer = writer.writes[self.block_region_buffer(writer, self._buffer_key(write_buffer_index), "write")].buffer
+        scope = self._scope(state, writer)
+        self._only_writer(state, scope, buffer)
+        self._starts_anew(writer, buffer)
+        consumers = self._consumers(state, scope, buffer, consumer_blocks)
+        region = region_of(writer.writes, buffer)
+        assert region is not None
+        related = {
+            d.dst for d in state.dependences(scope)
+            if d.src is writer.ident and d.kind == "RAW" and d.dst not in consumers
+        }
+        place = place_between(state, scope, writer.ident, related)
+        swept = swept_region(state, region, realize, place.parent, nested_condition(writer, buffer, "write"))
+        self._no_holes(state, scope, buffer, realize, place.parent, swept)
+        compact = place.parent is scope
+        if compact:
+            swept = clipped(swept, buffer.shape)
+        cached = self._cached(buffer, storage_scope, swept if compact else None)
+        stage, nest = copy_stage(
+            f"{buffer.name}_{storage_scope}", cached, buffer, swept, "source" if compact else None, _around(state, place)
+        )
+        redirect = Redirect(buffer, cached, [r.min for r in swept] if compact else None)
+        table: dict[int, Stmt | None] = {}
+        for target in state.children_of(scope):
+            if target.ident is writer.ident or target.ident in consumers:
+                table[id(target)] = redirect.visit_block(target)
+        self._opaque(redirect, buffer)
+        self.commit_rewrite(
+            state, table, {id(scope): (*scope.alloc_buffers, cached)}, {id(place.parent): (place.index, nest)}
+        )
+        return self.block_rv(stage.block)
+
+    @primitive
+    def cache_inplace(
+        self, block: BlockRV | str, read_buffer_index: int | str | Buffer, storage_scope: str
+    ) -> list[BlockRV]:
+        """Copies a buffer that a block updates in place into another memory before it, and back after it.
+
+        Args:
+            block: handle or name of a block that reads and writes the buffer.
+            read_buffer_index: position, name, or the buffer itself.
+            storage_scope: memory of the copy.
+
+        Returns:
+            the block that copies in, and the block that copies out.
+
+        Raises:
+            ScheduleError: the block does not both read and write the buffer, no such memory.
+
+        Before: ``A: f(D)``, after: ``D_local: D_local[v] = D[v]``, ``A: f(D_local)``, ``D_local: D[v] = D_local[v]``.
+        """
+        assert isinstance(block, BlockRV)
+        self.check_scope(storage_scope)
+        state, realize = self.block_at(block)
+        node = realize.block
+        buffer = node.reads[self.block_region_buffer(node, self._buffer_key(read_buffer_index), "read")].buffer
+        scope = self._scope(state, node)
+        read, write = region_of(node.reads, buffer), region_of(node.writes, buffer)
+        if read is None or write is None:
+            self.refuse(f"block {node.name} does not both read and write {buffer.name}", [node.ident],
+                        hint="cache_read or cache_write")
+        assert read is not None and write is not None
+        cached = replace(in_scope(buffer, storage_scope), strides=(), ident=Ident())
+        name = f"{buffer.name}_{storage_scope}"
+        place = place_at(state, scope, node.ident)
+        inner = place.parent
+        loaded, stored = swept_region(state, read, realize, inner), swept_region(state, write, realize, inner)
+        if not region_covers(loaded, stored):
+            self._no_holes(state, scope, buffer, realize, inner, stored)
+        around = _around(state, place)
+        first, before = copy_stage(name, buffer, cached, loaded, None, around)
+        last, after = copy_stage(name, cached, buffer, stored, None, around)
+        redirect = Redirect(buffer, cached)
+        table: dict[int, Stmt | None] = {id(node): redirect.visit_block(node)}
+        allocs = {id(scope): (*scope.alloc_buffers, cached)}
+        state = self.commit_rewrite(state, table, allocs, {id(inner): (place.index, before)})
+        place = place_at(state, scope, node.ident)
+        self.commit_rewrite(state, {}, {}, {id(place.parent): (place.index + 1, after)})
+        return [self.block_rv(first.block), self.block_rv(last.block)]
+
+    # -- shared ---------------------------------------------------------------------------------------
+
+    def _buffer_key(self, key: int | str | Buffer) -> int | str | Buffer:
+        return key
+
+    def _scope(self, state: State, block: Block) -> Block:
+        scope = state.scope_of(block)
+        if scope is None:
+            self.refuse("the primitive does not operate on the root block", hint=inner_blocks(state))
+        assert scope is not None
+        return scope
+
+    def _only_writer(self, state: State, scope: Block, buffer: Buffer) -> Block | None:
+        """The block of a scope that writes a buffer, or None for an input; several are refused."""
+        writers = state.writers(scope, buffer)
+        if len(writers) > 1:
+            listed = ", ".join(w.name for w in writers)
+            self.refuse(
+                f"buffer {buffer.name} is expected to be written by a single block, but {listed} write it",
+                [w.ident for w in writers], state=state, hint=f"{self._op} before decompose_reduction",
+            )
+        if writers and region_of(writers[0].writes, buffer) is None:
+            self.refuse(f"{buffer.name} is written inside block {writers[0].name}, which does not declare it",
+                        [writers[0].ident], state=state, hint=f"{self._op} before loop_partition")
+        return writers[0] if writers else None
+
+    def _starts_anew(self, writer: Block, buffer: Buffer) -> None:
+        """Refuses a block that updates what is in the buffer already: a copy of it would start without a value."""
+        if _needs_old(writer, buffer):
+            self.refuse(
+                f"block {writer.name} updates {buffer.name} in place, and the copy would start without its values",
+                [writer.ident], hint="cache the block that initialises it too, or use cache_inplace",
+            )
+
+    def _no_holes(
+        self, state: State, scope: Block, buffer: Buffer, realize: BlockRealize, top: For | Block, swept: Sequence[Range]
+    ) -> None:
+        """Refuses a copy that would store what its writer has left out over what the buffer holds already.
+
+        Where the buffer lives in the scope like the copy, both hold the same, the elements without a value included.
+        """
+        if buffer in scope.alloc_buffers:
+            return
+        if not stores_all(realize, buffer, state.loops_below(top, realize), swept, _around(state, Place(top, 0))):
+            self.refuse(
+                f"block {realize.block.name} is not known to store all elements of {buffer.name} between the first and the "
+                "last, and the copy would store the others as well", [realize.block.ident], state=state,
+                hint="reindex_cache_write copies single elements",
+            )
+
+    def _read_first(self, state: State, scope: Block, writer: Block, related: set[Ident], place: Place) -> bool:
+        """Whether a buffer is read only before it is written, once: then it can be copied at the front of the scope."""
+        order = [b.ident for b in state.children_of(scope)]
+        first = next((i for i in order if i in related), writer.ident)
+        if order.index(first) >= order.index(writer.ident):
+            return False
+        around = [place.parent, *state.loops_above(place.parent)] if place.parent is not scope else []
+        return all(isinstance(x, For) and int_value(x.extent) == 1 for x in around)
+
+    def _covered(self, state: State, scope: Block, buffer: Buffer, writer: Block | None) -> None:
+        """Refuses readers of a buffer that need more of it than has been written when they run."""
+        if writer is None:
+            return
+        for reader in state.readers(scope, buffer):
+            if reader.ident is writer.ident:
+                continue
+            reason = uncovered(state, scope, reader.ident, [writer.ident])
+            if reason is not None:
+                self.refuse(reason, [reader.ident, writer.ident], state=state)
+
+    def _consumers(
+        self, state: State, scope: Block, buffer: Buffer, blocks: Sequence[BlockRV | str] | None
+    ) -> set[Ident]:
+        """The blocks of a scope that use the copy, with the blocks inside them."""
+        found: set[Ident] = set()
+        for rv in blocks or ():
+            assert isinstance(rv, BlockRV)
+            other, realize = self.block_at(rv)
+            if other is not state:
+                self.refuse("a consumer block belongs to another function", hint="give blocks of the same function")
+            if buffer not in state.touched(realize.block)[0]:
+                self.refuse(f"consumer block {realize.block.name} does not read {buffer.name}", [realize.block.ident],
+                            hint=f"the blocks that read {buffer.name}: {users(state, buffer, True) or 'none'}")
+            around = [n for n in (realize.block, *state.ancestors(realize)) if isinstance(n, Block)]
+            direct = next((b for b, above in pairwise(around) if above is scope), None)
+            if direct is not None and direct is not realize.block:
+                self.refuse(f"consumer block {realize.block.name} is inside {direct.name}, which uses the copy as a whole",
+                            [realize.block.ident], hint=f'consumer_blocks=["{direct.name}"]')
+            found.add(realize.block.ident)
+            found.update(b.ident for b in state.children_of(realize.block))
+        return found
+
+    def _input_region(self, state: State, scope: Block, reader: Block, buffer: Buffer) -> tuple[Range, ...]:
+        """What to copy of a buffer that comes into the scope from outside."""
+        region = region_of(reader.reads, buffer)
+        condition = nested_condition(reader, buffer, "read")
+        if region is not None and condition != TRUE and len(state.readers(scope, buffer)) == 1:
+            return swept_region(state, region, state.realizes[reader.ident], scope, condition)
+        outer = region_of(scope.reads, buffer)
+        return (outer or full_region(buffer)).region
+
+    def _cached(self, buffer: Buffer, storage_scope: str, region: Sequence[Range] | None) -> Buffer:
+        """A buffer for the copy: of the same shape, or of the shape of a region."""
+        new = replace(in_scope(buffer, storage_scope), ident=Ident())
+        if region is None:
+            return new
+        shape = tuple(r.extent for r in region)
+        whole = all(a == b and int_value(r.min) == 0 for a, b, r in zip(shape, buffer.shape, region))
+        return new if whole else replace(new, shape=shape, strides=())
+
+    def _opaque(self, redirect: Redirect, buffer: Buffer) -> None:
+        """Refuses to shift the origin of a buffer that is passed by address."""
+        if redirect.opaque and redirect.offset is not None:
+            self.refuse(
+                f"{buffer.name} is passed by address, and the copy would start elsewhere than the buffer",
+                hint=f"{self._op} before tensorize",
+            )
+
+
+def _around(state: State, place: Place) -> dict[Var, Range]:
+    """The ranges of what a nest at a place may mention: all loops around it, and the iterators of all blocks around it."""
+    found: dict[Var, Range] = {}
+    for node in (place.parent, *state.ancestors(place.parent)):
+        if isinstance(node, For):
+            found[node.var] = Range(node.min, node.extent)
+        elif isinstance(node, Block):
+            found.update({iv.var: iv.dom for iv in node.iter_vars})
+    return found
+
+
+def _needs_old(block: Block, buffer: Buffer) -> bool:
+    """Whether a block reads of a buffer what it has not written itself."""
+    reads, writes = region_of(block.reads, buffer), region_of(block.writes, buffer)
+    if block.init is not None or reads is None:
+        return False
+    for child in child_blocks(block):
+        if _needs_old(child, buffer):
+            break
+        if region_of(child.writes, buffer) is not None:
+            # What stands behind the first writer reads the fresh values, as far as they reach.
+            return writes is None or not region_covers(clipped(writes.region, buffer.shape), clipped(reads.region, buffer.shape))
+    return True

@@ -1,0 +1,1 @@
+"""Primitives that change loops: their number, order and kind."""

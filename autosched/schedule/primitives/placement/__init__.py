@@ -1,0 +1,1 @@
+"""Primitives that change where a block is computed."""

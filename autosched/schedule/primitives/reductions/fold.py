@@ -1,0 +1,243 @@
+"""Adding before a shift instead of after it, in the initial value of the sum that is shifted: fold_epilogue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Var, as_expr, int_value, intrin
+from autosched.ir.functor import free_vars, substitute, walk_expr
+from autosched.ir.region import block_access
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, IterVar, Stmt
+from autosched.ir.value_bounds import ValueBounds, dtype_bounds
+from autosched.schedule.analysis.dependence import names, reduce_iters, scope_of, uncovered
+from autosched.schedule.analysis.ways import before_nesting, readers
+from autosched.schedule.kit.base import BlockRV, ScheduleBase
+from autosched.schedule.kit.primitive import primitive
+from autosched.schedule.kit.refusal import Refusal
+from autosched.schedule.kit.state import State
+from autosched.schedule.primitives.reductions.zero_terms import Replaced, sum_term
+
+
+class Folding(ScheduleBase):
+    """The primitive that folds an addend of the epilogue into the reduction."""
+
+    @primitive
+    def fold_epilogue(self, block: BlockRV | str) -> None:
+        """Moves what is added after a shift in front of it, into the initial value of the sum that is shifted.
+
+        ``(sum >> s) + b`` equals ``(sum + (b << s)) >> s`` as long as nothing overflows, and adding ``b << s`` to the sum
+        costs nothing when the sum starts with it. Also without a shift (``sum + b``).
+
+        Args:
+            block: handle or name of the block that shifts and adds; the reduction that it reads, with its init inside or
+                in a block of its own, is found through the buffer.
+
+        Raises:
+            ScheduleError: no such sum, shift or addend; the sum is an output or has other readers; the declared value
+                ranges (``PrimFunc.value_ranges``; a type's range where nothing is declared) do not prove that no partial
+                sum overflows; the addend is not available where the sum starts.
+
+        Before: ``init: C[i] = 0; C[i] += A[i, k] * B[k]`` then ``D[i] = max((C[i] >> 8) + b[i], 0)``, after:
+        ``init: C[i] = b[i] << 8; ..`` then ``D[i] = max(C[i] >> 8, 0)``.
+        """
+        assert isinstance(block, BlockRV)
+        state, realize = self.block_at(block)
+        try:
+            body = _fold(state, realize)
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state)
+        self.commit(state, body)
+
+
+@dataclass(frozen=True)
+class _Epilogue:
+    """``(load >> shift) + addend`` inside the value of a block.
+
+    Args:
+        whole: that expression.
+        load: the sum.
+        shift: positions, 0 where nothing is shifted.
+        kept: what remains, ``load >> shift``.
+        addend: what is added.
+    """
+
+    whole: Expr
+    load: BufferLoad
+    shift: int
+    kept: Expr
+    addend: Expr
+
+
+def _fold(state: State, realize: BlockRealize) -> Stmt:
+    block = realize.block
+    scope = scope_of(state, block)
+    store = block.body
+    if block.init is not None:
+        raise Refusal(f"block {block.name} is itself a reduction; the block that adds comes after it", [block.ident],
+                      hint=readers(state, block))
+    if not isinstance(store, BufferStore):
+        raise Refusal(f"the body of block {block.name} is not one store", [block.ident],
+                      hint=before_nesting(state, block, "fold_epilogue"))
+    found = _pattern(state, scope, block, store.value)
+    total = found.load.buffer
+    first, update = _reduction(state, scope, block, total)
+    at = _coordinates(block, found, first)
+    _no_overflow(state, block, found, first, update)
+    start = first.body if first.init is None else first.init
+    assert isinstance(start, BufferStore)
+    addend = substitute(found.addend, at)
+    shifted = addend if found.shift == 0 else intrin("shift_left", addend, as_expr(found.shift, total.dtype))
+    opening = BufferStore(start.buffer, start.indices, start.value + shifted)
+    new_first = replace(first, body=opening) if first.init is None else replace(first, init=opening)
+    rest = Replaced(found.whole, found.kept).visit_expr(store.value)
+    new_block = replace(block, body=BufferStore(store.buffer, store.indices, rest))
+    table: dict[int, Stmt | None] = {id(first): _with_access(new_first), id(block): _with_access(new_block)}
+    body = state.rewrite(table)
+    _available(state.with_body(body), first, addend, block)
+    return body
+
+
+def _with_access(block: Block) -> Block:
+    """The block with its regions worked out again, in the old order as far as they were there."""
+    sides = []
+    for declared, access in zip((block.reads, block.writes), block_access(block)):
+        order = {r.buffer: k for k, r in enumerate(declared)}
+        sides.append(tuple(sorted(access, key=lambda r, order=order: order.get(r.buffer, len(order)))))  # type: ignore[misc]
+    return replace(block, reads=sides[0], writes=sides[1])
+
+
+def _pattern(state: State, scope: Block, block: Block, value: Expr) -> _Epilogue:
+    """The one sum in a block's value that is shifted and added to."""
+    for node in walk_expr(value):
+        if not isinstance(node, BinOp) or node.op != "+":
+            continue
+        for kept, addend in ((node.a, node.b), (node.b, node.a)):
+            load, shift = kept, 0
+            if isinstance(kept, Call) and kept.op == "shift_right":
+                by = int_value(kept.args[1])
+                if by is None or by < 0:
+                    continue
+                load, shift = kept.args[0], by
+            if not isinstance(load, BufferLoad) or not load.dtype.startswith("int"):
+                continue
+            if any(isinstance(e, BufferLoad) and e.buffer is load.buffer for e in walk_expr(addend)):
+                continue
+            if not any(_sums(b, load.buffer) for b in state.writers(scope, load.buffer)):
+                continue
+            rest = Replaced(node, kept).visit_expr(value)
+            loads = [e for e in walk_expr(rest) if isinstance(e, BufferLoad) and e.buffer is load.buffer]
+            if len(loads) > 1:
+                raise Refusal(
+                    f"block {block.name} uses {load.buffer.name} {len(loads)} times; the others would see the addend",
+                    [block.ident],
+                )
+            return _Epilogue(node, load, shift, kept, addend)
+    raise Refusal(
+        f"block {block.name} adds nothing to a sum of integers, shifted or not: (sum >> s) + addend", [block.ident],
+        "inline the stages between the reduction and the addition first",
+    )
+
+
+def _sums(block: Block, buffer: Buffer) -> bool:
+    return any(r.buffer is buffer for r in block.writes) and bool(reduce_iters(block))
+
+
+def _reduction(state: State, scope: Block, reader: Block, total: Buffer) -> tuple[Block, Block]:
+    """The block that holds the initial value, and the one that adds; they may be the same."""
+    if all(b is not total for b in scope.alloc_buffers):
+        raise Refusal(f"{total.name} is not allocated in {scope.name}: others may read it", [reader.ident])
+    writers = state.writers(scope, total)
+    others = [
+        b for b in state.readers(scope, total) if b.ident is not reader.ident and all(b is not w for w in writers)
+    ]
+    if others:
+        raise Refusal(f"{total.name} is also read by {names(others)}", [b.ident for b in others])
+    marks = [w.ident for w in writers]
+    updates = [w for w in writers if reduce_iters(w)]
+    starts = [w for w in writers if not reduce_iters(w)]
+    if len(updates) != 1 or len(starts) > 1:
+        raise Refusal(f"{total.name} is written by {names(writers)}: not one reduction", marks)
+    update = updates[0]
+    sum_term(update)
+    if update.init is not None and not starts:
+        if isinstance(update.init, BufferStore):
+            return update, update
+        raise Refusal(f"the init of block {update.name} is not one store", marks)
+    if update.init is None and starts and isinstance(starts[0].body, BufferStore) and not starts[0].reads:
+        return starts[0], update
+    raise Refusal(f"the initial value of {total.name} is not one store of a constant", marks)
+
+
+def _coordinates(block: Block, found: _Epilogue, first: Block) -> Mapping[Var, Expr]:
+    """The epilogue's iterators in terms of those of the block that holds the initial value."""
+    start = first.body if first.init is None else first.init
+    assert isinstance(start, BufferStore)
+    at: dict[Var, Expr] = {}
+    for index, target in zip(found.load.indices, start.indices):
+        if isinstance(index, Var) and index not in at:
+            at[index] = target
+        elif not (int_value(index) is not None and index == target):
+            raise Refusal(f"block {block.name} does not read {found.load.buffer.name} at its plain iterators", [block.ident])
+    own = {iv.var for iv in block.iter_vars}
+    for var in free_vars(found.addend):
+        if var in own and var not in at:
+            iv = next(iv for iv in block.iter_vars if iv.var is var)
+            if not _single(iv):
+                raise Refusal(f"the addend depends on {var.name}, and {found.load.buffer.name} does not", [block.ident])
+            at[var] = iv.dom.min
+    return at
+
+
+def _single(iv: IterVar) -> bool:
+    return int_value(iv.dom.extent) == 1
+
+
+def _no_overflow(state: State, block: Block, found: _Epilogue, first: Block, update: Block) -> None:
+    """Refuses unless every partial sum, with and without the addend, fits the type."""
+    bounds = ValueBounds(state.func)
+    total = found.load.buffer
+    low, high = bounds.of(sum_term(update)[1], {iv.var: iv.dom for iv in update.iter_vars})
+    extents = [int_value(iv.dom.extent) for iv in reduce_iters(update)]
+    if any(e is None for e in extents):
+        raise Refusal(f"the number of terms of block {update.name} is symbolic", [update.ident])
+    terms = prod(e for e in extents if e is not None)
+    start = first.body if first.init is None else first.init
+    assert isinstance(start, BufferStore)
+    if not isinstance(start.value, IntImm):
+        raise Refusal(f"the initial value of {total.name} is not a constant", [first.ident])
+    base = start.value.value
+    b_low, b_high = bounds.of(found.addend, {iv.var: iv.dom for iv in block.iter_vars})
+    least, most = dtype_bounds(total.dtype)
+    sums = base + min(terms * low, 0), base + max(terms * high, 0)
+    shifted = b_low << found.shift, b_high << found.shift
+    for what, (bottom, top) in (
+        (f"the addend shifted by {found.shift}", shifted), (f"a partial sum of {terms} terms", sums),
+        ("a partial sum that starts with the addend",
+         (sums[0] + min(shifted[0], 0), sums[1] + max(shifted[1], 0))),
+    ):
+        if bottom < least or top > most:
+            raise Refusal(
+                f"{what} may be between {bottom} and {top}, which {total.dtype} does not hold: each term is between {low} "
+                f"and {high}, the addend between {b_low} and {b_high}", [update.ident, block.ident],
+                'declare narrower ranges: T.func_attr({"autosched.value_ranges": {"bias": [-16384, 16384]}})',
+            )
+
+
+def _available(state: State, first: Block, addend: Expr, block: Block) -> None:
+    """Refuses where a buffer of the addend is not ready when the sum starts."""
+    fresh = state.block(first.ident)
+    scope = scope_of(state, fresh)
+    for buffer in dict.fromkeys(e.buffer for e in walk_expr(addend) if isinstance(e, BufferLoad)):
+        writers = [w.ident for w in state.writers(scope, buffer)]
+        if not writers:
+            continue
+        order = [b.ident for b in state.children_of(scope)]
+        late = [w for w in writers if order.index(w) > order.index(first.ident)]
+        reason = f"{names([state.block(w) for w in late])} runs later" if late else uncovered(
+            state, scope, first.ident, writers
+        )
+        if reason is not None:
+            raise Refusal(f"the addend's {buffer.name} is not ready where the sum starts: {reason}", [block.ident, *writers],
+                          "fold_epilogue before the caches are placed")

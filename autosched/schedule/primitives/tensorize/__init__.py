@@ -1,0 +1,1 @@
+"""Primitives that make a nest one block, and a block one instruction."""

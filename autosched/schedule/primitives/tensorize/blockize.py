@@ -1,0 +1,552 @@
+"""Turning a loop nest into one block, and the order of a block's iterators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, int_value, is_int, logical_and
+from autosched.ir.functor import Substitute, free_vars
+from autosched.ir.region import region_bounds, union_regions
+from autosched.ir.simplify import Analyzer, conjuncts
+from autosched.ir.stmt import (
+    TRUE,
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferRegion,
+    BufferStore,
+    For,
+    IterVar,
+    Range,
+    SeqStmt,
+    Stmt,
+    seq,
+)
+from autosched.ir.subspace import Division, subspace_divide
+from autosched.schedule.analysis.boxes import is_unit, loop_ranges, pinned, uses, without
+from autosched.schedule.analysis.dependence import one_to_one
+from autosched.schedule.analysis.init_predicate import init_predicate
+from autosched.schedule.analysis.ways import inner_blocks
+from autosched.schedule.kit.base import BlockRV, LoopRV, ScheduleBase
+from autosched.schedule.kit.primitive import primitive
+from autosched.schedule.kit.refusal import Refusal
+from autosched.schedule.kit.state import State
+
+
+class Blockizing(ScheduleBase):
+    """Primitives that change which iterations make one block instance."""
+
+    @primitive
+    def blockize(self, target: LoopRV | BlockRV | list[BlockRV], preserve_unit_iters: bool = True) -> BlockRV:
+        """Makes one block of a loop and all below it, or of several neighbouring blocks with the loops around each.
+
+        Args:
+            target: a loop above a single block; or a list of blocks that are neighbours below one loop or block.
+            preserve_unit_iters: keep iterators of extent 1 in the outer block.
+
+        Returns:
+            The new outer block, ``<name>_o`` (of several blocks: ``outer_<names>_``).
+
+        Before: ``for i0, j0, i1, j1: B: v = i0 * 16 + i1, w = j0 * 16 + j1``; after ``blockize(i1)``:
+        ``for i0, j0: B_o: v_o = i0, w_o = j0; for i1, j1: B: v_i = i1, w_i = j1``, which uses ``v_o * 16 + v_i``.
+
+        Raises:
+            ScheduleError: several blocks below the loop, or iterators that do not divide into an outer and an inner
+                part.
+        """
+        if isinstance(target, list):
+            return self._blockize_blocks(target, preserve_unit_iters)
+        if isinstance(target, BlockRV):
+            return self._blockize_blocks([target], preserve_unit_iters)
+        state, node = self.loop_at(target)
+        try:
+            outer = blockize_loop(state, node, preserve_unit_iters)
+        except Refusal as r:
+            self._refused(r, state)
+        self.commit_nodes(state, {id(node): outer})
+        return self.block_rv(outer.block)
+
+    @primitive
+    def reorder_block_iter_var(self, block: BlockRV, new_order: Sequence[int]) -> None:
+        """Changes the order of a block's iterators (not of any loop).
+
+        Args:
+            block: any block.
+            new_order: a permutation of 0 .. n-1, the old position of each new one.
+
+        Before: ``vi, vj, vk = remap("SSR", [i, j, k])``; after ``reorder_block_iter_var(block, [2, 0, 1])``:
+        ``vk, vi, vj = remap("RSS", [k, i, j])``.
+
+        Raises:
+            ScheduleError: not a permutation.
+        """
+        state, realize = self.block_at(block)
+        node = realize.block
+        order = [int(k) for k in new_order]
+        if sorted(order) != list(range(len(node.iter_vars))):
+            self.refuse(
+                f"new_order {order} is not a permutation of 0 .. {len(node.iter_vars) - 1}, {node.name}'s iterators",
+                [node.ident],
+                hint=f"each position once, e.g. {list(range(len(node.iter_vars)))[::-1]}",
+            )
+        new = replace(node, iter_vars=tuple([node.iter_vars[k] for k in order]))
+        values = tuple([realize.iter_values[k] for k in order])
+        self.commit_nodes(state, {id(realize): BlockRealize(values, realize.predicate, new)})
+
+    def _blockize_blocks(self, rvs: Sequence[BlockRV], preserve: bool) -> BlockRV:
+        found = [self.block_at(rv) for rv in rvs]
+        if not found:
+            self.refuse("no block is given", hint="a list of neighbouring blocks")
+        state = found[0][0]
+        if any(s.parent(realize) is None for s, realize in found):
+            self.refuse("the primitive does not operate on the root block", hint=inner_blocks(state))
+        if any(s is not state for s, _ in found):
+            self.refuse("the blocks belong to different functions", hint="give blocks of one function")
+        try:
+            table, outer = _blockize_neighbours(state, [realize for _, realize in found], preserve)
+        except Refusal as r:
+            self._refused(r, state)
+        self.commit_nodes(state, table)
+        return self.block_rv(outer)
+
+    def _refused(self, r: Refusal, state: State) -> NoReturn:
+        self.refuse(r.reason, r.marks, r.hint, state)
+
+
+# -- dividing iterators ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One half of an iterator.
+
+    Args:
+        value: binding.
+        extent: number of values.
+    """
+
+    value: Expr
+    extent: Expr
+
+
+@dataclass(frozen=True)
+class _Division:
+    parts: list[tuple[_Part, _Part]]
+    outer_predicate: Expr
+    inner_predicate: Expr
+
+
+def _divide(realize: BlockRealize, inner: Sequence[For], outer: Sequence[For], preserve_unit: bool) -> _Division | None:
+    """Writes each iterator as ``outer * inner_extent + inner``, each part over loops of its side."""
+    inside = {n.var: n for n in inner}
+    result = subspace_divide(
+        list(realize.iter_values), {**loop_ranges(outer), **loop_ranges(inner)}, list(inside), realize.predicate,
+        simplify_trivial=not preserve_unit,
+    )
+    if realize.predicate != TRUE and (result is None or _shifted(realize, result.parts, outer, inner)):
+        # A condition that ties iterators together (a window at the border) is no bound of theirs, and one that starts them
+        # late would leave an offset: such only go along.
+        result = subspace_divide(
+            list(realize.iter_values), {**loop_ranges(outer), **loop_ranges(inner)}, list(inside),
+            simplify_trivial=not preserve_unit,
+        )
+    if result is not None:
+        parts = [(_Part(d.outer, d.outer_extent), _Part(d.inner, d.inner_extent)) for d in result.parts]
+        if _from_zero(realize, parts, outer, inner):
+            return _keep_guards(realize, parts, result.outer_predicate, result.inner_predicate, outer, inner)
+    if realize.predicate != TRUE:
+        return None
+    # Iterators that use either outer or inner loops only need no arithmetic, and may be anything.
+    around = {n.var: n for n in outer}
+    parts = []
+    for iv, value in zip(realize.block.iter_vars, realize.iter_values):
+        if int_value(iv.dom.min) != 0:
+            return None
+        unit = _Part(IntImm(0, value.dtype), IntImm(1, value.dtype))
+        part = _Part(value, iv.dom.extent)
+        if uses(value, around):
+            if uses(value, inside):
+                return None
+            parts.append((part, unit))
+        else:
+            parts.append((unit, unit if int_value(value) == 0 else part))
+    return _Division(parts, TRUE, TRUE)
+
+
+def _shifted(realize: BlockRealize, parts: Sequence[Division], outer: Sequence[For], inner: Sequence[For]) -> bool:
+    """Whether a part counts from above zero: a bound below (``1 <= k``) leaves its offset with a part that has no room for it."""
+    analyzer = Analyzer(loop_ranges([*outer, *inner]))
+    analyzer.assume(realize.predicate)
+    for d in parts:
+        for value, extent in ((d.outer, d.outer_extent), (d.inner, d.inner_extent)):
+            low, _ = analyzer.int_bounds(value)
+            if low is not None and low > 0:
+                return True
+            if is_unit(extent) and int_value(value) not in (None, 0):
+                return True
+    return False
+
+
+def _from_zero(
+    realize: BlockRealize, parts: Sequence[tuple[_Part, _Part]], outer: Sequence[For], inner: Sequence[For]
+) -> bool:
+    """Whether the parts together are the iterators, and count from zero: values that start later need not give such."""
+    loops = [*outer, *inner]
+    analyzer = Analyzer(loop_ranges(loops))
+    if all(int_value(loop.min) == 0 for loop in loops) and all(
+        int_value(v) == 0 or (uses(v, {n.var for n in loops}) and analyzer.int_bounds(v)[0] == 0) for v in realize.iter_values
+    ):
+        return True
+    analyzer.assume(realize.predicate)
+    for value, (high, low) in zip(realize.iter_values, parts):
+        if not analyzer.can_prove_equal(value, high.value * low.extent + low.value):
+            return False
+        for part in (high, low):
+            if not analyzer.can_prove(part.value < part.extent):
+                return False
+    return True
+
+
+def _keep_guards(
+    realize: BlockRealize, parts: list[tuple[_Part, _Part]], outside: Expr, inside: Expr, outer: Sequence[For],
+    inner: Sequence[For],
+) -> _Division | None:
+    """The division with every condition of the old predicate on one side or the other, or None if one is on neither."""
+    if realize.predicate == TRUE:
+        return _Division(parts, outside, inside)
+    # A condition may be known to the division as a narrower domain only; but a domain guards nothing.
+    analyzer = Analyzer(loop_ranges([*outer, *inner]))
+    for value, (high, low) in zip(realize.iter_values, parts):
+        if not analyzer.can_prove_equal(value, high.value * low.extent + low.value):
+            return None
+    analyzer.assume(outside)
+    analyzer.assume(inside)
+    above, below = {n.var for n in outer}, {n.var for n in inner}
+    for cond in conjuncts(realize.predicate):
+        if analyzer.can_prove(cond):
+            continue
+        if not uses(cond, above):
+            inside = logical_and(inside, cond)
+        elif not uses(cond, below):
+            outside = logical_and(outside, cond)
+        else:
+            return None
+    return _Division(parts, outside, inside)
+
+
+@dataclass
+class _Halves:
+    """The iterators of the outer and of the inner block, and what the old ones become."""
+
+    outer_iters: list[IterVar]
+    outer_values: list[Expr]
+    inner_iters: list[IterVar]
+    inner_values: list[Expr]
+    vmap: dict[Var, Expr]
+
+
+def _halve(
+    iter_vars: Sequence[IterVar], division: _Division, preserve_unit: bool, given: _Halves | None = None
+) -> _Halves:
+    halves = _Halves([], [], [], [], {})
+    for k, (iv, (outer, inner)) in enumerate(zip(iter_vars, division.parts)):
+        dtype = iv.var.dtype
+        zero = IntImm(0, dtype)
+        if given is None or k >= len(given.outer_iters):
+            new = IterVar(Var(f"{iv.var.name}_o", dtype), Range(zero, outer.extent), iv.kind)
+            value = outer.value
+        else:
+            new, value = given.outer_iters[k], given.outer_values[k]
+        halves.outer_iters.append(new)
+        halves.outer_values.append(value)
+        if is_unit(inner.extent):
+            halves.vmap[iv.var] = zero if is_unit(outer.extent) and not preserve_unit else new.var
+            continue
+        small = IterVar(Var(f"{iv.var.name}_i", dtype), Range(zero, inner.extent), iv.kind)
+        halves.inner_iters.append(small)
+        halves.inner_values.append(inner.value)
+        halves.vmap[iv.var] = small.var if is_unit(outer.extent) else new.var * inner.extent + small.var
+    return halves
+
+
+class _Simplifying(Substitute):
+    """Substitutes and simplifies every index that changes."""
+
+    def __init__(self, vmap: dict[Var, Expr], analyzer: Analyzer) -> None:
+        super().__init__(vmap)
+        self.analyzer = analyzer
+
+    def index(self, expr: Expr) -> Expr:
+        """One index, simplified if it changed."""
+        new = self.visit_expr(expr)
+        return new if new is expr or not is_int(new.dtype) else self.analyzer.simplify(new)
+
+    def visit_load(self, load: BufferLoad) -> Expr:
+        return BufferLoad(load.buffer, tuple([self.index(i) for i in load.indices]), load.dtype)
+
+    def visit_region(self, region: BufferRegion) -> BufferRegion:
+        ranges = tuple([Range(self.index(r.min), self.index(r.extent)) for r in region.region])
+        return BufferRegion(region.buffer, ranges)
+
+    def visit_stmt(self, stmt: Stmt) -> Stmt:
+        if isinstance(stmt, BufferStore):
+            return BufferStore(stmt.buffer, tuple([self.index(i) for i in stmt.indices]), self.visit_expr(stmt.value))
+        if isinstance(stmt, BlockRealize):
+            predicate = self.visit_expr(stmt.predicate)
+            if predicate is not stmt.predicate:
+                predicate = self.analyzer.simplify(predicate)
+            values = tuple([self.index(v) for v in stmt.iter_values])
+            return BlockRealize(values, predicate, self.visit_block(stmt.block))
+        return super().visit_stmt(stmt)
+
+
+def _relax(regions: Sequence[BufferRegion], dom: dict[Var, Range]) -> tuple[BufferRegion, ...]:
+    return tuple(BufferRegion(r.buffer, region_bounds(r, dom)) for r in regions) if dom else tuple(regions)
+
+
+# -- a loop ----------------------------------------------------------------------------------------------------------
+
+
+def single_block(state: State, loop: For) -> tuple[BlockRealize, list[For]]:
+    """The only block below a loop and the loops from that loop down to it.
+
+    Raises:
+        Refusal: several blocks, or something else than loops between.
+    """
+    children = state.children_of(loop)
+    if len(children) != 1:
+        listed = ", ".join(b.name for b in children)
+        raise Refusal(
+            f"loop {loop.var.name} is required to have only one child block, but has {len(children)}: {listed}",
+            [loop.var, *(b.ident for b in children)],
+            hint="take a loop around one block only, or move the others away (compute_at, reverse_compute_at)",
+        )
+    realize = state.realizes[children[0].ident]
+    inner: list[For] = []
+    for node in state.ancestors(realize):
+        if not isinstance(node, For):
+            raise Refusal(f"between loop {loop.var.name} and block {children[0].name} stands more than loops", [node],
+                          hint="take a loop below it")
+        inner.append(node)
+        if node is loop:
+            break
+    return realize, inner[::-1]
+
+
+def _divide_below(
+    state: State, realize: BlockRealize, inner: Sequence[For], outer: Sequence[For], preserve_unit: bool
+) -> _Division | None:
+    """``_divide`` where loops outside the block around may bind iterators, too: they are outer ones."""
+    scope = next((n for n in state.ancestors(realize) if isinstance(n, Block)), None)
+    used = {v for e in (*realize.iter_values, realize.predicate) for v in free_vars(e)}
+    around = () if scope is None else state.ancestors(scope)
+    beyond = [n for n in around if isinstance(n, For) and n.var in used][::-1]
+    division = _divide(realize, inner, [*beyond, *outer], preserve_unit)
+    if division is not None or not beyond:
+        return division
+    outside = {n.var for n in beyond}
+    if realize.block.init is not None and any(
+        iv.kind == "reduce" and uses(v, outside) for iv, v in zip(realize.block.iter_vars, realize.iter_values)
+    ):
+        return None  # an init below would not know the first iteration
+    return _divide(realize, inner, outer, preserve_unit)
+
+
+def blockize_loop(state: State, loop: For, preserve_unit: bool) -> BlockRealize:
+    """The outer block that stands for a loop and all below it; see ``blockize``.
+
+    Raises:
+        Refusal: the block's iterators cannot be divided there.
+    """
+    realize, inner = single_block(state, loop)
+    block = realize.block
+    outer = state.loops_above(loop)
+    division = _divide_below(state, realize, inner, outer, preserve_unit)
+    if division is None:
+        raise Refusal(
+            f"the iterators of {block.name} cannot be divided at loop {loop.var.name} into an outer and an inner part",
+            [loop.var, block.ident],
+            hint="split by factors that divide the extents, and reorder so that whole inner parts are below the loop",
+        )
+    halves = _halve(block.iter_vars, division, preserve_unit)
+    dom = {iv.var: iv.dom for iv in halves.inner_iters}
+    analyzer = Analyzer(dom)
+    new = _Simplifying(halves.vmap, analyzer).visit_stmt(replace(block, iter_vars=()))
+    assert isinstance(new, Block)
+    if new.init is not None and not _each_once(halves.inner_values, inner, division.inner_predicate):
+        raise Refusal(
+            f"the iterations below {loop.var.name} repeat or overlap in {block.name}, so its init cannot be taken out of them",
+            [loop.var, block.ident], "decompose_reduction first",
+        )
+    reduces = new.init is not None and any(iv.kind == "reduce" for iv in halves.outer_iters)
+    reads = (*new.writes, *new.reads) if reduces else new.reads
+    small = BlockRealize(
+        tuple(halves.inner_values), division.inner_predicate,
+        replace(new, iter_vars=tuple(halves.inner_iters), init=None, reads=reads),
+    )
+    nest: Stmt = small
+    for n in reversed(inner):
+        nest = replace(n, body=nest)
+    init = None if new.init is None else _outer_init(new.init, small, inner, f"{block.name}_init")
+    large = Block(
+        f"{block.name}_o", tuple(halves.outer_iters), _relax(new.reads, dom), _relax(new.writes, dom), nest, init=init
+    )
+    return BlockRealize(tuple(halves.outer_values), division.outer_predicate, large)
+
+
+def _each_once(values: Sequence[Expr], loops: Sequence[For], predicate: Expr) -> bool:
+    """Whether no two iterations that run have the same values."""
+    fixed = pinned(loops, predicate)
+    free = [n for n in loops if n.var not in fixed]
+    return one_to_one(without(fixed, values), free, without(fixed, [predicate])[0])
+
+
+def _outer_init(init: Stmt, small: BlockRealize, loops: Sequence[For], name: str) -> Stmt:
+    """The initialisation of one instance of the outer block: the spatial loops inside it around the old init."""
+    used = set(free_vars(init))
+    iters: list[IterVar] = []
+    values: list[Expr] = []
+    vmap: dict[Var, Expr] = {}
+    for iv, value in zip(small.block.iter_vars, small.iter_values):
+        if iv.kind == "spatial" and iv.var in used:
+            fresh = Var(f"{iv.var.name}_init", iv.var.dtype)
+            vmap[iv.var] = fresh
+            iters.append(IterVar(fresh, iv.dom, iv.kind))
+            values.append(value)
+    sub = Substitute(vmap)
+    block = Block(name, tuple(iters), (), tuple(sub.visit_region(w) for w in small.block.writes), sub.visit_stmt(init))
+    chosen = [n for n in loops if any(uses(v, {n.var}) for v in values)]
+    renamed: dict[Var, Expr] = {n.var: Var(n.var.name, n.var.dtype) for n in chosen}
+    outer = Substitute(renamed)
+    dropped = [n for n in loops if n.var not in renamed]
+    single: dict[Var, Expr] = {n.var: n.min for n in dropped if is_unit(n.extent)}
+    tests = without(single, conjuncts(small.predicate)) if single else conjuncts(small.predicate)
+    condition = init_predicate(small.block, logical_and(*tests), None, (), chosen, dropped)
+    predicate = outer.visit_expr(condition)
+    nest: Stmt = BlockRealize(outer.visit_exprs(tuple(values)), predicate, block)
+    for n in reversed(chosen):
+        var = renamed[n.var]
+        assert isinstance(var, Var)
+        nest = replace(n, var=var, body=nest)
+    return nest
+
+
+# -- several blocks --------------------------------------------------------------------------------------------------
+
+
+def _blockize_neighbours(
+    state: State, realizes: Sequence[BlockRealize], preserve_unit: bool
+) -> tuple[dict[int, Stmt | None], Block]:
+    parent = state.lca(list(realizes))
+    body = parent.body if isinstance(parent, For | Block) else None
+    assert body is not None
+    stmts = list(body.stmts) if isinstance(body, SeqStmt) else [body]
+    positions = []
+    for realize in realizes:
+        chain = [realize, *state.ancestors(realize)]
+        k = next((k for k, s in enumerate(stmts) if any(n is s for n in chain)), None)
+        if k is None or (k in positions):
+            raise Refusal("the blocks to be joined must not be nested in each other", [realize.block.ident],
+                          hint="give the outer one of them alone")
+        below = chain[: next(i for i, n in enumerate(chain) if n is stmts[k]) + 1]
+        around = next((n for n in below[1:] if isinstance(n, Block)), None)
+        if around is not None:
+            raise Refusal(
+                f"block {realize.block.name} stands inside block {around.name}, and the others do not",
+                [realize.block.ident, around.ident], f"join {around.name}",
+            )
+        if any(isinstance(n, SeqStmt) for n in below):
+            raise Refusal(f"block {realize.block.name} shares its loops with other blocks", [realize.block.ident],
+                          hint="list all blocks of those loops, or take the loop itself")
+        positions.append(k)
+    order = sorted(range(len(positions)), key=lambda i: positions[i])
+    if [positions[i] for i in order] != list(range(min(positions), min(positions) + len(positions))):
+        raise Refusal("the blocks to be joined must be neighbours", [r.block.ident for r in realizes],
+                      hint="list the blocks between them, too, or move those away")
+    outer_loops = state.loops_above(stmts[positions[0]])
+    given: _Halves | None = None
+    predicate: Expr = TRUE
+    nests: list[Stmt] = []
+    reads: list[BufferRegion] = []
+    writes: list[BufferRegion] = []
+    for i in order:
+        realize = realizes[i]
+        block = realize.block
+        inner = [n for n in state.loops_of(block) if not any(n is o for o in outer_loops)]
+        division = _divide_below(state, realize, inner, outer_loops, preserve_unit)
+        if division is None:
+            raise Refusal(
+                f"the iterators of {block.name} cannot be divided into an outer and an inner part", [block.ident],
+                hint="split by factors that divide the extents, and reorder so that whole inner parts are below",
+            )
+        if given is not None:
+            _same_outer(block, division, given, predicate)
+        halves = _halve(block.iter_vars, division, preserve_unit, given)
+        if given is None:
+            predicate = division.outer_predicate
+        if given is None or len(halves.outer_iters) > len(given.outer_iters):
+            given = halves  # begins with the iterators of the one before
+        if block.init is not None and any(iv.kind == "reduce" for iv in halves.outer_iters):
+            raise Refusal(f"block {block.name} is a reduction whose loops reach outside", [block.ident],
+                          "decompose_reduction first")
+        dom = {iv.var: iv.dom for iv in halves.inner_iters}
+        new = _Simplifying(halves.vmap, Analyzer(dom)).visit_stmt(replace(block, iter_vars=()))
+        assert isinstance(new, Block)
+        reads += _relax(new.reads, dom)
+        writes += _relax(new.writes, dom)
+        nest: Stmt = BlockRealize(
+            tuple(halves.inner_values), division.inner_predicate, replace(new, iter_vars=tuple(halves.inner_iters))
+        )
+        for n in reversed(inner):
+            nest = replace(n, body=nest)
+        nests.append(nest)
+    assert given is not None
+    name = "outer_" + "".join(f"{realizes[i].block.name}_" for i in order)
+    large = Block(name, tuple(given.outer_iters), _united(reads), _united(writes), seq(*nests))
+    site = BlockRealize(tuple(given.outer_values), predicate, large)
+    table: dict[int, Stmt | None] = {id(stmts[k]): None for k in positions}
+    table[id(stmts[min(positions)])] = site
+    return table, large
+
+
+def _same_outer(block: Block, division: _Division, given: _Halves, predicate: Expr) -> None:
+    """Refuses a block whose outer iterators, or conditions on them, are not those of the blocks before it.
+
+    Iterators are compared by position; a block with fewer of them fits where the others have a single value.
+    """
+    analyzer = Analyzer()
+    parts = [outer for outer, _ in division.parts]
+    fits = all(is_unit(outer.extent) for outer in parts[len(given.outer_iters):]) and all(
+        is_unit(iv.dom.extent) for iv in given.outer_iters[len(parts):]
+    )
+    for old, outer, iv, value in zip(block.iter_vars, parts, given.outer_iters, given.outer_values):
+        fits = fits and analyzer.can_prove_equal(outer.extent, iv.dom.extent) and analyzer.can_prove_equal(outer.value, value)
+        fits = fits and (old.kind == iv.kind or is_unit(outer.extent))
+    if not fits:
+        raise Refusal(
+            f"block {block.name} does not run over the same outer iterators as the blocks before it", [block.ident],
+            hint="blockize them one by one",
+        )
+    if not _same_conditions(division.outer_predicate, predicate):
+        raise Refusal(
+            f"block {block.name} does not run under the same outer conditions as the blocks before it", [block.ident],
+            "split by factors that divide",
+        )
+
+
+def _same_conditions(a: Expr, b: Expr) -> bool:
+    for given, asked in ((a, b), (b, a)):
+        analyzer = Analyzer()
+        analyzer.assume(given)
+        if not all(c in conjuncts(given) or analyzer.can_prove(c) for c in conjuncts(asked)):
+            return False
+    return True
+
+
+def _united(regions: Sequence[BufferRegion]) -> tuple[BufferRegion, ...]:
+    by_buffer: dict[Buffer, list[BufferRegion]] = {}
+    for r in regions:
+        by_buffer.setdefault(r.buffer, []).append(r)
+    return tuple(rs[0] if len(rs) == 1 else union_regions(rs) for rs in by_buffer.values())
