@@ -23,6 +23,7 @@ from autosched.ir.stmt import (
     Buffer,
     BufferRegion,
     BufferStore,
+    Constant,
     Evaluate,
     For,
     IfThenElse,
@@ -39,7 +40,7 @@ from autosched.ir.structural import structural_equal, structural_hash
 
 __all__ = [
     "BinOp", "Block", "BlockRealize", "Buffer", "BufferData", "BufferLoad", "BufferRegion", "BufferStore", "Call", "Cast",
-    "Evaluate", "Expr", "FloatImm", "For", "IRModule", "IfThenElse", "IntImm", "IterVar", "MatchBuffer", "Not", "PrimFunc",
-    "Range", "Select", "SeqStmt", "Stmt", "StringImm", "Var", "binary", "cast", "const", "seq", "structural_equal",
+    "Constant", "Evaluate", "Expr", "FloatImm", "For", "IRModule", "IfThenElse", "IntImm", "IterVar", "MatchBuffer", "Not",
+    "PrimFunc", "Range", "Select", "SeqStmt", "Stmt", "StringImm", "Var", "binary", "cast", "const", "seq", "structural_equal",
     "structural_hash",
 ]

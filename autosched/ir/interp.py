@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autosched.errors import ProgramError
+from autosched.ir.constant import values
 from autosched.ir.depth import shallow
 from autosched.ir.expr import Expr, Var, int_value, is_float
 from autosched.ir.functor import substitute, walk
@@ -157,11 +158,14 @@ def run(
     compiler.env.update({v: constant(x) for v, x in scalars.items()})
     for buffer, array in bound.items():
         compiler.place(buffer, array.shape)
+    known = {c.buffer: values(c) for c in func.constants}
+    for buffer, array in known.items():
+        compiler.place(buffer, array.shape)
     compiler.where = f"function {func.name}"
     compiler.stmt(func.body)
     em = compiler.em
     em.emit(-1)
-    memory = _arena(compiler, bound, pattern)
+    memory = _arena(compiler, {**bound, **known}, pattern)
     code = np.array(em.scopes[0].rows, dtype=np.int64)
     ints = np.zeros(em.n_int, dtype=np.int64)
     for reg, value in em.ints.items():

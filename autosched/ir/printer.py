@@ -15,11 +15,13 @@ symbolic shapes    ``T.Buffer(("n",))``        ``T.handle`` and ``T.match_buffer
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 from autosched.errors import shortened
+from autosched.ir.constant import values
 from autosched.ir.depth import shallow
 from autosched.ir.expr import Expr, IntImm, Var, binary
 from autosched.ir.functor import free_vars
@@ -31,6 +33,7 @@ from autosched.ir.stmt import (
     BlockRealize,
     Buffer,
     BufferStore,
+    Constant,
     Evaluate,
     For,
     Ident,
@@ -50,6 +53,7 @@ DIALECTS = {
     "block": {"block": "block", "attr": "block_attr", "alloc": "alloc_buffer", "module": "tir"},
 }
 __all__ = ["DIALECTS", "VALUE_RANGES", "Printer", "excerpt", "expr_text", "script", "stmt_text"]
+READABLE = 4096  # elements of a constant that are printed as numbers; those of larger ones in base 64
 _LOOPS = {"serial": "serial", "unrolled": "unroll", "vectorized": "vectorized", "parallel": "parallel",
           "thread_binding": "thread_binding"}
 _AXES = {"spatial": "spatial", "reduce": "reduce", "scan": "scan", "opaque": "opaque"}
@@ -161,6 +165,8 @@ class Printer:
             self.emit(line)
         # A name that Python cannot spell is stated as TVM states it.
         self._func_attr(func, None if spelled == symbol else symbol)
+        for constant in func.constants:
+            self._constant(constant)
         self._func_body(func.body)
         self.lines[self._top:self._top] = ["    " * self.depth + d for d in self._declared]
         self.starts = [(n, at + len(self._declared) if at >= self._top else at) for n, at in self.starts]
@@ -209,6 +215,16 @@ class Printer:
             attrs[VALUE_RANGES] = ranges
         if attrs:
             self.emit(f"T.func_attr({self.exprs.value(attrs)})")
+
+    def _constant(self, constant: Constant) -> None:
+        buffer = constant.buffer
+        array = values(constant)
+        # Numbers are to be read; what is too long for that is spelled briefly.
+        numbers = array.size <= READABLE
+        data = f"[{', '.join(map(str, array.ravel().tolist()))}]" if numbers else quoted(b64encode(constant.data).decode())
+        self.starts.append((buffer, len(self.lines)))
+        shape = ", ".join(map(self.expr, buffer.shape))
+        self.emit(f"{self.names.define(buffer)} = T.allocate_const({data}, {quoted(buffer.dtype)}, [{shape}])")
 
     def _func_body(self, body: Stmt) -> None:
         root = body.block if isinstance(body, BlockRealize) else None

@@ -274,6 +274,19 @@ class BlockRealize(Stmt):
 TRUE = IntImm(1, "bool")
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Constant:
+    """A tensor whose elements are part of the program.
+
+    Args:
+        buffer: how the program names it; in DRAM, of constant shape.
+        data: its elements, row-major and little-endian.
+    """
+
+    buffer: Buffer
+    data: bytes
+
+
 @dataclass(frozen=True, eq=False)
 class PrimFunc:
     """A tensor program.
@@ -287,7 +300,7 @@ class PrimFunc:
         name: global symbol; not part of equality.
         attrs: function attributes (``tir.noalias`` and the like; not part of equality).
         value_ranges: per parameter, the (lowest, highest) value that callers promise, or None for its dtype's range.
-        ret: unused result type annotation, kept for round trips.
+        constants: tensors whose elements are part of the program; visible in the whole body, never written.
     """
 
     params: tuple[Buffer | Var, ...]
@@ -295,6 +308,7 @@ class PrimFunc:
     name: str = "main"
     attrs: Annotations = field(default_factory=dict)
     value_ranges: tuple[tuple[int, int] | None, ...] = ()
+    constants: tuple[Constant, ...] = ()
 
     def __eq__(self, other: object) -> bool:
         from autosched.ir.structural import structural_equal
@@ -310,6 +324,11 @@ class PrimFunc:
     def buffers(self) -> tuple[Buffer, ...]:
         """The tensor parameters, in order."""
         return tuple(p for p in self.params if isinstance(p, Buffer))
+
+    @property
+    def given(self) -> tuple[Buffer, ...]:
+        """The buffers that are there before the body runs: tensor parameters, then constants."""
+        return (*self.buffers, *[c.buffer for c in self.constants])
 
     def with_attr(self, key: str | Mapping[str, Any], value: Any = None) -> PrimFunc:
         """This function with attributes added; ``global_symbol`` renames it.

@@ -182,7 +182,10 @@ def canonical(func: PrimFunc, block_names: bool = True) -> list[Any]:
     ranges: list[Any] = [None if r is None else list(r) for r in func.value_ranges]
     while ranges and ranges[-1] is None:
         ranges.pop()
-    return ["func", params, ranges, enc.stmt(func.body)]
+    if not func.constants:
+        return ["func", params, ranges, enc.stmt(func.body)]
+    constants = [[enc.buffer(c.buffer), hashlib.sha256(c.data).hexdigest()] for c in func.constants]
+    return ["func", params, ranges, constants, enc.stmt(func.body)]
 
 
 def canonical_json(func: PrimFunc) -> str:

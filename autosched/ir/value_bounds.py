@@ -91,11 +91,17 @@ class ValueBounds:
             given = self.func.value_ranges[index] if index < len(self.func.value_ranges) else None
             promised = whole if given is None else given
         elif not stores:
-            return whole
+            return self._constant(buffer) or whole
         for value, dom in stores:
             promised = self.of(value, dom) if promised is None else _hull(promised, self.of(value, dom))
         assert promised is not None
         return promised
+
+    def _constant(self, buffer: Buffer) -> Interval | None:
+        from autosched.ir.constant import values
+
+        found = next((values(c) for c in self.func.constants if c.buffer is buffer), None)
+        return None if found is None or not found.size else (int(found.min()), int(found.max()))
 
 
 def _collect(

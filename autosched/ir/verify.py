@@ -26,6 +26,7 @@ from autosched.ir.expr import (
     is_int,
 )
 from autosched.ir.functor import expr_children, stmt_exprs, walk_expr
+from autosched.ir.host import HOST_STAGE, host_faults
 from autosched.ir.region import access_regions
 from autosched.ir.stmt import (
     AssertStmt,
@@ -271,6 +272,29 @@ def _parameters(node: PrimFunc, scope: Scope) -> Iterator[str]:
             yield f"value range {list(r)} is empty"
 
 
+def _constants(node: PrimFunc, scope: Scope) -> Iterator[str]:
+    from autosched.ir.constant import fault
+
+    given = node.given
+    if len(set(given)) != len(given):
+        yield "a constant is listed twice, or is a parameter"
+    yield from (f for c in node.constants if (f := fault(c)) is not None)
+
+
+def _unwritten(node: BufferStore, scope: Scope) -> Iterator[str]:
+    if any(c.buffer is node.buffer for c in scope.func.constants):
+        yield f"constant {node.buffer.name!r} is written"
+
+
+def _stages(node: PrimFunc, scope: Scope) -> Iterator[str]:
+    yield from (message for message, _ in host_faults(node))
+
+
+def _stage_place(node: Block, scope: Scope) -> Iterator[str]:
+    if HOST_STAGE in node.annotations and len(scope.blocks) != 1:
+        yield f"host stage {node.name!r} does not stand directly in the root block"
+
+
 @dataclass(frozen=True, slots=True)
 class IterVarNode:
     """A block iterator as a node of the walk."""
@@ -281,6 +305,11 @@ class IterVarNode:
 RULES: tuple[Rule, ...] = (
     Rule("root", "a function's body realizes one root block without iterators", (PrimFunc,), _root),
     Rule("parameters", "parameters are distinct and their value ranges hold something", (PrimFunc,), _parameters),
+    Rule("constants", "a constant has the elements that its shape asks for", (PrimFunc,), _constants),
+    Rule("unwritten", "a constant is never written", (BufferStore,), _unwritten),
+    Rule("host stages", "a pack stage depends on parameters only, and only unpack stages follow the accelerator", (PrimFunc,),
+         _stages),
+    Rule("host place", "a host stage stands directly in the root block", (Block,), _stage_place),
     Rule("defined", "a variable is used where it is defined; a block's body sees its own iterators", (Var,), _defined),
     Rule("once", "a variable is defined once", (For, IterVarNode, LetStmt, Let), _once),
     Rule("visible", "a buffer is used below its allocation", (BufferLoad, BufferStore, BufferData, BufferRegion),
@@ -325,6 +354,7 @@ class _Walk:
                 self.declare(p)
             else:
                 self.scope.vars[p] = "parameter"
+        self.scope.buffers.update(c.buffer for c in func.constants)
         self.stmt(func.body)
 
     def declare(self, buffer: Buffer) -> None:

@@ -17,7 +17,7 @@ from autosched.errors import ProgramError, UnknownNameError
 from autosched.ir.interp import written
 from autosched.ir.stmt import Buffer, PrimFunc
 from autosched.ir.structural import structural_hash
-from autosched.lower import Lowered, lower_table
+from autosched.lower import HostWork, Lowered, lower_table
 from autosched.schedule import Schedule, Trace
 from autosched.target import Target, get_target
 from autosched.workloads import Layout, Workload, of_func, workload
@@ -86,19 +86,38 @@ class Kernel:
                 range.
             SimError: the machine cannot run the program.
         """
-        from sim.semantics import execute
-
         packed, was_packed = self.pack(*arrays, **named)
-        program = self.lowered.program(packed)
-        ran = execute(program, "fsim" if self.target.semantics == "fsim" else "chisel")
         results = []
-        for out in program.outputs:
-            buffer, layout = self._parameter(out.name)
-            shape = tuple(int(e.value) for e in buffer.shape)  # type: ignore[attr-defined]
-            array = np.frombuffer(ran.read(out.address, out.size), np.dtype(buffer.dtype).newbyteorder("<"))
-            array = array.astype(buffer.dtype).reshape(shape)
+        for name, array in self._run(packed).items():
+            layout = self._parameter(name)[1]
             results.append(array if was_packed or layout is None else layout.unpack(array))
         return results[0] if len(results) == 1 else tuple(results)
+
+    def host_work(self, *arrays: Array, **named: Array) -> tuple[HostWork, ...]:
+        """What the host does around one run, stage by stage: bytes and milliseconds, measured on these arguments.
+
+        Args:
+            arrays: as for a call.
+            named: as for a call.
+
+        Raises:
+            ProgramError, SimError: as for a call.
+        """
+        work: list[HostWork] = []
+        self._run(self.pack(*arrays, **named)[0], work)
+        return tuple(work)
+
+    def _run(self, packed: Mapping[str, Array], work: list[HostWork] | None = None) -> dict[str, Array]:
+        """The function's results by name, in signature order."""
+        from sim.semantics import execute
+
+        low = self.lowered
+        program = low.program(packed)
+        ran = execute(program, "fsim" if self.target.semantics == "fsim" else "chisel")
+        stored = {out.name: low.stored_array(out.name, ran.read(out.address, out.size)) for out in program.outputs}
+        if work is not None:
+            low.packed(packed, work)
+        return low.unpacked(stored, packed, work)
 
     def pack(self, *arrays: Array, **named: Array) -> tuple[dict[str, Array], bool]:
         """The arguments of a call checked and packed, by parameter name, and whether the first one was packed already.
@@ -248,6 +267,9 @@ def program_hash(lowered: Lowered) -> str:
     digest.update(lowered.insn_address.to_bytes(8, "little"))
     digest.update(np.ascontiguousarray(lowered.table, dtype="<i8").tobytes())
     digest.update(np.ascontiguousarray(lowered.triples, dtype="<i8").tobytes())
+    for constant in lowered.host.device.constants:
+        digest.update(lowered.dram.buffers[constant.buffer].to_bytes(8, "little"))
+        digest.update(constant.data)
     return digest.hexdigest()
 
 

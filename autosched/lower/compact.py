@@ -65,7 +65,7 @@ def windows(func: PrimFunc) -> dict[Buffer, tuple[Range, ...]]:
     """
     collector = _Collector()
     collector.visit(func.body, ())
-    own = set(func.buffers)
+    own = set(func.given)
     found = {}
     for buffer, uses in collector.uses.items():
         if buffer not in own:

@@ -75,7 +75,7 @@ class _Flattener(Mutator):
         self.held = windows(func) if compact else {}
         self.pipeline = pipeline
         self.ahead: dict[Var, list[Buffer]] = {}
-        self.params = set(func.buffers)
+        self.params = set(func.given)
         self.values: dict[Var, Expr] = {}
         self.views: dict[Buffer, BufferRegion] = {}
         self.made: dict[Buffer, Buffer] = {}
@@ -224,7 +224,7 @@ def _scan(func: PrimFunc) -> tuple[list[Buffer], dict[Buffer, list[tuple[For, ..
             visit(child, inner)
 
     visit(func.body, ())
-    own = set(func.buffers)
+    own = set(func.given)
     return [b for b in dict.fromkeys(doubled) if b not in own], paths
 
 

@@ -11,12 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import LoweringError, ProgramError
+from autosched.ir.host import HostSplit, split_host
+from autosched.ir.interp import run, written
 from autosched.ir.stmt import Buffer, IRModule, PrimFunc
 from autosched.lower import chain, dma, normalise, order, tokens, tree, uops
 from autosched.lower.affine import Ints
 from autosched.lower.allocate import Dram, Storage, allocate, buffer_bytes, lanes_of, place_buffers
 from autosched.lower.compute import Kernels, join, lower_alu, lower_gemm
 from autosched.lower.elements import elements
+from autosched.lower.host_work import HostWork, run_stage
 from autosched.lower.nest import check_count
 from autosched.lower.regions import shape_of
 from autosched.lower.tree import ACC, DRAM, INP, WGT, Site
@@ -24,6 +27,8 @@ from autosched.target import Target, get_target
 from sim import isa
 from sim.config import VTAConfig
 from sim.program import Output, Program, Segment
+
+Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,8 @@ class Lowered:
         zeros: bytes of zeros that padding reads.
         sites: what each leaf became, in program order.
         storages: where SRAM buffers live.
+        func: the function, host stages and constants included.
+        host: its parts on the host and on the accelerator; ``params`` and ``written`` are those of the latter.
     """
 
     name: str
@@ -93,6 +100,8 @@ class Lowered:
     zeros: int
     sites: tuple[SiteInfo, ...] = field(default=(), repr=False)
     storages: tuple[StorageInfo, ...] = field(default=(), repr=False)
+    func: PrimFunc = field(kw_only=True, repr=False)
+    host: HostSplit = field(kw_only=True, repr=False)
 
     @property
     def config(self) -> VTAConfig:
@@ -122,7 +131,7 @@ class Lowered:
         """The program with its memory image.
 
         Args:
-            inputs: arrays of parameters by name, of their exact shape and dtype.
+            inputs: arrays of the function's parameters by name, of their exact shape and dtype; pack stages run on them.
             expected: what written parameters must hold after a run, by name.
             cycles: a claimed count to carry along.
 
@@ -131,20 +140,81 @@ class Lowered:
         """
         memory = []
         known = {b.name: b for b in self.params}
-        for name, array in (inputs or {}).items():
-            buffer = _parameter(known, name)
+        given = {name: np.asarray(array) for name, array in (inputs or {}).items()}
+        for name, array in self.packed(given).items():
+            buffer = known[name]
             memory.append(Segment(self.dram.buffers[buffer], _bytes_of(buffer, array)))
+        for constant in self.host.device.constants:
+            if constant.buffer in self.dram.buffers:
+                memory.append(Segment(self.dram.buffers[constant.buffer], constant.data))
         if self.zeros:
             memory.append(Segment(self.dram.zeros, bytes(self.zeros)))
         if len(self.triples):
             memory.append(Segment(self.dram.uops, self.uop_words.astype("<u4").tobytes()))
-        wanted = {n: _bytes_of(_parameter(known, n), a) for n, a in (expected or {}).items()}
+        wanted = {n: _bytes_of(known[n], a) for n, a in self._stored(given, expected or {}).items()}
         outputs = tuple([
             Output(b.name, self.dram.buffers[b], buffer_bytes(b), wanted.get(b.name)) for b in self.written
         ])
         return Program(
             self.name, self.config, self.table, self.insn_address, tuple(memory), outputs, cycles, self.target.semantics
         )
+
+    def packed(self, inputs: Mapping[str, Array], work: list[HostWork] | None = None) -> dict[str, Array]:
+        """The arrays of a call as the accelerator takes them, by the names of ``params``.
+
+        Args:
+            inputs: arrays of the function's parameters by name; those of a pack stage all, or none of them.
+            work: gets what each stage did.
+
+        Raises:
+            ProgramError: an array that does not fit its parameter, or is of none, or is missing.
+        """
+        named = {b.name: b for b in self.func.buffers}
+        for name, array in inputs.items():
+            _bytes_of(_parameter(named, name), array)
+        if not self.host.pack:
+            return dict(inputs)
+        have = dict(inputs)
+        for stage in self.host.pack:
+            have.update(run_stage(stage, have, work))
+        own = {b.name for b in self.params}
+        return {n: a for n, a in have.items() if n in own}
+
+    def unpacked(
+        self, stored: Mapping[str, Array], inputs: Mapping[str, Array] | None = None, work: list[HostWork] | None = None
+    ) -> dict[str, Array]:
+        """What the function's written parameters hold, from what the accelerator has stored.
+
+        Args:
+            stored: the arrays of ``written``, by name.
+            inputs: the arrays of the call, for stages that read parameters.
+            work: gets what each stage did.
+        """
+        have = {**(inputs or {}), **stored}
+        for stage in self.host.unpack:
+            have.update(run_stage(stage, have, work))
+        return {b.name: have[b.name] for b in written(self.func) if b.name in have}
+
+    def stored_array(self, name: str, data: bytes) -> Array:
+        """The bytes of one of ``written`` as an array."""
+        buffer = next(b for b in self.written if b.name == name)
+        dtype = np.dtype(buffer.dtype)
+        return np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype).reshape(shape_of(buffer))
+
+    def _stored(self, inputs: Mapping[str, Array], expected: Mapping[str, npt.ArrayLike]) -> dict[str, npt.ArrayLike]:
+        """What the accelerator must store for the function's parameters to hold what is expected."""
+        known = {b.name: b for b in self.func.buffers}
+        for name in expected:
+            _parameter(known, name)
+        own = {b.name for b in self.written}
+        found = {n: a for n, a in expected.items() if n in own}
+        if len(found) == len(expected) or not inputs:
+            return found
+        # What an unpack stage makes of it is known; what goes into it, lanes nobody reads included, the program says.
+        device, have = self.host.device, self.packed(inputs)
+        outputs = written(device)
+        results = run(device, *[have[b.name] for b in device.buffers if b not in outputs])
+        return {**{b.name: results[k] for k, b in enumerate(outputs) if b.name in own}, **found}
 
 
 def _timing_mode(target: Target) -> str:
@@ -204,6 +274,8 @@ def lower_table(func: PrimFunc | IRModule, target: str | Target = "vta-de10") ->
             raise ProgramError(f"a module of {len(func.functions)} functions ({', '.join(func.functions)}): lower one of them")
         func = next(iter(func.functions.values()))
     config, semantics = machine.config, machine.semantics
+    whole, host = func, split_host(func)
+    func = host.device
     program = tree.build(func)
     normalise.split_inits(program)
     normalise.unfuse(program, lambda site: _lanes(site, config))
@@ -219,7 +291,7 @@ def lower_table(func: PrimFunc | IRModule, target: str | Target = "vta-de10") ->
     table, dram, triples, zeros = emitter.run()
     return Lowered(
         func.name, machine, table, func.buffers, emitter.written(), dram, triples, zeros, tuple(emitter.info),
-        tuple([_describe(s) for s in storages.values()]),
+        tuple([_describe(s) for s in storages.values()]), func=whole, host=host,
     )
 
 
@@ -250,13 +322,13 @@ class _Emitter:
     def written(self) -> tuple[Buffer, ...]:
         """Parameters that the program writes."""
         stored = {s.write.buffer for s in self.sites if s.kind == "store"}
-        return tuple([b for b in self.program.params if b in stored])
+        return tuple([b for b in self.program.given if b in stored])
 
     def run(self) -> tuple[isa.Table, Dram, Ints, int]:
         used = {a.buffer for s in self.sites for a, _ in s.accesses() if a.buffer.scope == DRAM}
         middle = [b for b in self.program.allocated if b.scope == DRAM and b in used]
         self.check_dram(used)
-        pages, at = place_buffers(self.program.params, middle)
+        pages, at = place_buffers(self.program.given, middle)
         copies, kernels = self.emit(at)
         table, position, step, zero_rows = _stack(copies, kernels)
         zeros = 0
@@ -291,7 +363,7 @@ class _Emitter:
         return table, dram, micro.triples, zeros
 
     def check_dram(self, used: set[Buffer]) -> None:
-        for buffer in self.program.params:
+        for buffer in self.program.given:
             if buffer.scope != DRAM:
                 raise LoweringError("scope", f"parameter {buffer.name} is in {buffer.scope}; parameters live in DRAM")
         for buffer in used:

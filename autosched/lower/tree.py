@@ -108,7 +108,7 @@ class Tree:
 
     Args:
         root: a loop of one iteration around everything.
-        params: the buffers of the signature.
+        given: the buffers of the signature, then the constants.
         allocated: all other buffers, in order of appearance.
         banks: copies that buffers ask for, to be used in turn: two under ``double_buffer_scope``; under
             ``software_pipeline_stage``, one more than the stages between a buffer's writer and its last reader.
@@ -116,7 +116,7 @@ class Tree:
     """
 
     root: Loop
-    params: tuple[Buffer, ...]
+    given: tuple[Buffer, ...]
     allocated: list[Buffer]
     banks: dict[Buffer, int]
     doubled: frozenset[Buffer]
@@ -168,7 +168,7 @@ class Builder:
                     raise LoweringError("symbolic", f"{param.name} has a symbolic shape; lowering needs constants")
         root = Loop("root", 1)
         self.visit(func.body, root, [], {}, "root")
-        return Tree(root, func.buffers, self.allocated, self.banks, frozenset(self.doubled))
+        return Tree(root, func.given, self.allocated, self.banks, frozenset(self.doubled))
 
     def visit(self, stmt: Stmt, parent: Loop, conds: list[Lin], notes: Mapping[str, Any], name: str) -> None:
         """Appends what ``stmt`` becomes to ``parent``."""

@@ -77,17 +77,19 @@ def _execute(task: Workload, target: Target, lowered: Lowered, seed: int) -> Res
     inputs = task.inputs(seed)
     outputs = written(task.func)
     names = [b.name for b in task.func.buffers if b not in outputs]
-    ran = run(lowered.program(dict(zip(names, inputs))), target.semantics, check=True)
+    given = dict(zip(names, inputs))
+    ran = run(lowered.program(given), target.semantics, check=True)
     # What is true of every program of a machine (its fields are not where the RTL's defaults are) is no fault of this one.
     facts = {kind for kind, *_ in disagreements(target.config)}
     for faults in (ran.races, [d for d in ran.diagnostics if d.kind not in facts]):
         if faults:
             return Result.failed("simulation", f"{faults[0]}" + (f" and {len(faults) - 1} more" if faults[1:] else ""), program)
     wanted = task.reference(*inputs)
-    missing = [b.name for b in outputs if b.name not in ran.outputs]
+    results = lowered.unpacked({n: lowered.stored_array(n, data) for n, data in ran.outputs.items()}, given)
+    missing = [b.name for b in outputs if b.name not in results]
     if missing:
         return Result.failed("mismatch", f"{missing[0]} is never stored", program)
-    got = np.frombuffer(ran.outputs[outputs[0].name], wanted.dtype.newbyteorder("<")).reshape(wanted.shape)
+    got = results[outputs[0].name]
     if np.array_equal(got, wanted):
         return None
     wrong = np.argwhere(got != wanted)

@@ -19,6 +19,7 @@ from autosched.schedule.primitives.buffers.access import Access
 from autosched.schedule.primitives.buffers.cache_index import CacheIndex
 from autosched.schedule.primitives.buffers.cache_reindex import ReindexCache
 from autosched.schedule.primitives.buffers.copy_at import CopyAt
+from autosched.schedule.primitives.buffers.host import HostStages
 from autosched.schedule.primitives.buffers.layout import Layout
 from autosched.schedule.primitives.buffers.padding import DecomposePadding
 from autosched.schedule.primitives.buffers.reindex import Reindex
@@ -43,7 +44,7 @@ from autosched.schedule.primitives.tensorize.tensorize import Tensorizing
 class Schedule(
     Lookup, Partition, Kinds, ReindexCache, CacheIndex, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing,
     Notes, Sampling, Layout, Reindex, ZeroTerms, Folding, Factoring, PadEinsum,
-    DecomposePadding, Rolling, Access, CopyAt,
+    DecomposePadding, Rolling, Access, CopyAt, HostStages,
 ):
     """Rewrites a program step by step; every step is legal, and recorded.
 

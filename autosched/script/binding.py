@@ -8,10 +8,10 @@ from typing import Any
 
 from autosched.errors import ProgramError
 from autosched.ir.expr import Expr, IntImm, Var, as_expr, cast
-from autosched.ir.stmt import AssertStmt, AttrStmt, Buffer, For, LetStmt, MatchBuffer, Range, Stmt
+from autosched.ir.stmt import AssertStmt, AttrStmt, Buffer, Constant, For, LetStmt, MatchBuffer, Range, Stmt
 from autosched.script import ops
 from autosched.script.evaluate import Evaluator, Scopes
-from autosched.script.forms import Axis, BufferSpec, DType, Form, LetMarker, NewVar, Scope, bad_place, describe
+from autosched.script.forms import Axis, BufferSpec, ConstantSpec, DType, Form, LetMarker, NewVar, Scope, bad_place, describe
 from autosched.script.frames import BlockFrame, BufferMaker, Memory, to_region
 
 # What encloses the rest of a suite: it takes the statements that follow.
@@ -32,6 +32,7 @@ class Binder:
         self.frames: list[BlockFrame] = [BlockFrame("root")]
         self.loops: dict[Var, Range] = {}
         self.params: list[Buffer | Var] = []
+        self.constants: list[Constant] = []
         self.attrs: dict[str, Any] = {}
         self.lets: set[Var] = set()
         self.threads: dict[str, str] = {}
@@ -57,6 +58,11 @@ class Binder:
                 if len(self.frames) == 1:
                     raise bad_place(value, "it inside a block")
                 self.scopes.define(name, self.frames[-1].axis(name, value, self.loops))
+            elif isinstance(value, ConstantSpec):
+                if len(self.frames) > 1 or self.loops:
+                    raise bad_place(value, "it at the top of the function")
+                self.constants.append(self.buffers.constant(name, value, node))
+                self.scopes.define(name, self.constants[-1].buffer)
             elif isinstance(value, BufferSpec):
                 self.scopes.define(name, self._buffer(name, value, node))
             elif isinstance(value, NewVar):

@@ -371,9 +371,21 @@ def allocate(extents: Any, dtype: Any, scope: str = "global", condition: Any = N
     return _spec("data", extents, dtype, scope, None, None, -1, 0, None)
 
 
-def allocate_const(*args: Any, **kwargs: Any) -> Form:
-    """Constant arrays inside a program are not supported."""
-    raise NotSupportedError("T.allocate_const: constant arrays are not supported; pass the array as a parameter")
+@dataclass(frozen=True)
+class ConstantSpec(Form):
+    """A constant before it has a name: its elements, or all of them as one string in base 64."""
+
+    data: tuple[Any, ...] | str
+    buffer: BufferSpec
+    what = "a constant"
+
+
+def allocate_const(data: Any, dtype: Any, extents: Any, annotations: Any = None) -> ConstantSpec:
+    """A tensor whose elements are part of the program: ``T.allocate_const([1, 0, 0, 1], "int8", [2, 2])``."""
+    if not isinstance(data, list | tuple | str):
+        raise TypeError(f"T.allocate_const takes a list of numbers, row-major, got {describe(data)}")
+    spec = _spec("alloc", extents, dtype, "global", None, None, -1, 0, None)
+    return ConstantSpec(data if isinstance(data, str) else tuple(data), spec)
 
 
 def regions(args: Sequence[Any], what: str) -> tuple[Any, ...]:

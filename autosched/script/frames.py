@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+from base64 import b64decode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from autosched.errors import ProgramError
-from autosched.ir.expr import Expr, IntImm, Var, bits, cast, int_value, is_int, lanes, vector
+from autosched.ir.constant import fault, of_numbers
+from autosched.ir.expr import Expr, FloatImm, IntImm, Var, bits, cast, int_value, is_int, lanes, vector
 from autosched.ir.functor import free_vars
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import access_regions
@@ -19,6 +21,7 @@ from autosched.ir.stmt import (
     Buffer,
     BufferRegion,
     BufferStore,
+    Constant,
     Evaluate,
     For,
     IterVar,
@@ -33,7 +36,7 @@ from autosched.ir.stmt import (
 from autosched.script import ops
 from autosched.script.access import View
 from autosched.script.evaluate import Evaluator
-from autosched.script.forms import Axis, BufferSpec, describe
+from autosched.script.forms import Axis, BufferSpec, ConstantSpec, describe
 
 
 @dataclass
@@ -197,6 +200,25 @@ class BufferMaker:
                 spec.offset_factor, spec.align,
             )
 
+    def constant(self, name: str, spec: ConstantSpec, node: ast.AST) -> Constant:
+        """The constant of a description, named.
+
+        Raises:
+            ProgramError: elements that do not fit its shape and type.
+        """
+        buffer = self.make(name, spec.buffer, node)
+        with self.ev.at(node):
+            if isinstance(spec.data, str):
+                try:
+                    made = Constant(buffer, b64decode(spec.data, validate=True))
+                except ValueError:
+                    raise ProgramError(f"the elements of constant {name} are not in base 64") from None
+                wrong = fault(made)
+                if wrong is not None:
+                    raise ProgramError(wrong)
+                return made
+            return of_numbers(buffer, [_number(n) for n in spec.data])
+
     def _extent(self, value: Any, node: ast.AST) -> Expr:
         if not isinstance(value, str):
             return ops.operand(value)
@@ -257,6 +279,10 @@ def declared_types(nodes: Sequence[ast.stmt]) -> dict[str, str]:
                 if isinstance(n, ast.Name) and isinstance(v, ast.Call) and not v.args and isinstance(v.func, ast.Attribute):
                     found[n.id] = v.func.attr
     return {n: t for n, t in found.items() if t in ("int32", "int64")}
+
+
+def _number(value: Any) -> Any:
+    return value.value if isinstance(value, IntImm | FloatImm) else value
 
 
 def _size(shape: Sequence[Expr]) -> int | None:

@@ -76,7 +76,7 @@ class FunctionParser(Binder):
             ranges = self._ranges(self.attrs.pop(VALUE_RANGES, {}))
             check_depth(body, BufferStore)
         attrs = {"tir." + k[5:] if k.startswith("tirx.") else k: v for k, v in self.attrs.items()}
-        return PrimFunc(tuple(self.params), body, name, attrs, ranges)
+        return PrimFunc(tuple(self.params), body, name, attrs, ranges, tuple(self.constants))
 
     def _is_root(self, body: Stmt) -> bool:
         root = self.frames[0]

@@ -538,7 +538,13 @@ def test_access_ptr_and_types_of_calls() -> None:
     ("B[0, 0] = n.astyp('int8')", 4, 11, "an expression has no attribute 'astyp'; did you mean 'astype'"),
     ("T.func_attr([1])", 4, 1, "T.func_attr takes a dictionary"),
     ("assert 1 > 2, 'no'", 4, 1, "the assertion is false: no"),
-    ("C = T.allocate_const([1], 'int8', [1])", 4, 5, "constant arrays are not supported"),
+    ("C = T.allocate_const([1], 'int8', [2])", 4, 1, "constant C of shape (2,) has 2 elements, 1 given"),
+    ("C = T.allocate_const([128], 'int8', [1])", 4, 1, "constant C"),
+    ("C = T.allocate_const([0.5], 'int8', [1])", 4, 1, "element 0 of constant C is 0.5"),
+    ("C = T.allocate_const('@', 'int8', [1])", 4, 1, "not in base 64"),
+    ("C = T.allocate_const('AAAA', 'int8', [1])", 4, 1, "has 3 bytes, its shape asks for 1"),
+    ("C = T.allocate_const(1, 'int8', [1])", 4, 5, "takes a list of numbers"),
+    ("for i in range(4):\n    C = T.allocate_const([1], 'int8', [1])", 5, 5, "it at the top of the function"),
     ("A.access_ptr('x')", 4, 1, "access_ptr takes 'r', 'w' or 'rw'"),
 ])
 def test_refusals(text: str, line: int, column: int, message: str) -> None:

@@ -159,6 +159,9 @@ class Layout(ScheduleBase):
         old = (node.reads if kind == "read" else node.writes)[position].buffer
         owner = self._defining(state, node, old)
         scope = state.root if owner is None else owner
+        if any(c.buffer is old for c in state.func.constants):
+            self.refuse(f"{old.name} is a constant, whose elements lie as they are", [node.ident],
+                        hint="cache_read it, and transform the copy")
         self._no_views(state, scope, old)
         mapping = legalized(index_map, old.shape[0].dtype if old.shape else "int32")
         map_fits(self, mapping, old.shape, node)

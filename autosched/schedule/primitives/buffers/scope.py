@@ -221,6 +221,9 @@ class Scope(ScheduleBase):
                         hint=f"increasing numbers out of {listed(map(str, range(1, target.ndim)))}" if target.ndim > 1 else "")
         if target.axis_separators == seps:
             return
+        if any(c.buffer is target for c in state.func.constants):
+            self.refuse(f"{target.name} is a constant, whose layout is what it is", [node.ident],
+                        hint="cache_read it, and set the separators of the copy")
         new = replace(target, axis_separators=seps)
         replacer = BufferReplacer({target: new})
         if target in state.func.params:
