@@ -184,7 +184,8 @@ def test_what_is_no_stage_is_malformed() -> None:
             vi = T.axis.spatial(16, i)
             O[vi] = T.int8(0)
 ''')
-    assert "in local.acc_buffer; the host has global memory only" in fault(good.replace("T.writes(O[vi])", f"T.writes(O[vi])\n            {pack}"))
+    packed = good.replace("T.writes(O[vi])", f"T.writes(O[vi])\n            {pack}")
+    assert "in local.acc_buffer; the host has global memory only" in fault(packed)
 
 
 def test_a_trace_builds_the_same_kernel() -> None:
