@@ -27,7 +27,8 @@ RTL_HAZARD, HLS_HAZARD = 2, 3
 UOP_WRAP, DST_WRAP, SRC_WRAP, WGT_WRAP = 4, 5, 6, 7
 IMM_SRC, EXTRA_FIELD = 8, 9
 UOP_VOID, INP_VOID, WGT_VOID, ACC_VOID = 10, 11, 12, 13
-N_FINDINGS = 14
+IMM_SRC_VOID, IMM_DST_VOID = 14, 15  # of an immediate form that names two places: each is read by some implementations only
+N_FINDINGS = 16
 
 RAW, WAR, WAW = 0, 1, 2
 DRAM_RACE = 6  # memory number of DRAM in a race record; the others are isa.MEM_*
@@ -203,7 +204,7 @@ def scan(
                             if (word >> wgt_shift) & wgt_field:
                                 _note(found, index, EXTRA_FIELD, at)
                             if acc_w[s] == 0:
-                                _note(found, index, ACC_VOID, s)
+                                _note(found, index, IMM_SRC_VOID if immediate and s != d else ACC_VOID, s)
                             if immediate:
                                 if s != d:
                                     _note(found, index, IMM_SRC, s)
@@ -221,7 +222,7 @@ def scan(
                         two = one
                         one = d
                         if not reset and acc_w[d] == 0:
-                            _note(found, index, ACC_VOID, d)
+                            _note(found, index, IMM_DST_VOID if not gemm and immediate and s != d else ACC_VOID, d)
                         if out_r[d] > saw_store:
                             if out_races and not reset:
                                 _race(races, count, ids[_S, out_r[d]], index, _MOUT, d, d, WAR)

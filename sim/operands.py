@@ -50,12 +50,12 @@ def operands(program: Program) -> list[str]:
                     at = (first + np.arange(len(words))) % len(uops)
                     uops[at] = isa.decode_uops(words, config)
         elif op in (isa.OP_GEMM, isa.OP_ALU) and known:
-            remark = _looped(row, uops[int(row[isa.UOP_BGN]):int(row[isa.UOP_END])])
+            remark = _looped(row, uops[int(row[isa.UOP_BGN]):int(row[isa.UOP_END])], mode)
         remarks.append(remark)
     return remarks
 
 
-def _looped(row: isa.Table, uops: isa.Table) -> str:
+def _looped(row: isa.Table, uops: isa.Table, mode: str) -> str:
     """What a GEMM or ALU touches, of the micro-ops that it runs; implementations disagree about a loop of none."""
     outer, inner = int(row[isa.ITER_OUT]), int(row[isa.ITER_IN])
     if not len(uops) or not outer or not inner:
@@ -68,9 +68,11 @@ def _looped(row: isa.Table, uops: isa.Table) -> str:
 
     dst = span("acc", 0, isa.DST_OUT, isa.DST_IN)
     if int(row[isa.OPCODE]) == isa.OP_ALU:
+        source = span("acc", 1, isa.SRC_OUT, isa.SRC_IN)
         if row[isa.USE_IMM]:
-            return f"updates {dst}"
-        return f"updates {dst} with {span('acc', 1, isa.SRC_OUT, isa.SRC_IN)}"
+            # Only the RTL reads the source index of an immediate form.
+            return f"sets {dst} from {source}" if mode == "chisel" and source != dst else f"updates {dst}"
+        return f"updates {dst} with {source}"
     if row[isa.RESET]:
         return f"zeroes {dst}"
     return f"{dst} += {span('inp', 1, isa.SRC_OUT, isa.SRC_IN)} * {span('wgt', 2, isa.WGT_OUT, isa.WGT_IN)}"

@@ -24,6 +24,7 @@ from sim.trace import Ints, Race, Trace, boxes, stores_meet, trace, uops_are_con
 IMPLEMENTATIONS: tuple[str, ...] = ("chisel", "hls", "fsim")
 CHISEL, HLS, FSIM = (("chisel",), ("hls",), ("fsim",))
 CHISEL_HLS: tuple[str, ...] = ("chisel", "hls")
+HLS_FSIM: tuple[str, ...] = ("hls", "fsim")
 PROGRAM = -1  # index of a finding that concerns the whole program
 
 Mask = npt.NDArray[np.bool_]
@@ -247,12 +248,14 @@ _ELEMENTS: tuple[tuple[str, str, str, tuple[str, ...], str], ...] = (
     ("SRC_WRAP", "src", "index-wrap", IMPLEMENTATIONS, "source index {} is past the end of its memory"),
     ("WGT_WRAP", "wgt", "index-wrap", IMPLEMENTATIONS, "WGT index {} is past the end of its memory"),
     (
-        "IMM_SRC", "src", "imm-source", CHISEL,
-        "the RTL takes ACC[{}] (src) as first operand of an immediate form, others the destination",
+        "IMM_SRC", "src", "imm-source", HLS_FSIM,
+        "the first operand of an immediate form is ACC[{}] (src) on the RTL, the destination elsewhere",
     ),
     ("UOP_VOID", "uop_bgn", "uninitialised", IMPLEMENTATIONS, "micro-op {} was never loaded"),
     ("INP_VOID", "src", "uninitialised", IMPLEMENTATIONS, "INP[{}] was never loaded"),
     ("WGT_VOID", "wgt", "uninitialised", IMPLEMENTATIONS, "WGT[{}] was never loaded"),
+    ("IMM_SRC_VOID", "src", "uninitialised", CHISEL, "ACC[{}] was never loaded, reset or computed"),
+    ("IMM_DST_VOID", "dst", "uninitialised", HLS_FSIM, "ACC[{}] was never loaded, reset or computed"),
     ("ACC_VOID", "dst", "uninitialised", IMPLEMENTATIONS, "ACC[{}] was never loaded, reset or computed"),
 )  # fmt: skip
 

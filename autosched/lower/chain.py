@@ -107,8 +107,14 @@ def steps_of(site: Site, elems: Elements, semantics: str) -> list[Step]:
     if isinstance(head, int):
         steps = _constant(head, most)
     elif not (head.buffer is site.write.buffer and head.same_place(site.write)):
-        # Only the RTL reads the first operand of an immediate form elsewhere: move through 0 + x instead.
-        steps = [Step(-1), Step(isa.ALU_ADD, 0, elems.reads[id(head)])]
+        # The RTL reads the operand of an immediate form at the source's index, so that the first operation moves as well; for
+        # all others, and with them, move through 0 + x.
+        place = elems.reads[id(head)]
+        if semantics == "chisel":
+            first, raw = _opening(raw, most)
+            steps = [Step(first[0], first[1], place, moves=True)]
+        else:
+            steps = [Step(-1), Step(isa.ALU_ADD, 0, place)]
     for op, operand in raw:
         if isinstance(operand, Access):
             if op == "shr" and semantics == "portable":
@@ -126,6 +132,23 @@ def steps_of(site: Site, elems: Elements, semantics: str) -> list[Step]:
             assert IMM_MIN <= operand <= IMM_MAX
             steps.append(Step(CODES[op], operand))
     return steps
+
+
+def _opening(raw: list[RawStep], most: int) -> tuple[tuple[int, int], list[RawStep]]:
+    """(operation, constant) of the instruction that moves the head into place, and what is left to do."""
+    if not raw:
+        return (isa.ALU_SHR, 0), raw
+    op, amount = raw[0]
+    if isinstance(amount, Access):
+        return (isa.ALU_SHR, 0), raw
+    if op == "shr":
+        piece = max(-most, min(most, amount))
+        return (isa.ALU_SHR, piece), ([("shr", amount - piece)] if amount != piece else []) + raw[1:]
+    if op == "sext8":
+        return (isa.ALU_SHR, -amount), [("shr", amount), *raw[1:]]
+    if op == "mul":
+        return (isa.ALU_SHR, 0), raw
+    return (CODES[op], amount), raw[1:]
 
 
 def _refuse_mul(site: Site, semantics: str) -> None:

@@ -247,12 +247,14 @@ class Step:
     Args:
         op: ALU operation, or -1 for a reset of the destination to 0.
         imm: the constant, if there is no tensor.
-        place: the tensor, or None.
+        place: the tensor; with ``moves``, where the operand of the constant is read. None: the destination.
+        moves: whether the destination becomes ``place op imm``, as only the RTL does it.
     """
 
     op: int
     imm: int = 0
     place: Place | None = None
+    moves: bool = False
 
 
 def lower_alu(
@@ -293,7 +295,8 @@ def lower_alu(
         if step.op < 0:
             columns = {isa.OPCODE: isa.OP_GEMM, isa.RESET: 1}
         else:
-            columns = {isa.OPCODE: isa.OP_ALU, isa.ALU_OP: step.op, isa.USE_IMM: int(step.place is None), isa.IMM: step.imm}
+            immediate = int(step.place is None or step.moves)
+            columns = {isa.OPCODE: isa.OP_ALU, isa.ALU_OP: step.op, isa.USE_IMM: immediate, isa.IMM: step.imm}
         shift = None if moved is None else moved[:, list(chosen)]
         rows = _rows(fold, operands, spread, columns, k, len(steps), bool(alone) or repeats, shift)
         if step.op < 0:

@@ -49,7 +49,11 @@ def conv2d(choose: Choose, name: str, batch: int = 1, block: int = 16) -> Schedu
     else:
         inp = sch.cache_read(conv, 0, INP)
     wgt = sch.cache_read(conv, 1, WGT)
-    bias = sch.cache_read(requant, 1, ACC) if requant is not None and "bias" in names else None
+    biased = requant is not None and "bias" in names
+    folded = biased and choose([False, True])
+    if folded:
+        sch.fold_epilogue(requant)
+    bias = sch.cache_read(requant, 1, ACC) if biased and not folded else None
     sch.set_scope(conv, 0, ACC)
     if requant is not None:
         sch.set_scope(requant, 0, ACC)
@@ -82,7 +86,10 @@ def conv2d(choose: Choose, name: str, batch: int = 1, block: int = 16) -> Schedu
     load_at = nest[: choose([first + 1, first + 1, first + 2, first])]
     for read in (inp, wgt):
         sch.compute_at(read, load_at[-1] if load_at and choose([True, True, False]) else at)
-    sch.decompose_reduction(conv, choose(nest[: first + 1]))
+    init = sch.decompose_reduction(conv, choose(nest[: first + 1]))
+    if folded:
+        bias = sch.cache_read(init, 0, ACC)
+        sch.compute_at(bias, choose(sch.get_loops(out)[:1] + sch.get_loops(init)[:1]))
     sch.tensorize(nb, f"vta.gemm.{batch}x{block}x{block}")
     _decorate(choose, sch, [b for b in (inp, wgt, bias, requant) if b is not None])
     return sch
