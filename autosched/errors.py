@@ -90,6 +90,25 @@ class RecordError(AutoschedError):
     """A log, a record or its file cannot be used."""
 
 
+class BadArgumentError(AutoschedError, ValueError):
+    """An argument of a function or a command that cannot be.
+
+    Args:
+        what: name of the argument.
+        given: what was given, as ``repr`` shows it.
+        expected: what would do, e.g. ``a positive integer``.
+    """
+
+    def __init__(self, what: str, given: str, expected: str) -> None:
+        super().__init__(what, given, expected)
+        self.what = what
+        self.given = given
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return f"{self.what} must be {self.expected}, got {shortened(self.given, 80)}"
+
+
 class UnknownNameError(AutoschedError):
     """A name that does not exist, with the nearest that do.
 

@@ -270,13 +270,17 @@ def loads(text: str, source: str = "program", config: VTAConfig | None = None) -
         parsed = json.loads(text)
     except json.JSONDecodeError as error:
         raise reader.fail("", f"not JSON: {error.msg} at line {error.lineno} column {error.colno}") from None
-    except (RecursionError, ValueError) as error:
+    except RecursionError:
+        raise reader.fail("", "not readable JSON: nested too deep") from None
+    except ValueError as error:
         raise reader.fail("", f"not readable JSON: {_clip_reason(str(error))}") from None
     top = reader.mapping(parsed, "", _FILE_KEYS)
     if "programs" not in top:
         raise reader.fail("programs", "missing")
     machine, semantics = _config(reader, top.get("config"), config)
     entries = reader.items(top["programs"], "programs")
+    if not entries:
+        raise reader.fail("programs", "empty: there is nothing to run")
     programs = [_program(reader, entry, i, machine, semantics) for i, entry in enumerate(entries)]
     if reader.unknown:
         names = sorted({name.split(".")[-1] for name in reader.unknown})

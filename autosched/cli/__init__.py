@@ -1,7 +1,7 @@
-"""The command line: one function per command, a table of commands, exit codes.
+"""The command line: one function per command, a table of commands. What exit codes mean stands in ``exit_codes.py``.
 
-0 ok; 2 bad input, in one line on stderr; 3 no valid schedule; 4 only a part was done. Data goes to stdout, chatter to stderr.
-A command's module is loaded when the command is asked for, so that ``--help`` and ``--version`` load nothing heavy.
+Data goes to stdout, chatter to stderr; bad input is one line there. A command's module is loaded when the command is asked for, so
+that ``--help`` and ``--version`` load nothing heavy.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from autosched.cli.exit_codes import Exit
 from autosched.cli.options import Parser
 from autosched.errors import AutoschedError
 from sim.errors import SimError
-
-OK, BAD_INPUT, NO_SCHEDULE, PARTIAL = 0, 2, 3, 4
 
 # Command -> (module of this package that has it, what it does), in the order of ``--help``.
 COMMANDS = {
@@ -78,15 +77,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(args.run(args))
     except (AutoschedError, SimError) as error:
         print(f"autosched: {error}", file=sys.stderr)
-        return BAD_INPUT
+        return Exit.BAD_INPUT
     except BrokenPipeError:
         # Whoever read our output has gone (``| head``); there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
+        return Exit.OK
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         print(f"autosched: {name}{error.strerror or error}", file=sys.stderr)
-        return BAD_INPUT
+        return Exit.BAD_INPUT
     except KeyboardInterrupt:
         print("autosched: interrupted; what was measured is in the log", file=sys.stderr)
-        return 130
+        return Exit.INTERRUPTED
+    except Exception as error:
+        # Python ends with Exit.BUG after an exception that nobody expected; the last line of its traceback is this one.
+        error.add_note("autosched: this is a bug of autosched; the lines above belong into its report")
+        raise

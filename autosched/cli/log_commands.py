@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from autosched.cli.options import Commands, add_format, add_log, add_target, parse_pairs
+from autosched.cli.exit_codes import Exit
+from autosched.cli.options import Commands, add_format, add_log, add_target, parse_pairs, seed
 from autosched.cli.tables import number, percent, print_json, print_table
 from autosched.errors import ProgramError, UnknownNameError
 from autosched.records import BestRecord, Log, best_or_fail, find_best
@@ -41,7 +42,7 @@ def register(commands: Commands) -> None:
     add_log(p)
     p.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="an input tensor; default random")
     p.add_argument("--output", metavar="FILE.npy", help="where to write the result")
-    p.add_argument("--seed", type=int, default=0, metavar="N", help="of the random inputs (default 0)")
+    p.add_argument("--seed", type=seed, default=0, metavar="N", help="of the random inputs (default 0)")
     add_format(p)
     p.set_defaults(run=apply)
 
@@ -50,7 +51,7 @@ def register(commands: Commands) -> None:
     add_target(p)
     add_log(p)
     p.add_argument("-o", "--output", required=True, metavar="FILE", help="the program file to write")
-    p.add_argument("--seed", type=int, default=0, metavar="N", help="of the random inputs (default 0)")
+    p.add_argument("--seed", type=seed, default=0, metavar="N", help="of the random inputs (default 0)")
     add_format(p)
     p.set_defaults(run=export)
 
@@ -78,8 +79,8 @@ def best(args: argparse.Namespace) -> int:
     if missing and missing == len(found):
         print(f"autosched: nothing is logged for {args.workload} on {target.name}; run: autosched tune {args.workload}",
               file=sys.stderr)
-        return 3
-    return 4 if missing else 0
+        return Exit.NO_SCHEDULE
+    return Exit.PARTIAL if missing else Exit.OK
 
 
 def _known(name: str, target: Target) -> Workload | None:
@@ -140,7 +141,7 @@ def show(args: argparse.Namespace) -> int:
             from autosched.cli.sim_command import gantt_text
 
             print(gantt_text(kernel.program))
-    return 0
+    return Exit.OK
 
 
 def apply(args: argparse.Namespace) -> int:
@@ -170,10 +171,14 @@ def apply(args: argparse.Namespace) -> int:
     if args.format == "json":
         print_json({"workload": task.name, "target": target.name, "cycles": kernel.cycles, "dtype": str(result.dtype),
                     "shape": list(result.shape), "bit_equal": equal})
-        return 0 if equal is not False else 4
+        return _agreed(equal)
     verdict = {True: ", bit-equal to the reference", False: ", NOT equal to the reference", None: ""}[equal]
     print(f"{task.name} on {target.name}: {number(kernel.cycles)} cycles, output {result.dtype}{list(result.shape)}{verdict}")
-    return 0 if equal is not False else 4
+    return _agreed(equal)
+
+
+def _agreed(equal: bool | None) -> Exit:
+    return Exit.DIFFERS if equal is False else Exit.OK
 
 
 def export(args: argparse.Namespace) -> int:
@@ -199,7 +204,7 @@ def export(args: argparse.Namespace) -> int:
     if args.format == "json":
         print_json({"file": str(path), "workload": task.name, "target": target.name, "instructions": len(program.table),
                     "cycles": kernel.cycles, "bytes": size})
-        return 0
+        return Exit.OK
     print(f"{path}: {task.name} for {target.name}, {len(program.table)} instructions, {number(kernel.cycles)} cycles, "
           f"{number(size)} bytes")
-    return 0
+    return Exit.OK

@@ -6,9 +6,13 @@ import argparse
 import difflib
 import re
 import sys
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
 
-from autosched.errors import ProgramError, suggest
+from autosched import arguments
+from autosched.errors import BadArgumentError, ProgramError, shortened, suggest
+
+Number = TypeVar("Number", int, float)
 
 Commands = Any  # argparse's sub-parser action has no public name
 
@@ -48,35 +52,46 @@ class Parser(argparse.ArgumentParser):
 
 def positive(text: str) -> int:
     """A positive integer, for ``type=``."""
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a positive integer, got {text!r}") from None
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected a positive integer, got {text!r}")
-    return value
+    return _checked(text, lambda: arguments.integer("", _whole(text)))
+
+
+def seed(text: str) -> int:
+    """A seed of 32 bits, for ``type=``."""
+    return _checked(text, lambda: arguments.seed(_whole(text)))
 
 
 def seconds(text: str) -> float:
     """A positive number of seconds, for ``type=``."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f"expected a positive number, got {text!r}")
-    return value
+    return _checked(text, lambda: arguments.seconds("", _real(text)))
 
 
 def fraction(text: str) -> float:
     """A fraction such as ``0.01`` or ``1%``, for ``type=``."""
+    percent = text.endswith("%")
+    return _checked(text, lambda: arguments.fraction("", _real(text[:-1]) / 100 if percent else _real(text)))
+
+
+def _checked(text: str, check: Callable[[], Number]) -> Number:
+    """What a check of ``autosched.arguments`` gives, its refusal in argparse's words."""
     try:
-        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        return check()
+    except BadArgumentError as error:
+        raise argparse.ArgumentTypeError(f"expected {error.expected}, got {shortened(text, 60)!r}") from None
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
     except ValueError:
-        value = -1.0
-    if not 0 <= value < 1:
-        raise argparse.ArgumentTypeError(f"expected a fraction such as 0.01 or 1%, got {text!r}")
-    return value
+        # Words, and numbers with more digits than Python converts.
+        return -1
+
+
+def _real(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return -1.0
 
 
 def add_target(parser: argparse.ArgumentParser, default: str | None = "vta-de10") -> None:

@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from autosched.cli.exit_codes import Exit
 from autosched.cli.options import Commands, add_format, add_target, positive
 from autosched.cli.tables import number, print_json, print_table
 from autosched.errors import ProgramError
@@ -82,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
         if not target.parent.is_dir():
             raise ProgramError(f"cannot write {target}: {target.parent} is no directory")
         write_trace(target, programs[0][0])
-    return 0
+    return Exit.DIFFERS if any(r.outputs_match is False for r in results) else Exit.OK
 
 
 def _print(results: list[RunResult], programs: list[Program], check: bool) -> None:

@@ -6,7 +6,8 @@ import argparse
 
 import numpy as np
 
-from autosched.cli.options import Commands, add_format, add_target, positive
+from autosched.cli.exit_codes import Exit
+from autosched.cli.options import Commands, add_format, add_target, positive, seed
 from autosched.cli.tables import number, print_json, print_table
 from autosched.target import get_target
 from autosched.workloads import workload
@@ -19,7 +20,7 @@ def register(commands: Commands) -> None:
     add_target(p)
     p.add_argument("--top", type=positive, default=5, metavar="N", help="favourites to list (default 5)")
     p.add_argument("--sample", type=positive, default=4096, metavar="N", help="points to draw in a large space (default 4096)")
-    p.add_argument("--seed", type=int, default=0, metavar="N", help="of the draw (default 0)")
+    p.add_argument("--seed", type=seed, default=0, metavar="N", help="of the draw (default 0)")
     add_format(p)
     p.set_defaults(run=run)
 
@@ -42,9 +43,9 @@ def run(args: argparse.Namespace) -> int:
                     "decisions": list(space.names),
                     "top": [{"draft": int(drafts[i]), "bound": int(bounds[i]), "point": points[i].tolist(),
                              "explain": space.explain(points[i])} for i in order]})
-        return 0
+        return Exit.OK
     size = number(count) if exact else f"more than {number(count)}"
     print(f"{args.workload} on {space.target.name}: {size} schedules, none faster than {number(space.floor())} cycles")
     print_table([("draft", True), ("bound", True), ("schedule", False)],
                 [[number(int(drafts[i])), number(int(bounds[i])), space.explain(points[i])] for i in order])
-    return 0
+    return Exit.OK

@@ -11,7 +11,8 @@ from dataclasses import fields
 from types import FrameType, TracebackType
 from typing import Any
 
-from autosched.cli.options import Commands, add_format, add_log, add_target, fraction, positive, seconds
+from autosched.cli.exit_codes import Exit
+from autosched.cli.options import Commands, add_format, add_log, add_target, fraction, positive, seconds, seed
 from autosched.cli.tables import number, percent, print_json, print_table
 from autosched.search.result import NetworkReport, TrialEvent, TuneReport
 
@@ -23,7 +24,7 @@ def register(commands: Commands) -> None:
     add_target(p)
     p.add_argument("--trials", type=positive, default=64, metavar="N", help="distinct points per workload (default 64)")
     p.add_argument("--jobs", type=positive, metavar="N", help="worker processes (default: one per core)")
-    p.add_argument("--seed", type=int, default=0, metavar="N", help="same seed, same trials (default 0)")
+    p.add_argument("--seed", type=seed, default=0, metavar="N", help="same seed, same trials (default 0)")
     add_log(p)
     p.add_argument("--cold", action="store_true", help="do not start from the best schedules in the log")
     p.add_argument("--sampler", default="cost-model", metavar="NAME",
@@ -55,8 +56,14 @@ def run(args: argparse.Namespace) -> int:
         print_json(_json(report))
     else:
         _print(report, tasks)
-    missing = [t for t in tasks if t.cycles is None]
-    return 0 if not missing else 3 if len(missing) == len(tasks) else 4
+    return _verdict(tasks)
+
+
+def _verdict(tasks: list[TuneReport]) -> Exit:
+    missing = sum(t.cycles is None for t in tasks)
+    if missing:
+        return Exit.NO_SCHEDULE if missing == len(tasks) else Exit.PARTIAL
+    return Exit.OK if all(t.verified for t in tasks) else Exit.DIFFERS
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

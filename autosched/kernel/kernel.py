@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.errors import ProgramError, UnknownNameError
+from autosched.errors import BadArgumentError, ProgramError, UnknownNameError
 from autosched.ir.interp import written
 from autosched.ir.stmt import Buffer, PrimFunc
 from autosched.ir.structural import structural_hash
@@ -141,7 +141,12 @@ class Kernel:
         packed: dict[str, Array] = {}
         first = True
         for k, buffer in enumerate(self.inputs):
-            packed[buffer.name], whole = self._accept(buffer, np.asarray(given[buffer.name]))
+            try:
+                array = np.asarray(given[buffer.name])
+            except ValueError:
+                # Rows of different lengths.
+                raise ProgramError(f"{buffer.name}: expected an array of {buffer.dtype}, got nested lists that are no array") from None
+            packed[buffer.name], whole = self._accept(buffer, array)
             first = whole if k == 0 else first
         return packed, first
 
@@ -255,10 +260,18 @@ def of_schedule(task: Workload | PrimFunc | str, target: str | Target, schedule:
 
 
 def resolve(task: Workload | PrimFunc | str, target: Target) -> Workload:
-    """A workload of its name, packed for a target, or of a program; itself if it is one."""
+    """A workload of its name, packed for a target, or of a program; itself if it is one.
+
+    Raises:
+        BadArgumentError: something else was given.
+    """
     if isinstance(task, str):
         return workload(task, target.config.batch, target.config.block_in)
-    return of_func(task) if isinstance(task, PrimFunc) else task
+    if isinstance(task, PrimFunc):
+        return of_func(task)
+    if not isinstance(task, Workload):
+        raise BadArgumentError("the workload", repr(task), "a name, a Workload or a PrimFunc")
+    return task
 
 
 def program_hash(lowered: Lowered) -> str:

@@ -7,11 +7,11 @@ from pathlib import Path
 from autosched.errors import RecordError
 from autosched.ir.stmt import PrimFunc
 from autosched.ir.structural import structural_hash
-from autosched.kernel import Kernel, build
+from autosched.kernel import Kernel, build, resolve
 from autosched.records.log import Log
 from autosched.records.record import BestRecord
 from autosched.target import Target, get_target
-from autosched.workloads import Workload, workload
+from autosched.workloads import Workload
 from tuning_logs import shipped
 
 
@@ -61,20 +61,21 @@ def best_or_fail(task: Workload, target: Target, log: str | Path | None = None) 
 
 
 def compile(  # the name users expect
-    name: str | Workload, target: str | Target = "vta-de10", log: str | Path | None = None
+    name: str | Workload | PrimFunc, target: str | Target = "vta-de10", log: str | Path | None = None
 ) -> Kernel:
     """The best logged schedule of a workload as a callable.
 
     Args:
-        name: the workload or its name.
+        name: the workload, its name, or a program.
         target: the machine.
         log: as in ``find_best``.
 
     Raises:
         RecordError: nothing is logged for it.
         UnknownNameError: an unknown workload or target.
+        BadArgumentError: something else than a workload.
     """
     machine = get_target(target)
-    task = workload(name, machine.config.batch, machine.config.block_in) if isinstance(name, str) else name
+    task = resolve(name, machine)
     record = best_or_fail(task, machine, log)
     return build(task, machine, record.trace)

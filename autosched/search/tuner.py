@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from autosched import arguments
+from autosched.ir.stmt import PrimFunc
 from autosched.ir.structural import structural_hash
+from autosched.kernel import resolve
 from autosched.measure import Candidate, Result, measure
 from autosched.records import BestRecord, Log, TrialRecord, Writer, version
 from autosched.search.pool import MeasurePool
@@ -29,7 +32,7 @@ BATCH = 16  # independent of the number of jobs, so that the list of trials is t
 
 
 def tune(
-    name: str | Workload,
+    name: str | Workload | PrimFunc,
     target: str | Target = "vta-de10",
     trials: int = 64,
     jobs: int | None = None,
@@ -45,7 +48,7 @@ def tune(
     """Searches for the best schedule of a workload, or of every layer of a network.
 
     Args:
-        name: a workload's or a network's name, or a ``Workload``.
+        name: a workload's or a network's name, a ``Workload`` or a program.
         target: the machine.
         trials: distinct points to know the cycles of, per workload.
         jobs: worker processes; default one per core. The result does not depend on it.
@@ -61,11 +64,16 @@ def tune(
     Raises:
         UnknownNameError: an unknown workload, target or sampler.
         ProgramError: a program that no space fits.
+        BadArgumentError: a number that is out of bounds.
     """
+    trials, seed = arguments.integer("trials", trials), arguments.seed(seed)
+    jobs = (os.cpu_count() or 1) if jobs is None else arguments.integer("jobs", jobs)
+    patience = None if patience is None else arguments.integer("patience", patience)
+    timeout = None if timeout is None else arguments.seconds("timeout", timeout)
+    gap = arguments.fraction("gap", gap)
     machine = get_target(target)
-    jobs = jobs or os.cpu_count() or 1
     lanes = machine.config.batch, machine.config.block_in
-    tasks = network(name, *lanes).tasks if isinstance(name, str) else ((name, 1),)
+    tasks = network(name, *lanes).tasks if isinstance(name, str) else ((resolve(name, machine), 1),)
     reports = []
     known = Log.open(log)
     with MeasurePool(jobs) as pool:

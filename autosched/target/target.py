@@ -131,8 +131,12 @@ def _lookup(target: str | Path) -> Target:
 def _from_file(path: Path) -> Target:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ProgramError(f"target file {path}: {error}") from None
+    except OSError as error:
+        raise ProgramError(f"target file {path}: {error.strerror or error}") from None
+    except RecursionError:
+        raise ProgramError(f"target file {path}: not readable JSON: nested too deep") from None
+    except ValueError as error:
+        raise ProgramError(f"target file {path}: not JSON: {error}") from None
     if not isinstance(data, dict):
         raise ProgramError(f"target file {path}: expected a JSON object, got {type(data).__name__}")
     name = str(data.pop("name", path.stem))

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import re
-import sys
-import zlib
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 from autosched.errors import NotSupportedError, ProgramError, UnknownNameError, suggest
-from autosched.ir import interp
-from autosched.ir.stmt import IRModule, PrimFunc
 from autosched.workloads.catalogue import ALIASES, NETWORKS
 from autosched.workloads.conv2d import Conv2d
 from autosched.workloads.dense import Dense
 from autosched.workloads.elementwise import VectorAdd
-from autosched.workloads.workload import Array, Network, Workload
+from autosched.workloads.user_file import from_file
+from autosched.workloads.workload import Network, Workload
 
 OPERATORS: dict[str, type[Conv2d] | type[Dense] | type[VectorAdd]] = {
     "dense": Dense,
@@ -66,7 +61,7 @@ def workload(name: str, batch: int = 1, block: int = 16) -> Workload:
     spec = ALIASES.get(text, text)
     kind, colon, rest = spec.partition(":")
     if re.fullmatch(r".*\.py:[^:/\\]*", spec):
-        return _from_file(text, *spec.rsplit(":", 1))
+        return from_file(text, *spec.rsplit(":", 1))
     family = kind.split(".")[0]
     if family in _LATER:
         raise NotSupportedError(f"workload {text!r} is not supported: {_LATER[family]}")
@@ -137,53 +132,3 @@ def _value(kind: str, key: str, text: str) -> int | str:
     if not re.fullmatch(r"[0-9]+", text) or not low <= int(text) <= high:
         raise ProgramError(f"{kind}: {key} must be an integer from {low} to {high}, got {text!r}")
     return int(text)
-
-
-def _from_file(name: str, file: str, attribute: str) -> Workload:
-    """A user's own program; its reference is the interpreter."""
-    path = Path(file).expanduser()
-    if not path.is_file():
-        near = [str(p) for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
-        raise ProgramError(f"no file {file}{suggest(file, near)}")
-    # The name depends on the path, so that two files of one name do not replace each other.
-    module_name = f"_autosched_user_{path.stem}_{zlib.crc32(str(path.resolve()).encode()):x}"
-    spec = importlib.util.spec_from_file_location(module_name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module_name] = module
-    try:
-        spec.loader.exec_module(module)
-    except SyntaxError as error:
-        raise ProgramError(f"{file}: {error.msg}", error.lineno, error.offset) from error
-    if not attribute or not hasattr(module, attribute):
-        public = [n for n in vars(module) if not n.startswith("_")]
-        usable = [
-            n for n in public if isinstance(getattr(module, n), PrimFunc | Workload) or callable(getattr(module, n))
-        ]
-        raise UnknownNameError(f"function of {path.name}", attribute, usable)
-    found = getattr(module, attribute)
-    if callable(found) and not isinstance(found, PrimFunc | IRModule | Workload | type):
-        found = found()
-    if isinstance(found, IRModule) and len(found.functions) == 1:
-        found = next(iter(found.functions.values()))
-    if isinstance(found, Workload):
-        return found
-    if not isinstance(found, PrimFunc):
-        raise ProgramError(f"{name}: expected a PrimFunc or a function that returns one, got {type(found).__name__}")
-    return of_func(found, name)
-
-
-def of_func(func: PrimFunc, name: str | None = None) -> Workload:
-    """A workload of a program; its reference is the program itself, run by the interpreter.
-
-    Args:
-        func: the program.
-        name: how to call it; default the program's name.
-    """
-    label = name or func.name
-    return Workload(label, func, partial(_interpret, func), 0, label, tuple(None for _ in func.buffers))
-
-
-def _interpret(func: PrimFunc, *inputs: Array) -> Array:
-    first: Array = interp.run(func, *inputs)[0]
-    return first

@@ -1,0 +1,77 @@
+"""Checks of what people pass to the entry points, the same for the command line and for Python."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from autosched.errors import BadArgumentError
+
+SEEDS = (0, 2**32 - 1)  # what every generator and every sampler takes
+
+
+def integer(what: str, value: Any, low: int = 1, high: int | None = None) -> int:
+    """A whole number within bounds.
+
+    Args:
+        what: name of the argument.
+        value: what was given; anything with ``__index__`` but no bool.
+        low: the least allowed.
+        high: the greatest allowed, or None.
+
+    Raises:
+        BadArgumentError: not an integer, or out of bounds.
+    """
+    if high is not None:
+        expected = f"an integer from {low} to {high}"
+    else:
+        expected = {0: "an integer, at least 0", 1: "a positive integer"}.get(low, f"an integer, at least {low}")
+    try:
+        found = operator.index(value)
+    except TypeError:
+        raise BadArgumentError(what, repr(value), expected) from None
+    if isinstance(value, bool) or found < low or (high is not None and found > high):
+        raise BadArgumentError(what, repr(value), expected)
+    return found
+
+
+def seed(value: Any) -> int:
+    """A seed.
+
+    Raises:
+        BadArgumentError: not an integer of 32 bits.
+    """
+    return integer("seed", value, *SEEDS)
+
+
+def fraction(what: str, value: Any) -> float:
+    """A number from 0 to below 1.
+
+    Raises:
+        BadArgumentError: anything else.
+    """
+    found = _real(value)
+    if found is None or not 0 <= found < 1:
+        raise BadArgumentError(what, repr(value), "a fraction such as 0.01, from 0 to below 1")
+    return found
+
+
+def seconds(what: str, value: Any) -> float:
+    """A positive number of seconds.
+
+    Raises:
+        BadArgumentError: anything else.
+    """
+    found = _real(value)
+    if found is None or not found > 0:
+        raise BadArgumentError(what, repr(value), "a positive number of seconds")
+    return found
+
+
+def _real(value: Any) -> float | None:
+    if isinstance(value, bool | str | bytes):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None

@@ -1,0 +1,189 @@
+"""Whatever a person gets wrong is one line on standard error, and exit code 2; the twin that is right at the boundary is accepted."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import autosched as at
+from autosched.cli.exit_codes import Exit
+from autosched.errors import AutoschedError, BadArgumentError
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = "dense:m=2,k=64,n=96"
+
+PROGRAM = '''
+from autosched.script import T
+
+@T.prim_func
+def add(A: T.Buffer((1, 4, 1, 16), "int32"), B: T.Buffer((1, 4, 1, 16), "int32"), out: T.Buffer((1, 4, 1, 16), "int8")):
+    total = T.alloc_buffer((1, 4, 1, 16), "int32")
+    for i, j, k, l in T.grid(1, 4, 1, 16):
+        with T.block("total"):
+            vi, vj, vk, vl = T.axis.remap("SSSS", [i, j, k, l])
+            total[vi, vj, vk, vl] = A[vi, vj, vk, vl] + B[vi, vj, vk, vl]
+    for i, j, k, l in T.grid(1, 4, 1, 16):
+        with T.block("out"):
+            vi, vj, vk, vl = T.axis.remap("SSSS", [i, j, k, l])
+            out[vi, vj, vk, vl] = T.Cast("int8", total[vi, vj, vk, vl])
+'''
+
+
+def autosched(*args: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "autosched", *map(str, args)]
+    # The package stands on the path whatever the working directory is.
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, check=False,
+                          env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(Path.home())})
+
+
+def refused(done: subprocess.CompletedProcess[str]) -> str:
+    """The one line of a refusal."""
+    assert done.returncode == Exit.BAD_INPUT, (done.returncode, done.stdout, done.stderr)
+    assert done.stdout == "" and "Traceback" not in done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith("autosched")]
+    assert len(lines) == 1, done.stderr
+    return lines[0]
+
+
+@pytest.mark.parametrize("sampler", ["cost-model", "tpe", "nsgaii", "qmc", "random", "grid"])
+def test_a_seed_has_32_bits_whatever_the_sampler(sampler: str, tmp_path: Path) -> None:
+    for seed in (-1, 2**32):
+        with pytest.raises(BadArgumentError, match=f"seed must be an integer from 0 to 4294967295, got {seed}"):
+            at.tune(SMALL, trials=2, jobs=1, seed=seed, sampler=sampler, log=tmp_path)
+    assert at.tune(SMALL, trials=2, jobs=1, seed=2**32 - 1, sampler=sampler, log=tmp_path).cycles
+
+
+@pytest.mark.parametrize("args", [
+    ("tune", SMALL, "--seed", "-1"), ("tune", SMALL, "--seed", "4294967296"), ("space", SMALL, "--seed", "-1"),
+    ("apply", SMALL, "--seed", "1.5"), ("export", SMALL, "-o", "x.json", "--seed", "9" * 5000),
+], ids=lambda a: a[0])
+def test_a_seed_on_the_command_line(args: tuple[str, ...]) -> None:
+    assert "--seed: expected an integer from 0 to 4294967295" in refused(autosched(*args))
+
+
+FILES = [
+    ("def f():\n    return 1 / 0\n", "file.py:2: ZeroDivisionError: division by zero"),
+    ("raise ValueError\n", "file.py:1: ValueError"),
+    ("import sys\n\ndef f():\n    sys.exit(0)\n", "file.py:4: the file ends the process (SystemExit: 0)"),
+    ("x = 1\ndef f(m, n, k=1):\n    pass\n", "file.py:2: f needs arguments (m, n)"),
+    ("def f():\n    return f()\n", "file.py:2: RecursionError"),
+    ("x = 1\ny = [\n", "file.py:2: SyntaxError: '[' was never closed"),
+    ("\x00", "null bytes"),
+    ("def f():\n    import nothing_like_it\n", "file.py:2: ModuleNotFoundError: No module named 'nothing_like_it'"),
+    ("def f():\n    import neighbour\n", "neighbour.py:2: KeyError: 'no'"),
+    ("async def f():\n    pass\n", "file.py:f: expected a PrimFunc or a function that returns one, got coroutine"),
+    ("def f():\n    raise RuntimeError('two\\nlines')\n", "file.py:2: RuntimeError: two"),
+    (PROGRAM.replace("A[vi, vj, vk, vl] +", "A[vi, vj, vk, vl] + nobody +").replace("def add", "def f"), "file.py:10: name 'nobody' is not defined"),
+    ("def g():\n    pass\n", "unknown function of file.py 'f'"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), FILES, ids=[s[:40] for _, s in FILES])
+def test_a_users_file_that_goes_wrong_is_named_with_its_line(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "file.py").write_text(text)
+    (tmp_path / "neighbour.py").write_text("d = {}\nd['no']\n")
+    assert said in refused(autosched("space", "file.py:f", cwd=tmp_path))
+
+
+def test_what_a_users_file_prints_does_not_mix_with_data(tmp_path: Path) -> None:
+    (tmp_path / "part.py").write_text(PROGRAM)
+    (tmp_path / "file.py").write_text("print('noise')\nimport os\ndef f():\n    print('more')\n    import part\n    return part.add\n")
+    done = autosched("space", "file.py:f", "--format", "json", cwd=tmp_path)
+    assert done.returncode == Exit.OK, done.stderr
+    assert json.loads(done.stdout)["workload"] == "file.py:f"
+    assert "noise\nmore" in done.stderr
+
+
+MACHINES = [
+    ("[" * 100_000, "nested too deep"),
+    ('{"a":' * 100_000, "nested too deep"),
+    ("{", "not JSON"),
+    ("[]", "expected a JSON object, got list"),
+    ('{"LOG_BATCH": ' + "9" * 5000 + "}", "machine.json"),
+    ('{"semantics": ["chisel"]}', "is none of"),
+    ('{"LOG_BATCH": "x"}', "LOG_BATCH"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), MACHINES, ids=[t[:12] for t, _ in MACHINES])
+def test_a_machine_that_cannot_be_read(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "machine.json").write_text(text)
+    line = refused(autosched("space", "t2", "--target", "machine.json", cwd=tmp_path))
+    assert "target file machine.json" in line and said in line
+
+
+@pytest.mark.parametrize(("text", "said"), [('{"programs": []}', "programs: empty"), ("[" * 100_000, "nested too deep")])
+def test_a_program_file_without_programs(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "p.json").write_text(text)
+    assert said in refused(autosched("sim", "p.json", cwd=tmp_path))
+
+
+def test_names_in_brackets_are_shown_as_they_are(tmp_path: Path) -> None:
+    folder = tmp_path / "[red]x[/red]"
+    folder.mkdir(parents=True)
+    (folder / "[b].py").write_text(PROGRAM)
+    name = "[red]x[/red]/[b].py:add"
+    done = autosched("tune", name, "--trials", "2", "--jobs", "1", "--log", "[log]", cwd=tmp_path)
+    assert done.returncode == Exit.OK, done.stderr
+    assert name in done.stdout and name in done.stderr and (tmp_path / "[log]").is_dir()
+    assert "[red]x[/red]/[c].py" in refused(autosched("tune", "[red]x[/red]/[c].py:add", cwd=tmp_path))
+    assert "[/nope]" in refused(autosched("best", "--log", "[/nope]", cwd=tmp_path))
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    ({"trials": 0}, "trials must be a positive integer, got 0"), ({"trials": -1}, "trials must be a positive integer, got -1"),
+    ({"trials": "x"}, "trials must be a positive integer, got 'x'"), ({"trials": 1.5}, "trials must be a positive integer"),
+    ({"trials": True}, "trials must be a positive integer, got True"), ({"jobs": 0}, "jobs must be a positive integer"),
+    ({"jobs": -3}, "jobs must be a positive integer, got -3"), ({"gap": 5}, "gap must be a fraction"),
+    ({"gap": 1.0}, "gap must be a fraction"), ({"gap": -0.01}, "gap must be a fraction"), ({"gap": "1%"}, "gap must be a fraction"),
+    ({"gap": float("nan")}, "gap must be a fraction"), ({"patience": 0}, "patience must be a positive integer"),
+    ({"timeout": 0}, "timeout must be a positive number"), ({"timeout": float("nan")}, "timeout must be"),
+    ({"name": 5}, "the workload must be a name, a Workload or a PrimFunc, got 5"), ({"seed": None}, "seed must be an integer"),
+], ids=str)
+def test_arguments_of_tune(arguments: dict[str, object], said: str, tmp_path: Path) -> None:
+    with pytest.raises(AutoschedError) as refusal:
+        at.tune(**{"name": SMALL, "trials": 2, "jobs": 1, "log": tmp_path, **arguments})
+    assert said in str(refusal.value) and "\n" not in str(refusal.value)
+    assert str(pickle.loads(pickle.dumps(refusal.value))) == str(refusal.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_arguments_at_their_bounds(tmp_path: Path) -> None:
+    report = at.tune(SMALL, trials=np.int64(1), jobs=1, seed=0, gap=0.999, patience=1, timeout=1e-9, log=tmp_path)
+    assert report.cycles and report.stop == "gap"
+
+
+def test_what_is_compiled_and_called(tmp_path: Path) -> None:
+    with pytest.raises(AutoschedError, match="the workload must be a name, a Workload or a PrimFunc, got 5"):
+        at.compile(5)
+    kernel = at.tune("dense:m=1,k=16,n=16,bias=0,tail=cast", trials=2, jobs=1, log=tmp_path).kernel()
+    with pytest.raises(AutoschedError, match="data: expected an array of int8, got nested lists that are no array"):
+        kernel([[1, 2], [3]], np.zeros((16, 16), np.int8))
+    assert kernel(np.ones((1, 16), np.int8), np.eye(16, dtype=np.int8)).tolist() == [[1] * 16]
+
+
+def test_sim_says_with_its_exit_code_that_bytes_differ(tmp_path: Path) -> None:
+    data = json.loads((ROOT / "tests/data/rtl_outputs.json").read_text())
+    data["programs"] = data["programs"][:2]
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps(data))
+    assert autosched("sim", path, "--target", "vta-de10").returncode == Exit.OK
+    output = data["programs"][1]["outputs"][0]
+    output["expected"] = ("B" if output["expected"][0] == "A" else "A") + output["expected"][1:]
+    path.write_text(json.dumps(data))
+    done = autosched("sim", path, "--target", "vta-de10", "--format", "json")
+    assert done.returncode == Exit.DIFFERS
+    assert [p["outputs_match"] for p in json.loads(done.stdout)] == [True, False]
+
+
+def test_the_pages_list_every_exit_code() -> None:
+    page = (ROOT / "docs/cli.md").read_text()
+    for code in Exit:
+        assert re.search(rf"^\| (\d+, )?{code.value}(, \d+)? \|", page, re.M), code
