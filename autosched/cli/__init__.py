@@ -1,7 +1,7 @@
 """The command line: one function per command, a table of commands. What exit codes mean stands in ``exit_codes.py``.
 
-Data goes to stdout, chatter to stderr; bad input is one line there. A command's module is loaded when the command is asked for, so
-that ``--help`` and ``--version`` load nothing heavy.
+Data goes to stdout, chatter to stderr; bad input is one line there. A command's module is loaded when the command is asked for,
+so that ``--help`` and ``--version`` load nothing heavy.
 """
 
 from __future__ import annotations

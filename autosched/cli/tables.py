@@ -1,14 +1,22 @@
-"""How the command line shows tables and numbers."""
+"""How the command line shows tables and numbers. A number is never cut, however narrow the terminal."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
+
+LONG = 24  # columns above which a text is rather folded than its table split
+
+Columns = Sequence[tuple[str, bool]]
+Rows = Sequence[Sequence[str]]
 
 
 def number(value: int | None) -> str:
@@ -22,25 +30,77 @@ def percent(value: float | None) -> str:
 
 
 def console() -> Console:
-    """A console on stdout that never wraps a table's numbers away when piped."""
-    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else 160, highlight=False, soft_wrap=False)
+    """A console on stdout; where that is no terminal, lines are as long as they need to be."""
+    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else 1 << 14, highlight=False, soft_wrap=False)
 
 
-def print_table(columns: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]], footer: Sequence[str] = ()) -> None:
-    """Prints a table.
+def print_table(columns: Columns, rows: Rows, footer: Sequence[str] = ()) -> None:
+    """Prints a table; where the terminal is too narrow, its columns in several tables, or every row one line per field.
 
     Args:
         columns: (title, whether it holds numbers).
-        rows: the cells.
+        rows: the cells, as they are to be read: no markup.
         footer: a last row, set apart, or nothing.
     """
+    out = console()
+    groups = list(_groups(out, columns, rows, footer))
+    if len(groups) > 1 and len(rows) == 1 and not footer:
+        groups = []
+    for k, picked in enumerate(groups):
+        if k:
+            out.print()
+        out.print(_table(columns, rows, footer, picked))
+    if not groups:
+        for k, row in enumerate([*rows, *([footer] if footer else [])]):
+            if k:
+                out.print()
+            out.print(_fields(columns, row))
+
+
+def _groups(out: Console, columns: Columns, rows: Rows, footer: Sequence[str]) -> Iterator[list[int]]:
+    """Columns that fit side by side, the first one always among them; nothing where even two do not fit."""
+    picked = [0]
+    found = []
+    for k in range(1, len(columns)):
+        if not _fits(out, columns, rows, footer, [*picked, k]):
+            if picked == [0]:
+                return
+            found.append(picked)
+            picked = [0]
+            if not _fits(out, columns, rows, footer, [0, k]):
+                return
+        picked = [*picked, k]
+    yield from [*found, picked]
+
+
+def _fits(out: Console, columns: Columns, rows: Rows, footer: Sequence[str], picked: list[int]) -> bool:
+    table = _table(columns, rows, footer, picked)
+    return Measurement.get(out, out.options.update(width=1 << 14), table).minimum <= out.width
+
+
+def _table(columns: Columns, rows: Rows, footer: Sequence[str], picked: list[int]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", show_footer=bool(footer))
-    for n, (title, right) in enumerate(columns):
-        table.add_column(title, justify="right" if right else "left", no_wrap=right or n == 0, overflow="fold",
-                         footer=footer[n] if footer else "")
+    for n in picked:
+        title, right = columns[n]
+        width = max(cell_len(text) for text in [title, *(row[n] for row in rows), *footer[n:n + 1]])
+        # Long text may take several lines; numbers, and what the row is about, stay on one.
+        folds = not right and n > 0 and width > LONG
+        table.add_column(Text(title), justify="right" if right else "left", no_wrap=not folds, overflow="fold",
+                         min_width=LONG if folds else width, footer=Text(footer[n]) if footer else "")
     for row in rows:
-        table.add_row(*row)
-    console().print(table)
+        table.add_row(*(Text(row[n]) for n in picked))
+    return table
+
+
+def _fields(columns: Columns, row: Sequence[str]) -> Table:
+    """A row as lines of title and value."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for (title, _), cell in zip(columns, row):
+        if cell:
+            table.add_row(Text(title), Text(cell))
+    return table
 
 
 def print_json(data: Any) -> None:

@@ -145,7 +145,7 @@ class Kernel:
                 array = np.asarray(given[buffer.name])
             except ValueError:
                 # Rows of different lengths.
-                raise ProgramError(f"{buffer.name}: expected an array of {buffer.dtype}, got nested lists that are no array") from None
+                raise ProgramError(f"{buffer.name}: expected {buffer.dtype}, got lists that are no array") from None
             packed[buffer.name], whole = self._accept(buffer, array)
             first = whole if k == 0 else first
         return packed, first

@@ -86,7 +86,8 @@ def _found(path: Path, attribute: str) -> Any:
     wanted = _required(found)
     if wanted:
         line = getattr(getattr(found, "__code__", None), "co_firstlineno", None)
-        raise ProgramError(f"{attribute} needs arguments ({', '.join(wanted)}), and is called without any: give them defaults", line)
+        text = f"{attribute} needs arguments ({', '.join(wanted)}), and is called without any: give them defaults"
+        raise ProgramError(text, line)
     return found()
 
 

@@ -1,4 +1,4 @@
-"""Whatever a person gets wrong is one line on standard error, and exit code 2; the twin that is right at the boundary is accepted."""
+"""Whatever a person gets wrong is one line on standard error, and exit code 2; its twin at the boundary is accepted."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ FILES = [
     ("def f():\n    import neighbour\n", "neighbour.py:2: KeyError: 'no'"),
     ("async def f():\n    pass\n", "file.py:f: expected a PrimFunc or a function that returns one, got coroutine"),
     ("def f():\n    raise RuntimeError('two\\nlines')\n", "file.py:2: RuntimeError: two"),
-    (PROGRAM.replace("A[vi, vj, vk, vl] +", "A[vi, vj, vk, vl] + nobody +").replace("def add", "def f"), "file.py:10: name 'nobody' is not defined"),
+    (PROGRAM.replace("A[vi, vj, vk, vl] +", "A[vi, vj, vk, vl] + nobody +").replace("def add", "def f"),
+     "file.py:10: name 'nobody' is not defined"),
     ("def g():\n    pass\n", "unknown function of file.py 'f'"),
 ]
 
@@ -94,7 +95,8 @@ def test_a_users_file_that_goes_wrong_is_named_with_its_line(text: str, said: st
 
 def test_what_a_users_file_prints_does_not_mix_with_data(tmp_path: Path) -> None:
     (tmp_path / "part.py").write_text(PROGRAM)
-    (tmp_path / "file.py").write_text("print('noise')\nimport os\ndef f():\n    print('more')\n    import part\n    return part.add\n")
+    (tmp_path / "file.py").write_text(
+        "print('noise')\nimport os\ndef f():\n    print('more')\n    import part\n    return part.add\n")
     done = autosched("space", "file.py:f", "--format", "json", cwd=tmp_path)
     assert done.returncode == Exit.OK, done.stderr
     assert json.loads(done.stdout)["workload"] == "file.py:f"
@@ -142,7 +144,8 @@ def test_names_in_brackets_are_shown_as_they_are(tmp_path: Path) -> None:
     ({"trials": "x"}, "trials must be a positive integer, got 'x'"), ({"trials": 1.5}, "trials must be a positive integer"),
     ({"trials": True}, "trials must be a positive integer, got True"), ({"jobs": 0}, "jobs must be a positive integer"),
     ({"jobs": -3}, "jobs must be a positive integer, got -3"), ({"gap": 5}, "gap must be a fraction"),
-    ({"gap": 1.0}, "gap must be a fraction"), ({"gap": -0.01}, "gap must be a fraction"), ({"gap": "1%"}, "gap must be a fraction"),
+    ({"gap": 1.0}, "gap must be a fraction"), ({"gap": -0.01}, "gap must be a fraction"),
+    ({"gap": "1%"}, "gap must be a fraction"),
     ({"gap": float("nan")}, "gap must be a fraction"), ({"patience": 0}, "patience must be a positive integer"),
     ({"timeout": 0}, "timeout must be a positive number"), ({"timeout": float("nan")}, "timeout must be"),
     ({"name": 5}, "the workload must be a name, a Workload or a PrimFunc, got 5"), ({"seed": None}, "seed must be an integer"),
@@ -164,7 +167,7 @@ def test_what_is_compiled_and_called(tmp_path: Path) -> None:
     with pytest.raises(AutoschedError, match="the workload must be a name, a Workload or a PrimFunc, got 5"):
         at.compile(5)
     kernel = at.tune("dense:m=1,k=16,n=16,bias=0,tail=cast", trials=2, jobs=1, log=tmp_path).kernel()
-    with pytest.raises(AutoschedError, match="data: expected an array of int8, got nested lists that are no array"):
+    with pytest.raises(AutoschedError, match="data: expected int8, got lists that are no array"):
         kernel([[1, 2], [3]], np.zeros((16, 16), np.int8))
     assert kernel(np.ones((1, 16), np.int8), np.eye(16, dtype=np.int8)).tolist() == [[1] * 16]
 
