@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sim.presets import TARGETS, TargetSpec, target_spec
 
 _MODULES = (
-    "asm", "config", "costs", "errors", "isa", "machine", "occupancy", "portable", "presets", "program",
+    "asm", "config", "costs", "encoding", "errors", "isa", "machine", "occupancy", "portable", "presets", "program",
     "races", "reference", "semantics", "stats", "timeline", "timing",
 )  # fmt: skip
 _NAMES = {

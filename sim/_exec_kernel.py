@@ -230,7 +230,9 @@ def _alu(row: Any, p: Any, uop: Any, acc: Any, out: Any, amounts: Any) -> Any:
     outer, inner, uops = trips(row, chisel, p[P_UOP_SPAN])
     mask = acc.shape[0] - 1
     src_shift = p[P_DST_BITS]
-    dst_field, src_field = (1 << p[P_DST_BITS]) - 1, (1 << p[P_SRC_BITS]) - 1
+    # The RTL puts the field that a GEMM calls WGT on top of the source index of an ALU micro-op.
+    src_bits = p[P_SRC_BITS] + (p[P_WGT_BITS] if chisel else 0)
+    dst_field, src_field = (1 << p[P_DST_BITS]) - 1, (1 << src_bits) - 1
     op, immediate, imm = row[_ALU_OP], row[_USE_IMM] != 0, row[_IMM]
     acc_bits, out_bits = p[P_ACC_LANE], p[P_OUT_LANE]
     for o in range(outer):

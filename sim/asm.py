@@ -42,18 +42,18 @@ _NUMBER = re.compile(r"[+-]?(0[xX][0-9a-fA-F]{1,12}|[0-9]{1,15})")
 _TOKENS = ("pop_prev", "pop_next", "push_prev", "push_next")
 
 
-def _fields(opcode: int, config: VTAConfig) -> dict[str, int]:
+def _fields(opcode: int, config: VTAConfig, semantics: str) -> dict[str, int]:
     """Return the width of every field that is written as ``name=value`` or as a bare word, in text order."""
     operand = {OP_LOAD: "mem", OP_STORE: "mem", OP_ALU: "alu_op"}.get(opcode)
-    widths = {name: width for name, _, width in layout_of(opcode, config) if name not in ("opcode", operand)}
+    widths = {name: width for name, _, width in layout_of(opcode, config, semantics) if name not in ("opcode", operand)}
     return {name: widths[name] for name in [n for n in widths if n not in _TOKENS] + list(_TOKENS)}
 
 
-def disassemble(table: Table, config: VTAConfig) -> str:
+def disassemble(table: Table, config: VTAConfig, semantics: str = "chisel") -> str:
     """Return a table as text, one line per instruction; FieldError for a table that cannot be encoded."""
     table = as_table(table)
-    check_table(table, config)
-    fields = [_fields(opcode, config) for opcode in range(len(OPCODE_NAMES))]
+    check_table(table, config, semantics)
+    fields = [_fields(opcode, config, semantics) for opcode in range(len(OPCODE_NAMES))]
     lines = []
     for row in table.tolist():
         opcode = row[OPCODE]
@@ -70,7 +70,7 @@ def disassemble(table: Table, config: VTAConfig) -> str:
     return "".join(lines)
 
 
-def assemble(text: str, config: VTAConfig) -> Table:
+def assemble(text: str, config: VTAConfig, semantics: str = "chisel") -> Table:
     """Read what :func:`disassemble` writes, and anything in its form.
 
     Raises AsmError, with the line's number, for a word that is unknown there, repeated or missing, and for a value
@@ -81,11 +81,11 @@ def assemble(text: str, config: VTAConfig) -> Table:
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.split("#", 1)[0].split()
         if words:
-            rows.append(_row(words, number, config))
+            rows.append(_row(words, number, config, semantics))
             numbers.append(number)
     table = as_table(rows)
     try:
-        check_table(table, config)
+        check_table(table, config, semantics)
     except FieldError as error:
         raise AsmError(numbers[error.index], f"{error.field}={error.value}: {error.reason}") from None
     return table
@@ -97,7 +97,7 @@ def _pick(word: str, names: tuple[str, ...], what: str, line: int) -> int:
     return names.index(word.upper())
 
 
-def _row(words: list[str], line: int, config: VTAConfig) -> Table:
+def _row(words: list[str], line: int, config: VTAConfig, semantics: str) -> Table:
     row: Table = np.zeros(NCOLS, dtype=np.int64)
     opcode = _pick(words[0], OPCODE_NAMES, "an instruction", line)
     row[OPCODE] = opcode
@@ -111,7 +111,7 @@ def _row(words: list[str], line: int, config: VTAConfig) -> Table:
         row[MEM] = MEM_OUT
         if rest and rest[0].upper() in MEMORY_NAMES:
             row[MEM] = MEMORY_NAMES.index(rest.pop(0).upper())
-    fields = _fields(opcode, config)
+    fields = _fields(opcode, config, semantics)
     seen = set()
     for word in rest:
         raw_name, has_value, value = word.partition("=")

@@ -1,6 +1,6 @@
 """The machine description: VTA's own configuration keys, and what its shell and memory add.
 
-Formulas of sizes, depths and field widths: VTA's ``pkg_config.py`` and ``hw_spec.h``.
+Formulas of sizes and depths: VTA's ``pkg_config.py`` and ``hw_spec.h``; of field widths: ``sim.encoding``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
 
 from sim.errors import ConfigError, nearest
 
@@ -18,6 +17,17 @@ INSN_BITS = 128
 UOP_BITS = 32
 ITER_BITS = 14
 PAGE_BYTES = 4096
+
+# Whose meaning of an instruction a program relies on: the RTL's, the functional simulator's, or only what all share.
+SEMANTICS: tuple[str, ...] = ("chisel", "fsim", "portable")
+# The two that can be executed.
+MODES: tuple[str, ...] = ("chisel", "fsim")
+
+
+def mode_of(semantics: str) -> str:
+    """Return how programs of these semantics are executed, timed and encoded: as the RTL does, except under ``fsim``."""
+    return "fsim" if semantics == "fsim" else "chisel"
+
 
 # Names that change neither a cycle nor a byte.
 _COSMETIC = ("TARGET", "HW_VER", "clock_mhz")
@@ -97,7 +107,6 @@ class VTAConfig:
         if self.LOG_ACC_WIDTH < self.LOG_INP_WIDTH:
             raise ConfigError("LOG_ACC_WIDTH", "the accumulator is narrower than the output (LOG_INP_WIDTH)")
         self._check_elements()
-        self._check_fields()
 
     def _check_elements(self) -> None:
         for memory, bits, size_key in (
@@ -119,18 +128,6 @@ class VTAConfig:
             if self.uop_depth > addressable:
                 reason = f"{self.uop_depth} exceeds the {addressable} that LOG_UOP_BUFF_SIZE can address"
                 raise ConfigError("uop_depth", reason)
-
-    def _check_fields(self) -> None:
-        widths = self.uop_field_widths
-        if sum(widths) > UOP_BITS:
-            sizes = " + ".join(str(w) for w in widths)
-            reason = f"a uop needs {sizes} bits (ACC, INP, WGT index), more than {UOP_BITS}"
-            raise ConfigError("LOG_ACC_BUFF_SIZE", reason)
-        for kind, layout in (("GEMM", self.gemm_layout), ("ALU", self.alu_layout)):
-            end = max(low + width for _, low, width in layout)
-            if end > INSN_BITS:
-                reason = f"a {kind} instruction needs {end} bits, more than {INSN_BITS}; smaller buffers fit"
-                raise ConfigError("LOG_UOP_BUFF_SIZE", reason)
 
     # Sizes.
 
@@ -201,7 +198,7 @@ class VTAConfig:
 
     @property
     def log_uop_depth(self) -> int:
-        """Log2 of the micro-ops that LOG_UOP_BUFF_SIZE holds: it sets field widths, not capacity."""
+        """Log2 of the micro-ops that LOG_UOP_BUFF_SIZE holds: it sets field widths under fsim, not capacity."""
         return self.LOG_UOP_BUFF_SIZE + 3 - 5
 
     @property
@@ -254,54 +251,6 @@ class VTAConfig:
         """Bytes of the longest burst, and the boundary that no data burst crosses."""
         return self.burst_beats * self.bus_bytes
 
-    # Bit layouts: (field, lowest bit, width), fields in the order of the C structs.
-
-    @property
-    def uop_field_widths(self) -> tuple[int, int, int]:
-        """Widths of a micro-op's ACC (dst), INP (src) and WGT index."""
-        return (self.log_acc_depth, max(self.log_acc_depth, self.log_inp_depth), self.log_wgt_depth)
-
-    @cached_property
-    def mem_layout(self) -> tuple[tuple[str, int, int], ...]:
-        """Layout of LOAD and STORE; the same for every configuration."""
-        return _pack(
-            *_PREFIX,
-            ("mem", 3), ("sram", 16), ("dram", 32), ("y_size", 16), ("x_size", 16), ("x_stride", 16),
-            ("y_pad_0", 4), ("y_pad_1", 4), ("x_pad_0", 4), ("x_pad_1", 4),
-        )  # fmt: skip
-
-    @cached_property
-    def _loop_fields(self) -> tuple[tuple[str, int], ...]:
-        uop = self.log_uop_depth
-        return (
-            ("reset", 1), ("uop_bgn", uop), ("uop_end", uop + 1),
-            ("iter_out", ITER_BITS), ("iter_in", ITER_BITS),
-        )  # fmt: skip
-
-    @cached_property
-    def gemm_layout(self) -> tuple[tuple[str, int, int], ...]:
-        """Layout of GEMM: widths follow the buffer depths, and a field never crosses bit 64.
-
-        The Chisel build keeps the default configuration's widths whatever its depths are, so that for other
-        buffer sizes the C++ side (and this) and that build disagree on positions.
-        """
-        acc, inp, wgt = self.log_acc_depth, self.log_inp_depth, self.log_wgt_depth
-        return _pack(
-            *_PREFIX, *self._loop_fields,
-            ("dst_out", acc), ("dst_in", acc), ("src_out", inp), ("src_in", inp),
-            ("wgt_out", wgt), ("wgt_in", wgt),
-        )  # fmt: skip
-
-    @cached_property
-    def alu_layout(self) -> tuple[tuple[str, int, int], ...]:
-        """Layout of ALU; ``imm`` is signed."""
-        acc = self.log_acc_depth
-        return _pack(
-            *_PREFIX, *self._loop_fields,
-            ("dst_out", acc), ("dst_in", acc), ("src_out", acc), ("src_in", acc),
-            ("alu_op", 3), ("use_imm", 1), ("imm", 16),
-        )  # fmt: skip
-
     # In, out, identity.
 
     @classmethod
@@ -341,17 +290,3 @@ def _clip(text: str) -> str:
 def _shown(value: object) -> str:
     return _clip(repr(value))
 
-
-_PREFIX = (("opcode", 3), ("pop_prev", 1), ("pop_next", 1), ("push_prev", 1), ("push_next", 1))
-
-
-def _pack(*named: tuple[str, int]) -> tuple[tuple[str, int, int], ...]:
-    """Lay fields LSB first into 64-bit units; one that would cross a unit's end starts the next unit."""
-    layout: list[tuple[str, int, int]] = []
-    position = 0
-    for name, width in named:
-        if position % 64 + width > 64:
-            position = (position // 64 + 1) * 64
-        layout.append((name, position, width))
-        position += width
-    return tuple(layout)

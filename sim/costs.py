@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sim import isa
-from sim.config import VTAConfig
+from sim.config import SEMANTICS, VTAConfig
 from sim.errors import ConfigError, LimitError
 from sim.isa import Table
-from sim.presets import SEMANTICS
 
 I64 = npt.NDArray[np.int64]
 

@@ -1,9 +1,8 @@
 """The instruction set: a decoded table, exact 128-bit words both ways, and instruction records for people.
 
 A program is a *table*: an int64 array of shape (n, NCOLS), one row per instruction, C-contiguous. Columns
-that an instruction does not have are 0. Positions of bits come from the configuration
-(``VTAConfig.mem_layout`` and its like), never from constants here. Field order and widths: VTA's
-``hw_spec.h``.
+that an instruction does not have are 0. Positions of bits come from :mod:`sim.encoding`, by machine and semantics,
+never from constants here.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from sim.config import ITER_BITS, VTAConfig
+from sim.config import ITER_BITS, VTAConfig, mode_of
+from sim.encoding import Layout, encoding_of
 from sim.errors import DecodeError, FieldError
 
 Table = npt.NDArray[np.int64]
@@ -89,19 +89,14 @@ QUEUE_COMPUTE = 1
 QUEUE_STORE = 2
 QUEUE_NAMES: tuple[str, ...] = ("LOAD", "COMPUTE", "STORE")
 
-_PREFIX_COLUMNS = (OPCODE, POP_PREV, POP_NEXT, PUSH_PREV, PUSH_NEXT)
-Layout = tuple[tuple[str, int, int], ...]
-
-
-def layout_of(opcode: int, config: VTAConfig) -> Layout:
+def layout_of(opcode: int, config: VTAConfig, semantics: str = "chisel") -> Layout:
     """Return the (field, lowest bit, width) of every field of an opcode, prefix first."""
+    encoding = encoding_of(config, semantics)
     if opcode in (OP_LOAD, OP_STORE):
-        return config.mem_layout
+        return encoding.mem
     if opcode == OP_GEMM:
-        return config.gemm_layout
-    if opcode == OP_ALU:
-        return config.alu_layout
-    return config.mem_layout[: len(_PREFIX_COLUMNS)]
+        return encoding.gemm
+    return encoding.alu if opcode == OP_ALU else encoding.prefix
 
 
 def as_table(rows: npt.ArrayLike) -> Table:
@@ -122,16 +117,20 @@ def queue_of(table: Table) -> npt.NDArray[np.int64]:
     return queues.astype(np.int64)
 
 
-@lru_cache(maxsize=64)
-def bounds(config: VTAConfig) -> tuple[Table, Table]:
+def bounds(config: VTAConfig, semantics: str = "chisel") -> tuple[Table, Table]:
     """Return the least and greatest value of every column, per opcode: two arrays of shape (5, NCOLS).
 
     A column that an opcode does not have holds 0 and nothing else.
     """
+    return _bounds(config, mode_of(semantics))
+
+
+@lru_cache(maxsize=64)
+def _bounds(config: VTAConfig, mode: str) -> tuple[Table, Table]:
     low: Table = np.zeros((len(OPCODE_NAMES), NCOLS), dtype=np.int64)
     high: Table = np.zeros((len(OPCODE_NAMES), NCOLS), dtype=np.int64)
     for opcode in range(len(OPCODE_NAMES)):
-        for name, _, width in layout_of(opcode, config):
+        for name, _, width in layout_of(opcode, config, mode):
             column = COLUMN_OF[name]
             if column == IMM:
                 low[opcode, column] = -(1 << (width - 1))
@@ -148,10 +147,10 @@ def bounds(config: VTAConfig) -> tuple[Table, Table]:
     return low, high
 
 
-def check_table(table: Table, config: VTAConfig) -> None:
+def check_table(table: Table, config: VTAConfig, semantics: str = "chisel") -> None:
     """Raise FieldError for the first instruction, and in it the first field, that the encoding cannot hold."""
     table = as_table(table)
-    low, high = bounds(config)
+    low, high = bounds(config, semantics)
     opcodes = table[:, OPCODE]
     known = (opcodes >= 0) & (opcodes < len(OPCODE_NAMES))
     # An unknown opcode is compared with LOAD's bounds, and refused by them.
@@ -171,24 +170,24 @@ def check_table(table: Table, config: VTAConfig) -> None:
     raise FieldError(index, COLUMN_NAMES[column], value, reason)
 
 
-def encode(table: Table, config: VTAConfig) -> Words:
+def encode(table: Table, config: VTAConfig, semantics: str = "chisel") -> Words:
     """Encode a table into words of shape (n, 2), uint64; ``words[:, 0]`` holds bits 0..63.
 
     Raises FieldError, with the instruction's index and the field, for a value that does not fit.
     """
     table = as_table(table)
-    check_table(table, config)
+    check_table(table, config, semantics)
     words: Words = np.zeros((len(table), 2), dtype=np.uint64)
     for opcode in range(len(OPCODE_NAMES)):
         rows = np.flatnonzero(table[:, OPCODE] == opcode)
-        for name, low, width in layout_of(opcode, config):
+        for name, low, width in layout_of(opcode, config, semantics):
             mask = np.uint64((1 << width) - 1)
             values = table[rows, COLUMN_OF[name]].astype(np.uint64) & mask
             words[rows, low // 64] |= values << np.uint64(low % 64)
     return words
 
 
-def decode(words: Words, config: VTAConfig) -> Table:
+def decode(words: Words, config: VTAConfig, semantics: str = "chisel") -> Table:
     """Decode words of shape (n, 2) into a table; bits that no field covers are ignored.
 
     Raises DecodeError, with the instruction's index, for an opcode, memory or ALU operation that does
@@ -204,7 +203,7 @@ def decode(words: Words, config: VTAConfig) -> Table:
     table: Table = np.zeros((len(words), NCOLS), dtype=np.int64)
     for opcode in range(len(OPCODE_NAMES)):
         rows = np.flatnonzero(opcodes == opcode)
-        for name, low, width in layout_of(opcode, config):
+        for name, low, width in layout_of(opcode, config, semantics):
             mask = np.uint64((1 << width) - 1)
             values = ((words[rows, low // 64] >> np.uint64(low % 64)) & mask).astype(np.int64)
             if name == "imm":
@@ -244,7 +243,7 @@ def from_hex(lines: Sequence[str]) -> Words:
 UOP_FIELDS = ("acc", "inp", "wgt")
 
 
-def encode_uops(uops: npt.ArrayLike, config: VTAConfig) -> npt.NDArray[np.uint32]:
+def encode_uops(uops: npt.ArrayLike, config: VTAConfig, semantics: str = "chisel") -> npt.NDArray[np.uint32]:
     """Encode micro-ops, shape (n, 3) of [acc or dst, inp or src, wgt] indices, into uint32 words.
 
     Raises FieldError, with the micro-op's index, for an index that does not fit.
@@ -252,7 +251,7 @@ def encode_uops(uops: npt.ArrayLike, config: VTAConfig) -> npt.NDArray[np.uint32
     array = np.asarray(uops, dtype=np.int64).reshape(-1, 3)
     words = np.zeros(len(array), dtype=np.uint32)
     low = 0
-    for column, width in enumerate(config.uop_field_widths):
+    for column, width in enumerate(encoding_of(config, semantics).uop):
         values = array[:, column]
         bad = (values < 0) | (values >= 1 << width)
         if bad.any():
@@ -264,12 +263,12 @@ def encode_uops(uops: npt.ArrayLike, config: VTAConfig) -> npt.NDArray[np.uint32
     return words
 
 
-def decode_uops(words: npt.ArrayLike, config: VTAConfig) -> Table:
+def decode_uops(words: npt.ArrayLike, config: VTAConfig, semantics: str = "chisel") -> Table:
     """Decode micro-op words into an int64 array of shape (n, 3)."""
     array = np.asarray(words, dtype=np.uint32).reshape(-1)
     uops = np.zeros((len(array), 3), dtype=np.int64)
     low = 0
-    for column, width in enumerate(config.uop_field_widths):
+    for column, width in enumerate(encoding_of(config, semantics).uop):
         uops[:, column] = (array >> np.uint32(low)) & np.uint32((1 << width) - 1)
         low += width
     return uops

@@ -8,13 +8,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sim import isa
-from sim.config import VTAConfig
+from sim import encoding, isa
+from sim.config import VTAConfig, mode_of
 from sim.dram import SPACE
 from sim.errors import ConfigError, ExecutionError, LimitError
 
-MODES: tuple[str, ...] = ("chisel", "fsim")
 ZERO_TRIPS = 1 << 14  # what the RTL makes of a zero loop count
+UOP_SPAN = 2 << encoding.CHISEL.uop_index  # values of its micro-op counter
 ZERO_ROWS = 1 << 16  # and of a STORE with y_size 0
 MAX_SRAM_BYTES = 1 << 30
 MAX_WORK = 1 << 27  # element transfers and micro-ops (of 16x16 tiles, or their like) of one program
@@ -53,16 +53,18 @@ def depths(config: VTAConfig) -> Ints:
     )  # fmt: skip
 
 
-def disagreements(config: VTAConfig) -> list[tuple[str, str, tuple[str, ...], str]]:
-    """What makes implementations disagree on every program of a machine: (kind, field, who deviates, reason) each."""
+def disagreements(config: VTAConfig, semantics: str = "portable") -> list[tuple[str, str, tuple[str, ...], str]]:
+    """What makes implementations disagree on every program of a machine: (kind, field, who deviates, reason) each.
+
+    semantics: by whose rule programs are encoded.
+    """
     found: list[tuple[str, str, tuple[str, ...], str]] = []
-    plain = VTAConfig()
     if config.LOG_BATCH:
         found.append(("batch", "LOG_BATCH", ("chisel",), "the RTL's ALU computes one row of a batch"))
-    layouts = [(c.gemm_layout, c.alu_layout, c.uop_field_widths) for c in (config, plain)]
-    if layouts[0] != layouts[1]:
+    if not encoding.agree(config):
+        who = ("chisel",) if mode_of(semantics) == "fsim" else ("hls", "fsim")
         reason = "field positions follow the buffer sizes in C++; the RTL keeps those of the default sizes"
-        found.append(("field-widths", "config", ("chisel",), reason))
+        found.append(("field-widths", "config", who, reason))
     if config.log_inp_depth != config.log_acc_depth:
         reason = "HLS reads a micro-op's source field with the width of INP, C++ with the wider of INP and ACC"
         found.append(("uop-source-width", "config", ("hls",), reason))
@@ -81,18 +83,13 @@ def region(table: isa.Table) -> tuple[Ints, Ints]:
     return width, height
 
 
-def uop_span(config: VTAConfig) -> int:
-    """Values of the RTL's micro-op counter (14 bits), which an empty or reversed range wraps around."""
-    return max(ZERO_TRIPS, 2 << config.log_uop_depth)
-
-
-def trip_counts(table: isa.Table, config: VTAConfig, mode: str) -> tuple[Ints, Ints, Ints]:
+def trip_counts(table: isa.Table, mode: str) -> tuple[Ints, Ints, Ints]:
     """(iter_out, iter_in, uops) of each GEMM and ALU as executed; the RTL turns 0 into 16384."""
     outer, inner = table[:, isa.ITER_OUT], table[:, isa.ITER_IN]
     uops = table[:, isa.UOP_END] - table[:, isa.UOP_BGN]
     if mode == "chisel":
-        span = uop_span(config)
-        return np.where(outer == 0, ZERO_TRIPS, outer), np.where(inner == 0, ZERO_TRIPS, inner), (uops - 1) % span + 1
+        # Its micro-op counter has the 14 bits of uop_end, which an empty or reversed range wraps around.
+        return np.where(outer == 0, ZERO_TRIPS, outer), np.where(inner == 0, ZERO_TRIPS, inner), (uops - 1) % UOP_SPAN + 1
     return outer, inner, np.maximum(uops, 0)
 
 
@@ -100,7 +97,7 @@ def work(table: isa.Table, config: VTAConfig, mode: str) -> Ints:
     """Element transfers or micro-op executions of each instruction; a large GEMM tile counts as its 16x16 parts."""
     width, height = region(table)
     x, y = table[:, isa.X_SIZE], table[:, isa.Y_SIZE]
-    outer, inner, uops = trip_counts(table, config, mode)
+    outer, inner, uops = trip_counts(table, mode)
     rows = np.where(y == 0, ZERO_ROWS, y) if mode == "chisel" else y
     op = table[:, isa.OPCODE]
     looped = (op == isa.OP_GEMM) | (op == isa.OP_ALU)
@@ -153,18 +150,33 @@ def check_space(table: isa.Table, config: VTAConfig, mode: str) -> None:
         raise ExecutionError(index, "dram", f"reaches address {last:#x}, outside the 32-bit DRAM")
 
 
-def check_machine(config: VTAConfig, mode: str) -> None:
-    """Raise ConfigError for a machine that a mode does not model.
+def check_semantics(config: VTAConfig, semantics: str) -> None:
+    """Raise ConfigError for a machine that has no programs of these semantics.
 
-    Accumulators beyond 32 bits, more than 1 GiB of SRAM, and batch above 1 under ``chisel``, whose ALU has one row.
+    Batch above 1 under ``chisel``, whose ALU has one row; fields too wide under ``fsim``; a machine on which the
+    implementations disagree whatever the program, under ``portable``.
     """
+    if semantics == "chisel" and config.LOG_BATCH:
+        raise ConfigError("LOG_BATCH", f"batch {config.batch}: the Chisel ALU has one row; use batch 1, or fsim")
+    encoding.check_encoding(config, semantics)
+    if semantics == "portable" and (found := disagreements(config)):
+        reason = f"no program of this machine is portable: {found[0][3]}; choose the semantics of one implementation"
+        raise ConfigError("semantics", reason)
+
+
+def check_size(config: VTAConfig) -> None:
+    """Raise ConfigError for a machine that is not simulated: accumulators beyond 32 bits, more than 1 GiB of SRAM."""
     if config.LOG_ACC_WIDTH > 5:
         raise ConfigError("LOG_ACC_WIDTH", "accumulators beyond 32 bits have no reference implementation")
     total = int((depths(config) * element_bytes(config))[:5].sum())
     if total > MAX_SRAM_BYTES:
         raise ConfigError("LOG_WGT_BUFF_SIZE", f"{total} bytes of SRAM are more than are simulated ({MAX_SRAM_BYTES})")
-    if mode == "chisel" and config.LOG_BATCH:
-        raise ConfigError("LOG_BATCH", f"batch {config.batch}: the RTL's ALU has one row; use the fsim semantics")
+
+
+def check_machine(config: VTAConfig, mode: str) -> None:
+    """Raise what :func:`check_size` and, for a mode, :func:`check_semantics` raise."""
+    check_size(config)
+    check_semantics(config, mode)
 
 
 def check_executable(table: isa.Table, config: VTAConfig, mode: str) -> None:
@@ -173,7 +185,7 @@ def check_executable(table: isa.Table, config: VTAConfig, mode: str) -> None:
     Also what :func:`check_machine` raises, and FieldError for a value outside its field.
     """
     check_machine(config, mode)
-    isa.check_table(table, config)
+    isa.check_table(table, config, mode)
     load, store, mem = moves(table, isa.OP_LOAD), moves(table, isa.OP_STORE), table[:, isa.MEM]
     opcode = table[:, isa.OPCODE]
     if mode == "chisel":

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sim import legality, portable, races, timing
+from sim.config import SEMANTICS, mode_of
 from sim.errors import ProgramError
 from sim.portable import Diagnostic
-from sim.presets import SEMANTICS
 from sim.program import Program, Segment
 from sim.races import Race
 from sim.semantics import execute
@@ -60,7 +60,7 @@ def run(
     """
     if semantics not in SEMANTICS:
         raise ProgramError("semantics", f"{semantics!r} is none of {', '.join(SEMANTICS)}")
-    mode = "fsim" if semantics == "fsim" else "chisel"
+    mode = mode_of(semantics)
     # Limits and refusals first: they cost nothing, and name an instruction and its field.
     legality.check_executable(program.table, program.config, mode)
     legality.check_work(program.table, program.config, mode, max_work)

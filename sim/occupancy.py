@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim import isa
+from sim.encoding import encoding_of
 from sim.stats import uops_of
 from sim.timing import Timing
 
@@ -53,7 +54,7 @@ def occupancy(
     begins: I64 = np.zeros((5, n), dtype=np.int64)
     ends: I64 = np.zeros((5, n), dtype=np.int64)
     table = timing.table.copy()
-    shifts: I64 = np.array(config.uop_field_widths, dtype=np.int64)
+    shifts: I64 = np.array(encoding_of(config, semantics).uop, dtype=np.int64)
     lifetimes(
         table, order, depths, np.array(offsets, dtype=np.int64), np.array(words, dtype=np.int64), shifts,
         int(semantics == "fsim"), begins, ends,

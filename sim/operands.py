@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from sim import isa
+from sim.config import mode_of
 from sim.dram import Dram
 from sim.legality import MAX_WORK, moves, region
 from sim.program import Program
@@ -28,7 +29,7 @@ def operands(program: Program) -> list[str]:
         program: a program with its micro-ops in memory.
     """
     table, config = program.table, program.config
-    mode = "fsim" if program.semantics == "fsim" else "chisel"
+    mode = mode_of(program.semantics)
     uop_loads = moves(table, isa.OP_LOAD) & (table[:, isa.MEM] == isa.MEM_UOP)
     width, height = region(table)
     known = int((width * height)[uop_loads].sum()) <= MAX_WORK and uops_are_constant(table, config, mode)
@@ -48,7 +49,7 @@ def operands(program: Program) -> list[str]:
                 if memory == isa.MEM_UOP and op == isa.OP_LOAD and loads is not None:
                     words = loads.words[loads.offsets[n]:loads.offsets[n + 1]]
                     at = (first + np.arange(len(words))) % len(uops)
-                    uops[at] = isa.decode_uops(words, config)
+                    uops[at] = isa.decode_uops(words, config, mode)
         elif op in (isa.OP_GEMM, isa.OP_ALU) and known:
             remark = _looped(row, uops[int(row[isa.UOP_BGN]):int(row[isa.UOP_END])], mode)
         remarks.append(remark)

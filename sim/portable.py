@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sim import isa, legality, tokens
-from sim.config import VTAConfig
+from sim import encoding, isa, legality, tokens
+from sim.config import MODES, VTAConfig, mode_of
 from sim.dram import PAGE_BYTES, SPACE, Dram
 from sim.errors import ProgramError, SimError
 from sim.legality import moves
@@ -63,13 +63,13 @@ def check(
     unknown = [name for name in among if name not in IMPLEMENTATIONS]
     if unknown:
         raise ProgramError("implementations", f"{unknown[0]!r} is none of {', '.join(IMPLEMENTATIONS)}")
-    table, config = program.table, program.config
-    legality.check_machine(config, "fsim")
-    isa.check_table(table, config)
+    table, config, mode = program.table, program.config, mode_of(program.semantics)
+    legality.check_size(config)
+    isa.check_table(table, config, mode)
     # Empty loops are a finding of their own; beyond it they are taken to do nothing, as their plain meaning is.
     legality.check_work(table, config, "fsim", max_work)
     state = tokens.flow(table, config.queue_depth)
-    found = [*_machine(config), *_transfers(table, config), *_memory(program), *_loops(table), *_shifts(table)]
+    found = [*_machine(config, mode), *_transfers(table, config), *_memory(program), *_loops(table), *_shifts(table)]
     found += [*_flags(table), *_tokens(table, config, state)]
     if all(d.kind != "dram-range" for d in found):
         walked, amounts = _walk(program, state)
@@ -87,8 +87,8 @@ def _each(
         yield Diagnostic(int(index), field, reason, kind, who)
 
 
-def _machine(config: VTAConfig) -> Iterator[Diagnostic]:
-    for kind, field, who, reason in legality.disagreements(config):
+def _machine(config: VTAConfig, mode: str) -> Iterator[Diagnostic]:
+    for kind, field, who, reason in legality.disagreements(config, mode):
         yield Diagnostic(PROGRAM, field, reason, kind, who)
 
 
@@ -268,7 +268,7 @@ def _elements(table: isa.Table, config: VTAConfig, walked: Trace) -> Iterator[Di
         for index in np.flatnonzero(column >= 0):
             element = int(column[index])
             yield Diagnostic(int(index), field, reason.format(element, element), kind, who)
-    if config.log_inp_depth < config.log_acc_depth:
+    if config.acc_depth > 1 << encoding.CHISEL.uop[1]:
         reason = "the RTL adds the WGT field of an ALU micro-op to its source index"
         yield from _each(walked.found[:, k.EXTRA_FIELD] >= 0, "uop", "alu-uop-field", CHISEL, reason)
 
@@ -298,7 +298,9 @@ def _walk(program: Program, state: tokens.Flow) -> tuple[Trace, Ints | None]:
     constant = uops_are_constant(table, config, "chisel")
     uops, amounts = None, None
     if bool(tensor.any()) or not constant:
-        for mode in legality.MODES:
+        # Only who reads the same fields can run it; its own implementation comes first.
+        own = mode_of(program.semantics)
+        for mode in sorted(MODES, key=lambda m: m != own) if encoding.agree(config) else (own,):
             from sim.semantics import execute
 
             try:
@@ -310,7 +312,7 @@ def _walk(program: Program, state: tokens.Flow) -> tuple[Trace, Ints | None]:
             break
     if uops is None:
         uops = uops_of_image(table, Dram(program.memory))
-    return trace(table, config, state, uops, "fsim"), amounts
+    return trace(table, config, state, uops, mode_of(program.semantics), loops="fsim"), amounts
 
 
 def summary(found: Iterable[Diagnostic]) -> dict[str, int]:

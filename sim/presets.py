@@ -8,10 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from sim import legality
-from sim.config import VTAConfig
+from sim.config import SEMANTICS, VTAConfig
 from sim.errors import ConfigError, UnknownTargetError
-
-SEMANTICS = ("chisel", "fsim", "portable")
 
 
 @dataclass(frozen=True)
@@ -27,12 +25,7 @@ class TargetSpec:
     def __post_init__(self) -> None:
         if self.semantics not in SEMANTICS:
             raise ConfigError("semantics", f"{self.semantics!r} is none of {', '.join(SEMANTICS)}")
-        if self.semantics == "chisel" and self.config.LOG_BATCH != 0:
-            reason = f"batch {self.config.batch}: the Chisel ALU has one row; use batch 1, or fsim"
-            raise ConfigError("LOG_BATCH", reason)
-        if self.semantics == "portable" and (found := legality.disagreements(self.config)):
-            reason = f"no program of this machine is portable: {found[0][3]}; choose the semantics of one implementation"
-            raise ConfigError("semantics", reason)
+        legality.check_semantics(self.config, self.semantics)
 
 
 _DE10 = VTAConfig(TARGET="de10nano")

@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 
 from sim import isa
-from sim.config import VTAConfig
+from sim.config import SEMANTICS, VTAConfig
 from sim.dram import SPACE, Segment
 from sim.errors import ConfigError, DecodeError, FieldError, ProgramError, SimError
-from sim.presets import SEMANTICS, TARGETS, target_spec
+from sim.legality import check_semantics
+from sim.presets import TARGETS, target_spec
 
 __all__ = ["MAX_FILE_BYTES", "Output", "Program", "Segment", "dump_file", "dumps", "load_file", "loads"]
 
@@ -101,7 +102,7 @@ class Program:
         """
         from sim import asm
 
-        text: str = asm.disassemble(self.table, self.config)
+        text: str = asm.disassemble(self.table, self.config, self.semantics)
         if not sram:
             return text
         from sim.operands import operands
@@ -167,8 +168,11 @@ def _kind(value: object) -> str:
     return names.get(type(value), "a number")
 
 
-def _config(reader: _Reader, value: object, config: VTAConfig | None) -> tuple[VTAConfig, str]:
-    """The configuration of a file and its semantics; a remark leaves both to the caller."""
+def _config(reader: _Reader, value: object, config: VTAConfig | None, asked: str | None) -> tuple[VTAConfig, str]:
+    """The configuration of a file and its semantics; a remark leaves both to the caller.
+
+    The caller's semantics also count for a file that names the caller's own machine and no semantics of its own.
+    """
     default = target_spec(DEFAULT_TARGET)
     if isinstance(value, dict):
         semantics = value.get("semantics")
@@ -178,13 +182,20 @@ def _config(reader: _Reader, value: object, config: VTAConfig | None) -> tuple[V
             found = VTAConfig.from_json({k: v for k, v in value.items() if k != "semantics"})
         except (ConfigError, TypeError) as error:
             raise reader.fail("config", str(error).removeprefix("config: ")) from None
-        return found, semantics or _semantics_of(found)
+        chosen = semantics or (asked if asked and found == config else _semantics_of(found))
+        try:
+            check_semantics(found, chosen)
+        except ConfigError as error:
+            raise reader.fail("config", str(error).removeprefix("config: ")) from None
+        return found, chosen
     if isinstance(value, str) and value in TARGETS:
         return TARGETS[value].config, TARGETS[value].semantics
     if value is not None and not isinstance(value, str):
         raise reader.fail("config", f"must be a preset's name, a remark or an object, not {_kind(value)}")
     if config is None:
         return default.config, default.semantics
+    if asked is not None:
+        return config, asked
     match = [spec.semantics for spec in TARGETS.values() if spec.config == config]
     return config, match[0] if match else default.semantics
 
@@ -208,7 +219,7 @@ def _program(reader: _Reader, value: object, number: int, config: VTAConfig, sem
         delay = reader.integer(entry["delay"], f"{where}: delay", 1, 100_000)
         config = replace(config, read_delay=delay)
     try:
-        table = isa.decode(isa.from_hex(lines), config)
+        table = isa.decode(isa.from_hex(lines), config, semantics)
     except (DecodeError, FieldError) as error:
         raise reader.fail(f"{where}: insns", _clip_reason(str(error))) from None
     address = reader.integer(entry.get("insn_address", DEFAULT_INSN_ADDRESS), f"{where}: insn_address", 0, SPACE - 16)
@@ -259,10 +270,13 @@ def _output(reader: _Reader, value: object, where: str) -> Output:
     return Output(name, address, size, expected)
 
 
-def loads(text: str, source: str = "program", config: VTAConfig | None = None) -> list[Program]:
+def loads(
+    text: str, source: str = "program", config: VTAConfig | None = None, semantics: str | None = None
+) -> list[Program]:
     """Read the programs of a JSON text; ``source`` names it in messages.
 
-    config: the machine where the file names none (default vta-de10). Unknown fields are named in one warning.
+    config, semantics: the machine where the file names none (default vta-de10), and what its programs are for.
+    Unknown fields are named in one warning.
     Raises ProgramError that says file, program and field.
     """
     reader = _Reader(source)
@@ -277,11 +291,11 @@ def loads(text: str, source: str = "program", config: VTAConfig | None = None) -
     top = reader.mapping(parsed, "", _FILE_KEYS)
     if "programs" not in top:
         raise reader.fail("programs", "missing")
-    machine, semantics = _config(reader, top.get("config"), config)
+    machine, chosen = _config(reader, top.get("config"), config, semantics)
     entries = reader.items(top["programs"], "programs")
     if not entries:
         raise reader.fail("programs", "empty: there is nothing to run")
-    programs = [_program(reader, entry, i, machine, semantics) for i, entry in enumerate(entries)]
+    programs = [_program(reader, entry, i, machine, chosen) for i, entry in enumerate(entries)]
     if reader.unknown:
         names = sorted({name.split(".")[-1] for name in reader.unknown})
         shown = ", ".join(_clip(name) for name in names[:8]) + (", ..." if len(names) > 8 else "")
@@ -289,7 +303,7 @@ def loads(text: str, source: str = "program", config: VTAConfig | None = None) -
     return programs
 
 
-def load_file(path: str | Path, config: VTAConfig | None = None) -> list[Program]:
+def load_file(path: str | Path, config: VTAConfig | None = None, semantics: str | None = None) -> list[Program]:
     """Read a program file of at most 512 MiB; see :func:`loads`."""
     source = Path(path)
     try:
@@ -301,13 +315,13 @@ def load_file(path: str | Path, config: VTAConfig | None = None) -> list[Program
         raise ProgramError(str(path), error.strerror or "cannot be read") from None
     except UnicodeDecodeError as error:
         raise ProgramError(str(path), f"not UTF-8 text at byte {error.start}") from None
-    return loads(text, str(path), config)
+    return loads(text, str(path), config, semantics)
 
 
 def _entry(program: Program, config: VTAConfig, cycles: int | None) -> dict[str, object]:
     entry: dict[str, object] = {
         "name": program.name,
-        "insns": isa.to_hex(isa.encode(program.table, program.config)),
+        "insns": isa.to_hex(isa.encode(program.table, program.config, program.semantics)),
     }
     if cycles is not None:
         entry["cycles"] = cycles
@@ -372,5 +386,5 @@ def dump_file(path: str | Path, programs: Iterable[Program], target: str | None 
 
 def insn_bytes(program: Program) -> bytes:
     """The instruction stream as it lies in DRAM."""
-    words = isa.encode(program.table, program.config)
+    words = isa.encode(program.table, program.config, program.semantics)
     return np.ascontiguousarray(words, dtype="<u8").tobytes()

@@ -8,9 +8,9 @@ and every byte range of DRAM, is then compared with the last access of the other
 from __future__ import annotations
 
 from sim import legality, tokens
+from sim.config import SEMANTICS, mode_of
 from sim.dram import Dram
 from sim.errors import ProgramError
-from sim.presets import SEMANTICS
 from sim.program import Program
 from sim.trace import MAX_RACES, Race, Trace, UopLoads, trace, uops_are_constant, uops_of_image
 
@@ -26,7 +26,7 @@ def check_races(program: Program, semantics: str = "chisel", max_work: int = leg
     """
     if semantics not in SEMANTICS:
         raise ProgramError("semantics", f"{semantics!r} is none of {', '.join(SEMANTICS)}")
-    mode = "fsim" if semantics == "fsim" else "chisel"
+    mode = mode_of(semantics)
     legality.check_executable(program.table, program.config, mode)
     legality.check_work(program.table, program.config, mode, max_work)
     depth = program.config.queue_depth if mode == "chisel" else None

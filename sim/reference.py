@@ -445,7 +445,7 @@ def trace(
     Meant for reading and for checking ``sim.timing``; nothing here bounds the time that a huge program takes.
     """
     table = as_table(table)
-    check_table(table, config)
+    check_table(table, config, semantics)
     machine = _Machine(table, config, insn_address, semantics)
     return machine.run(cap), machine.starts, machine.dones
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sim import isa, legality, tokens
-from sim.config import VTAConfig
+from sim.config import MODES, VTAConfig
 from sim.dram import PAGE_BYTES, SPACE, Dram
 from sim.errors import ExecutionError, LimitError, ProgramError
 from sim.program import Program, Segment
@@ -82,7 +82,7 @@ def count(table: isa.Table, config: VTAConfig, order: Ints, mode: str = "fsim") 
     sizes = legality.element_bytes(config)
     area = ran[:, isa.X_SIZE] * ran[:, isa.Y_SIZE]
     load, mem = ran[:, isa.OPCODE] == isa.OP_LOAD, ran[:, isa.MEM]
-    outer, inner, uops = legality.trip_counts(ran, config, mode)
+    outer, inner, uops = legality.trip_counts(ran, mode)
     times = outer * inner * uops
 
     def loaded(memory: int) -> int:
@@ -130,8 +130,8 @@ def execute(
     """
     from sim import _exec_kernel as k
 
-    if mode not in legality.MODES:
-        raise ProgramError("semantics", f"{mode!r} is none of {', '.join(legality.MODES)}")
+    if mode not in MODES:
+        raise ProgramError("semantics", f"{mode!r} is none of {', '.join(MODES)}")
     table, config = program.table, program.config
     legality.check_executable(table, config, mode)
     legality.check_work(table, config, mode, max_work)
@@ -183,7 +183,7 @@ def warm() -> None:
         isa.Finish(pop_next=1),
     ]
     program = Program("warm", config, isa.table_of(rows))
-    for mode in legality.MODES:
+    for mode in MODES:
         execute(program, mode)
     portable.check(program)
     races.check_races(program)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim import asm, isa
+from sim.config import mode_of
 from sim.program import Program
 from sim.stats import FIRST_WAIT, KINDS, UNITS, activity
 from sim.timing import CLIENT_NAMES, TOKEN_FROM, Timing, simulate
@@ -56,7 +57,7 @@ def why_waited(timing: Timing, index: int) -> dict[str, int]:
 
 def _slices(timing: Timing) -> list[dict[str, object]]:
     spans = activity(timing)
-    text = asm.disassemble(timing.table, timing.config).splitlines()
+    text = asm.disassemble(timing.table, timing.config, timing.semantics).splitlines()
     events: list[dict[str, object]] = []
     for unit, kind, begin, end, insn in zip(
         *(a.tolist() for a in (spans.unit, spans.kind, spans.begin, spans.end, spans.insn)), strict=True
@@ -111,7 +112,7 @@ def write_trace(path: str | Path, program: Program) -> Timing:
     from sim.occupancy import MAX_ACCESSES, accesses, occupancy
     from sim.races import uop_loads
 
-    mode = "fsim" if program.semantics == "fsim" else "chisel"
+    mode = mode_of(program.semantics)
     timing = simulate(program.table, program.config, program.insn_address, semantics=mode)
     curves: Curves | None = None
     if accesses(timing, mode) <= MAX_ACCESSES:

@@ -91,6 +91,7 @@ class Timing:
         between a load's first request and its last word.
     bursts: shape (m, 6), read bursts in issue order: client, instruction (for fetch: the first of the
         batch), first cycle in which it could go, issue, cycle in which the memory begins it, words.
+    semantics: under which it ran.
     """
 
     config: VTAConfig
@@ -108,6 +109,7 @@ class Timing:
     contention: I64
     foreign: I64
     bursts: I64
+    semantics: str = "chisel"
 
 
 @dataclass(frozen=True)
@@ -134,8 +136,8 @@ def _prepare(
     par = parameters(config, insn_address, semantics)
     n = len(table)
     kinds, busy, bursts = (np.zeros(n, dtype=np.int64) for _ in range(3))
-    if not classify(table, *bounds(config), par, kinds, busy, bursts):
-        check_table(table, config)
+    if not classify(table, *bounds(config, semantics), par, kinds, busy, bursts):
+        check_table(table, config, semantics)
     total = np.cumsum(bursts.astype(np.float64))
     if n and total[-1] > most:
         at = int(np.searchsorted(total, most, side="right"))
@@ -228,6 +230,7 @@ def simulate(
         config=config, table=prepared.table, cycles=int(out[kernel.O_CYCLES]), queue=prepared.queue, visible=visible,
         start=start, done=done, idle=idle, wait_fetch=wait_fetch, wait_prev=wait_prev, wait_next=wait_next,
         alone=alone, contention=contention, foreign=foreign, bursts=bursts,
+        semantics=semantics,
     )  # fmt: skip
 
 

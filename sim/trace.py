@@ -14,7 +14,8 @@ import numpy.typing as npt
 from sim import isa
 from sim.config import VTAConfig
 from sim.dram import Dram
-from sim.legality import ZERO_ROWS, depths, element_bytes, moves, region, uop_span
+from sim.encoding import encoding_of
+from sim.legality import UOP_SPAN, ZERO_ROWS, depths, element_bytes, moves, region
 from sim.tokens import Flow
 
 MAX_RACES = 256
@@ -66,14 +67,17 @@ class Trace:
     found: Ints
 
 
-def parameters(config: VTAConfig, mode: str) -> Ints:
-    """The parameter vector of the kernels."""
+def parameters(config: VTAConfig, mode: str, loops: str | None = None) -> Ints:
+    """The parameter vector of the kernels.
+
+    mode: by whose rule micro-ops are encoded. loops: by whose rule loop counts are read (``mode`` if absent).
+    """
     from sim import _exec_kernel as k
 
     p = np.zeros(k.N_PARAMS, dtype=np.int64)
-    p[k.P_CHISEL] = mode == "chisel"
-    p[k.P_UOP_SPAN] = uop_span(config)
-    p[k.P_DST_BITS], p[k.P_SRC_BITS], p[k.P_WGT_BITS] = config.uop_field_widths
+    p[k.P_CHISEL] = (loops or mode) == "chisel"
+    p[k.P_UOP_SPAN] = UOP_SPAN
+    p[k.P_DST_BITS], p[k.P_SRC_BITS], p[k.P_WGT_BITS] = encoding_of(config, mode).uop
     p[k.P_INP_LANE] = 1 << config.LOG_INP_WIDTH
     p[k.P_WGT_LANE] = 1 << config.LOG_WGT_WIDTH
     p[k.P_ACC_LANE] = 1 << config.LOG_ACC_WIDTH
@@ -133,12 +137,13 @@ def uops_are_constant(table: isa.Table, config: VTAConfig, mode: str) -> bool:
 
 
 def trace(
-    table: isa.Table, config: VTAConfig, state: Flow, uops: UopLoads, mode: str, semantics: str = "portable"
-) -> Trace:
+    table: isa.Table, config: VTAConfig, state: Flow, uops: UopLoads, mode: str, semantics: str = "portable",
+    loops: str | None = None,
+) -> Trace:  # fmt: skip
     """Walk a program in its token order and report what it does to elements.
 
-    mode: how loop counts are read (chisel or fsim). semantics: which memory a STORE reads: OUT (chisel), ACC
-    (fsim), or both (portable).
+    mode: whose encoding micro-ops have (chisel or fsim). semantics: which memory a STORE reads: OUT (chisel), ACC
+    (fsim), or both (portable). loops: how loop counts are read (as ``mode`` does, if absent).
     """
     from sim import _trace_kernel as k
 
@@ -148,10 +153,10 @@ def trace(
     races = np.zeros((MAX_RACES, 6), dtype=np.int64)
     count = np.zeros(2, dtype=np.int64)
     found = k.scan(
-        table, state.order, state.clocks, state.rank, ids, parameters(config, mode),
+        table, state.order, state.clocks, state.rank, ids, parameters(config, mode, loops),
         uops.offsets, uops.words, depths(config), semantics != "fsim", semantics != "chisel", races, count,
     )  # fmt: skip
-    box = boxes(table, config, mode)
+    box = boxes(table, config, loops or mode)
     ran = (state.rank > 0) & (box[:, 1] > 0)
     stores = np.flatnonzero(ran & moves(table, isa.OP_STORE))
     readers = np.flatnonzero(ran & moves(table, isa.OP_LOAD))

@@ -101,8 +101,8 @@ class Model:
                 self.position[n, axis] = place
             for place, axis in enumerate(nest.reduce):
                 self.position[n, axis] = self.n_spatial + place
-        c = self.config
-        self.depths = {"inp": c.inp_depth, "wgt": c.wgt_depth, "acc": c.acc_depth}
+        held = target.usable
+        self.depths = {"inp": held.inp, "wgt": held.wgt, "acc": held.acc}
         self.divisors = [np.array([d for d in range(1, a.extent + 1) if a.extent % d == 0], dtype=np.int64) for a in nest.axes]
         self._tables: dict[tuple[int, int, bool], Ints] = {}
         self.out_elements = int(np.prod([nest.axes[i].extent for i in spatial]))

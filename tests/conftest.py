@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
+import lzma
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +17,10 @@ import pytest
 if TYPE_CHECKING:
     from autosched.ir import IRModule, PrimFunc
     from autosched.schedule import Schedule
+    from sim.program import Program
 
 ORACLES = Path(__file__).parent / "oracles"
+DATA = Path(__file__).parent / "data"
 
 
 def load_oracle(name: str) -> ModuleType:
@@ -30,6 +34,20 @@ def load_oracle(name: str) -> ModuleType:
         sys.modules[full] = module
         spec.loader.exec_module(module)
     return sys.modules[full]
+
+
+@pytest.fixture(scope="session")
+def recorded() -> Callable[[str], list[Program]]:
+    """The programs of tests/data/NAME.json.xz: words, memory, expected bytes and cycles, as the RTL had and gave them."""
+
+    @functools.cache
+    def read(name: str) -> list[Program]:
+        from sim.program import loads
+
+        with lzma.open(DATA / f"{name}.json.xz", "rt", encoding="utf-8") as file:
+            return loads(file.read(), name)
+
+    return read
 
 
 @pytest.fixture(scope="session")

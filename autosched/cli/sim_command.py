@@ -11,7 +11,7 @@ from autosched.cli.exit_codes import Exit
 from autosched.cli.options import Commands, add_format, add_target, positive
 from autosched.cli.tables import number, print_json, print_table
 from autosched.errors import ProgramError
-from autosched.target import get_target
+from autosched.target import Target, get_target
 
 if TYPE_CHECKING:
     from sim.machine import RunResult
@@ -46,7 +46,7 @@ def load(path: str, target: str | None, only: str | None) -> list[tuple[Program,
     machine = get_target(target) if target else None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        programs = load_file(path, machine.config if machine else None)
+        programs = load_file(path, *((machine.config, machine.semantics) if machine else ()))
     for warning in caught:
         import sys
 
@@ -58,8 +58,16 @@ def load(path: str, target: str | None, only: str | None) -> list[tuple[Program,
             from autosched.errors import UnknownNameError
 
             raise UnknownNameError("program", only, names)
-    # A file that names its machine is for that machine; a remark leaves the choice to --target.
-    return [(p, machine.semantics if machine and p.config == machine.config else p.semantics) for p in programs]
+    return [(p, p.semantics if machine is None else _semantics(p, machine)) for p in programs]
+
+
+def _semantics(program: Program, machine: Target) -> str:
+    """A file that names its machine, or an encoding of its own, is for that; else --target decides."""
+    from sim.config import mode_of
+    from sim.encoding import agree
+
+    readable = agree(program.config) or mode_of(program.semantics) == mode_of(machine.semantics)
+    return machine.semantics if program.config == machine.config and readable else program.semantics
 
 
 def run(args: argparse.Namespace) -> int:

@@ -113,7 +113,7 @@ class Kernel:
 
         low = self.lowered
         program = low.program(packed)
-        ran = execute(program, "fsim" if self.target.semantics == "fsim" else "chisel")
+        ran = execute(program, self.target.mode)
         stored = {out.name: low.stored_array(out.name, ran.read(out.address, out.size)) for out in program.outputs}
         if work is not None:
             low.packed(packed, work)

@@ -18,6 +18,7 @@ from autosched.ir.stmt import Buffer
 from autosched.lower.affine import Ints, Lin, Loop
 from autosched.lower.regions import Box, box, common, covers, full_box, harmless, shape_of
 from autosched.lower.tree import ACC, DRAM, INP, WGT, Access, Site, Tree
+from autosched.target import Target
 from sim.config import PAGE_BYTES, VTAConfig
 
 
@@ -83,15 +84,10 @@ def lanes_of(scope: str, config: VTAConfig) -> int:
     return config.batch * (config.block_in if scope == INP else config.block_out)
 
 
-def depth_of(scope: str, config: VTAConfig) -> int:
-    """Elements of a memory."""
-    return {INP: config.inp_depth, WGT: config.wgt_depth, ACC: config.acc_depth}[scope]
-
-
 Use = tuple[Site, Access, bool]
 
 
-def allocate(tree: Tree, sites: list[Site], config: VTAConfig) -> dict[Buffer, Storage]:
+def allocate(tree: Tree, sites: list[Site], target: Target) -> dict[Buffer, Storage]:
     """The storage of every SRAM buffer, with its address.
 
     Raises:
@@ -102,7 +98,7 @@ def allocate(tree: Tree, sites: list[Site], config: VTAConfig) -> dict[Buffer, S
         for access, is_write in site.accesses():
             if access.buffer.scope != DRAM:
                 uses.setdefault(access.buffer, []).append((site, access, is_write))
-    storages = {b: _storage(b, u, tree.banks.get(b, 1), config) for b, u in uses.items()}
+    storages = {b: _storage(b, u, tree.banks.get(b, 1), target.config) for b, u in uses.items()}
     for buffer in tree.doubled & storages.keys():
         if storages[buffer].banks == 1:
             warnings.warn(no_refill(buffer), stacklevel=2)
@@ -110,7 +106,7 @@ def allocate(tree: Tree, sites: list[Site], config: VTAConfig) -> dict[Buffer, S
         _check_threads(storages[buffer], found)
     for scope in (INP, WGT, ACC):
         mine = [s for s in storages.values() if s.buffer.scope == scope]
-        _place(mine, scope, depth_of(scope, config), uses, tree)
+        _place(mine, scope, target.capacity(scope), uses, tree)
     return storages
 
 

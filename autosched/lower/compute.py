@@ -28,6 +28,7 @@ from autosched.lower.order import Key
 from autosched.lower.tree import Site
 from sim import isa
 from sim.config import VTAConfig
+from sim.encoding import usable
 
 HAZARD_DISTANCE = 2
 
@@ -234,8 +235,8 @@ def lower_gemm(site: Site, storages: Mapping[Buffer, Storage], key: Key, config:
     """
     places = [whole_element(a, storages, site.name) for a in (site.write, *site.reads)]
     dims, unrolled, limits, _ = sort_out(site.inner, [p.offset for p in places], site.conds)
-    widths = (config.acc_depth, config.inp_depth, config.wgt_depth)
-    fold = Folder(widths, config.uop_capacity, semantics == "portable", site.name).fold(dims)
+    held = usable(config, semantics)
+    fold = Folder((held.acc, held.inp, held.wgt), held.uop, semantics == "portable", site.name).fold(dims)
     grid = make_grid(site, unrolled, limits, key.strides, key.start)
     return _rows(fold, places, grid, {isa.OPCODE: isa.OP_GEMM}, 0, 1, False)
 
@@ -279,6 +280,7 @@ def lower_alu(
     alone = [d for d in dims if d.strides[0] == 0] if len(steps) > 1 else []
     dims = [d for d in dims if d not in alone]
     grid = make_grid(site, unrolled, limits, key.strides, key.start)
+    held = usable(config, semantics)
     parts = []
     column = 0
     spread, moved = _spread(grid, alone)
@@ -289,9 +291,9 @@ def lower_alu(
             column += 1
             chosen, operands = (0, column), (target, step.place)
         mine = [Dim(d.extent, tuple([d.strides[c] for c in chosen]), d.note, d.limits, d.pads) for d in dims]
-        width = config.inp_depth if step.op < 0 else config.acc_depth
+        width = held.inp if step.op < 0 else held.acc
         hazard = step.op >= 0 or semantics == "portable"
-        fold = Folder((config.acc_depth, min(width, config.acc_depth)), config.uop_capacity, hazard, site.name).fold(mine)
+        fold = Folder((held.acc, min(width, held.acc)), held.uop, hazard, site.name).fold(mine)
         if step.op < 0:
             columns = {isa.OPCODE: isa.OP_GEMM, isa.RESET: 1}
         else:
@@ -301,7 +303,7 @@ def lower_alu(
         rows = _rows(fold, operands, spread, columns, k, len(steps), bool(alone) or repeats, shift)
         if step.op < 0:
             # Micro-ops of a reset need no source; the same list as the ALU's serves when its index fits INP.
-            if config.inp_depth < config.acc_depth:
+            if held.inp < held.acc:
                 rows.base[:, 1] = 0
                 rows.patterns = [p * np.array([1, 0, 0]) for p in rows.patterns]
             rows.table[:, isa.SRC_OUT] = rows.table[:, isa.SRC_IN] = 0

@@ -26,6 +26,7 @@ from autosched.lower.tree import ACC, DRAM, INP, WGT, Site
 from autosched.target import Target, get_target
 from sim import isa
 from sim.config import VTAConfig
+from sim.errors import FieldError
 from sim.program import Output, Program, Segment
 
 Array = np.ndarray[Any, Any]
@@ -116,13 +117,13 @@ class Lowered:
     @cached_property
     def uop_words(self) -> npt.NDArray[np.uint32]:
         """The micro-ops as the machine reads them."""
-        return isa.encode_uops(self.triples, self.config)
+        return isa.encode_uops(self.triples, self.config, self.target.semantics)
 
     def cycles(self, cap: int | None = None) -> int:
         """Cycles of a run by the event model; see ``sim.timing.cycles``."""
         from sim.timing import cycles
 
-        return cycles(self.table, self.config, self.insn_address, cap=cap, semantics=_timing_mode(self.target))
+        return cycles(self.table, self.config, self.insn_address, cap=cap, semantics=self.target.mode)
 
     def program(
         self, inputs: Mapping[str, npt.ArrayLike] | None = None, expected: Mapping[str, npt.ArrayLike] | None = None,
@@ -217,10 +218,6 @@ class Lowered:
         return {**{b.name: results[k] for k, b in enumerate(outputs) if b.name in own}, **found}
 
 
-def _timing_mode(target: Target) -> str:
-    return "fsim" if target.semantics == "fsim" else "chisel"
-
-
 def _parameter(known: Mapping[str, Buffer], name: str) -> Buffer:
     from autosched.errors import UnknownNameError
 
@@ -286,8 +283,8 @@ def lower_table(func: PrimFunc | IRModule, target: str | Target = "vta-de10") ->
     sites = program.index()
     if not sites:
         raise LoweringError("empty", f"{func.name} does nothing")
-    storages = allocate(program, sites, config)
-    emitter = _Emitter(program, sites, storages, config, semantics)
+    storages = allocate(program, sites, machine)
+    emitter = _Emitter(program, sites, storages, config, semantics, machine.usable.uop)
     table, dram, triples, zeros = emitter.run()
     return Lowered(
         func.name, machine, table, func.buffers, emitter.written(), dram, triples, zeros, tuple(emitter.info),
@@ -317,6 +314,7 @@ class _Emitter:
     storages: dict[Buffer, Storage]
     config: VTAConfig
     semantics: str
+    uop_capacity: int
     info: list[SiteInfo] = field(default_factory=list)
 
     def written(self) -> tuple[Buffer, ...]:
@@ -428,7 +426,7 @@ class _Emitter:
         row = sequence[where] - first
         micro, kernel_of = uops.collect(joined, row)
         used = kernel_of[row]
-        return micro, uops.place(micro, used, self.config), where, used
+        return micro, uops.place(micro, used, self.uop_capacity), where, used
 
     def shared_dram(self, at: Mapping[Buffer, int]) -> tuple[int, int] | None:
         """The DRAM that is both stored and loaded, as one range."""
@@ -442,16 +440,11 @@ class _Emitter:
 
     def check_fields(self, table: isa.Table) -> None:
         """Refuses what the instruction's fields cannot hold."""
-        limits = {
-            isa.SRAM: 1 << 16, isa.Y_SIZE: 1 << 16, isa.X_SIZE: 1 << 16, isa.X_STRIDE: 1 << 16, isa.DRAM: 1 << 32,
-            isa.ITER_OUT: 1 << 14, isa.ITER_IN: 1 << 14,
-        }
-        for column, limit in limits.items():
-            if len(table) and not 0 <= int(table[:, column].min()) <= int(table[:, column].max()) < limit:
-                bad = int(np.argmax((table[:, column] < 0) | (table[:, column] >= limit)))
-                raise LoweringError(
-                    "field", f"instruction {bad}: {isa.COLUMN_NAMES[column]} = {int(table[bad, column])} does not fit its field"
-                )
+        try:
+            isa.check_table(table, self.config, self.semantics)
+        except FieldError as error:
+            reason = f"instruction {error.index}: {error.field} = {error.value} does not fit its field"
+            raise LoweringError("field", reason) from None
 
 
 def _stack(copies: Sequence[dma.Rows], kernels: Sequence[Kernels]) -> tuple[isa.Table, Ints, Ints, Any]:

@@ -17,7 +17,6 @@ from autosched.errors import LoweringError
 from autosched.lower.affine import Ints
 from autosched.lower.compute import Kernels
 from sim import isa
-from sim.config import VTAConfig
 
 # A LOAD UOP of a ring also brings in kernels that follow in DRAM and are used within so many instructions, but no more than this
 # share of the memory.
@@ -93,18 +92,17 @@ class Placement:
     count: Ints
 
 
-def place(uops: Uops, used: Ints, config: VTAConfig) -> Placement:
+def place(uops: Uops, used: Ints, capacity: int) -> Placement:
     """Decides residency.
 
     Args:
         uops: all micro-ops.
         used: kernel of each using instruction, in program order.
-        config: the machine.
+        capacity: micro-ops that the machine holds and can name.
 
     Raises:
         LoweringError: kind ``capacity``: one kernel alone exceeds the memory.
     """
-    capacity = config.uop_capacity
     if len(uops.length) and int(uops.length.max()) > capacity:
         raise LoweringError("capacity", f"a list of {int(uops.length.max())} micro-ops exceeds the {capacity} of the memory")
     if len(uops.triples) <= capacity:

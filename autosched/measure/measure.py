@@ -64,7 +64,7 @@ def statistics(lowered: Lowered) -> dict[str, int]:
     from sim.semantics import count
 
     order = np.arange(len(lowered.table), dtype=np.int64)
-    mode = "fsim" if lowered.target.semantics == "fsim" else "chisel"
+    mode = lowered.target.mode
     return {**count(lowered.table, lowered.config, order, mode), "instructions": len(lowered.table)}
 
 

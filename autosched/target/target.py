@@ -9,9 +9,10 @@ from functools import cached_property
 from pathlib import Path
 
 from autosched.errors import ProgramError, UnknownNameError
-from sim.config import VTAConfig
+from sim.config import SEMANTICS, VTAConfig, mode_of
+from sim.encoding import Usable, usable
 from sim.errors import SimError
-from sim.presets import SEMANTICS, TARGETS, TargetSpec
+from sim.presets import TARGETS, TargetSpec
 
 INP, WGT, ACC = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer"
 SCOPES: tuple[str, ...] = (INP, WGT, ACC)
@@ -23,7 +24,7 @@ class Memory:
 
     Args:
         scope: the storage scope, e.g. ``local.acc_buffer``.
-        elements: how many elements it holds.
+        elements: how many of its elements instructions can name.
         lanes: scalars of one element: (rows, columns).
         dtype: type of a scalar.
         element_bytes: bytes of one element.
@@ -66,18 +67,28 @@ class Target:
 
         return gemm_name(self.config)
 
+    @property
+    def mode(self) -> str:
+        """How its programs are executed, timed and encoded: ``chisel`` or ``fsim``."""
+        return mode_of(self.semantics)
+
+    @property
+    def usable(self) -> Usable:
+        """Elements of each memory that instructions can name."""
+        return usable(self.config, self.semantics)
+
     @cached_property
     def memories(self) -> dict[str, Memory]:
         """The on-chip memories by scope."""
-        c = self.config
+        c, held = self.config, self.usable
         return {
-            INP: Memory(INP, c.inp_depth, (c.batch, c.block_in), "int8", c.inp_elem_bytes),
-            WGT: Memory(WGT, c.wgt_depth, (c.block_out, c.block_in), "int8", c.wgt_elem_bytes),
-            ACC: Memory(ACC, c.acc_depth, (c.batch, c.block_out), "int32", c.acc_elem_bytes),
+            INP: Memory(INP, held.inp, (c.batch, c.block_in), "int8", c.inp_elem_bytes),
+            WGT: Memory(WGT, held.wgt, (c.block_out, c.block_in), "int8", c.wgt_elem_bytes),
+            ACC: Memory(ACC, held.acc, (c.batch, c.block_out), "int32", c.acc_elem_bytes),
         }
 
     def capacity(self, scope: str) -> int:
-        """Elements that a scope holds.
+        """Elements of a scope that programs can name.
 
         Raises:
             UnknownNameError: the target has no such scope.

@@ -104,12 +104,20 @@ def interleave(rows, rng, depth=None):
             return order, edges
 
 
-def loop(row, mode, uop_span):
+def uop_widths(config, mode):
+    """Bits of a micro-op's ACC, INP and WGT index: constants of the Chisel build, depths elsewhere."""
+    if mode == "chisel":
+        return 11, 11, 10
+    inp, wgt, acc = ((depth - 1).bit_length() for depth in (config.inp_depth, config.wgt_depth, config.acc_depth))
+    return acc, max(acc, inp), wgt
+
+
+def loop(row, mode):
     """Every (outer, inner, uop) of a GEMM or ALU."""
     outer, inner = row["iter_out"], row["iter_in"]
     count = row["uop_end"] - row["uop_bgn"]
     if mode == "chisel":
-        outer, inner, count = outer or 16384, inner or 16384, (count - 1) % uop_span + 1
+        outer, inner, count = outer or 16384, inner or 16384, (count - 1) % 16384 + 1
     for o in range(outer):
         for i in range(inner):
             for u in range(count):
@@ -211,17 +219,14 @@ class Machine:
     def fields(self, at):
         word = self.uop[self.index(at, len(self.uop))]
         found = []
-        for width in self.config.uop_field_widths:
+        for width in uop_widths(self.config, self.mode):
             found.append(word & ((1 << width) - 1))
             word >>= width
         return found
 
-    def span(self):
-        return max(1 << 14, 2 << self.config.log_uop_depth)
-
     def gemm(self, row):
         c = self.config
-        for o, i, u in loop(row, self.mode, self.span()):
+        for o, i, u in loop(row, self.mode):
             a, n, w = self.fields(u)
             a = self.index(a + o * row["dst_out"] + i * row["dst_in"], c.acc_depth)
             self.note("write", "ACC", a)
@@ -247,9 +252,11 @@ class Machine:
 
     def alu(self, row):
         c = self.config
-        for o, i, u in loop(row, self.mode, self.span()):
+        for o, i, u in loop(row, self.mode):
             self.alu_counter += 1
-            d, s, _ = self.fields(u)
+            d, s, top = self.fields(u)
+            if self.mode == "chisel":
+                s += top << 11
             d = self.index(d + o * row["dst_out"] + i * row["dst_in"], c.acc_depth)
             s = self.index(s + o * row["src_out"] + i * row["src_in"], c.acc_depth)
             self.note("write", "ACC", d)
@@ -354,7 +361,7 @@ class Writer:
         }  # fmt: skip
         for mem, unit in ((INP, c.inp_elem_bytes), (WGT, c.wgt_elem_bytes), (ACC, c.acc_elem_bytes), (ACC8, 64)):
             self.give(self.base[mem], self.rng.randbytes(64 * unit))
-        widths = c.uop_field_widths
+        widths = uop_widths(c, mode)
         depth = (c.acc_depth, min(c.acc_depth, c.inp_depth), c.wgt_depth)
         words = b""
         for _ in range(64):
@@ -578,7 +585,7 @@ def element_findings(table, config, segments):
 def expand(machine, row, found, index):
     """(uop, dst, src, wgt) of every step, indices wrapped; wraps are noted."""
     c = machine.config
-    for o, i, u in loop(row, "chisel", machine.span()):
+    for o, i, u in loop(row, "chisel"):
         a, n, w = machine.fields(u)
         a += o * row["dst_out"] + i * row["dst_in"]
         n += o * row["src_out"] + i * row["src_in"]

@@ -34,7 +34,6 @@ def test_published_file_gives_the_published_sizes() -> None:
 def test_block_32_and_batch_follow_the_formulas() -> None:
     wide = VTAConfig(LOG_BLOCK=5)
     assert (wide.log_inp_depth, wide.log_acc_depth, wide.log_wgt_depth) == (10, 10, 8)
-    assert wide.uop_field_widths == (10, 10, 8)
     assert wide.wgt_elem_bytes == 1024
     two = VTAConfig(LOG_BATCH=1)
     assert (two.inp_elem_bytes, two.acc_elem_bytes, two.out_elem_bytes, two.wgt_elem_bytes) == (32, 128, 32, 256)
@@ -73,8 +72,6 @@ def test_json_round_trip_and_key() -> None:
         ({"LOG_BLOCK": 7, "LOG_WGT_BUFF_SIZE": 24}, "LOG_BLOCK"),
         ({"LOG_BLOCK": 0, "LOG_INP_WIDTH": 2}, "LOG_BLOCK"),
         ({"LOG_INP_BUFF_SIZE": 4}, "LOG_INP_BUFF_SIZE"),
-        ({"LOG_BLOCK": 3}, "LOG_ACC_BUFF_SIZE"),
-        ({"LOG_UOP_BUFF_SIZE": 16, "uop_depth": None}, "LOG_UOP_BUFF_SIZE"),
         ({"LOG_BLOCK": "4"}, "LOG_BLOCK"),
         ({"LOG_BATCH": True}, "LOG_BATCH"),
         ({"TARGET": 5}, "TARGET"),

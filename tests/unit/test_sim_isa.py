@@ -81,30 +81,6 @@ def test_bits_that_no_field_covers_are_ignored() -> None:
     assert (table[0] == isa.Load().row()).all() and (table[1] == isa.Gemm().row()).all()
 
 
-def test_a_field_never_crosses_bit_64() -> None:
-    assert {n: low for n, low, _ in DE10.gemm_layout}["dst_out"] == 64
-    # With 2^8 micro-ops the first word has room for an accumulator factor, and everything after it moves.
-    small = VTAConfig(LOG_UOP_BUFF_SIZE=10, uop_depth=None)
-    layout = {name: (low, width) for name, low, width in small.gemm_layout}
-    assert (layout["uop_bgn"], layout["uop_end"]) == ((8, 8), (16, 9))
-    assert (layout["dst_out"], layout["dst_in"]) == ((53, 11), (64, 11))
-    insn = isa.Gemm(uop_end=3, iter_out=5, iter_in=7, dst_out=1, dst_in=2, src_out=3, src_in=4, wgt_out=5, wgt_in=6)
-    (word,) = isa.encode(isa.table_of([insn]), small)
-    value = int(word[0]) | int(word[1]) << 64
-    for name, low, width in small.gemm_layout:
-        assert value >> low & ((1 << width) - 1) == getattr(insn, name)
-    for config in (DE10, small, VTAConfig(LOG_BLOCK=5), VTAConfig(LOG_BATCH=2, LOG_BLOCK=5)):
-        for layout_ in (config.mem_layout, config.gemm_layout, config.alu_layout):
-            spans = [(low, low + width) for _, low, width in layout_]
-            assert all(low // 64 == (high - 1) // 64 for low, high in spans)
-            assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans)) and spans[-1][1] <= 128
-
-
-def test_memory_layout_is_the_same_everywhere() -> None:
-    assert VTAConfig(LOG_BLOCK=5).mem_layout == DE10.mem_layout
-    assert [low for _, low, _ in DE10.mem_layout] == [0, 3, 4, 5, 6, 7, 10, 26, 64, 80, 96, 112, 116, 120, 124]
-
-
 @pytest.mark.parametrize(
     ("column", "value"),
     [
@@ -168,12 +144,6 @@ def test_micro_op_indices_are_checked() -> None:
     with pytest.raises(FieldError) as caught:
         isa.encode_uops([[0, 0, 0], [0, 2048, 0]], DE10)
     assert (caught.value.index, caught.value.field) == (1, "inp")
-
-
-def test_too_wide_fields_are_refused_by_the_machine() -> None:
-    VTAConfig(LOG_UOP_BUFF_SIZE=15, uop_depth=None)
-    with pytest.raises(ConfigError):
-        VTAConfig(LOG_UOP_BUFF_SIZE=16, uop_depth=None)
 
 
 def test_queues() -> None:

@@ -26,7 +26,7 @@ def touched(program: Program) -> list[dict[str, set[int]]]:
     """Per instruction, elements by memory: what one after the other does, micro-ops read straight from the image."""
     image: dict[int, int] = {s.address + k: b for s in program.memory for k, b in enumerate(s.data)}
     uops: dict[int, tuple[int, int, int]] = {}
-    bits = program.config.uop_field_widths
+    bits = (11, 11, 10)
     found = []
     for insn in program.table.tolist():
         row = dict(zip(isa.COLUMN_NAMES, insn))

@@ -213,6 +213,30 @@ def test_machines_on_which_they_disagree_altogether():
     assert check(program(base(), config=VTAConfig(queue_depth=8, burst_beats=256))) == []
 
 
+@pytest.mark.parametrize(("semantics", "deviates"), [("chisel", ("hls", "fsim")), ("fsim", ("chisel",))])
+def test_field_positions_concern_those_that_read_others(semantics, deviates):
+    """Encoded by the RTL's rule, a machine of other sizes is strange to the C++ side only, and the reverse."""
+    config = VTAConfig(LOG_UOP_BUFF_SIZE=14)
+    uops = isa.encode_uops([(0, 0, 0), (1, 5, 0), (0, 0, 1), (2, 2, 0)], config, semantics)
+    there = replace(program(base(), config=config), semantics=semantics)
+    there = there.with_memory({UOPS: uops.astype("<u4").tobytes()})
+    (found,) = check(there)
+    assert (found.kind, found.index, found.who) == ("field-widths", PROGRAM, deviates)
+    assert check(there, among=[semantics]) == []
+    assert run(there, semantics, check=True).diagnostics == ()
+
+
+def test_the_destination_of_a_copy_is_read_by_the_cpp_side_alone():
+    """The RTL's immediate operation reads its source index, so ``acc = src >> imm`` needs nothing in the destination."""
+    copy = isa.Alu(alu_op=isa.ALU_SHR, use_imm=1, imm=-8, uop_bgn=1, uop_end=2, iter_out=1, iter_in=1)
+    for uop, who in (((100, 3, 0), {"hls", "fsim"}), ((3, 100, 0), {"chisel"}), ((100, 100, 0), {"chisel", "hls", "fsim"})):
+        one = program([*base()[:5], copy, *base()[5:]], uops=((0, 0, 0), uop, (0, 0, 1), (2, 2, 0)))
+        void = [d for d in check(one) if d.kind == "uninitialised"]
+        assert [(d.index, set(d.who)) for d in void] == [(5, who)]
+        assert "ACC[100] was never loaded" in void[0].reason
+        assert bool([d for d in run(one, check=True).diagnostics if d.kind == "uninitialised"]) == ("chisel" in who)
+
+
 def test_a_race_concerns_those_whose_store_reads_that_memory():
     insns = base()
     insns[7:7] = [isa.Load(mem=isa.MEM_ACC, dram=ACC // 64, y_size=1, x_size=4, x_stride=4)]
