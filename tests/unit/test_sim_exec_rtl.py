@@ -1,8 +1,9 @@
 """Bytes and cycles that the RTL gave, and bytes that VTA's functional simulator gave.
 
 ``rtl_b32`` holds programs of the 32x32 RTL, ``rtl_inp14`` programs for half the input memory, ``hand_programs`` hand-written
-ones that beat generated schedules. ``fsim_outputs_*.json`` hold random programs run by the functional simulator of apache/tvm-vta (d4a15f6), built for two
-small machines with its SRAM cleared first; their cycles are this project's, the bytes are that simulator's.
+ones that beat generated schedules. ``fsim_outputs_*.json`` hold random programs run by the functional simulator of
+apache/tvm-vta (d4a15f6), built for two small machines with its SRAM cleared first; their cycles are this project's, the
+bytes are that simulator's.
 """
 
 from __future__ import annotations

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 
 from sim import isa
 from sim.config import VTAConfig
-from sim.errors import ConfigError, DecodeError, FieldError
+from sim.errors import DecodeError, FieldError
 
 DE10 = VTAConfig()
 ONCE = {"uop_bgn": 0, "uop_end": 1, "iter_out": 1, "iter_in": 16, "dst_in": 1, "src_in": 1}
