@@ -27,9 +27,10 @@ _PUBLIC = {
     "workload": "autosched.workloads",
     "tune": "autosched.search",
     "compile": "autosched.records",
+    "load": "autosched.networks",
     "errors": "autosched.errors",
 }
-_MODULES = {"te", "script", "lower", "measure", "target", "errors", "ir", "schedule", "workloads", "kernel", "records", "search"}
+_MODULES = {"te", "script", "lower", "measure", "target", "errors", "ir", "schedule", "workloads", "kernel", "records", "search", "networks"}
 
 __all__ = ["__version__", *sorted(_PUBLIC)]
 

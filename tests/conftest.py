@@ -131,3 +131,11 @@ def affine_programs() -> ModuleType:
 def schedule_steps() -> ModuleType:
     """Random steps of a schedule, as text that looks its blocks and loops up by itself."""
     return load_oracle("schedule_steps")
+
+
+@pytest.fixture(scope="session")
+def onnx_models() -> ModuleType:
+    """Small quantized networks in the forms that exporters write."""
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    return load_oracle("onnx_models")

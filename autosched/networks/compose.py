@@ -1,0 +1,241 @@
+"""Scheduled layers as one program: one instruction stream, its tensors packed in DRAM from layer to layer.
+
+A tensor of the network lies in a region ``[slots, rows, vectors, batch lanes, channel lanes]``: a vector is one pixel's lanes,
+in the order (channel block, y, x). Tensors that some layer adds up share a region, one slot each: the sum is a reduction over
+slots. What comes from or goes to the host is a parameter, everything else an intermediate that lowering places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from autosched.errors import ProgramError
+from autosched.ir.expr import BufferLoad, Expr, IntImm
+from autosched.ir.functor import Mutator
+from autosched.ir.simplify import simplify
+from autosched.ir.stmt import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferRegion,
+    BufferStore,
+    Ident,
+    PrimFunc,
+    Range,
+    Stmt,
+    make_root,
+    seq,
+)
+from autosched.workloads.stage import tensor
+
+MAX_BYTES = 1 << 32
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor lies.
+
+    Args:
+        region: name of its region.
+        slot: which part of it.
+    """
+
+    region: str
+    slot: int
+
+
+@dataclass(frozen=True)
+class Region:
+    """A region of DRAM.
+
+    Args:
+        name: of the buffer.
+        slots: tensors in it.
+        rows: blocks of the batch.
+        vectors: per row.
+        outside: whether the host fills or reads it.
+    """
+
+    name: str
+    slots: int
+    rows: int
+    vectors: int
+    outside: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One layer of a stream.
+
+    Args:
+        name: unique within the stream; prefix of its parameters.
+        func: its scheduled program, with parameters ``data``, constants, ``out``.
+        inputs: tensors that ``data`` holds, in order.
+        output: tensor that ``out`` holds.
+        stacked: whether the first dimension of ``data`` counts its inputs.
+    """
+
+    name: str
+    func: PrimFunc
+    inputs: tuple[str, ...]
+    output: str
+    stacked: bool
+
+
+def plan(
+    sums: Sequence[tuple[str, ...]], sizes: Mapping[str, tuple[int, int]], outside: set[str]
+) -> tuple[dict[str, Place], dict[str, Region]]:
+    """Regions of all tensors of a stream.
+
+    Args:
+        sums: tensors that are added up, per layer that adds.
+        sizes: (rows, vectors) per tensor, in the order in which they come into being.
+        outside: tensors that the host fills or reads.
+    """
+    parent = {t: t for t in sizes}
+
+    def root(t: str) -> str:
+        while parent[t] != t:
+            t = parent[t]
+        return t
+
+    for added in sums:
+        for t in added[1:]:
+            parent[root(t)] = root(added[0])
+    members: dict[str, list[str]] = {}
+    for t in sizes:
+        members.setdefault(root(t), []).append(t)
+    places: dict[str, Place] = {}
+    regions: dict[str, Region] = {}
+    for number, group in enumerate(members.values()):
+        name = f"t{number}"
+        rows, vectors = sizes[group[0]]
+        regions[name] = Region(name, len(group), rows, vectors, any(t in outside for t in group))
+        places.update({t: Place(name, k) for k, t in enumerate(group)})
+    return places, regions
+
+
+def compose(
+    parts: Sequence[Part], places: Mapping[str, Place], regions: Mapping[str, Region], batch: int, block: int
+) -> PrimFunc:
+    """One program of all layers, in order.
+
+    Args:
+        parts: the layers; two inputs of one layer lie in one region, in the order of their slots.
+        places: where each tensor lies.
+        regions: all regions.
+        batch: batch lanes.
+        block: channel lanes.
+
+    Returns:
+        The program. Parameters: regions of the host under their names, then ``<part>_<constant>`` per layer.
+
+    Raises:
+        ProgramError: its tensors need more DRAM than can be addressed.
+    """
+    buffers = {
+        r.name: tensor(r.name, [r.slots, r.rows, r.vectors, batch, block], "int8") for r in regions.values()
+    }
+    total = sum(r.slots * r.rows * r.vectors * batch * block for r in regions.values())
+    if total >= MAX_BYTES:
+        raise ProgramError(f"the network's tensors need {total} bytes of DRAM; the machine addresses less than {MAX_BYTES}")
+    params: list[Buffer] = [buffers[r.name] for r in regions.values() if r.outside]
+    ranges: list[tuple[int, int] | None] = [None] * len(params)
+    allocs: list[Buffer] = [buffers[r.name] for r in regions.values() if not r.outside]
+    bodies: list[Stmt] = []
+    for part in parts:
+        rewriter = _Rewriter(part, places, buffers)
+        body = part.func.body
+        assert isinstance(body, BlockRealize)
+        bodies.append(rewriter.visit_stmt(body.block.body))
+        allocs += [rewriter.visit_buffer(b) for b in body.block.alloc_buffers]
+        for k, buffer in enumerate(part.func.buffers):
+            if buffer not in rewriter.tensors:
+                params.append(rewriter.visit_buffer(buffer))
+                ranges.append(part.func.value_ranges[k] if k < len(part.func.value_ranges) else None)
+    return PrimFunc(tuple(params), make_root(seq(*bodies), tuple(allocs)), value_ranges=tuple(ranges))
+
+
+class _Rewriter(Mutator):
+    """Gives a layer's buffers identities of their own and moves ``data`` and ``out`` into their regions."""
+
+    def __init__(self, part: Part, places: Mapping[str, Place], buffers: Mapping[str, Buffer]) -> None:
+        self.part = part
+        self.fresh: dict[Buffer, Buffer] = {}
+        by_name = {b.name: b for b in part.func.buffers}
+        data, out = by_name["data"], by_name["out"]
+        first, second = places[part.inputs[0]], places[part.inputs[-1]]
+        self.tensors = {
+            data: _Move(buffers[first.region], first.slot, second.slot - first.slot, data, part.stacked),
+            out: _Move(buffers[places[part.output].region], places[part.output].slot, 0, out, False),
+        }
+
+    def visit_buffer(self, buffer: Buffer) -> Buffer:
+        if buffer in self.tensors:
+            return self.tensors[buffer].buffer
+        new = self.fresh.get(buffer)
+        if new is None:
+            new = self.fresh[buffer] = replace(buffer, name=f"{self.part.name}_{buffer.name}", ident=Ident())
+        return new
+
+    def visit_load(self, load: BufferLoad) -> Expr:
+        move = self.tensors.get(load.buffer)
+        if move is None:
+            return super().visit_load(load)
+        return BufferLoad(move.buffer, move.indices(self.visit_exprs(load.indices)), load.dtype)
+
+    def visit_stmt(self, stmt: Stmt) -> Stmt:
+        if isinstance(stmt, BufferStore) and stmt.buffer in self.tensors:
+            move = self.tensors[stmt.buffer]
+            return BufferStore(move.buffer, move.indices(self.visit_exprs(stmt.indices)), self.visit_expr(stmt.value))
+        return super().visit_stmt(stmt)
+
+    def visit_block(self, block: Block) -> Block:
+        new = super().visit_block(block)
+        return replace(new, name=f"{self.part.name}_{block.name}", ident=Ident())
+
+    def visit_region(self, region: BufferRegion) -> BufferRegion:
+        move = self.tensors.get(region.buffer)
+        return super().visit_region(region) if move is None else move.region(region)
+
+
+@dataclass(eq=False)
+class _Move:
+    """A parameter of a layer as a part of a region.
+
+    Args:
+        buffer: the region's.
+        slot: of the first input.
+        step: from an input's slot to the next one's.
+        source: the parameter.
+        leading: whether its first dimension counts inputs.
+    """
+
+    buffer: Buffer
+    slot: int
+    step: int
+    source: Buffer
+    leading: bool
+
+    def _split(self, indices: tuple[Expr, ...]) -> tuple[Expr, Expr, tuple[Expr, ...], tuple[Expr, ...]]:
+        which: Expr = IntImm(self.slot)
+        if self.leading:
+            which, indices = indices[0] * self.step + self.slot, indices[1:]
+        return which, indices[0], indices[1:-2], indices[-2:]
+
+    def indices(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """The place in the region of a place in the parameter."""
+        which, row, middle, lanes = self._split(indices)
+        sizes = self.source.shape[2 if self.leading else 1 : -2]
+        flat: Expr = IntImm(0)
+        for index, size in zip(middle, sizes):
+            flat = flat * size + index
+        return (simplify(which), row, simplify(flat), *lanes)
+
+    def region(self, region: BufferRegion) -> BufferRegion:
+        """A box of the parameter as the smallest box of the region that holds it."""
+        low = self.indices(tuple([r.min for r in region.region]))
+        high = self.indices(tuple([r.min + r.extent - 1 for r in region.region]))
+        ranges = [Range(a, simplify(b - a + 1)) for a, b in zip(low, high)]
+        return BufferRegion(self.buffer, tuple(ranges))

@@ -1,0 +1,183 @@
+"""A quantized network as the machine sees it: int8 tensors, layers in exact integer arithmetic, and what the host keeps.
+
+Every accelerated layer but the pool by maxima has one meaning:
+
+    out = clip((sum of int8 products + bias) >> shift, low, high)
+
+in int32, where ``>>`` rounds towards minus infinity. Rounding half up is a bias of ``2**(shift - 1)``; a zero point of the output
+is ``zero << shift`` in the bias. Nothing in here needs onnx.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Ints = npt.NDArray[np.int64]
+
+KINDS = ("conv", "dense", "add", "average", "max", "view")
+ROUNDINGS = ("floor", "half-up")
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of the network.
+
+    Args:
+        name: as the file calls it.
+        shape: extents; NCHW where there are four.
+        dtype: of the file's tensor: ``int8``, ``uint8`` or, on the host, any other.
+        exponent: an element ``q`` stands for ``(q - zero) * 2**-exponent``, or None where no scale is known.
+        zero: zero point of the machine's int8 value.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str = "int8"
+    exponent: int | None = None
+    zero: int = 0
+
+    @property
+    def offset(self) -> int:
+        """What is subtracted from the file's value to give the machine's int8: 128 for uint8."""
+        return 128 if self.dtype == "uint8" else 0
+
+    def to_machine(self, array: Array) -> npt.NDArray[np.int8]:
+        """The file's values as the machine holds them."""
+        return (array.astype(np.int16) - self.offset).astype(np.int8)
+
+    def from_machine(self, array: Array) -> Array:
+        """The machine's int8 values as the file has them."""
+        return (array.astype(np.int16) + self.offset).astype(self.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Requant:
+    """What follows the sums of a layer.
+
+    Args:
+        bias: int64[channels], added to the sums; the rounding and the zero points are in it.
+        shift: int64[channels] or int64[1], right shift of every channel or of all.
+        low: least value of the result.
+        high: greatest value of the result.
+    """
+
+    bias: Ints
+    shift: Ints
+    low: int = -128
+    high: int = 127
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One step on the machine.
+
+    Args:
+        name: the node of the file that it is called after.
+        kind: one of ``KINDS``; ``view`` only renames a shape.
+        inputs: tensors, in order.
+        output: tensor.
+        requant: what follows the sums; None for ``max`` and ``view``.
+        weight: conv: int8[co, ci / group, kh, kw]; dense: int8[n, k]; else None.
+        factors: add: the power of two per input; average: the one multiplier of all window elements.
+        kernel: height and width of a window.
+        stride: of the window, down and across.
+        pads: elements around the image: top, left, bottom, right.
+        group: groups of channels.
+        nodes: names of the file's nodes that it stands for.
+    """
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    output: str
+    requant: Requant | None = None
+    weight: npt.NDArray[np.int8] | None = None
+    factors: tuple[int, ...] = ()
+    kernel: tuple[int, int] = (1, 1)
+    stride: tuple[int, int] = (1, 1)
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    group: int = 1
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class HostPart:
+    """A maximal part that the host computes with onnxruntime.
+
+    Args:
+        name: ``host0``, ``host1``, ...
+        inputs: tensors that it reads.
+        outputs: tensors that it gives.
+        nodes: (name, operator, why it is not on the machine) per node.
+        model: the part as a serialised ONNX model.
+        macs: multiply-accumulates in it.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    nodes: tuple[tuple[str, str, str], ...]
+    model: bytes = field(repr=False)
+    macs: int = 0
+
+
+Step = Layer | HostPart
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A network in the order of execution.
+
+    Args:
+        name: the file's, without its ending.
+        tensors: all that a step reads or writes, by name.
+        inputs: what a call takes, in order.
+        outputs: what a call gives, in order.
+        steps: layers and host parts, each after what it needs.
+        rounding: ``floor`` or ``half-up``.
+        blank: the tensor whose data the file lacks, or None; such a network can be tuned and not run.
+    """
+
+    name: str
+    tensors: Mapping[str, Tensor]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    steps: tuple[Step, ...]
+    rounding: str = "floor"
+    blank: str | None = None
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """The layers on the machine."""
+        return tuple(s for s in self.steps if isinstance(s, Layer))
+
+    @property
+    def host_parts(self) -> tuple[HostPart, ...]:
+        """The parts on the host."""
+        return tuple(s for s in self.steps if isinstance(s, HostPart))
+
+    def macs(self, layer: Layer) -> int:
+        """Multiply-accumulates that the file's operator stands for; 0 for what only adds, compares or renames."""
+        if layer.weight is None:
+            return 0
+        out = self.tensors[layer.output].shape
+        return prod(out) * prod(layer.weight.shape[1:])
+
+    def share(self) -> float:
+        """Fraction of the network's multiply-accumulates that the machine does."""
+        mine = sum(self.macs(x) for x in self.layers)
+        total = mine + sum(h.macs for h in self.host_parts)
+        return mine / total if total else 1.0
+
+    def part(self, layers: tuple[Layer, ...]) -> Graph:
+        """A graph of some layers alone: what they read from elsewhere are its inputs, what they make its outputs."""
+        made = [x.output for x in layers]
+        read = dict.fromkeys(t for x in layers for t in x.inputs if t not in made)
+        return Graph(self.name, self.tensors, tuple(read), tuple(made), layers, self.rounding, self.blank)

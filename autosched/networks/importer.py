@@ -1,0 +1,205 @@
+"""From a checked file to a graph: every node is found a layer, and what is left is cut into maximal host parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autosched.errors import ProgramError, UnknownNameError
+from autosched.networks import integers, qdq, qlinear
+from autosched.networks.graph import ROUNDINGS, Graph, HostPart, Layer, Step, Tensor
+from autosched.networks.matcher import COUNTED, Found
+from autosched.networks.onnx_file import File, Node, read
+
+if TYPE_CHECKING:
+    from onnx import ValueInfoProto
+
+
+def import_graph(
+    path: str | Path, rounding: str = "half-up", shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> Graph:
+    """The graph of an ONNX file.
+
+    Args:
+        path: a quantized network.
+        rounding: how QDQ and QLinear forms round on the machine: ``floor`` (a bare shift) or ``half-up``; integer forms
+            say it themselves.
+        shapes: extents of inputs that the file leaves open, by input.
+
+    Raises:
+        ProgramError: the file is damaged, dynamic, float or unsupported; one line names the node and what to do.
+        UnknownNameError: an unknown rounding.
+    """
+    _known(rounding)
+    return graph_of(read(path, shapes), rounding)
+
+
+def graph_of(file: File, rounding: str = "half-up") -> Graph:
+    """The graph of a checked file; arguments and refusals as for ``import_graph``."""
+    _known(rounding)
+    found = Found(file, rounding)
+    for node in file.nodes:
+        if node.name not in found.covered:
+            _match(found, node)
+    if not any(x.kind != "view" for x in found.layers):
+        raise _nothing(file, found)
+    return _assemble(file, found)
+
+
+def _known(rounding: str) -> None:
+    if rounding not in ROUNDINGS:
+        raise UnknownNameError("rounding", rounding, ROUNDINGS)
+
+
+def _match(found: Found, node: Node) -> None:
+    if node.op == "DequantizeLinear":
+        qdq.dequantize(found, node)
+    elif node.op == "QuantizeLinear":
+        qdq.quantize(found, node)
+    elif node.op in qlinear.NAMES:
+        qlinear.match(found, node)
+    elif node.op in ("ConvInteger", "MatMulInteger"):
+        integers.match(found, node)
+    elif node.op == "Add" and found.file.dtypes.get(node.outputs[0]) == "int32":
+        integers.match_sum(found, node)
+    elif node.op in qdq.VIEWS and found.file.dtypes.get(node.inputs[0]) == "int8" and node.inputs[0] in found.tensors:
+        known = found.tensors[node.inputs[0]]
+        out = found.tensor(node.outputs[0], known.exponent, known.zero)
+        found.add(Layer(node.name, "view", (known.name,), out.name, nodes=(node.name,)))
+    else:
+        qdq.match(found, node)
+
+
+def _nothing(file: File, found: Found) -> ProgramError:
+    """The refusal of a file in which nothing is for the machine: it names the first operator that should be."""
+    way = f"quantize it: autosched quantize {file.name}.onnx --calibrate data.npz -o q.onnx"
+    for node in file.nodes:
+        if node.op in COUNTED:
+            return node.refuse(found.reasons.get(node.name, "it is not quantized"), way)
+    names = ", ".join(dict.fromkeys(n.op for n in file.nodes[:5]))
+    return ProgramError(f"{file.name}: no layer for the machine among its {len(file.nodes)} nodes ({names}, ...); {way}")
+
+
+def _assemble(file: File, found: Found) -> Graph:
+    """Steps in order: all layers that are ready, then all host nodes that are, until everything is done."""
+    layers = _used(file, found)
+    by_output = {x.output: x for x in layers}
+    wanted_raw = {o for o in file.outputs if o not in by_output}
+    needed = {t for x in layers for t in x.inputs}
+    wanted_raw |= {t for t in needed if t not in by_output and t not in file.inputs}
+    host = _closure(file, wanted_raw, set(by_output))
+    ready = {*file.inputs, *file.constants, *file.blank, ""}
+    steps: list[Step] = []
+    waiting = list(layers)
+    left = sorted(host)
+    while waiting or left:
+        progress = False
+        # Machine first: as many layers as can run make one stream.
+        moved = True
+        while moved:
+            moved = False
+            for layer in list(waiting):
+                if all(t in ready for t in layer.inputs):
+                    steps.append(layer)
+                    ready.add(layer.output)
+                    waiting.remove(layer)
+                    moved = progress = True
+        block: list[int] = []
+        for i in left:
+            if all(t in ready for t in file.nodes[i].inputs):
+                block.append(i)
+                ready |= set(file.nodes[i].outputs)
+        if block:
+            progress = True
+            left = [i for i in left if i not in block]
+            later = {t for x in waiting for t in x.inputs} | {t for i in left for t in file.nodes[i].inputs} | set(file.outputs)
+            steps.append(_host_part(file, found, block, later, len([s for s in steps if isinstance(s, HostPart)])))
+        if not progress:
+            raise ProgramError(f"{file.name}: its nodes depend on each other in a circle")
+    names = {t for s in steps for t in (*s.inputs, *((s.output,) if isinstance(s, Layer) else s.outputs))}
+    names |= {*file.inputs, *file.outputs}
+    tensors = {
+        n: found.tensors[n] if n in found.tensors else Tensor(n, file.shapes[n], file.dtypes[n]) for n in sorted(names)
+    }
+    blank = next(iter(file.blank), None)
+    return Graph(file.name, tensors, file.inputs, file.outputs, tuple(steps), found.rounding, blank)
+
+
+def _used(file: File, found: Found) -> list[Layer]:
+    """The layers whose results reach an output or a host node that is wanted."""
+    by_output = {x.output: x for x in found.layers}
+    keep: dict[str, Layer] = {}
+
+    def want(tensor: str) -> None:
+        stack = [tensor]
+        while stack:
+            t = stack.pop()
+            layer = by_output.get(t)
+            if layer is not None and t not in keep:
+                keep[t] = layer
+                stack += layer.inputs
+            elif layer is None and t in file.made_by:
+                node = file.nodes[file.made_by[t]]
+                if node.name not in seen:
+                    seen.add(node.name)
+                    stack += [x for x in node.inputs if x]
+
+    seen: set[str] = set()
+    for out in file.outputs:
+        want(out)
+    return [x for x in found.layers if x.output in keep]
+
+
+def _closure(file: File, wanted: Iterable[str], made: set[str]) -> set[int]:
+    """Indices of the nodes that must run on the host to give ``wanted``, from what layers make."""
+    host: set[int] = set()
+    stack = list(wanted)
+    while stack:
+        t = stack.pop()
+        if t in made or t not in file.made_by or file.made_by[t] in host:
+            continue
+        host.add(file.made_by[t])
+        stack += [x for x in file.nodes[file.made_by[t]].inputs if x]
+    return host
+
+
+def _host_part(file: File, found: Found, block: list[int], later: set[str], number: int) -> HostPart:
+    """Some nodes as a model of their own."""
+    import numpy as np
+    from onnx import helper, numpy_helper
+
+    nodes = [file.nodes[i] for i in block]
+    made = {t for n in nodes for t in n.outputs if t}
+    fixed = dict.fromkeys(t for n in nodes for t in n.inputs if t in file.constants)
+    inputs = tuple(dict.fromkeys(t for n in nodes for t in n.inputs if t and t not in made and t not in fixed))
+    outputs = tuple(t for n in nodes for t in n.outputs if t in later)
+    initializers = {i.name: i for i in file.model.graph.initializer}
+
+    def info(name: str) -> ValueInfoProto:
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(file.dtypes[name]))
+        return helper.make_tensor_value_info(name, kind, file.shapes[name])
+
+    graph = helper.make_graph(
+        [n.proto for n in nodes], f"host{number}", [info(t) for t in inputs], [info(t) for t in outputs],
+        initializer=[initializers[t] if t in initializers else numpy_helper.from_array(file.constants[t], t) for t in fixed],
+    )
+    model = helper.make_model(graph, opset_imports=list(file.model.opset_import), ir_version=min(file.model.ir_version, 10))
+    macs = sum(_macs(file, n) for n in nodes)
+    listed = tuple((n.name, n.op, found.reasons.get(n.name, "feeds the host")) for n in nodes)
+    return HostPart(f"host{number}", inputs, outputs, listed, model.SerializeToString(), macs)
+
+
+def _macs(file: File, node: Node) -> int:
+    """Multiply-accumulates of a node of the file."""
+    if node.op not in COUNTED:
+        return 0
+    at = 3 if node.op.startswith("QLinear") else 1
+    weight, out = file.shapes[node.inputs[at]], file.shapes[node.outputs[0]]
+    if node.op == "ConvTranspose":
+        return prod(file.shapes[node.inputs[0]]) * prod(weight[1:])
+    if "Conv" in node.op:
+        return prod(out) * prod(weight[1:])
+    inner = weight[1] if node.op == "Gemm" and node.attrs.get("transB", 0) else weight[-2]
+    return prod(out) * inner

@@ -1,0 +1,118 @@
+"""What every form of quantized graph shares while its layers are found: values, tensors, and layers as they are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from autosched.errors import ProgramError
+from autosched.networks.graph import Array, Ints, Layer, Requant, Tensor
+from autosched.networks.onnx_file import File, Node
+from autosched.networks.ranges import prove
+from autosched.networks.scales import Value
+
+COUNTED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger")
+
+
+@dataclass(eq=False)
+class Found:
+    """Layers found so far, and the nodes that they stand for.
+
+    Args:
+        file: the file.
+        rounding: ``floor`` or ``half-up``, for forms that do not say it themselves.
+        values: float tensors whose int8 form is known, by name.
+        tensors: int8 tensors of the layers.
+        layers: in order.
+        covered: names of nodes that layers stand for.
+        reasons: per node that stays on the host, why.
+    """
+
+    file: File
+    rounding: str
+    values: dict[str, Value] = field(default_factory=dict)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    layers: list[Layer] = field(default_factory=list)
+    covered: set[str] = field(default_factory=set)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def tensor(self, name: str, exponent: int | None, zero: int) -> Tensor:
+        """Notes an int8 tensor of the file."""
+        known = self.tensors.get(name)
+        if known is None or known.exponent is None:
+            known = Tensor(name, self.file.shapes[name], self.file.dtypes[name], exponent, zero)
+            self.tensors[name] = known
+        return known
+
+    def view(self, value: Value, shape: tuple[int, ...], name: str, node: Node) -> Value:
+        """A value under another shape."""
+        out = f"{name}:view"
+        source = self.tensors[value.tensor]
+        self.tensors[out] = replace(source, name=out, shape=shape)
+        self.layers.append(Layer(node.name, "view", (value.tensor,), out, nodes=(node.name,)))
+        return Value(out, value.exponent, value.zero)
+
+    def add(self, layer: Layer) -> None:
+        """Notes a layer; proves that it cannot overflow.
+
+        Raises:
+            ProgramError: its accumulator can leave int32, or its shapes contradict each other.
+        """
+        self._fits(layer)
+        prove(layer)
+        self.layers.append(layer)
+        self.covered.update(layer.nodes)
+
+    def _fits(self, layer: Layer) -> None:
+        """Shapes of the file may contradict each other without any checker's notice."""
+        if layer.weight is None:
+            return
+        shape, out = self.tensors[layer.inputs[0]].shape, self.tensors[layer.output].shape
+        want: tuple[int, ...] = (shape[0], len(layer.weight))
+        channels = layer.weight.shape[1] * layer.group
+        if layer.kind == "conv":
+            top, left, bottom, right = layer.pads
+            want += tuple(
+                (e + p - k) // s + 1
+                for e, p, k, s in zip(shape[2:], (top + bottom, left + right), layer.kernel, layer.stride)
+            )
+        if shape[1] != channels or len(layer.weight) % layer.group or out != want or min(layer.pads) < 0:
+            raise ProgramError(
+                f"node {layer.name!r}: shapes do not fit: {list(shape)} with weight {list(layer.weight.shape)} gives "
+                f"{list(want)}, the file says {list(out)}; export the model again"
+            )
+
+
+def requant(
+    node: Node, sums: int, bias: Array, weight_sums: Ints, zero_in: int, zero_out: int, shift: Ints, rounding: str,
+    low: int, high: int,
+) -> Requant:
+    """The tail of a layer whose sums have a finer scale than its result by ``shift`` bits.
+
+    Args:
+        node: for refusals.
+        sums: channels.
+        bias: int64, one or one per channel, at the scale of the sums.
+        weight_sums: int64[channels], sum of the weights: what a zero point of the input adds.
+        zero_in: zero point of the input.
+        zero_out: zero point of the output.
+        shift: int64[1] or int64[channels].
+        rounding: ``floor`` or ``half-up``.
+        low: least value of the result.
+        high: greatest value of the result.
+
+    Raises:
+        ProgramError: the result's scale is finer than that of the sums, or coarser by more than 31 bits.
+    """
+    if int(shift.min()) < 0 or int(shift.max()) > 31:
+        bad = int(shift.min()) if int(shift.min()) < 0 else int(shift.max())
+        raise node.refuse(
+            f"its result needs a right shift by {bad}", "the machine shifts by 0 to 31: choose a coarser or finer output scale"
+        )
+    whole = np.broadcast_to(shift, (sums,)).astype(np.int64)
+    total = np.broadcast_to(np.asarray(bias, dtype=np.int64), (sums,)) - zero_in * weight_sums + (np.int64(zero_out) << whole)
+    if rounding == "half-up":
+        total = total + np.where(whole > 0, np.int64(1) << np.maximum(whole - 1, 0), 0)
+    same = bool((whole == whole[0]).all())
+    return Requant(total.astype(np.int64), whole[:1].copy() if same else whole, low, high)

@@ -1,0 +1,165 @@
+"""A network from a file: its tasks, and compiling it with logged schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from autosched.ir.stmt import PrimFunc
+from autosched.kernel import replay
+from autosched.lower import lower_table
+from autosched.networks import compiled
+from autosched.networks.compiled import CompiledNetwork, Stream
+from autosched.networks.compose import Part, compose, plan
+from autosched.networks.graph import Graph
+from autosched.networks.importer import import_graph
+from autosched.networks.programs import Call, Spec, program, workload_of
+from autosched.networks.stream import Run, stages
+from autosched.networks.tasks import Task, calls, tasks
+from autosched.target import Target, get_target
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """An imported network.
+
+    Args:
+        graph: its layers and host parts.
+        target: the machine.
+    """
+
+    graph: Graph = field(repr=False)
+    target: Target
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.graph.name
+
+    @cached_property
+    def tasks(self) -> tuple[Task, ...]:
+        """Its distinct layers, with the layers that each stands for."""
+        return tasks(self.graph, self.target)
+
+    def compile(self, log: str | Path | None = None) -> CompiledNetwork:
+        """The network with the best logged schedules, as programs.
+
+        Args:
+            log: the only place to look when given; else the default log. A layer without a logged schedule takes the first
+                draft of its space.
+
+        Raises:
+            RecordError: ``log`` does not exist.
+            ProgramError: its tensors do not fit the machine's DRAM.
+        """
+        return _Compiler(self, log).run()
+
+
+def load(
+    path: str | Path, target: str | Target = "vta-de10", rounding: str = "half-up",
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+) -> Network:
+    """A network from a quantized ONNX file.
+
+    Args:
+        path: the file.
+        target: the machine.
+        rounding: how QDQ and QLinear forms round: ``floor`` or ``half-up``; integer forms say it themselves.
+        shapes: extents of inputs that the file leaves open, by input.
+
+    Raises:
+        ProgramError: the file is damaged, dynamic, float or unsupported; one line names the node and what to do.
+        UnknownNameError: an unknown target or rounding.
+    """
+    return Network(import_graph(path, rounding, shapes), get_target(target))
+
+
+class _Compiler:
+    """Schedules, composes and lowers the runs of one network."""
+
+    def __init__(self, network: Network, log: str | Path | None) -> None:
+        self.graph, self.target, self.log = network.graph, network.target, log
+        self.calls: Mapping[str, Call] = calls(network.graph, network.target)
+        self.lanes = network.target.config.batch, network.target.config.block_in
+        self.scheduled: dict[Spec, tuple[PrimFunc, bool]] = {}
+        self.alone: dict[Spec, int] = {}
+
+    def run(self) -> CompiledNetwork:
+        """The compiled network."""
+        graph = self.graph
+        made: list[compiled.Stage] = []
+        untuned: list[str] = []
+        for stage in stages(graph):
+            if not isinstance(stage, Run):
+                made.append(stage)
+                continue
+            untuned += [x.name for x in stage.layers if not self.schedule(self.calls[x.name].spec)[1]]
+            made.append(self.stream(stage, len(made)))
+        return CompiledNetwork(
+            graph.name, self.target, graph.tensors, graph.inputs, graph.outputs, tuple(made), tuple(untuned), graph.blank
+        )
+
+    def schedule(self, spec: Spec) -> tuple[PrimFunc, bool]:
+        """The scheduled program of a spec, and whether its schedule was logged."""
+        known = self.scheduled.get(spec)
+        if known is None:
+            from autosched.records import find_best
+
+            task = workload_of(spec.structure(), "layer", *self.lanes)
+            record = find_best(task.func, self.target, self.log)
+            trace = record.trace if record is not None else draft(task.func, self.target)
+            func = replay(program(spec, *self.lanes), trace).func
+            known = self.scheduled[spec] = (func, record is not None)
+        return known
+
+    def cycles_alone(self, spec: Spec) -> int:
+        """Cycles of a layer's own program."""
+        key = spec.structure()
+        if key not in self.alone:
+            self.alone[key] = lower_table(self.schedule(spec)[0], self.target).cycles()
+        return self.alone[key]
+
+    def stream(self, run: Run, number: int) -> Stream:
+        """The instruction stream of a run."""
+        batch, block = self.lanes
+        graph = self.graph
+        sizes = {}
+        for t in dict.fromkeys((*run.inputs, *(x.output for x in run.layers))):
+            packed = compiled.layout_of(graph.tensors[t].shape, batch, block).packed_shape
+            sizes[t] = (packed[0], int(np.prod(packed[1:-2])))
+        sums = [tuple(run.root(t) for t in x.inputs) for x in run.layers if len(x.inputs) > 1]
+        places, regions = plan(sums, sizes, {*run.inputs, *run.outputs})
+        parts, constants = [], {}
+        for k, layer in enumerate(run.layers):
+            inputs = tuple(run.root(t) for t in layer.inputs)
+            call = self.calls[layer.name]
+            order = sorted(range(len(inputs)), key=lambda i: places[inputs[i]].slot)
+            parts.append(Part(
+                f"l{k}", self.schedule(call.spec)[0], tuple(inputs[i] for i in order), layer.output, layer.kind == "add"
+            ))
+            for name, array in call.constants.items():
+                constants[f"l{k}_{name}"] = array[order] if layer.kind == "add" and name == "weight" else array
+        func = replace(compose(parts, places, regions, batch, block), name=f"{graph.name}_{number}")
+        lowered = lower_table(func, self.target)
+        done = lowered.program(constants, cycles=lowered.cycles())
+        outside = {b.name: (regions[b.name], lowered.dram.buffers[b]) for b in lowered.params if b.name in regions}
+        return Stream(
+            done, run.inputs, run.outputs, {t: places[t] for t in (*run.inputs, *run.outputs)}, outside,
+            tuple(x.name for x in run.layers), tuple(self.cycles_alone(self.calls[x.name].spec) for x in run.layers),
+        )
+
+
+def draft(func: PrimFunc, target: Target) -> list[dict[str, object]]:
+    """The trace that the space's own estimate likes best, for a layer that nobody has tuned."""
+    from space import Space
+
+    space = Space(func, target)
+    points = space.sample(np.random.default_rng(0), 256)
+    best = points[int(np.argmin(space.draft(points)))]
+    return list(space.trace(best).as_json())
+
+

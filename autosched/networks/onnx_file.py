@@ -1,0 +1,381 @@
+"""Reading an ONNX file: bounded, checked, shapes inferred; the only place that parses one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autosched.errors import ProgramError, suggest
+from autosched.networks.graph import Array
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto, TensorProto
+
+MAX_FILE_BYTES = 1 << 29
+MAX_NODES = 20_000
+MAX_ELEMENTS = 1 << 28
+OLDEST_OPSET = 11
+_SHAPED_LIKE = {
+    "QLinearAdd": ("Max", (0, 3)),
+    "QLinearGlobalAveragePool": ("GlobalMaxPool", (0,)),
+    "QLinearAveragePool": ("AveragePool", (0,)),
+}
+DOMAINS = ("", "ai.onnx", "com.microsoft")
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A node of the file.
+
+    Args:
+        name: unique; made from the operator and its place where the file gives none.
+        op: operator.
+        inputs: tensor names; "" where an optional one is left out.
+        outputs: tensor names.
+        attrs: attributes as Python values.
+        proto: the node itself.
+    """
+
+    name: str
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attrs: Mapping[str, Any]
+    proto: NodeProto = field(repr=False)
+
+    def refuse(self, why: str, do: str) -> ProgramError:
+        """A refusal that names the node and what to do."""
+        return ProgramError(f"node {self.name!r} ({self.op}): {why}; {do}")
+
+
+@dataclass(frozen=True, eq=False)
+class File:
+    """A checked file.
+
+    Args:
+        name: its name without ending.
+        model: the model.
+        nodes: in order of execution; constants are no nodes.
+        constants: values of initializers and constant nodes.
+        blank: shapes of the initializers whose data the file lacks.
+        shapes: of all tensors.
+        dtypes: of all tensors, as NumPy names.
+        inputs: names of the graph's inputs that are no constants.
+        outputs: names of the graph's outputs.
+        opset: version of the default operator set.
+        made_by: index of the node that writes a tensor.
+        read_by: indices of the nodes that read a tensor.
+    """
+
+    name: str
+    model: ModelProto = field(repr=False)
+    nodes: tuple[Node, ...]
+    constants: Mapping[str, Array] = field(repr=False)
+    blank: Mapping[str, tuple[int, ...]]
+    shapes: Mapping[str, tuple[int, ...]]
+    dtypes: Mapping[str, str]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    opset: int
+    made_by: Mapping[str, int]
+    read_by: Mapping[str, tuple[int, ...]]
+
+    def producer(self, tensor: str) -> Node | None:
+        """The node that writes a tensor."""
+        at = self.made_by.get(tensor)
+        return None if at is None else self.nodes[at]
+
+    def only_reader(self, tensor: str) -> Node | None:
+        """The one node that reads a tensor, or None where there are others or it leaves the graph."""
+        found = self.read_by.get(tensor, ())
+        return self.nodes[found[0]] if len(found) == 1 and tensor not in self.outputs else None
+
+
+def require_onnx() -> None:
+    """Refuses in one line where onnx is not installed.
+
+    Raises:
+        ProgramError: it is not; says how to install it.
+    """
+    try:
+        import onnx  # noqa: F401
+    except ImportError:
+        raise ProgramError("ONNX files need onnx and onnxruntime: pip install 'autosched[onnx]'") from None
+
+
+def read(path: str | Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -> File:
+    """A file as checked nodes, constants and shapes.
+
+    Args:
+        path: the file.
+        shapes: extents of inputs that the file leaves open, by input.
+
+    Raises:
+        ProgramError: unreadable, too large, damaged, of an unsupported operator set, or with open shapes; one line that says
+            which and what to do.
+    """
+    require_onnx()
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    path = Path(path)
+    if not path.is_file():
+        near = [str(p) for p in path.parent.glob("*.onnx")] if path.parent.is_dir() else []
+        raise ProgramError(f"no file {path}{suggest(str(path), near)}")
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise ProgramError(f"{path}: {path.stat().st_size} bytes; files of more than {MAX_FILE_BYTES} bytes are refused")
+    try:
+        model = onnx.load_model_from_string(path.read_bytes())
+    except (DecodeError, ValueError) as error:
+        raise ProgramError(f"{path}: not an ONNX file, or damaged ({_line(error)})") from error
+    if not model.graph.node:
+        raise ProgramError(f"{path}: not an ONNX file, or damaged (no nodes)")
+    return check(model, path.stem, str(path), shapes or {})
+
+
+def check(model: ModelProto, name: str, where: str, shapes: Mapping[str, tuple[int, ...]]) -> File:
+    """A model as checked nodes, constants and shapes; arguments and refusals as for ``read``.
+
+    Args:
+        model: the model; it is not changed.
+        name: how to call it.
+        where: what refusals call it.
+        shapes: extents of open inputs.
+    """
+    import onnx
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    opset = _opset(copy, where)
+    graph = copy.graph
+    if len(graph.node) > MAX_NODES:
+        raise ProgramError(f"{where}: {len(graph.node)} nodes; at most {MAX_NODES} are read")
+    constants, blank = _constants(copy, where)
+    nodes = _nodes(copy, where, constants)
+    _check(copy, where, bool(blank))
+    _fix_inputs(copy, where, shapes, {*constants, *blank})
+    shaped, dtypes = _types(_infer(copy, where), where, constants, blank)
+    made: dict[str, int] = {}
+    read_by: dict[str, list[int]] = {}
+    for i, node in enumerate(nodes):
+        for t in node.outputs:
+            made[t] = i
+        for t in dict.fromkeys(node.inputs):
+            read_by.setdefault(t, []).append(i)
+    for node in nodes:
+        for t in (*node.inputs, *node.outputs):
+            if t and t not in shaped and (t in node.outputs or t not in constants):
+                raise node.refuse(f"the shape of {t!r} cannot be inferred", "give those of the inputs (--shape NAME=1,3,H,W)")
+    names = {*constants, *blank}
+    return File(
+        name, copy, nodes, constants, blank, shaped, dtypes,
+        tuple(i.name for i in graph.input if i.name not in names), tuple(o.name for o in graph.output), opset,
+        made, {k: tuple(v) for k, v in read_by.items()},
+    )
+
+
+def _opset(model: ModelProto, where: str) -> int:
+    import onnx
+
+    newest = onnx.defs.onnx_opset_version()
+    found = 0
+    for entry in model.opset_import:
+        if entry.domain in ("", "ai.onnx"):
+            found = entry.version
+    if not OLDEST_OPSET <= found <= newest:
+        raise ProgramError(
+            f"{where}: operator set {found or 'missing'}; {OLDEST_OPSET} to {newest} are read: convert it with "
+            f"onnx.version_converter.convert_version(model, {min(17, newest)})"
+        )
+    return found
+
+
+def _constants(model: ModelProto, where: str) -> tuple[dict[str, Array], dict[str, tuple[int, ...]]]:
+    """Values of initializers and Constant nodes, and shapes of those without data."""
+    found: dict[str, Array] = {}
+    blank: dict[str, tuple[int, ...]] = {}
+    if model.graph.sparse_initializer:
+        raise ProgramError(f"{where}: sparse initializers are not read; store them dense")
+    for tensor in model.graph.initializer:
+        value = _value(tensor, where)
+        if value is None:
+            blank[tensor.name] = tuple(tensor.dims)
+        else:
+            found[tensor.name] = value
+    for node in model.graph.node:
+        if node.op_type == "Constant" and len(node.attribute) == 1 and len(node.output) == 1:
+            attr = node.attribute[0]
+            if attr.name == "value":
+                value = _value(attr.t, where)
+                if value is None:
+                    raise ProgramError(f"{where}: constant {node.output[0]!r} has no data")
+            elif attr.name in ("value_float", "value_floats"):
+                value = np.array(attr.f if attr.name == "value_float" else list(attr.floats), dtype=np.float32)
+            elif attr.name in ("value_int", "value_ints"):
+                value = np.array(attr.i if attr.name == "value_int" else list(attr.ints), dtype=np.int64)
+            else:
+                raise ProgramError(f"{where}: constant {node.output[0]!r} holds {attr.name}; only numbers are read")
+            found[node.output[0]] = value
+    return found, blank
+
+
+def _value(tensor: TensorProto, where: str) -> Array | None:
+    """A tensor's data, or None where the file holds none."""
+    from onnx import TensorProto as Proto
+    from onnx import numpy_helper
+
+    count = prod(tensor.dims)
+    if any(d < 0 for d in tensor.dims) or count > MAX_ELEMENTS:
+        raise ProgramError(f"{where}: tensor {tensor.name!r} has extents {list(tensor.dims)}")
+    if tensor.data_location == Proto.EXTERNAL:
+        if not tensor.external_data:
+            return None
+        raise ProgramError(
+            f"{where}: the data of {tensor.name!r} is in another file; save it in one: onnx.save(onnx.load(FILE), FILE)"
+        )
+    fields = (tensor.raw_data, tensor.float_data, tensor.int32_data, tensor.int64_data, tensor.double_data, tensor.uint64_data,
+              tensor.string_data)
+    if count and not any(len(f) for f in fields):
+        return None
+    try:
+        array = numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, KeyError) as error:
+        raise ProgramError(f"{where}: tensor {tensor.name!r} is damaged ({_line(error)})") from error
+    return np.asarray(array)
+
+
+def _nodes(model: ModelProto, where: str, constants: Mapping[str, Array]) -> tuple[Node, ...]:
+    from onnx import AttributeProto, helper
+
+    nodes = []
+    taken: set[str] = set()
+    for i, proto in enumerate(model.graph.node):
+        if proto.op_type == "Constant" and proto.output and proto.output[0] in constants:
+            continue
+        name = proto.name or f"{proto.op_type}_{i}"
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        if proto.domain not in DOMAINS:
+            raise ProgramError(
+                f"{where}: node {name!r} is of operator set {proto.domain!r}; known: ai.onnx, com.microsoft: export the model as "
+                "QDQ (qonnx: qonnx.transformation.qonnx_to_qcdq)"
+            )
+        attrs: dict[str, Any] = {}
+        for a in proto.attribute:
+            if a.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
+                raise ProgramError(f"{where}: node {name!r} ({proto.op_type}) holds a graph; control flow is not read: unroll it")
+            attrs[a.name] = helper.get_attribute_value(a)
+        attrs = {k: v.decode("utf-8", "replace") if isinstance(v, bytes) else v for k, v in attrs.items()}
+        nodes.append(Node(name, proto.op_type, tuple(proto.input), tuple(proto.output), attrs, proto))
+    return tuple(nodes)
+
+
+def _fix_inputs(model: ModelProto, where: str, shapes: Mapping[str, tuple[int, ...]], constants: set[str]) -> None:
+    """Writes given extents over open ones; refuses what stays open."""
+    known = [i.name for i in model.graph.input if i.name not in constants]
+    for name in shapes:
+        if name not in known:
+            raise ProgramError(f"{where}: no input {name!r}{suggest(name, known)}")
+    for entry in model.graph.input:
+        if entry.name in constants:
+            continue
+        dims = entry.type.tensor_type.shape.dim
+        given = shapes.get(entry.name)
+        text = ",".join(str(d.dim_value) if d.HasField("dim_value") else (d.dim_param or "?") for d in dims)
+        if given is not None:
+            if len(given) != len(dims) or any(
+                d.HasField("dim_value") and d.dim_value > 0 and d.dim_value != g for d, g in zip(dims, given)
+            ):
+                raise ProgramError(f"{where}: input {entry.name!r} is [{text}], not {','.join(map(str, given))}")
+            for d, g in zip(dims, given):
+                d.dim_value = g
+        if not all(d.HasField("dim_value") and d.dim_value > 0 for d in dims) or (not dims and given is None):
+            example = ",".join(str(d.dim_value) if d.HasField("dim_value") and d.dim_value > 0 else "1" for d in dims)
+            raise ProgramError(
+                f"{where}: input {entry.name!r} has an open shape [{text}]; say which: "
+                f"--shape {entry.name}={example or '1,3,32,32'}"
+            )
+    for entry in model.graph.output:
+        # What inputs leave open, outputs repeat; inference fills it in again.
+        entry.type.tensor_type.ClearField("shape")
+    if shapes:
+        del model.graph.value_info[:]
+
+
+def _check(model: ModelProto, where: str, blank: bool) -> None:
+    import onnx
+
+    if blank:
+        return  # the checker refuses tensors without data
+    probe = onnx.ModelProto()
+    probe.CopyFrom(model)
+    for node in [n for n in probe.graph.node if n.domain == "com.microsoft"]:
+        # The checker knows no operator of onnxruntime's own; its presence is checked by whoever matches it.
+        node.domain = ""
+        node.op_type = "Identity"
+        del node.input[1:]
+        del node.attribute[:]
+        del node.output[1:]
+    try:
+        onnx.checker.check_model(probe)
+    except (onnx.checker.ValidationError, ValueError, TypeError) as error:
+        raise ProgramError(f"{where}: damaged: {_line(error)}") from error
+
+
+def _infer(model: ModelProto, where: str) -> ModelProto:
+    import onnx
+
+    probe = model
+    if any(n.op_type in _SHAPED_LIKE for n in model.graph.node):
+        # onnx infers nothing for onnxruntime's own operators: their plain twins stand for them.
+        probe = onnx.ModelProto()
+        probe.CopyFrom(model)
+        for node in probe.graph.node:
+            if node.op_type in _SHAPED_LIKE:
+                node.op_type, places = _SHAPED_LIKE[node.op_type]
+                operands = [node.input[i] for i in places]
+                del node.input[:]
+                node.input.extend(operands)
+                node.domain = ""
+                kept = [a for a in node.attribute if a.name != "channels_last"]
+                del node.attribute[:]
+                node.attribute.extend(kept)
+    try:
+        return onnx.shape_inference.infer_shapes(probe, strict_mode=True, data_prop=True)
+    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError) as error:
+        raise ProgramError(f"{where}: shapes do not fit: {_line(error)}") from error
+
+
+def _types(
+    model: ModelProto, where: str, constants: Mapping[str, Array], blank: Mapping[str, tuple[int, ...]]
+) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+    from onnx import helper
+
+    shapes: dict[str, tuple[int, ...]] = {**{k: v.shape for k, v in constants.items()}, **blank}
+    dtypes = {k: str(v.dtype) for k, v in constants.items()}
+    graph = model.graph
+    for tensor in graph.initializer:
+        dtypes.setdefault(tensor.name, str(helper.tensor_dtype_to_np_dtype(tensor.data_type)))
+    for entry in (*graph.input, *graph.value_info, *graph.output):
+        kind = entry.type.tensor_type
+        if not entry.type.HasField("tensor_type") or not kind.HasField("shape"):
+            continue
+        dims = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in kind.shape.dim)
+        if any(d < 0 for d in dims):
+            continue
+        if prod(dims) > MAX_ELEMENTS:
+            raise ProgramError(f"{where}: tensor {entry.name!r} would have {prod(dims)} elements, more than {MAX_ELEMENTS}")
+        shapes.setdefault(entry.name, dims)
+        dtypes.setdefault(entry.name, str(np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type))))
+    return shapes, dtypes
+
+
+def _line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) <= 200 else text[:197] + "..."

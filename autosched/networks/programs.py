@@ -1,0 +1,374 @@
+"""The program of a layer: blocks in packed layout whose extents, strides and tail come from a ``Spec``.
+
+Activations are ``[rows, channels, height, width, batch lanes, channel lanes]`` (a matrix has height and width 1), weights tiles
+of ``[.., output lanes, input lanes]``, a bias ``[1, channels, 1, 1, batch lanes, lanes]`` of int32 at the scale of the sums. Sums
+of int8 tensors and means go through the GEMM as well: their weights are identity tiles, scaled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.ir.expr import Expr, IntImm, all_of, binary, cast, if_then_else, maximum, minimum
+from autosched.ir.stmt import Buffer, PrimFunc, Stmt, make_root, seq
+from autosched.networks.graph import Array, Graph, Layer
+from autosched.networks.ranges import reach
+from autosched.workloads import Workload
+from autosched.workloads.layout import whole
+from autosched.workloads.stage import stage, tensor
+
+TENSOR_SHIFT = -1
+USUAL_SHIFT = 8
+SHIFT_RANGE = (0, 15)  # what all implementations of the machine agree on
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What decides the program of a layer.
+
+    Args:
+        kind: ``conv``, ``depthwise`` (each block of channels from its own alone), ``dense``, ``add`` or ``average``.
+        n: batch.
+        ci: input channels of one group (a dense layer's are the lanes that its input has in memory).
+        h: input height.
+        w: input width.
+        co: output channels of one group.
+        oh: output height.
+        ow: output width.
+        kernel: of the window.
+        stride: of the window.
+        pads: zeros around the image: top, left, bottom, right.
+        groups: of channels, each whole blocks.
+        operands: tensors that an ``add`` adds.
+        bias: ``none``, ``one`` for all channels, or ``channel``.
+        bias_bits: a bias is within ``+-2**bias_bits``.
+        shift: to the right, or ``TENSOR_SHIFT`` for one per channel.
+        low: least result.
+        high: greatest result.
+    """
+
+    kind: str
+    n: int
+    ci: int
+    h: int
+    w: int
+    co: int
+    oh: int
+    ow: int
+    kernel: tuple[int, int] = (1, 1)
+    stride: tuple[int, int] = (1, 1)
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    groups: int = 1
+    operands: int = 1
+    bias: str = "channel"
+    bias_bits: int = 16
+    shift: int = USUAL_SHIFT
+    low: int = -128
+    high: int = 127
+
+    def structure(self) -> Spec:
+        """The spec whose schedules serve this one: other immediates of the same instructions cost the same cycles."""
+        return replace(
+            self, shift=USUAL_SHIFT if self.shift > 0 else self.shift, low=0 if self.low >= 0 else -128, high=127, bias_bits=16,
+        )
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of the program's products, identity tiles not counted."""
+        if self.kind in ("add", "average"):
+            return 0
+        return self.n * self.groups * self.co * self.oh * self.ow * self.ci * self.kernel[0] * self.kernel[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A layer as a program with its constants.
+
+    Args:
+        spec: the program's.
+        constants: packed arrays by parameter name: ``weight``, ``bias``, ``shift``.
+    """
+
+    spec: Spec
+    constants: dict[str, Array]
+
+
+def spec_of(graph: Graph, layer: Layer, source: tuple[int, ...], block: int) -> Spec:
+    """The spec of a layer.
+
+    Args:
+        graph: its network.
+        layer: a layer with sums.
+        source: shape of the first input as it lies in memory (an image that a dense layer reads flat is an image).
+        block: channel lanes.
+    """
+    done = layer.requant
+    assert done is not None
+    out = _image(graph.tensors[layer.output].shape)
+    n, c, h, w = _image(source)
+    bits = 16
+    while (1 << bits) < int(np.abs(done.bias).max(initial=0)):
+        bits += 4
+    bits = min(bits, 31)
+    assert int(reach(layer).max()) < 1 << 31
+    shift = int(done.shift[0]) if len(done.shift) == 1 else TENSOR_SHIFT
+    bias = "none" if not done.bias.any() else "channel" if len(done.bias) > 1 or layer.weight is not None else "one"
+    common = Spec(
+        layer.kind, n, c, h, w, c, out[2], out[3], layer.kernel, layer.stride, layer.pads, bias=bias, bias_bits=bits,
+        shift=shift, low=done.low, high=done.high,
+    )
+    if layer.kind in ("add", "average"):
+        return replace(common, operands=len(layer.inputs))
+    if layer.kind == "dense":
+        lanes = whole(c, block) * h * w
+        return replace(common, ci=lanes, co=out[1], h=1, w=1, oh=1, ow=1)
+    assert layer.weight is not None
+    cig, cog = layer.weight.shape[1], layer.weight.shape[0] // layer.group
+    if layer.group == 1 or (cig % block == 0 and cog % block == 0):
+        return replace(common, ci=cig, co=cog, groups=layer.group)
+    if cig == cog and block % cig == 0:
+        return replace(common, kind="depthwise")
+    return replace(common, co=layer.weight.shape[0])
+
+
+def call_of(graph: Graph, layer: Layer, source: tuple[int, ...], batch: int, block: int) -> Call:
+    """A layer as a program with its constants, packed; arguments as for ``spec_of``."""
+    spec = spec_of(graph, layer, source, block)
+    done = layer.requant
+    assert done is not None
+    constants: dict[str, Array] = {"weight": _weight(layer, spec, source, block)}
+    if spec.bias != "none":
+        constants["bias"] = _per_channel(done.bias, spec, batch, block)
+    if spec.shift == TENSOR_SHIFT:
+        constants["shift"] = _per_channel(done.shift, spec, batch, block)
+    return Call(spec, constants)
+
+
+def workload_of(spec: Spec, name: str, batch: int, block: int) -> Workload:
+    """The program of a spec as a workload, with a reference in NumPy.
+
+    Args:
+        spec: the spec.
+        name: how to call it.
+        batch: batch lanes.
+        block: channel lanes.
+    """
+    return Workload(name, program(spec, batch, block), partial(compute, spec, block), spec.macs, name)
+
+
+def program(spec: Spec, batch: int, block: int) -> PrimFunc:
+    """The program of a spec: parameters data, weight, bias, shift (where there are such) and out."""
+    rows, oc, ic = -(-spec.n // batch), -(-spec.co // block), -(-spec.ci // block)
+    b = _Builder(spec, batch, block)
+    lanes = [("nb", batch), ("cb", block)]
+    image = [("n", rows), ("co", oc), ("y", spec.oh), ("x", spec.ow), *lanes]
+    groups = [("g", spec.groups)] if spec.groups > 1 else []
+    axes = [image[0], *groups, *image[1:]]
+    shape = [e for _, e in axes]
+    ky, kx = ("ky", spec.kernel[0]), ("kx", spec.kernel[1])
+    ib = ("ib", block)
+    data_shape = [rows, *[e for _, e in groups], ic, spec.h, spec.w, batch, block]
+    if spec.kind == "add":
+        data_shape = [spec.operands, *data_shape]
+    data = tensor("data", data_shape, "int8")
+    source = b.padded(data)
+    sy, sx = spec.stride
+    tile = [block, block]
+    if spec.kind in ("conv", "dense"):
+        weight = tensor("weight", [*[e for _, e in groups], oc, ic, *spec.kernel, *tile], "int8")
+        k = len(groups)
+
+        def at(*v: Expr) -> Expr:
+            n, g, (co, y, x, nb, cb, ci, r, s, i) = v[0], v[1 : 1 + k], v[1 + k :]
+            return _product(source[(n, *g, ci, y * sy + r, x * sx + s, nb, i)], weight[(*g, co, ci, r, s, cb, i)])
+
+        reduces = [("ci", ic), ky, kx, ib]
+    elif spec.kind == "depthwise":
+        weight = tensor("weight", [oc, *spec.kernel, *tile], "int8")
+
+        def at(*v: Expr) -> Expr:
+            n, co, y, x, nb, cb, r, s, i = v
+            return _product(source[n, co, y * sy + r, x * sx + s, nb, i], weight[co, r, s, cb, i])
+
+        reduces = [ky, kx, ib]
+    elif spec.kind == "average":
+        weight = tensor("weight", [1, *tile], "int8")
+
+        def at(*v: Expr) -> Expr:
+            n, co, y, x, nb, cb, r, s, i = v
+            return _product(source[n, co, y * sy + r, x * sx + s, nb, i], weight[0, cb, i])
+
+        reduces = [ky, kx, ib]
+    else:
+        weight = tensor("weight", [spec.operands, *tile], "int8")
+
+        def at(*v: Expr) -> Expr:
+            n, co, y, x, nb, cb, j, i = v
+            return _product(source[j, n, co, y, x, nb, i], weight[j, cb, i])
+
+        reduces = [("j", spec.operands), ib]
+    acc = tensor("sums", shape, "int32")
+    b.stmts.append(stage(acc, axes, at, reduces, IntImm(0)))
+    return b.finish(data, weight, acc, axes)
+
+
+def _product(x: Expr, w: Expr) -> Expr:
+    return cast("int32", x) * cast("int32", w)
+
+
+class _Builder:
+    """Stages around the sums."""
+
+    def __init__(self, spec: Spec, batch: int, block: int) -> None:
+        self.spec, self.batch, self.block = spec, batch, block
+        self.stmts: list[Stmt] = []
+        self.allocs: list[Buffer] = []
+
+    def padded(self, data: Buffer) -> Buffer:
+        """The data with zeros around every image."""
+        top, left, bottom, right = self.spec.pads
+        if not any(self.spec.pads):
+            return data
+        h, w = self.spec.h, self.spec.w
+        shape = [e.value for e in data.shape if isinstance(e, IntImm)]
+        row = len(shape) - 4
+        shape[row], shape[row + 1] = h + top + bottom, w + left + right
+        out = tensor("pad", shape, "int8")
+
+        def value(*at: Expr) -> Expr:
+            y, x = at[row], at[row + 1]
+            tests = []
+            for index, before, size, after in ((y, top, h, bottom), (x, left, w, right)):
+                if before:
+                    tests.append(binary("<=", before, index))
+                if after:
+                    tests.append(binary("<", index, size + before))
+            inside = (*at[:row], y - top, x - left, *at[row + 2 :])
+            return if_then_else(all_of(tests), data[inside], IntImm(0, "int8"))
+
+        names = [f"p{i}" for i in range(len(shape))]
+        self.stmts.append(stage(out, list(zip(names, shape)), value))
+        self.allocs.append(out)
+        return out
+
+    def finish(self, data: Buffer, weight: Buffer, acc: Buffer, axes: list[tuple[str, int]]) -> PrimFunc:
+        """Bias, shift, clip and narrowing."""
+        spec = self.spec
+        shape = [e for _, e in axes]
+        channel = 1 if len(shape) == 6 else 2
+        one = [1] * (channel) + [shape[channel] if spec.bias == "channel" else 1, 1, 1, self.batch, self.block]
+        every = [1] * channel + [shape[channel], 1, 1, self.batch, self.block]
+        if channel == 2:
+            one[1] = every[1] = shape[1]
+        bias = tensor("bias", one, "int32") if spec.bias != "none" else None
+        shift = tensor("shift", every, "int32") if spec.shift == TENSOR_SHIFT else None
+
+        def place(buffer: Buffer, at: tuple[Expr, ...]) -> Expr:
+            return buffer[tuple([IntImm(0) if isinstance(e, IntImm) and e.value == 1 and i < len(at) - 2 else v
+                                 for i, (e, v) in enumerate(zip(buffer.shape, at))])]
+
+        def value(*at: Expr) -> Expr:
+            sums: Expr = acc[at]
+            if bias is not None:
+                sums = sums + place(bias, at)
+            if shift is not None:
+                sums = sums >> place(shift, at)
+            elif spec.shift:
+                sums = sums >> spec.shift
+            return minimum(maximum(sums, spec.low), spec.high)
+
+        done, out = tensor("requant", shape, "int32"), tensor("out", shape, "int8")
+        self.stmts.append(stage(done, axes, value))
+        self.stmts.append(stage(out, axes, lambda *at: cast("int8", done[at])))
+        params = (data, weight, *((bias,) if bias is not None else ()), *((shift,) if shift is not None else ()), out)
+        limit = (1 << spec.bias_bits) - (1 if spec.bias_bits == 31 else 0)
+        ranges = tuple([(-limit, limit) if p is bias else SHIFT_RANGE if p is shift else None for p in params])
+        return PrimFunc(params, make_root(seq(*self.stmts), (*self.allocs, acc, done)), value_ranges=ranges)
+
+
+def compute(spec: Spec, block: int, data: Array, weight: Array, *rest: Array) -> Array:
+    """What the program of a spec computes, on packed NumPy arrays; the sums in float64, where they are exact."""
+    top, left, bottom, right = spec.pads
+    x = data if spec.groups > 1 else np.expand_dims(data, -6)
+    # [.., n, g, ci, h, w, nb, ib] from here on; an add has its operands in front.
+    x = np.pad(x, [(0, 0)] * (x.ndim - 4) + [(top, bottom), (left, right), (0, 0), (0, 0)]).astype(np.float64)
+    w = weight.astype(np.float64)
+    if spec.kind == "add":
+        sums = np.einsum("jngcyxbi,joi->ngcyxbo", x, w)
+    else:
+        windows = np.lib.stride_tricks.sliding_window_view(x, spec.kernel, axis=(3, 4))
+        windows = windows[:, :, :, :: spec.stride[0], :: spec.stride[1]]
+        if spec.kind in ("conv", "dense"):
+            w = w if spec.groups > 1 else w[None]
+            sums = np.stack([
+                np.tensordot(windows[:, g], w[g], axes=([1, 5, 6, 7], [1, 5, 2, 3])) for g in range(spec.groups)
+            ], axis=1)  # n, g, y, x, nb, co, cb
+            sums = sums.transpose(0, 1, 5, 2, 3, 4, 6)
+        elif spec.kind == "depthwise":
+            sums = np.einsum("ngcyxbirs,crsoi->ngcyxbo", windows, w)
+        else:
+            sums = np.einsum("ngcyxbirs,oi->ngcyxbo", windows, w[0])
+    total = np.rint(sums).astype(np.int64)
+    total = total if spec.groups > 1 else total[:, 0]
+    given = list(rest)
+    if spec.bias != "none":
+        total = total + given.pop(0)
+    total = total >> (given.pop(0).astype(np.int64) if spec.shift == TENSOR_SHIFT else spec.shift)
+    clipped: Array = np.clip(total, spec.low, spec.high).astype(np.int8)
+    return clipped
+
+
+def _image(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
+    """A shape as N, C, H, W."""
+    n, c, h, w = (*shape, 1, 1)[:4] if len(shape) == 2 else shape
+    return n, c, h, w
+
+
+def _weight(layer: Layer, spec: Spec, source: tuple[int, ...], block: int) -> npt.NDArray[np.int8]:
+    """The weight tiles of a layer."""
+    eye = np.eye(block, dtype=np.int8)
+    if layer.kind in ("add", "average"):
+        return np.stack([eye * np.int8(f) for f in layer.factors])
+    assert layer.weight is not None
+    w = layer.weight
+    if layer.kind == "dense":
+        _, c, h, width = _image(source)
+        w = w.reshape(len(w), c, h, width)
+        w = np.pad(w, [(0, whole(len(w), block) - len(w)), (0, whole(c, block) - c), (0, 0), (0, 0)])
+        w = w.reshape(len(w) // block, block, -1, block, h, width).transpose(0, 2, 4, 5, 1, 3)
+        return np.ascontiguousarray(w.reshape(w.shape[0], -1, 1, 1, block, block))
+    cig, cog = w.shape[1], w.shape[0] // layer.group
+    if spec.kind == "depthwise":
+        blocks = whole(w.shape[0], block) // block
+        tiles = np.zeros((blocks, *w.shape[2:], block, block), dtype=np.int8)
+        for o in range(w.shape[0]):
+            first = o // cig * cig % block
+            tiles[o // block, :, :, o % block, first : first + cig] = w[o].transpose(1, 2, 0)
+        return tiles
+    if spec.groups == 1 and layer.group > 1:
+        full = np.zeros((w.shape[0], cig * layer.group, *w.shape[2:]), dtype=np.int8)
+        for g in range(layer.group):
+            full[g * cog : (g + 1) * cog, g * cig : (g + 1) * cig] = w[g * cog : (g + 1) * cog]
+        w, cog, cig = full, full.shape[0], full.shape[1]
+    w = w.reshape(spec.groups, cog, cig, *w.shape[2:])
+    w = np.pad(w, [(0, 0), (0, whole(cog, block) - cog), (0, whole(cig, block) - cig), (0, 0), (0, 0)])
+    g, o, i, kh, kw = w.shape
+    w = w.reshape(g, o // block, block, i // block, block, kh, kw).transpose(0, 1, 3, 5, 6, 2, 4)
+    return np.ascontiguousarray(w if spec.groups > 1 else w[0])
+
+
+def _per_channel(values: Array, spec: Spec, batch: int, block: int) -> npt.NDArray[np.int32]:
+    """One int32 per channel, the same for every batch lane."""
+    if spec.bias == "one" and len(values) == 1:
+        blocks = np.broadcast_to(values, (1, 1, block))
+    else:
+        per = np.broadcast_to(values, (spec.groups * spec.co,)).reshape(spec.groups, spec.co)
+        per = np.pad(per, [(0, 0), (0, whole(spec.co, block) - spec.co)])
+        blocks = per.reshape(spec.groups, -1, block)
+    lead = (1, spec.groups) if spec.groups > 1 else (1,)
+    shaped = blocks.reshape(*lead, -1, 1, 1, 1, block)
+    return np.ascontiguousarray(np.broadcast_to(shaped, (*shaped.shape[:-2], batch, block)), dtype=np.int32)

@@ -1,0 +1,426 @@
+"""Layers written as QDQ: a float operator whose inputs are dequantized and whose result is quantized again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from autosched.networks.graph import Array, Ints, Layer
+from autosched.networks.matcher import Found, requant
+from autosched.networks.onnx_file import Node
+from autosched.networks.scales import WAY_OUT, Value, exponents, int8_weight, machine_zero, zero_point
+
+VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze", "Identity", "Dropout")
+
+
+def dequantize(found: Found, node: Node) -> None:
+    """Notes what a DequantizeLinear of an activation stands for; those of constants are looked up by their users."""
+    x = node.inputs[0]
+    if x in found.file.constants or x in found.file.blank or found.file.dtypes.get(x) not in ("int8", "uint8"):
+        return
+    scale = exponents(found.file, node, node.inputs[1], repr(x))
+    if len(scale) != 1:
+        raise node.refuse(f"{x!r} has a scale per channel", "activations take one scale: " + WAY_OUT.format(file=found.file.name))
+    zero = machine_zero(found.file, node, x, node.inputs[2] if len(node.inputs) > 2 else "")
+    known = found.tensor(x, int(scale[0]), zero)
+    found.values[node.outputs[0]] = Value(known.name, int(scale[0]), zero)
+
+
+def quantize(found: Found, node: Node) -> None:
+    """A QuantizeLinear that follows no layer: another scale for a value is a layer of its own, a plain float is the host's."""
+    value = found.values.get(node.inputs[0])
+    if value is None or any(value.pads):
+        found.reasons[node.name] = "quantizes a float tensor"
+        return
+    scale = exponents(found.file, node, node.inputs[1], f"the result {node.outputs[0]!r}")
+    if len(scale) != 1:
+        found.reasons[node.name] = "its scale is per channel"
+        return
+    zero = machine_zero(found.file, node, node.outputs[0], node.inputs[2] if len(node.inputs) > 2 else "")
+    out = found.tensor(node.outputs[0], int(scale[0]), zero)
+    if (int(scale[0]), zero) == (value.exponent, value.zero) and found.tensors[value.tensor].dtype == out.dtype:
+        found.add(Layer(node.name, "view", (value.tensor,), out.name, nodes=(node.name,)))
+        return
+    layer = sum_layer(node, [value], int(scale[0]), zero, found.rounding, -128, 127)
+    if isinstance(layer, str):
+        found.reasons[node.name] = layer
+        return
+    found.add(replace(layer, output=out.name, nodes=(node.name,)))
+
+
+def match(found: Found, node: Node) -> None:
+    """Makes a layer of a float operator where it can be one, or notes why it stays on the host."""
+    if node.op in VIEWS:
+        _view(found, node)
+    elif node.op == "Pad":
+        _pad(found, node)
+    elif node.op in ("Conv", "Gemm", "MatMul", "ConvTranspose"):
+        _weighted(found, node)
+    elif node.op in ("Add", "Mul", "Relu", "Clip"):
+        _elementwise(found, node)
+    elif node.op in ("GlobalAveragePool", "AveragePool"):
+        _average(found, node)
+    else:
+        found.reasons[node.name] = "the machine has no such operator"
+
+
+class _Tail:
+    """What follows an operator up to its QuantizeLinear; ``clips``: the operator itself is a clip."""
+
+    def __init__(self, found: Found, node: Node, clips: bool = False) -> None:
+        self.nodes: list[str] = [] if clips else [node.name]
+        self.quantized = ""
+        self.missing = ""
+        low, high = -np.inf, np.inf
+        file, at = found.file, node.outputs[0]
+        while True:
+            reader, clips = node if clips else file.only_reader(at), False
+            if reader is None:
+                count = len(file.read_by.get(at, ()))
+                self.missing = f"its result {at!r} is {'read as float by several nodes' if count > 1 else 'a float output'}"
+                return
+            if reader.op == "QuantizeLinear" and reader.inputs[0] == at:
+                break
+            if reader.op == "Relu":
+                low, high = max(low, 0.0), max(high, 0.0)
+            elif reader.op == "Clip" and reader.inputs[0] == at and all(x in file.constants for x in reader.inputs[1:] if x):
+                ends = [float(file.constants[x].reshape(-1)[0]) if x else d for x, d in zip(
+                    (*reader.inputs[1:], "", "")[:2], (-np.inf, np.inf))]
+                low, high = min(max(low, ends[0]), ends[1]), min(max(high, ends[0]), ends[1])
+            elif reader.op not in ("Identity", "Dropout"):
+                self.missing = f"its result goes into node {reader.name!r} ({reader.op}) as float"
+                return
+            self.nodes.append(reader.name)
+            at = reader.outputs[0]
+        self.nodes.append(reader.name)
+        self.quantized = reader.outputs[0]
+        scale = exponents(file, reader, reader.inputs[1], f"the result {self.quantized!r}")
+        if len(scale) != 1:
+            raise reader.refuse("its scale is per channel", "activations take one scale: " + WAY_OUT.format(file=file.name))
+        self.exponent = int(scale[0])
+        self.zero = machine_zero(file, reader, self.quantized, reader.inputs[2] if len(reader.inputs) > 2 else "")
+        # Rounding never passes a bound that is on the grid, and np.rint of one that is not is what quantizing it would give.
+        self.low = int(max(-128, _grid(low, self.exponent, self.zero)))
+        self.high = int(min(127, _grid(high, self.exponent, self.zero)))
+
+    def value(self, found: Found) -> Value:
+        """The int8 result as a value."""
+        known = found.tensor(self.quantized, self.exponent, self.zero)
+        return Value(known.name, self.exponent, self.zero)
+
+
+def _grid(bound: float, exponent: int, zero: int) -> float:
+    return bound if np.isinf(bound) else float(np.rint(bound * 2.0**exponent)) + zero
+
+
+def _value(found: Found, name: str) -> Value | None:
+    return found.values.get(name)
+
+
+def _view(found: Found, node: Node) -> None:
+    value = _value(found, node.inputs[0])
+    if value is None or any(value.pads):
+        found.reasons[node.name] = "its input is float"
+        return
+    out = node.outputs[0]
+    if node.op in ("Identity", "Dropout"):
+        found.values[out] = value
+    else:
+        found.values[out] = found.view(value, found.file.shapes[out], out, node)
+    found.covered.add(node.name)
+
+
+def _pad(found: Found, node: Node) -> None:
+    value = _value(found, node.inputs[0])
+    pads = found.file.constants.get(node.inputs[1]) if len(node.inputs) > 1 else None
+    fill = found.file.constants.get(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else np.zeros(1)
+    axes = len(node.inputs) > 3 and node.inputs[3]
+    plain = node.attrs.get("mode", "constant") == "constant" and fill is not None and not np.any(fill)
+    if value is None or pads is None or len(pads) != 8 or not plain or axes or np.any(pads < 0) or pads[[0, 1, 4, 5]].any():
+        found.reasons[node.name] = "only zeros around images are part of a convolution"
+        return
+    t, left, b, r = (int(p) for p in (pads[2], pads[3], pads[6], pads[7]))
+    p = value.pads
+    found.values[node.outputs[0]] = replace(value, pads=(p[0] + t, p[1] + left, p[2] + b, p[3] + r))
+    found.covered.add(node.name)
+
+
+def _weight_of(found: Found, node: Node, name: str) -> tuple[Array, Ints] | None:
+    """A dequantized constant weight: int8 values and exponents (int64[1] or per output channel), or None."""
+    file = found.file
+    source = file.producer(name)
+    if source is None or source.op != "DequantizeLinear":
+        return None
+    stored, scale = source.inputs[0], source.inputs[1]
+    if stored in file.blank:
+        return np.zeros(file.blank[stored], dtype=np.int8), exponents(file, node, scale, repr(stored))
+    if stored not in file.constants:
+        return None
+    powers = exponents(file, node, scale, f"weight {stored!r}")
+    return int8_weight(file, node, stored, source.inputs[2] if len(source.inputs) > 2 else ""), powers
+
+
+def _bias_of(found: Found, node: Node, name: str, at: Ints) -> Array:
+    """A constant bias at the scale of the sums.
+
+    Raises:
+        ProgramError: it is no constant, or not a whole number at that scale.
+    """
+    file = found.file
+    source = file.producer(name)
+    if source is not None and source.op == "DequantizeLinear" and source.inputs[0] in file.constants:
+        stored = file.constants[source.inputs[0]].astype(np.int64)
+        stored = stored - zero_point(file, node, source.inputs[2] if len(source.inputs) > 2 else "", repr(name))
+        value = stored * 2.0 ** -exponents(file, node, source.inputs[1], f"bias {source.inputs[0]!r}").astype(np.float64)
+    elif name in file.constants:
+        value = file.constants[name].astype(np.float64)
+    else:
+        raise node.refuse(f"its bias {name!r} is no constant", "the machine takes constant biases")
+    scaled = value.reshape(-1) * 2.0 ** at.astype(np.float64)
+    if np.any(scaled != np.rint(scaled)):
+        raise node.refuse(f"its bias {name!r} is no multiple of the scale of its sums", WAY_OUT.format(file=file.name))
+    return np.rint(scaled).astype(np.int64)
+
+
+def window(node: Node, value: Value, shape: tuple[int, ...], kernel: tuple[int, int]) -> (
+    tuple[tuple[int, int], tuple[int, int, int, int]] | str
+):
+    """Stride and pads of a window operator, or why the machine's form does not have it."""
+    if len(shape) != 4:
+        return "only images (N, C, H, W) have windows on the machine"
+    stride = tuple(node.attrs.get("strides", [1, 1]))
+    if any(d != 1 for d in node.attrs.get("dilations", [1, 1])):
+        return "dilated windows are not on the machine"
+    if node.attrs.get("ceil_mode", 0):
+        return "windows that hang over the edge (ceil_mode) are not on the machine"
+    auto = node.attrs.get("auto_pad", "NOTSET")
+    pads = list(node.attrs.get("pads", [0, 0, 0, 0]))
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        more = [
+            max((-(-(e + value.pads[d] + value.pads[d + 2]) // s) - 1) * s + k - e - value.pads[d] - value.pads[d + 2], 0)
+            for d, (e, s, k) in enumerate(zip(shape[2:], stride, kernel))
+        ]
+        small = [m // 2 for m in more]
+        large = [m - m // 2 for m in more]
+        pads = [*small, *large] if auto == "SAME_UPPER" else [*large, *small]
+    elif auto == "VALID":
+        pads = [0, 0, 0, 0]
+    all_pads = tuple(int(a + b) for a, b in zip(pads, value.pads))
+    return (int(stride[0]), int(stride[1])), (all_pads[0], all_pads[1], all_pads[2], all_pads[3])
+
+
+def padding_fault(value: Value, pads: tuple[int, int, int, int], node: Node) -> None:
+    """Refuses padding of a tensor whose zero is not the machine's zero.
+
+    Raises:
+        ProgramError: names the node and the zero point.
+    """
+    if value.zero and any(pads):
+        raise node.refuse(
+            f"its input is padded and has zero point {value.zero} (uint8: {value.zero + 128})",
+            "the machine pads with 0: quantize symmetrically (autosched quantize)",
+        )
+
+
+def _weighted(found: Found, node: Node) -> None:
+    """Conv, Gemm and MatMul with a constant weight."""
+    if node.op == "ConvTranspose":
+        found.reasons[node.name] = "transposed convolutions are not scheduled yet"
+        return
+    value = _value(found, node.inputs[0])
+    if value is None:
+        found.reasons[node.name] = "its input is float"
+        return
+    parts = _weight_of(found, node, node.inputs[1])
+    if parts is None:
+        found.reasons[node.name] = "its weight is no quantized constant"
+        return
+    tail = _Tail(found, node)
+    if tail.missing:
+        found.reasons[node.name] = tail.missing
+        return
+    weight, powers = parts
+    shape = found.tensors[value.tensor].shape
+    group = int(node.attrs.get("group", 1))
+    stride, pads = (1, 1), (0, 0, 0, 0)
+    if node.op == "Conv":
+        if weight.ndim != 4:
+            found.reasons[node.name] = "only convolutions of images are on the machine"
+            return
+        sizes = window(node, value, shape, (weight.shape[2], weight.shape[3]))
+        if isinstance(sizes, str):
+            found.reasons[node.name] = sizes
+            return
+        stride, pads = sizes
+        padding_fault(value, pads, node)
+    else:
+        reason = dense_fault(node, shape, weight)
+        if reason:
+            found.reasons[node.name] = reason
+            return
+        if node.op == "MatMul" or not node.attrs.get("transB", 0):
+            if len(powers) > 1 and node.op == "MatMul":
+                powers = powers.reshape(-1)
+            weight = np.ascontiguousarray(weight.T)
+    channels = len(weight)
+    at = powers + value.exponent
+    bias: Array = np.zeros(1, dtype=np.int64)
+    if len(node.inputs) > 2 and node.inputs[2]:
+        bias = _bias_of(found, node, node.inputs[2], at)
+    sums = weight.astype(np.int64).reshape(channels, -1).sum(axis=1)
+    shift = at - tail.exponent
+    done = requant(node, channels, bias, sums, value.zero, tail.zero, shift, found.rounding, tail.low, tail.high)
+    out = tail.value(found)
+    kind = "conv" if node.op == "Conv" else "dense"
+    found.add(Layer(
+        node.name, kind, (value.tensor,), out.tensor, done, weight, (),
+        (weight.shape[2], weight.shape[3]) if kind == "conv" else (1, 1), stride, pads, group, tuple(tail.nodes),
+    ))
+
+
+def dense_fault(node: Node, shape: tuple[int, ...], weight: Array) -> str:
+    """Why a product of matrices is not a dense layer, or nothing."""
+    if len(shape) != 2 or weight.ndim != 2:
+        return "only products of a matrix with a constant matrix are on the machine"
+    if node.op == "Gemm":
+        if node.attrs.get("transA", 0):
+            return "its data are transposed"
+        if node.attrs.get("alpha", 1.0) != 1.0 or node.attrs.get("beta", 1.0) != 1.0:
+            return "alpha and beta other than 1 are not on the machine"
+    return ""
+
+
+def _elementwise(found: Found, node: Node) -> None:
+    """Sums of two tensors; a product with a power of two; a clip alone."""
+    file = found.file
+    values = [_value(found, x) for x in node.inputs]
+    shift = 0
+    if node.op == "Mul":
+        known = [v for v in values if v is not None]
+        factor = [file.constants.get(x) for x in node.inputs if x in file.constants]
+        if len(known) != 1 or len(factor) != 1 or factor[0] is None or factor[0].size != 1:
+            found.reasons[node.name] = "only products with a constant power of two are shifts"
+            return
+        from autosched.networks.scales import exponent
+
+        power = exponent(float(factor[0].reshape(-1)[0]))
+        if power is None:
+            found.reasons[node.name] = f"{float(factor[0].reshape(-1)[0]):.6g} is no power of two"
+            return
+        operands, shift = known, power
+    elif node.op == "Add":
+        if any(v is None for v in values):
+            found.reasons[node.name] = "an operand is float"
+            return
+        operands = [v for v in values if v is not None]
+    else:
+        if values[0] is None:
+            found.reasons[node.name] = "its input is float"
+            return
+        operands = [values[0]]
+    shapes = {found.tensors[v.tensor].shape for v in operands}
+    if len(shapes) > 1 or any(any(v.pads) for v in operands):
+        found.reasons[node.name] = "its operands have different shapes"
+        return
+    tail = _Tail(found, node, clips=node.op in ("Relu", "Clip"))
+    if tail.missing:
+        found.reasons[node.name] = tail.missing
+        return
+    layer = sum_layer(node, operands, tail.exponent - shift, tail.zero, found.rounding, tail.low, tail.high)
+    if isinstance(layer, str):
+        found.reasons[node.name] = layer
+        return
+    out = tail.value(found)
+    found.add(replace(layer, output=out.tensor, nodes=tuple(tail.nodes)))
+
+
+def sum_layer(
+    node: Node, operands: list[Value], exponent: int, zero: int, rounding: str, low: int, high: int
+) -> Layer | str:
+    """The sum of tensors at the finest of their scales, shifted once; or why the machine cannot.
+
+    Args:
+        node: it is named after it.
+        operands: one or two values of one shape.
+        exponent: of the result.
+        zero: zero point of the result.
+        rounding: ``floor`` or ``half-up``.
+        low: least value of the result.
+        high: greatest value of the result.
+    """
+    finest = max(exponent, *(v.exponent for v in operands))
+    factors = tuple(1 << (finest - v.exponent) if finest - v.exponent <= 6 else 0 for v in operands)
+    if 0 in factors:
+        apart = max(finest - v.exponent for v in operands)
+        return f"its scales are 2^{apart} apart; the machine's identity tile reaches 2^6"
+    bias = np.array([-sum(f * v.zero for f, v in zip(factors, operands))], dtype=np.int64)
+    done = requant(
+        node, 1, bias, np.zeros(1, dtype=np.int64), 0, zero, np.array([finest - exponent], dtype=np.int64), rounding, low, high
+    )
+    return Layer(node.name, "add", tuple(v.tensor for v in operands), "", done, factors=factors)
+
+
+def _average(found: Found, node: Node) -> None:
+    value = _value(found, node.inputs[0])
+    if value is None:
+        found.reasons[node.name] = "its input is float"
+        return
+    shape = found.tensors[value.tensor].shape
+    if len(shape) != 4 or any(value.pads):
+        found.reasons[node.name] = "only images (N, C, H, W) are pooled on the machine"
+        return
+    tail = _Tail(found, node)
+    if tail.missing:
+        found.reasons[node.name] = tail.missing
+        return
+    kernel = (shape[2], shape[3]) if node.op == "GlobalAveragePool" else tuple(node.attrs["kernel_shape"])
+    sizes = ((1, 1), (0, 0, 0, 0)) if node.op == "GlobalAveragePool" else window(node, value, shape, (kernel[0], kernel[1]))
+    if isinstance(sizes, str):
+        found.reasons[node.name] = sizes
+        return
+    stride, pads = sizes
+    if any(pads) and not node.attrs.get("count_include_pad", 0):
+        found.reasons[node.name] = "its divisor differs at the edge (count_include_pad = 0)"
+        return
+    padding_fault(value, pads, node)
+    made = average_layer(node, value, (kernel[0], kernel[1]), tail.exponent, tail.zero, found.rounding, tail.low, tail.high)
+    if isinstance(made, str):
+        found.reasons[node.name] = made
+        return
+    out = tail.value(found)
+    found.add(replace(made, output=out.tensor, stride=stride, pads=pads, nodes=tuple(tail.nodes)))
+
+
+def average_layer(
+    node: Node, value: Value, kernel: tuple[int, int], exponent: int, zero: int, rounding: str, low: int, high: int
+) -> Layer | str:
+    """A mean as ``sum(x * m) >> s`` with ``m = round(2**k / n)`` as large as int8 allows; or why the machine cannot.
+
+    Args:
+        node: it is named after it.
+        value: the input.
+        kernel: height and width of the window; n elements.
+        exponent: of the result.
+        zero: zero point of the result.
+        rounding: ``floor`` or ``half-up``.
+        low: least value of the result.
+        high: greatest value of the result.
+    """
+    n = prod(kernel)
+    k = n.bit_length() - 1
+    if 1 << k != n:
+        while round((1 << (k + 1)) / n) <= 127:
+            k += 1
+    m = max(round((1 << k) / n), 1)
+    shift = k + value.exponent - exponent
+    if shift < 0 and m << -shift <= 127:
+        m, shift = m << -shift, 0
+    if not 0 <= shift <= 31:
+        return f"its result needs a right shift by {shift}"
+    bias = np.array([-value.zero * m * n], dtype=np.int64)
+    done = requant(
+        node, 1, bias, np.zeros(1, dtype=np.int64), 0, zero, np.array([shift], dtype=np.int64), rounding, low, high
+    )
+    return Layer(node.name, "average", (value.tensor,), "", done, factors=(m,), kernel=kernel)

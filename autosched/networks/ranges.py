@@ -1,0 +1,48 @@
+"""Proof that no accumulator of a layer can leave int32, channel by channel."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autosched.errors import ProgramError
+from autosched.networks.graph import Ints, Layer
+
+LIMIT = 1 << 31
+
+
+def reach(layer: Layer, bias: Ints | None = None) -> Ints:
+    """Per channel, a bound of ``|accumulator|``: sum of |weights| * 128 + |bias|, rounding and zero points included.
+
+    Args:
+        layer: a layer with sums.
+        bias: another bias than the layer's own.
+    """
+    if layer.weight is not None:
+        weights = np.abs(layer.weight.astype(np.int64)).reshape(len(layer.weight), -1).sum(axis=1)
+    elif layer.kind == "average":
+        weights = np.array([abs(layer.factors[0]) * layer.kernel[0] * layer.kernel[1]], dtype=np.int64)
+    else:
+        weights = np.array([sum(abs(f) for f in layer.factors)], dtype=np.int64)
+    if bias is None:
+        assert layer.requant is not None
+        bias = layer.requant.bias
+    # Python integers: a bias of a damaged file may itself be beyond int64's sums.
+    total: Ints = weights * 128 + np.abs(bias)
+    return total
+
+
+def prove(layer: Layer) -> None:
+    """Refuses a layer whose accumulator could wrap around.
+
+    Raises:
+        ProgramError: names the layer, the channel and the bound.
+    """
+    if layer.requant is None:
+        return
+    bound = reach(layer)
+    worst = int(np.argmax(bound))
+    if int(bound[worst]) >= LIMIT:
+        raise ProgramError(
+            f"node {layer.name!r}: the accumulator of channel {worst} can reach {int(bound[worst])}, not less than 2^31; "
+            "use smaller weights or a smaller bias (a coarser scale)"
+        )

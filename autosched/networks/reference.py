@@ -1,0 +1,203 @@
+"""The network in integer form, built for onnxruntime: the reference that this package did not write.
+
+Every layer becomes ConvInteger (or MatMulInteger, or an int32 sum), Add, Cast to double, Mul by 2^-s, Floor, Clip and Cast to
+int8. int32 sums are exact in double, and so is their product with a power of two: what Floor gives is the machine's shift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autosched.errors import ProgramError
+from autosched.networks.graph import Array, Graph, HostPart, Layer, Tensor
+from autosched.networks.onnx_file import require_onnx
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto, TensorProto
+
+OPSET = 17
+
+
+@dataclass(eq=False)
+class _Writer:
+    """Nodes and constants of a model as they are written."""
+
+    graph: Graph
+    nodes: list[NodeProto] = field(default_factory=list)
+    constants: dict[str, TensorProto] = field(default_factory=dict)
+    count: int = 0
+
+    def constant(self, value: Array) -> str:
+        """A constant's name."""
+        from onnx import numpy_helper
+
+        name = f"reference:c{len(self.constants)}"
+        self.constants[name] = numpy_helper.from_array(np.ascontiguousarray(value), name)
+        return name
+
+    def emit(self, op: str, inputs: list[str], output: str = "", **attrs: Any) -> str:
+        """A node; the name of its result."""
+        from onnx import helper
+
+        self.count += 1
+        output = output or f"reference:t{self.count}"
+        self.nodes.append(helper.make_node(op, inputs, [output], name=f"reference:{op}{self.count}", **attrs))
+        return output
+
+    def cast(self, name: str, dtype: str, output: str = "") -> str:
+        """A tensor in another type."""
+        from onnx import helper
+
+        return self.emit("Cast", [name], output, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+
+def build(graph: Graph) -> ModelProto:
+    """The integer form of a graph, host parts included; its tensors have the graph's names.
+
+    Args:
+        graph: an imported network with all its data.
+
+    Raises:
+        ProgramError: data is missing, or onnx is not installed.
+    """
+    require_onnx()
+    import onnx
+    from onnx import helper
+
+    need_data(graph)
+    w = _Writer(graph)
+    machine: dict[str, str] = {}
+    opsets = {"": OPSET}
+    ir = 8
+    for step in graph.steps:
+        if isinstance(step, HostPart):
+            part = onnx.load_model_from_string(step.model)
+            w.nodes += part.graph.node
+            w.constants.update({i.name: i for i in part.graph.initializer})
+            opsets.update({o.domain: o.version for o in part.opset_import})
+            ir = max(ir, part.ir_version)
+            continue
+        inputs = [_as_machine(w, graph.tensors[t], machine) for t in step.inputs]
+        made = _layer(w, step, inputs)
+        machine[step.output] = made
+        _as_file(w, graph.tensors[step.output], made)
+
+    def info(name: str) -> Any:
+        t = graph.tensors[name]
+        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(t.dtype)), t.shape)
+
+    body = helper.make_graph(
+        w.nodes, graph.name, [info(t) for t in graph.inputs], [info(t) for t in graph.outputs],
+        initializer=list(w.constants.values()),
+    )
+    return helper.make_model(body, opset_imports=[helper.make_opsetid(d, v) for d, v in opsets.items()], ir_version=ir)
+
+
+def need_data(graph: Graph) -> None:
+    """Refuses a network without data.
+
+    Raises:
+        ProgramError: names the first tensor that has none.
+    """
+    if graph.blank is not None:
+        raise ProgramError(
+            f"{graph.name}: {graph.blank!r} has a shape and no data, so the network can be tuned and not run; store its data in "
+            "the file"
+        )
+
+
+def session(model: ModelProto | bytes, plain: bool = True) -> Any:
+    """An onnxruntime session on the CPU, one thread.
+
+    Args:
+        model: the model or its bytes.
+        plain: without graph optimisations, which move ties of QDQ graphs.
+
+    Raises:
+        ProgramError: onnxruntime is not installed, or refuses the model.
+    """
+    try:
+        import onnxruntime as ort
+    except ImportError:
+        raise ProgramError("parts of this network run on the host and need onnxruntime: pip install 'autosched[onnx]'") from None
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    if plain:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    data = model if isinstance(model, bytes) else model.SerializeToString()
+    try:
+        return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's errors have no common base
+        raise ProgramError(f"onnxruntime refuses it: {' '.join(str(error).split())[:300]}") from error
+
+
+def run(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """What onnxruntime makes of the integer form, by output.
+
+    Args:
+        graph: as for ``build``.
+        inputs: arrays by input, of the file's shapes and types.
+    """
+    found: list[Array] = session(build(graph)).run(list(graph.outputs), dict(inputs))
+    return dict(zip(graph.outputs, found))
+
+
+def _as_machine(w: _Writer, tensor: Tensor, machine: dict[str, str]) -> str:
+    """The machine's int8 form of a tensor."""
+    if tensor.name not in machine:
+        name = tensor.name
+        if tensor.offset:
+            wide = w.emit("Sub", [w.cast(name, "int32"), w.constant(np.array(tensor.offset, np.int32))])
+            name = w.cast(wide, "int8")
+        machine[tensor.name] = name
+    return machine[tensor.name]
+
+
+def _as_file(w: _Writer, tensor: Tensor, made: str) -> None:
+    """The file's form of a result, under its own name."""
+    if tensor.offset:
+        w.cast(w.emit("Add", [w.cast(made, "int32"), w.constant(np.array(tensor.offset, np.int32))]), tensor.dtype, tensor.name)
+    else:
+        w.emit("Identity", [made], tensor.name)
+
+
+def _layer(w: _Writer, layer: Layer, inputs: list[str]) -> str:
+    graph = w.graph
+    if layer.kind == "view":
+        return w.emit("Reshape", [inputs[0], w.constant(np.array(graph.tensors[layer.output].shape, np.int64))])
+    pads = [layer.pads[0], layer.pads[1], layer.pads[2], layer.pads[3]]
+    if layer.kind == "max":
+        return w.emit("MaxPool", inputs, kernel_shape=list(layer.kernel), strides=list(layer.stride), pads=pads)
+    rank = len(graph.tensors[layer.output].shape)
+    if layer.kind == "conv":
+        assert layer.weight is not None
+        sums = w.emit("ConvInteger", [inputs[0], w.constant(layer.weight)], kernel_shape=list(layer.kernel),
+                      strides=list(layer.stride), pads=pads, group=layer.group)
+    elif layer.kind == "dense":
+        assert layer.weight is not None
+        sums = w.emit("MatMulInteger", [inputs[0], w.constant(layer.weight.T)])
+    elif layer.kind == "average":
+        channels = graph.tensors[layer.inputs[0]].shape[1]
+        weight = np.full((channels, 1, *layer.kernel), layer.factors[0], dtype=np.int8)
+        sums = w.emit("ConvInteger", [inputs[0], w.constant(weight)], kernel_shape=list(layer.kernel),
+                      strides=list(layer.stride), pads=pads, group=channels)
+    else:
+        parts = [w.emit("Mul", [w.cast(x, "int32"), w.constant(np.array(f, np.int32))]) for x, f in zip(inputs, layer.factors)]
+        sums = parts[0]
+        for part in parts[1:]:
+            sums = w.emit("Add", [sums, part])
+    done = layer.requant
+    assert done is not None
+    spread = [-1 if d == (1 if layer.kind != "dense" else rank - 1) else 1 for d in range(rank)]
+    biased = w.emit("Add", [sums, w.constant(done.bias.astype(np.int32).reshape(spread))], f"{layer.output}:sums")
+    scale = 2.0 ** -done.shift.astype(np.float64)
+    moved = w.emit("Mul", [w.cast(biased, "float64"), w.constant(scale.reshape(spread))])
+    clipped = w.emit("Clip", [w.emit("Floor", [moved]), w.constant(np.array(float(done.low))),
+                              w.constant(np.array(float(done.high)))])
+    return w.cast(clipped, "int8")

@@ -1,0 +1,108 @@
+"""Scales and zero points of a file as shifts: powers of two, or a refusal that says the way out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import frexp
+
+import numpy as np
+
+from autosched.networks.graph import Array, Ints
+from autosched.networks.onnx_file import File, Node
+
+WAY_OUT = "make one that is: autosched quantize {file}.onnx --calibrate data.npz -o q.onnx"
+
+
+def exponent(scale: float) -> int | None:
+    """``e`` where ``scale == 2**-e``, else None."""
+    if not (np.isfinite(scale) and scale > 0):
+        return None
+    mantissa, power = frexp(scale)
+    return 1 - power if mantissa == 0.5 else None
+
+
+def exponents(file: File, node: Node, name: str, what: str) -> Ints:
+    """The exponents of a constant scale, int64[1] or one per channel.
+
+    Args:
+        file: the file.
+        node: who uses it, for refusals.
+        name: the scale's tensor.
+        what: what it scales, for refusals.
+
+    Raises:
+        ProgramError: the scale is no constant, or an entry is no power of two.
+    """
+    values = file.constants.get(name)
+    if values is None:
+        raise node.refuse(f"the scale {name!r} of {what} is computed while it runs", WAY_OUT.format(file=file.name))
+    flat = np.asarray(values, dtype=np.float64).reshape(-1)
+    found = [exponent(float(v)) for v in flat]
+    if None in found:
+        bad = float(flat[found.index(None)])
+        raise node.refuse(f"the scale {bad:.6g} of {what} is no power of two", WAY_OUT.format(file=file.name))
+    return np.array(found, dtype=np.int64)
+
+
+def zero_point(file: File, node: Node, name: str, what: str) -> Array:
+    """A constant zero point as int64, 0 where none is given; int64[1] or one per channel.
+
+    Raises:
+        ProgramError: it is no constant.
+    """
+    if not name:
+        return np.zeros(1, dtype=np.int64)
+    values = file.constants.get(name)
+    if values is None:
+        raise node.refuse(f"the zero point {name!r} of {what} is computed while it runs", WAY_OUT.format(file=file.name))
+    return np.asarray(values, dtype=np.int64).reshape(-1)
+
+
+@dataclass(frozen=True)
+class Value:
+    """A float tensor of the file as what the machine holds.
+
+    Args:
+        tensor: the int8 tensor it is the value of.
+        exponent: its scale is ``2**-exponent``.
+        zero: the machine's zero point.
+        pads: zeros around it that a following convolution takes in: top, left, bottom, right.
+    """
+
+    tensor: str
+    exponent: int
+    zero: int
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+
+
+def machine_zero(file: File, node: Node, quantized: str, zero: str) -> int:
+    """The zero point of an int8 or uint8 tensor in the machine's int8: 128 of a uint8 is 0.
+
+    Raises:
+        ProgramError: another type, or a zero point per channel.
+    """
+    dtype = file.dtypes.get(quantized, "")
+    if dtype not in ("int8", "uint8"):
+        raise node.refuse(f"{quantized!r} is {dtype or 'of no known type'}", "the machine takes int8 and uint8")
+    value = zero_point(file, node, zero, repr(quantized))
+    if len(value) != 1:
+        raise node.refuse(f"{quantized!r} has a zero point per channel", "activations take one")
+    return int(value[0]) - (128 if dtype == "uint8" else 0)
+
+
+def int8_weight(file: File, node: Node, name: str, zero: str) -> Array:
+    """A constant weight as int8 with zero point 0.
+
+    Raises:
+        ProgramError: no constant, not int8 or uint8, or out of int8 once its zero point is subtracted.
+    """
+    value = file.constants.get(name)
+    if value is None:
+        raise node.refuse(f"its weight {name!r} is no constant", "the machine takes constant weights")
+    if value.dtype not in (np.int8, np.uint8):
+        raise node.refuse(f"its weight {name!r} is {value.dtype}", WAY_OUT.format(file=file.name))
+    shift = zero_point(file, node, zero, repr(name))
+    moved = value.astype(np.int64) - (shift.reshape(-1, *[1] * (value.ndim - 1)) if len(shift) > 1 else shift[0])
+    if moved.size and (moved.min() < -128 or moved.max() > 127):
+        raise node.refuse(f"its weight {name!r} less its zero point leaves int8", "quantize weights symmetrically")
+    return moved.astype(np.int8)

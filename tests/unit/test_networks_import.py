@@ -1,0 +1,235 @@
+"""What a file may hold, and the one line that refuses what it may not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched.errors import ProgramError, UnknownNameError
+from autosched.networks import load, reference
+
+ONE_LINE = 400
+
+
+def saved(model: Any, path: Path) -> Path:
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def small(onnx_models: ModuleType, form: str = "qdq", unsigned: bool = False) -> Any:
+    b = onnx_models.Builder(form, np.random.default_rng(0), (1, 16, 6, 6), unsigned)
+    b.last = b.conv("x", 16, 3, pad=1)
+    return b
+
+
+Change = Callable[[Any, Any], None]
+
+
+def open_batch(model: Any, b: Any) -> None:
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
+
+
+def odd_scale(model: Any, b: Any) -> None:
+    from onnx import numpy_helper
+
+    for c in model.graph.initializer:
+        if c.name.startswith("scale") and numpy_helper.to_array(c).reshape(-1)[0] == np.float32(2.0**-6):
+            c.CopyFrom(numpy_helper.from_array(np.float32(0.0173), c.name))
+
+
+def large_bias(model: Any, b: Any) -> None:
+    from onnx import numpy_helper
+
+    for c in model.graph.initializer:
+        if numpy_helper.to_array(c).dtype == np.int32:
+            c.CopyFrom(numpy_helper.from_array(np.full(16, 2**31 - 1, np.int32), c.name))
+
+
+def external(model: Any, b: Any) -> None:
+    tensor = model.graph.initializer[0]
+    entry = tensor.external_data.add()
+    entry.key, entry.value = "location", "/etc/passwd"
+    tensor.data_location = 1
+    tensor.ClearField("raw_data")
+
+
+def old_opset(model: Any, b: Any) -> None:
+    model.opset_import[0].version = 10
+
+
+def future_opset(model: Any, b: Any) -> None:
+    model.opset_import[0].version = 99
+
+
+def loop(model: Any, b: Any) -> None:
+    from onnx import helper
+
+    body = helper.make_graph([], "body", [], [])
+    model.graph.node.append(helper.make_node("If", ["x"], ["y"], then_branch=body, else_branch=body, name="branch"))
+
+
+def foreign(model: Any, b: Any) -> None:
+    model.graph.node[1].domain = "qonnx.custom_op.general"
+
+
+def cut(model: Any, b: Any) -> None:
+    model.graph.node[1].input[0] = "nowhere"
+
+
+def wrong_shape(model: Any, b: Any) -> None:
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 17
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    (open_batch, ("'x'", "open shape [N,16,6,6]", "--shape x=1,16,6,6")),
+    (odd_scale, ("node 'Conv", "0.0173", "no power of two", "autosched quantize")),
+    (large_bias, ("node 'Conv", "accumulator of channel", "2^31")),
+    (external, ("another file", "onnx.save")),
+    (old_opset, ("operator set 10", "11 to", "convert_version")),
+    (future_opset, ("operator set 99", "convert_version")),
+    (loop, ("'branch'", "unroll")),
+    (foreign, ("qonnx.custom_op.general", "QDQ")),
+    (cut, ("damaged", "nowhere")),
+    (wrong_shape, ("shapes do not fit",)),
+])
+def test_a_file_that_cannot_be_read_is_refused_in_one_line(
+    change: Change, words: tuple[str, ...], onnx_models: ModuleType, tmp_path: Path
+) -> None:
+    b = small(onnx_models)
+    model = b.model(b.last)
+    load(saved(model, tmp_path / "good.onnx"))
+    change(model, b)
+    with pytest.raises(ProgramError) as caught:
+        load(saved(model, tmp_path / "bad.onnx"))
+    text = str(caught.value)
+    assert "\n" not in text and len(text) < ONE_LINE, text
+    assert all(w in text for w in words), text
+
+
+def test_an_open_shape_is_given_and_checked(onnx_models: ModuleType, tmp_path: Path) -> None:
+    b = small(onnx_models)
+    model = b.model(b.last)
+    open_batch(model, b)
+    path = saved(model, tmp_path / "open.onnx")
+    assert load(path, shapes={"x": (2, 16, 6, 6)}).graph.tensors[b.last].shape == (2, 16, 6, 6)
+    with pytest.raises(ProgramError, match=r"input 'x' is \[N,16,6,6\], not 1,16,7,6"):
+        load(path, shapes={"x": (1, 16, 7, 6)})
+    with pytest.raises(ProgramError, match="no input 'y'"):
+        load(path, shapes={"y": (1, 16, 6, 6)})
+
+
+def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "net.onnx").write_bytes(b"")
+    (tmp_path / "text.onnx").write_text("hello")
+    (tmp_path / "deep.onnx").write_bytes(b"\x3a\x0a" * 5000)
+    for name in ("net", "text", "deep"):
+        with pytest.raises(ProgramError, match="not an ONNX file, or damaged"):
+            load(tmp_path / f"{name}.onnx")
+    with pytest.raises(ProgramError, match="did you mean"):
+        load(tmp_path / "nett.onnx")
+    with pytest.raises(UnknownNameError, match="floor"):
+        load(tmp_path / "net.onnx", rounding="flor")
+
+
+def test_every_truncation_of_a_file_is_refused_or_read(onnx_models: ModuleType, tmp_path: Path) -> None:
+    b = small(onnx_models)
+    data = b.model(b.last).SerializeToString()
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        bad = bytearray(data[: int(rng.integers(1, len(data)))])
+        for at in rng.integers(0, len(bad), int(rng.integers(0, 4))):
+            bad[at] = int(rng.integers(0, 256))
+        path = tmp_path / "cut.onnx"
+        path.write_bytes(bytes(bad))
+        try:
+            load(path)
+        except ProgramError as error:
+            assert "\n" not in str(error)
+
+
+def test_a_float_network_is_refused_by_the_name_of_its_first_layer(onnx_models: ModuleType, tmp_path: Path) -> None:
+    from onnx import TensorProto, helper
+
+    w = helper.make_tensor("w", TensorProto.FLOAT, [4, 3, 3, 3], np.zeros(108, np.float32))
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"], name="stem")], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 6, 6])], [w],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with pytest.raises(ProgramError, match=r"node 'stem' \(Conv\): its input is float; quantize it: autosched quantize float"):
+        load(saved(model, tmp_path / "float.onnx"))
+
+
+@pytest.mark.parametrize("zero", [0, 128, 100])
+def test_zero_points_are_folded_where_no_padding_is_in_the_way(zero: int, onnx_models: ModuleType, tmp_path: Path) -> None:
+    for pad in (0, 1):
+        b = onnx_models.Builder("qdq", np.random.default_rng(0), (1, 16, 6, 6), unsigned=True)
+        first = b.conv("x", 16, 1, zero=zero)
+        last = b.conv(first, 16, 3, pad=pad, zero=zero)
+        path = saved(b.model(last), tmp_path / "net.onnx")
+        if pad and zero != 128:
+            with pytest.raises(ProgramError, match=rf"node 'Conv_\w+' \(Conv\): its input is padded .*uint8: {zero}"):
+                load(path)
+            continue
+        net = load(path)
+        x = b.image()
+        assert np.array_equal(net.compile(tmp_path)(x), reference.run(net.graph, {"x": x})[last])
+        assert np.array_equal(net.compile(tmp_path)(x), reference.session(b.model(last)).run(None, {"x": x})[0]) or zero != 128
+
+
+def test_what_the_machine_cannot_do_is_listed_with_its_reason(onnx_models: ModuleType, tmp_path: Path) -> None:
+    b = onnx_models.Builder("qdq", np.random.default_rng(0), (1, 16, 8, 8))
+    a = b.maxpool(b.conv("x", 32, 3, pad=1))
+    last = b.dense(b.flatten(b.conv(a, 16, 3)), 7)
+    net = load(saved(b.model(last), tmp_path / "net.onnx"))
+    host = net.graph.host_parts
+    assert [n[1] for part in host for n in part.nodes if n[2] != "feeds the host"] == ["MaxPool", "QuantizeLinear"]
+    assert net.graph.share() == 1.0
+    ready = net.compile(tmp_path)
+    assert len(ready.streams) == 2
+    x = b.image()
+    assert np.array_equal(ready(x), reference.run(net.graph, {"x": x})[last])
+
+
+@pytest.mark.parametrize("wrong", [
+    (lambda x: x[:, :8], "expected shape"), (lambda x: x.astype(np.float32), "expected int8"),
+    (lambda x: x[0], "expected shape"), (lambda x: x[:0], "expected shape"), (lambda x: [[1], [2, 3]], "not an array"),
+])
+def test_a_wrong_image_is_refused(wrong: Any, onnx_models: ModuleType, tmp_path: Path) -> None:
+    b = small(onnx_models)
+    ready = load(saved(b.model(b.last), tmp_path / "net.onnx")).compile(tmp_path)
+    change, words = wrong
+    with pytest.raises(ProgramError, match=words):
+        ready(change(b.image()))
+    with pytest.raises(ProgramError, match="takes 1 arrays"):
+        ready(b.image(), b.image())
+    with pytest.raises(ProgramError, match="no input 'y'"):
+        ready(y=b.image())
+
+
+def test_running_and_importing_load_no_search_library(onnx_models: ModuleType, tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    b = small(onnx_models)
+    path = saved(b.model(b.last), tmp_path / "net.onnx")
+    ready = load(path).compile(tmp_path)
+    ready.save(tmp_path / "net.zip")
+    np.save(tmp_path / "x.npy", b.image())
+    code = (
+        "import sys, numpy as np\n"
+        "from autosched.networks import CompiledNetwork, load\n"
+        f"net = CompiledNetwork.load({str(tmp_path / 'net.zip')!r}); net(np.load({str(tmp_path / 'x.npy')!r}))\n"
+        "assert 'onnx' not in sys.modules and 'onnxruntime' not in sys.modules\n"
+        f"load({str(path)!r}).compile({str(tmp_path)!r})\n"
+        "bad = {'optuna', 'xgboost', 'joblib'} & set(sys.modules)\n"
+        "assert not bad, bad\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,68 @@
+"""Whole networks against onnxruntime: the same bytes, in every form that exporters write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from autosched.networks import CompiledNetwork, load, reference
+from autosched.networks.compare import differences
+from autosched.networks.onnx_file import read
+from sim.races import check_races
+
+FORMS = ("qdq", "qlinear", "integer")
+
+
+def saved(model: object, path: Path) -> Path:
+    path.write_bytes(model.SerializeToString())  # type: ignore[attr-defined]
+    return path
+
+
+@pytest.mark.parametrize("rounding", ["floor", "half-up"])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_residual_network_gives_the_bytes_of_its_integer_form(
+    form: str, rounding: str, onnx_models: ModuleType, tmp_path: Path
+) -> None:
+    b = onnx_models.residual(form, np.random.default_rng(0))
+    net = load(saved(b.model(b.last), tmp_path / "net.onnx"), rounding=rounding)
+    assert not net.graph.host_parts
+    ready = net.compile(tmp_path)
+    assert len(ready.streams) == 1
+    images = b.image(3)
+    want = np.concatenate([reference.run(net.graph, {"x": x[None]})[b.last] for x in images])
+    got = ready(images)
+    assert np.array_equal(got, want)
+    assert len(np.unique(want)) > 8  # not a row of clipped values
+    if form == "integer":
+        # The file is itself in integer form: it is a second reference, in which nothing of ours was rewritten.
+        direct = reference.session(b.model(b.last))
+        assert np.array_equal(got, np.concatenate([direct.run(None, {"x": x[None]})[0] for x in images]))
+
+
+@pytest.mark.parametrize("form", ["qdq", "qlinear"])
+def test_against_the_file_itself_every_difference_is_a_tie(form: str, onnx_models: ModuleType, tmp_path: Path) -> None:
+    b = onnx_models.residual(form, np.random.default_rng(1))
+    path = saved(b.model(b.last), tmp_path / "net.onnx")
+    graph = load(path).graph
+    found = differences(graph, read(path), {"x": b.image()})
+    assert len(found) == len([x for x in graph.layers if x.requant is not None])
+    assert all(d.unexplained == 0 for d in found), found
+    assert sum(d.ties for d in found) > 0
+    floor = load(path, rounding="floor").graph
+    assert sum(d.different for d in differences(floor, read(path), {"x": b.image()})) > 100
+
+
+def test_one_stream_has_no_race_and_runs_without_onnx(onnx_models: ModuleType, tmp_path: Path) -> None:
+    b = onnx_models.residual("integer", np.random.default_rng(2))
+    net = load(saved(b.model(b.last), tmp_path / "net.onnx"))
+    ready = net.compile(tmp_path)
+    program = ready.streams[0].program
+    assert check_races(program) == []
+    ready.save(tmp_path / "net.zip")
+    again = CompiledNetwork.load(tmp_path / "net.zip")
+    x = b.image()
+    assert np.array_equal(ready(x), again(x))
+    assert again.cycles == ready.cycles
