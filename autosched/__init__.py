@@ -30,7 +30,8 @@ _PUBLIC = {
     "load": "autosched.networks",
     "errors": "autosched.errors",
 }
-_MODULES = {"te", "script", "lower", "measure", "target", "errors", "ir", "schedule", "workloads", "kernel", "records", "search", "networks"}
+_MODULES = {"te", "script", "lower", "measure", "target", "errors", "ir", "schedule", "workloads", "kernel", "records", "search",
+            "networks"}
 
 __all__ = ["__version__", *sorted(_PUBLIC)]
 
