@@ -139,3 +139,9 @@ def onnx_models() -> ModuleType:
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
     return load_oracle("onnx_models")
+
+
+@pytest.fixture(scope="session")
+def user_programs() -> ModuleType:
+    """Programs as users write them, and what becomes of each."""
+    return load_oracle("user_programs")

@@ -84,22 +84,22 @@ def _execute(task: Workload, target: Target, lowered: Lowered, seed: int) -> Res
     for faults in (ran.races, [d for d in ran.diagnostics if d.kind not in facts]):
         if faults:
             return Result.failed("simulation", f"{faults[0]}" + (f" and {len(faults) - 1} more" if faults[1:] else ""), program)
-    wanted = task.reference(*inputs)
     results = lowered.unpacked({n: lowered.stored_array(n, data) for n, data in ran.outputs.items()}, given)
     missing = [b.name for b in outputs if b.name not in results]
     if missing:
         return Result.failed("mismatch", f"{missing[0]} is never stored", program)
-    got = results[outputs[0].name]
-    if np.array_equal(got, wanted):
-        return None
-    wrong = np.argwhere(got != wanted)
-    at = tuple(int(i) for i in wrong[0])
-    return Result.failed(
-        "mismatch",
-        f"{outputs[0].name}: {len(wrong)} of {wanted.size} elements differ, first at {at}: "
-        f"{wanted[at]} expected, {got[at]} stored",
-        program,
-    )
+    for name, wanted in task.results(*inputs).items():
+        got = results[name]
+        if np.array_equal(got, wanted):
+            continue
+        wrong = np.argwhere(got != wanted)
+        at = tuple(int(i) for i in wrong[0])
+        return Result.failed(
+            "mismatch",
+            f"{name}: {len(wrong)} of {wanted.size} elements differ, first at {at}: {wanted[at]} expected, {got[at]} stored",
+            program,
+        )
+    return None
 
 
 def _line(error: Exception) -> str:

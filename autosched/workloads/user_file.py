@@ -140,6 +140,6 @@ def of_func(func: PrimFunc, name: str | None = None) -> Workload:
     return Workload(label, func, partial(_interpret, func), 0, label, tuple(None for _ in func.buffers))
 
 
-def _interpret(func: PrimFunc, *inputs: Array) -> Array:
-    first: Array = interp.run(func, *inputs)[0]
-    return first
+def _interpret(func: PrimFunc, *inputs: Array) -> Array | tuple[Array, ...]:
+    outputs = interp.run(func, *inputs)
+    return tuple(outputs) if len(outputs) > 1 else outputs[0]

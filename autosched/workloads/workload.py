@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from autosched.ir.interp import random_inputs
+from autosched.ir.interp import random_inputs, written
 from autosched.ir.stmt import PrimFunc
 from autosched.ir.structural import structural_hash
 from autosched.workloads.layout import Layout
 
 Array = np.ndarray[Any, Any]
-Reference = Callable[..., Array]
+Reference = Callable[..., Array | tuple[Array, ...]]
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Workload:
     Args:
         name: as the user gave it.
         func: the program, in packed layout.
-        reference: takes the inputs as ``func`` does and returns its output, without the interpreter (a user's own
-            program has no other reference than itself).
+        reference: takes the inputs as ``func`` does and returns its output (a tuple of several), without the interpreter (a
+            user's own program has no other reference than itself).
         macs: multiply-accumulates of the plain operator (0 for an ALU-only program).
         spec: the name in full, all parameters written out.
         layouts: per tensor parameter, its plain layout, or None where only the parameter's own shape is accepted.
@@ -56,6 +56,15 @@ class Workload:
     def ops(self) -> int:
         """Operations as literature counts them: two per multiply-accumulate."""
         return 2 * self.macs
+
+    def results(self, *inputs: Array) -> dict[str, Array]:
+        """What the reference gives for inputs, by the names of the parameters that the program writes.
+
+        Args:
+            inputs: as the program takes them.
+        """
+        found = self.reference(*inputs)
+        return dict(zip([b.name for b in written(self.func)], found if isinstance(found, tuple) else (found,), strict=True))
 
     def inputs(self, seed: int = 0) -> tuple[Array, ...]:
         """Random inputs within the declared value ranges, packed.

@@ -1,0 +1,18 @@
+"""Clips to a tensor's values."""
+
+from autosched.script import T
+
+VERDICT = "accepted"
+
+
+@T.prim_func
+def main(
+    X: T.Buffer((16, 64), "int32"),
+    L: T.Buffer((16, 64), "int32"),
+    H: T.Buffer((16, 64), "int32"),
+    out: T.Buffer((16, 64), "int8"),
+):
+    for i, j in T.grid(16, 64):
+        with T.block("out"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            out[vi, vj] = T.Cast("int8", T.min(T.max(X[vi, vj], L[vi, vj]), H[vi, vj]))

@@ -1,0 +1,26 @@
+"""A pointwise convolution."""
+
+from autosched.script import T
+
+VERDICT = "accepted"
+
+
+@T.prim_func
+def main(
+    X: T.Buffer((1, 64, 14, 14), "int8"),
+    W: T.Buffer((32, 64, 1, 1), "int8"),
+    bias: T.Buffer((32,), "int32"),
+    out: T.Buffer((1, 32, 14, 14), "int8"),
+):
+    T.func_attr({"autosched.value_ranges": {"bias": [-16384, 16384]}})
+    C = T.alloc_buffer((1, 32, 14, 14), "int32")
+    for n, o, y, x, c, p, q in T.grid(1, 32, 14, 14, 64, 1, 1):
+        with T.block("C"):
+            vn, vo, vy, vx, vc, vp, vq = T.axis.remap("SSSSRRR", [n, o, y, x, c, p, q])
+            with T.init():
+                C[vn, vo, vy, vx] = 0
+            C[vn, vo, vy, vx] = C[vn, vo, vy, vx] + T.Cast("int32", X[vn, vc, vy + vp, vx + vq]) * T.Cast("int32", W[vo, vc, vp, vq])
+    for n, o, y, x in T.grid(1, 32, 14, 14):
+        with T.block("out"):
+            vn, vo, vy, vx = T.axis.remap("SSSS", [n, o, y, x])
+            out[vn, vo, vy, vx] = T.Cast("int8", T.min(T.max((C[vn, vo, vy, vx] >> 8) + bias[vo], 0), 127))

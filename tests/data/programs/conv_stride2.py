@@ -1,0 +1,33 @@
+"""Every second row and column."""
+
+from autosched.script import T
+
+VERDICT = "accepted"
+
+
+@T.prim_func
+def main(
+    X: T.Buffer((1, 32, 14, 14), "int8"),
+    W: T.Buffer((32, 32, 3, 3), "int8"),
+    bias: T.Buffer((32,), "int32"),
+    out: T.Buffer((1, 32, 7, 7), "int8"),
+):
+    T.func_attr({"autosched.value_ranges": {"bias": [-16384, 16384]}})
+    C = T.alloc_buffer((1, 32, 7, 7), "int32")
+    P = T.alloc_buffer((1, 32, 16, 16), "int8")
+    for n, c, y, x in T.grid(1, 32, 16, 16):
+        with T.block("pad"):
+            vn, vc, vy, vx = T.axis.remap("SSSS", [n, c, y, x])
+            P[vn, vc, vy, vx] = T.if_then_else(
+                vy >= 1 and vy < 15 and vx >= 1 and vx < 15, X[vn, vc, vy - 1, vx - 1], T.int8(0)
+            )
+    for n, o, y, x, c, p, q in T.grid(1, 32, 7, 7, 32, 3, 3):
+        with T.block("C"):
+            vn, vo, vy, vx, vc, vp, vq = T.axis.remap("SSSSRRR", [n, o, y, x, c, p, q])
+            with T.init():
+                C[vn, vo, vy, vx] = 0
+            C[vn, vo, vy, vx] = C[vn, vo, vy, vx] + T.Cast("int32", P[vn, vc, vy * 2 + vp, vx * 2 + vq]) * T.Cast("int32", W[vo, vc, vp, vq])
+    for n, o, y, x in T.grid(1, 32, 7, 7):
+        with T.block("out"):
+            vn, vo, vy, vx = T.axis.remap("SSSS", [n, o, y, x])
+            out[vn, vo, vy, vx] = T.Cast("int8", T.min(T.max((C[vn, vo, vy, vx] >> 8) + bias[vo], 0), 127))

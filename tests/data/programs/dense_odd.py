@@ -1,0 +1,26 @@
+"""No extent is a multiple of 16."""
+
+from autosched.script import T
+
+VERDICT = "accepted"
+
+
+@T.prim_func
+def main(
+    A: T.Buffer((3, 50), "int8"),
+    W: T.Buffer((10, 50), "int8"),
+    bias: T.Buffer((10,), "int32"),
+    out: T.Buffer((3, 10), "int8"),
+):
+    T.func_attr({"autosched.value_ranges": {"bias": [-16384, 16384]}})
+    C = T.alloc_buffer((3, 10), "int32")
+    for i, j, k in T.grid(3, 10, 50):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 0
+            C[vi, vj] = C[vi, vj] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", W[vj, vk])
+    for i, j in T.grid(3, 10):
+        with T.block("out"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            out[vi, vj] = T.Cast("int8", T.min(T.max((C[vi, vj] >> 8) + bias[vj], 0), 127))

@@ -1,0 +1,13 @@
+"""A function that the machine does not have."""
+
+from autosched.script import T
+
+VERDICT = "refused: float32"
+
+
+@T.prim_func
+def main(X: T.Buffer((16, 64), "float32"), out: T.Buffer((16, 64), "int8")):
+    for i, j in T.grid(16, 64):
+        with T.block("out"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            out[vi, vj] = T.Cast("int8", T.exp(X[vi, vj]))
