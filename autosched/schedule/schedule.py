@@ -21,6 +21,7 @@ from autosched.schedule.primitives.buffers.cache_reindex import ReindexCache
 from autosched.schedule.primitives.buffers.copy_at import CopyAt
 from autosched.schedule.primitives.buffers.host import HostStages
 from autosched.schedule.primitives.buffers.layout import Layout
+from autosched.schedule.primitives.buffers.pad_block import PadBlocks
 from autosched.schedule.primitives.buffers.padding import DecomposePadding
 from autosched.schedule.primitives.buffers.reindex import Reindex
 from autosched.schedule.primitives.buffers.rolling import Rolling
@@ -31,6 +32,7 @@ from autosched.schedule.primitives.notes import Notes
 from autosched.schedule.primitives.placement.compute_at import ComputeAt
 from autosched.schedule.primitives.placement.inline import Inlining
 from autosched.schedule.primitives.placement.recompute import Recomputing
+from autosched.schedule.primitives.placement.stages import Stages
 from autosched.schedule.primitives.reductions.fold import Folding
 from autosched.schedule.primitives.reductions.pad_einsum import PadEinsum
 from autosched.schedule.primitives.reductions.reduction import Reductions
@@ -44,7 +46,7 @@ from autosched.schedule.primitives.tensorize.tensorize import Tensorizing
 class Schedule(
     Lookup, Partition, Kinds, ReindexCache, CacheIndex, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing,
     Notes, Sampling, Layout, Reindex, ZeroTerms, Folding, Factoring, PadEinsum,
-    DecomposePadding, Rolling, Access, CopyAt, HostStages,
+    DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages,
 ):
     """Rewrites a program step by step; every step is legal, and recorded.
 

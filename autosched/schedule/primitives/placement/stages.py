@@ -1,0 +1,118 @@
+"""Giving a part of a value a stage of its own: decompose_value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, int_value
+from autosched.ir.functor import expr_children, free_vars, substitute
+from autosched.ir.print_expr import expr_text
+from autosched.ir.region import block_access
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, IterVar, Stmt, seq
+from autosched.schedule.analysis.dependence import scope_of
+from autosched.schedule.kit.base import BlockRV, ScheduleBase
+from autosched.schedule.kit.names import fresh_name
+from autosched.schedule.kit.primitive import primitive
+from autosched.schedule.kit.refusal import Refusal
+from autosched.schedule.kit.state import State
+from autosched.schedule.primitives.reductions.zero_terms import Replaced
+
+
+class Stages(ScheduleBase):
+    """The primitive that splits a stage off a value."""
+
+    @primitive
+    def decompose_value(self, block: BlockRV | str, path: Sequence[int]) -> BlockRV:
+        """Computes a part of what a block stores in a stage of its own, before it.
+
+        Args:
+            block: handle or name of a block without init, alone in its loops, that stores one element of each iteration.
+            path: the operand to take at each step from the stored value down to the part, e.g. ``[0]`` for what
+                ``cast(int8, x)`` converts, ``[0, 1]`` for the second operand of the sum that it converts.
+
+        Returns:
+            The block of the new stage; its buffer has the shape of the block's own and is named after it.
+
+        Raises:
+            ScheduleError: no such operand, or one that loads nothing; a block with init, or that shares its loops.
+
+        Before: ``D[i] = cast("int8", max(C[i], 0))``, after ``decompose_value("D", [0])``:
+        ``D_part[i] = max(C[i], 0)`` and ``D[i] = cast("int8", D_part[i])``.
+        """
+        assert isinstance(block, BlockRV)
+        state, realize = self.block_at(block)
+        try:
+            body, made = _split(state, realize, [int(p) for p in path])
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state)
+        self.commit(state, body)
+        return self.block_rv(made)
+
+
+def _split(state: State, realize: BlockRealize, path: list[int]) -> tuple[Stmt, Block]:
+    block = realize.block
+    store = block.body
+    if block.init is not None or not isinstance(store, BufferStore):
+        raise Refusal(f"block {block.name} is not one plain store", [block.ident])
+    part: Expr = store.value
+    for step in path:
+        children = expr_children(part) if not isinstance(part, BufferLoad) else ()
+        if not 0 <= step < len(children):
+            raise Refusal(f"{expr_text(part)} in block {block.name} has {len(children)} operands; there is none at {step}",
+                          [block.ident])
+        part = children[step]
+    own = [iv.var for iv in block.iter_vars]
+    if not any(v in own for v in free_vars(part)) or not _loads(part):
+        raise Refusal(f"{expr_text(part)} in block {block.name} loads nothing", [block.ident])
+    used = [i for i in store.indices if int_value(i) != 0]
+    if not all(isinstance(i, Var) for i in used) or set(used) != set(own) or len(used) != len(own):
+        raise Refusal(f"block {block.name} does not store at its plain iterators, each once", [block.ident],
+                      "decompose_value before transform_layout")
+    top: Stmt = realize
+    scope = scope_of(state, block)
+    for loop in reversed(state.loops_above(realize)):
+        if loop.body is not top:
+            raise Refusal(f"loop {loop.var.name} holds more than block {block.name}", [loop.var, block.ident])
+        top = loop
+    name = fresh_name(f"{block.name}_part", set(state.block_names()))
+    shape = tuple([IntImm(1) if int_value(i) == 0 else s for i, s in zip(store.indices, store.buffer.shape)])
+    buffer = Buffer(fresh_name(f"{store.buffer.name}_part", {b.name for b in scope.alloc_buffers}), shape, part.dtype)
+    made, nest = _stage(block, name, buffer, store, part)
+    rest = replace(block, body=BufferStore(
+        store.buffer, store.indices, Replaced(part, BufferLoad(buffer, store.indices, part.dtype)).visit_expr(store.value)
+    ))
+    rest = _with_access(rest)
+    changed = _put(top, realize, BlockRealize(realize.iter_values, realize.predicate, rest))
+    allocs = {id(scope): (*scope.alloc_buffers, buffer)}
+    return state.rewrite({id(top): seq(nest, changed)}, allocs), made
+
+
+def _loads(expr: Expr) -> bool:
+    return isinstance(expr, BufferLoad) or any(_loads(c) for c in expr_children(expr))
+
+
+def _stage(block: Block, name: str, buffer: Buffer, store: BufferStore, part: Expr) -> tuple[Block, Stmt]:
+    """The new block, in loops of its own over the whole domain."""
+    fresh = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in block.iter_vars}
+    loops = {iv.var: Var(iv.var.name.removeprefix("v_").removeprefix("v") or iv.var.name, iv.var.dtype) for iv in block.iter_vars}
+    at = tuple([substitute(i, fresh) for i in store.indices])
+    iter_vars = tuple([IterVar(fresh[iv.var], iv.dom, iv.kind) for iv in block.iter_vars])
+    made = _with_access(Block(name, iter_vars, (), (), BufferStore(buffer, at, substitute(part, fresh))))
+    nest: Stmt = BlockRealize(tuple([loops[iv.var] for iv in block.iter_vars]), IntImm(1, "bool"), made)
+    for iv in reversed(block.iter_vars):
+        nest = For(loops[iv.var], iv.dom.min, iv.dom.extent, "serial", nest)
+    return made, nest
+
+
+def _with_access(block: Block) -> Block:
+    reads, writes = block_access(block)
+    order = {r.buffer: k for k, r in enumerate(block.reads)}
+    return replace(block, reads=tuple(sorted(reads, key=lambda r: order.get(r.buffer, len(order)))), writes=writes)
+
+
+def _put(top: Stmt, old: Stmt, new: Stmt) -> Stmt:
+    if top is old:
+        return new
+    assert isinstance(top, For)
+    return replace(top, body=_put(top.body, old, new))

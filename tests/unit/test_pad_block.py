@@ -1,0 +1,129 @@
+"""Larger domains in place, and stages split off a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.ir import IRModule, PrimFunc
+from autosched.ir.interp import random_inputs, run
+from autosched.ir.verify import verify
+from autosched.schedule import Schedule
+from autosched.script import T, parse
+
+Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
+
+
+@T.prim_func
+def dense(A: T.Buffer((3, 10), "int8"), W: T.Buffer((5, 10), "int8"), b: T.Buffer((5,), "int32"), D: T.Buffer((3, 5), "int8")):
+    C = T.alloc_buffer((3, 5), "int32")
+    for i, j, k in T.grid(3, 5, 10):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 0
+            C[vi, vj] = C[vi, vj] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", W[vj, vk])
+    for i, j in T.grid(3, 5):
+        with T.block("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = T.Cast("int8", T.max(T.shift_right(C[vi, vj], 4) + b[vj], 0))
+
+
+def same(sch: Schedule, func: PrimFunc = dense) -> None:
+    assert not verify(sch.func)
+    for seed in range(3):
+        inputs = random_inputs(func, seed)
+        for pattern in (0xA5, 0x5A):
+            for got, wanted in zip(run(sch.func, *inputs, pattern=pattern), run(func, *inputs)):
+                assert np.array_equal(got, wanted)
+
+
+def padded(sch: Schedule) -> None:
+    for index, factors in ((0, [1, 16]), (1, [4, 16])):
+        sch.pad_block(sch.cache_read("C", index, "global"), factors)
+
+
+def test_copies_fill_with_zeros_and_sums_run_further(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(dense)
+    padded(sch)
+    sch.pad_block("C", [2, 4, 16])
+    assert "W_global[v0, v1] = T.if_then_else(v0 < 5 and v1 < 10, W[v0, v1], T.int8(0))" in sch.script()
+    assert 'C = T.sblock_alloc_buffer((4, 8), "int32")' in sch.script()
+    assert "for i, j, k in T.grid(4, 8, 16)" in sch.script()
+    same(sch)
+    verify_trace_roundtrip(sch, dense)
+    before = sch.script()
+    sch.pad_block("C", [2, 4, 16])  # a multiple already
+    assert sch.script() == before
+
+
+@pytest.mark.filterwarnings("ignore:.*is added 10 times")
+def test_terms_must_be_zero() -> None:
+    sch = Schedule(dense)
+    with pytest.raises(ScheduleError, match="writes D, which the block around it does not allocate"):
+        sch.pad_block("D", [1, 16])
+    # A guard on one operand is enough, and the other then is read inside as well.
+    sch.pad_block("C", [1, 1, 16])
+    assert "T.if_then_else(vk < 10, A[vi, vk], T.int8(0))" in sch.script()
+    same(sch)
+    text = dense.script().replace('T.Cast("int32", A[vi, vk]) * T.Cast("int32", W[vj, vk])', '(T.Cast("int32", A[vi, vk]) + 1)')
+    other = Schedule(parse(text))
+    with pytest.raises(ScheduleError, match="for vk from 10 on are not known to be zero"):
+        other.pad_block("C", [1, 1, 16])
+    other.pad_block("C", [1, 16, 1])
+    same(other, parse(text))
+
+
+def test_a_copy_that_is_not_filled_with_zeros() -> None:
+    # The operand's copy has room, and what is there is no zero.
+    alloc = "C = T.sblock_alloc_buffer((3, 5)"
+    text = dense.script().replace(alloc, f'P = T.sblock_alloc_buffer((3, 16), "int8")\n    {alloc}')
+    text = text.replace("    for i, j, k in", '''    for i, k in T.grid(3, 16):
+        with T.sblock("P"):
+            vi, vk = T.axis.remap("SS", [i, k])
+            P[vi, vk] = T.if_then_else(vk < 12, A[vi, vk % 10], T.int8(0))
+    for i, j, k in''').replace("A[vi, vk])", "P[vi, vk])").replace("T.reads(A[vi, vk]", "T.reads(P[vi, vk]")
+    func = parse(text)
+    sch = Schedule(func)
+    sch.pad_block(sch.cache_read("C", 1, "global"), [1, 1])
+    with pytest.raises(ScheduleError, match="are not known to be zero"):
+        Schedule(parse(text.replace("W[vj, vk]", "W[vj, 0]"))).pad_block("C", [1, 1, 16])
+    sch.pad_block("C", [1, 1, 16])
+    same(sch, func)
+
+
+def test_blocks_that_are_not_alone() -> None:
+    sch = Schedule(dense)
+    with pytest.raises(ScheduleError, match="list of 3 positive factors"):
+        sch.pad_block("C", [1, 1])
+    sch.split(sch.get_loops("C")[2], [None, 5])
+    with pytest.raises(ScheduleError, match="are not the loops around it, one each, in order"):
+        sch.pad_block("C", [1, 4, 1])
+
+
+def test_a_part_of_a_value_becomes_a_stage(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(dense)
+    part = sch.decompose_value("D", [0])
+    assert sch.get(part).name == "D_part"
+    assert "D[vi, vj] = T.Cast(\"int8\", D_part[vi, vj])" in sch.script()
+    inner = sch.decompose_value(part, [0])
+    assert "D_part_part[vi, vj] = T.shift_right(C[vi, vj], 4) + b[vj]" in sch.script()
+    same(sch)
+    verify_trace_roundtrip(sch, dense)
+    sch.compute_inline(inner)
+    sch.compute_inline("D_part")
+    assert sch.func == dense
+
+
+@pytest.mark.parametrize(("block", "path", "reason"), [
+    ("D", [1], "has 1 operands; there is none at 1"), ("D", [0, 1], "0 in block D loads nothing"),
+    ("C", [0], "block C is not one plain store"), ("D", [0, 0, 1, 0], "has 0 operands"),
+])
+def test_no_such_part(block: str, path: list[int], reason: str) -> None:
+    sch = Schedule(dense)
+    with pytest.raises(ScheduleError, match=reason):
+        sch.decompose_value(block, path)
+    assert sch.func == dense
