@@ -21,7 +21,6 @@ from autosched.schedule.primitives.buffers.cache_reindex import ReindexCache
 from autosched.schedule.primitives.buffers.copy_at import CopyAt
 from autosched.schedule.primitives.buffers.host import HostStages
 from autosched.schedule.primitives.buffers.layout import Layout
-from autosched.schedule.primitives.buffers.pad_block import PadBlocks
 from autosched.schedule.primitives.buffers.padding import DecomposePadding
 from autosched.schedule.primitives.buffers.reindex import Reindex
 from autosched.schedule.primitives.buffers.rolling import Rolling
@@ -32,11 +31,12 @@ from autosched.schedule.primitives.notes import Notes
 from autosched.schedule.primitives.placement.compute_at import ComputeAt
 from autosched.schedule.primitives.placement.inline import Inlining
 from autosched.schedule.primitives.placement.recompute import Recomputing
-from autosched.schedule.primitives.placement.stages import Stages
 from autosched.schedule.primitives.reductions.fold import Folding
+from autosched.schedule.primitives.reductions.pad_block import PadBlocks
 from autosched.schedule.primitives.reductions.pad_einsum import PadEinsum
 from autosched.schedule.primitives.reductions.reduction import Reductions
 from autosched.schedule.primitives.reductions.rfactor import Factoring
+from autosched.schedule.primitives.reductions.stages import Stages
 from autosched.schedule.primitives.reductions.zero_terms import ZeroTerms
 from autosched.schedule.primitives.sampling import Sampling
 from autosched.schedule.primitives.tensorize.blockize import Blockizing
