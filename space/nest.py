@@ -93,12 +93,12 @@ class Nest:
         anchor: name of the block that the intrinsic computes, or None for an ALU-only program.
         axes: spatial axes in output order, then reduction axes in the anchor's order.
         anchor_iters: number of iterators of the anchor.
-        lanes: number of lane loops of the output block (2) and of the anchor (3).
         operands: what has to be loaded; inp and wgt of the anchor first.
         stages: the chain from the anchor (not included) to the block before the output.
         out: name of the block that stores the output.
         out_loops: number of loops of the output block.
-        resident_first: ALU-only programs: name of the first block of the chain.
+        init_ops: (immediate, tensor) ALU operations of the reduction's initial value, per element; (0, 0) where it is zero.
+        init_cycles: cycles of the initial value of an element: one for a zero or for an immediate operation on a tensor.
     """
 
     func: PrimFunc
@@ -109,6 +109,8 @@ class Nest:
     stages: tuple[Stage, ...]
     out: str
     out_loops: int
+    init_ops: tuple[int, int] = (0, 0)
+    init_cycles: int = 1
 
     @property
     def spatial(self) -> tuple[int, ...]:
@@ -286,8 +288,22 @@ def analyse(func: PrimFunc, target: Target) -> Nest:
             f"output block {out.block.name!r} must only narrow an int32 stage to {out.store.buffer.dtype}, "
             f"got {expr_text(out.store.value)}"
         )
+    init_ops, init_cycles = _initial(anchor, target) if anchor else ((0, 0), 0)
     return Nest(func, anchor.block.name if anchor else None, axes, len(anchor.block.iter_vars) if anchor else 0,
-                operands, stages, out.block.name, len(out.loops))
+                operands, stages, out.block.name, len(out.loops), init_ops, init_cycles)
+
+
+def _initial(anchor: _Site, target: Target) -> tuple[tuple[int, int], int]:
+    """What the reduction's initial value costs: (immediate and tensor operations, cycles), per element."""
+    assert isinstance(anchor.block.init, BufferStore)
+    value = anchor.block.init.value
+    if int_value(value) is not None:
+        return (0, 0), 1
+    imm, tensor = _alu_ops(value)
+    if target.semantics == "chisel":
+        # The first immediate operation reads its operand where it lies, and so copies it.
+        return (imm, tensor), max(imm, 1) + 2 * tensor
+    return (imm, tensor), 3 + imm + 2 * tensor
 
 
 def _output(sites: list[_Site], params: set[Buffer]) -> _Site:
@@ -395,11 +411,13 @@ def _operands(
             inside = tuple(row[at:] for row, at in zip(_inside(producer, lanes), first))
             operands.append(Operand(tensor.name, scope, anchor.block.name, -1, producer.block.name, dims, source, inside))
     for site in chain:
-        if site is anchor:
-            continue
         own = [v for v in site.store.indices[:-lanes] if isinstance(v, Var)]
+        loads = _loads(site)
+        if site is anchor:
+            assert isinstance(site.block.init, BufferStore)
+            loads = [e for e in walk_expr(site.block.init.value) if isinstance(e, BufferLoad)]
         seen: set[Buffer] = set()
-        for load in _loads(site):
+        for load in loads:
             if load.buffer in params and load.buffer not in seen:
                 seen.add(load.buffer)
                 if load.dtype != "int32":

@@ -1,33 +1,136 @@
-"""What a rule is: one kind of decision, which enumerates its own legal instances for a program."""
+"""What a rule is: one file that owns one decision, from its columns to the primitives it emits.
+
+A *structural* rule changes the program before it is tiled and so makes sketches; a *numeric* rule makes the columns of a sketch.
+A point is a row ``(sketch, columns)``; what a numeric rule's columns mean is written into a :class:`~space.plan.Plan`, which all
+arithmetic reads. Leaving a rule out leaves the plan's neutral default: the rest of the space works without it.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
-from space.model import Ints, Model, Points
+if TYPE_CHECKING:
+    from autosched.schedule import Schedule
+    from autosched.target import Target
+    from space.build import Build
+    from space.draft import Terms
+    from space.model import Model
+    from space.plan import Plan
+
+PROTOCOL = 1  # of what this file declares; rules written outside this folder may check it
+
+Ints = npt.NDArray[np.int64]
+Points = npt.NDArray[np.int32]
 
 
-class Rule(Protocol):
-    """One kind of decision.
+@dataclass(frozen=True)
+class Column:
+    """One decision.
 
-    A rule fills its own columns of points whose earlier columns are decided, and drops what cannot be completed.
+    Args:
+        name: under which ``Space.point`` takes it, and ``Space.names`` lists it.
+        choices: every value it may take, ascending.
+        default: the value when nothing is said: whole, outermost, one bank.
+        loosest: the value that needs the least memory, when the others are not known yet; None where memory does not depend on it.
     """
 
     name: str
-
-    def columns(self, model: Model) -> tuple[int, ...]:
-        """The columns of a point that this rule decides."""
-        ...
-
-    def choices(self, model: Model, column: int) -> Ints:
-        """Every value that a column may ever take, ascending."""
-        ...
+    choices: tuple[int, ...]
+    default: int = 0
+    loosest: int | None = None
 
 
-def product(points: Points, column: int, values: Ints) -> Points:
+class StructuralRule:
+    """Changes a program before it is tiled; every way that works is a sketch of its own."""
+
+    name: str = ""
+
+    def apply(self, sch: Schedule, target: Target) -> Sequence[tuple[str, Schedule]]:
+        """The alternatives to leaving ``sch`` as it is.
+
+        Args:
+            sch: a schedule of the program, with what earlier structural rules did; not to be changed, ``copy()`` it.
+            target: the machine.
+
+        Returns:
+            (what was done, the schedule) of each; nothing where the rule does not apply.
+        """
+        raise NotImplementedError
+
+
+class NumericRule:
+    """Makes columns. All methods but ``columns`` and ``plan`` have a neutral default.
+
+    Methods get the rows of one sketch: ``points`` of shape (n, columns of the sketch), read with ``model.column(points, name)``.
+    """
+
+    name: str = ""
+
+    def columns(self, model: Model) -> tuple[Column, ...]:
+        """The decisions, in the order in which they are taken."""
+        raise NotImplementedError
+
+    def plan(self, model: Model, points: Points, plan: Plan) -> None:
+        """Writes what the columns mean into the plan."""
+        raise NotImplementedError
+
+    def repair(self, model: Model, points: Points, plan: Plan) -> None:
+        """Rewrites own columns of ``points`` in place to the one representative of their twins; earlier rules have done so.
+
+        Args:
+            model: of the sketch.
+            points: the rows.
+            plan: of the rows, with the repaired columns of earlier rules; not updated here.
+        """
+
+    def settle(self, model: Model, points: Points, plan: Plan) -> None:
+        """Like ``repair``, for what only later rules' columns decide."""
+
+    def allows(self, model: Model, points: Points, plan: Plan) -> npt.NDArray[np.bool_]:
+        """Which rows are legal as far as this decision goes, shape (n,); never what another value of a later column changes."""
+        return np.ones(len(points), dtype=np.bool_)
+
+    def draft(self, model: Model, plan: Plan, terms: Terms) -> None:
+        """Corrects the terms of the estimate."""
+
+    def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
+        """Columns for the cost model, each of shape (n,); by default the decisions as they are."""
+        return [model.column(points, c.name).astype(np.float64) for c in self.columns(model) if len(c.choices) > 1]
+
+    def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
+        """Changes one own decision of every row, in place, at random; repaired afterwards."""
+        columns = [c for c in self.columns(model) if len(c.choices) > 1]
+        if not columns:
+            return
+        which = rng.integers(len(columns), size=len(points))
+        for k, column in enumerate(columns):
+            rows = np.flatnonzero(which == k)
+            points[rows, model.index[column.name]] = rng.choice(np.array(column.choices), size=len(rows))
+
+    def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
+        """The decision of one point (a plan of one row) in a few words; empty where there is nothing to say."""
+        return ""
+
+    def before(self, build: Build) -> None:
+        """Emits primitives before the output is tiled."""
+
+    def nested(self, build: Build) -> None:
+        """Emits primitives once the reduction is tiled and its initial value separate, before loads are placed; once per part."""
+
+    def after(self, build: Build) -> None:
+        """Emits primitives at the end of a part: annotations."""
+
+
+Rule = StructuralRule | NumericRule
+
+
+def product(points: Points, column: int, values: Sequence[int]) -> Points:
     """Every point with every value in one column, in point order."""
     out = np.repeat(points, len(values), axis=0)
-    out[:, column] = np.tile(values.astype(np.int32), len(points))
+    out[:, column] = np.tile(np.asarray(values, dtype=np.int32), len(points))
     return out

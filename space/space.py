@@ -1,33 +1,32 @@
-"""The design space: points, their enumeration, and what each becomes."""
+"""The design space: sketches and their columns, points, their enumeration, and what each becomes. It composes; rules decide."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from autosched.errors import ProgramError
+from autosched.errors import ProgramError, UnknownNameError
 from autosched.ir.stmt import PrimFunc
 from autosched.target import Target, get_target
-from space.attach import Attach, Tail
-from space.buffering import Buffering
-from space.emit import emit
-from space.length import short
-from space.model import Ints, Model, Points
-from space.nest import analyse
-from space.order import Order
-from space.rule import Rule, product
-from space.tiling import Tiling
-from space.zeros import Zeros
+from space.bound import bound
+from space.build import Build
+from space.draft import draft
+from space.rule import Ints, NumericRule, Points, Rule, StructuralRule, product
+from space.rules import NUMERIC, STRUCTURAL
+from space.sketch import Sketch, sketches
 
 if TYPE_CHECKING:
     from autosched.schedule import Schedule, Trace
 
-VERSION = 3  # of the meaning of a point; part of every record
+VERSION = 4  # of the meaning of a point; part of every record
 CHUNK = 1 << 15  # rows expanded at once: a few MB per array
+PASSES = 4  # repairs until nothing changes; a row that still does is no point
+
+Mask = npt.NDArray[np.bool_]
 
 
 class Space:
@@ -36,160 +35,295 @@ class Space:
     Args:
         func: an unscheduled program.
         target: a target or its name.
+        rules: the rules to compose; all of ours when not given.
 
     Raises:
         ProgramError: the program is outside what the rules can tile; the message says why.
     """
 
-    def __init__(self, func: PrimFunc, target: Target | str) -> None:
+    def __init__(self, func: PrimFunc, target: Target | str, rules: Sequence[Rule] | None = None) -> None:
         self.func = func
         self.target = get_target(target)
-        self.nest = analyse(func, self.target)
-        self.model = Model(self.nest, self.target)
-        self.rules: tuple[Rule, ...] = (Tiling(), Zeros(), Order(), Attach(), Tail(), Buffering())
+        chosen: Sequence[Rule] = (*STRUCTURAL, *NUMERIC) if rules is None else rules
+        self.rules = tuple(chosen)
+        self.sketches: tuple[Sketch, ...] = sketches(
+            func, self.target,
+            [r for r in chosen if isinstance(r, StructuralRule)], [r for r in chosen if isinstance(r, NumericRule)],
+        )
+        names: dict[str, None] = {"sketch": None}
+        for sketch in self.sketches:
+            names.update(dict.fromkeys(c.name for c in sketch.model.columns))
+        self.names = tuple(names)
+        place = {name: n for n, name in enumerate(self.names)}
+        self._places = [np.array([place[c.name] for c in s.model.columns], dtype=np.int64) for s in self.sketches]
 
     @property
     def width(self) -> int:
-        """Columns of a point."""
-        return self.model.columns.width
+        """Columns of a point: the sketch, then every sketch's columns by name; one that a sketch does not have holds 0."""
+        return len(self.names)
 
     @cached_property
     def choices(self) -> tuple[Ints, ...]:
-        """Per column, every value it may take."""
-        table: dict[int, Ints] = {}
-        for rule in self.rules:
-            for column in rule.columns(self.model):
-                table[column] = rule.choices(self.model, column)
-        return tuple(table[c] for c in range(self.width))
+        """Per column, every value it may take in some sketch."""
+        table: list[set[int]] = [set(range(len(self.sketches))), *(set() for _ in self.names[1:])]
+        for sketch, places in zip(self.sketches, self._places):
+            for n in set(range(1, self.width)) - set(places.tolist()):
+                table[n].add(0)
+            for at, column in zip(places, sketch.model.columns):
+                table[at].update(column.choices)
+        return tuple(np.array(sorted(values), dtype=np.int64) for values in table)
+
+    # -- rows of one sketch ---------------------------------------------------------------------------------------------
+
+    def _groups(self, points: Points) -> Iterator[tuple[int, npt.NDArray[np.int64], Points]]:
+        """(sketch, rows, their columns) for every sketch that occurs."""
+        for k in range(len(self.sketches)):
+            rows = np.flatnonzero(points[:, 0] == k)
+            if len(rows):
+                yield k, rows, np.ascontiguousarray(points[rows][:, self._places[k]])
+
+    def _global(self, sketch: int, rows: Points) -> Points:
+        wide = np.zeros((len(rows), self.width), dtype=np.int32)
+        wide[:, 0] = sketch
+        wide[:, self._places[sketch]] = rows
+        return wide
 
     # -- membership and enumeration -------------------------------------------------------------------------------------
 
-    def valid(self, points: Points) -> npt.NDArray[np.bool_]:
+    def valid(self, points: Points) -> Mask:
         """Whether each point is in the space: legal, not too long a program, the representative of its twins; shape (n,)."""
-        inside = self.model.capacity(points) & self.model.canonical(points)
-        if inside.any():
-            inside[inside] = short(self.model, points[inside])
+        inside = np.zeros(len(points), dtype=np.bool_)
+        for k, rows, own in self._groups(points):
+            known = np.ones(len(rows), dtype=np.bool_)
+            for n, column in enumerate(self.sketches[k].model.columns):
+                known &= np.isin(own[:, n], column.choices)
+            rows, own = rows[known], own[known]
+            model = self.sketches[k].model
+            ok = (model.repair(own) == own).all(axis=1) & (points[rows] == self._global(k, own)).all(axis=1)
+            ok[ok] = self._legal(k, own[ok])
+            inside[rows] = ok
         return inside
 
+    def _legal(self, sketch: int, own: Points) -> Mask:
+        model = self.sketches[sketch].model
+        plan = model.plan(own)
+        ok = np.ones(len(own), dtype=np.bool_)
+        for rule in model.rules:
+            ok &= rule.allows(model, own, plan)
+        # What does not divide has no footprint.
+        ok[ok] = model.capacity(model.plan(own[ok]))
+        return ok
+
+    def repair(self, points: Points) -> tuple[Points, Mask]:
+        """The nearest canonical rows, and which of them are in the space; deterministic.
+
+        Args:
+            points: any values of the columns' choices, shape (n, width).
+        """
+        out = points.copy()
+        inside = np.zeros(len(points), dtype=np.bool_)
+        for k, rows, own in self._groups(points):
+            model = self.sketches[k].model
+            settled = np.zeros(len(own), dtype=np.bool_)
+            for _ in range(PASSES):
+                again = model.repair(own)
+                settled = (again == own).all(axis=1)
+                own = again
+                if settled.all():
+                    break
+            settled[settled] = self._legal(k, own[settled])
+            out[rows] = self._global(k, own)
+            inside[rows] = settled
+        return out, inside
+
     def blocks(self) -> Iterator[Points]:
-        """All points in lexicographic order of the columns, a block at a time; blocks may be empty."""
-        start = np.zeros((1, self.width), dtype=np.int32)
-        start[:, : self.model.columns.axes] = 1
-        tiles = start
-        for column in range(self.model.columns.axes):
-            tiles = product(tiles, column, self.choices[column])
-        tiles = tiles[self._fits_unbanked(tiles)]
-        yield from self._expand(tiles, self.model.columns.axes)
+        """All points, sketch by sketch, in lexicographic order of the columns, a block at a time; blocks may be empty."""
+        for k, sketch in enumerate(self.sketches):
+            start = np.array([[c.default if c.loosest is None else c.loosest for c in sketch.model.columns]], dtype=np.int32)
+            for rows in self._expand(k, start, 0):
+                yield self._global(k, rows)
 
-    def _fits_unbanked(self, tiles: Points) -> npt.NDArray[np.bool_]:
-        """A necessary condition on tiles alone: every operand loaded as deep as possible, one bank each."""
-        deepest = tiles.copy()
-        deepest[:, self.model.columns.zeros] = self.choices[self.model.columns.zeros][-1]
-        for k in range(len(self.nest.operands)):
-            column = self.model.columns.attach(k)
-            deepest[:, column] = self.choices[column][-1]
-        return self.model.capacity(deepest)
-
-    def _expand(self, points: Points, column: int) -> Iterator[Points]:
-        if column == self.width:
-            yield points[self.valid(points)]
+    def _expand(self, sketch: int, points: Points, column: int) -> Iterator[Points]:
+        columns = self.sketches[sketch].model.columns
+        if column == len(columns):
+            yield points[self.valid(self._global(sketch, points))]
             return
-        step = max(1, CHUNK // len(self.choices[column]))
+        step = max(1, CHUNK // len(columns[column].choices))
         for first in range(0, len(points), step):
-            wider = product(points[first : first + step], column, self.choices[column])
-            yield from self._expand(wider[self._possible(wider, column)], column + 1)
+            wider = product(points[first : first + step], column, columns[column].choices)
+            yield from self._expand(sketch, wider[self._possible(sketch, wider, column)], column + 1)
 
-    def _possible(self, points: Points, column: int) -> npt.NDArray[np.bool_]:
-        """Drops what no later column can save: later loads as deep as possible, later buffers with one bank."""
-        probe = points.copy()
-        if column < self.model.columns.zeros:
-            probe[:, self.model.columns.zeros] = self.choices[self.model.columns.zeros][-1]
-        for k in range(len(self.nest.operands)):
-            later = self.model.columns.attach(k)
-            if later > column:
-                probe[:, later] = self.choices[later][-1]
-        fits = self.model.capacity(probe)
-        if column < self.model.columns.order:
-            # Which outer loops come last is a question to the order.
-            return fits
-        if column < self.model.columns.attach(len(self.nest.operands) - 1):
-            # Whether a split reduction is canonical depends on loads that are not placed yet.
-            return fits & self.model.canonical(points, placed=False)
-        return fits & self.model.canonical(points)
+    def _possible(self, sketch: int, points: Points, column: int) -> Mask:
+        """Drops what no later column can save: later ones hold what needs the least memory."""
+        model = self.sketches[sketch].model
+        owners = [rule for rule in model.rules for _ in rule.columns(model)]
+        ok = np.ones(len(points), dtype=np.bool_)
+        fixed = points.copy()
+        plan = model.neutral(len(points))
+        for n, rule in enumerate(model.rules):
+            rule.repair(model, fixed, plan)
+            rule.plan(model, fixed, plan)
+            if rule is owners[column]:
+                break
+        mine = [n for n, owner in enumerate(owners) if model.rules.index(owner) < model.rules.index(owners[column])]
+        mine = [*mine, *(n for n, owner in enumerate(owners) if owner is owners[column] and n <= column)]
+        ok &= (fixed[:, mine] == points[:, mine]).all(axis=1)
+        whole = model.plan(points[ok])
+        even = np.ones(int(ok.sum()), dtype=np.bool_)
+        for part in whole.parts:
+            even &= ~part.on | (part.extents % np.maximum(part.tiles, 1) == 0).all(axis=1)
+        # Tiles not decided yet are 1, the least; what does not divide yet is asked again later.
+        fits = np.ones(len(even), dtype=np.bool_)
+        fits[even] = model.capacity(model.plan(points[ok][even]))
+        ok[ok] = fits
+        return ok
 
     def enumerate(self) -> Iterator[Points]:
         """All points, block by block (non-empty)."""
         return (block for block in self.blocks() if len(block))
 
-    def count(self, limit: int = 2_000_000) -> tuple[int, bool]:
-        """(number of points, whether it is exact): counting stops at ``limit``."""
-        total = 0
-        for block in self.enumerate():
-            total += len(block)
-            if total >= limit:
-                return total, False
-        return total, True
+    def count(self, limit: int = 200_000) -> tuple[int, bool]:
+        """(number of points, whether it is exact): above a number of raw combinations it is an estimate from a sample.
+
+        Args:
+            limit: of points to list; a larger space is estimated, which costs less than tuning.
+        """
+        raw = self.raw()
+        if raw <= 40 * limit:
+            total = 0
+            for block in self.enumerate():
+                total += len(block)
+                if total >= limit:
+                    break
+            else:
+                return total, True
+        draws = self.draws(np.random.default_rng(0), 1 << 15)
+        return max(1, int(raw * float(self.valid(draws).mean()))), False
+
+    def raw(self) -> float:
+        """Combinations of all columns' values, most of them no points."""
+        return float(sum(np.prod([float(len(c.choices)) for c in s.model.columns]) for s in self.sketches))
+
+    def draws(self, rng: np.random.Generator, n: int) -> Points:
+        """``n`` rows with every column drawn evenly from its choices, sketches by the size of their product."""
+        sizes = np.array([float(np.prod([float(len(c.choices)) for c in s.model.columns])) for s in self.sketches])
+        which = rng.choice(len(self.sketches), size=n, p=sizes / sizes.sum())
+        out = np.zeros((n, self.width), dtype=np.int32)
+        for k, sketch in enumerate(self.sketches):
+            rows = np.flatnonzero(which == k)
+            columns = sketch.model.columns
+            own = np.stack([rng.choice(np.array(c.choices), size=len(rows)) for c in columns], axis=1).astype(np.int32)
+            out[rows] = self._global(k, own)
+        return out
 
     def sample(self, rng: np.random.Generator, n: int) -> Points:
-        """``n`` distinct valid points (fewer where the space is smaller), drawn at random.
+        """``n`` distinct points (fewer where the space is smaller), drawn at random and repaired.
 
         Args:
             rng: source of randomness; the same state gives the same points.
             n: how many.
         """
         found: dict[bytes, npt.NDArray[np.int32]] = {}
-        axes = self.model.columns.axes
         rounds = idle = 0
-        while rounds < 50 and idle < 3:
+        while rounds < 60 and idle < 4:
             before = len(found)
-            tiles = np.zeros((max(2 * n, 256), self.width), dtype=np.int32)
-            for column in range(axes):
-                tiles[:, column] = rng.choice(self.choices[column], size=len(tiles))
-            for row in self._completed(tiles[self._fits_unbanked(tiles)], rng):
+            drawn = self.draws(rng, max(2 * n, 256))
+            if rounds % 2:
+                # Every other round starts from whole tiles, with some columns drawn: small spaces have few points elsewhere.
+                drawn = self._near_default(rng, drawn)
+            rows, inside = self.repair(drawn)
+            for row in rows[inside]:
                 found.setdefault(row.tobytes(), row)
                 if len(found) >= n:
                     return np.stack(list(found.values()))
             rounds, idle = rounds + 1, idle + 1 if len(found) == before else 0
         if found:
             return np.stack(list(found.values()))
-        first = next(self.enumerate(), None)
+        first = next(self.enumerate(), None) if self.raw() < 1e8 else None
         return first[:n] if first is not None else np.zeros((0, self.width), dtype=np.int32)
 
-    def _completed(self, points: Points, rng: np.random.Generator) -> Points:
-        """Decides what comes after the tiles, each column at random among what is possible; drops rows that end nowhere."""
-        for column in range(self.model.columns.axes, self.width):
-            wider = product(points, column, self.choices[column])
-            row = np.repeat(np.arange(len(points)), len(self.choices[column]))
-            keep = self._possible(wider, column)
-            wider, row = wider[keep], row[keep]
-            shuffled = np.lexsort((rng.random(len(wider)), row))
-            points = wider[shuffled[np.unique(row[shuffled], return_index=True)[1]]]
-        return points[self.valid(points)]
+    def _near_default(self, rng: np.random.Generator, drawn: Points) -> Points:
+        out = drawn.copy()
+        keep = rng.random(drawn.shape) < 0.5
+        keep[:, 0] = True
+        for k, rows, _ in self._groups(drawn):
+            base = self._global(k, np.array([[c.default for c in self.sketches[k].model.columns]], dtype=np.int32))
+            out[rows] = np.where(keep[rows], drawn[rows], base)
+        return out
+
+    def mutate(self, parents: Points, rng: np.random.Generator) -> Points:
+        """Points made from others by one to three rules that decide anew; those that are none are dropped.
+
+        Args:
+            parents: points, shape (n, width).
+            rng: source of randomness.
+        """
+        children = parents.copy()
+        for share in (1.0, 0.5, 0.25):
+            busy = rng.random(len(children)) < share
+            for k in range(len(self.sketches)):
+                model = self.sketches[k].model
+                rules = [r for r in model.rules if any(len(c.choices) > 1 for c in r.columns(model))]
+                rows = np.flatnonzero((children[:, 0] == k) & busy)
+                if not rules or not len(rows):
+                    continue
+                which = rng.integers(len(rules), size=len(rows))
+                own = np.ascontiguousarray(children[rows][:, self._places[k]])
+                for n, rule in enumerate(rules):
+                    mine = np.flatnonzero(which == n)
+                    part = own[mine]
+                    rule.vary(model, part, rng)
+                    own[mine] = part
+                children[rows] = self._global(k, own)
+        if len(self.sketches) > 1:
+            moved = np.flatnonzero(rng.random(len(children)) < 0.05)
+            children[moved, 0] = rng.integers(len(self.sketches), size=len(moved))
+            children[moved] = self._clipped(children[moved])
+        rows_, inside = self.repair(children)
+        return rows_[inside]
+
+    def _clipped(self, points: Points) -> Points:
+        """Rows whose sketch has changed: a value the new sketch does not have becomes its default."""
+        out = points.copy()
+        for k, rows, own in self._groups(points):
+            for n, column in enumerate(self.sketches[k].model.columns):
+                strange = ~np.isin(own[:, n], column.choices)
+                own[strange, n] = column.default
+            out[rows] = self._global(k, own)
+        return out
 
     def neighbours(self, point: npt.NDArray[np.int32]) -> Points:
-        """The valid points that differ from ``point`` in one column by one step, or in two columns by a swap of tile sizes."""
-        rows = []
-        for column, values in enumerate(self.choices):
-            at = int(np.searchsorted(values, point[column]))
-            near = (at - 1, at + 1) if len(values) > 4 and column != self.model.columns.order else range(len(values))
+        """The points that differ from ``point`` in one column, or in one and in where or how often a buffer is filled."""
+        k = int(point[0])
+        model = self.sketches[k].model
+        own = point[self._places[k]]
+        rows = [own]
+        for n, column in enumerate(model.columns):
+            values = np.array(column.choices)
+            at = int(np.searchsorted(values, own[n]))
+            if len(values) > 8:
+                near = sorted({at - 2, at - 1, at + 1, at + 2, 0, 1, len(values) - 1} | {int(np.searchsorted(values, own[n] * 2)),
+                                                                                         int(np.searchsorted(values, own[n] // 2))})
+            else:
+                near = list(range(len(values)))
             for other in near:
-                if 0 <= other < len(values) and values[other] != point[column]:
-                    row = point.copy()
-                    row[column] = values[other]
+                if 0 <= other < len(values) and values[other] != own[n]:
+                    row = own.copy()
+                    row[n] = values[other]
                     rows.append(row)
-        base = len(rows)
-        # A tile that changes often needs its load or its bank to change with it: try the flags of each neighbour too.
-        flags = [c for rule in self.rules if rule.name in ("attach", "banks") for c in rule.columns(self.model)]
-        for row in rows[:base]:
-            for column in flags:
-                for value in self.choices[column]:
-                    if value != row[column]:
+        flags = [n for n, c in enumerate(model.columns) if c.loosest is not None and len(c.choices) <= 16
+                 and not c.name.startswith("tile_")]
+        # A tile that changes often needs its load or its bank to change with it: try those of each neighbour too.
+        for row in rows[1:]:
+            for n in flags:
+                for value in model.columns[n].choices:
+                    if value != row[n]:
                         twin = row.copy()
-                        twin[column] = value
+                        twin[n] = value
                         rows.append(twin)
-        candidates = np.unique(np.stack(rows), axis=0)
-        inside: Points = candidates[self.valid(candidates) & (candidates != point).any(axis=1)]
-        return inside
+        near_rows, inside = self.repair(self._global(k, np.unique(np.stack(rows), axis=0)))
+        candidates = np.unique(near_rows[inside], axis=0)
+        return np.asarray(candidates[(candidates != point).any(axis=1)], dtype=np.int32)
 
     def neighbours_of(self, points: Points) -> Points:
         """The distinct neighbours of several points."""
@@ -199,25 +333,57 @@ class Space:
 
     def draft(self, points: Points) -> npt.NDArray[np.float64]:
         """Estimated cycles, shape (n,)."""
-        return self.model.draft(points)
+        out = np.zeros(len(points))
+        for k, rows, own in self._groups(points):
+            model = self.sketches[k].model
+            out[rows] = draft(model, model.plan(own))
+        return out
 
     def bound(self, points: Points) -> Ints:
         """Proven lower bound of the cycles, shape (n,)."""
-        return self.model.bound(points)
+        out = np.zeros(len(points), dtype=np.int64)
+        for k, rows, own in self._groups(points):
+            model = self.sketches[k].model
+            out[rows] = bound(model, model.plan(own))
+        return out
 
     def floor(self) -> int:
-        """A lower bound over the whole space, in cycles."""
-        return self.model.floor()
+        """A lower bound over the whole space, in cycles: every operand crosses the bus at least once, whatever the tiles."""
+        least = []
+        for sketch in self.sketches:
+            model = sketch.model
+            plan = model.neutral(1)
+            plan.drops[:] = bool(model.taps)
+            least.append(int(bound(model, plan)[0]))
+        return min(least)
 
     def features(self, points: Points) -> npt.NDArray[np.float32]:
-        """What the cost model sees, shape (n, f): log sizes, the decisions, and the parts of the draft."""
-        return self.model.features(points)
+        """What the cost model sees, shape (n, f): what every rule says of its decision, and the draft."""
+        blocks = []
+        widest = 0
+        for k, rows, own in self._groups(points):
+            model = self.sketches[k].model
+            plan = model.plan(own)
+            found = [f for rule in model.rules for f in rule.features(model, own, plan)]
+            found += [np.log2(draft(model, plan)), np.full(len(rows), float(k))]
+            blocks.append((rows, np.stack(found, axis=1)))
+            widest = max(widest, len(found))
+        out = np.zeros((len(points), widest), dtype=np.float32)
+        for rows, values in blocks:
+            out[rows, : values.shape[1]] = values
+        return out
+
+    def same_tiles(self, points: Points) -> Points:
+        """The columns that say what a point's tiles are: points equal in them tell the model little more than one of them."""
+        places = [0, *(n for n, name in enumerate(self.names) if name.startswith("tile_"))]
+        return points[:, places]
 
     # -- meaning --------------------------------------------------------------------------------------------------------
 
     def trace(self, point: npt.NDArray[np.int32]) -> Trace:
         """The schedule of a point as a trace, without applying it."""
-        return emit(self.nest, self.model, self.target, point)
+        k = int(point[0])
+        return Build(self.sketches[k], self.target, point[self._places[k]]).emit()
 
     def schedule(self, point: npt.NDArray[np.int32]) -> Schedule:
         """The schedule of a point, applied."""
@@ -228,52 +394,34 @@ class Space:
         return sch
 
     def point(self, **decisions: int) -> npt.NDArray[np.int32]:
-        """A point from named decisions (``explain`` prints the names); what is not given is whole, first, outermost, one bank.
+        """A point from named decisions (``names`` lists them); what is not given is whole, first, outermost, one bank.
 
         Raises:
             ProgramError: a name or a value that the space does not have, or a point that is not in it.
         """
-        names = self.names
-        row = np.zeros(self.width, dtype=np.int32)
-        for column, axis in enumerate(self.nest.axes):
-            row[column] = axis.extent
+        k = decisions.get("sketch", 0)
+        if k not in self.choices[0]:
+            raise ProgramError(f"decision sketch={k}: choose one of {', '.join(map(str, self.choices[0]))}")
+        model = self.sketches[k].model
+        row = np.array([c.default for c in model.columns], dtype=np.int32)
         for name, value in decisions.items():
-            if name not in names:
-                from autosched.errors import UnknownNameError
-
-                raise UnknownNameError("decision", name, names)
-            column = names.index(name)
-            if value not in self.choices[column]:
-                raise ProgramError(f"decision {name}={value}: choose one of {', '.join(map(str, self.choices[column]))}")
+            if name == "sketch":
+                continue
+            if name not in model.index:
+                raise UnknownNameError("decision", name, ["sketch", *model.index])
+            column = model.index[name]
+            if value not in model.columns[column].choices:
+                raise ProgramError(f"decision {name}={value}: choose one of {', '.join(map(str, model.columns[column].choices))}")
             row[column] = value
-        if not self.valid(row[None])[0]:
-            raise ProgramError(f"{self.explain(row)} is not in the space: it does not fit the memories, or has a simpler twin")
-        return row
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """One name per column."""
-        axes = [f"tile_{a.name}" for a in self.nest.axes]
-        loads = [f"load_{o.name}" for o in self.nest.operands]
-        banks = [f"banks_{o.name}" for o in self.nest.operands]
-        return (*axes, "drop_zeros", "order", *loads, "tail", *banks, "banks_acc")
+        wide = self._global(k, row[None])
+        if not self.valid(wide)[0]:
+            raise ProgramError(f"{self.explain(wide[0])} is not in the space: it does not fit the memories, or has a simpler twin")
+        return np.asarray(wide[0], dtype=np.int32)
 
     def explain(self, point: npt.NDArray[np.int32]) -> str:
         """The decisions of a point in one line."""
-        model = self.model
-        axes = self.nest.axes
-        tiles = " ".join(f"{a.name}={point[i]}" for i, a in enumerate(axes) if a.extent > 1)
-        sequence = [axes[i].name for i in (*model.orders[point[model.columns.order]], *self.nest.reduce)
-                    if axes[i].extent > point[i]]
-        at = {0: "root"}
-        for i, axis in enumerate((*model.orders[point[model.columns.order]], *self.nest.reduce)):
-            at[i + 1] = axes[axis].name
-        loads = []
-        for k, operand in enumerate(self.nest.operands):
-            twice = " x2" if point[model.columns.banks(k)] else ""
-            loads.append(f"{operand.name}@{at[int(point[model.columns.attach(k)])]}{twice}")
-        tail = int(point[model.columns.tail])
-        out = "acc x2" if point[model.columns.acc_banks] else "acc"
-        return (f"tile {tiles or '1'} | order {','.join(sequence) or '-'} | load {' '.join(loads)} | {out}"
-                + (f" | store by {axes[tail - 1].name}" if tail else "")
-                + (" | no zeros" if point[model.columns.zeros] else ""))
+        sketch = self.sketches[int(point[0])]
+        own = point[self._places[int(point[0])]]
+        plan = sketch.model.plan(own[None])
+        said = [*sketch.done, *(rule.explain(sketch.model, own, plan) for rule in sketch.model.rules)]
+        return " | ".join(text for text in said if text)

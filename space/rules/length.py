@@ -1,4 +1,4 @@
-"""How many instructions a point's program has at most: longer ones than the limit are not in the space.
+"""Length: programs with more instructions than are worth a simulation are not in the space.
 
 Counted as lowering makes them: a copy's DMAs cover two dimensions each (one where padding or a border cuts rows); a matrix
 product is one instruction per visit of its nest, more where micro-ops would not fit, where padding is left out, or where an
@@ -11,42 +11,60 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.lower.nest import MOST_INSTRUCTIONS
-from space.model import Ints, Model, Points
+from space.model import Model
 from space.nest import ACC
+from space.plan import Part, Plan
+from space.rule import Column, Ints, NumericRule, Points
 
 # What lowering takes is what VTA's runtime can hold; programs of half that length are a hundred times slower than a layer's best.
 LIMIT = MOST_INSTRUCTIONS // 2
 
 
-def short(model: Model, points: Points) -> npt.NDArray[np.bool_]:
-    """Whether each point's program has at most LIMIT instructions for sure, shape (n,)."""
-    return np.asarray(instructions(model, points) <= LIMIT, dtype=np.bool_)
+class Length(NumericRule):
+    """No column: a limit on what the others decide."""
+
+    name = "length"
+
+    def columns(self, model: Model) -> tuple[Column, ...]:
+        """None."""
+        return ()
+
+    def plan(self, model: Model, points: Points, plan: Plan) -> None:
+        """Nothing."""
+
+    def allows(self, model: Model, points: Points, plan: Plan) -> npt.NDArray[np.bool_]:
+        """Whether each point's program has at most LIMIT instructions for sure, shape (n,)."""
+        return np.asarray(instructions(model, plan) <= LIMIT, dtype=np.bool_)
 
 
-def instructions(model: Model, points: Points) -> Ints:
+def instructions(model: Model, plan: Plan) -> Ints:
     """An upper bound of the number of instructions of each point's program, shape (n,)."""
-    total = np.full(len(points), 16, dtype=np.int64)
-    for k in range(len(model.nest.operands)):
-        total = total + model.fills(points, k) * _dmas(model, points, k)
-    computing = _products(model, points) + _elementwise(model, points)
-    # Every computing instruction may need its micro-ops loaded, and some carry tokens only.
-    return np.asarray(total + 2 * computing + _stores(model, points), dtype=np.int64)
+    total = np.full(len(plan), 16, dtype=np.int64)
+    for part in plan.parts:
+        here = np.zeros(len(plan), dtype=np.int64)
+        for k in range(len(model.nest.operands)):
+            here = here + model.fills(plan, part, k) * _dmas(model, plan, part, k)
+        computing = _products(model, plan, part) + _elementwise(model, plan, part)
+        # Every computing instruction may need its micro-ops loaded, and some carry tokens only.
+        here = here + 2 * computing + _stores(model, plan, part)
+        total = total + np.where(part.on, here, 0)
+    return np.asarray(total, dtype=np.int64)
 
 
-def _dmas(model: Model, points: Points, operand: int) -> Ints:
+def _dmas(model: Model, plan: Plan, part: Part, operand: int) -> Ints:
     """DMA instructions of one fill."""
     op = model.nest.operands[operand]
-    extents = model.extent_of(points, operand)
+    extents = model.extent_of(plan, part, operand)
     total = extents.prod(axis=1)
     x, y = _two_innermost(extents, op.source)
-    cut = np.full(len(points), False)
+    cut = np.full(len(plan), False)
     pieces = 1
     if op.producer is not None:
         # Where padding is left out, a border cuts rows off; where it is loaded, pads beyond 15 become DMAs of their own.
-        cut = model.drops(points)
+        cut = plan.drops
         pads = [size - source for (_, size), source in zip(op.dims, op.source)]
         if max(pads, default=0) > 15:
-            cut, pieces = np.full(len(points), True), 5
+            cut, pieces = np.full(len(plan), True), 5
     return np.asarray(np.where(cut, pieces * total // x, total // (x * y)), dtype=np.int64)
 
 
@@ -65,18 +83,18 @@ def _two_innermost(extents: Ints, sizes: tuple[int, ...]) -> tuple[Ints, Ints]:
     return x, y
 
 
-def _products(model: Model, points: Points) -> Ints:
+def _products(model: Model, plan: Plan, part: Part) -> Ints:
     """GEMM instructions, resets included."""
-    n = len(points)
+    n = len(plan)
     if model.nest.anchor is None:
         return np.zeros(n, dtype=np.int64)
     depth = np.full(n, model.n_spatial, dtype=np.int64)
-    tiles_run = model.trips(points, depth)
+    tiles_run = model.trips(plan, part, depth)
     for k, operand in enumerate(model.nest.operands):
         if operand.scope != ACC:
-            depth = np.maximum(depth, model.attach(points, k))
-    visits = model.trips(points, depth)
-    inner = model.ranges(points, depth)
+            depth = np.maximum(depth, plan.attach[k])
+    visits = model.trips(plan, part, depth)
+    inner = model.ranges(plan, part, depth)
     work = inner.prod(axis=1)
     # Of the loops that a border ties together all but the longest unroll; that one must be a loop of the instruction.
     apart = np.zeros_like(inner, dtype=np.bool_)
@@ -85,9 +103,9 @@ def _products(model: Model, points: Points) -> Ints:
         # Of equal ones the last, a reduction: it is the one that may have to unroll as well.
         axes = np.array(group)[::-1]
         longest = axes[inner[:, axes].argmax(axis=1)]
-        apart[:, axes] = model.drops(points)[:, None]
+        apart[:, axes] = plan.drops[:, None]
         apart[np.arange(n), longest] = False
-        forced[np.arange(n), longest] = model.drops(points)
+        forced[np.arange(n), longest] = plan.drops
     left = np.where(apart, 1, inner)
     fits = _one_instruction(model, left, forced)
     reduce = np.zeros(inner.shape[1], dtype=np.bool_)
@@ -97,8 +115,8 @@ def _products(model: Model, points: Points) -> Ints:
     pieces = np.where(fits, np.where(apart, inner, 1).prod(axis=1), np.where(full, work, worst))
     if model.config.uop_capacity < model.config.acc_depth:
         pieces = np.where(fits, pieces, work)
-    tile = model.tile_elements(points)
-    resets = np.where(tile // _longest_two(model, points) > model.config.uop_capacity, tile, 1)
+    tile = model.tile_elements(part)
+    resets = np.where(tile // _longest_two(model, part) > model.config.uop_capacity, tile, 1)
     return np.asarray(visits * pieces + tiles_run * resets, dtype=np.int64)
 
 
@@ -128,25 +146,25 @@ def _one_instruction(model: Model, inner: Ints, forced: npt.NDArray[np.bool_]) -
     return done
 
 
-def _longest_two(model: Model, points: Points) -> Ints:
-    tiles = model.tiles(points)[:, : model.n_spatial]
+def _longest_two(model: Model, part: Part) -> Ints:
+    tiles = part.tiles[:, : model.n_spatial]
     return np.asarray(np.sort(tiles, axis=1)[:, -2:].prod(axis=1), dtype=np.int64)
 
 
-def _elementwise(model: Model, points: Points) -> Ints:
+def _elementwise(model: Model, plan: Plan, part: Part) -> Ints:
     """ALU instructions: every operation once per slice of a tile; one more may refresh what is stored."""
-    whole = np.full(len(points), model.n_spatial, dtype=np.int64)
-    tile = model.tile_elements(points)
-    slices = model.slices(points)
-    pieces = np.where(tile // _longest_two(model, points) > model.config.uop_capacity, tile, slices)
-    operations = model.imm_ops + model.tensor_ops + len(model.nest.stages) + 1
-    return np.asarray(model.trips(points, whole) * pieces * operations, dtype=np.int64)
+    whole = np.full(len(plan), model.n_spatial, dtype=np.int64)
+    tile = model.tile_elements(part)
+    slices = model.slices(part)
+    pieces = np.where(tile // _longest_two(model, part) > model.config.uop_capacity, tile, slices)
+    operations = model.imm_ops + model.tensor_ops + sum(model.nest.init_ops) + len(model.nest.stages) + 2
+    return np.asarray(model.trips(plan, part, whole) * pieces * operations, dtype=np.int64)
 
 
-def _stores(model: Model, points: Points) -> Ints:
+def _stores(model: Model, plan: Plan, part: Part) -> Ints:
     """STORE instructions: two dimensions of a slice each; a slice across the innermost one stores element by element."""
-    whole = np.full(len(points), model.n_spatial, dtype=np.int64)
-    tiles = model.tiles(points)[:, : model.n_spatial]
+    whole = np.full(len(plan), model.n_spatial, dtype=np.int64)
+    tiles = part.tiles[:, : model.n_spatial]
     x, y = _two_innermost(tiles, tuple(model.nest.axes[a].extent for a in model.nest.spatial))
-    per_tile = np.where(points[:, model.columns.tail] > 0, tiles.prod(axis=1), tiles.prod(axis=1) // (x * y))
-    return np.asarray(model.trips(points, whole) * per_tile, dtype=np.int64)
+    per_tile = np.where(part.slices > 0, tiles.prod(axis=1), tiles.prod(axis=1) // (x * y))
+    return np.asarray(model.trips(plan, part, whole) * per_tile, dtype=np.int64)

@@ -1,0 +1,71 @@
+"""What points mean: loops, tiles, places and banks of many points at once.
+
+A point tiles every axis once. The loops over tiles stand in one order, spatial ones first; a load at depth ``d`` stands inside the
+first ``d`` of them. The output may be cut into parts (boxes that follow each other), which share the order and the places.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from space.rule import Ints
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass
+class Part:
+    """A box of the axes with its own tiles.
+
+    Args:
+        extents: iterations of every axis, shape (n, axes).
+        tiles: iterations inside a tile, shape (n, axes).
+        on: in which rows the part exists, shape (n,).
+        lows: first index of every axis, shape (n, axes).
+        slices: 0, or 1 + the spatial axis along which the last stages and the store go slice by slice, shape (n,).
+    """
+
+    extents: Ints
+    tiles: Ints
+    on: Mask
+    lows: Ints
+    slices: Ints
+
+    @property
+    def outer(self) -> Ints:
+        """Tiles along every axis, shape (n, axes)."""
+        return np.asarray(self.extents // self.tiles, dtype=np.int64)
+
+
+@dataclass
+class Plan:
+    """The meaning of ``n`` points of one sketch; rules fill it in.
+
+    Args:
+        parts: in the order of execution; the main one, from which the others are cut, is ``parts[main]``.
+        position: place of every axis' outer loop, shape (n, axes).
+        attach: per operand, the number of outer loops around its load, shape (n,).
+        banks: per operand, further banks (0 or 1), shape (n,).
+        acc_banks: further banks of the accumulator, shape (n,).
+        drops: whether products with padding are left out, shape (n,).
+        main: index of the main part.
+    """
+
+    parts: list[Part]
+    position: Ints
+    attach: list[Ints]
+    banks: list[Ints]
+    acc_banks: Ints
+    drops: Mask
+    main: int = 0
+
+    @property
+    def body(self) -> Part:
+        """The main part."""
+        return self.parts[self.main]
+
+    def __len__(self) -> int:
+        return len(self.position)

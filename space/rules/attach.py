@@ -1,0 +1,63 @@
+"""Attach: around which outer loops every operand's load stands."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from space.model import Model
+from space.nest import ACC
+from space.plan import Plan
+from space.rule import Column, NumericRule, Points
+
+
+class Attach(NumericRule):
+    """One column per operand: the number of outer loops around its load; 0 loads the whole tensor once."""
+
+    name = "attach"
+
+    def columns(self, model: Model) -> tuple[Column, ...]:
+        """``load_<operand>``, up to the number of outer loops that can move the operand."""
+        made = []
+        for operand in model.nest.operands:
+            most = model.n_spatial if operand.scope == ACC else len(model.nest.axes)
+            made.append(Column(f"load_{operand.name}", tuple(range(most + 1)), 0, most))
+        return tuple(made)
+
+    def plan(self, model: Model, points: Points, plan: Plan) -> None:
+        """Depths of all loads."""
+        plan.attach = [model.column(points, f"load_{o.name}") for o in model.nest.operands]
+
+    def repair(self, model: Model, points: Points, plan: Plan) -> None:
+        """A load stands directly inside a loop of several iterations that moves its region, or outside of all."""
+        outer = plan.body.outer
+        axis_at = np.argsort(plan.position, axis=1, kind="stable")
+        rows = np.arange(len(points))
+        for operand in model.nest.operands:
+            column = model.index[f"load_{operand.name}"]
+            uses = np.array([operand.uses(a) for a in range(len(model.nest.axes))])
+            most = model.n_spatial if operand.scope == ACC else len(model.nest.axes)
+            depth = np.minimum(points[:, column].astype(np.int64), most)
+            for _ in range(most):
+                last = axis_at[rows, np.maximum(depth - 1, 0)]
+                wrong = (depth > 0) & ~((outer[rows, last] > 1) & uses[last])
+                depth = np.where(wrong, depth - 1, depth)
+            points[:, column] = depth
+
+    def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
+        """Depths, and log sizes of what is moved."""
+        found: list[npt.NDArray[np.float64]] = [a.astype(np.float64) for a in plan.attach]
+        for k in range(len(model.nest.operands)):
+            beats, transfers = model.transfer(plan, plan.body, k)
+            fills = model.fills(plan, plan.body, k)
+            found += [np.log2(x) for x in (beats, transfers, fills, model.footprint(plan, plan.body, k))]
+        return found
+
+    def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
+        """Every load with the axis of the loop it stands in, and how many banks it fills."""
+        at = {int(p) + 1: model.nest.axes[a].name for a, p in enumerate(plan.position[0])}
+        loads = []
+        for k, operand in enumerate(model.nest.operands):
+            twice = f" x{1 + int(plan.banks[k][0])}" if plan.banks[k][0] else ""
+            loads.append(f"{operand.name}@{at.get(int(plan.attach[k][0]), 'root')}{twice}")
+        return "load " + " ".join(loads)

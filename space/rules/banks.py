@@ -1,0 +1,50 @@
+"""Banks: which on-chip buffers have two banks, so that one fills while the other is used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from space.model import Model
+from space.plan import Plan
+from space.rule import Column, NumericRule, Points
+
+if TYPE_CHECKING:
+    from space.build import Build
+
+
+class Banks(NumericRule):
+    """One column per operand, and one for the accumulator: 1 for two banks."""
+
+    name = "banks"
+
+    def columns(self, model: Model) -> tuple[Column, ...]:
+        """``banks_<operand>``, ``banks_acc``."""
+        names = [*(o.name for o in model.nest.operands), "acc"]
+        return tuple(Column(f"banks_{name}", (0, 1), 0, 0) for name in names)
+
+    def plan(self, model: Model, points: Points, plan: Plan) -> None:
+        """Further banks of every buffer."""
+        plan.banks = [model.column(points, f"banks_{o.name}") for o in model.nest.operands]
+        plan.acc_banks = model.column(points, "banks_acc")
+
+    def repair(self, model: Model, points: Points, plan: Plan) -> None:
+        """A buffer that is filled once has one bank."""
+        for k, operand in enumerate(model.nest.operands):
+            points[model.fills(plan, plan.body, k) <= 1, model.index[f"banks_{operand.name}"]] = 0
+        points[model.tiles_run(plan, plan.body) <= 1, model.index["banks_acc"]] = 0
+
+    def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
+        """The accumulator's; the loads name their own."""
+        return "acc x2" if plan.acc_banks[0] else "acc"
+
+    def after(self, build: Build) -> None:
+        """Marks every buffer's writers."""
+        for k, copy in enumerate(build.copies):
+            if build.plan.banks[k][0] and copy is not None:
+                build.double_buffer(copy)
+        if build.plan.acc_banks[0]:
+            for block in ([build.init] if build.init is not None else []) + build.stages:
+                build.double_buffer(block)

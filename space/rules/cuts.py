@@ -1,0 +1,163 @@
+"""Cuts: the last part of the output, smaller than a tile, and a first part that is finer.
+
+After the last matrix product the machine still has to finish and store a tile, and before the first one it has to load one. Both
+shrink with the part: the output is cut into boxes that run one after another, each tiled and loaded on its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from space.model import Model
+from space.plan import Part, Plan
+from space.rule import Column, Ints, NumericRule, Points
+
+if TYPE_CHECKING:
+    from space.build import Build
+
+EVERY = 64  # extents up to this may be cut anywhere; longer ones at powers of two
+
+
+def table(model: Model) -> list[tuple[int, int]]:
+    """What a cut column's values mean: (axis, iterations cut off); 0 cuts nothing."""
+    found = [(-1, 0)]
+    for a in model.nest.spatial:
+        extent = model.nest.axes[a].extent
+        most = extent // 2
+        sizes = range(1, most + 1) if extent <= EVERY else [1 << i for i in range(extent.bit_length()) if 1 << i <= most]
+        found += [(a, s) for s in sizes]
+    return found
+
+
+class Cuts(NumericRule):
+    """``cut`` and ``cut_again`` take the last part off, one after the other; ``head`` the first."""
+
+    name = "cuts"
+
+    def columns(self, model: Model) -> tuple[Column, ...]:
+        """``head``, ``cut``, ``cut_again``; without an axis to cut they have no choice."""
+        values = tuple(range(len(table(model))))
+        return tuple(Column(name, values) for name in ("head", "cut", "cut_again"))
+
+    def _decode(self, model: Model, points: Points, name: str) -> tuple[Ints, Ints]:
+        meaning = np.array(table(model), dtype=np.int64)
+        row = meaning[model.column(points, name)]
+        return row[:, 0], row[:, 1]
+
+    def plan(self, model: Model, points: Points, plan: Plan) -> None:
+        """The head, the main part, the part after the first cut, the last."""
+        n = len(points)
+        rows = np.arange(n)
+        whole = plan.body
+        lows, extents = whole.lows.copy(), whole.extents.copy()
+        parts = []
+        axis, size = self._decode(model, points, "head")
+        on = axis >= 0
+        if on.any():
+            first = extents.copy()
+            first[rows[on], axis[on]] = size[on]
+            parts.append(Part(first, first.copy(), on, lows.copy(), whole.slices))
+            extents[rows[on], axis[on]] -= size[on]
+            lows[rows[on], axis[on]] += size[on]
+        plan.main = len(parts)
+        for name in ("cut", "cut_again"):
+            axis, size = self._decode(model, points, name)
+            on = axis >= 0
+            kept, rest, at = extents.copy(), extents.copy(), lows.copy()
+            kept[rows[on], axis[on]] -= size[on]
+            rest[rows[on], axis[on]] = size[on]
+            at[rows[on], axis[on]] += kept[rows[on], axis[on]]
+            exists = np.ones(n, dtype=np.bool_) if name == "cut" else parts[-1].on
+            if name == "cut":
+                parts.append(Part(kept, kept.copy(), exists, lows, whole.slices))
+            else:
+                parts[-1] = Part(kept, kept.copy(), exists, lows, whole.slices)
+            if not on.any():
+                break
+            parts.append(Part(rest, rest.copy(), on, at, whole.slices))
+            extents, lows = rest, at
+        plan.parts = parts
+
+    def repair(self, model: Model, points: Points, plan: Plan) -> None:
+        """A cut leaves something of its axis, and a second one follows a first."""
+        extents = np.broadcast_to(model.extents, (len(points), len(model.extents))).copy()
+        rows = np.arange(len(points))
+        cut = np.ones(len(points), dtype=np.bool_)
+        for name in ("head", "cut", "cut_again"):
+            column = model.index[name]
+            axis, size = self._decode(model, points, name)
+            left = extents[rows, np.maximum(axis, 0)] - size
+            good = (axis >= 0) & (left > 0) & (cut if name == "cut_again" else True)
+            points[~good, column] = 0
+            at = rows[good]
+            if name == "cut_again":
+                continue
+            extents[at, axis[good]] = left[good] if name == "head" else size[good]
+            if name == "cut":
+                cut = good
+
+    def settle(self, model: Model, points: Points, plan: Plan) -> None:
+        """The last part is smaller than a tile, and tiles divide it; a cut that does neither is taken back."""
+        again = plan.parts[-1] if len(plan.parts) > plan.main + 2 else None
+        if again is not None:
+            axis, size = self._decode(model, points, "cut_again")
+            before = plan.parts[plan.main + 1]
+            idle = again.on & ~(_divides(again) & _divides(before) & _smaller(model, again, before, axis))
+            points[idle, model.index["cut_again"]] = 0
+        if len(plan.parts) > plan.main + 1:
+            axis, size = self._decode(model, points, "cut")
+            last = plan.parts[plan.main + 1]
+            alone = last.on & (points[:, model.index["cut_again"]] == 0)
+            rest = _joined(plan, again, last) if again is not None else last
+            tile = plan.body.tiles[np.arange(len(points)), np.maximum(axis, 0)]
+            whole = (rest.extents % np.minimum(plan.body.tiles, rest.extents) == 0).all(axis=1)
+            idle = alone & ~(whole & (size < tile))
+            # What is left behind must be tiled evenly without the cut as well: else the row is no point.
+            points[idle, model.index["cut"]] = 0
+        none = (points[:, model.index["cut"]] == 0)
+        points[none, model.index["cut_again"]] = 0
+        if plan.main:
+            head = plan.parts[0]
+            axis, size = self._decode(model, points, "head")
+            tile = plan.body.tiles[np.arange(len(points)), np.maximum(axis, 0)]
+            points[head.on & ~(_divides(head) & (size < tile)), model.index["head"]] = 0
+
+    def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
+        """Log elements of the first and the last part's tile."""
+        n = len(points)
+        last = np.log2(model.tile_elements(plan.body)).astype(np.float64)
+        for part in plan.parts[plan.main + 1 :]:
+            last = np.where(part.on, np.log2(model.tile_elements(part)), last)
+        head = plan.parts[0]
+        first = np.where(head.on, np.log2(model.tile_elements(head)), 0.0) if plan.main else np.zeros(n)
+        return [first, last]
+
+    def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
+        """Sizes of the first and the last parts."""
+        row = point[None]
+        said = []
+        for name, word in (("head", "first"), ("cut", "last"), ("cut_again", "then")):
+            axis, size = self._decode(model, row, name)
+            if axis[0] >= 0:
+                said.append(f"{word} {model.nest.axes[axis[0]].name}={size[0]}")
+        return "cut " + " ".join(said) if said else ""
+
+
+def _divides(part: Part) -> npt.NDArray[np.bool_]:
+    return np.asarray((part.extents % part.tiles == 0).all(axis=1), dtype=np.bool_)
+
+
+def _smaller(model: Model, last: Part, before: Part, axis: Ints) -> npt.NDArray[np.bool_]:
+    """Whether the last part's tile is smaller than that of the part it was cut from."""
+    return np.asarray(last.tiles.prod(axis=1) < before.tiles.prod(axis=1), dtype=np.bool_) | (axis < 0)
+
+
+def _joined(plan: Plan, again: Part, last: Part) -> Part:
+    """The part after the first cut with what the second one took from it."""
+    extents = np.where(again.on[:, None], np.maximum(last.extents, 0), last.extents).copy()
+    differ = again.on[:, None] & (again.lows != last.lows)
+    extents = np.where(differ, last.extents + again.extents, extents)
+    return Part(extents, np.minimum(plan.body.tiles, extents), last.on, last.lows, last.slices)

@@ -1,0 +1,103 @@
+"""Tiling: the inner extent of every axis, a divisor of what the cuts leave of the axis."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from space.model import Model
+from space.plan import Plan
+from space.rule import Column, Ints, NumericRule, Points
+
+EVERY = 64  # up to this extent every tile may divide what a cut leaves; above, divisors of the whole axis only
+
+
+def divisors(n: int) -> list[int]:
+    """All divisors of ``n``, ascending."""
+    return [d for d in range(1, n + 1) if n % d == 0]
+
+
+@cache
+def nearest_divisors(n: int) -> Ints:
+    """For every tile from 0 to ``n``, the largest divisor of ``n`` that is no larger (1 for 0)."""
+    table = np.ones(n + 1, dtype=np.int64)
+    for d in divisors(n):
+        table[d:] = d
+    return table
+
+
+class Tiling(NumericRule):
+    """One column per axis: how many iterations stay inside the tile."""
+
+    name = "tile"
+
+    def columns(self, model: Model) -> tuple[Column, ...]:
+        """``tile_<axis>``."""
+        cut = any(rule.name == "cuts" for rule in model.rules)
+        made = []
+        for axis in model.nest.axes:
+            spread = cut and not axis.reduce and axis.extent <= EVERY
+            values = range(1, axis.extent + 1) if spread else divisors(axis.extent)
+            made.append(Column(f"tile_{axis.name}", tuple(values), axis.extent, 1))
+        return tuple(made)
+
+    def plan(self, model: Model, points: Points, plan: Plan) -> None:
+        """Every part has the tile, or less where it is smaller."""
+        tiles = np.stack([model.column(points, f"tile_{a.name}", a.extent) for a in model.nest.axes], axis=1)
+        for part in plan.parts:
+            part.tiles = np.minimum(tiles, part.extents)
+
+    def repair(self, model: Model, points: Points, plan: Plan) -> None:
+        """The largest tile that divides the main part."""
+        for a, axis in enumerate(model.nest.axes):
+            column = model.index[f"tile_{axis.name}"]
+            extents = plan.body.extents[:, a]
+            for extent in np.unique(extents):
+                rows = np.flatnonzero(extents == extent)
+                table = nearest_divisors(int(extent))
+                points[rows, column] = table[np.minimum(points[rows, column], extent)]
+
+    def settle(self, model: Model, points: Points, plan: Plan) -> None:
+        """A reduction is split only around a load: without one inside, the outer loop folds back into the instruction."""
+        deepest = np.zeros(len(points), dtype=np.int64)
+        for attach in plan.attach:
+            deepest = np.maximum(deepest, attach)
+        for a in model.nest.reduce:
+            column = model.index[f"tile_{model.nest.axes[a].name}"]
+            points[:, column] = np.where(deepest > plan.position[:, a], points[:, column], model.extents[a])
+
+    def allows(self, model: Model, points: Points, plan: Plan) -> npt.NDArray[np.bool_]:
+        """Tiles divide every part."""
+        ok = np.ones(len(points), dtype=np.bool_)
+        for part in plan.parts:
+            ok &= ~part.on | (part.extents % part.tiles == 0).all(axis=1)
+        return ok
+
+    def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
+        """Log sizes of tiles and of what is outside."""
+        body = plan.body
+        inner, outer = np.log2(body.tiles), np.log2(body.outer)
+        return [*inner.T, *outer.T]
+
+    def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
+        """A new tile along one axis, more often a divisor of the axis than not."""
+        axes = [a for a, axis in enumerate(model.nest.axes) if axis.extent > 1]
+        if not axes:
+            return
+        which = rng.integers(len(axes), size=len(points))
+        for k, a in enumerate(axes):
+            rows = np.flatnonzero(which == k)
+            column = model.columns[model.index[f"tile_{model.nest.axes[a].name}"]]
+            even = np.array(divisors(model.nest.axes[a].extent))
+            drawn = rng.choice(even, size=len(rows))
+            odd = rng.random(len(rows)) < 0.3
+            drawn[odd] = rng.choice(np.array(column.choices), size=int(odd.sum()))
+            points[rows, model.index[column.name]] = drawn
+
+    def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
+        """Tiles of axes longer than one."""
+        tiles = plan.body.tiles[0]
+        text = " ".join(f"{a.name}={tiles[i]}" for i, a in enumerate(model.nest.axes) if a.extent > 1)
+        return f"tile {text or '1'}"
