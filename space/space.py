@@ -15,6 +15,7 @@ from autosched.target import Target, get_target
 from space.bound import bound
 from space.build import Build
 from space.draft import draft
+from space.machine_bound import MachineBound, machine_bound
 from space.rule import Ints, NumericRule, Points, Rule, StructuralRule, product
 from space.rules import NUMERIC, STRUCTURAL
 from space.sketch import Sketch, sketches
@@ -356,6 +357,15 @@ class Space:
             plan.drops[:] = bool(model.taps)
             least.append(int(bound(model, plan)[0]))
         return min(least)
+
+    @cached_property
+    def machine(self) -> MachineBound:
+        """The bound of the machine, term by term: of every form of the program the least."""
+        return min((machine_bound(s.model) for s in self.sketches), key=lambda b: b.cycles)
+
+    def machine_bound(self) -> int:
+        """Cycles that no program of the machine can beat which forms the workload's products on the GEMM."""
+        return self.machine.cycles
 
     def features(self, points: Points) -> npt.NDArray[np.float32]:
         """What the cost model sees, shape (n, f): what every rule says of its decision, and the draft."""

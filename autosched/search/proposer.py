@@ -13,11 +13,10 @@ from space import Space
 Point = npt.NDArray[np.int32]
 Points = npt.NDArray[np.int32]
 
-SCAN_LIMIT = 400_000  # valid points up to which all are listed; a few seconds, once
-RAW_DRAWS = 1 << 15  # for guessing how many there are
-SHORTLIST = 16_384  # points, by draft, that the model judges
-POPULATION = 2048
-GENERATIONS = 6
+SCAN_LIMIT = 300_000  # combinations of all decisions up to which every point is listed; a second or two, once
+SHORTLIST = 4096  # points, by draft, that the model judges
+POPULATION = 512
+GENERATIONS = 20  # until the lowest draft no longer depends on the seed
 REFINEMENTS = 2  # generations bred for the model's score, per batch
 EPSILON = 0.1  # share of a batch drawn at random from the shortlist: the model's blind spots
 
@@ -32,6 +31,7 @@ class Proposer:
 
     def __init__(self, space: Space, seed: int) -> None:
         self.space = space
+        self.seed = seed
         self.rng = np.random.default_rng(seed)
         self.model = CostModel(seed)
         self.seen: set[bytes] = set()
@@ -48,21 +48,10 @@ class Proposer:
 
     def _list_all(self) -> Points | None:
         """All valid points, or None where there are too many to list."""
-        space = self.space
-        raw = float(np.prod([float(len(values)) for values in space.choices]))
-        if raw > SCAN_LIMIT:
-            rng = np.random.default_rng(0)
-            draws = np.stack([rng.choice(values, size=RAW_DRAWS) for values in space.choices], axis=1).astype(np.int32)
-            if raw * float(space.valid(draws).mean()) > 1.5 * SCAN_LIMIT:
-                return None
-        blocks: list[Points] = []
-        total = 0
-        for block in space.enumerate():
-            blocks.append(block)
-            total += len(block)
-            if total > SCAN_LIMIT:
-                return None
-        return np.concatenate(blocks) if blocks else np.zeros((0, space.width), np.int32)
+        if self.space.raw() > SCAN_LIMIT:
+            return None
+        blocks = list(self.space.enumerate())
+        return np.concatenate(blocks) if blocks else np.zeros((0, self.space.width), np.int32)
 
     @property
     def engine(self) -> str:
@@ -122,7 +111,7 @@ class Proposer:
             self.model.fit(self.space.features(points), self.space.draft(points), np.array(self._cycles))
         if not self.scans:
             if not len(self._pool):
-                self._breed(GENERATIONS, self.space.sample(self.rng, POPULATION))
+                self._breed(GENERATIONS, self.space.sample(self.rng, 2 * POPULATION))
             if self._points:
                 self._refine()
         pool, drafts = self._shortlist(n)
@@ -161,12 +150,12 @@ class Proposer:
 
     def _spread(self, ranked: Points, n: int) -> Iterable[Point]:
         """The best points, at most a few that share all tiles: neighbours tell the model little more than one of them."""
-        axes = self.space.model.columns.axes
         limit = 4 if not self._points else n
         taken: dict[bytes, int] = {}
         chosen = 0
-        for row in ranked:
-            key = row[:axes].tobytes()
+        tiles = self.space.same_tiles(ranked)
+        for row, own in zip(ranked, tiles):
+            key = own.tobytes()
             if taken.get(key, 0) >= limit:
                 continue
             taken[key] = taken.get(key, 0) + 1
@@ -193,24 +182,26 @@ class Proposer:
         self._breed(REFINEMENTS, np.unique(np.concatenate([parents, near]), axis=0))
 
     def _breed(self, generations: int, population: Points) -> None:
-        """Valid parents, one to three columns changed, invalid children dropped; all that lived joins the pool."""
-        kept = population
+        """Generation after generation of changed survivors; all that lived joins the pool."""
+        kept, scores = population, self._score(population, self.space.draft(population)) if len(population) else np.zeros(0)
         for _ in range(generations):
-            kept = np.unique(np.concatenate([kept, self._mutate(population)]), axis=0)
-            ranks = np.argsort(self._score(kept, self.space.draft(kept)), kind="stable")
-            population = kept[ranks[:POPULATION]]
+            best = np.argsort(scores, kind="stable")[:POPULATION]
+            children = self.space.mutate(np.repeat(kept[best], 2, axis=0), self.rng)
+            kept, scores = self._merged(kept, scores, children)
         known = {row.tobytes() for row in self._pool}
         fresh = np.array([row.tobytes() not in known for row in kept], dtype=bool)
         self._pool = np.concatenate([self._pool, kept[fresh]])
         self._judge()
 
-    def _mutate(self, parents: Points) -> Points:
-        space = self.space
-        children = np.repeat(parents, 3, axis=0)
-        for step in range(3):
-            column = self.rng.integers(space.width, size=len(children))
-            change = self.rng.random(len(children)) < (1.0, 0.5, 0.25)[step]
-            for c, values in enumerate(space.choices):
-                rows = np.flatnonzero(change & (column == c))
-                children[rows, c] = self.rng.choice(values, size=len(rows))
-        return children[space.valid(children)]
+    def _merged(self, kept: Points, scores: Floats, children: Points) -> tuple[Points, Floats]:
+        """Both generations without twins; only the new ones are judged."""
+        known = {row.tobytes() for row in kept}
+        fresh: dict[bytes, Point] = {}
+        for row in children:
+            key = row.tobytes()
+            if key not in known:
+                fresh.setdefault(key, row)
+        if not fresh:
+            return kept, scores
+        new = np.stack(list(fresh.values()))
+        return np.concatenate([kept, new]), np.concatenate([scores, self._score(new, self.space.draft(new))])

@@ -21,7 +21,8 @@ from autosched.errors import UnknownNameError
 from autosched.search.proposer import Point, Points, Proposer
 from space import Space
 
-REPAIRS = 1 << 14  # valid points among which the nearest to an invalid ask is looked for
+STEPS = 8  # neighbourhoods that a repair looks at before it draws at random
+POOL = 4096  # points of such a draw
 NAMES = ("cost-model", "tpe", "nsgaii", "qmc", "random", "grid")
 
 
@@ -116,20 +117,34 @@ class SpaceSampler(BaseSampler):
             self.inner.after_trial(study, trial, state, values)
 
     def _repair(self, point: Point) -> Point:
-        """The nearest valid unseen point: fewest changed columns, then the smallest steps, then the lowest draft."""
+        """The ask made canonical, or the nearest valid unseen point: a walk over neighbours, nearest first."""
         space = self.space
-        if point.tobytes() not in self.proposer.seen and space.valid(point[None])[0]:
-            return point
-        if self._pool is None:
-            # Drawn once: the same pool for the whole run keeps repairs a function of the ask alone.
-            whole = self.proposer.points
-            self._pool = whole if whole is not None and len(whole) <= REPAIRS else space.sample(np.random.default_rng(0), REPAIRS)
-        pool = np.concatenate([self._pool, space.neighbours_of(self._pool[self._distance(self._pool, point).argsort()[:4]])])
-        pool = self.proposer.unseen(pool)
-        if not len(pool):
+        rows, inside = space.repair(point[None])
+        if inside[0] and rows[0].tobytes() not in self.proposer.seen:
+            return np.asarray(rows[0], dtype=np.int32)
+        at = rows[0]
+        for _ in range(STEPS):
+            near = space.neighbours(at)
+            fresh = self.proposer.unseen(near)
+            if len(fresh):
+                order = np.lexsort((space.draft(fresh), self._distance(fresh, point)))
+                return np.asarray(fresh[order[0]], dtype=np.int32)
+            if not len(near):
+                break
+            at = near[int(self._distance(near, point).argmin())]
+        fresh = self.proposer.unseen(self._drawn())
+        if not len(fresh):
             raise optuna.TrialPruned("the space is exhausted")
-        order = np.lexsort((space.draft(pool), self._distance(pool, point)))
-        return np.asarray(pool[order[0]], dtype=np.int32)
+        return np.asarray(fresh[int(self._distance(fresh, point).argmin())], dtype=np.int32)
+
+    def _drawn(self) -> Points:
+        """All points, or where they are too many a draw of the run's own, for asks with nothing valid around them."""
+        whole = self.proposer.points
+        if whole is not None:
+            return whole
+        if self._pool is None:
+            self._pool = self.space.sample(np.random.default_rng(self.proposer.seed), POOL)
+        return self._pool
 
     def _distance(self, points: Points, point: Point) -> np.ndarray[Any, np.dtype[np.float64]]:
         total = np.zeros(len(points))
@@ -157,7 +172,7 @@ def make_sampler(name: str, proposer: Proposer, seed: int, batch: int) -> SpaceS
     if name == "tpe":
         inner = optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True)
     elif name == "nsgaii":
-        inner = optuna.samplers.NSGAIISampler(seed=seed)
+        inner = optuna.samplers.NSGAIISampler(seed=seed, population_size=16)  # 50 would be random search at 64 trials
     elif name == "qmc":
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
