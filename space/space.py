@@ -16,6 +16,7 @@ from space.bound import bound
 from space.build import Build
 from space.draft import draft
 from space.machine_bound import MachineBound, machine_bound
+from space.plan import Plan
 from space.rule import Ints, NumericRule, Points, Rule, StructuralRule, product
 from space.rules import NUMERIC, STRUCTURAL
 from space.sketch import Sketch, sketches
@@ -389,6 +390,17 @@ class Space:
         return points[:, places]
 
     # -- meaning --------------------------------------------------------------------------------------------------------
+
+    def meaning(self, points: Points) -> tuple[Sketch, Plan]:
+        """The sketch and the plan of points that share a sketch; points of shape (n, width), at least one.
+
+        Raises:
+            ValueError: points of several sketches.
+        """
+        if len(set(points[:, 0].tolist())) != 1:
+            raise ValueError("points of several sketches have no common plan")
+        k = int(points[0, 0])
+        return self.sketches[k], self.sketches[k].model.plan(np.ascontiguousarray(points[:, self._places[k]]))
 
     def trace(self, point: npt.NDArray[np.int32]) -> Trace:
         """The schedule of a point as a trace, without applying it."""

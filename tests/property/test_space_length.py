@@ -9,7 +9,7 @@ from autosched.lower import lower_table
 from autosched.lower.nest import MOST_INSTRUCTIONS
 from autosched.workloads import workload
 from space import Space
-from space.length import LIMIT, instructions, short
+from space.rules.length import LIMIT, instructions
 
 NAMES = [
     "t1",
@@ -26,8 +26,9 @@ NAMES = [
 def test_no_program_is_longer_than_its_bound(name: str, target: str) -> None:
     space = Space(workload(name).func, target)
     points = space.sample(np.random.default_rng(0), 12)
-    most = instructions(space.model, points)
-    for point, bound in zip(points, most):
+    for point in points:
+        sketch, plan = space.meaning(point[None])
+        bound = instructions(sketch.model, plan)[0]
         length = len(lower_table(space.schedule(point).func, target).table)
         assert length <= bound, space.explain(point)
 
@@ -36,10 +37,14 @@ def test_points_whose_program_cannot_be_held_are_outside() -> None:
     """A layer of VGG's size, element by element: millions of instructions; larger tiles of it are inside."""
     space = Space(workload("conv2d:h=56,w=56,ci=256,co=256,k=3,pad=1").func, "vta-de10")
     points = space.sample(np.random.default_rng(0), 50)
-    assert len(points) == 50 and short(space.model, points).all()
+    assert len(points) == 50
+    for point in points:
+        sketch, plan = space.meaning(point[None])
+        assert (instructions(sketch.model, plan) <= LIMIT).all()
     single = points[0].copy()
-    single[: space.model.columns.axes] = 1
-    assert instructions(space.model, single[None])[0] > MOST_INSTRUCTIONS > LIMIT
-    assert not space.valid(single[None])[0]
-    first = next(space.enumerate())
-    assert (instructions(space.model, first) <= LIMIT).all()
+    for n, name in enumerate(space.names):
+        if name.startswith("tile_"):
+            single[n] = 1
+    sketch, plan = space.meaning(single[None])
+    assert instructions(sketch.model, plan)[0] > MOST_INSTRUCTIONS > LIMIT
+    assert not space.valid(space.repair(single[None])[0])[0]

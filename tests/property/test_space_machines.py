@@ -67,18 +67,17 @@ def test_the_model_knows_how_much_memory_a_schedule_takes(text: str, tmp_path: P
     target = machine("small", tmp_path)
     task = workload(text)
     space = Space(task.func, target)
-    columns = space.model.columns
     for point in space.sample(np.random.default_rng(1), 30):
-        row = point[None]
-        banks = 1 + int(point[columns.acc_banks])
+        sketch, plan = space.meaning(point[None])
+        nest, model = sketch.model.nest, sketch.model
         expected: Counter[str] = Counter()
-        expected["local.acc_buffer"] = int(space.model.tile_elements(row)[0]) * banks
-        for k, operand in enumerate(space.nest.operands):
-            expected[operand.scope] += int(space.model.footprint(row, k)[0]) * (1 + int(point[columns.banks(k)]))
+        expected["local.acc_buffer"] = int(model.tile_elements(plan.body)[0]) * (1 + int(plan.acc_banks[0]))
+        for k, operand in enumerate(nest.operands):
+            expected[operand.scope] += int(model.footprint(plan, plan.body, k)[0]) * (1 + int(plan.banks[k][0]))
         found: Counter[str] = Counter()
         for storage in lower_table(space.schedule(point).func, target).storages:
             found[storage.scope] += storage.elements * storage.copies
-        if space.nest.anchor is None:
+        if nest.anchor is None:
             assert found.total() <= target.config.acc_depth, space.explain(point)
         else:
             assert found == expected, space.explain(point)
@@ -90,7 +89,8 @@ def test_a_strided_load_outside_all_loops_counts_the_whole_tensor(tmp_path: Path
     large, small = Space(func, "vta-de10"), Space(func, machine("small", tmp_path))
     decisions = {"tile_co": 2, "tile_y": 2, "tile_x": 1, "tile_ci": 1, "order": 3, "load_kernel": 5}
     point = large.point(**decisions)
-    assert large.model.footprint(point[None], 0)[0] == 3 * 11 * 8
+    sketch, plan = large.meaning(point[None])
+    assert sketch.model.footprint(plan, plan.body, 0)[0] == 3 * 11 * 8
     with pytest.raises(ProgramError, match="not in the space"):
         small.point(**decisions)
     assert small.valid(small.point(**decisions, load_data=2)[None])[0]
@@ -113,7 +113,7 @@ def test_loads_that_a_border_leaves_out_keep_their_buffer_small(name: str, tmp_p
     text = "conv2d:h=9,w=8,ci=48,co=16,k=1,stride=2,pad=1,tail=cast"
     space = Space(workload(text).func, target)
     points = space.sample(np.random.default_rng(0), 200)
-    left_out = points[points[:, space.model.columns.zeros] == 1][:15]
+    left_out = points[points[:, space.names.index("drop_zeros")] == 1][:15]
     assert len(left_out) > 5
     for point in left_out:
         result = measure(Candidate(text, target, tuple(space.trace(point).as_json())), execute=True)

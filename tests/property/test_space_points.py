@@ -55,7 +55,7 @@ def test_leaving_out_padding_computes_the_same_with_fewer_products(name: str) ->
     task = workload(name)
     space, points = drawn(name, 60)
     dropped = points[points[:, space.names.index("drop_zeros")] == 1][:6]
-    assert len(dropped) and space.model.useful < space.model.products
+    assert len(dropped) and space.sketches[0].model.useful < space.sketches[0].model.products
     counts = set()
     for point in dropped:
         result = measure(Candidate(name, "vta-de10", tuple(space.trace(point).as_json())), execute=True)
@@ -68,7 +68,7 @@ def test_leaving_out_padding_computes_the_same_with_fewer_products(name: str) ->
     taps = sum(0 <= y * s + ky - p < h for y in range((h + 2 * p - k) // s + 1) for ky in range(k))
     taps *= sum(0 <= x * s + kx - p < w for x in range((w + 2 * p - k) // s + 1) for kx in range(k))
     blocks = task.func.buffers[0].shape[1], task.func.buffers[1].shape[0]
-    assert counts == {taps * int(blocks[0].value) * int(blocks[1].value)} == {space.model.useful}  # type: ignore[attr-defined]
+    assert counts == {taps * int(blocks[0].value) * int(blocks[1].value)} == {space.sketches[0].model.useful}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", ["t3", "conv2d:h=7,w=6,ci=16,co=48,k=1,stride=2,bias=0"])
@@ -152,7 +152,7 @@ def test_slices_of_a_lone_store_are_no_second_program(name: str) -> None:
     """Every point that is left out for slicing the store along its first axis has its program in the space; the rest differ."""
     space = Space(workload(name).func, "vta-de10")
     points = np.concatenate(list(space.enumerate()))
-    tail = space.model.columns.tail
+    tail = space.names.index("tail")
     whole = points[points[:, tail] == 0]
 
     def program(point: np.ndarray) -> str | None:
@@ -163,7 +163,7 @@ def test_slices_of_a_lone_store_are_no_second_program(name: str) -> None:
         for axis in space.choices[tail][1:]:
             twin = point.copy()
             twin[tail] = axis
-            if twin[axis - 1] > 1 and not space.valid(twin[None])[0]:
+            if twin[space.names.index(f"tile_{space.sketches[0].model.nest.axes[axis - 1].name}")] > 1 and not space.valid(twin[None])[0]:
                 left_out += 1
                 assert program(twin) == program(point), space.explain(twin)
     assert left_out
