@@ -173,7 +173,8 @@ class Build(Recorder):
 
     def _copies(self) -> list[BlockRV | None]:
         """The block that loads each operand; a padding stage that will be inlined stands for its load until then."""
-        consumers = {self.nest.anchor: self.anchor, **{s.block: b for s, b in zip(self.nest.stages, self.stages)}}
+        consumers: dict[str | None, BlockRV | None] = {s.block: b for s, b in zip(self.nest.stages, self.stages)}
+        consumers[self.nest.anchor] = self.anchor
         copies: list[BlockRV | None] = []
         for k, operand in enumerate(self.nest.operands):
             if operand.producer is not None:

@@ -59,14 +59,14 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
     n = len(plan)
     nothing: Floats = np.zeros(n)
     work = np.where(part.on, part.extents.prod(axis=1), 0).astype(np.float64) if model.nest.anchor else nothing.copy()
-    stages = bool(model.nest.stages)
+    operations = float(model.imm_ops + model.tensor_ops if model.nest.stages else 0)
     load = []
     for k in range(len(model.nest.operands)):
         beats, transfers = model.transfer(plan, part, k)
         load.append((model.fills(plan, part, k) * (beats + LATENCY * transfers)).astype(np.float64))
     return Terms(
         part, work, np.ones(n), np.full(n, float(model.nest.init_cycles if model.nest.anchor else 0)),
-        np.full(n, float(model.imm_ops + 2 * model.tensor_ops)), np.full(n, float(model.imm_ops + model.tensor_ops if stages else 0)),
+        np.full(n, float(model.imm_ops + 2 * model.tensor_ops)), np.full(n, operations),
         load, np.where(part.on, model.store_cycles(part), 0.0), nothing.copy(), uops(model, plan, part),
     )
 

@@ -165,7 +165,8 @@ def machine_bound(model: Model) -> MachineBound:
     chains = {"compute": max(compute, waiting), "load": loading, "bus": bus, "store": store}
     binds = max(chains, key=lambda name: chains[name])
     terms = {
-        "start": start, "drain": drain, "products": products, "initial": initial, "stages": after, "uops": uops, "addends": addend,
+        "start": start, "drain": drain, "products": products, "initial": initial, "stages": after, "uops": uops,
+        "addends": addend,
         **{f"{name} chain": value for name, value in chains.items()},
     }
     return MachineBound(start + chains[binds] + drain, binds, terms, epilogue.initial + epilogue.after)

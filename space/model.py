@@ -257,7 +257,9 @@ class Model:
                 share = share * table[-1]
         return share
 
-    def _share_table(self, dim: int, axes: tuple[int, ...], inside: tuple[bool, ...], coeffs: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    def _share_table(
+        self, dim: int, axes: tuple[int, ...], inside: tuple[bool, ...], coeffs: tuple[int, ...]
+    ) -> npt.NDArray[np.float64]:
         """Running sum over the spatial axis of the share of reduction steps that read inside; one entry where there is none."""
         key = dim
         if key not in self._shares:
@@ -287,7 +289,8 @@ class Model:
             if part is not plan.body:
                 cut |= part.on
         body = plan.body
-        whole = Part(np.broadcast_to(self.extents, body.extents.shape), body.tiles, body.on, np.zeros_like(body.lows), body.slices)
+        every = np.broadcast_to(self.extents, body.extents.shape)
+        whole = Part(every, body.tiles, body.on, np.zeros_like(body.lows), body.slices)
         # Of a point with parts only one sweep counts: every element that is used, once.
         ranges = np.where(cut[:, None], whole.extents, self.ranges(plan, whole, plan.attach[operand]))
         moved = [tuple(a for a, c in enumerate(coeffs) if c) for coeffs, _ in op.dims]

@@ -1,7 +1,7 @@
 """What points mean: loops, tiles, places and banks of many points at once.
 
-A point tiles every axis once. The loops over tiles stand in one order, spatial ones first; a load at depth ``d`` stands inside the
-first ``d`` of them. The output may be cut into parts (boxes that follow each other), which share the order and the places.
+A point tiles every axis once. The loops over tiles stand in one order, spatial ones first; a load at depth ``d`` stands inside
+the first ``d`` of them. The output may be cut into parts (boxes that follow each other), which share the order and the places.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Column:
         name: under which ``Space.point`` takes it, and ``Space.names`` lists it.
         choices: every value it may take, ascending.
         default: the value when nothing is said: whole, outermost, one bank.
-        loosest: the value that needs the least memory, when the others are not known yet; None where memory does not depend on it.
+        loosest: the value that needs the least memory, while the others are not known; None where memory does not depend on it.
     """
 
     name: str

@@ -162,7 +162,7 @@ class Space:
         ok = np.ones(len(points), dtype=np.bool_)
         fixed = points.copy()
         plan = model.neutral(len(points))
-        for n, rule in enumerate(model.rules):
+        for rule in model.rules:
             rule.repair(model, fixed, plan)
             rule.plan(model, fixed, plan)
             if rule is owners[column]:
@@ -304,8 +304,8 @@ class Space:
             values = np.array(column.choices)
             at = int(np.searchsorted(values, own[n]))
             if len(values) > 8:
-                near = sorted({at - 2, at - 1, at + 1, at + 2, 0, 1, len(values) - 1} | {int(np.searchsorted(values, own[n] * 2)),
-                                                                                         int(np.searchsorted(values, own[n] // 2))})
+                scaled = {int(np.searchsorted(values, v)) for v in (own[n] * 2, own[n] // 2)}
+                near = sorted({at - 2, at - 1, at + 1, at + 2, 0, 1, len(values) - 1} | scaled)
             else:
                 near = list(range(len(values)))
             for other in near:
@@ -432,12 +432,15 @@ class Space:
             if name not in model.index:
                 raise UnknownNameError("decision", name, ["sketch", *model.index])
             column = model.index[name]
-            if value not in model.columns[column].choices:
-                raise ProgramError(f"decision {name}={value}: choose one of {', '.join(map(str, model.columns[column].choices))}")
+            choices = model.columns[column].choices
+            if value not in choices:
+                raise ProgramError(f"decision {name}={value}: choose one of {', '.join(map(str, choices))}")
             row[column] = value
         wide = self._global(k, row[None])
         if not self.valid(wide)[0]:
-            raise ProgramError(f"{self.explain(wide[0])} is not in the space: it does not fit the memories, or has a simpler twin")
+            raise ProgramError(
+                f"{self.explain(wide[0])} is not in the space: it does not fit the memories, or has a simpler twin"
+            )
         return np.asarray(wide[0], dtype=np.int32)
 
     def explain(self, point: npt.NDArray[np.int32]) -> str:

@@ -16,7 +16,7 @@ from space.plan import Part, Plan
 from space.rule import Column, Ints, NumericRule, Points
 
 if TYPE_CHECKING:
-    from space.build import Build
+    pass
 
 EVERY = 64  # extents up to this may be cut anywhere; longer ones at powers of two
 

@@ -29,7 +29,10 @@ class Slices(NumericRule):
             part.slices = np.where(part.tiles[np.arange(len(points)), np.maximum(axis - 1, 0)] > 1, axis, 0)
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
-        """A slice axis has more than one slice; without stages only the store is sliced, and along the first axis it is the same."""
+        """A slice axis has more than one slice.
+
+        Without stages only the store is sliced, and along the first axis that is the same program.
+        """
         masks = _final(plan)
         for name, parts in (("tail", [plan.body]), ("tail_last", plan.parts)):
             if name not in model.index:

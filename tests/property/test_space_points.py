@@ -163,7 +163,8 @@ def test_slices_of_a_lone_store_are_no_second_program(name: str) -> None:
         for axis in space.choices[tail][1:]:
             twin = point.copy()
             twin[tail] = axis
-            if twin[space.names.index(f"tile_{space.sketches[0].model.nest.axes[axis - 1].name}")] > 1 and not space.valid(twin[None])[0]:
+            tile = space.names.index(f"tile_{space.sketches[0].model.nest.axes[axis - 1].name}")
+            if twin[tile] > 1 and not space.valid(twin[None])[0]:
                 left_out += 1
                 assert program(twin) == program(point), space.explain(twin)
     assert left_out
