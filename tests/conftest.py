@@ -13,11 +13,16 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from autosched.ir import IRModule, PrimFunc
     from autosched.schedule import Schedule
     from sim.program import Program
+
+# No test depends on time: a busy or a cold machine is no failure.
+settings.register_profile("house", deadline=None)
+settings.load_profile("house")
 
 ORACLES = Path(__file__).parent / "oracles"
 DATA = Path(__file__).parent / "data"

@@ -13,7 +13,7 @@ from autosched.cli.exit_codes import Exit
 from autosched.cli.options import Commands, add_format, add_log, add_target, parse_pairs, seed
 from autosched.cli.tables import number, percent, print_json, print_table
 from autosched.errors import ProgramError, UnknownNameError
-from autosched.records import BestRecord, Log, best_or_fail, find_best
+from autosched.records import BestRecord, Known, best_or_fail, version
 from autosched.target import Target, get_target
 from autosched.workloads import Workload, network, workload
 
@@ -26,6 +26,7 @@ def register(commands: Commands) -> None:
     p.add_argument("workload", nargs="?", help="a workload or network; default: every workload in the log")
     add_target(p)
     add_log(p)
+    p.add_argument("--verbose", action="store_true", help="say why lines of the log were skipped")
     add_format(p)
     p.set_defaults(run=best)
 
@@ -63,16 +64,15 @@ def _workload(name: str, target: Target) -> Workload:
 def best(args: argparse.Namespace) -> int:
     """Prints the best records."""
     target = get_target(args.target)
-    log = Log.open(args.log, must_exist=True)
+    known = Known.open(target, args.log)
     if args.workload:
-        tasks = list(network(args.workload, target.config.batch, target.config.block_in).tasks)
+        tasks = [(t.name, t.key, n) for t, n in network(args.workload, target.config.batch, target.config.block_in).tasks]
     else:
-        tasks = [(t, 1) for name in log.names() if (t := _known(name, target)) is not None]
-    found = [(t, n, find_best(t.func, target, args.log)) for t, n in tasks]
-    if log.damaged:
-        print(f"autosched: {log.damaged} damaged line(s) in {log.directory} were skipped", file=sys.stderr)
+        tasks = [(name, key, 1) for name, key in known.tasks(target)]
+    found = [(name, n, next(iter(known.bests(key, target.key())), None)) for name, key, n in tasks]
+    _print_damage(known, args.verbose)
     if args.format == "json":
-        print_json([_best_json(t, n, r) for t, n, r in found])
+        print_json([_best_json(name, n, r) for name, n, r in found])
     else:
         _print_best(found, target)
     missing = sum(r is None for _, _, r in found)
@@ -83,37 +83,44 @@ def best(args: argparse.Namespace) -> int:
     return Exit.PARTIAL if missing else Exit.OK
 
 
-def _known(name: str, target: Target) -> Workload | None:
-    """The workload of a logged name; a file of the user's that is gone is no error here."""
-    try:
-        return _workload(name, target)
-    except (UnknownNameError, ProgramError):
-        return None
+def _print_damage(known: Known, verbose: bool) -> None:
+    damage = [(place, place.damage) for place in known.places]
+    for place, faults in damage:
+        if faults:
+            hint = "" if verbose else " (--verbose says why)"
+            print(f"autosched: {len(faults)} damaged line(s) in {place.directory} were skipped{hint}", file=sys.stderr)
+        for fault in faults if verbose else ():
+            print(f"  {fault}", file=sys.stderr)
 
 
-def _best_json(task: Workload, multiplicity: int, record: BestRecord | None) -> dict[str, Any]:
-    base = {"workload": task.name, "multiplicity": multiplicity}
+def _best_json(name: str, multiplicity: int, record: BestRecord | None) -> dict[str, Any]:
+    base = {"workload": name, "multiplicity": multiplicity}
     if record is None:
         return {**base, "cycles": None}
-    return {**base, "target": record.target, "cycles": record.cycles, "bound": record.bound,
-            "gap": (record.cycles - record.bound) / record.cycles, "verified": record.verified, "run": record.run,
-            "point": list(record.point), "trace": list(record.trace)}
+    return {**base, "target": record.target, "cycles": record.cycles, "bound": record.bound, "gap": record.gap,
+            "space_bound": record.space_bound, "machine_bound": record.machine_bound, "version": record.version,
+            "verified": record.verified, "run": record.run, "point": list(record.point), "trace": list(record.trace)}
 
 
-def _print_best(found: list[tuple[Workload, int, BestRecord | None]], target: Target) -> None:
+def _checked(record: BestRecord) -> str:
+    if record.version != version():
+        return f"by version {record.version}"
+    return "yes" if record.verified else "not yet"
+
+
+def _print_best(found: list[tuple[str, int, BestRecord | None]], target: Target) -> None:
     rows, total, floor = [], 0, 0
     for task, n, r in found:
-        name = task.name + (f" x{n}" if n > 1 else "")
+        name = task + (f" x{n}" if n > 1 else "")
         if r is None:
             rows.append([name, "-", "-", "-", "-", "-", "-"])
             continue
         total, floor = total + r.cycles * n, floor + r.bound * n
         ms = r.cycles / (target.config.clock_mhz * 1e3)
-        rows.append([name, number(r.cycles), number(r.bound), percent((r.cycles - r.bound) / r.cycles), f"{ms:.3f}",
-                     "yes" if r.verified else "no", r.run])
+        rows.append([name, number(r.cycles), number(r.bound), percent(r.gap), f"{ms:.3f}", _checked(r), r.run])
     footer = []
     if len(found) > 1 and all(r is not None for _, _, r in found):
-        footer = ["total", number(total), number(floor), percent((total - floor) / total),
+        footer = ["total", number(total), number(floor), percent((total - floor) / floor if floor else None),
                   f"{total / (target.config.clock_mhz * 1e3):.3f}", "", ""]
     print_table([("workload", False), ("cycles", True), ("bound", True), ("gap", True),
                  (f"ms at {target.config.clock_mhz} MHz", True), ("checked", False), ("run", False)], rows, footer)
@@ -121,26 +128,23 @@ def _print_best(found: list[tuple[Workload, int, BestRecord | None]], target: Ta
 
 def show(args: argparse.Namespace) -> int:
     """Prints one view of the best schedule."""
-    from autosched.kernel import build
     from autosched.schedule import Trace
 
     target = get_target(args.target)
     task = _workload(args.workload, target)
-    record = best_or_fail(task, target, args.log)
+    record, kernel = best_or_fail(task, target, args.log)
     if args.view == "trace":
         print(json.dumps(list(record.trace), indent=1))
     elif args.view == "python":
         print("\n".join(Trace.from_json(list(record.trace)).as_python()))
+    elif args.view == "script":
+        print(kernel.schedule.script())
+    elif args.view == "asm":
+        print(kernel.program.disassemble(sram=True))
     else:
-        kernel = build(task, target, record.trace)
-        if args.view == "script":
-            print(kernel.schedule.script())
-        elif args.view == "asm":
-            print(kernel.program.disassemble(sram=True))
-        else:
-            from autosched.cli.sim_command import gantt_text
+        from autosched.cli.sim_command import gantt_text
 
-            print(gantt_text(kernel.program))
+        print(gantt_text(kernel.program))
     return Exit.OK
 
 
@@ -148,12 +152,9 @@ def apply(args: argparse.Namespace) -> int:
     """Runs the best schedule and compares with the reference."""
     import numpy as np
 
-    from autosched.kernel import build
-
     target = get_target(args.target)
     task = _workload(args.workload, target)
-    record = best_or_fail(task, target, args.log)
-    kernel = build(task, target, record.trace)
+    _, kernel = best_or_fail(task, target, args.log)
     inputs = list(task.inputs(args.seed))
     names = [b.name for b in task.func.buffers][: len(inputs)]
     for name, path in parse_pairs(args.input, "--input").items():
@@ -183,13 +184,11 @@ def _agreed(equal: bool | None) -> Exit:
 
 def export(args: argparse.Namespace) -> int:
     """Writes the program file of the best schedule, with inputs and expected outputs."""
-    from autosched.kernel import build
     from sim.program import dump_file
 
     target = get_target(args.target)
     task = _workload(args.workload, target)
-    record = best_or_fail(task, target, args.log)
-    kernel = build(task, target, record.trace)
+    _, kernel = best_or_fail(task, target, args.log)
     inputs = task.inputs(args.seed)
     expected = task.results(*inputs)
     named = {b.name: a for b, a in zip(kernel.inputs, inputs)}

@@ -93,7 +93,7 @@ class _Live:
             self.status.__exit__(kind, error, trace)
 
     def __call__(self, event: TrialEvent) -> None:
-        gap = None if not event.best else (event.best - event.floor) / event.best
+        gap = None if not event.best or not event.machine_bound else (event.best - event.machine_bound) / event.machine_bound
         text = (
             f"{event.workload}  {event.trial + 1}/{event.trials} trials  {event.seconds:.1f} s  "
             f"best {number(event.best)} cycles, {percent(gap)} above the bound  {event.explain}"
@@ -112,15 +112,14 @@ def _print(report: TuneReport | NetworkReport, tasks: list[TuneReport]) -> None:
                ("trials", True), ("from log", True), ("failed", True), ("seconds", True), ("stopped by", False),
                ("checked", False)]
     rows = [
-        [t.workload + (f" x{t.multiplicity}" if t.multiplicity > 1 else ""), number(t.cycles), number(t.floor),
+        [t.workload + (f" x{t.multiplicity}" if t.multiplicity > 1 else ""), number(t.cycles), number(t.machine_bound),
          percent(t.gap), number(t.default_cycles), str(t.simulated), str(t.from_log), str(sum(t.failed.values())),
          f"{t.seconds:.1f}", t.stop, "bit-equal" if t.verified else "no"]
         for t in tasks
     ]
     footer: list[str] = []
     if isinstance(report, NetworkReport):
-        gap = None if report.cycles is None else (report.cycles - report.floor) / report.cycles
-        footer = [report.network, number(report.cycles), number(report.floor), percent(gap), "",
+        footer = [report.network, number(report.cycles), number(report.machine_bound), percent(report.gap), "",
                   str(sum(t.simulated for t in tasks)), str(sum(t.from_log for t in tasks)),
                   str(sum(sum(t.failed.values()) for t in tasks)), f"{report.seconds:.1f}", "", ""]
     print_table(columns, rows, footer)
@@ -130,15 +129,20 @@ def _print(report: TuneReport | NetworkReport, tasks: list[TuneReport]) -> None:
     for t in tasks:
         for kind, n in t.failed.items():
             failed[kind] = failed.get(kind, 0) + n
+    for t in tasks:
+        for point, cycles, bound in t.violations:
+            print(f"autosched: {t.workload}: {cycles} cycles at {list(point)} are below the proven bound of {bound}: "
+                  "a fault of autosched, please report it", file=sys.stderr)
     if failed:
         print("failed candidates: " + ", ".join(f"{n} {kind}" for kind, n in sorted(failed.items())))
 
 
 def _json(report: TuneReport | NetworkReport) -> Any:
     if isinstance(report, NetworkReport):
-        return {"network": report.network, "cycles": report.cycles, "bound": report.floor, "seconds": report.seconds,
-                "tasks": [_json(t) for t in report.tasks]}
-    data = {f.name: getattr(report, f.name) for f in fields(report) if f.name not in ("task", "machine", "floor")}
-    data["bound"], data["gap"] = report.floor, report.gap
+        return {"network": report.network, "cycles": report.cycles, "space_bound": report.space_bound,
+                "machine_bound": report.machine_bound, "bound": report.machine_bound, "gap": report.gap,
+                "seconds": report.seconds, "tasks": [_json(t) for t in report.tasks]}
+    data = {f.name: getattr(report, f.name) for f in fields(report) if f.name not in ("task", "machine")}
+    data["bound"], data["gap"] = report.machine_bound, report.gap
     data["finished"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return data

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from autosched.errors import BadArgumentError, ProgramError, UnknownNameError
+from autosched.errors import AutoschedError, BadArgumentError, ProgramError, UnknownNameError
 from autosched.ir.interp import written
 from autosched.ir.stmt import Buffer, PrimFunc
 from autosched.ir.structural import structural_hash
 from autosched.lower import HostWork, Lowered, lower_table
 from autosched.schedule import Schedule, Trace
 from autosched.target import Target, get_target
-from autosched.workloads import Layout, Workload, of_func, workload
+from autosched.workloads import Layout, Workload, named_workload, of_func, workload
 from sim.config import VTAConfig
 from sim.program import Program
 
@@ -286,6 +286,17 @@ def program_hash(lowered: Lowered) -> str:
     return digest.hexdigest()
 
 
+def _named(recipe: Any) -> Workload | None:
+    """The workload that a recipe of a file names; None where it names none. A file that is read opens no other file."""
+    match recipe:
+        case [str(name), int(batch), int(block)]:
+            try:
+                return named_workload(name, batch, block)
+            except AutoschedError:
+                return None
+    return None
+
+
 def _load(path: Path) -> Kernel:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -300,7 +311,7 @@ def _load(path: Path) -> Kernel:
         recipe, script, key, name = saved["recipe"], saved["script"], saved["key"], saved["name"]
     except (KeyError, TypeError, ValueError) as error:
         raise ProgramError(f"kernel file {path}: damaged: {error!r}") from error
-    task = workload(*recipe) if recipe is not None else None
+    task = _named(recipe)
     if task is None or task.key != key:
         from autosched.script import parse
 

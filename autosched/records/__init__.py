@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from autosched.records.apply import best_or_fail, compile, find_best, version
-from autosched.records.log import Log, Writer
-from autosched.records.record import BestRecord, Record, TrialRecord
+from autosched.records.apply import Known, best_or_fail, compile, find_best, version
+from autosched.records.log import Fault, Log
+from autosched.records.record import BestRecord, ProgramRecord, Record, Run, TrialRecord
+from autosched.records.writer import Writer
 
-__all__ = ["BestRecord", "Log", "Record", "TrialRecord", "Writer", "best_or_fail", "compile", "find_best", "version"]
+__all__ = [
+    "BestRecord", "Fault", "Known", "Log", "ProgramRecord", "Record", "Run", "TrialRecord", "Writer", "best_or_fail", "compile",
+    "find_best", "version",
+]

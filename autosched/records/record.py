@@ -1,143 +1,179 @@
-"""One line of the log: a trial, or the best schedule of a run."""
+"""What the log knows: what holds for a run, its trials, the best schedules, the programs without a name."""
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, field
 from typing import Any
-
-from autosched.errors import RecordError
-
-FORMAT = 1  # of a line; a line of another format is counted as damaged, never guessed at
 
 
 @dataclass(frozen=True)
-class TrialRecord:
-    """What is known of one point.
+class Run:
+    """What holds for all that one writer writes; the first line of its file.
 
     Args:
-        workload: SHA-256 of the program's canonical JSON.
+        workload: SHA-256 of the unscheduled program's canonical JSON.
         hardware: SHA-256 of machine and semantics.
-        version: of lowering and simulator; cycles of another version are not comparable.
+        version: of lowering and simulator, ``L.S``; cycles of another version are not comparable.
         name: the workload as the user named it.
         target: the target's name.
         space: version of the meaning of a point.
-        point: the decisions.
+        seed: seed of the run.
+        run: id of the run: UTC time, host, process, number; the file's name.
+        host: name of the machine that the run was on.
+        space_bound: proven lower bound of the space when the run began, in cycles; None where nobody wrote one.
+        machine_bound: proven lower bound of every program on the machine, in cycles; None likewise.
+        asked: what else the run was asked for (trials, sampler...), and what the log was when it began.
+        libraries: versions of the libraries that choose points.
+    """
+
+    workload: str
+    hardware: str
+    version: str
+    name: str
+    target: str
+    space: int
+    seed: int
+    run: str = ""
+    host: str = ""
+    space_bound: int | None = None
+    machine_bound: int | None = None
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    libraries: Mapping[str, str] = field(default_factory=dict)
+
+
+class _OfRun:
+    """A record's run, asked for what holds for all of its records."""
+
+    of: Run
+
+    @property
+    def workload(self) -> str:
+        """Key of the program."""
+        return self.of.workload
+
+    @property
+    def hardware(self) -> str:
+        """Key of the machine."""
+        return self.of.hardware
+
+    @property
+    def version(self) -> str:
+        """Version of lowering and simulator."""
+        return self.of.version
+
+    @property
+    def name(self) -> str:
+        """The workload as the user named it."""
+        return self.of.name
+
+    @property
+    def target(self) -> str:
+        """The target's name."""
+        return self.of.target
+
+    @property
+    def space(self) -> int:
+        """Version of the meaning of ``point``."""
+        return self.of.space
+
+    @property
+    def seed(self) -> int:
+        """Seed of the run."""
+        return self.of.seed
+
+    @property
+    def run(self) -> str:
+        """Id of the run."""
+        return self.of.run
+
+
+@dataclass(frozen=True)
+class TrialRecord(_OfRun):
+    """What is known of one point.
+
+    Args:
+        of: the run.
+        trial: number in the run, from 0.
+        point: the decisions; empty for a schedule that came as a trace.
         program: hash of the lowered program, or None where lowering failed.
         cycles: simulated cycles, or None where the candidate failed.
         bound: proven lower bound of the point, in cycles.
         draft: estimated cycles.
         status: ``ok`` or the kind of failure.
         reason: why it failed, or empty.
-        run: id of the run, the file's name.
-        trial: number in the run.
-        seed: seed of the run.
     """
 
-    workload: str
-    hardware: str
-    version: str
-    name: str
-    target: str
-    space: int
+    of: Run
+    trial: int
     point: tuple[int, ...]
     program: str | None
     cycles: int | None
     bound: int
     draft: int
-    status: str
-    reason: str
-    run: str
-    trial: int
-    seed: int
+    status: str = "ok"
+    reason: str = ""
 
 
 @dataclass(frozen=True)
-class BestRecord:
-    """The best schedule of a run, with all that is needed to apply it; fields as in ``TrialRecord``.
+class BestRecord(_OfRun):
+    """The best schedule that a run knew at some time, with all that is needed to apply it.
 
     Args:
-        bound: proven lower bound over the whole space, in cycles.
+        of: the run.
+        trial: number of the trial that found it.
+        point: its decisions, in the run's version of the space; empty for a schedule that came as a trace.
+        program: hash of the lowered program.
+        cycles: simulated cycles.
+        space_bound: proven lower bound of what the space still held then, in cycles.
+        machine_bound: proven lower bound of every program on the machine, in cycles; None where nobody wrote one.
         trace: the schedule, as the objects of ``Trace.as_json``.
-        verified: whether its program was executed and gave the reference's bytes.
+        verified: whether its program was executed and gave the reference's bytes. A schedule that is not, without a reason,
+            has not been checked yet.
+        reason: why the check failed, or empty. Such a record withdraws all that say the same
+            cycles of the same program: they are never a best.
     """
 
-    workload: str
-    hardware: str
-    version: str
-    name: str
-    target: str
-    space: int
+    of: Run
+    trial: int
     point: tuple[int, ...]
     program: str
     cycles: int
-    bound: int
+    space_bound: int
+    machine_bound: int | None
     trace: tuple[dict[str, Any], ...]
     verified: bool
-    run: str
-    trial: int
-    seed: int
+    reason: str = ""
+
+    @property
+    def bound(self) -> int:
+        """The machine's bound, or the space's where that is all that is known; in cycles."""
+        return self.space_bound if self.machine_bound is None else self.machine_bound
+
+    @property
+    def gap(self) -> float:
+        """Relative distance to the bound: (cycles - bound) / bound."""
+        return (self.cycles - self.bound) / self.bound if self.bound else 0.0
 
 
-Record = TrialRecord | BestRecord
-_KINDS: dict[str, type[TrialRecord] | type[BestRecord]] = {"trial": TrialRecord, "best": BestRecord}
-_OPTIONAL = {"program", "cycles"}
+@dataclass(frozen=True)
+class ProgramRecord:
+    """A program that no name gives, as text; it is parsed, never run.
 
-
-def to_line(record: Record | Mapping[str, Any]) -> str:
-    """The line of a record (or of a run's header, a mapping), checksum last, newline included."""
-    if isinstance(record, TrialRecord | BestRecord):
-        kind = "trial" if isinstance(record, TrialRecord) else "best"
-        body: dict[str, Any] = {"kind": kind, "format": FORMAT, **asdict(record)}
-    else:
-        body = {"kind": "run", "format": FORMAT, **record}
-    text = json.dumps(body, separators=(",", ":"), default=str)
-    return f'{text[:-1]},"crc":"{zlib.crc32(text.encode()):08x}"}}\n'
-
-
-def from_line(line: str) -> Record | dict[str, Any]:
-    """The record of a line; a run's header comes back as a plain dict.
-
-    Raises:
-        RecordError: not JSON, a wrong checksum, an unknown kind or format, a missing or ill-typed field.
+    Args:
+        workload: SHA-256 of its canonical JSON; what the script parses to must have it.
+        name: as the user named it.
+        script: TVMScript.
     """
-    body, mark, tail = line.rstrip("\n").rpartition(',"crc":"')
-    text = body + "}"
-    if not mark or tail != f'{zlib.crc32(text.encode()):08x}"}}':
-        raise RecordError("a line without a valid checksum")
-    try:
-        obj = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise RecordError(f"not JSON: {error.msg}") from error
-    kind = obj.pop("kind", None)
-    if obj.pop("format", None) != FORMAT:
-        raise RecordError(f"format {obj.get('format')!r} is not {FORMAT}")
-    if kind == "run":
-        return dict(obj)
-    cls = _KINDS.get(str(kind))
-    if cls is None:
-        raise RecordError(f"unknown kind of line {kind!r}")
-    return _build(cls, obj)
+
+    workload: str
+    name: str
+    script: str
 
 
-def _build(cls: type[TrialRecord] | type[BestRecord], obj: dict[str, Any]) -> Record:
-    values: dict[str, Any] = {}
-    for f in fields(cls):
-        if f.name not in obj:
-            raise RecordError(f"field {f.name!r} is missing")
-        value = obj[f.name]
-        if f.name in ("point", "trace"):
-            if not isinstance(value, list):
-                raise RecordError(f"field {f.name!r} is not a list")
-            value = tuple(value)
-        elif f.name in ("space", "cycles", "bound", "draft", "trial", "seed"):
-            if not (isinstance(value, int) or (value is None and f.name in _OPTIONAL)):
-                raise RecordError(f"field {f.name!r} is not an integer")
-        elif f.name == "verified":
-            value = bool(value)
-        elif not (isinstance(value, str) or (value is None and f.name in _OPTIONAL)):
-            raise RecordError(f"field {f.name!r} is not a string")
-        values[f.name] = value
-    return cls(**values)
+Record = TrialRecord | BestRecord | ProgramRecord
+
+
+def by_number(version: str) -> tuple[int, ...]:
+    """A version ``1.10`` as numbers, for comparing: 9.1 is older than 10.1."""
+    return tuple(int(part) for part in version.split("."))

@@ -23,7 +23,8 @@ class TrialEvent:
         trials: how many the task may have.
         cycles: its cycles, or None where it failed.
         best: lowest cycles so far, or None.
-        floor: proven lower bound over the whole space.
+        space_bound: proven lower bound of what the space still holds, in cycles.
+        machine_bound: proven lower bound of every program on the machine, in cycles.
         from_log: whether the cycles came from the log.
         seconds: since the task began.
         explain: the best point so far in one line.
@@ -35,7 +36,8 @@ class TrialEvent:
     trials: int
     cycles: int | None
     best: int | None
-    floor: int
+    space_bound: int
+    machine_bound: int
     from_log: bool
     seconds: float
     explain: str
@@ -53,8 +55,9 @@ class TuneReport:
         workload: its name.
         target: the target's name.
         cycles: the best schedule's cycles, or None when no trial succeeded.
-        floor: proven lower bound over the whole space, in cycles; that of the space's arithmetic, or more where all points were
-            listed and those below it measured.
+        space_bound: proven lower bound over the whole space, in cycles; that of the space's arithmetic, or more where all points
+            were listed and those below it measured. A best that reaches it is ``certified``.
+        machine_bound: proven lower bound of every program on the machine, in cycles; ``gap`` is the distance to it.
         default_cycles: cycles of the first trial, the draft's favourite.
         point: the best point's decisions.
         explain: the same in words.
@@ -73,12 +76,14 @@ class TuneReport:
         machine: the target itself.
         multiplicity: how often the workload occurs in the network it belongs to.
         damaged: lines of the log that could not be read.
+        violations: (point, cycles, bound) of schedules that were faster than what was proven of them: a fault of this project.
     """
 
     workload: str
     target: str
     cycles: int | None
-    floor: int
+    space_bound: int
+    machine_bound: int
     default_cycles: int | None
     point: tuple[int, ...]
     explain: str
@@ -96,11 +101,12 @@ class TuneReport:
     machine: Target = field(repr=False)
     multiplicity: int = 1
     damaged: int = 0
+    violations: tuple[tuple[tuple[int, ...], int, int], ...] = ()
 
     @property
     def gap(self) -> float | None:
-        """Relative distance to the lower bound: (cycles - floor) / cycles."""
-        return None if not self.cycles else (self.cycles - self.floor) / self.cycles
+        """Relative distance to the machine's bound: (cycles - machine_bound) / machine_bound."""
+        return None if not self.cycles or not self.machine_bound else (self.cycles - self.machine_bound) / self.machine_bound
 
     def schedule(self) -> Schedule:
         """The best schedule, applied to the program."""
@@ -137,9 +143,19 @@ class NetworkReport:
         return sum((t.cycles or 0) * t.multiplicity for t in self.tasks)
 
     @property
-    def floor(self) -> int:
-        """Weighted sum of the layers' lower bounds, in cycles."""
-        return sum(t.floor * t.multiplicity for t in self.tasks)
+    def space_bound(self) -> int:
+        """Weighted sum of the bounds of the layers' spaces, in cycles."""
+        return sum(t.space_bound * t.multiplicity for t in self.tasks)
+
+    @property
+    def machine_bound(self) -> int:
+        """Weighted sum of the machine's bounds of the layers, in cycles."""
+        return sum(t.machine_bound * t.multiplicity for t in self.tasks)
+
+    @property
+    def gap(self) -> float | None:
+        """Relative distance to the machine's bound: (cycles - machine_bound) / machine_bound."""
+        return None if not self.cycles or not self.machine_bound else (self.cycles - self.machine_bound) / self.machine_bound
 
     @property
     def seconds(self) -> float:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autosched import arguments
 from autosched.ir.stmt import PrimFunc
-from autosched.ir.structural import structural_hash
 from autosched.kernel import resolve
 from autosched.measure import Candidate, Result, measure
-from autosched.records import BestRecord, Log, TrialRecord, Writer, version
+from autosched.records import BestRecord, Log
+from autosched.search.journal import Journal
 from autosched.search.pool import MeasurePool
 from autosched.search.proposer import Point, Proposer
 from autosched.search.result import Listener, NetworkReport, TrialEvent, TuneReport
@@ -84,6 +85,15 @@ def tune(
     return NetworkReport(str(name), tuple(reports)) if is_network else reports[0]
 
 
+@dataclass(frozen=True)
+class _Ask:
+    """What is to be measured: a point, or a schedule of the log whose point belongs to another version of the space."""
+
+    point: Point
+    trial: optuna.Trial | None = None
+    record: BestRecord | None = None
+
+
 class _Run:
     """One task."""
 
@@ -94,50 +104,50 @@ class _Run:
         from autosched.search.samplers import make_sampler
 
         self.begun = time.monotonic()
-        self.task, self.target, self.trials, self.seed, self.log = task, target, trials, seed, log
+        self.task, self.target, self.trials, self.log = task, target, trials, log
         self.timeout, self.gap, self.patience, self.listener = timeout, gap, patience, listener
         self.space = Space(task.func, target)
-        self.workload_key = structural_hash(task.func)
-        self.hardware_key = target.key()
-        self.version = version()
-        self.known = log.trials(self.workload_key, self.hardware_key, self.version, VERSION)
-        self.digest = log.digest()
         self.proposer = Proposer(self.space, seed)
         self.sampler: SpaceSampler = make_sampler(sampler, self.proposer, seed, BATCH)
-        self.floor = self.space.floor()
+        self.space_bound = self.space.floor()
+        self.machine_bound = self.space.machine_bound()
+        self.journal = Journal(
+            log, task, target, VERSION, seed, self.space_bound, self.machine_bound,
+            {"trials": trials, "sampler": sampler, "cold": cold, "batch": BATCH},
+        )
         self.history: list[int | None] = []
         self.failed: dict[str, int] = {}
+        self.violations: list[tuple[tuple[int, ...], int, int]] = []
         self.simulated = self.from_log = 0
-        self.best: tuple[int, Point, str] | None = None
+        self.found: list[tuple[int, int, _Ask, str]] = []  # cycles, trial, what it was, program
         self.best_at = 0
-        self.warm = [] if cold else self._warm_points()
-        self.header = {
-            "workload": task.name, "target": target.name, "trials": trials, "seed": seed, "sampler": sampler, "cold": cold,
-            "space": VERSION, "version": self.version, "log_digest": self.digest, "batch": BATCH,
-        }
+        self.warm = [] if cold else self._warm()
 
-    def _warm_points(self) -> list[Point]:
-        """Points that start the search because the log's best schedule of this very task was one of them."""
-        best = self.log.best(self.workload_key, self.hardware_key, self.version)
-        if best is None or best.space != VERSION or len(best.point) != self.space.width:
+    @property
+    def best(self) -> tuple[int, int, _Ask, str] | None:
+        """The incumbent; among equals the first."""
+        return min(self.found, key=lambda f: f[:2], default=None)
+
+    def _warm(self) -> list[_Ask]:
+        """What starts the search because it is the log's best schedule of this very task."""
+        best = self.journal.best()
+        if best is None:
             return []
-        point = np.array(best.point, dtype=np.int32)
-        return [point] if self.space.valid(point[None])[0] else []
+        if best.space == VERSION and len(best.point) == self.space.width:
+            point = np.array(best.point, dtype=np.int32)
+            if self.space.valid(point[None])[0]:
+                return [_Ask(point)]
+        # The same numbers are another schedule in another space; the trace is what it was.
+        return [_Ask(np.zeros(0, np.int32), record=best)]
 
     def search(self, pool: MeasurePool, multiplicity: int) -> TuneReport:
         """Runs to a stop rule and returns the report."""
-        with self.log.writer(self.header) as writer:
-            try:
-                stop = self._loop(pool, writer)
-            except (KeyboardInterrupt, SystemExit):
-                # What was found is of use although nobody has checked its bytes.
-                self._write_best(writer, False)
-                raise
-            verified = self.best is not None and self._verify(self.best[1])
-            self._write_best(writer, verified)
+        with self.journal:
+            stop = self._loop(pool)
+            verified = self._settle()
         return self._report(stop, verified, multiplicity)
 
-    def _loop(self, pool: MeasurePool, writer: Writer) -> str:
+    def _loop(self, pool: MeasurePool) -> str:
         """Batch after batch, to the stop rule that is returned."""
         study = self._study()
         stop = ""
@@ -145,15 +155,15 @@ class _Run:
             batch = self._ask(study, min(BATCH, self.trials - len(self.history)))
             if not batch:
                 return "exhausted"
-            for (trial, point), (result, cached) in zip(batch, self._results(pool, [point for _, point in batch])):
+            for ask, (result, cached) in zip(batch, self._results(pool, batch)):
                 if stop:
                     # The workers are on their way through this batch; the pool is free again only after it.
                     continue
-                self._commit(point, result, None if cached else writer)
-                self._tell(study, trial, result)
+                self._commit(ask, result, cached)
+                self._tell(study, ask.trial, result)
                 stop = self._stop()
             # Between batches only: what is known then does not depend on when a result arrives.
-            self.floor = max(self.floor, self.proposer.floor())
+            self.space_bound = max(self.space_bound, self.proposer.floor())
             stop = stop or self._stop()
         return stop
 
@@ -163,16 +173,15 @@ class _Run:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         return optuna.create_study(sampler=self.sampler, direction="minimize")
 
-    def _ask(self, study: optuna.Study, n: int) -> list[tuple[optuna.Trial | None, Point]]:
+    def _ask(self, study: optuna.Study, n: int) -> list[_Ask]:
         import optuna
 
         from autosched.search.samplers import distributions, to_point
 
-        batch: list[tuple[optuna.Trial | None, Point]] = []
+        batch: list[_Ask] = []
         while self.warm and len(batch) < n:
-            point = self.warm.pop(0)
-            self.proposer.mark(point)
-            batch.append((None, point))
+            batch.append(self.warm.pop(0))
+            self.proposer.mark(batch[-1].point)
         dists = distributions(self.space)
         for _ in range(n - len(batch)):
             if self.sampler.inner is None and self.sampler.exhausted():
@@ -181,56 +190,69 @@ class _Run:
                 trial = study.ask(dists)
             except optuna.TrialPruned:
                 break
-            batch.append((trial, to_point(self.space, trial.params)))
+            batch.append(_Ask(to_point(self.space, trial.params), trial))
         return batch
 
-    def _results(self, pool: MeasurePool, points: Sequence[Point]) -> Iterator[tuple[Result, bool]]:
-        """(result, whether from the log) per point, as they come; what the log knows is not simulated again."""
-        cached = {i: r for i, p in enumerate(points) if (r := self.known.get(tuple(int(x) for x in p))) is not None}
-        missing = [i for i in range(len(points)) if i not in cached]
-        fresh = iter(pool.run([self._candidate(points[i]) for i in missing]))
-        for i in range(len(points)):
-            record = cached.get(i)
-            if record is None:
-                yield next(fresh), False
-            elif record.cycles is not None:
-                yield Result.success(record.cycles, record.program or ""), True
-            else:
-                yield Result.failed(record.status, record.reason), True
+    def _results(self, pool: MeasurePool, asks: Sequence[_Ask]) -> Iterator[tuple[Result, bool]]:
+        """(result, whether from the log) per ask, as they come; what the log knows is not simulated again."""
+        self.journal.refresh()
+        cached = [self._cached(ask) for ask in asks]
+        fresh = iter(pool.run([self._candidate(ask) for ask, result in zip(asks, cached) if result is None]))
+        for result in cached:
+            yield (next(fresh), False) if result is None else (result, True)
 
-    def _candidate(self, point: Point) -> Candidate:
-        return Candidate(self.task, self.target, tuple(self.space.trace(point).as_json()))
+    def _cached(self, ask: _Ask) -> Result | None:
+        if ask.record is None:
+            return self.journal.known(_numbers(ask.point), self._bound(ask))
+        record = ask.record
+        same = record.version == self.journal.run.version and record.cycles >= self.machine_bound
+        return Result.success(record.cycles, record.program) if same else None
 
-    def _commit(self, point: Point, result: Result, writer: Writer | None) -> None:
+    def _bound(self, ask: _Ask) -> int:
+        return self.machine_bound if ask.record is not None else int(self.space.bound(ask.point[None])[0])
+
+    def _candidate(self, ask: _Ask) -> Candidate:
+        return Candidate(self.task, self.target, self._trace(ask))
+
+    def _trace(self, ask: _Ask) -> tuple[dict[str, Any], ...]:
+        return ask.record.trace if ask.record is not None else tuple(self.space.trace(ask.point).as_json())
+
+    def _commit(self, ask: _Ask, result: Result, cached: bool) -> None:
         """Takes a trial in: into the log first (unless it came from there), then to the model and to whoever listens."""
-        if writer is not None:
-            writer.append(self._trial_record(point, result))
-            self.simulated += 1
-        else:
+        number, cycles, bound = len(self.history), result.cycles, self._bound(ask)
+        before = self.best
+        better = cycles is not None and (before is None or cycles < before[0])
+        if better:
+            # Before the trial: whatever ends the run, the best trial of the log has its schedule there.
+            self._write_best(cycles or 0, number, ask, result.program or "")
+        if cached:
             self.from_log += 1
-        cycles = result.cycles
+        else:
+            draft = int(self.space.draft(ask.point[None])[0]) if ask.record is None else 0
+            self.journal.trial(number, _numbers(ask.point), result, bound, draft)
+            self.simulated += 1
         self.history.append(cycles)
-        self.proposer.add(point, cycles)
+        if ask.record is None:
+            self.proposer.add(ask.point, cycles)
         if cycles is None:
             self.failed[result.status] = self.failed.get(result.status, 0) + 1
-        elif self.best is None or cycles < self.best[0]:
-            self.best = (cycles, point, result.program or "")
+        else:
+            self.found.append((cycles, number, ask, result.program or ""))
+            if cycles < bound:
+                self.violations.append((_numbers(ask.point), cycles, bound))
+        if better:
             self.best_at = len(self.history)
         if self.listener is not None:
             best = self.best
             self.listener(TrialEvent(
-                self.task.name, len(self.history) - 1, self.trials, cycles, best[0] if best else None, self.floor, writer is None,
-                time.monotonic() - self.begun, self.space.explain(best[1]) if best else "", self.proposer.engine,
+                self.task.name, number, self.trials, cycles, best[0] if best else None, self.space_bound, self.machine_bound,
+                cached, time.monotonic() - self.begun, self._explain(best[2]) if best else "", self.proposer.engine,
             ))
 
-    def _trial_record(self, point: Point, result: Result) -> TrialRecord:
-        row = point[None]
-        return TrialRecord(
-            workload=self.workload_key, hardware=self.hardware_key, version=self.version, name=self.task.name,
-            target=self.target.name, space=VERSION, point=tuple(int(x) for x in point), program=result.program,
-            cycles=result.cycles, bound=int(self.space.bound(row)[0]), draft=int(self.space.draft(row)[0]), status=result.status,
-            reason=result.reason, run="", trial=len(self.history), seed=self.seed,
-        )
+    def _explain(self, ask: _Ask) -> str:
+        if ask.record is None:
+            return self.space.explain(ask.point)
+        return f"a schedule of the log, from version {ask.record.space} of the space"
 
     def _tell(self, study: optuna.Study, trial: optuna.Trial | None, result: Result) -> None:
         import optuna
@@ -244,9 +266,9 @@ class _Run:
 
     def _stop(self) -> str:
         best = self.best[0] if self.best else None
-        if best is not None and best <= self.floor:
+        if best is not None and best <= self.space_bound:
             return "certified"
-        if best is not None and self.gap > 0 and (best - self.floor) / best <= self.gap:
+        if best is not None and self.gap > 0 and (best - self.machine_bound) / self.machine_bound <= self.gap:
             return "gap"
         if len(self.history) >= self.trials:
             return "trials"
@@ -256,34 +278,40 @@ class _Run:
             return "time"
         return ""
 
-    def _verify(self, point: Point) -> bool:
-        """Executes the best program bit-exactly and compares it with the reference."""
-        result = measure(self._candidate(point), execute=True)
-        if result.status == "mismatch":
-            raise AssertionError(f"the best schedule of {self.task.name} computes something else: {result.reason}")
-        return result.status == "ok"
+    def _settle(self) -> bool:
+        """Executes the best program and compares it with the reference; a record that does not hold is dropped."""
+        while (best := self.best) is not None:
+            cycles, number, ask, program = best
+            result = measure(self._candidate(ask), execute=True)
+            if result.cycles is not None and result.cycles != cycles:
+                # The log said so; its writer was wrong, or it is not what its writer wrote.
+                said = f"it was logged as {cycles} cycles and takes {result.cycles}"
+                self._write_best(cycles, number, ask, program, reason=said)
+                self.found.remove(best)
+                self.found.append((result.cycles, number, ask, result.program or ""))
+                self.history[number] = result.cycles
+                continue
+            self._write_best(cycles, number, ask, program, result.ok, result.reason)
+            if result.status == "mismatch":
+                raise AssertionError(f"the best schedule of {self.task.name} computes something else: {result.reason}")
+            return result.ok
+        return False
 
-    def _write_best(self, writer: Writer, verified: bool) -> None:
-        if self.best is None:
-            return
-        cycles, point, program = self.best
-        writer.append(BestRecord(
-            workload=self.workload_key, hardware=self.hardware_key, version=self.version, name=self.task.name,
-            target=self.target.name, space=VERSION, point=tuple(int(x) for x in point), program=program, cycles=cycles,
-            bound=self.floor, trace=tuple(self.space.trace(point).as_json()), verified=verified, run="",
-            trial=self.best_at - 1, seed=self.seed,
-        ))
+    def _write_best(self, cycles: int, number: int, ask: _Ask, program: str, verified: bool = False, reason: str = "") -> None:
+        self.journal.incumbent(number, _numbers(ask.point), program, cycles, self.space_bound, self._trace(ask), verified, reason)
 
     def _report(self, stop: str, verified: bool, multiplicity: int) -> TuneReport:
-        cycles, point = (self.best[0], self.best[1]) if self.best else (None, None)
+        best = self.best
         return TuneReport(
-            workload=self.task.name, target=self.target.name, cycles=cycles, floor=self.floor,
-            default_cycles=self.history[0] if self.history else None,
-            point=() if point is None else tuple(int(x) for x in point),
-            explain="" if point is None else self.space.explain(point),
-            trace=() if point is None else tuple(self.space.trace(point).as_json()),
-            simulated=self.simulated, from_log=self.from_log, failed=self.failed, verified=verified,
-            seconds=time.monotonic() - self.begun, stop=stop, engine=self.proposer.engine, size=self.proposer.size,
-            history=tuple(self.history), task=self.task, machine=self.target, multiplicity=multiplicity,
-            damaged=self.log.damaged,
+            workload=self.task.name, target=self.target.name, cycles=best[0] if best else None, space_bound=self.space_bound,
+            machine_bound=self.machine_bound, default_cycles=self.history[0] if self.history else None,
+            point=_numbers(best[2].point) if best else (), explain=self._explain(best[2]) if best else "",
+            trace=self._trace(best[2]) if best else (), simulated=self.simulated, from_log=self.from_log, failed=self.failed,
+            verified=verified, seconds=time.monotonic() - self.begun, stop=stop, engine=self.proposer.engine,
+            size=self.proposer.size, history=tuple(self.history), task=self.task, machine=self.target,
+            multiplicity=multiplicity, damaged=self.log.damaged, violations=tuple(self.violations),
         )
+
+
+def _numbers(point: Point) -> tuple[int, ...]:
+    return tuple(int(x) for x in point)

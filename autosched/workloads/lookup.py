@@ -26,6 +26,7 @@ _LATER = {
     "mobilenet": "grouped convolution",
     "dcgan": "transposed convolution",
 }
+_FILE = re.compile(r".*\.py:[^:/\\]*")
 _MAX = 1 << 20  # no extent of a real layer comes near; above it a typing error would build for minutes
 
 
@@ -54,14 +55,29 @@ def workload(name: str, batch: int = 1, block: int = 16) -> Workload:
         ProgramError: a parameter's value is not usable.
         NotSupportedError: an operator or an option that this version does not have.
     """
+    text = name.strip()
+    if _FILE.fullmatch(text):
+        return from_file(text, *text.rsplit(":", 1))
+    return named_workload(text, batch, block)
+
+
+def named_workload(name: str, batch: int = 1, block: int = 16) -> Workload:
+    """The workload of a name that stands for itself; nobody's file is opened. For names that were read from somewhere.
+
+    Args:
+        name: as ``workload`` takes it, but for ``FILE.py:FUNC``.
+        batch: batch lanes of the packed layout, elements.
+        block: channel lanes of the packed layout, elements.
+
+    Raises:
+        UnknownNameError, ProgramError, NotSupportedError: as ``workload``.
+    """
     for value, what in ((batch, "batch"), (block, "block")):
         if value < 1:
             raise ProgramError(f"{what} must be a positive number of lanes, got {value}")
     text = name.strip()
     spec = ALIASES.get(text, text)
     kind, colon, rest = spec.partition(":")
-    if re.fullmatch(r".*\.py:[^:/\\]*", spec):
-        return from_file(text, *spec.rsplit(":", 1))
     family = kind.split(".")[0]
     if family in _LATER:
         raise NotSupportedError(f"workload {text!r} is not supported: {_LATER[family]}")

@@ -93,14 +93,14 @@ def agrees(data: st.DataObject, vta_schedules: ModuleType) -> None:
     vta_schedules.verify(graph(choose), choose(TARGETS))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=60, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(data=st.data())
 def test_graphs(vta_schedules: ModuleType, data: st.DataObject) -> None:
     agrees(data, vta_schedules)
 
 
 @pytest.mark.slow
-@settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=1500, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_many_graphs(vta_schedules: ModuleType, data: st.DataObject) -> None:
     agrees(data, vta_schedules)

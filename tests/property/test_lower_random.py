@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 TARGETS = ("vta-de10", "vta-de10-portable", "vta-fsim", "vta-ultra96")
-FEW = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-MANY = settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=40, suppress_health_check=list(HealthCheck), derandomize=True)
+MANY = settings(max_examples=1000, suppress_health_check=list(HealthCheck))
 
 
 def a_convolution(vta_schedules: ModuleType, data: st.DataObject) -> None:

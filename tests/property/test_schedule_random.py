@@ -221,7 +221,7 @@ def check_program(
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example, HealthCheck.filter_too_much]
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=QUIET)
+@settings(max_examples=100, derandomize=True, suppress_health_check=QUIET)
 @given(rng=st.randoms(use_true_random=False), length=st.integers(1, 8))
 def test_random_programs_keep_their_meaning(
     affine_programs: ModuleType, schedule_steps: ModuleType, verify_trace_roundtrip: Verify, rng: random.Random, length: int

@@ -111,7 +111,7 @@ def step(draw: Any, sch: Schedule) -> None:
             sch.decompose_reduction(block, loop)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_what_is_accepted_computes_the_same(data: st.DataObject) -> None:
     sch = Schedule(program, error_render_level="fast")

@@ -236,7 +236,7 @@ def programs(draw: st.DrawFn) -> PrimFunc:
     return Programs(draw).func()
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
 @given(programs())
 def test_printed_programs_read_back_equal(func: PrimFunc) -> None:
     for dialect in ("tvm", "block"):
@@ -249,7 +249,7 @@ def test_printed_programs_read_back_equal(func: PrimFunc) -> None:
     assert parse(script(parse(script(func, "block")))) == func
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(programs(), st.data())
 def test_every_statement_can_be_shown_and_marked(func: PrimFunc, data: st.DataObject) -> None:
     from autosched.ir.functor import walk

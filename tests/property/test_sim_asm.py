@@ -47,7 +47,7 @@ def tables(draw: st.DrawFn, config: VTAConfig) -> Table:
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_round_trips(data: st.DataObject) -> None:
     config = data.draw(machines())
     table = data.draw(tables(config))
@@ -64,7 +64,7 @@ def test_round_trips(data: st.DataObject) -> None:
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_fields_do_not_touch_each_other(data: st.DataObject) -> None:
     """Changing one field changes only its own bits."""
     config = data.draw(machines())
@@ -83,7 +83,7 @@ def test_fields_do_not_touch_each_other(data: st.DataObject) -> None:
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_one_step_out_of_range_is_refused(data: st.DataObject) -> None:
     table = data.draw(tables(DE10).filter(len))
     row = data.draw(st.integers(0, len(table) - 1))
@@ -106,7 +106,7 @@ def test_micro_ops_round_trip(words: list[int]) -> None:
 
 
 @given(st.text(max_size=60) | st.from_regex(r"(LOAD|STORE|GEMM|ALU|FINISH)( [A-Za-z_0-9]+(=[-0-9xa-f]*)?){0,4}"))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_any_text_is_read_or_refused_by_line(text: str) -> None:
     try:
         table = asm.assemble(text, DE10)

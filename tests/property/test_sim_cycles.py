@@ -16,7 +16,7 @@ from sim.errors import DeadlockError
 from sim.isa import Table
 
 WIDE = (16, 32, 64)
-SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+SLOW = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 def run(table: Table, config: VTAConfig, address: int) -> timing.Timing | DeadlockError:

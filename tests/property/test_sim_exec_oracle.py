@@ -45,7 +45,7 @@ def program_of(writer) -> Program:
 
 
 @pytest.mark.parametrize(("name", "mode"), CASES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32 - 1), size=st.integers(1, 30))
 def test_bytes_sram_and_counters_equal_the_plain_interpreter(plain_vta, name, mode, seed, size):
     writer = plain_vta.Writer(config_of(name), mode, seed, size)
@@ -69,14 +69,14 @@ def test_bytes_sram_and_counters_equal_the_plain_interpreter(plain_vta, name, mo
 
 
 @pytest.mark.parametrize(("name", "mode"), [("small", "chisel"), ("small", "fsim"), ("batch 2", "fsim")])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32 - 1), size=st.integers(1, 30))
 def test_derived_tokens_leave_no_race(plain_vta, name, mode, seed, size):
     program = program_of(plain_vta.Writer(config_of(name), mode, seed, size))
     assert check_races(program, mode) == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32 - 1), size=st.integers(4, 30), semantics=st.sampled_from(["chisel", "fsim"]),
        drops=st.integers(1, 6))  # fmt: skip
 def test_races_are_those_of_the_transitive_closure(plain_vta, seed, size, semantics, drops):

@@ -51,7 +51,7 @@ def fair_table(plain_vta, seed: int, size: int) -> isa.Table:
     return table
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(seed=st.integers(0, 2**32 - 1), size=st.integers(0, 30), density=st.sampled_from([0.1, 0.25, 0.5]),
        depth=st.sampled_from([1, 2, 3, 8, 512]))  # fmt: skip
 def test_deadlock_is_where_the_cycle_model_stops(seed, size, density, depth):
@@ -71,7 +71,7 @@ def test_deadlock_is_where_the_cycle_model_stops(seed, size, density, depth):
         tokens.require_finish(state, depth)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(seed=st.integers(0, 2**32 - 1), size=st.integers(1, 40))
 def test_clocks_are_what_every_interleaving_has_in_common(plain_vta, seed, size):
     """``before`` is the transitive closure of tokens and engine order; no interleaving contradicts it."""
@@ -98,7 +98,7 @@ def test_clocks_are_what_every_interleaving_has_in_common(plain_vta, seed, size)
             assert state.before(a, b) == (a in after[b])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(seed=st.integers(0, 2**32 - 1), size=st.integers(1, 60))
 def test_outstanding_tokens_are_those_of_the_slowest_consumer(plain_vta, seed, size):
     """The bound is reached by letting a channel's consumer run only when nothing else can."""

@@ -78,7 +78,7 @@ def test_padding(
     vta_schedules.verify(padded(h, w, pads, tile), target)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(
     size=st.tuples(st.integers(1, 6), st.integers(1, 6)), pads=st.tuples(*[st.integers(0, 18)] * 4),
     tile=st.tuples(st.integers(1, 20), st.integers(1, 20)), dma=st.sampled_from(["merge", "rows", "strided"]),

@@ -6,8 +6,7 @@ import pytest
 
 import tuning_logs
 from autosched.measure import Candidate, measure
-from autosched.records import BestRecord, find_best
-from autosched.records.record import from_line
+from autosched.records import BestRecord, Log, find_best
 from autosched.target import get_target
 from autosched.workloads import workload
 
@@ -17,10 +16,11 @@ def records() -> list[BestRecord]:
     for target in tuning_logs.targets():
         path = tuning_logs.shipped(target)
         assert path is not None
-        for line in path.read_text().splitlines():
-            record = from_line(line)
-            assert isinstance(record, BestRecord) and record.target == target
-            found.append(record)
+        log = Log(path.parent, (path,))
+        assert log.damaged == 0
+        for _, workload_key, hardware in log.tasks():
+            assert hardware == get_target(target).key()
+            found.append(log.bests(workload_key, hardware)[0])
     return found
 
 

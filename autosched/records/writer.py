@@ -1,0 +1,112 @@
+"""Writing the log: one file per writer, one system call per line."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+
+from autosched.errors import RecordError
+from autosched.records.line import best_line, head_of, program_line, run_line, trial_line
+from autosched.records.record import BestRecord, ProgramRecord, Record, Run
+
+
+def host_name() -> str:
+    """The machine's name as it may stand in a file's name."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", socket.gethostname().split(".")[0])[:32].strip("-") or "host"
+
+
+class Writer:
+    """Appends lines to a file of its own.
+
+    Every line is handed to the system at once and whole, before ``append`` returns: it is acknowledged, and survives a process
+    that is killed. ``sync`` and closing force it to the disk: after them it survives a machine that is lost.
+
+    Args:
+        directory: where the file is made.
+        run: what holds for all lines; its id and host are filled in.
+    """
+
+    def __init__(self, directory: Path, run: Run) -> None:
+        self.directory = directory
+        self.run = run
+        self.head = ""
+        self._fd = -1
+        self._end = 0
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.directory / f"{self.run.run}.jsonl"
+
+    def __enter__(self) -> Writer:
+        stamp, host = time.strftime("%Y%m%dT%H%M%S", time.gmtime()), host_name()
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            for n in range(10_000):
+                self.run = replace(self.run, run=f"{stamp}-{host}-{os.getpid()}-{n}", host=host)
+                try:
+                    # What appends is never in the way of what another writer of the same name did on a drive that both share.
+                    self._fd = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o644)
+                    break
+                except FileExistsError:
+                    continue
+        except OSError as error:
+            raise RecordError(f"cannot write a log in {self.directory}: {error.strerror}") from error
+        line = run_line(self.run)
+        self.head = head_of(line)
+        self._write(line)
+        return self
+
+    def append(self, record: Record) -> None:
+        """Adds a record; it is in the file when this returns.
+
+        Args:
+            record: of this writer's run; its id is filled in.
+
+        Raises:
+            RecordError: the system refuses, e.g. because the disk is full.
+        """
+        if isinstance(record, ProgramRecord):
+            self._write(program_line(record))
+        elif isinstance(record, BestRecord):
+            self._write(best_line(replace(record, of=self.run), self.head))
+        else:
+            self._write(trial_line(record, self.head))
+
+    def _write(self, line: str) -> None:
+        data = line.encode()
+        left = data
+        try:
+            while left:
+                left = left[os.write(self._fd, left) :]
+        except OSError as error:
+            # A half line would hide the next one; where it cannot be taken back, readers find what follows by its checksum.
+            self._take_back()
+            raise RecordError(f"cannot write {self.path}: {error.strerror}") from error
+        self._end += len(data)
+
+    def _take_back(self) -> None:
+        try:
+            os.ftruncate(self._fd, self._end)
+        except OSError:
+            return
+
+    def sync(self) -> None:
+        """Forces what was written to the disk."""
+        os.fsync(self._fd)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.sync()
+        except OSError as failure:
+            if error is None:
+                raise RecordError(f"cannot write {self.path}: {failure.strerror}") from failure
+        finally:
+            os.close(self._fd)
