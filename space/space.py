@@ -368,13 +368,6 @@ class Space:
         """Cycles that no program of the machine can beat which forms the workload's products on the GEMM."""
         return self.machine.cycles
 
-    def machine_bound(self) -> int:
-        """A lower bound in cycles of every program that computes the same on this machine.
-
-        For now it is ``floor``, which is proven for the schedules of this space only.
-        """
-        return self.model.floor()
-
     def features(self, points: Points) -> npt.NDArray[np.float32]:
         """What the cost model sees, shape (n, f): what every rule says of its decision, and the draft."""
         blocks = []
