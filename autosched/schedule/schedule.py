@@ -26,7 +26,7 @@ from autosched.schedule.primitives.buffers.reindex import Reindex
 from autosched.schedule.primitives.buffers.rolling import Rolling
 from autosched.schedule.primitives.lookup import Lookup
 from autosched.schedule.primitives.loops.kinds import Kinds
-from autosched.schedule.primitives.loops.partition import Partition
+from autosched.schedule.primitives.loops.pieces import Pieces
 from autosched.schedule.primitives.notes import Notes
 from autosched.schedule.primitives.placement.compute_at import ComputeAt
 from autosched.schedule.primitives.placement.inline import Inlining
@@ -44,7 +44,7 @@ from autosched.schedule.primitives.tensorize.tensorize import Tensorizing
 
 
 class Schedule(
-    Lookup, Partition, Kinds, ReindexCache, CacheIndex, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing,
+    Lookup, Pieces, Kinds, ReindexCache, CacheIndex, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing,
     Notes, Sampling, Layout, Reindex, ZeroTerms, Folding, Factoring, PadEinsum,
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages,
 ):

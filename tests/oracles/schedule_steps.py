@@ -27,7 +27,8 @@ WEIGHTS = {
     "fuse_reduction_epilogue": 1, "rolling_buffer": 1, "read_at": 1, "write_at": 1, "sample_categorical": 1, "cache_index": 1,
 }
 # What only this side has: drawn where asked for by name.
-OWN = {"set_axis_separator": 1, "double_buffer": 4, "drop_zero_terms": 3, "fold_epilogue": 3, "recompute_at_consumers": 4}
+OWN = {"set_axis_separator": 1, "double_buffer": 4, "drop_zero_terms": 3, "fold_epilogue": 3, "recompute_at_consumers": 4,
+       "partition_block": 2}
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,11 @@ class Steps:
     def recompute_at_consumers(self, b: Seen) -> list[str]:
         moved, _ = self._pair(b, False)
         return [self.get(moved), "sch.recompute_at_consumers(block=b{n})"]
+
+    def partition_block(self, b: Seen) -> list[str] | None:
+        if not b.extents:
+            return None
+        return [*self.loops(b), f"sch.partition_block(loop={self.loop(b)}, factors=[{self.rng.randint(1, 4)}, None])"]
 
     # -- primitives --------------------------------------------------------------------------------
 

@@ -105,6 +105,15 @@ class Chooser:
     def loop_partition(self) -> None:
         self.sch.loop_partition(self.rng.choice(self.loops()), [self.rng.randint(1, 4), None])
 
+    def partition_block(self) -> None:
+        self.sch.partition_block(self.rng.choice(self.loops()), [self.rng.randint(1, 4), None])
+
+    def recompute(self) -> None:
+        self.sch.recompute_at_consumers(self.sch.get_block(self.block()))
+
+    def attach(self) -> None:
+        self.sch.compute_at(self.sch.get_block(self.block()), self.rng.choice(self.loops()))
+
     def merge(self) -> None:
         depth = self.rng.randint(0, 1)
         found = [self.sch.get_loops(r.block.name) for r in list(self.sch.state.realizes.values())[1:]]
@@ -163,11 +172,21 @@ def test_random_partitions_keep_the_meaning(verify_trace_roundtrip: Verify) -> N
     assert accepted > 5
 
 
+def test_random_parts_of_stages_keep_the_meaning(verify_trace_roundtrip: Verify) -> None:
+    ops = ["partition_block", "partition_block", "recompute", "attach", "attach", "split", "reorder", "fuse", "merge", "cache"]
+    total: dict[str, int] = {}
+    for seed in range(60):
+        for op, n in check(matmul if seed % 4 == 0 else pipeline, 5000 + seed, ops, verify_trace_roundtrip).items():
+            total[op] = total.get(op, 0) + n
+    assert min(total.get(op, 0) for op in ("partition_block", "recompute", "attach")) > 5
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(10))
 def test_many_random_schedules_keep_the_meaning(chunk: int, verify_trace_roundtrip: Verify) -> None:
     for seed in range(2000 + 100 * chunk, 2100 + 100 * chunk):
-        check(pipeline if seed % 2 else matmul, seed, [*COMMON, "loop_partition"], verify_trace_roundtrip)
+        ops = [*COMMON, "loop_partition", "partition_block", "recompute", "attach"]
+        check(pipeline if seed % 2 else matmul, seed, ops, verify_trace_roundtrip)
 
 
 # -- random programs -------------------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ import pytest
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
 from autosched.ir.interp import run
-from autosched.schedule import Schedule
-from autosched.script import T
+from autosched.schedule import BlockRV, Schedule
+from autosched.script import T, parse
 
 Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
 
@@ -284,6 +284,106 @@ def test_loop_partition_refused() -> None:
     sch = Schedule(matmul)
     with pytest.raises(ScheduleError, match="loop k drives the reduction of block C, whose init would run once per part"):
         sch.loop_partition(sch.get_loops("C")[2], [2, None])
+
+
+@T.prim_func
+def two_stages(A: T.Buffer((12, 10), "int32"), C: T.Buffer((12, 10), "int32")):
+    B = T.sblock_alloc_buffer((12, 10), "int32")
+    for i, j in T.grid(12, 10):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * 2
+    for i, j in T.grid(12, 10):
+        with T.sblock("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + 1
+
+
+def domains(sch: Schedule, block: BlockRV) -> list[tuple[int, int]]:
+    return [(iv.dom.min.value, iv.dom.extent.value) for iv in sch.get(block).iter_vars]
+
+
+def test_partition_block_makes_stages_of_their_own(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(two_stages)
+    parts = sch.partition_block(sch.get_loops("C")[0], [5, None, 3])
+    assert [sch.get(b).name for b in parts] == ["C_i0", "C_i1", "C_i2"]
+    assert [domains(sch, b) for b in parts] == [[(0, 5), (0, 10)], [(5, 4), (0, 10)], [(9, 3), (0, 10)]]
+    assert [loops_text(sch, b) for b in ("C_i0", "C_i1", "C_i2")] == [["i0:5", "j:10"], ["i1:4", "j:10"], ["i2:3", "j:10"]]
+    # Each is a stage: it can be tiled, and a producer of its own computes what it needs and no more.
+    copies = sch.recompute_at_consumers(sch.get_block("B"))
+    assert [sch.get(b).name for b in copies] == ["B", "B_C_i1", "B_C_i2"]
+    for part, copy in zip(parts, copies):
+        outer, _ = sch.split(sch.get_loops(part)[0], [None, 1])
+        sch.reorder(sch.get_loops(part)[2], outer)
+        sch.compute_at(copy, sch.get_loops(part)[0])
+    assert [loops_text(sch, b.name) for b in map(sch.get, copies)] == [["j:10", "ax0:5"], ["j:10", "ax0:4"], ["j:10", "ax0:3"]]
+    verify_trace_roundtrip(sch, two_stages)
+    data = np.arange(120, dtype="int32").reshape(12, 10)
+    want, got = np.zeros((12, 10), "int32"), np.full((12, 10), 77, "int32")
+    run(two_stages, data, want)
+    run(sch.func, data, got)
+    assert np.array_equal(got, want)
+
+
+def test_partition_block_of_an_inner_loop_and_of_a_part(verify_trace_roundtrip: Verify) -> None:
+    sch = Schedule(two_stages)
+    outer, _ = sch.split(sch.get_loops("C")[1], [2, 5])
+    assert [domains(sch, b)[1] for b in sch.partition_block(outer, [1])] == [(0, 5), (5, 5)]
+    assert [domains(sch, b) for b in sch.partition_block(sch.get_loops("C_j_01")[0], [4])] == [[(0, 4), (5, 5)], [(4, 8), (5, 5)]]
+    verify_trace_roundtrip(sch, two_stages)
+
+
+def test_partition_block_refused() -> None:
+    sch = Schedule(two_stages)
+    for factors, reason in (([12], "leaves nothing"), ([0, None], "is 0"), ([None, None], "only one factor")):
+        with pytest.raises(ScheduleError, match=reason):
+            sch.partition_block(sch.get_loops("C")[0], factors)
+    with pytest.raises(ScheduleError, match="C reads what block B writes") as caught:
+        sch.partition_block(sch.get_loops("B")[0], [5])
+    assert "recompute_at_consumers" in caught.value.hint
+    sch.compute_at("B", sch.get_loops("C")[1])
+    with pytest.raises(ScheduleError, match="2 blocks stand under loop i: B and C"):
+        sch.partition_block(sch.get_loops("C")[0], [5])
+    sch = Schedule(two_stages)
+    fused = sch.fuse(*sch.get_loops("C"))
+    with pytest.raises(ScheduleError, match="do not separate what block C writes"):
+        sch.partition_block(fused, [55])
+    with pytest.raises(ScheduleError, match="do not separate what block C writes"):
+        sch.partition_block(fused, [15])
+    sch.add_unit_loop("C")
+    with pytest.raises(ScheduleError, match="leaves nothing of the extent 1"):
+        sch.partition_block("u", [1])
+    sch = Schedule(matmul)
+    with pytest.raises(ScheduleError, match="loop k drives iterator vk of block C, which is a reduce iterator"):
+        sch.partition_block(sch.get_loops("C")[2], [2])
+    assert len(sch.partition_block(sch.get_loops("C")[1], [2])) == 2
+    sch = Schedule(symbolic)
+    with pytest.raises(ScheduleError, match="the range of loop i is symbolic"):
+        sch.partition_block(sch.get_loops("B")[0], [2])
+
+
+def test_blocks_that_write_the_same_interval_are_no_parts() -> None:
+    # Disjoint parts are stages; one element in common, and they are two writers of one buffer again.
+    for start, complete in ((6, True), (5, False)):
+        text = f"""
+from tvm.script import tir as T
+@T.prim_func
+def main(A: T.Buffer((12,), "int32"), C: T.Buffer((12,), "int32")):
+    for i in range(6):
+        with T.block("low"):
+            vi = T.axis.spatial(6, i)
+            C[vi] = A[vi]
+    for i in range({12 - start}):
+        with T.block("high"):
+            vi = T.axis.spatial(({start}, 12), i + {start})
+            C[vi] = A[vi]
+"""
+        sch = Schedule(parse(text))
+        if complete:
+            assert len(sch.partition_block(sch.get_loops("high")[0], [3])) == 2
+        else:
+            with pytest.raises(ScheduleError, match="C is also written by low"):
+                sch.partition_block(sch.get_loops("high")[0], [3])
 
 
 def test_consumers_of_a_partitioned_block_are_still_known() -> None:

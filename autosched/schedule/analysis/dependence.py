@@ -13,6 +13,7 @@ from dataclasses import replace
 from autosched.ir.expr import BinOp, Expr, IntImm, Var, int_value
 from autosched.ir.functor import Substitute, free_vars
 from autosched.ir.itermap import detect_iter_map
+from autosched.ir.region import region_bounds, regions_overlap
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import (
     TRUE,
@@ -55,7 +56,10 @@ def reduce_iters(block: Block) -> list[IterVar]:
 
 
 def other_writers(state: State, block: Block, scope: Stmt) -> list[Block]:
-    """The other blocks below ``scope`` that write what ``block`` writes (below a loop: those inside its blocks)."""
+    """The other blocks below ``scope`` that write what ``block`` writes (below a loop: those inside its blocks).
+
+    Parts of one stage (``partition_block``) do not count: blocks that write disjoint intervals of what nobody there reads.
+    """
     found: dict[Ident, Block] = {}
     mine = {w.buffer for w in block.writes}
     for child in state.children_of(scope):
@@ -64,7 +68,20 @@ def other_writers(state: State, block: Block, scope: Stmt) -> list[Block]:
         writers = [other for other in candidates if any(w.buffer in mine for w in other.writes)]
         if isinstance(scope, Block) or len(writers) > 1:
             found.update({other.ident: other for other in writers if other is not block})
-    return list(found.values())
+    others = list(found.values())
+    if others and isinstance(scope, Block) and all(disjoint_results(block, other) for other in others):
+        if not any(w in state.touched(b)[0] for b in state.children_of(scope) for w in mine):
+            return []
+    return others
+
+
+def disjoint_results(a: Block, b: Block) -> bool:
+    """Whether the domains of two blocks alone show that they never write the same element."""
+    domains = [{iv.var: iv.dom for iv in x.iter_vars} for x in (a, b)]
+    return not any(
+        regions_overlap(region_bounds(p, domains[0]), region_bounds(q, domains[1]))
+        for p in a.writes for q in b.writes if p.buffer is q.buffer
+    )
 
 
 def incomplete(state: State, block: Block, scope: Stmt) -> str | None:

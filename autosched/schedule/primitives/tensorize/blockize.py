@@ -156,9 +156,8 @@ def _divide(realize: BlockRealize, inner: Sequence[For], outer: Sequence[For], p
         parts = [(_Part(d.outer, d.outer_extent), _Part(d.inner, d.inner_extent)) for d in result.parts]
         if _from_zero(realize, parts, outer, inner):
             return _keep_guards(realize, parts, result.outer_predicate, result.inner_predicate, outer, inner)
-    if realize.predicate != TRUE:
-        return None
-    # Iterators that use either outer or inner loops only need no arithmetic, and may be anything.
+    # Iterators that use either outer or inner loops only need no arithmetic, and may be anything: also start late, as those of
+    # the part of a stage do.
     around = {n.var: n for n in outer}
     parts = []
     for iv, value in zip(realize.block.iter_vars, realize.iter_values):
@@ -172,7 +171,7 @@ def _divide(realize: BlockRealize, inner: Sequence[For], outer: Sequence[For], p
             parts.append((part, unit))
         else:
             parts.append((unit, unit if int_value(value) == 0 else part))
-    return _Division(parts, TRUE, TRUE)
+    return _keep_guards(realize, parts, TRUE, TRUE, outer, inner)
 
 
 def _shifted(realize: BlockRealize, parts: Sequence[Division], outer: Sequence[For], inner: Sequence[For]) -> bool:
