@@ -109,8 +109,9 @@ class _Run:
         self.space = Space(task.func, target)
         self.proposer = Proposer(self.space, seed)
         self.sampler: SpaceSampler = make_sampler(sampler, self.proposer, seed, BATCH)
-        self.space_bound = self.space.floor()
         self.machine_bound = self.space.machine_bound()
+        # What no program of the machine can beat, no schedule of the space can.
+        self.space_bound = max(self.space.floor(), self.machine_bound)
         self.journal = Journal(
             log, task, target, VERSION, seed, self.space_bound, self.machine_bound,
             {"trials": trials, "sampler": sampler, "cold": cold, "batch": BATCH},
@@ -209,7 +210,8 @@ class _Run:
         return Result.success(record.cycles, record.program) if same else None
 
     def _bound(self, ask: _Ask) -> int:
-        return self.machine_bound if ask.record is not None else int(self.space.bound(ask.point[None])[0])
+        own = 0 if ask.record is not None else int(self.space.bound(ask.point[None])[0])
+        return max(own, self.machine_bound)
 
     def _candidate(self, ask: _Ask) -> Candidate:
         return Candidate(self.task, self.target, self._trace(ask))
