@@ -90,6 +90,10 @@ class RecordError(AutoschedError):
     """A log, a record or its file cannot be used."""
 
 
+class ExecutorError(AutoschedError):
+    """Candidates cannot be measured where they were to be: no worker starts, no scheduler answers, a library is missing."""
+
+
 class BadArgumentError(AutoschedError, ValueError):
     """An argument of a function or a command that cannot be.
 

@@ -24,6 +24,10 @@ def register(commands: Commands) -> None:
     add_target(p)
     p.add_argument("--trials", type=positive, default=64, metavar="N", help="distinct points per workload (default 64)")
     p.add_argument("--jobs", type=positive, metavar="N", help="worker processes (default: one per core)")
+    p.add_argument("--executor", metavar="NAME",
+                   help="where candidates are measured: loky (processes of this machine; default for several jobs), serial "
+                        "(this process; default for one job), dask")
+    p.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler, e.g. tcp://host:8786, whose workers measure")
     p.add_argument("--seed", type=seed, default=0, metavar="N", help="same seed, same trials (default 0)")
     add_log(p)
     p.add_argument("--cold", action="store_true", help="do not start from the best schedules in the log")
@@ -47,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         report = tune(
             args.workload, target=args.target, trials=args.trials, jobs=args.jobs, seed=args.seed, log=args.log,
             cold=args.cold, sampler=args.sampler, timeout=args.timeout, gap=args.gap, patience=args.patience,
-            listener=live,
+            listener=live, executor=args.executor, scheduler=args.scheduler,
         )
     tasks = list(report.tasks) if isinstance(report, NetworkReport) else [report]
     if tasks[0].damaged:
@@ -135,6 +139,8 @@ def _print(report: TuneReport | NetworkReport, tasks: list[TuneReport]) -> None:
                   "a fault of autosched, please report it", file=sys.stderr)
     if failed:
         print("failed candidates: " + ", ".join(f"{n} {kind}" for kind, n in sorted(failed.items())))
+    if "environment" in failed:
+        print("environment: this machine failed, not the candidates; another run may have another list of trials")
 
 
 def _json(report: TuneReport | NetworkReport) -> Any:

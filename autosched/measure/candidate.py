@@ -10,7 +10,7 @@ from autosched.ir.stmt import PrimFunc
 from autosched.target import Target
 from autosched.workloads import Workload
 
-KINDS = ("illegal", "lowering", "simulation", "mismatch", "timeout")
+KINDS = ("illegal", "lowering", "simulation", "mismatch", "timeout", "environment")
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class Result:
     Args:
         status: ``ok``, or why there are no cycles: ``illegal`` (the schedule does not fit the program), ``lowering``
             (the target has no such program), ``simulation`` (the machine does not run it), ``mismatch`` (it computes
-            something else), ``timeout`` (more cycles than the cap).
+            something else), ``timeout`` (more cycles than the cap), ``environment`` (this machine failed, not the candidate:
+            another time it may well be measured).
         cycles: cycles of a run, or None.
         program: SHA-256 of the lowered program, or None where there is none.
         stats: bytes by memory, micro-ops and instructions; empty where there is no program.

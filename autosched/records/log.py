@@ -227,6 +227,8 @@ class Log:
     ) -> dict[tuple[int, ...], TrialRecord]:
         """The known points of a task; the first record of a point counts (cycles are a function of the point).
 
+        What failed for reasons of some machine (status ``environment``) is not known.
+
         Args:
             workload: key of the program.
             hardware: key of the machine.

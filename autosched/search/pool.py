@@ -1,80 +1,177 @@
-"""The worker processes that measure candidates: loky through joblib, results in the order they were asked for."""
+"""Measuring batches of candidates: what goes where, what is tried again, and when no answer is waited for any more."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from types import TracebackType
-from typing import Any
 
-from autosched.measure import Candidate, Result, measure
+from autosched.errors import ExecutorError
+from autosched.measure import Candidate, Result
+from autosched.search.executors import Executor, Fault, make_executor
+from autosched.search.worker import Measured, VersionError
+
+CALL_SECONDS = 0.05  # of work that a call should hold: below, sending it costs more than doing it
+PATIENCE_SECONDS = 120.0  # for one candidate; far above what counted work allows, so it speaks of the machine only
+LOOK_SECONDS = 1.0  # between two looks at a cluster without workers
+TRIES = 2  # times that a candidate's worker may end
+FALSE_STARTS = 6  # workers that end before their first call, one after another, until no more are started
 
 
 class MeasurePool:
-    """Measures batches of candidates in this process (one job) or in worker processes.
+    """Measures batches of candidates, in the order asked for.
 
-    Workers are started once and kept. A worker that dies takes its batch with it; every candidate of that batch is then measured
-    again alone, and one that kills its worker again becomes a failed result.
+    A worker that dies costs a retry of the candidates it held, each alone; so does one that gives no answer in time. A candidate
+    to which that happens again becomes a result with status ``environment``: it says something about this machine only.
 
     Args:
-        jobs: number of processes.
+        jobs: worker processes, where the executor starts its own.
+        executor: ``loky`` (processes of this machine), ``serial`` (this process) or ``dask``; None for ``loky``, or ``serial``
+            for one job.
+        scheduler: address of the Dask scheduler whose workers are to be used.
+        patience: seconds that a candidate may take.
+
+    Raises:
+        UnknownNameError: no such executor.
+        ExecutorError: the executor cannot be had.
     """
 
-    def __init__(self, jobs: int = 1) -> None:
-        self.jobs = max(1, jobs)
-        self._parallel: Any = None
+    def __init__(
+        self, jobs: int = 1, executor: str | None = None, scheduler: str | None = None, patience: float = PATIENCE_SECONDS
+    ) -> None:
+        name = executor or ("dask" if scheduler else "loky" if jobs > 1 else "serial")
+        self.executor: Executor = make_executor(name, max(1, jobs), scheduler)
+        self.patience = patience
+        self.each = CALL_SECONDS  # seconds per candidate, as measured lately
+        # Calls that nobody waits for any more, and when their workers are given up; until then these are not free.
+        self.strays: dict[Future[Measured], float] = {}
 
     def __enter__(self) -> MeasurePool:
         import sim
         from autosched import lower
 
-        # Compiled and cached here, so that no worker compiles.
-        sim.warm()
-        lower.warm()
-        if self.jobs > 1:
-            self._start()
+        try:
+            # Workers load while this process does; none of them compiles, since they wait for their first call.
+            self.executor.start()
+            sim.warm()
+            lower.warm()
+        except BaseException:
+            self.executor.stop()
+            raise
         return self
-
-    def _start(self) -> None:
-        from joblib import Parallel
-
-        self._parallel = Parallel(n_jobs=self.jobs, backend="loky", return_as="generator", batch_size=1)
-        self._parallel.__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop()
+        self.executor.stop()
 
-    def _stop(self) -> None:
-        if self._parallel is not None:
-            self._parallel.__exit__(None, None, None)
-            self._parallel = None
+    def run(self, candidates: Sequence[Candidate], until: float | None = None) -> Generator[Result, None, None]:
+        """The results, in the order of the candidates, as they come.
 
-    def run(self, candidates: Sequence[Candidate]) -> Iterator[Result]:
-        """The results, in the order of the candidates, as they come."""
-        if self.jobs == 1 or len(candidates) == 1:
-            yield from map(measure, candidates)
-            return
-        from joblib import delayed
-        from joblib.externals.loky.process_executor import TerminatedWorkerError
+        Args:
+            candidates: what to measure.
+            until: ``time.monotonic()`` at which to give up: what has no result by then is never given.
 
-        done = 0
+        Raises:
+            ExecutorError: no worker can be had.
+        """
+        batch = _Batch(self, candidates, until)
         try:
-            for result in self._parallel(delayed(measure)(c) for c in candidates):
-                done += 1
-                yield result
-        except TerminatedWorkerError:
-            yield from self._singly(candidates[done:])
+            yield from batch.results()
+        finally:
+            batch.abandon()
 
-    def _singly(self, candidates: Sequence[Candidate]) -> Iterator[Result]:
-        """Each candidate in a fresh pool of its own: the one that kills its worker is known by it."""
-        from joblib import Parallel, delayed
-        from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-        self._stop()
-        for candidate in candidates:
-            try:
-                yield Parallel(n_jobs=2, backend="loky", batch_size=1)([delayed(measure)(candidate)])[0]
-            except TerminatedWorkerError:
-                yield Result.failed("simulation", "the worker process died while measuring this candidate, twice")
-        self._start()
+class _Batch:
+    """One batch on its way."""
+
+    def __init__(self, pool: MeasurePool, candidates: Sequence[Candidate], until: float | None) -> None:
+        self.pool, self.executor, self.candidates, self.until = pool, pool.executor, candidates, until
+        self.waiting: deque[tuple[int, ...]] = deque()
+        self.running: dict[Future[Measured], tuple[tuple[int, ...], float]] = {}
+        self.found: dict[int, Result] = {}
+        self.deaths = [0] * len(candidates)
+        self.false_starts = 0
+        size = max(1, min(int(CALL_SECONDS / max(pool.each, 1e-6)), -(-len(candidates) // max(1, self.executor.slots()))))
+        for k in range(0, len(candidates), size):
+            self.waiting.append(tuple(range(k, min(k + size, len(candidates)))))
+
+    def results(self) -> Iterator[Result]:
+        for k in range(len(self.candidates)):
+            while k not in self.found:
+                if self.until is not None and time.monotonic() >= self.until:
+                    return
+                self._fill()
+                self._wait()
+            yield self.found.pop(k)
+
+    def abandon(self) -> None:
+        """Whoever asked has gone; what is under way has nobody to go to."""
+        self.pool.strays.update({future: end for future, (_, end) in self.running.items() if not future.cancel()})
+        self.running.clear()
+
+    def _fill(self) -> None:
+        while self.waiting and len(self.running) + len(self.pool.strays) < self.executor.slots():
+            call = self.waiting.popleft()
+            future = self.executor.submit([self.candidates[i] for i in call])
+            self.running[future] = (call, time.monotonic() + self.pool.patience * len(call))
+
+    def _wait(self) -> None:
+        strays = self.pool.strays
+        now = time.monotonic()
+        ends = [*strays.values(), *(end for _, end in self.running.values()), *([] if self.until is None else [self.until])]
+        seconds = min([LOOK_SECONDS, *(max(0.0, end - now) for end in ends)])
+        done, _ = wait([*self.running, *strays], timeout=seconds, return_when=FIRST_COMPLETED)
+        for future in done:
+            if strays.pop(future, None) is None:
+                self._take(future)
+        now = time.monotonic()
+        for future in [f for f, end in strays.items() if now >= end]:
+            del strays[future]
+            self.executor.abandon(future)
+        for future, (call, end) in list(self.running.items()):
+            if now < end:
+                continue
+            del self.running[future]
+            lost = not self.executor.slots()
+            self.executor.abandon(future)
+            if lost:
+                # No worker was there to try it: nothing is known of the candidate.
+                self.waiting.appendleft(call)
+            else:
+                self._again(call, f"no result after {self.pool.patience:g} seconds")
+
+    def _take(self, future: Future[Measured]) -> None:
+        call, _ = self.running.pop(future)
+        error = future.exception()
+        if error is None:
+            measured = future.result()
+            self.found.update(zip(call, measured.results, strict=True))
+            if measured.seconds:
+                self.pool.each = 0.5 * self.pool.each + 0.5 * measured.seconds / len(call)
+            self.false_starts = 0
+        elif isinstance(error, VersionError):
+            raise ExecutorError(
+                f"a worker computes cycles of version {error.there}, this process of {error.here}; install the same autosched "
+                "on both"
+            ) from error
+        elif (fault := self.executor.fault(future)) is Fault.START:
+            self.false_starts += 1
+            if self.false_starts > FALSE_STARTS:
+                raise ExecutorError(f"{self.false_starts} worker processes ended before they could begin: {error}") from error
+            self.waiting.appendleft(call)
+        elif fault is Fault.WORKER:
+            self._again(call, "its worker process died")
+        else:
+            raise error
+
+    def _again(self, call: tuple[int, ...], reason: str) -> None:
+        """Each candidate of a lost call alone, so that the one at fault is known by it; none more than ``TRIES`` times."""
+        for k in reversed(call):
+            self.deaths[k] += 1
+            if self.deaths[k] < TRIES:
+                self.waiting.appendleft((k,))
+            else:
+                self.found[k] = Result.failed("environment", f"{reason}, {self.deaths[k]} times")

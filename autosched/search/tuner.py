@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from autosched.search.samplers import SpaceSampler
 
+FIRST_RESULT = 30.0  # seconds that a time stop grants to the first candidate
 BATCH = 16  # independent of the number of jobs, so that the list of trials is too
 
 
@@ -45,6 +46,8 @@ def tune(
     gap: float = 0.0,
     patience: int | None = None,
     listener: Listener | None = None,
+    executor: str | None = None,
+    scheduler: str | None = None,
 ) -> TuneReport | NetworkReport:
     """Searches for the best schedule of a workload, or of every layer of a network.
 
@@ -57,12 +60,16 @@ def tune(
         log: directory of the log; default ``tuning_logs/runs`` of the working directory.
         cold: do not start from the best schedules of the log.
         sampler: ``cost-model`` or one of Optuna's: ``tpe``, ``nsgaii``, ``qmc``, ``random``, ``grid``.
-        timeout: seconds after which a task ends.
+        timeout: seconds after which a task ends; a candidate that has no result by then is given up.
         gap: stop when the best is within this fraction of the lower bound.
         patience: stop after so many trials without a better one.
         listener: called after every trial.
+        executor: where candidates are measured: ``loky`` (processes of this machine; the default for several jobs), ``serial``
+            (this process; the default for one job), ``dask`` (a cluster). The result does not depend on it.
+        scheduler: address of a Dask scheduler, e.g. ``tcp://host:8786``; ``dask`` without one starts ``jobs`` workers here.
 
     Raises:
+        ExecutorError: no worker can be had.
         UnknownNameError: an unknown workload, target or sampler.
         ProgramError: a program that no space fits.
         BadArgumentError: a number that is out of bounds.
@@ -77,7 +84,8 @@ def tune(
     tasks = network(name, *lanes).tasks if isinstance(name, str) else ((resolve(name, machine), 1),)
     reports = []
     known = Log.open(log)
-    with MeasurePool(jobs) as pool:
+    # A batch is all that is ever under way.
+    with MeasurePool(min(jobs, BATCH), executor, scheduler) as pool:
         for task, multiplicity in tasks:
             run = _Run(task, machine, trials, seed, known, cold, sampler, timeout, gap, patience, listener)
             reports.append(run.search(pool, multiplicity))
@@ -156,13 +164,20 @@ class _Run:
             batch = self._ask(study, min(BATCH, self.trials - len(self.history)))
             if not batch:
                 return "exhausted"
-            for ask, (result, cached) in zip(batch, self._results(pool, batch)):
-                if stop:
-                    # The workers are on their way through this batch; the pool is free again only after it.
-                    continue
+            results = self._results(pool, batch)
+            for ask in batch:
+                answer = next(results, None)
+                if answer is None:
+                    stop = "time"
+                    break
+                result, cached = answer
                 self._commit(ask, result, cached)
                 self._tell(study, ask.trial, result)
                 stop = self._stop()
+                if stop:
+                    break
+            # Workers may still be on their way through this batch; the pool knows.
+            results.close()
             # Between batches only: what is known then does not depend on when a result arrives.
             self.space_bound = max(self.space_bound, self.proposer.floor())
             stop = stop or self._stop()
@@ -194,13 +209,23 @@ class _Run:
             batch.append(_Ask(to_point(self.space, trial.params), trial))
         return batch
 
-    def _results(self, pool: MeasurePool, asks: Sequence[_Ask]) -> Iterator[tuple[Result, bool]]:
+    def _results(self, pool: MeasurePool, asks: Sequence[_Ask]) -> Generator[tuple[Result, bool], None, None]:
         """(result, whether from the log) per ask, as they come; what the log knows is not simulated again."""
         self.journal.refresh()
         cached = [self._cached(ask) for ask in asks]
-        fresh = iter(pool.run([self._candidate(ask) for ask, result in zip(asks, cached) if result is None]))
+        until = None
+        if self.timeout is not None:
+            # Something is to come of every run: the first result is waited for, as long as workers need to load at worst.
+            until = self.begun + (self.timeout if self.history else max(self.timeout, FIRST_RESULT))
+        fresh = pool.run([self._candidate(ask) for ask, result in zip(asks, cached) if result is None], until)
         for result in cached:
-            yield (next(fresh), False) if result is None else (result, True)
+            if result is not None:
+                yield result, True
+            elif (measured := next(fresh, None)) is not None:
+                yield measured, False
+            else:
+                # Time is up.
+                return
 
     def _cached(self, ask: _Ask) -> Result | None:
         if ask.record is None:
@@ -234,7 +259,10 @@ class _Run:
             self.journal.trial(number, _numbers(ask.point), result, bound, draft)
             self.simulated += 1
         self.history.append(cycles)
-        if ask.record is None:
+        if result.status == "environment":
+            # This machine failed, not the point: it is not asked for again, and nothing is learnt from it.
+            self.proposer.mark(ask.point)
+        elif ask.record is None:
             self.proposer.add(ask.point, cycles)
         if cycles is None:
             self.failed[result.status] = self.failed.get(result.status, 0) + 1

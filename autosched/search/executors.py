@@ -1,0 +1,176 @@
+"""Where candidates are measured: in this process, in worker processes of this machine (loky), or on a cluster (Dask).
+
+An executor hands out futures of ``Measured``. What is retried, and how long an answer is waited for, is the pool's business.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import Future
+from enum import Enum
+from typing import Protocol
+
+from autosched.child import MEMORY, begin, deaf
+from autosched.errors import UnknownNameError
+from autosched.measure import Candidate
+from autosched.records import version
+from autosched.search.worker import Measured, one, ready, work
+
+NAMES = ("loky", "serial", "dask")
+
+
+class Fault(Enum):
+    """What a future's error says."""
+
+    CALL = "the call failed: a bug"
+    WORKER = "its worker ended while it ran"
+    START = "its worker ended before it ran"
+
+
+class Executor(Protocol):
+    """A place where candidates are measured."""
+
+    def start(self) -> None:
+        """Gets ready; workers may still be on their way when it returns."""
+
+    def slots(self) -> int:
+        """How many calls it can run at once; 0 while it has no worker."""
+
+    def submit(self, candidates: Sequence[Candidate]) -> Future[Measured]:
+        """Measures candidates; no more calls than ``slots()`` may be under way."""
+
+    def fault(self, future: Future[Measured]) -> Fault:
+        """Whose fault it is that a future has failed."""
+
+    def abandon(self, future: Future[Measured]) -> None:
+        """Gives up a call that is under way, with its worker where that is ours."""
+
+    def stop(self) -> None:
+        """Ends everything that ``start`` and ``submit`` began, now."""
+
+
+def make_executor(name: str, jobs: int, scheduler: str | None = None) -> Executor:
+    """The executor of a name.
+
+    Args:
+        name: ``loky``, ``serial`` or ``dask``.
+        jobs: worker processes, where they are ours.
+        scheduler: address of a Dask scheduler; None starts a cluster of ``jobs`` workers on this machine.
+
+    Raises:
+        UnknownNameError: no such executor.
+        ExecutorError: ``dask`` is not installed.
+    """
+    if name not in NAMES:
+        raise UnknownNameError("executor", name, NAMES)
+    if name == "dask":
+        from autosched.search.dask_executor import DaskExecutor
+
+        return DaskExecutor(jobs, scheduler)
+    return LokyExecutor(jobs) if name == "loky" else SerialExecutor()
+
+
+class SerialExecutor:
+    """In this process; nothing protects it from a candidate that takes its memory."""
+
+    def start(self) -> None:
+        """Nothing to start."""
+
+    def slots(self) -> int:
+        """One call at a time."""
+        return 1
+
+    def submit(self, candidates: Sequence[Candidate]) -> Future[Measured]:
+        """Measures before it returns."""
+        future: Future[Measured] = Future()
+        future.set_result(Measured(tuple(map(one, candidates)), 0.0))
+        return future
+
+    def fault(self, future: Future[Measured]) -> Fault:
+        """There is no worker that could end."""
+        return Fault.CALL
+
+    def abandon(self, future: Future[Measured]) -> None:
+        """Nothing is ever under way."""
+
+    def stop(self) -> None:
+        """Nothing to end."""
+
+
+class _Worker:
+    """One process, with the call that it runs."""
+
+    def __init__(self) -> None:
+        from joblib.externals.loky import ProcessPoolExecutor
+
+        with deaf():
+            self.executor = ProcessPoolExecutor(max_workers=1, timeout=None, initializer=begin, initargs=(os.getpid(), MEMORY))
+            self.ready: Future[None] = self.executor.submit(ready)
+        self.call: Future[Measured] | None = None
+
+    def end(self, wait: bool) -> None:
+        self.executor.shutdown(wait=wait, kill_workers=True)
+
+
+class LokyExecutor:
+    """Worker processes of this machine, each an executor of its own.
+
+    A pool of several workers is broken as a whole when one of them dies. Alone, a dead worker takes nothing with it but its own
+    call, and it is known whose fault that was.
+
+    Args:
+        jobs: worker processes.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        self.jobs = jobs
+        self._workers: list[_Worker] = []
+
+    def start(self) -> None:
+        """Starts all workers, which load what they need while this process goes on."""
+        for _ in range(self.jobs):
+            self._workers.append(_Worker())
+
+    def slots(self) -> int:
+        """One call per worker."""
+        return self.jobs
+
+    def submit(self, candidates: Sequence[Candidate]) -> Future[Measured]:
+        """Hands candidates to a worker that is free, or to a new one in the place of one that died."""
+        from joblib.externals.loky import BrokenProcessPool
+
+        spot = next(k for k, w in enumerate(self._workers) if w.call is None or w.call.done())
+        arguments = tuple(candidates), version()
+        try:
+            future = self._workers[spot].executor.submit(work, *arguments)
+        except BrokenProcessPool:
+            self._workers[spot].end(wait=False)
+            self._workers[spot] = _Worker()
+            future = self._workers[spot].executor.submit(work, *arguments)
+        self._workers[spot].call = future
+        return future
+
+    def fault(self, future: Future[Measured]) -> Fault:
+        """A worker's end breaks its executor."""
+        from joblib.externals.loky import BrokenProcessPool
+
+        if not isinstance(future.exception(), BrokenProcessPool):
+            return Fault.CALL
+        begun = next((w.ready for w in self._workers if w.call is future), None)
+        return Fault.WORKER if begun is not None and begun.exception() is None else Fault.START
+
+    def abandon(self, future: Future[Measured]) -> None:
+        """Kills the worker that runs a call, and starts another."""
+        for spot, worker in enumerate(self._workers):
+            if worker.call is future:
+                worker.end(wait=False)
+                self._workers[spot] = _Worker()
+
+    def stop(self) -> None:
+        """Kills all workers: none of them holds anything that is worth waiting for."""
+        for worker in self._workers:
+            worker.end(wait=False)
+        for worker in self._workers:
+            worker.end(wait=True)
+        self._workers = []
