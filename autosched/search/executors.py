@@ -143,7 +143,7 @@ class LokyExecutor:
         spot = next(k for k, w in enumerate(self._workers) if w.call is None or w.call.done())
         arguments = tuple(candidates), version()
         try:
-            future = self._workers[spot].executor.submit(work, *arguments)
+            future: Future[Measured] = self._workers[spot].executor.submit(work, *arguments)
         except BrokenProcessPool:
             self._workers[spot].end(wait=False)
             self._workers[spot] = _Worker()
