@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from autosched.errors import RecordError
 from autosched.ir.stmt import PrimFunc
 from autosched.kernel import replay
+from autosched.kernel.kernel import TraceLike
 from autosched.lower import lower_table
 from autosched.networks import compiled
 from autosched.networks.compiled import CompiledNetwork, Stream
@@ -82,11 +84,15 @@ class _Compiler:
     """Schedules, composes and lowers the runs of one network."""
 
     def __init__(self, network: Network, log: str | Path | None) -> None:
-        self.graph, self.target, self.log = network.graph, network.target, log
+        from autosched.records import Known
+
+        self.graph, self.target = network.graph, network.target
+        self.known = Known.open(network.target, log)
         self.calls: Mapping[str, Call] = calls(network.graph, network.target)
         self.lanes = network.target.config.batch, network.target.config.block_in
         self.scheduled: dict[Spec, tuple[PrimFunc, bool]] = {}
         self.alone: dict[Spec, int] = {}
+        self.traces: dict[Spec, tuple[TraceLike, bool]] = {}
 
     def run(self) -> CompiledNetwork:
         """The compiled network."""
@@ -107,14 +113,21 @@ class _Compiler:
         """The scheduled program of a spec, and whether its schedule was logged."""
         known = self.scheduled.get(spec)
         if known is None:
-            from autosched.records import find_best
-
-            task = workload_of(spec.structure(), "layer", *self.lanes)
-            record = find_best(task.func, self.target, self.log)
-            trace = record.trace if record is not None else draft(task.func, self.target)
-            func = replay(program(spec, *self.lanes), trace).func
-            known = self.scheduled[spec] = (func, record is not None)
+            trace, logged = self.trace(spec.structure())
+            known = self.scheduled[spec] = (replay(program(spec, *self.lanes), trace).func, logged)
         return known
+
+    def trace(self, spec: Spec) -> tuple[TraceLike, bool]:
+        """The schedule of a structure, and whether it was logged."""
+        if spec not in self.traces:
+            from autosched.records import best_or_fail
+
+            task = workload_of(spec, "layer", *self.lanes)
+            try:
+                self.traces[spec] = best_or_fail(task, self.target, self.known)[0].trace, True
+            except RecordError:
+                self.traces[spec] = draft(task.func, self.target), False
+        return self.traces[spec]
 
     def cycles_alone(self, spec: Spec) -> int:
         """Cycles of a layer's own program."""

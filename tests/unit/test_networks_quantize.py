@@ -1,0 +1,120 @@
+"""From float to powers of two, and the digits network whole: 300 images, the same bytes, the accuracy of float."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched.errors import ProgramError, UnknownNameError
+from autosched.networks import load, reference
+from autosched.networks.compare import differences
+from autosched.networks.onnx_file import read
+from autosched.networks.quantize import Report, quantize
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+IMAGES = 300
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory, onnx_models: ModuleType) -> tuple[Path, Report, dict[str, Any]]:
+    data = np.load(EXAMPLES / "digits_calibration.npz")
+    test = dict(np.load(EXAMPLES / "digits_test.npz"))
+    path = tmp_path_factory.mktemp("digits") / "q.onnx"
+    return path, quantize(EXAMPLES / "digits.onnx", {"image": data["image"]}, path), test
+
+
+def test_digits_run_whole(digits: tuple[Path, Report, dict[str, Any]]) -> None:
+    path, report, test = digits
+    x, labels = test["image"][:IMAGES], test["labels"][:IMAGES]
+    net = load(path)
+    assert [n[1] for p in net.graph.host_parts for n in p.nodes] == ["QuantizeLinear", "DequantizeLinear"]
+    ready = net.compile(path.parent)
+    assert len(ready.streams) == 1
+    got = ready(x)
+    checked = reference.session(reference.build(net.graph))
+    want = np.concatenate([checked.run(None, {"image": x[k : k + 1]})[0] for k in range(IMAGES)])
+    assert got.tobytes() == want.tobytes()
+    before = reference.session((EXAMPLES / "digits.onnx").read_bytes())
+    floats = np.concatenate([before.run(None, {"image": x[k : k + 1]})[0] for k in range(IMAGES)])
+    right, right_float = (float((y.argmax(axis=1) == labels).mean()) for y in (got, floats))
+    assert right_float > 0.97
+    assert right >= right_float - 0.01
+    assert all(f.inside >= 0.3 and f.snr > 20 for f in report.layers), report.layers
+    assert len({f.tensor for f in report.layers}) == 11
+
+
+def test_digits_differ_from_their_file_in_ties_alone(digits: tuple[Path, Report, dict[str, Any]]) -> None:
+    path, _, test = digits
+    file, graph = read(path), load(path).graph
+    found = [d for k in range(20) for d in differences(graph, file, {"image": test["image"][k : k + 1]})]
+    assert sum(d.ties for d in found) > 0
+    assert all(d.unexplained == 0 and d.mean == 0 and d.beyond == 0 for d in found)
+
+
+@pytest.mark.parametrize("method", ["minmax", "percentile", "entropy"])
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_every_calibrator_gives_a_network_that_runs(
+    method: str, per_channel: bool, onnx_models: ModuleType, tmp_path: Path
+) -> None:
+    test = np.load(EXAMPLES / "digits_test.npz")
+    data = {"image": np.load(EXAMPLES / "digits_calibration.npz")["image"][:40]}
+    report = quantize(
+        EXAMPLES / "digits.onnx", data, tmp_path / "q.onnx", method=method, per_channel=per_channel,
+    )
+    assert report.images == 40 and report.accuracy is None
+    net = load(tmp_path / "q.onnx")
+    shifts = {len(x.requant.shift) for x in net.graph.layers if x.requant is not None}
+    assert (max(shifts) > 1) == per_channel
+    again = quantize(tmp_path / "q.onnx", data, tmp_path / "r.onnx", method=method, per_channel=per_channel)
+    assert min(f.snr for f in again.layers if f.tensor != "image") > 20
+    if method == "minmax":
+        x = test["image"][:2]
+        want = np.concatenate([reference.run(net.graph, {"image": v[None]})["logits"] for v in x])
+        assert np.array_equal(net.compile(tmp_path)(x), want)
+
+
+def test_labels_give_accuracies(onnx_models: ModuleType, tmp_path: Path) -> None:
+    test = np.load(EXAMPLES / "digits_test.npz")
+    report = quantize(
+        EXAMPLES / "digits.onnx", {"image": test["image"][:100]}, tmp_path / "q.onnx", labels=test["labels"][:100],
+    )
+    assert report.accuracy is not None and report.float_accuracy is not None
+    assert report.accuracy > 0.95 and report.images == 100
+
+
+def test_a_network_with_other_scales_gets_a_way_out(onnx_models: ModuleType, tmp_path: Path) -> None:
+    from onnx import numpy_helper
+
+    b = onnx_models.residual("qdq", np.random.default_rng(0), channels=8)
+    model = b.model(b.last)
+    for c in model.graph.initializer:
+        if c.name.startswith("scale"):
+            c.CopyFrom(numpy_helper.from_array((numpy_helper.to_array(c) * 1.1).astype(np.float32), c.name))
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(ProgramError, match=r"no power of two; make one that is: autosched quantize net\.onnx"):
+        load(tmp_path / "net.onnx")
+
+
+@pytest.mark.parametrize(("data", "words"), [
+    ({"image": np.zeros((0, 1, 8, 8), np.float32)}, "holds no image"),
+    ({"image": np.zeros((4, 1, 8, 9), np.float32)}, "expected images of shape"),
+    ({"image": np.zeros((4, 1, 8, 8))}, "expected float32, got float64"),
+    ({"image": np.full((4, 1, 8, 8), np.nan, np.float32)}, "not finite"),
+    ({"a": np.zeros((4, 1, 8, 8), np.float32), "b": np.zeros(3)}, "the network takes image"),
+    ({}, "holds nothing"),
+])
+def test_a_calibration_set_that_does_not_fit_is_refused(
+    data: dict[str, Any], words: str, onnx_models: ModuleType, tmp_path: Path
+) -> None:
+    with pytest.raises(ProgramError, match=words):
+        quantize(EXAMPLES / "digits.onnx", data, tmp_path / "q.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_calibrator_is_refused(onnx_models: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="minmax"):
+        quantize(EXAMPLES / "digits.onnx", {}, tmp_path / "q.onnx", method="minmix")
