@@ -11,7 +11,7 @@ from typing import Any
 
 from autosched.cli.exit_codes import Exit
 from autosched.cli.options import Commands, add_format, add_log, add_target, parse_pairs, seed
-from autosched.cli.tables import number, percent, print_json, print_table
+from autosched.cli.tables import number, percent, print_json, print_table, tell
 from autosched.errors import ProgramError, UnknownNameError
 from autosched.records import BestRecord, Known, best_or_fail, version
 from autosched.target import Target, get_target
@@ -174,7 +174,7 @@ def apply(args: argparse.Namespace) -> int:
                     "shape": list(result.shape), "bit_equal": equal})
         return _agreed(equal)
     verdict = {True: ", bit-equal to the reference", False: ", NOT equal to the reference", None: ""}[equal]
-    print(f"{task.name} on {target.name}: {number(kernel.cycles)} cycles, output {result.dtype}{list(result.shape)}{verdict}")
+    tell(f"{task.name} on {target.name}: {number(kernel.cycles)} cycles, output {result.dtype}{list(result.shape)}{verdict}")
     return _agreed(equal)
 
 
@@ -202,6 +202,6 @@ def export(args: argparse.Namespace) -> int:
         print_json({"file": str(path), "workload": task.name, "target": target.name, "instructions": len(program.table),
                     "cycles": kernel.cycles, "bytes": size})
         return Exit.OK
-    print(f"{path}: {task.name} for {target.name}, {len(program.table)} instructions, {number(kernel.cycles)} cycles, "
+    tell(f"{path}: {task.name} for {target.name}, {len(program.table)} instructions, {number(kernel.cycles)} cycles, "
           f"{number(size)} bytes")
     return Exit.OK

@@ -8,7 +8,7 @@ import numpy as np
 
 from autosched.cli.exit_codes import Exit
 from autosched.cli.options import Commands, add_format, add_target, positive, seed
-from autosched.cli.tables import number, print_json, print_table
+from autosched.cli.tables import number, print_json, print_table, tell
 from autosched.target import get_target
 from autosched.workloads import workload
 
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
                              "explain": space.explain(points[i])} for i in order]})
         return Exit.OK
     size = number(count) if exact else f"more than {number(count)}"
-    print(f"{args.workload} on {space.target.name}: {size} schedules, none faster than {number(space.floor())} cycles")
+    tell(f"{args.workload} on {space.target.name}: {size} schedules, none faster than {number(space.floor())} cycles")
     print_table([("draft", True), ("bound", True), ("schedule", False)],
                 [[number(int(drafts[i])), number(int(bounds[i])), space.explain(points[i])] for i in order])
     return Exit.OK

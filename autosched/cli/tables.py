@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -101,6 +103,17 @@ def _fields(columns: Columns, row: Sequence[str]) -> Table:
         if cell:
             table.add_row(Text(title), Text(cell))
     return table
+
+
+def tell(text: str) -> None:
+    """Prints prose on standard output; on a terminal, lines break between words and never inside a number."""
+    width = console().width
+    for line in text.split("\n"):
+        # Digits that belong together, and a per cent sign with them, are one word.
+        whole = re.sub(r"(?<=\d) (?=\d{3}(?!\d)|%)", "\N{NO-BREAK SPACE}", line)
+        indent = " " * (len(whole) - len(whole.lstrip(" ")))
+        parts = textwrap.wrap(whole, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        print("\n".join(parts or [""]).replace("\N{NO-BREAK SPACE}", " ") if len(line) > width else line)
 
 
 def print_json(data: Any) -> None:

@@ -1,20 +1,21 @@
-"""``autosched tune``: search, with one live line, then a summary."""
+"""``autosched tune``: search, with a live panel, then a summary."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import sys
 import threading
-import time
-from dataclasses import fields
-from types import FrameType, TracebackType
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from types import FrameType
 
 from autosched.cli.exit_codes import Exit
-from autosched.cli.options import Commands, add_format, add_log, add_target, fraction, positive, seconds, seed
-from autosched.cli.tables import number, percent, print_json, print_table
-from autosched.search.result import NetworkReport, TrialEvent, TuneReport
+from autosched.cli.live import Lines, Panel
+from autosched.cli.options import Commands, add_log, add_target, fraction, positive, seconds, seed
+from autosched.cli.tables import number, percent, print_table, tell
+from autosched.search.events import Event, Listener, as_json
+from autosched.search.result import NetworkReport, TuneReport
 
 
 def register(commands: Commands) -> None:
@@ -34,9 +35,11 @@ def register(commands: Commands) -> None:
     p.add_argument("--sampler", default="cost-model", metavar="NAME",
                    help="cost-model (default), tpe, nsgaii, qmc, random or grid")
     p.add_argument("--timeout", type=seconds, metavar="SECONDS", help="end a task after so long")
-    p.add_argument("--gap", type=fraction, default=0.0, metavar="F", help="stop within this fraction of the lower bound")
+    p.add_argument("--gap", type=fraction, default=0.0, metavar="F", help="stop within this fraction of the bound, e.g. 1%%")
     p.add_argument("--patience", type=positive, metavar="N", help="stop after N trials without a better one")
-    add_format(p)
+    p.add_argument("--quiet", action="store_true", help="no progress and no remarks, the result only")
+    p.add_argument("--format", choices=("table", "json"), default="table",
+                   help="form of the output (default table); json is a stream: one object per event, the last one the result")
     p.set_defaults(run=run)
 
 
@@ -47,20 +50,45 @@ def run(args: argparse.Namespace) -> int:
     if threading.current_thread() is threading.main_thread():
         # Ended from outside, it leaves as Ctrl-C does: the best found is logged and no worker stays behind.
         signal.signal(signal.SIGTERM, _terminate)
-    with _Live() as live:
+    with _listening(args) as listener:
         report = tune(
             args.workload, target=args.target, trials=args.trials, jobs=args.jobs, seed=args.seed, log=args.log,
             cold=args.cold, sampler=args.sampler, timeout=args.timeout, gap=args.gap, patience=args.patience,
-            listener=live, executor=args.executor, scheduler=args.scheduler,
+            listener=listener, executor=args.executor, scheduler=args.scheduler,
         )
     tasks = list(report.tasks) if isinstance(report, NetworkReport) else [report]
-    if tasks[0].damaged:
+    if tasks[0].damaged and not args.quiet:
         print(f"autosched: {tasks[0].damaged} damaged line(s) in the log were skipped", file=sys.stderr)
-    if args.format == "json":
-        print_json(_json(report))
-    else:
+    if args.format != "json":
         _print(report, tasks)
     return _verdict(tasks)
+
+
+def _listening(args: argparse.Namespace) -> AbstractContextManager[Listener | None]:
+    """Who is told of the run's events: nobody, a panel or lines on standard error, and a stream of JSON on standard output."""
+    if args.format == "json" and (args.quiet or sys.stdout.isatty()):
+        return nullcontext(_stream)
+    if args.quiet:
+        return nullcontext(None)
+    also = _stream if args.format == "json" else None
+    return Panel(_rules(args), also) if sys.stderr.isatty() else nullcontext(Lines(also))
+
+
+def _stream(event: Event) -> None:
+    """One JSON object per event; the last one is the outcome."""
+    print(json.dumps(as_json(event)), flush=True)
+
+
+def _rules(args: argparse.Namespace) -> list[str]:
+    """The stop rules that were asked for, in words."""
+    found = [f"{args.trials} trials"]
+    if args.gap:
+        found.append(f"gap {percent(args.gap)}")
+    if args.patience:
+        found.append(f"{args.patience} without a better one")
+    if args.timeout:
+        found.append(f"{args.timeout:g} s")
+    return found
 
 
 def _verdict(tasks: list[TuneReport]) -> Exit:
@@ -72,43 +100,6 @@ def _verdict(tasks: list[TuneReport]) -> Exit:
 
 def _terminate(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
-
-
-class _Live:
-    """One line that rewrites itself on a terminal; elsewhere a plain line per better schedule and per 16 trials."""
-
-    def __init__(self) -> None:
-        self.terminal = sys.stderr.isatty()
-        self.status: Any = None
-        self.best: int | None = None
-
-    def __enter__(self) -> _Live:
-        if self.terminal:
-            from rich.console import Console
-
-            self.status = Console(stderr=True).status("starting: loading kernels and workers")
-            self.status.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.status is not None:
-            self.status.__exit__(kind, error, trace)
-
-    def __call__(self, event: TrialEvent) -> None:
-        gap = None if not event.best or not event.machine_bound else (event.best - event.machine_bound) / event.machine_bound
-        text = (
-            f"{event.workload}  {event.trial + 1}/{event.trials} trials  {event.seconds:.1f} s  "
-            f"best {number(event.best)} cycles, {percent(gap)} above the bound  {event.explain}"
-        )
-        if self.status is not None:
-            from rich.text import Text
-
-            self.status.update(Text(text, no_wrap=True, overflow="ellipsis"))
-        elif event.best != self.best or event.trial + 1 == event.trials or (event.trial + 1) % 16 == 0:
-            print(text, file=sys.stderr, flush=True)
-        self.best = event.best
 
 
 def _print(report: TuneReport | NetworkReport, tasks: list[TuneReport]) -> None:
@@ -128,7 +119,7 @@ def _print(report: TuneReport | NetworkReport, tasks: list[TuneReport]) -> None:
                   str(sum(sum(t.failed.values()) for t in tasks)), f"{report.seconds:.1f}", "", ""]
     print_table(columns, rows, footer)
     if isinstance(report, TuneReport) and report.cycles is not None:
-        print(f"\nbest schedule: {report.explain}")
+        tell(f"\nbest schedule: {report.explain}")
     failed: dict[str, int] = {}
     for t in tasks:
         for kind, n in t.failed.items():
@@ -138,17 +129,6 @@ def _print(report: TuneReport | NetworkReport, tasks: list[TuneReport]) -> None:
             print(f"autosched: {t.workload}: {cycles} cycles at {list(point)} are below the proven bound of {bound}: "
                   "a fault of autosched, please report it", file=sys.stderr)
     if failed:
-        print("failed candidates: " + ", ".join(f"{n} {kind}" for kind, n in sorted(failed.items())))
+        tell("failed candidates: " + ", ".join(f"{n} {kind}" for kind, n in sorted(failed.items())))
     if "environment" in failed:
-        print("environment: this machine failed, not the candidates; another run may have another list of trials")
-
-
-def _json(report: TuneReport | NetworkReport) -> Any:
-    if isinstance(report, NetworkReport):
-        return {"network": report.network, "cycles": report.cycles, "space_bound": report.space_bound,
-                "machine_bound": report.machine_bound, "bound": report.machine_bound, "gap": report.gap,
-                "seconds": report.seconds, "tasks": [_json(t) for t in report.tasks]}
-    data = {f.name: getattr(report, f.name) for f in fields(report) if f.name not in ("task", "machine")}
-    data["bound"], data["gap"] = report.machine_bound, report.gap
-    data["finished"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return data
+        tell("environment: this machine failed, not the candidates; another run may have another list of trials")

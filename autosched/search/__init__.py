@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from autosched.search.result import NetworkReport, TrialEvent, TuneReport
+from autosched.search.events import (
+    Event,
+    Remark,
+    RunFinished,
+    RunStarted,
+    TaskFinished,
+    TaskStarted,
+    TrialEvent,
+)
+from autosched.search.result import NetworkReport, TuneReport
 from autosched.search.tuner import tune
 
-__all__ = ["NetworkReport", "TrialEvent", "TuneReport", "tune"]
+__all__ = [
+    "Event", "NetworkReport", "Remark", "RunFinished", "RunStarted", "TaskFinished", "TaskStarted", "TrialEvent", "TuneReport",
+    "tune",
+]

@@ -1,50 +1,17 @@
-"""What a search reports: events while it runs, and a report at its end."""
+"""What a search reports at its end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
+
+from autosched.measure import gap
 
 if TYPE_CHECKING:
     from autosched.kernel import Kernel
     from autosched.schedule import Schedule
     from autosched.target import Target
     from autosched.workloads import Workload
-
-
-@dataclass(frozen=True)
-class TrialEvent:
-    """One trial is known.
-
-    Args:
-        workload: name of the task.
-        trial: 0-based number in the task.
-        trials: how many the task may have.
-        cycles: its cycles, or None where it failed.
-        best: lowest cycles so far, or None.
-        space_bound: proven lower bound of what the space still holds, in cycles.
-        machine_bound: proven lower bound of every program on the machine, in cycles.
-        from_log: whether the cycles came from the log.
-        seconds: since the task began.
-        explain: the best point so far in one line.
-        engine: how candidates are chosen.
-    """
-
-    workload: str
-    trial: int
-    trials: int
-    cycles: int | None
-    best: int | None
-    space_bound: int
-    machine_bound: int
-    from_log: bool
-    seconds: float
-    explain: str
-    engine: str
-
-
-Listener = Callable[[TrialEvent], None]
 
 
 @dataclass(frozen=True)
@@ -105,8 +72,13 @@ class TuneReport:
 
     @property
     def gap(self) -> float | None:
-        """Relative distance to the machine's bound: (cycles - machine_bound) / machine_bound."""
-        return None if not self.cycles or not self.machine_bound else (self.cycles - self.machine_bound) / self.machine_bound
+        """Relative distance to the machine's bound."""
+        return gap(self.cycles, self.machine_bound)
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as a JSON object; ``bound`` is the machine's."""
+        data = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("task", "machine")}
+        return {**data, "bound": self.machine_bound, "gap": self.gap}
 
     def schedule(self) -> Schedule:
         """The best schedule, applied to the program."""
@@ -154,10 +126,16 @@ class NetworkReport:
 
     @property
     def gap(self) -> float | None:
-        """Relative distance to the machine's bound: (cycles - machine_bound) / machine_bound."""
-        return None if not self.cycles or not self.machine_bound else (self.cycles - self.machine_bound) / self.machine_bound
+        """Relative distance to the machine's bound."""
+        return gap(self.cycles, self.machine_bound)
 
     @property
     def seconds(self) -> float:
         """Wall time of all tasks together."""
         return sum(t.seconds for t in self.tasks)
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as a JSON object; ``bound`` is the machine's."""
+        return {"network": self.network, "cycles": self.cycles, "space_bound": self.space_bound,
+                "machine_bound": self.machine_bound, "bound": self.machine_bound, "gap": self.gap, "seconds": self.seconds,
+                "tasks": [t.as_json() for t in self.tasks]}

@@ -15,11 +15,13 @@ from autosched import arguments
 from autosched.ir.stmt import PrimFunc
 from autosched.kernel import resolve
 from autosched.measure import Candidate, Result, measure
+from autosched.measure import gap as relative_gap
 from autosched.records import BestRecord, Log
+from autosched.search.events import Listener, RunFinished, RunStarted, TaskFinished, TaskStarted, TrialEvent, emit
 from autosched.search.journal import Journal
 from autosched.search.pool import MeasurePool
 from autosched.search.proposer import Point, Proposer
-from autosched.search.result import Listener, NetworkReport, TrialEvent, TuneReport
+from autosched.search.result import NetworkReport, TuneReport
 from autosched.target import Target, get_target
 from autosched.workloads import Workload, network, networks
 from space import VERSION, Space
@@ -63,7 +65,7 @@ def tune(
         timeout: seconds after which a task ends; a candidate that has no result by then is given up.
         gap: stop when the best is within this fraction of the lower bound.
         patience: stop after so many trials without a better one.
-        listener: called after every trial.
+        listener: called with every event of the run, see ``autosched.search.events``; logger ``autosched`` gets them too.
         executor: where candidates are measured: ``loky`` (processes of this machine; the default for several jobs), ``serial``
             (this process; the default for one job), ``dask`` (a cluster). The result does not depend on it.
         scheduler: address of a Dask scheduler, e.g. ``tcp://host:8786``; ``dask`` without one starts ``jobs`` workers here.
@@ -84,13 +86,21 @@ def tune(
     tasks = network(name, *lanes).tasks if isinstance(name, str) else ((resolve(name, machine), 1),)
     reports = []
     known = Log.open(log)
+    emit(listener, RunStarted(
+        name if isinstance(name, str) else tasks[0][0].name, machine.name, tuple((t.name, n) for t, n in tasks), trials, jobs,
+        seed, sampler, str(known.directory), known.damaged,
+    ))
     # A batch is all that is ever under way.
     with MeasurePool(min(jobs, BATCH), executor, scheduler) as pool:
-        for task, multiplicity in tasks:
+        for number, (task, multiplicity) in enumerate(tasks):
             run = _Run(task, machine, trials, seed, known, cold, sampler, timeout, gap, patience, listener)
+            emit(listener, run.started(number))
             reports.append(run.search(pool, multiplicity))
+            emit(listener, TaskFinished(reports[-1]))
     is_network = isinstance(name, str) and name.strip() in networks()
-    return NetworkReport(str(name), tuple(reports)) if is_network else reports[0]
+    report = NetworkReport(str(name), tuple(reports)) if is_network else reports[0]
+    emit(listener, RunFinished(report))
+    return report
 
 
 @dataclass(frozen=True)
@@ -148,6 +158,13 @@ class _Run:
                 return [_Ask(point)]
         # The same numbers are another schedule in another space; the trace is what it was.
         return [_Ask(np.zeros(0, np.int32), record=best)]
+
+    def started(self, number: int) -> TaskStarted:
+        """What is known before the first trial."""
+        config = self.target.config
+        peak = -(-self.task.macs // (config.batch * config.block_in * config.block_out))
+        return TaskStarted(self.task.name, number, self.trials, self.space_bound, self.machine_bound, peak, self.proposer.engine,
+                           self.proposer.size)
 
     def search(self, pool: MeasurePool, multiplicity: int) -> TuneReport:
         """Runs to a stop rule and returns the report."""
@@ -272,12 +289,12 @@ class _Run:
                 self.violations.append((_numbers(ask.point), cycles, bound))
         if better:
             self.best_at = len(self.history)
-        if self.listener is not None:
-            best = self.best
-            self.listener(TrialEvent(
-                self.task.name, number, self.trials, cycles, best[0] if best else None, self.space_bound, self.machine_bound,
-                cached, time.monotonic() - self.begun, self._explain(best[2]) if best else "", self.proposer.engine,
-            ))
+        best = self.best
+        emit(self.listener, TrialEvent(
+            self.task.name, number, self.trials, cycles, best[0] if best else None, self.space_bound, self.machine_bound, cached,
+            time.monotonic() - self.begun, self._explain(best[2]) if best else "", self.proposer.engine, result.status,
+            result.reason,
+        ))
 
     def _explain(self, ask: _Ask) -> str:
         if ask.record is None:
@@ -298,7 +315,8 @@ class _Run:
         best = self.best[0] if self.best else None
         if best is not None and best <= self.space_bound:
             return "certified"
-        if best is not None and self.gap > 0 and (best - self.machine_bound) / self.machine_bound <= self.gap:
+        distance = relative_gap(best, self.machine_bound)
+        if distance is not None and self.gap > 0 and distance <= self.gap:
             return "gap"
         if len(self.history) >= self.trials:
             return "trials"

@@ -1,5 +1,6 @@
 """The loop: same trials whatever the jobs, the log as a cache, every sampler, every stop rule."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,19 @@ import pytest
 from autosched.errors import UnknownNameError
 from autosched.measure import Candidate, measure
 from autosched.records import BestRecord, Log, compile, find_best, version
-from autosched.search import NetworkReport, TrialEvent, TuneReport, tune
+from autosched.search import (
+    Event,
+    NetworkReport,
+    Remark,
+    RunFinished,
+    RunStarted,
+    TaskFinished,
+    TaskStarted,
+    TrialEvent,
+    TuneReport,
+    tune,
+)
+from autosched.search.events import as_json
 from autosched.search.proposer import Proposer
 from autosched.search.samplers import NAMES
 from autosched.target import get_target
@@ -191,12 +204,44 @@ def test_what_was_proposed_but_not_measured_proves_nothing() -> None:
 
 
 def test_events_tell_the_run(tmp_path: Path) -> None:
-    events: list[TrialEvent] = []
-    report = one(SMALL, tmp_path, listener=events.append)
-    assert [e.trial for e in events] == list(range(12))
-    assert events[-1].best == report.cycles
-    assert (events[-1].space_bound, events[-1].machine_bound) == (report.space_bound, report.machine_bound)
-    assert report.gap is not None and 0 <= report.gap < 1
+    said: list[Event] = []
+    report = one(SMALL, tmp_path, listener=said.append)
+    assert [type(e) for e in said[:2]] == [RunStarted, TaskStarted]
+    assert said[-2:] == [TaskFinished(report), RunFinished(report)]
+    run, task = said[0], said[1]
+    assert isinstance(run, RunStarted) and isinstance(task, TaskStarted)
+    assert run == RunStarted(SMALL, "vta-de10", ((SMALL, 1),), 12, 1, 0, "cost-model", str(tmp_path), 0)
+    # 2 x 4 x 6 products of a row with a 16 x 16 block, one per cycle.
+    assert (task.workload, task.number, task.trials, task.peak) == (SMALL, 0, 12, 48)
+    trials = [e for e in said if isinstance(e, TrialEvent)]
+    assert len(trials) == len(said) - 4 and [e.trial for e in trials] == list(range(12))
+    assert [e.cycles for e in trials] == list(report.history)
+    assert trials[-1].best == report.cycles and trials[-1].machine_bound == report.machine_bound
+    assert report.cycles is not None
+    assert report.gap == trials[-1].gap == (report.cycles - report.machine_bound) / report.machine_bound
+
+
+def test_logging_hears_the_same(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    said: list[Event] = []
+    with caplog.at_level("INFO", logger="autosched"):
+        one(SMALL, tmp_path / "a")
+    assert [r.levelname for r in caplog.records] == ["INFO"] * 4
+    caplog.clear()
+    with caplog.at_level("DEBUG", logger="autosched"):
+        report = one(SMALL, tmp_path / "b", listener=said.append)
+    assert len(caplog.records) == len(said) == 16
+    assert f"{SMALL}: {report.cycles} cycles, stopped by trials, verified: True" in caplog.text
+    assert "trial 11: " in caplog.text
+
+
+def test_every_event_is_json(tmp_path: Path) -> None:
+    said: list[Event] = [Remark("a line")]
+    report = one(SMALL, tmp_path, listener=said.append)
+    objects = [json.loads(json.dumps(as_json(e))) for e in said]
+    assert [o["event"] for o in objects] == ["remark", "run", "task", *["trial"] * 12, "task_finished", "finished"]
+    assert objects[0]["text"] == "a line" and objects[1]["tasks"] == [[SMALL, 1]]
+    assert objects[-1]["cycles"] == report.cycles and objects[-1]["gap"] == report.gap
+    assert objects[-1]["bound"] == report.machine_bound and objects[-1]["trace"] == list(report.trace)
 
 
 def test_the_best_can_be_applied(tmp_path: Path) -> None:
@@ -212,7 +257,10 @@ def test_the_best_can_be_applied(tmp_path: Path) -> None:
 
 
 def test_a_network_is_the_weighted_sum_of_its_layers(tmp_path: Path) -> None:
-    report = tune("resnet18", jobs=1, trials=1, cold=True, log=tmp_path)
+    said: list[Event] = []
+    report = tune("resnet18", jobs=1, trials=1, cold=True, log=tmp_path, listener=said.append)
+    assert [type(e) for e in said] == [RunStarted, *[TaskStarted, TrialEvent, TaskFinished] * 10, RunFinished]
+    assert [e.number for e in said if isinstance(e, TaskStarted)] == list(range(10))
     assert isinstance(report, NetworkReport) and len(report.tasks) == 10
     assert [t.multiplicity for t in report.tasks] == [4, 1, 1, 3, 1, 1, 3, 1, 1, 3]
     assert report.cycles == sum((t.cycles or 0) * t.multiplicity for t in report.tasks)
