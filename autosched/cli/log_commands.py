@@ -13,6 +13,7 @@ from autosched.cli.exit_codes import Exit
 from autosched.cli.options import Commands, add_format, add_log, add_target, parse_pairs, seed
 from autosched.cli.tables import number, percent, print_json, print_table, tell
 from autosched.errors import ProgramError, UnknownNameError
+from autosched.measure import gap
 from autosched.records import BestRecord, Known, best_or_fail, version
 from autosched.target import Target, get_target
 from autosched.workloads import Workload, network, workload
@@ -120,7 +121,7 @@ def _print_best(found: list[tuple[str, int, BestRecord | None]], target: Target)
         rows.append([name, number(r.cycles), number(r.bound), percent(r.gap), f"{ms:.3f}", _checked(r), r.run])
     footer = []
     if len(found) > 1 and all(r is not None for _, _, r in found):
-        footer = ["total", number(total), number(floor), percent((total - floor) / floor if floor else None),
+        footer = ["total", number(total), number(floor), percent(gap(total, floor)),
                   f"{total / (target.config.clock_mhz * 1e3):.3f}", "", ""]
     print_table([("workload", False), ("cycles", True), ("bound", True), ("gap", True),
                  (f"ms at {target.config.clock_mhz} MHz", True), ("checked", False), ("run", False)], rows, footer)

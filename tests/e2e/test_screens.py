@@ -183,7 +183,8 @@ def test_the_panel_of_a_network() -> None:
             progress.take(TrialEvent(f"net.c{k}", t, 4, cycles, cycles, 100, 1_000_000, t == 1, 1.0, "tile", "scan"))
     assert list(lines(progress, 100, 2.0)) == [
         "net  on m  0/3 layers", "2.0 s  4 s left  1.0 simulations/s  2 from the log",
-        "net.c0  2/4  1 160 000  16.00 %  0.00 % of peak  running  █▁", "net.c1  2/4  1 160 000  16.00 %  0.00 % of peak  running  █▁",
+        "net.c0  2/4  1 160 000  16.00 %  0.00 % of peak  running  █▁",
+        "net.c1  2/4  1 160 000  16.00 %  0.00 % of peak  running  █▁",
         "net.c2  waiting"]
     for width in range(20, 100):
         shown = list(lines(progress, width, 2.0))
