@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from autosched.measure import gap
+
 
 @dataclass(frozen=True)
 class Run:
@@ -151,9 +153,9 @@ class BestRecord(_OfRun):
         return self.space_bound if self.machine_bound is None else self.machine_bound
 
     @property
-    def gap(self) -> float:
-        """Relative distance to the bound: (cycles - bound) / bound."""
-        return (self.cycles - self.bound) / self.bound if self.bound else 0.0
+    def gap(self) -> float | None:
+        """Relative distance to the bound."""
+        return gap(self.cycles, self.bound)
 
 
 @dataclass(frozen=True)
