@@ -18,15 +18,18 @@ from sim.errors import SimError
 Array = np.ndarray[Any, Any]
 
 
-def measure(candidate: Candidate, cap: int | None = None, execute: bool = False, seed: int = 0) -> Result:
+def measure(
+    candidate: Candidate, cap: int | None = None, execute: bool = False, seed: int = 0, wide: bool = False
+) -> Result:
     """Replays, lowers and times a candidate.
 
     Args:
         candidate: what to measure.
         cap: give up above so many cycles.
-        execute: also run it bit-exactly on random inputs, and compare with the workload's reference; look for races,
-            and for what the target's implementations disagree on.
+        execute: also run it bit-exactly on inputs that tell (``Workload.inputs``), and compare with the workload's reference;
+            look for races, and for what the target's implementations disagree on.
         seed: of the random inputs.
+        wide: when executing, then once more on inputs over their whole ranges.
 
     Returns:
         The cycles, or why there are none. A fault of the candidate is a result, never an exception.
@@ -53,7 +56,9 @@ def measure(candidate: Candidate, cap: int | None = None, execute: bool = False,
         cycles = lowered.cycles(cap)
         if cycles < 0:
             return Result.failed("timeout", f"more than {cap} cycles", program)
-        fault = _execute(task, target, lowered, seed) if execute else None
+        fault = _execute(task, target, lowered, task.inputs(seed)) if execute else None
+        if execute and wide and fault is None:
+            fault = _execute(task, target, lowered, task.inputs(seed, wide=True))
     except SimError as error:
         return Result.failed("simulation", _line(error), program)
     return fault or Result.success(cycles, program, statistics(lowered))
@@ -68,13 +73,12 @@ def statistics(lowered: Lowered) -> dict[str, int]:
     return {**count(lowered.table, lowered.config, order, mode), "instructions": len(lowered.table)}
 
 
-def _execute(task: Workload, target: Target, lowered: Lowered, seed: int) -> Result | None:
+def _execute(task: Workload, target: Target, lowered: Lowered, inputs: tuple[Array, ...]) -> Result | None:
     """What is wrong with a program's execution, or None."""
     from sim.legality import disagreements
     from sim.machine import run
 
     program = program_hash(lowered)
-    inputs = task.inputs(seed)
     outputs = written(task.func)
     names = [b.name for b in task.func.buffers if b not in outputs]
     given = dict(zip(names, inputs))

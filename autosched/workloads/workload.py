@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from autosched.ir.interp import random_inputs, written
+from autosched.ir.interp import written
 from autosched.ir.stmt import PrimFunc
 from autosched.ir.structural import structural_hash
+from autosched.workloads.inputs import telling_inputs, wide_inputs
 from autosched.workloads.layout import Layout
 
 Array = np.ndarray[Any, Any]
@@ -66,13 +67,14 @@ class Workload:
         found = self.reference(*inputs)
         return dict(zip([b.name for b in written(self.func)], found if isinstance(found, tuple) else (found,), strict=True))
 
-    def inputs(self, seed: int = 0) -> tuple[Array, ...]:
+    def inputs(self, seed: int = 0, wide: bool = False) -> tuple[Array, ...]:
         """Random inputs within the declared value ranges, packed.
 
         Args:
             seed: of ``numpy.random.default_rng``.
+            wide: over whole ranges; else such that most outputs lie inside the program's clips, with a few corner values.
         """
-        return random_inputs(self.func, seed)
+        return (wide_inputs if wide else telling_inputs)(self.func, seed)
 
 
 @dataclass(frozen=True)
