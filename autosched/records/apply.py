@@ -187,7 +187,7 @@ def _checked(task: Workload, target: Target, record: BestRecord, known: Known) -
     Raises:
         RecordError: its program fails, or computes something else.
     """
-    result = measure(Candidate(task, target, record.trace), execute=True)
+    result = measure(Candidate(task, target, record.trace), execute=True, wide=True)
     of = replace(record.of, version=version())
     if result.cycles is None or result.program is None:
         if result.status != "environment":

@@ -43,6 +43,8 @@ class TuneReport:
         machine: the target itself.
         multiplicity: how often the workload occurs in the network it belongs to.
         damaged: lines of the log that could not be read.
+        dropped: (cycles, reason) of schedules that were faster than the best and whose check failed: what is not verified is
+            never the best.
         violations: (point, cycles, bound) of schedules that were faster than what was proven of them: a fault of this project.
     """
 
@@ -69,6 +71,7 @@ class TuneReport:
     multiplicity: int = 1
     damaged: int = 0
     violations: tuple[tuple[tuple[int, ...], int, int], ...] = ()
+    dropped: tuple[tuple[int, str], ...] = ()
 
     @property
     def gap(self) -> float | None:

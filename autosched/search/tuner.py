@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from autosched.search.samplers import SpaceSampler
 
 FIRST_RESULT = 30.0  # seconds that a time stop grants to the first candidate
+CHECKS = 8  # schedules whose check may fail before the run says that it has none
 BATCH = 16  # independent of the number of jobs, so that the list of trials is too
 
 
@@ -139,6 +140,7 @@ class _Run:
         self.violations: list[tuple[tuple[int, ...], int, int]] = []
         self.simulated = self.from_log = 0
         self.found: list[tuple[int, int, _Ask, str]] = []  # cycles, trial, what it was, program
+        self.dropped: list[tuple[int, str]] = []
         self.best_at = 0
         self.warm = [] if cold else self._warm()
 
@@ -327,10 +329,14 @@ class _Run:
         return ""
 
     def _settle(self) -> bool:
-        """Executes the best program and compares it with the reference; a record that does not hold is dropped."""
+        """Executes the best program and compares it with the reference; one that does not hold is dropped for the next."""
         while (best := self.best) is not None:
+            if len(self.dropped) == CHECKS:
+                # Nothing of this space holds on this machine: the reason is the same for all, and was given.
+                self.found.clear()
+                break
             cycles, number, ask, program = best
-            result = measure(self._candidate(ask), execute=True)
+            result = measure(self._candidate(ask), execute=True, wide=True)
             if result.cycles is not None and result.cycles != cycles:
                 # The log said so; its writer was wrong, or it is not what its writer wrote.
                 said = f"it was logged as {cycles} cycles and takes {result.cycles}"
@@ -342,7 +348,10 @@ class _Run:
             self._write_best(cycles, number, ask, program, result.ok, result.reason)
             if result.status == "mismatch":
                 raise AssertionError(f"the best schedule of {self.task.name} computes something else: {result.reason}")
-            return result.ok
+            if result.ok:
+                return True
+            self.found.remove(best)
+            self.dropped.append((cycles, f"{result.status}: {result.reason}"))
         return False
 
     def _write_best(self, cycles: int, number: int, ask: _Ask, program: str, verified: bool = False, reason: str = "") -> None:
@@ -358,6 +367,7 @@ class _Run:
             verified=verified, seconds=time.monotonic() - self.begun, stop=stop, engine=self.proposer.engine,
             size=self.proposer.size, history=tuple(self.history), task=self.task, machine=self.target,
             multiplicity=multiplicity, damaged=self.log.damaged, violations=tuple(self.violations),
+            dropped=tuple(self.dropped),
         )
 
 

@@ -84,7 +84,7 @@ def test_what_is_exported_is_what_the_hardware_decodes(
     for wanted in entry["outputs"]:
         expected = base64.b64decode(wanted["expected"])
         assert ran.peek(wanted["address"], wanted["size"]) == expected
-        assert len(set(expected)) > 1
+        assert len(set(expected)) > 8
     assert simulated() == [{"name": name, "cycles": entry["cycles"], "outputs_match": True}]
     # The functional simulator of that machine reads other fields, so its programs have other words.
     machine.write_text(json.dumps(keys | {"semantics": "fsim"}))

@@ -3,12 +3,13 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from autosched.errors import UnknownNameError
-from autosched.measure import Candidate, measure
+from autosched.measure import Candidate, Result, measure
 from autosched.records import BestRecord, Log, compile, find_best, version
 from autosched.search import (
     Event,
@@ -265,3 +266,49 @@ def test_a_network_is_the_weighted_sum_of_its_layers(tmp_path: Path) -> None:
     assert [t.multiplicity for t in report.tasks] == [4, 1, 1, 3, 1, 1, 3, 1, 1, 3]
     assert report.cycles == sum((t.cycles or 0) * t.multiplicity for t in report.tasks)
     assert report.machine_bound <= report.space_bound <= report.cycles
+
+
+@pytest.mark.parametrize("failing", [1, 3, 1000])
+def test_what_fails_its_check_is_never_the_best(failing: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check of the first few is made to fail: the next takes their place, and the reasons are told."""
+    from autosched.search import tuner
+
+    checked: list[int | None] = []
+    real = tuner.measure
+
+    def measure(candidate: Candidate, **options: Any) -> Result:
+        found = real(candidate, **options)
+        if not options.get("execute"):
+            return found
+        checked.append(found.cycles)
+        return Result.failed("simulation", "a race", found.program) if len(checked) <= failing else found
+
+    monkeypatch.setattr(tuner, "measure", measure)
+    report = one(SMALL, tmp_path, trials=16, sampler="random")
+    task, target = workload(SMALL), get_target("vta-de10")
+    logged = [r for r in Log.open(tmp_path).bests(task.key, target.key()) if r.verified]
+    assert [reason for _, reason in report.dropped] == ["simulation: a race"] * min(failing, tuner.CHECKS)
+    if failing > tuner.CHECKS:
+        assert (report.cycles, report.verified, report.point, logged) == (None, False, (), [])
+        return
+    known = sorted({c for c in report.history if c is not None})
+    assert report.verified and report.cycles == checked[-1] in known
+    assert [c for c, _ in report.dropped] == checked[:-1] and all(c <= report.cycles for c, _ in report.dropped)
+    assert [r.cycles for r in logged] == [report.cycles]
+    best = find_best(task.func, target, tmp_path)
+    assert best is not None and best.cycles == report.cycles and best.verified
+
+
+def test_a_schedule_is_checked_on_telling_and_on_wide_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from autosched.workloads import Workload
+
+    asked: list[bool] = []
+    real = Workload.inputs
+
+    def inputs(self: Workload, seed: int = 0, wide: bool = False) -> Any:
+        asked.append(wide)
+        return real(self, seed, wide)
+
+    monkeypatch.setattr(Workload, "inputs", inputs)
+    assert one(SMALL, tmp_path, trials=2).verified
+    assert asked == [False, True]
