@@ -126,7 +126,8 @@ def _print(report: TuneReport | NetworkReport, tasks: list[TuneReport]) -> None:
             failed[kind] = failed.get(kind, 0) + n
     for t in tasks:
         for cycles, reason in t.dropped:
-            print(f"{t.workload}: a schedule of {number(cycles)} cycles was not taken, its check failed: {reason}", file=sys.stderr)
+            print(f"autosched: {t.workload}: a schedule of {number(cycles)} cycles was not taken, its check failed: {reason}",
+                  file=sys.stderr)
         for point, cycles, bound in t.violations:
             print(f"autosched: {t.workload}: {cycles} cycles at {list(point)} are below the proven bound of {bound}: "
                   "a fault of autosched, please report it", file=sys.stderr)

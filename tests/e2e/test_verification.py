@@ -38,7 +38,7 @@ def autosched(capsys):
     return run
 
 
-@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable", "vta-fsim"])
+@pytest.mark.parametrize("target", ["vta-de10", "vta-fsim"])
 def test_a_shift_by_a_tensor_is_checked(autosched, tmp_path: Path, target: str) -> None:
     (tmp_path / "shift.py").write_text(SHIFT)
     name = f"{tmp_path / 'shift.py'}:shift"
