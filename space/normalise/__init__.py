@@ -1,0 +1,46 @@
+"""From any program that a user writes to one that a space can take, by primitives only.
+
+``normalise`` gives the program and the primitives that made it, so that a recorded schedule replays from the user's own text.
+A rule is one file with one function ``apply(sch, target)``; it changes nothing where it finds nothing to do.
+"""
+
+from __future__ import annotations
+
+from autosched.errors import ScheduleError
+from autosched.ir.stmt import PrimFunc
+from autosched.schedule import Schedule
+from autosched.schedule.kit.trace import Instruction
+from autosched.target import Target
+from space.normalise import copies, epilogue, loops, packing, reversal
+from space.normalise.blocks import is_packed, plain_blocks
+
+RULES = (loops.apply, epilogue.apply, copies.apply, reversal.apply, packing.apply)
+
+
+def normalise(func: PrimFunc, target: Target) -> tuple[PrimFunc, tuple[Instruction, ...]]:
+    """A program in schedulable form, and the primitives that bring it there.
+
+    Args:
+        func: an unscheduled program, with constant extents.
+        target: the machine whose elements tensors are packed for.
+
+    Returns:
+        The program, in which parameters are packed and results unpacked by host stages, and the instructions of a trace; the
+        program itself and no instructions where it is packed already, or where no rule knows how to pack it.
+    """
+    if not plain_blocks(func) or is_packed(func, target):
+        return func, ()
+    sch = Schedule(func, seed=0, error_render_level="fast")
+    try:
+        for rule in RULES:
+            rule(sch, target)
+    except ScheduleError:
+        # A primitive that refuses says that the program is of no form that these rules know; what is in the way of a schedule
+        # of the program as it is, analysis says.
+        return func, ()
+    if not is_packed(sch.func, target):
+        return func, ()
+    return sch.func, tuple(sch.trace.insts)
+
+
+__all__ = ["RULES", "normalise"]

@@ -1,0 +1,115 @@
+"""The blocks of an unscheduled program as the normalisers see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, Var, int_value
+from autosched.ir.functor import walk, walk_expr
+from autosched.ir.host import kind_of
+from autosched.ir.stmt import Block, BlockRealize, BufferStore, PrimFunc
+from autosched.target import Target
+
+
+@dataclass(frozen=True)
+class Product:
+    """A block that sums products of two int8 tensors.
+
+    Args:
+        block: it.
+        factors: the two loads, in order.
+    """
+
+    block: Block
+    factors: tuple[BufferLoad, BufferLoad]
+
+
+def device_blocks(func: PrimFunc) -> list[Block]:
+    """The accelerator's blocks below the root, in program order."""
+    found = [s.block for s in walk(func.body) if isinstance(s, BlockRealize) and s.block.name != "root"]
+    return [b for b in found if kind_of(b) is None]
+
+
+def plain_blocks(func: PrimFunc) -> bool:
+    """Whether every block is one store of constant extents, none inside another."""
+    blocks = device_blocks(func)
+    return bool(blocks) and all(
+        isinstance(b.body, BufferStore) and all(int_value(iv.dom.extent) is not None for iv in b.iter_vars)
+        and all(int_value(e) is not None for e in b.body.buffer.shape) for b in blocks
+    )
+
+
+def store_of(block: Block) -> BufferStore:
+    """The one store of a block."""
+    assert isinstance(block.body, BufferStore)
+    return block.body
+
+
+def loads_of(block: Block) -> Iterator[BufferLoad]:
+    """What a block loads of other buffers than its own."""
+    store = store_of(block)
+    values = [store.value] + ([block.init.value] if isinstance(block.init, BufferStore) else [])
+    for value in values:
+        for e in walk_expr(value):
+            if isinstance(e, BufferLoad) and e.buffer is not store.buffer:
+                yield e
+
+
+def extents(block: Block) -> dict[Var, int]:
+    """Extent of each iterator."""
+    return {iv.var: int_value(iv.dom.extent) or 0 for iv in block.iter_vars}
+
+
+def product_of(block: Block) -> Product | None:
+    """The block as a sum of products of int8 tensors, or None."""
+    store = store_of(block)
+    value = store.value
+    if block.init is None or not (isinstance(value, BinOp) and value.op == "+"):
+        return None
+    own, term = value.a, value.b
+    if not (isinstance(own, BufferLoad) and own.buffer is store.buffer):
+        own, term = term, own
+    if not (isinstance(own, BufferLoad) and own.buffer is store.buffer and own.indices == store.indices):
+        return None
+    if not (isinstance(term, BinOp) and term.op == "*"):
+        return None
+    factors = [f.value if isinstance(f, Cast) else f for f in (term.a, term.b)]
+    if not all(isinstance(f, BufferLoad) and f.dtype == "int8" for f in factors):
+        return None
+    a, b = factors
+    assert isinstance(a, BufferLoad) and isinstance(b, BufferLoad)
+    return Product(block, (a, b))
+
+
+def _is(index: Expr, var: Expr, extent: int) -> bool:
+    return index == var if extent > 1 else index == var or int_value(index) == 0
+
+
+def is_packed(func: PrimFunc, target: Target) -> bool:
+    """Whether tensors lie in whole elements: sums of products are the target's GEMM on the last dimensions of their operands, and
+    every block stores whole vectors."""
+    config = target.config
+    for block in device_blocks(func):
+        store = store_of(block)
+        product = product_of(block)
+        if len(store.indices) < 2:
+            return False
+        size = extents(block)
+        row, lane = store.indices[-2:]
+        if product is None:
+            last = [int_value(e) for e in store.buffer.shape[-2:]]
+            if store.buffer.scope == "global" and last != [config.batch, config.block_out]:
+                return False
+            continue
+        inp, wgt = product.factors
+        if inp.indices[-1] != wgt.indices[-1] or wgt.indices[-2] != lane:
+            inp, wgt = wgt, inp
+        k = inp.indices[-1]
+        if not (isinstance(k, Var) and isinstance(lane, Var)) or len(wgt.indices) < 2 or len(inp.indices) < 2:
+            return False
+        if (size.get(lane), size.get(k)) != (config.block_out, config.block_in):
+            return False
+        if wgt.indices[-2:] != (lane, k) or inp.indices[-1] != k or not _is(inp.indices[-2], row, config.batch):
+            return False
+    return True

@@ -1,0 +1,27 @@
+"""Copies of parameters and results that may be laid out otherwise: the host fills and empties them."""
+
+from __future__ import annotations
+
+from autosched.schedule import Schedule
+from autosched.target import Target
+from space.normalise.blocks import device_blocks, loads_of, store_of
+
+
+def apply(sch: Schedule, target: Target) -> None:
+    """Gives every parameter that the accelerator touches a copy, made by a host stage."""
+    params = set(sch.func.buffers)
+    seen = set()
+    for block in device_blocks(sch.func):
+        for load in loads_of(block):
+            if load.buffer not in params or load.buffer in seen:
+                continue
+            seen.add(load.buffer)
+            index = next(k for k, r in enumerate(block.reads) if r.buffer is load.buffer)
+            readers = [b.name for b in device_blocks(sch.func) if any(r.buffer is load.buffer for r in b.reads)]
+            handles = [sch.get_sblock(name) for name in readers]
+            copy = sch.cache_read(sch.get_sblock(block.name), index, "global", handles)
+            sch.host_stage(copy)
+    for block in device_blocks(sch.func):
+        if store_of(block).buffer in params:
+            copy = sch.cache_write(sch.get_sblock(block.name), 0, "global")
+            sch.host_stage(copy)

@@ -1,0 +1,21 @@
+"""The narrowing apart: what an int8 result converts is computed in an int32 stage of its own."""
+
+from __future__ import annotations
+
+from autosched.ir.expr import BufferLoad, Cast
+from autosched.schedule import Schedule
+from autosched.target import Target
+from space.normalise.blocks import device_blocks, store_of
+
+
+def apply(sch: Schedule, target: Target) -> None:
+    """Splits a stage off every block that computes and narrows at once."""
+    made = {store_of(b).buffer for b in device_blocks(sch.func)}
+    for block in device_blocks(sch.func):
+        store = store_of(block)
+        value = store.value
+        if block.init is not None or store.buffer.dtype != "int8" or not isinstance(value, Cast) or value.value.dtype != "int32":
+            continue
+        # A sum that is only narrowed stays where it is; a parameter has to come into the accumulator first.
+        if not (isinstance(value.value, BufferLoad) and value.value.buffer in made and value.value.indices == store.indices):
+            sch.decompose_value(sch.get_sblock(block.name), [0])

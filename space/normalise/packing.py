@@ -1,0 +1,253 @@
+"""Tensors in elements of the machine: which index becomes the lanes, extents in whole elements, and the layouts that follow.
+
+Indices that always go together (an iterator, and the dimensions that it is the plain index of) are one axis. The axis that a sum of
+products shares between its operands becomes the lanes of both, and the one that only the weight has becomes the weight's rows and the
+lanes of the result; everything that has such an axis is split by it. Without a product, the lanes are an axis that all tensors have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from itertools import product as iter_product
+from typing import Any
+
+from autosched.errors import ScheduleError
+from autosched.ir.expr import Expr, Var, int_value
+from autosched.ir.functor import free_vars
+from autosched.ir.host import PACK, kind_of
+from autosched.ir.stmt import Block, Buffer
+from autosched.schedule import Schedule
+from autosched.target import Target
+from space.normalise.blocks import Product, device_blocks, extents, loads_of, product_of, store_of
+
+Place = tuple[object, object]  # (buffer, dimension) or (block ident, iterator)
+MOST_CHOICES = 16  # of lanes that are tried, for all products together
+
+
+def _unfit(reason: str) -> ScheduleError:
+    return ScheduleError("normalise", reason)
+
+
+class _Axes:
+    """Which dimensions and iterators are one axis (union-find), and which are indexed by more than an iterator."""
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self.parent: dict[Place, Place] = {}
+        self.sliding: set[Place] = set()
+        self.extent: dict[Place, int] = {}
+        slides: list[Place] = []
+        for block in blocks:
+            size = extents(block)
+            for var, n in size.items():
+                self.extent[self.add((block.ident, var))] = n
+            for buffer, indices in _accesses(block):
+                for d, index in enumerate(indices):
+                    place = self.add((buffer, d))
+                    if isinstance(index, Var) and index in size:
+                        self.join(place, (block.ident, index))
+                    elif free_vars(index):
+                        slides += [place, *[(block.ident, v) for v in free_vars(index)]]
+        self.sliding = {self.of(p) for p in slides}
+
+    def add(self, place: Place) -> Place:
+        self.parent.setdefault(place, place)
+        return place
+
+    def of(self, place: Place) -> Place:
+        while self.parent[place] is not place:
+            place = self.parent[place]
+        return place
+
+    def join(self, a: Place, b: Place) -> None:
+        a, b = self.of(a), self.of(self.add(b))
+        if a is not b:
+            self.parent[a] = b
+
+    def size(self, axis: Place) -> int:
+        """The largest extent of an axis's iterators."""
+        return max(n for p, n in self.extent.items() if self.of(p) is axis)
+
+
+def _accesses(block: Block) -> list[tuple[Buffer, tuple[Expr, ...]]]:
+    store = store_of(block)
+    return [(store.buffer, store.indices), *[(x.buffer, x.indices) for x in loads_of(block)]]
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What becomes lanes.
+
+    Args:
+        axes: of the program.
+        lanes: lanes by axis.
+        weights: by weight, the axis of its rows; its other one is summed over.
+    """
+
+    axes: _Axes
+    lanes: dict[Place, int]
+    weights: dict[Buffer, Place]
+
+    def of(self, owner: object, parts: Sequence[object]) -> list[int | None]:
+        """Lanes per dimension of a buffer, or per iterator of a block; None for those that are none."""
+        return [self.lanes.get(self.axes.of((owner, p))) if (owner, p) in self.axes.parent else None for p in parts]
+
+    def order(self, buffer: Buffer) -> tuple[list[int], list[int]]:
+        """The dimensions of a packed tensor in front of an element, and those inside it.
+
+        Raises:
+            ScheduleError: it has no such axis, or too many.
+        """
+        lanes = self.of(buffer, range(buffer.ndim))
+        inner = [d for d, n in enumerate(lanes) if n is not None]
+        if len(inner) != (2 if buffer in self.weights else 1):
+            raise _unfit(f"{buffer.name} has {len(inner)} indices that are lanes")
+        if buffer in self.weights:
+            inner.sort(key=lambda d: self.axes.of((buffer, d)) is not self.axes.of(self.weights[buffer]))
+            return [*inner, *[d for d, n in enumerate(lanes) if n is None]], inner
+        # Rows of an image lie together behind the channels.
+        slides = [d for d in range(buffer.ndim) if self.axes.of((buffer, d)) in self.axes.sliding]
+        return [*[d for d in range(buffer.ndim) if d not in slides], *slides], inner
+
+
+def apply(sch: Schedule, target: Target) -> None:
+    """Packs every tensor of the accelerator.
+
+    Raises:
+        ScheduleError: no axis can be the lanes.
+    """
+    if target.config.batch != 1:
+        raise _unfit("packing the rows of a batch is not known")
+    blocks = device_blocks(sch.func)
+    plan = _plan(blocks, target)
+    # All of it is worked out before anything moves: primitives replace what the plan is about, but keep names.
+    packs = [r.block for r in sch.state.realizes.values() if kind_of(r.block) == PACK]
+    pads = [(b.name, _factors(b, plan)) for b in (*packs, *blocks)]
+    layouts: dict[Buffer, tuple[str, Any]] = {}
+    for block in (*packs, *blocks):
+        buffer = store_of(block).buffer
+        layouts[buffer] = block.name, _packed(buffer, plan)
+    domains = [(b.name, _domain(b, plan)) for b in blocks]
+    for name, factors in pads:
+        if factors is not None:
+            sch.pad_block(sch.get_sblock(name), factors)
+    for name, mapping in layouts.values():
+        sch.transform_layout(sch.get_sblock(name), ("write", 0), mapping)
+    for name, mapping in domains:
+        sch.transform_block_layout(sch.get_sblock(name), mapping)
+
+
+def _plan(blocks: Sequence[Block], target: Target) -> _Plan:
+    axes = _Axes(blocks)
+    products = [p for b in blocks if (p := product_of(b)) is not None]
+    if not products:
+        lane = _common_axis(blocks, axes, target.config.block_out)
+        return _Plan(axes, {lane: target.config.block_out}, {})
+    reasons: list[ScheduleError] = []
+    for choice in islice(iter_product(*[_roles(p, axes, target) for p in products]), MOST_CHOICES):
+        lanes: dict[Place, int] = {}
+        for column, depth, _ in choice:
+            lanes[column], lanes[depth] = target.config.block_out, target.config.block_in
+        plan = _Plan(axes, lanes, {weight: column for column, _, weight in choice})
+        try:
+            for block in blocks:
+                for buffer, _ in _accesses(block):
+                    plan.order(buffer)
+        except ScheduleError as error:
+            reasons.append(error)
+            continue
+        return plan
+    raise reasons[0]
+
+
+def _roles(product: Product, axes: _Axes, target: Target) -> list[tuple[Place, Place, Buffer]]:
+    """What may be the axes of the result's lanes and of the sum's, and the weight; the most promising first."""
+    block = product.block
+    store = store_of(block)
+    kinds = {iv.var: iv.kind for iv in block.iter_vars}
+    found: list[tuple[tuple[int, ...], tuple[Place, Place, Buffer]]] = []
+    for data, weight in (product.factors, product.factors[::-1]):
+        around = {v for i in data.indices for v in free_vars(i)}
+        columns = [
+            i for i in weight.indices if isinstance(i, Var) and kinds.get(i) == "spatial" and i not in around and i in store.indices
+        ]
+        depths = [i for i in weight.indices if isinstance(i, Var) and kinds.get(i) == "reduce" and i in data.indices]
+        for column in columns:
+            for depth in depths:
+                pair = axes.of((block.ident, column)), axes.of((block.ident, depth))
+                waste = [_waste(axes.size(p), n) for p, n in zip(pair, (target.config.block_out, target.config.block_in))]
+                slides = sum(p in axes.sliding for p in pair)
+                last = store.indices.index(column)
+                key = (slides, sum(waste), -last, -axes.size(pair[1]))
+                found.append((key, (*pair, weight.buffer)))
+    if not found:
+        raise _unfit(f"no index of block {block.name} can be the lanes of a matrix product")
+    return [choice for _, choice in sorted(found, key=lambda f: f[0])]
+
+
+def _waste(extent: int, lanes: int) -> int:
+    """Per mille of the lanes that stay empty."""
+    return 1000 - 1000 * extent // (-(-extent // lanes) * lanes)
+
+
+def _common_axis(blocks: Sequence[Block], axes: _Axes, lanes: int) -> Place:
+    """An axis that every tensor has once, at a plain index."""
+    found: dict[Place, int] | None = None
+    for block in blocks:
+        for buffer, indices in _accesses(block):
+            mine = [axes.of((buffer, d)) for d in range(len(indices))]
+            once = {a: d for d, a in enumerate(mine) if mine.count(a) == 1 and a not in axes.sliding}
+            found = once if found is None else {a: d for a, d in found.items() if a in once}
+    out = store_of(blocks[-1])
+    order = [axes.of((out.buffer, d)) for d in range(out.buffer.ndim)]
+    rest = [a for a in order if found and a in found]
+    if not rest:
+        raise _unfit("no index that all tensors have can be the lanes")
+    return min(rest, key=lambda a: (_waste(axes.size(a), lanes), -order.index(a)))
+
+
+def _factors(block: Block, plan: _Plan) -> list[int] | None:
+    """Factors that make a block's domain whole elements, or None where it is already."""
+    store = store_of(block)
+    by_index = dict(zip(store.indices, plan.of(store.buffer, range(len(store.indices)))))
+    known = plan.of(block.ident, [iv.var for iv in block.iter_vars])
+    factors = [own or by_index.get(iv.var) or 1 for own, iv in zip(known, block.iter_vars)]
+    sizes = [int_value(iv.dom.extent) or 1 for iv in block.iter_vars]
+    return factors if any(n % f for n, f in zip(sizes, factors)) else None
+
+
+def _packed(buffer: Buffer, plan: _Plan) -> Callable[..., tuple[Expr, ...]]:
+    """The index map of a tensor's layout."""
+    lanes = [n or 1 for n in plan.of(buffer, range(buffer.ndim))]
+    outer, inner = plan.order(buffer)
+
+    def packed(*i: Expr) -> tuple[Expr, ...]:
+        rows = [i[inner[0]] % 1] if len(inner) == 1 else []
+        return (*[i[d] // lanes[d] for d in outer], *rows, *[i[d] % lanes[d] for d in inner])
+
+    return packed
+
+
+def _domain(block: Block, plan: _Plan) -> Callable[..., tuple[Expr, ...]]:
+    """The index map of a block's iterators: as what it stores lies, then what it reduces over."""
+    store = store_of(block)
+    names = [iv.var for iv in block.iter_vars]
+    lanes = [n or 1 for n in plan.of(block.ident, names)]
+    outer, inner = plan.order(store.buffer)
+    at = {index: k for k, index in enumerate(names)}
+    first = [at[store.indices[d]] for d in outer if store.indices[d] in at]  # type: ignore[index]
+    last = [at[store.indices[d]] for d in inner if store.indices[d] in at]  # type: ignore[index]
+    if sorted(first) != [k for k, iv in enumerate(block.iter_vars) if iv.kind != "reduce"] or len(last) != 1:
+        raise _unfit(f"block {block.name} does not store at its plain iterators")
+    sums = [k for k, iv in enumerate(block.iter_vars) if iv.kind == "reduce"]
+    deep = [k for k in sums if lanes[k] > 1]
+    order = [*deep, *[k for k in sums if k not in deep]]
+
+    def packed(*i: Expr) -> tuple[Expr, ...]:
+        return (
+            *[i[k] // lanes[k] for k in first], i[last[0]] % 1, i[last[0]] % lanes[last[0]],
+            *[i[k] // lanes[k] for k in order], *[i[k] % lanes[k] for k in deep],
+        )
+
+    return packed

@@ -1,0 +1,116 @@
+"""Bringing programs into schedulable form: the same results, by primitives alone, once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched.ir.host import split_host
+from autosched.ir.interp import random_inputs, run
+from autosched.ir.stmt import PrimFunc
+from autosched.ir.verify import verify
+from autosched.kernel import of_schedule
+from autosched.schedule import Schedule
+from autosched.schedule.kit.trace import Trace
+from autosched.target import get_target
+from autosched.workloads import workload
+from space.normalise import normalise
+from space.normalise.blocks import is_packed
+
+# Programs of tests/data/programs that no rule brings into form yet.
+UNKNOWN = {
+    "conv_depthwise", "conv_depthwise_packed", "conv_grouped_flat", "conv_padding_inline", "conv_two_biases",
+    "gather", "symbolic",
+}
+INP, WGT, ACC = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer"
+
+
+def program(user_programs, name: str) -> PrimFunc:
+    return workload(f"{user_programs.FOLDER / name}.py:main").func
+
+
+def replayed(func: PrimFunc, steps) -> Schedule:
+    trace = Trace()
+    trace.insts.extend(steps)
+    sch = Schedule(func, seed=0)
+    Trace.from_json(trace.as_json()).apply_to_schedule(sch)
+    return sch
+
+
+def test_programs_of_users_mean_the_same_and_are_packed(user_programs) -> None:
+    target = get_target("vta-de10")
+    unknown = set()
+    for name in user_programs.names():
+        func = program(user_programs, name)
+        new, steps = normalise(func, target)
+        if not steps:
+            assert new is func
+            if not (name != "symbolic" and is_packed(func, target)):
+                unknown.add(name)
+            continue
+        assert not verify(new), name
+        assert [b.name for b in new.buffers] == [b.name for b in func.buffers]
+        inputs = random_inputs(func, 3)
+        for got, wanted in zip(run(new, *inputs), run(func, *inputs), strict=True):
+            assert np.array_equal(got, wanted), name
+        assert is_packed(split_host(new).device, target), name
+        assert normalise(new, target) == (new, ()), name
+        assert replayed(func, steps).func == new, name
+    assert unknown == UNKNOWN
+
+
+@pytest.mark.parametrize("name", ["t1", "t2", "t3", "t4", "resnet18.c3", "conv2d:h=5,w=5,ci=3,co=7,k=3"])
+def test_named_workloads_are_packed_already(name: str) -> None:
+    func = workload(name).func
+    assert normalise(func, get_target("vta-de10")) == (func, ())
+
+
+def test_a_plain_convolution_becomes_the_packed_one(user_programs) -> None:
+    func = program(user_programs, "conv_odd")
+    device = split_host(normalise(func, get_target("vta-de10"))[0]).device
+    shapes = {b.name: [e.value for e in b.shape] for b in device.buffers}
+    assert shapes == {
+        "X_global": [1, 1, 7, 9, 1, 16], "W_global": [1, 1, 3, 3, 16, 16], "bias_global": [1, 1, 16],
+        "out_global": [1, 1, 7, 9, 1, 16],
+    }
+
+
+def test_a_kernel_takes_and_gives_the_users_own_layout(user_programs) -> None:
+    func = program(user_programs, "dense_odd")
+    sch = replayed(func, normalise(func, get_target("vta-de10"))[1])
+    for index, scope in ((0, INP), (1, WGT)):
+        sch.cache_read("C", index, scope)
+    sch.cache_read("out_part", 1, ACC)
+    sch.set_scope("C", 0, ACC)
+    sch.set_scope("out_part", 0, ACC)
+    loops = sch.get_loops("C")
+    sch.reorder(loops[4], *loops[:4], loops[5])
+    sch.decompose_reduction("C", loops[4])
+    sch.tensorize(loops[2], "vta.gemm.1x16x16")
+    kernel = of_schedule(func, "vta-de10", sch)
+    inputs = random_inputs(func, 1)
+    assert np.array_equal(kernel(*inputs), run(func, *inputs)[0])
+    # Packing permutes and fills with zeros, nothing else.
+    assert all(w.free for w in kernel.host_work(*inputs))
+
+
+def test_the_lanes_do_not_depend_on_the_order_of_writing(user_programs) -> None:
+    target = get_target("vta-de10")
+    shapes = set()
+    for name in ("dense_one_expression", "dense_loops_kij"):
+        device = split_host(normalise(program(user_programs, name), target)[0]).device
+        shapes.add(tuple(sorted((b.name, tuple(e.value for e in b.shape)) for b in device.buffers)))
+    assert len(shapes) == 1
+
+
+def test_other_machines_have_other_elements(user_programs) -> None:
+    import dataclasses
+
+    from autosched.target import Target
+
+    base = get_target("vta-de10")
+    wide = Target("wide", dataclasses.replace(base.config, LOG_BLOCK=5), base.semantics)
+    func = program(user_programs, "dense_plain")
+    new, _ = normalise(func, wide)
+    device = split_host(new).device
+    assert [e.value for e in next(b for b in device.buffers if b.name == "W_global").shape] == [1, 2, 32, 32]
