@@ -182,9 +182,11 @@ def match_gemm(block: Block, target: Target) -> tuple[BufferLoad, BufferLoad] | 
         if not (isinstance(inp, BufferLoad) and isinstance(wgt, BufferLoad)):
             return None
         k = inp.indices[-1]
-        if not (isinstance(i, Var) and isinstance(j, Var) and isinstance(k, Var) and kinds.get(k) == "reduce"):
+        if not (isinstance(j, Var) and isinstance(k, Var) and kinds.get(k) == "reduce"):
             continue
-        lanes = (extents.get(i), extents.get(j), extents.get(k))
+        # A row that is the only one may be written as index 0.
+        rows = extents.get(i) if isinstance(i, Var) else 1 if int_value(i) == 0 else None
+        lanes = (rows, extents.get(j), extents.get(k))
         if lanes != (config.batch, config.block_out, config.block_in):
             continue
         if inp.indices[-2:] == (i, k) and wgt.indices[-2:] == (j, k) and inp.dtype == wgt.dtype == "int8":
@@ -351,6 +353,8 @@ def _axes(out: _Site, anchor: _Site | None, lanes: int) -> tuple[tuple[Axis, ...
     axes: list[Axis] = []
     anchor_vars: list[Var] = []
     for dim, index in enumerate(out.store.indices[:-lanes]):
+        if int_value(index) == 0 and int_value(out.store.buffer.shape[dim]) == 1:
+            continue  # a dimension of one element needs no loop
         value = bound.get(index) if isinstance(index, Var) else None
         if not isinstance(value, Var) or value not in loop_of:
             raise ProgramError(f"dimension {dim} of {out.store.buffer.name} is not one loop of block {out.block.name!r}")

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autosched.errors import ProgramError
+from autosched.ir.host import split_host
 from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule, Trace
 from autosched.target import Target
 from space.model import Model
 from space.nest import analyse
+from space.normalise import normalised
 from space.rule import NumericRule, StructuralRule
 
 
@@ -37,7 +39,7 @@ def sketches(
     Raises:
         ProgramError: none fits; the reason is that of the program as it is.
     """
-    forms: list[tuple[tuple[str, ...], Schedule]] = [((), Schedule(func))]
+    forms: list[tuple[tuple[str, ...], Schedule]] = [((), normalised(func, target))]
     for rule in structural:
         for done, sch in tuple(forms):
             forms += [((*done, text), other) for text, other in rule.apply(sch, target)]
@@ -45,7 +47,7 @@ def sketches(
     refusal: ProgramError | None = None
     for done, sch in reversed(forms):
         try:
-            nest = analyse(sch.func, target)
+            nest = analyse(split_host(sch.func).device, target)
         except ProgramError as error:
             refusal = error
             continue

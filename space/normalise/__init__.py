@@ -9,7 +9,7 @@ from __future__ import annotations
 from autosched.errors import ScheduleError
 from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule
-from autosched.schedule.kit.trace import Instruction
+from autosched.schedule.kit.trace import Instruction, Trace
 from autosched.target import Target
 from space.normalise import copies, epilogue, loops, packing, reversal
 from space.normalise.blocks import is_packed, plain_blocks
@@ -43,4 +43,18 @@ def normalise(func: PrimFunc, target: Target) -> tuple[PrimFunc, tuple[Instructi
     return sch.func, tuple(sch.trace.insts)
 
 
-__all__ = ["RULES", "normalise"]
+def normalised(func: PrimFunc, target: Target) -> Schedule:
+    """A schedule of a program that has been normalised, its trace included.
+
+    Args:
+        func: as for ``normalise``.
+        target: as for ``normalise``.
+    """
+    sch = Schedule(func, seed=0)
+    steps = normalise(func, target)[1]
+    if steps:
+        Trace(list(steps)).apply_to_schedule(sch, remove_postproc=False)
+    return sch
+
+
+__all__ = ["RULES", "normalise", "normalised"]

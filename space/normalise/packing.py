@@ -1,8 +1,9 @@
 """Tensors in elements of the machine: which index becomes the lanes, extents in whole elements, and the layouts that follow.
 
-Indices that always go together (an iterator, and the dimensions that it is the plain index of) are one axis. The axis that a sum of
-products shares between its operands becomes the lanes of both, and the one that only the weight has becomes the weight's rows and the
-lanes of the result; everything that has such an axis is split by it. Without a product, the lanes are an axis that all tensors have.
+Indices that always go together (an iterator, and the dimensions that it is the plain index of) are one axis. The axis that a
+sum of products shares between its operands becomes the lanes of both, and the one that only the weight has becomes the weight's
+rows and the lanes of the result; everything that has such an axis is split by it. Without a product, the lanes are an axis that
+all tensors have.
 """
 
 from __future__ import annotations
@@ -169,10 +170,9 @@ def _roles(product: Product, axes: _Axes, target: Target) -> list[tuple[Place, P
     found: list[tuple[tuple[int, ...], tuple[Place, Place, Buffer]]] = []
     for data, weight in (product.factors, product.factors[::-1]):
         around = {v for i in data.indices for v in free_vars(i)}
-        columns = [
-            i for i in weight.indices if isinstance(i, Var) and kinds.get(i) == "spatial" and i not in around and i in store.indices
-        ]
-        depths = [i for i in weight.indices if isinstance(i, Var) and kinds.get(i) == "reduce" and i in data.indices]
+        plain = [i for i in weight.indices if isinstance(i, Var)]
+        columns = [i for i in plain if kinds.get(i) == "spatial" and i not in around and i in store.indices]
+        depths = [i for i in plain if kinds.get(i) == "reduce" and i in data.indices]
         for column in columns:
             for depth in depths:
                 pair = axes.of((block.ident, column)), axes.of((block.ident, depth))
@@ -242,7 +242,10 @@ def _domain(block: Block, plan: _Plan) -> Callable[..., tuple[Expr, ...]]:
         raise _unfit(f"block {block.name} does not store at its plain iterators")
     sums = [k for k, iv in enumerate(block.iter_vars) if iv.kind == "reduce"]
     deep = [k for k in sums if lanes[k] > 1]
-    order = [*deep, *[k for k in sums if k not in deep]]
+    # What fits one element has no loop in front of it.
+    single = [lanes[k] > 1 and (int_value(iv.dom.extent) or 0) <= lanes[k] for k, iv in enumerate(block.iter_vars)]
+    first = [k for k in first if not single[k]]
+    order = [k for k in [*deep, *[k for k in sums if k not in deep]] if not single[k]]
 
     def packed(*i: Expr) -> tuple[Expr, ...]:
         return (

@@ -29,7 +29,10 @@ def apply(sch: Schedule, target: Target) -> None:
         def turned(*indices: Expr, dims: set[int] = dims, last: list[int] = last) -> tuple[Expr, ...]:
             return tuple([last[d] - i if d in dims else i for d, i in enumerate(indices)])
 
-        sch.transform_layout(sch.get_sblock(copies[buffer].name), ("write", 0), turned)
+        copy = sch.get_sblock(copies[buffer].name)
+        sch.transform_layout(copy, ("write", 0), turned)
+        # The copy again stores at its plain iterators, so that what it fills is plain to see.
+        sch.transform_block_layout(copy, turned)
 
 
 def _packs(sch: Schedule) -> list[Block]:

@@ -101,8 +101,8 @@ def try_one(name: str, trials: int = 4, target: str = "vta-de10", jobs: int = 1)
         got = kernel(*inputs)
         expected = run(func, *inputs)
         if any(not np.array_equal(a, b) for a, b in zip(got if isinstance(got, tuple) else (got,), expected, strict=True)):
-            return Row(name, wanted, "wrong", "", report.cycles, report.floor)
-    return Row(name, wanted, "accepted", "", report.cycles, report.floor)
+            return Row(name, wanted, "wrong", "", report.cycles, report.machine_bound)
+    return Row(name, wanted, "accepted", "", report.cycles, report.machine_bound)
 
 
 def line(row: Row) -> str:

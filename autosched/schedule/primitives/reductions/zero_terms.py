@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Select, Var, all_of, as_expr, is_int
 from autosched.ir.functor import Mutator, expr_children, free_vars, substitute, walk_expr
+from autosched.ir.host import kind_of
 from autosched.ir.region import block_access
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, Stmt
@@ -29,7 +30,7 @@ class ZeroTerms(ScheduleBase):
         An operand is padding where it is ``if_then_else(cond, value, 0)``: in the block itself, after the padding stage
         was inlined, or in the stage that writes the buffer that the block reads (also through copies of it). Where the
         operand is zero the whole term has to be. The conditions become the predicate of the block; an operand that is
-        guarded in the block itself is from then on read without its guard.
+        guarded in the block itself is from then on read without its guard. What a host stage has filled with zeros stays.
 
         A predicate costs nothing on the machine: a condition on one loop gives that loop its bounds. In a condition on
         several loops, as ``1 <= y + ky``, lowering leaves the longest one in the instruction and gives it bounds for each
@@ -73,7 +74,7 @@ def _without_zeros(state: State, realize: BlockRealize) -> BlockRealize:
             term = Replaced(node, guard[1]).visit_expr(term)
     for node in list(walk_expr(term)):
         if isinstance(node, BufferLoad) and is_zero(Replaced(node, as_expr(0, node.dtype)).visit_expr(term)):
-            for condition in support(state, scope, block, node):
+            for condition in support(state, scope, block, node, packed=False):
                 guards += conjuncts(condition)
     analyzer = Analyzer({iv.var: iv.dom for iv in block.iter_vars})
     found: list[Expr] = []
@@ -153,7 +154,7 @@ class Replaced(Mutator):
         return self.new if expr == self.old else super().visit_expr(expr)
 
 
-def support(state: State, scope: Block, reader: Block, load: BufferLoad) -> Iterator[Expr]:
+def support(state: State, scope: Block, reader: Block, load: BufferLoad, packed: bool = True) -> Iterator[Expr]:
     """Conditions outside of which the element that a block loads is zero, in terms of the block's iterators.
 
     Args:
@@ -161,11 +162,14 @@ def support(state: State, scope: Block, reader: Block, load: BufferLoad) -> Iter
         scope: the block that holds reader and writers.
         reader: the block that loads.
         load: one of its loads.
+        packed: whether to look into host stages: what they fill with zeros is in memory, and elements are read as a whole.
     """
     writers = state.writers(scope, load.buffer)
     if len(writers) != 1 or writers[0].ident is reader.ident:
         return
     producer = writers[0]
+    if not packed and kind_of(producer) is not None:
+        return
     at = _inverse(producer, load)
     if at is None:
         return
@@ -178,7 +182,7 @@ def support(state: State, scope: Block, reader: Block, load: BufferLoad) -> Iter
         elif isinstance(node, BufferLoad):
             moved = substitute(node, at)
             assert isinstance(moved, BufferLoad)
-            yield from support(state, scope, producer, moved)
+            yield from support(state, scope, producer, moved, packed)
 
 
 def _factors(value: Expr) -> Iterator[Expr]:
