@@ -14,7 +14,7 @@ from autosched.target import Target
 from space.normalise import copies, epilogue, loops, packing, reversal
 from space.normalise.blocks import is_packed, plain_blocks
 
-RULES = (loops.apply, epilogue.apply, copies.apply, reversal.apply, packing.apply)
+PACKING = (loops.apply, copies.apply, reversal.apply, packing.apply)  # in this order, where tensors are not packed yet
 
 
 def normalise(func: PrimFunc, target: Target) -> tuple[PrimFunc, tuple[Instruction, ...]]:
@@ -28,17 +28,19 @@ def normalise(func: PrimFunc, target: Target) -> tuple[PrimFunc, tuple[Instructi
         The program, in which parameters are packed and results unpacked by host stages, and the instructions of a trace; the
         program itself and no instructions where it is packed already, or where no rule knows how to pack it.
     """
-    if not plain_blocks(func) or is_packed(func, target):
+    if not plain_blocks(func):
         return func, ()
     sch = Schedule(func, seed=0, error_render_level="fast")
     try:
-        for rule in RULES:
-            rule(sch, target)
+        epilogue.apply(sch, target)
+        if not is_packed(func, target):
+            for rule in PACKING:
+                rule(sch, target)
     except ScheduleError:
         # A primitive that refuses says that the program is of no form that these rules know; what is in the way of a schedule
         # of the program as it is, analysis says.
         return func, ()
-    if not is_packed(sch.func, target):
+    if not sch.trace.insts or not is_packed(sch.func, target):
         return func, ()
     return sch.func, tuple(sch.trace.insts)
 
@@ -57,4 +59,4 @@ def normalised(func: PrimFunc, target: Target) -> Schedule:
     return sch
 
 
-__all__ = ["RULES", "normalise", "normalised"]
+__all__ = ["PACKING", "normalise", "normalised"]

@@ -204,13 +204,13 @@ def f(A: T.Buffer((8,), 'int32'), C: T.Buffer((8,), 'int8')):
     for i in T.serial(8):
         with T.block('c'):
             vi = T.axis.spatial(8, i)
-            C[vi] = A[vi] + A[vi]
+            C[vi] = T.Cast('int8', A[vi * vi % 8])
 """
     with pytest.raises(ProgramError, match="does not store one element per iteration in order"):
         Space(parse(text), "vta-de10")
-    float_dense = text.replace("(8,), 'int32'", "(1, 8, 1, 16), 'int32'").replace("(8,), 'int8'", "(1, 8, 1, 16), 'int8'")
-    float_dense = float_dense.replace("for i in T.serial(8):", "for i, j, k, n in T.grid(1, 8, 1, 16):")
-    float_dense = float_dense.replace("vi = T.axis.spatial(8, i)", "a, b, c, d = T.axis.remap('SSSS', [i, j, k, n])")
-    float_dense = float_dense.replace("C[vi] = A[vi] + A[vi]", "C[a, b, c, d] = T.Cast('int8', A[a, b, c, d] + 1)")
+    wide = text.replace("(8,), 'int32'", "(1, 8, 1, 16), 'int32'").replace("(8,), 'int8'", "(1, 8, 1, 16), 'int32'")
+    wide = wide.replace("for i in T.serial(8):", "for i, j, k, n in T.grid(1, 8, 1, 16):")
+    wide = wide.replace("vi = T.axis.spatial(8, i)", "a, b, c, d = T.axis.remap('SSSS', [i, j, k, n])")
+    wide = wide.replace("C[vi] = T.Cast('int8', A[vi * vi % 8])", "C[a, b, c, d] = A[a, b, c, d] + 1")
     with pytest.raises(ProgramError, match="must only narrow an int32 stage"):
-        Space(parse(float_dense), "vta-de10")
+        Space(parse(wide), "vta-de10")
