@@ -14,7 +14,7 @@ from autosched.records import version
 from autosched.search.executors import Fault
 from autosched.search.worker import Measured, work
 
-CONNECT_SECONDS = 30
+CONNECT_SECONDS = 10
 
 
 class DaskExecutor:
@@ -49,6 +49,12 @@ class DaskExecutor:
         for name in ("", ".client", ".nanny", ".worker", ".scheduler", ".core"):
             logging.getLogger(f"distributed{name}").setLevel(logging.CRITICAL)
         try:
+            if self.scheduler is not None:
+                # A client of an address that cannot be leaves threads behind.
+                from distributed.comm.addressing import parse_address
+                from distributed.comm.registry import get_backend
+
+                get_backend(parse_address(self.scheduler)[0])
             with deaf():
                 if self.scheduler is None:
                     self._cluster = self._dask.LocalCluster(

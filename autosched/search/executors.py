@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Protocol
 
 from autosched.child import MEMORY, begin, deaf
-from autosched.errors import UnknownNameError
+from autosched.errors import ExecutorError, UnknownNameError
 from autosched.measure import Candidate
 from autosched.records import version
 from autosched.search.worker import Measured, one, ready, work
@@ -60,10 +60,12 @@ def make_executor(name: str, jobs: int, scheduler: str | None = None) -> Executo
 
     Raises:
         UnknownNameError: no such executor.
-        ExecutorError: ``dask`` is not installed.
+        ExecutorError: ``dask`` is not installed, or an address is given that nothing uses.
     """
     if name not in NAMES:
         raise UnknownNameError("executor", name, NAMES)
+    if scheduler is not None and name != "dask":
+        raise ExecutorError(f"--scheduler is for --executor dask, not for {name}")
     if name == "dask":
         from autosched.search.dask_executor import DaskExecutor
 
@@ -169,8 +171,6 @@ class LokyExecutor:
 
     def stop(self) -> None:
         """Kills all workers: none of them holds anything that is worth waiting for."""
-        for worker in self._workers:
-            worker.end(wait=False)
         for worker in self._workers:
             worker.end(wait=True)
         self._workers = []
