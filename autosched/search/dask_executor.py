@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from autosched.child import deaf
+from autosched.child import undisturbed
 from autosched.errors import ExecutorError
 from autosched.measure import Candidate
 from autosched.records import version
@@ -55,13 +55,13 @@ class DaskExecutor:
                 from distributed.comm.registry import get_backend
 
                 get_backend(parse_address(self.scheduler)[0])
-            with deaf():
-                if self.scheduler is None:
+            else:
+                with undisturbed():
                     self._cluster = self._dask.LocalCluster(
                         n_workers=self.jobs, threads_per_worker=1, processes=True, dashboard_address=None,
                         silence_logs=logging.CRITICAL,
                     )
-                self._client = self._dask.Client(self._cluster or self.scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
+            self._client = self._dask.Client(self._cluster or self.scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, TimeoutError, ValueError, TypeError) as error:
             where = self.scheduler or "this machine"
             raise ExecutorError(f"no Dask scheduler answers at {where}: {_first_line(error)}") from error

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from enum import Enum
 from typing import Protocol
 
-from autosched.child import MEMORY, begin, deaf
+from autosched.child import MEMORY, begin, deafen, undisturbed
 from autosched.errors import ExecutorError, UnknownNameError
 from autosched.measure import Candidate
 from autosched.records import version
@@ -104,15 +104,23 @@ class _Worker:
     """One process, with the call that it runs."""
 
     def __init__(self) -> None:
-        from joblib.externals.loky import ProcessPoolExecutor
+        from multiprocessing import resource_tracker
 
-        with deaf():
+        from joblib.externals.loky import ProcessPoolExecutor
+        from joblib.externals.loky.backend import resource_tracker as loky_tracker
+
+        with undisturbed():
+            # The first start of these two, which remove semaphores after a crash, unblocks SIGINT for those that follow.
+            loky_tracker.ensure_running()
+            resource_tracker.ensure_running()
+            deafen()
             self.executor = ProcessPoolExecutor(max_workers=1, timeout=None, initializer=begin, initargs=(os.getpid(), MEMORY))
             self.ready: Future[None] = self.executor.submit(ready)
         self.call: Future[Measured] | None = None
 
     def end(self, wait: bool) -> None:
-        self.executor.shutdown(wait=wait, kill_workers=True)
+        with undisturbed():
+            self.executor.shutdown(wait=wait, kill_workers=True)
 
 
 class LokyExecutor:
