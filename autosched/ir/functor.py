@@ -143,6 +143,8 @@ def all_exprs(stmt: Stmt) -> Iterator[Expr]:
 
 def free_vars(node: Expr | Stmt) -> dict[Var, None]:
     """The variables that occur in ``node``, in order of first appearance (binders included for statements)."""
+    if type(node) is IntImm:
+        return {}
     exprs = walk_expr(node) if isinstance(node, Expr) else all_exprs(node)
     return {e: None for e in exprs if isinstance(e, Var)}
 
@@ -177,11 +179,13 @@ class Mutator:
 
     def visit_expr(self, expr: Expr) -> Expr:
         """Rewrites one expression bottom-up; constants fold again."""
+        kind = type(expr)
+        if kind is IntImm:
+            return expr
         if isinstance(expr, Var):
             return self.visit_var(expr)
-        if isinstance(expr, IntImm):
-            return expr
-        if isinstance(expr, BinOp):
+        if kind is BinOp:
+            assert isinstance(expr, BinOp)
             a, b = self.visit_expr(expr.a), self.visit_expr(expr.b)
             return expr if a is expr.a and b is expr.b else binary(expr.op, a, b)
         if isinstance(expr, BufferLoad):

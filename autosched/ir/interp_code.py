@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from autosched.ir import interp_machine as m
-from autosched.ir.expr import bits, is_float
+from autosched.ir.expr import bits
 
 FAR = 1 << 62
 PURE = frozenset(
@@ -399,8 +399,3 @@ class Emitter:
 
 def _integer(load: list[int]) -> bool:
     return load[0] <= m.LD_I64
-
-
-def is_floating(dtype: str) -> bool:
-    """Whether values of ``dtype`` live in float registers."""
-    return is_float(dtype)

@@ -242,11 +242,6 @@ class Analyzer(Proofs):
             return True
         return self._compare("==", x, y) is True
 
-    def can_prove_ge(self, a: ExprLike, bound: int) -> bool:
-        """Whether an integer expression is at least ``bound`` everywhere."""
-        terms, k = self._lin(as_expr(a))
-        return self._prove_ge0(terms, k - bound)
-
     def _is_true(self, cond: Expr) -> bool:
         new = self.simplify(cond)
         return type(new) is IntImm and new.value == 1

@@ -13,7 +13,6 @@ from typing import Any
 from autosched.ir.expr import BufferLoad, Expr, ExprLike, IntImm, Var, as_expr
 
 Annotations = Mapping[str, Any]
-NO_ANNOTATIONS: Annotations = {}
 
 
 class Ident:

@@ -212,11 +212,3 @@ def structural_equal(a: PrimFunc, b: PrimFunc, block_names: bool = True) -> bool
     if block_names:
         return canonical_json(a) == canonical_json(b)
     return canonical(a, False) == canonical(b, False)
-
-
-def structural_equal_stmt(a: Stmt | Expr, b: Stmt | Expr) -> bool:
-    """Whether two statements or expressions are equal up to renaming, free variables matched by order."""
-    x, y = _Encoder(False), _Encoder(False)
-    left = x.expr(a) if isinstance(a, Expr) else x.stmt(a)
-    right = y.expr(b) if isinstance(b, Expr) else y.stmt(b)
-    return bool(left == right)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import dataclasses
 import re
 from functools import lru_cache, partial
@@ -89,6 +90,16 @@ def named_workload(name: str, batch: int = 1, block: int = 16) -> Workload:
             )
         raise UnknownNameError("workload", text, (*ALIASES, *NETWORKS, *(f"{o}:" for o in OPERATORS)))
     return _build(text, kind, OPERATORS[kind](**_parameters(kind, rest)), batch, block)
+
+
+def _pickled(task: Workload) -> tuple[Any, ...]:
+    """A workload that has a name travels as its name: the other process makes it, and has it made once."""
+    if task.recipe is not None:
+        return workload, task.recipe
+    return Workload, (task.name, task.func, task.reference, task.macs, task.spec, task.layouts)
+
+
+copyreg.pickle(Workload, _pickled)
 
 
 @lru_cache(maxsize=64)

@@ -30,7 +30,7 @@ class Workload:
         macs: multiply-accumulates of the plain operator (0 for an ALU-only program).
         spec: the name in full, all parameters written out.
         layouts: per tensor parameter, its plain layout, or None where only the parameter's own shape is accepted.
-        recipe: arguments of ``workload`` that give it again, or None; a workload with one is pickled as these.
+        recipe: arguments of ``workload`` that give it again, or None; a workload with one is pickled as these (``lookup``).
     """
 
     name: str
@@ -40,13 +40,6 @@ class Workload:
     spec: str = ""
     layouts: tuple[Layout | None, ...] = ()
     recipe: tuple[str, int, int] | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        from autosched.workloads.lookup import workload
-
-        if self.recipe is not None:
-            return workload, self.recipe
-        return Workload, (self.name, self.func, self.reference, self.macs, self.spec, self.layouts)
 
     @property
     def key(self) -> str:

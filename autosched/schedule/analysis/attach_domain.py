@@ -8,14 +8,27 @@ iterator's domain.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
+from math import inf
 
+from autosched.ir.cover import NO_TERMS, Form, affine_box, index_forms, least
 from autosched.ir.expr import BinOp, Expr, IntImm, Var, int_value, maximum, minimum
 from autosched.ir.functor import Substitute, free_vars
 from autosched.ir.itermap import detect_iter_map, inverse_affine_map
+from autosched.ir.linear import build
 from autosched.ir.region import int_set_bounds
 from autosched.ir.simplify import Analyzer, linear_form
 from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferRegion, For, Range
-from autosched.schedule.analysis.boxes import Box, bind_all, bindings, is_unit, loop_ranges, relaxed_box
+from autosched.schedule.analysis.boxes import (
+    Box,
+    bind_all,
+    bindings,
+    forms,
+    is_unit,
+    loop_ranges,
+    relaxed_box,
+    spans,
+)
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
 
@@ -28,10 +41,14 @@ Point = tuple[list[Expr], list[For]]
 
 @dataclass
 class Domain:
-    """What one iterator has to run over: ``dom``, of which only ``bound`` counts; None is the empty set."""
+    """What one iterator has to run over: ``dom``, of which only ``bound`` counts; None is the empty set.
+
+    ``count`` is the number of values in ``dom``, where it has been found already.
+    """
 
     dom: Interval | None = None
     bound: Interval | None = None
+    count: int | None = None
 
     def join(self, dom: Interval | None, bound: Interval | None, analyzer: Analyzer) -> None:
         self.dom = _hull(self.dom, dom, analyzer)
@@ -62,6 +79,9 @@ def iterator_domains(
     state: State, block: Block, target: For, others: list[Block], forward: bool, analyzer: Analyzer
 ) -> list[Domain]:
     """The domain of each iterator, so that the block provides all that the others need (or consumes what they give)."""
+    plain = _plain_domains(state, block, target, others, forward)
+    if plain is not None:
+        return plain
     provided: dict[Buffer, list[BufferRegion]] = {}
     for region in block.writes if forward else block.reads:
         provided.setdefault(region.buffer, []).append(region)
@@ -100,6 +120,71 @@ def iterator_domains(
         _settle(domain, analyzer)
         result.append(domain)
     return result
+
+
+def _plain_domains(state: State, block: Block, target: For, others: list[Block], forward: bool) -> list[Domain] | None:
+    """The domains where all is affine with constant ranges and iterators index dimensions by themselves; or None."""
+    provided: dict[Buffer, tuple[Range, ...]] = {}
+    for region in block.writes if forward else block.reads:
+        if region.buffer in provided:
+            return None
+        provided[region.buffer] = region.region
+    needed: dict[Var, tuple[dict[Var, int], int, int]] = {}
+    limit: dict[Var, int] = {}
+    own = {iv.var for iv in block.iter_vars}
+    around = spans([*state.loops_above(target), target])
+    if around is None or any(isinstance(n, For) and n.thread is not None for n in (target, *state.ancestors(target))):
+        return None
+    fixed: dict[Var, Form | None] = {v: (NO_TERMS, lo) for v, (lo, n) in around.items() if n == 1}
+    for other in others:
+        realize = state.realizes[other.ident]
+        inner = spans(takewhile(lambda n: n is not target, (n for n in state.ancestors(realize) if isinstance(n, For))))
+        if inner is None:
+            return None
+        values = forms(realize, fixed)
+        for region in other.reads if forward else other.writes:
+            give = provided.get(region.buffer)
+            if give is None:
+                continue
+            indices = index_forms(region, values)
+            if indices is None:
+                return None
+            box = affine_box(indices, inner)
+            met: set[Var] = set()
+            for r, (still, lo, hi, _), size in zip(give, box, region.buffer.shape):
+                var = r.min
+                if not (is_unit(r.extent) and type(var) is Var and type(size) is IntImm) or var not in own or var in met:
+                    return None
+                met.add(var)
+                old = needed.get(var)
+                if old is not None and old[0] != still:
+                    return None
+                needed[var] = (still, lo, hi) if old is None else (old[0], min(lo, old[1]), max(hi, old[2]))
+                limit[var] = max(limit.get(var, 0), size.value)
+    found: list[Domain] = []
+    for iv in block.iter_vars:
+        first, extent = iv.dom.min, iv.dom.extent
+        if type(first) is not IntImm or type(extent) is not IntImm or not first.dtype == extent.dtype == iv.var.dtype == "int32":
+            return None
+        last = first.value + extent.value - 1
+        if iv.var not in needed:
+            found.append(Domain((first, IntImm(last)), None, extent.value))
+            continue
+        still, lo, hi = needed[iv.var]
+        bottom, top = max(first.value, 0), min(last, limit[iv.var] - 1)
+        if not still:
+            lo, hi = max(lo, bottom), min(hi, top)
+        least_lo, most_lo = lo + least(still, NO_TERMS, around), lo - least(NO_TERMS, still, around)
+        if lo > hi or most_lo == inf or any(v.dtype != "int32" for v in still):
+            return None
+        terms: dict[Expr, int] = dict(still.items())
+        domain = Domain((build(terms, lo, "int32"), build(terms, hi, "int32")), None, hi - lo + 1)
+        if least_lo < bottom or most_lo + hi - lo > top:
+            domain.bound = (IntImm(bottom), IntImm(top))
+            if most_lo <= bottom and least_lo + hi - lo >= top:
+                domain = Domain(domain.bound, None, top - bottom + 1)
+        found.append(domain)
+    return found
 
 
 def _end(r: Range) -> Expr:

@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from autosched.ir.expr import BufferData, BufferLoad, Expr, Let, Var, logical_and
+from autosched.ir.cover import affine
+from autosched.ir.expr import BufferData, BufferLoad, Expr, IntImm, Let, Var, logical_and
 from autosched.ir.functor import Substitute, stmt_children, stmt_exprs, walk_expr
 from autosched.ir.itermap import iter_map_simplify
 from autosched.ir.stmt import (
+    TRUE,
     AttrStmt,
     Block,
     BlockRealize,
     Buffer,
-    BufferRegion,
     BufferStore,
     For,
     LetStmt,
     Range,
     SeqStmt,
     Stmt,
-    seq,
 )
 
 
@@ -75,6 +75,11 @@ def facts(block: Block) -> Facts:
         else:
             stack.extend(stmt_children(node))
     for expr in exprs:
+        if type(expr) is IntImm:
+            continue
+        if type(expr) is Var:
+            used.add(expr)
+            continue
         for e in walk_expr(expr):
             if isinstance(e, Var):
                 used.add(e)
@@ -84,7 +89,8 @@ def facts(block: Block) -> Facts:
                 bound.add(e.var)
     for buffer in buffers:
         for expr in (*buffer.shape, *buffer.strides, *(() if buffer.elem_offset is None else (buffer.elem_offset,))):
-            used.update(e for e in walk_expr(expr) if isinstance(e, Var))
+            if type(expr) is not IntImm:
+                used.update(e for e in walk_expr(expr) if isinstance(e, Var))
     result = Facts(frozenset(used - bound), frozenset(buffers))
     if len(_FACTS) >= _FACTS_LIMIT:
         _FACTS.clear()
@@ -168,7 +174,44 @@ def simplify_values(
     """Block bindings in the normal form of quasi-affine maps."""
     if all(isinstance(v, Var) for v in values) and preserve_unit_iters:
         return list(values)
+    if preserve_unit_iters and predicate == TRUE and (plain := plain_digits(values, dom)) is not None:
+        return plain
     return list(iter_map_simplify(values, dom, predicate, simplify_trivial=not preserve_unit_iters))
+
+
+def plain_digits(values: Sequence[Expr], dom: Mapping[Var, Range]) -> list[Expr] | None:
+    """The normal form where each value counts in loops of its own, as numbers in digits without gaps; None where not."""
+    seen: set[Var] = set()
+    found: list[Expr] = []
+    for value in values:
+        form = affine(value, {})
+        if form is None or value.dtype != "int32":
+            return None
+        terms, const = form
+        digits: list[tuple[int, int, Var]] = []
+        for v, c in terms.items():
+            r = dom.get(v)
+            if r is None or type(r.min) is not IntImm or r.min.value or type(r.extent) is not IntImm or v in seen:
+                return None
+            seen.add(v)
+            digits.append((c, r.extent.value, v))
+        if not digits or type(value) is Var:
+            found.append(value if digits else IntImm(const))
+            continue
+        if const:
+            return None
+        digits.sort(key=lambda d: d[:2])
+        span = 1
+        for (c, n, _), before in zip(digits, [None, *digits]):
+            if c != span or (before is not None and before[:2] == (c, n)):
+                return None
+            span *= n
+        total: Expr | None = None
+        for c, _, v in reversed(digits):
+            total = v * c if total is None else total + v * c
+        assert total is not None
+        found.append(total)
+    return found
 
 
 def loop_dom(loops: Sequence[For]) -> dict[Var, Range]:
@@ -176,18 +219,6 @@ def loop_dom(loops: Sequence[For]) -> dict[Var, Range]:
     return {loop.var: Range(loop.min, loop.extent) for loop in loops}
 
 
-def substitute_region(region: BufferRegion, vmap: Mapping[Var, Expr]) -> BufferRegion:
-    """A region with variables replaced."""
-    return Substitute(vmap).visit_region(region)
-
-
 def in_sequence(stmt: Stmt) -> tuple[Stmt, ...]:
     """The statements of a sequence, or the statement alone."""
     return stmt.stmts if isinstance(stmt, SeqStmt) else (stmt,)
-
-
-def insert_at(body: Stmt, position: int, new: Stmt) -> Stmt:
-    """``body`` as a sequence with ``new`` inserted."""
-    stmts = list(in_sequence(body))
-    stmts.insert(position, new)
-    return seq(*stmts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from autosched.ir.cover import Form, Span, affine
 from autosched.ir.expr import BinOp, Expr, IntImm, Var, as_expr, int_value
 from autosched.ir.functor import Substitute, walk_expr
 from autosched.ir.itermap import detect_iter_map
@@ -25,6 +26,42 @@ def loop_ranges(loops: Iterable[For]) -> dict[Var, Range]:
     return {loop.var: Range(loop.min, loop.extent) for loop in loops}
 
 
+def spans(loops: Iterable[For]) -> dict[Var, Span] | None:
+    """The domains of loops where all are constant and not empty; None otherwise."""
+    found: dict[Var, Span] = {}
+    for loop in loops:
+        lo, extent = loop.min, loop.extent
+        if type(lo) is not IntImm or type(extent) is not IntImm or extent.value < 1:
+            return None
+        found[loop.var] = (lo.value, extent.value)
+    return found
+
+
+_FORMS: dict[tuple[int, int], tuple[object, object, dict[Var, Form | None]]] = {}
+_FORMS_LIMIT = 4096
+
+
+def forms(realize: BlockRealize, fixed: Mapping[Var, Form | None] | None = None) -> dict[Var, Form | None]:
+    """A block's iterators as affine forms of the loops around it; None where the value is none.
+
+    Args:
+        realize: the block.
+        fixed: loops that have one value.
+    """
+    values = realize.iter_values
+    if fixed:
+        return {iv.var: affine(value, fixed) for iv, value in zip(realize.block.iter_vars, values)}
+    key = (id(values), id(realize.block.iter_vars))
+    hit = _FORMS.get(key)
+    if hit is None:
+        if len(_FORMS) >= _FORMS_LIMIT:
+            _FORMS.clear()
+        # What the ids are of is kept in the value, so that no other object takes them.
+        found = {iv.var: affine(value, {}) for iv, value in zip(realize.block.iter_vars, values)}
+        hit = _FORMS[key] = (values, realize.block.iter_vars, found)
+    return hit[2]
+
+
 def is_unit(expr: Expr) -> bool:
     """Whether an extent is the constant one."""
     return isinstance(expr, IntImm) and expr.value == 1
@@ -32,7 +69,15 @@ def is_unit(expr: Expr) -> bool:
 
 def uses(expr: Expr, names: Mapping[Var, object] | set[Var]) -> bool:
     """Whether an expression mentions one of some variables."""
-    return any(isinstance(e, Var) and e in names for e in walk_expr(expr))
+    kind = type(expr)
+    if kind is Var:
+        return expr in names
+    if kind is IntImm:
+        return False
+    for e in walk_expr(expr):  # noqa: SIM110  (every check asks this of every binding)
+        if isinstance(e, Var) and e in names:
+            return True
+    return False
 
 
 def bind_all(analyzer: Analyzer, loops: Iterable[For]) -> Analyzer:

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from autosched.ir.cover import Side, affine_box, holds, index_forms, keeps_inside
 from autosched.ir.expr import BinOp, Expr, IntImm, Var, int_value
 from autosched.ir.functor import Substitute, free_vars
 from autosched.ir.itermap import detect_iter_map
@@ -33,12 +34,14 @@ from autosched.schedule.analysis.boxes import (
     bindings,
     box_covers,
     exact_box,
+    forms,
     is_unit,
     join_boxes,
     loop_ranges,
     pinned,
     plain_affine,
     relaxed_box,
+    spans,
     uses,
     without,
 )
@@ -307,7 +310,7 @@ def broken_pipeline(state: State, scope: Block) -> tuple[str, list[Ident]] | Non
     return None
 
 
-_COVERED: OrderedDict[tuple[object, ...], tuple[object, str | None]] = OrderedDict()
+_COVERED: OrderedDict[tuple[int, ...], tuple[list[object], str | None]] = OrderedDict()  # what has an id is kept
 _COVERED_LIMIT = 4096
 
 
@@ -331,15 +334,19 @@ def uncovered(
     for k, members in groups.items():
         outer = [n for n in chain[: k + 1] if isinstance(n, For)]
         below = chain[k + 1:]
-        # A subtree that no primitive has touched keeps its identity, so most answers are found here.
-        key = (
-            id(below[0]), reader, *((source, id(path[0])) for source, path in members),
-            *((loop.var, int_value(loop.extent)) for loop in outer),
-        )
+        # The answer hangs on loops, bindings and regions alone: whatever else a primitive rewrote, it is found here.
+        parts: list[object] = []
+        for loop in outer:
+            parts += (loop.var, loop.min, loop.extent)
+        _mention(parts, below, True)
+        for _, path in members:
+            parts.append(None)
+            _mention(parts, path, False)
+        key = tuple(map(id, parts))
         hit = _COVERED.get(key)
         if hit is None:
             reason = _uncovered_at(state, reader, below, members, outer)
-            _COVERED[key] = ((below[0], [path[0] for _, path in members]), reason)
+            _COVERED[key] = (parts, reason)
             if len(_COVERED) > _COVERED_LIMIT:
                 _COVERED.popitem(last=False)
         else:
@@ -347,6 +354,19 @@ def uncovered(
         if reason is not None:
             return reason
     return None
+
+
+def _mention(parts: list[object], path: Sequence[Stmt], reader: bool) -> None:
+    """What the loops and the block at the end of a path bring to the question what is covered."""
+    for node in path:
+        if isinstance(node, For):
+            parts += (node.var, node.min, node.extent)
+        elif isinstance(node, BlockRealize):
+            block = node.block
+            parts += (block.ident, block.name, block.iter_vars, node.iter_values, node.predicate,
+                      block.reads if reader else block.writes)
+        else:
+            parts.append(node)
 
 
 def _chain(state: State, scope: Block, block: Ident) -> list[Stmt]:
@@ -364,17 +384,20 @@ def _chain(state: State, scope: Block, block: Ident) -> list[Stmt]:
 def _uncovered_at(
     state: State, reader: Ident, below: list[Stmt], members: list[tuple[Ident, list[Stmt]]], outer: list[For]
 ) -> str | None:
-    analyzer = Analyzer()
-    for loop in outer:
-        analyzer.bind(loop.var, Range(loop.min, loop.extent))
     realize = state.realizes[reader]
     inner = [n for n in below if isinstance(n, For)]
     given = conjuncts(realize.predicate)
+    reads = _not_plainly_covered(state, realize, inner, members, outer, given)
+    if not reads:
+        return None
+    analyzer = Analyzer()
+    for loop in outer:
+        analyzer.bind(loop.var, Range(loop.min, loop.extent))
     around = {n.var for n in outer}
     for cond in given:
         if all(v in around for v in free_vars(cond)):
             analyzer.assume(cond)  # the reader runs only where it holds
-    for read in realize.block.reads:
+    for read in reads:
         writes = [
             (write, state.realizes[source], [n for n in path if isinstance(n, For)]) for source, path in members
             for write in state.realizes[source].block.writes if write.buffer is read.buffer
@@ -407,6 +430,39 @@ def _uncovered_at(
         writers = names([state.block(s) for s, _ in members])
         return f"{realize.block.name} reads more of {read.buffer.name} than {writers} has written by then"
     return None
+
+
+def _not_plainly_covered(
+    state: State, reader: BlockRealize, inner: Sequence[For], members: list[tuple[Ident, list[Stmt]]], outer: Sequence[For],
+    given: Sequence[Expr],
+) -> list[BufferRegion]:
+    """The reads that no single affine write holds all of; what is left is a question for iteration maps."""
+    below, around = spans(inner), spans(outer)
+    if below is None or around is None:
+        return list(reader.block.reads)
+    values = forms(reader)
+    left: list[BufferRegion] = []
+    for read in reader.block.reads:
+        need: list[Side] | None = None
+        covered, written = False, False
+        for source, path in members:
+            other = state.realizes[source]
+            for write in other.block.writes:
+                if write.buffer is not read.buffer or covered:
+                    continue
+                written = True
+                loops = spans(n for n in path if isinstance(n, For))
+                wants = index_forms(read, values) if need is None else None
+                gives = index_forms(write, forms(other))
+                need = need if wants is None else affine_box(wants, below)
+                if loops is None or need is None or gives is None:
+                    continue
+                if any(c not in given and not keeps_inside(c, gives, read.buffer.shape) for c in conjuncts(other.predicate)):
+                    continue
+                covered = holds(affine_box(gives, loops), need, read.buffer.shape, around)
+        if written and not covered:
+            left.append(read)
+    return left
 
 
 def _same_elements(

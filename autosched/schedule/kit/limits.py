@@ -133,7 +133,7 @@ def check_indices(old: State, new: State) -> None:
     loops = old.loops
     for var, loop in new.loops.items():
         known = loops.get(var)
-        if known is None or known.extent is not loop.extent:
+        if known is not loop and (known is None or known.extent is not loop.extent):
             extent = int_value(loop.extent)
             if extent is not None and not 0 <= extent <= dtype_bounds(loop.extent.dtype)[1]:
                 raise Overflow(f"loop {var.name} would have {_number(extent)} iterations")
@@ -142,8 +142,10 @@ def check_indices(old: State, new: State) -> None:
         before = realizes.get(ident)
         if before is realize:
             continue
-        checked = set() if before is None else {id(before.predicate), *map(id, before.iter_values)}
-        values = [e for e in (*realize.iter_values, realize.predicate) if type(e) not in _PLAIN and id(e) not in checked]
+        values: list[Expr] = []
+        if before is None or before.iter_values is not realize.iter_values or before.predicate is not realize.predicate:
+            checked = set() if before is None else {id(before.predicate), *map(id, before.iter_values)}
+            values = [e for e in (*realize.iter_values, realize.predicate) if type(e) not in _PLAIN and id(e) not in checked]
         if values:
             dom: dict[Var, Range] = {}
             for node in new.ancestors(realize):
@@ -158,6 +160,8 @@ def check_indices(old: State, new: State) -> None:
 
 
 def _check_block(block: Block, before: Block | None) -> None:
+    if before is not None and block.reads is before.reads and block.writes is before.writes:
+        return
     checked = set() if before is None else {
         id(r) for region in (*before.reads, *before.writes) for r in region.region
     }

@@ -7,7 +7,7 @@ one walk over the statements (expressions are not visited), so a chain of primit
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -19,6 +19,7 @@ from autosched.ir.stmt import (
     Block,
     BlockRealize,
     Buffer,
+    BufferStore,
     For,
     Ident,
     IfThenElse,
@@ -129,22 +130,30 @@ class State:
         """The statement around ``stmt`` (a node of this state, by identity), or None at the top."""
         return self._tables.parent.get(id(stmt))
 
-    def ancestors(self, stmt: Stmt) -> Iterator[Stmt]:
+    def ancestors(self, stmt: Stmt) -> Sequence[Stmt]:
         """The statements around ``stmt``, innermost first."""
-        parent = self._tables.parent
+        tables = self._tables
+        known = tables.above.get(id(stmt))
+        if known is not None and known[0] is stmt:
+            return known[1]
+        parent = tables.parent
+        found: list[Stmt] = []
         node = parent.get(id(stmt))
         while node is not None:
-            yield node
+            found.append(node)
             node = parent.get(id(node))
+        tables.above[id(stmt)] = stmt, found
+        return found
 
     def loops_above(self, stmt: Stmt) -> list[For]:
         """The loops around ``stmt`` up to the nearest block, outermost first (``stmt`` itself not included)."""
         found: list[For] = []
         for node in self.ancestors(stmt):
-            if isinstance(node, Block):
+            kind = type(node)
+            if kind is For:
+                found.append(node)  # type: ignore[arg-type]
+            elif kind is Block:
                 break
-            if isinstance(node, For):
-                found.append(node)
         return found[::-1]
 
     def loops_below(self, top: Stmt, stmt: Stmt) -> list[For]:
@@ -272,23 +281,38 @@ class _Tables:
         self.parent: dict[int, Stmt] = {}
         self.loops: dict[Var, For] = {}
         self.realizes: dict[Ident, BlockRealize] = {}
+        self.above: dict[int, tuple[Stmt, Sequence[Stmt]]] = {}
         self.children: dict[int, list[Block]] = {}
         self.deps: dict[int, list[Dependence]] = {}
-        parent = self.parent
+        parent, loops = self.parent, self.loops
         stack: list[Stmt] = [body]
+        push = stack.append
+        # By exact class: every primitive walks the whole program once.
         while stack:
             node = stack.pop()
-            if isinstance(node, For):
-                self.loops[node.var] = node
-                parent[id(node.body)] = node
-                stack.append(node.body)
+            kind = type(node)
+            if kind is For:
+                loops[node.var] = node  # type: ignore[attr-defined, assignment]
+                below = node.body  # type: ignore[attr-defined]
+            elif kind is BlockRealize:
+                below = node.block  # type: ignore[attr-defined]
+                self.realizes[below.ident] = node  # type: ignore[assignment]
+                parent[id(below)] = node
+                node, below = below, below.body
+                if node.init is not None:
+                    parent[id(below)] = node
+                    push(below)
+                    below = node.init
+            elif kind is BufferStore:
                 continue
-            if isinstance(node, BlockRealize):
-                self.realizes[node.block.ident] = node
-            below = stmt_children(node)
-            for child in below:
-                parent[id(child)] = node
-            stack.extend(reversed(below))
+            else:
+                found = stmt_children(node)
+                for child in found:
+                    parent[id(child)] = node
+                stack += found[::-1]
+                continue
+            parent[id(below)] = node
+            push(below)
 
 
 def child_blocks(stmt: Stmt) -> Iterator[Block]:
@@ -296,10 +320,13 @@ def child_blocks(stmt: Stmt) -> Iterator[Block]:
     stack: list[Stmt] = [stmt.body] if isinstance(stmt, Block) else list(reversed(stmt_children(stmt)))
     while stack:
         node = stack.pop()
-        if isinstance(node, BlockRealize):
-            yield node.block
+        kind = type(node)
+        if kind is For:
+            stack.append(node.body)  # type: ignore[attr-defined]
+        elif kind is BlockRealize:
+            yield node.block  # type: ignore[attr-defined]
         else:
-            stack.extend(reversed(stmt_children(node)))
+            stack += stmt_children(node)[::-1]
 
 
 def rebuild(
@@ -322,9 +349,13 @@ def rebuild(
             return table[key]
         if key not in marked:
             return stmt
+        if isinstance(stmt, For):
+            new = visit(stmt.body)
+            return None if new is None else with_body(stmt, with_insert(stmt, new))
         if isinstance(stmt, SeqStmt):
-            kept = [s for s in map(visit, stmt.stmts) if s is not None]
-            return seq(*kept) if kept else None
+            kept = [visit(s) if id(s) in marked else s for s in stmt.stmts]
+            left = [s for s in kept if s is not None]
+            return seq(*left) if left else None
         if isinstance(stmt, BlockRealize):
             block = visit(stmt.block)
             assert isinstance(block, Block)
@@ -343,15 +374,12 @@ def rebuild(
             if then is None:
                 raise ValueError("a branch would be left empty")
             return IfThenElse(stmt.condition, then, None if stmt.else_case is None else visit(stmt.else_case))
-        if isinstance(stmt, For):
-            new = visit(stmt.body)
-            return None if new is None else with_body(stmt, with_insert(stmt, new))
         assert isinstance(stmt, LetStmt | AttrStmt | AssertStmt | While), type(stmt)
         new = visit(stmt.body)
         return None if new is None else replace(stmt, body=with_insert(stmt, new))
 
     def with_insert(stmt: Stmt, new: Stmt) -> Stmt:
-        if id(stmt) not in inserts:
+        if not inserts or id(stmt) not in inserts:
             return new
         position, added = inserts[id(stmt)]
         old = stmt.body if isinstance(stmt, For | Block) else new

@@ -366,7 +366,7 @@ def _new_loops(
         assert domain.dom is not None
         lo, hi = domain.dom
         assert lo is not None and hi is not None
-        extent = analyzer.simplify(hi - lo + 1)
+        extent = analyzer.simplify(hi - lo + 1) if domain.count is None else IntImm(domain.count)
         longest = None if isinstance(extent, IntImm) else most((lo, hi), analyzer)
         if longest is not None:
             # An extent that varies from place to place becomes the largest one, under a condition.

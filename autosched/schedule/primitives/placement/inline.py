@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from autosched.ir.expr import BufferData, BufferLoad, Expr, IntImm, Var, int_value, logical_and
-from autosched.ir.functor import Mutator, Substitute, stmt_exprs, walk, walk_expr
+from autosched.ir.functor import Mutator, Substitute, stmt_children, stmt_exprs, walk_expr
 from autosched.ir.itermap import detect_iter_map, inverse_affine_map
 from autosched.ir.region import block_access, int_set_bounds
 from autosched.ir.simplify import Analyzer, conjuncts
@@ -227,7 +227,12 @@ def _no_init(block: Block) -> None:
 
 
 def _no_opaque_use(scope: Block, buffer: Buffer) -> None:
-    for node in walk(scope):
+    stack: list[Stmt] = [scope]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Block) and node is not scope and buffer not in facts(node).buffers:
+            continue
+        stack += stmt_children(node)[::-1]
         if isinstance(node, Block) and any(m.source.buffer is buffer for m in node.match_buffers):
             raise Refusal(f"a part of {buffer.name} is matched into block {node.name}", [node.ident])
         for expr in stmt_exprs(node):
