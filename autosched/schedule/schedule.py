@@ -31,6 +31,7 @@ from autosched.schedule.primitives.notes import Notes
 from autosched.schedule.primitives.placement.compute_at import ComputeAt
 from autosched.schedule.primitives.placement.inline import Inlining
 from autosched.schedule.primitives.placement.recompute import Recomputing
+from autosched.schedule.primitives.reductions.diagonal import Diagonals
 from autosched.schedule.primitives.reductions.fold import Folding
 from autosched.schedule.primitives.reductions.pad_block import PadBlocks
 from autosched.schedule.primitives.reductions.pad_einsum import PadEinsum
@@ -46,7 +47,7 @@ from autosched.schedule.primitives.tensorize.tensorize import Tensorizing
 class Schedule(
     Lookup, Pieces, Kinds, ReindexCache, CacheIndex, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing,
     Notes, Sampling, Layout, Reindex, ZeroTerms, Folding, Factoring, PadEinsum,
-    DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages,
+    DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals,
 ):
     """Rewrites a program step by step; every step is legal, and recorded.
 

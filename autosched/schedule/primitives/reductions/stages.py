@@ -66,7 +66,8 @@ def _split(state: State, realize: BlockRealize, path: list[int]) -> tuple[Stmt, 
     if not any(v in own for v in free_vars(part)) or not _loads(part):
         raise Refusal(f"{expr_text(part)} in block {block.name} loads nothing", [block.ident])
     used = [i for i in store.indices if int_value(i) != 0]
-    if not all(isinstance(i, Var) for i in used) or set(used) != set(own) or len(used) != len(own):
+    needed = {iv.var for iv in block.iter_vars if int_value(iv.dom.extent) != 1}
+    if not all(i in own for i in used) or not needed <= set(used) or len(set(used)) != len(used):
         raise Refusal(f"block {block.name} does not store at its plain iterators, each once", [block.ident],
                       "decompose_value before transform_layout")
     top: Stmt = realize

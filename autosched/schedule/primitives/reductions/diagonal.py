@@ -1,0 +1,344 @@
+"""Element-wise work as matrix products: a diagonal operand, or an identity, makes it a sum that the GEMM computes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from autosched.ir.constant import constant, values
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Var, cast, const, eq, if_then_else, int_value
+from autosched.ir.functor import Mutator, free_vars, substitute, walk_expr
+from autosched.ir.host import HOST_STAGE, PACK, host_faults
+from autosched.ir.region import block_access
+from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, Constant, For, IterVar, Range, Stmt, seq
+from autosched.schedule.analysis.dependence import scope_of
+from autosched.schedule.kit.base import BlockRV, ScheduleBase
+from autosched.schedule.kit.names import fresh_name
+from autosched.schedule.kit.primitive import primitive
+from autosched.schedule.kit.refusal import Refusal
+from autosched.schedule.kit.state import State
+from autosched.schedule.primitives.reductions.zero_terms import Replaced, sum_term
+
+MOST_SHIFT = 6  # 2^6 is the largest power of two in an int8
+
+
+class Diagonals(ScheduleBase):
+    """Primitives that make sums of what was element-wise."""
+
+    @primitive
+    def diagonalize(self, block: BlockRV | str, axis: int, read_buffer_index: int | str | Buffer) -> BlockRV:
+        """Sums over a diagonal operand instead of multiplying element by element, so that a matrix product computes it.
+
+        Args:
+            block: handle or name of a block that stores, or sums up, products of two integer operands.
+            axis: position of a spatial iterator among the block's iterators; it is a plain index of both operands.
+            read_buffer_index: the operand that becomes diagonal: position among what the block reads, name, or the buffer.
+
+        Returns:
+            The block of the diagonal operand: a host stage where the operand is a parameter.
+
+        Raises:
+            ScheduleError: another body, an axis that is not a plain index of both operands, once each.
+
+        Before: ``C[i] += A[i] * W[i]``, after ``diagonalize("C", 0, 1)``:
+        ``W_diagonal[i, k] = if_then_else(i == k, W[i], 0)`` and ``C[i] += A[k] * W_diagonal[i, k]`` with ``k`` reduced over.
+        """
+        assert isinstance(block, BlockRV)
+        state, realize = self.block_at(block)
+        try:
+            body, made = _diagonal(state, realize, axis, self._read(realize.block, read_buffer_index))
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state)
+        func = replace(state.func, body=body)
+        if made.annotations and next(host_faults(func), None) is not None:
+            # What it reads is made by the accelerator: then so is the diagonal.
+            self.commit(state, body)
+            new, site = self.block_at(self.block_rv(made))
+            self.commit_nodes(new, {id(site.block): replace(site.block, annotations={})})
+        else:
+            self.commit(state, func=func)
+        return self.block_rv(made)
+
+    @primitive
+    def cast_by_gemm(self, block: BlockRV | str, axis: int, read_buffer_index: int | str | Buffer) -> None:
+        """Widens an int8 operand by a matrix product with an identity (times a power of two), instead of on the ALU.
+
+        What is added to the operand becomes the initial value of the sum: in place that is nothing to do, and the operand costs
+        a cycle per vector and a quarter of the bytes of an int32 tensor. The identity is a constant of the program.
+
+        Args:
+            block: handle or name of a block without init that stores ``cast(int32, x)``, shifted left or multiplied by a power
+                of two up to 2^6 if anything, alone or added to something.
+            axis: position of a spatial iterator among the block's iterators, a plain index of the operand.
+            read_buffer_index: the operand: position among what the block reads, name, or the buffer itself.
+
+        Raises:
+            ScheduleError: another body or type, a larger factor, an axis that is not a plain index of the operand, once.
+
+        Before: ``D[i] = C[i] + cast("int32", R[i]) * 4``, after ``cast_by_gemm("D", 0, 1)``:
+        ``init: D[i] = C[i]; D[i] += cast("int32", R[k]) * cast("int32", eye[i, k])`` with ``eye[i, i] == 4``.
+        """
+        assert isinstance(block, BlockRV)
+        state, realize = self.block_at(block)
+        try:
+            body, constants = _identity(state, realize, axis, self._read(realize.block, read_buffer_index))
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state)
+        self.commit(state, func=replace(state.func, body=body, constants=constants))
+
+    @primitive
+    def cache_cast(self, block: BlockRV | str, read_buffer_index: int | str | Buffer) -> BlockRV:
+        """Reads an operand from a copy that is int32 already, made by a stage of its own.
+
+        Args:
+            block: handle or name of a block that converts every element of the operand that it loads to int32.
+            read_buffer_index: the operand: position among what the block reads, name, or the buffer itself.
+
+        Returns:
+            The block of the copy.
+
+        Raises:
+            ScheduleError: a use of the operand that is not converted; what ``cache_read`` refuses.
+
+        Before: ``C[i] = max(C[i], cast("int32", A[i, j]))``, after ``cache_cast("C", 0)``:
+        ``A_int32[i, j] = cast("int32", A[i, j])`` and ``C[i] = max(C[i], A_int32[i, j])``.
+        """
+        assert isinstance(block, BlockRV)
+        _, realize = self.block_at(block)
+        name = self._read(realize.block, read_buffer_index).name
+        copy = self.cache_read(block, name, "global")  # type: ignore[attr-defined]
+        state, made = self.block_at(copy)
+        narrow = made.block.writes[0].buffer
+        wide = replace(narrow, name=f"{name}_int32", dtype="int32")
+        widened = _Widened(narrow, wide).visit_stmt(state.func.body)
+        if any(isinstance(e, BufferLoad) and e.buffer is narrow for e in _all(widened)):
+            self.refuse(f"block {realize.block.name} uses {name} as {narrow.dtype} as well", [realize.block.ident],
+                        hint="widen where it is used, with T.Cast")
+        self.commit(state, widened)
+        return self.block_rv(made.block.ident)
+
+    def _read(self, block: Block, which: int | str | Buffer) -> Buffer:
+        return block.reads[self.block_region_buffer(block, which, "read")].buffer
+
+
+class _Widened(Mutator):
+    """A buffer as int32: conversions of what is loaded fall away, and what is stored is converted."""
+
+    def __init__(self, old: Buffer, new: Buffer) -> None:
+        self.old, self.new = old, new
+
+    def visit_buffer(self, buffer: Buffer) -> Buffer:
+        return self.new if buffer is self.old else buffer
+
+    def visit_load(self, load: BufferLoad) -> Expr:
+        if load.buffer is not self.old:
+            return super().visit_load(load)
+        return BufferLoad(self.old, self.visit_exprs(load.indices), self.old.dtype)
+
+    def visit_expr(self, expr: Expr) -> Expr:
+        if isinstance(expr, Cast) and expr.dtype == "int32" and isinstance(expr.value, BufferLoad):
+            if expr.value.buffer is self.old:
+                return BufferLoad(self.new, self.visit_exprs(expr.value.indices), "int32")
+        return super().visit_expr(expr)
+
+    def visit_stmt(self, stmt: Stmt) -> Stmt:
+        if isinstance(stmt, BufferStore) and stmt.buffer is self.old:
+            return BufferStore(self.new, self.visit_exprs(stmt.indices), cast("int32", self.visit_expr(stmt.value)))
+        return super().visit_stmt(stmt)
+
+
+def _all(stmt: Stmt) -> list[Expr]:
+    from autosched.ir.functor import all_exprs
+
+    return list(all_exprs(stmt))
+
+
+def _iterator(block: Block, axis: int) -> IterVar:
+    if not 0 <= axis < len(block.iter_vars):
+        raise Refusal(f"block {block.name} has {len(block.iter_vars)} iterators; there is none at {axis}", [block.ident])
+    found = block.iter_vars[axis]
+    if found.kind != "spatial":
+        raise Refusal(f"iterator {found.var.name} of block {block.name} is {found.kind}, not spatial", [block.ident])
+    if int_value(found.dom.extent) is None or int_value(found.dom.min) != 0:
+        raise Refusal(f"iterator {found.var.name} of block {block.name} has no constant extent from 0", [block.ident])
+    return found
+
+
+def _place(block: Block, load: BufferLoad, var: Var) -> int:
+    """The one dimension of which an iterator is the plain index."""
+    at = [d for d, i in enumerate(load.indices) if var in free_vars(i)]
+    if len(at) != 1 or load.indices[at[0]] is not var:
+        raise Refusal(f"{var.name} is not the plain index of one dimension of {load.buffer.name} in block {block.name}",
+                      [block.ident], "transform_layout and transform_block_layout make it one")
+    return at[0]
+
+
+def _load(factor: Expr) -> BufferLoad | None:
+    inner = factor.value if isinstance(factor, Cast) else factor
+    return inner if isinstance(inner, BufferLoad) else None
+
+
+def _diagonal(state: State, realize: BlockRealize, axis: int, operand: Buffer) -> tuple[Stmt, Block]:
+    block = realize.block
+    iv = _iterator(block, axis)
+    store, term = _term(block)
+    if not (isinstance(term, BinOp) and term.op == "*"):
+        raise Refusal(f"block {block.name} is no product of two operands", [block.ident])
+    factors = {side: _load(f) for side, f in (("a", term.a), ("b", term.b))}
+    which = next((side for side, f in factors.items() if f is not None and f.buffer is operand), None)
+    other = factors["b" if which == "a" else "a"]
+    if which is None or other is None or other.buffer is operand:
+        raise Refusal(f"{operand.name} is not one of two factors of block {block.name}", [block.ident])
+    mine = factors[which]
+    assert mine is not None
+    dim = _place(block, mine, iv.var)
+    _place(block, other, iv.var)
+    extent = int_value(iv.dom.extent)
+    if int_value(operand.shape[dim]) != extent:
+        raise Refusal(f"dimension {dim} of {operand.name} is longer than iterator {iv.var.name}", [block.ident])
+    scope = scope_of(state, block)
+    k = Var(fresh_name(f"{iv.var.name}_k", {v.var.name for v in block.iter_vars}), iv.var.dtype)
+    taken = {*state.block_names(), *(b.name for b in (*state.func.given, *scope.alloc_buffers))}
+    name = fresh_name(f"{operand.name}_diagonal", taken)
+    buffer = Buffer(name, (*operand.shape, iv.dom.extent), operand.dtype)
+    made, nest = _stage(name, operand, buffer, dim)
+    spread = Replaced(mine, BufferLoad(buffer, (*mine.indices, k), operand.dtype)).visit_expr(
+        Replaced(other, substitute(other, {iv.var: k})).visit_expr(term)
+    )
+    return _summed(state, realize, scope, store, spread, k, iv, [(nest, buffer)]), made
+
+
+def _term(block: Block) -> tuple[BufferStore, Expr]:
+    """The store of a block and what it adds, or stores where it is no sum."""
+    if block.init is not None or not isinstance(block.body, BufferStore):
+        return sum_term(block)
+    store = block.body
+    if any(isinstance(e, BufferLoad) and e.buffer is store.buffer for e in walk_expr(store.value)):
+        return sum_term(block)
+    return store, store.value
+
+
+def _stage(name: str, source: Buffer, buffer: Buffer, dim: int) -> tuple[Block, Stmt]:
+    """The stage that spreads an operand out on a diagonal."""
+    dtype = source.shape[0].dtype
+    iters = [Var(f"v{d}", dtype) for d in range(buffer.ndim)]
+    value = if_then_else(eq(iters[dim], iters[-1]), source[tuple(iters[:-1])], const(0, source.dtype))
+    iter_vars = tuple([IterVar(v, Range(IntImm(0, dtype), e)) for v, e in zip(iters, buffer.shape)])
+    block = _with_access(Block(name, iter_vars, (), (), BufferStore(buffer, tuple(iters), value)))
+    block = replace(block, annotations={HOST_STAGE: PACK})
+    loops = [Var(f"i{d}", dtype) for d in range(buffer.ndim)]
+    nest: Stmt = BlockRealize(tuple(loops), TRUE, block)
+    for v, e in reversed(list(zip(loops, buffer.shape))):
+        nest = For(v, IntImm(0, dtype), e, "serial", nest)
+    return block, nest
+
+
+def _summed(
+    state: State, realize: BlockRealize, scope: Block, store: BufferStore, term: Expr, k: Var, iv: IterVar,
+    before: Sequence[tuple[Stmt, Buffer]], init: Expr | None = None,
+) -> Stmt:
+    """The program with a block that sums a term over one more iterator, innermost."""
+    block = realize.block
+    dtype = store.buffer.dtype
+    total = store.value if block.init is not None or init is None else None
+    own = BufferLoad(store.buffer, store.indices, dtype)
+    is_sum = total is not None and any(e == own for e in walk_expr(total))
+    start = init if init is not None else None if is_sum else const(0, dtype)
+    opening = block.init if start is None else BufferStore(store.buffer, store.indices, start)
+    new = replace(
+        block, iter_vars=(*block.iter_vars, IterVar(k, iv.dom, "reduce")), init=opening,
+        body=BufferStore(store.buffer, store.indices, own + term),
+    )
+    new = _with_access(new)
+    loop = Var(k.name.removeprefix("v_").removeprefix("v") or k.name, k.dtype)
+    inner = For(loop, IntImm(0, k.dtype), iv.dom.extent, "serial",
+                BlockRealize((*realize.iter_values, loop), realize.predicate, new))
+    top: Stmt = realize
+    for node in state.ancestors(realize):
+        if node is scope or not isinstance(node, For):
+            break
+        top = node
+    changed = _put(top, realize, inner)
+    allocs = {id(scope): (*scope.alloc_buffers, *[b for _, b in before])} if before else {}
+    return state.rewrite({id(top): seq(*[s for s, _ in before], changed)}, allocs)
+
+
+def _put(top: Stmt, old: Stmt, new: Stmt) -> Stmt:
+    from autosched.ir.functor import rewrite
+
+    return rewrite(top, old, new)
+
+
+def _with_access(block: Block) -> Block:
+    reads, writes = block_access(block)
+    order = {r.buffer: k for k, r in enumerate(block.reads)}
+    return replace(block, reads=tuple(sorted(reads, key=lambda r: order.get(r.buffer, len(order)))), writes=writes)
+
+
+def _identity(state: State, realize: BlockRealize, axis: int, operand: Buffer) -> tuple[Stmt, tuple[Constant, ...]]:
+    block = realize.block
+    iv = _iterator(block, axis)
+    store = block.body
+    if block.init is not None or not isinstance(store, BufferStore) or store.buffer.dtype != "int32":
+        raise Refusal(f"block {block.name} is not one plain store of an int32 value", [block.ident],
+                      "decompose_value splits the part off that adds")
+    found = [(part, rest, s) for part, rest in _addends(store.value) if (s := _scaled(part, operand)) is not None]
+    if len(found) != 1:
+        raise Refusal(f"block {block.name} does not add cast(int32, {operand.name}[..]) once, times a power of two if anything",
+                      [block.ident], "decompose_value splits the sum off; cache_cast reads a window")
+    (_, rest, (load, shift)) = found[0]
+    if rest is not None and any(isinstance(e, BufferLoad) and e.buffer is store.buffer for e in walk_expr(rest)):
+        raise Refusal(f"block {block.name} updates {store.buffer.name}", [block.ident])
+    if shift > MOST_SHIFT:
+        raise Refusal(f"2^{shift} is more than an int8 holds; 2^{MOST_SHIFT} is the largest factor", [block.ident],
+                      "shift the sum afterwards")
+    _place(block, load, iv.var)
+    k = Var(fresh_name(f"{iv.var.name}_k", {v.var.name for v in block.iter_vars}), iv.var.dtype)
+    constants, eye = _eye(state, int_value(iv.dom.extent) or 1, shift)
+    term = cast("int32", substitute(load, {iv.var: k})) * cast("int32", BufferLoad(eye, (iv.var, k), "int8"))
+    start = rest if rest is not None else const(0, "int32")
+    return _summed(state, realize, scope_of(state, block), store, term, k, iv, [], start), constants
+
+
+def _addends(value: Expr) -> list[tuple[Expr, Expr | None]]:
+    """The parts of a sum, each with the rest."""
+    if isinstance(value, BinOp) and value.op == "+":
+        return [
+            *[(p, value.b if r is None else r + value.b) for p, r in _addends(value.a)],
+            *[(p, value.a if r is None else value.a + r) for p, r in _addends(value.b)],
+        ]
+    return [(value, None)]
+
+
+def _scaled(part: Expr, operand: Buffer) -> tuple[BufferLoad, int] | None:
+    """The load and the shift of ``cast(int32, operand[..])`` times a power of two."""
+    shift = 0
+    if isinstance(part, BinOp) and part.op == "*":
+        factor, other = int_value(part.b), part.a
+        if factor is None:
+            factor, other = int_value(part.a), part.b
+        if factor is None or factor < 1 or factor & (factor - 1):
+            return None
+        part, shift = other, factor.bit_length() - 1
+    elif isinstance(part, Call) and part.op == "shift_left":
+        by = int_value(part.args[1])
+        if by is None or not 0 <= by < 31:
+            return None
+        part, shift = part.args[0], by
+    load = part.value if isinstance(part, Cast) and part.dtype == "int32" else None
+    fits = isinstance(load, BufferLoad) and load.buffer is operand and load.dtype == "int8"
+    return (load, shift) if fits and isinstance(load, BufferLoad) else None
+
+
+def _eye(state: State, extent: int, shift: int) -> tuple[tuple[Constant, ...], Buffer]:
+    """The program's constants with a scaled identity, shared with whoever needs the same."""
+    array = (np.eye(extent) * (1 << shift)).astype("int8")
+    for known in state.func.constants:
+        if known.buffer.dtype == "int8" and len(known.data) == array.size and np.array_equal(values(known), array):
+            return state.func.constants, known.buffer
+    assert isinstance(state.func.body, BlockRealize)
+    taken = {b.name for b in (*state.func.given, *state.root.alloc_buffers)}
+    made = constant(fresh_name("eye" if shift == 0 else f"eye_{1 << shift}", taken), array)
+    return (*state.func.constants, made), made.buffer

@@ -1,0 +1,238 @@
+"""Element-wise work on the GEMM: diagonal operands, identities, and copies that are int32 already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.ir import IRModule, PrimFunc
+from autosched.ir.constant import values
+from autosched.ir.host import split_host
+from autosched.ir.interp import random_inputs, run
+from autosched.ir.verify import verify
+from autosched.measure import Candidate, measure
+from autosched.schedule import Schedule
+from autosched.script import T, parse
+from autosched.target import get_target
+from autosched.workloads import of_func
+
+Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
+INP, WGT, ACC = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer"
+TARGETS = ("vta-de10", "vta-de10-portable", "vta-fsim")
+
+
+@T.prim_func
+def depthwise(X: T.Buffer((2, 8, 1, 16), "int8"), W: T.Buffer((2, 3, 16), "int8"), out: T.Buffer((2, 6, 1, 16), "int8")):
+    C = T.alloc_buffer((2, 6, 1, 16), "int32")
+    for c, y, b, a, p in T.grid(2, 6, 1, 16, 3):
+        with T.block("C"):
+            vc, vy, vb, vl, vp = T.axis.remap("SSSSR", [c, y, b, a, p])
+            with T.init():
+                C[vc, vy, vb, vl] = 0
+            C[vc, vy, vb, vl] = C[vc, vy, vb, vl] + T.Cast("int32", X[vc, vy + vp, vb, vl]) * T.Cast("int32", W[vc, vp, vl])
+    for c, y, b, a in T.grid(2, 6, 1, 16):
+        with T.block("out"):
+            vc, vy, vb, vl = T.axis.remap("SSSS", [c, y, b, a])
+            out[vc, vy, vb, vl] = T.Cast("int8", C[vc, vy, vb, vl])
+
+
+@T.prim_func
+def residual(X: T.Buffer((4, 2, 1, 16), "int8"), R: T.Buffer((4, 2, 1, 16), "int8"), out: T.Buffer((4, 2, 1, 16), "int8")):
+    A = T.alloc_buffer((4, 2, 1, 16), "int32")
+    B = T.alloc_buffer((4, 2, 1, 16), "int32")
+    D = T.alloc_buffer((4, 2, 1, 16), "int32")
+    for m, n, b, a in T.grid(4, 2, 1, 16):
+        with T.block("A"):
+            vm, vn, vb, vl = T.axis.remap("SSSS", [m, n, b, a])
+            A[vm, vn, vb, vl] = T.Cast("int32", X[vm, vn, vb, vl])
+    for m, n, b, a in T.grid(4, 2, 1, 16):
+        with T.block("B"):
+            vm, vn, vb, vl = T.axis.remap("SSSS", [m, n, b, a])
+            B[vm, vn, vb, vl] = A[vm, vn, vb, vl] + T.Cast("int32", R[vm, vn, vb, vl]) * 4
+    for m, n, b, a in T.grid(4, 2, 1, 16):
+        with T.block("D"):
+            vm, vn, vb, vl = T.axis.remap("SSSS", [m, n, b, a])
+            D[vm, vn, vb, vl] = T.min(T.max(B[vm, vn, vb, vl], -128), 127)
+    for m, n, b, a in T.grid(4, 2, 1, 16):
+        with T.block("out"):
+            vm, vn, vb, vl = T.axis.remap("SSSS", [m, n, b, a])
+            out[vm, vn, vb, vl] = T.Cast("int8", D[vm, vn, vb, vl])
+
+
+@T.prim_func
+def pool(X: T.Buffer((2, 8, 1, 16), "int8"), out: T.Buffer((2, 4, 1, 16), "int8")):
+    C = T.alloc_buffer((2, 4, 1, 16), "int32")
+    for c, y, b, a, p in T.grid(2, 4, 1, 16, 2):
+        with T.block("C"):
+            vc, vy, vb, vl, vp = T.axis.remap("SSSSR", [c, y, b, a, p])
+            with T.init():
+                C[vc, vy, vb, vl] = -128
+            C[vc, vy, vb, vl] = T.max(C[vc, vy, vb, vl], T.Cast("int32", X[vc, vy * 2 + vp, vb, vl]))
+    for c, y, b, a in T.grid(2, 4, 1, 16):
+        with T.block("out"):
+            vc, vy, vb, vl = T.axis.remap("SSSS", [c, y, b, a])
+            out[vc, vy, vb, vl] = T.Cast("int8", C[vc, vy, vb, vl])
+
+
+def gemm(sch: Schedule, block: str, inp: str, wgt: str) -> None:
+    """Operands on the chip, the sum in the accumulator, the lanes tensorized: all of it in one tile."""
+    sch.cache_read(block, inp, INP)
+    sch.cache_read(block, wgt, WGT)
+    sch.set_scope(block, 0, ACC)
+    handle = sch.get_block(block)
+    loops, kinds = sch.get_loops(handle), [iv.kind for iv in sch.get(handle).iter_vars]
+    lanes = [*[x for x, kind in zip(loops, kinds) if kind == "spatial"][-2:], loops[-1]]
+    sums = [x for x, kind in zip(loops, kinds) if kind == "reduce" and x is not loops[-1]]
+    rest = [x for x in loops if x not in lanes and x not in sums]
+    sch.reorder(*sums, *rest, *lanes)
+    sch.decompose_reduction(handle, (sums or rest)[0])
+    sch.tensorize(lanes[0], "vta.gemm.1x16x16")
+
+
+def same(sch: Schedule, func: PrimFunc) -> None:
+    assert not verify(sch.func)
+    for seed in range(3):
+        inputs = random_inputs(func, seed)
+        assert np.array_equal(run(sch.func, *inputs)[0], run(func, *inputs)[0])
+    lowest = [np.full_like(a, -128) for a in random_inputs(func)]
+    assert np.array_equal(run(sch.func, *lowest)[0], run(func, *lowest)[0])
+
+
+def runs(sch: Schedule, func: PrimFunc, targets: tuple[str, ...] = TARGETS) -> None:
+    trace = tuple(sch.trace.as_json())
+    for target in targets:
+        result = measure(Candidate(of_func(func), get_target(target), trace), execute=True)
+        assert result.status == "ok", (target, result)
+
+
+def test_depthwise_through_a_diagonal_operand(verify_trace_roundtrip: Verify) -> None:
+    get_target("vta-de10")
+    sch = Schedule(depthwise)
+    made = sch.diagonalize("C", 3, "W")
+    assert sch.get(made).name == "W_diagonal"
+    assert "W_diagonal[v0, v1, v2, v3] = T.if_then_else(v2 == v3, W[v0, v1, v2], T.int8(0))" in sch.script()
+    assert [p.name for p in split_host(sch.func).pack] == ["W_diagonal"]
+    same(sch, depthwise)
+    verify_trace_roundtrip(sch, depthwise)
+    gemm(sch, "C", "X", "W_diagonal")
+    runs(sch, depthwise)
+
+
+def test_an_operand_that_the_accelerator_makes_is_no_host_stage() -> None:
+    text = depthwise.script().replace("    for c, y, b, a, p in", '''    V = T.sblock_alloc_buffer((2, 3, 16), "int8")
+    for c, p, a in T.grid(2, 3, 16):
+        with T.sblock("V"):
+            vc, vp, vl = T.axis.remap("SSS", [c, p, a])
+            V[vc, vp, vl] = W[vc, vp, vl]
+    for c, y, b, a, p in''').replace("W[vc, vp, vl])", "V[vc, vp, vl])").replace(
+        "W[vc, vp, vl]\n            T.writes(C", "V[vc, vp, vl]\n            T.writes(C")
+    func = parse(text.replace("T.reads(X[vc, vy + vp, vb, vl], W[vc, vp, vl])", "T.reads(X[vc, vy + vp, vb, vl], V[vc, vp, vl])"))
+    sch = Schedule(func)
+    sch.diagonalize("C", 3, "V")
+    assert not split_host(sch.func).pack
+    same(sch, func)
+
+
+@pytest.mark.parametrize(("axis", "buffer", "reason"), [
+    (4, "W", "vp of block C is reduce, not spatial"), (1, "W", "vy is not the plain index of one dimension of W"),
+    (5, "W", "has 5 iterators; there is none at 5"), (2, "W", "vb is not the plain index of one dimension of W"),
+])
+def test_what_no_diagonal_helps(axis: int, buffer: str, reason: str) -> None:
+    with pytest.raises(ScheduleError, match=reason):
+        Schedule(depthwise).diagonalize("C", axis, buffer)
+
+
+def test_a_block_that_is_no_product() -> None:
+    with pytest.raises(ScheduleError, match=r"is no sum|is no product"):
+        Schedule(pool).diagonalize("C", 3, "X")
+
+
+def test_int8_operands_enter_by_an_identity(verify_trace_roundtrip: Verify) -> None:
+    get_target("vta-de10")
+    sch = Schedule(residual)
+    sch.cast_by_gemm("A", 3, "X")
+    sch.cast_by_gemm("B", 3, 1)
+    assert "B[vm, vn, vb, vl] = A[vm, vn, vb, vl]" in sch.script()
+    one, four = (values(c) for c in sch.func.constants)
+    assert np.array_equal(one, np.eye(16)) and np.array_equal(four, 4 * np.eye(16))
+    same(sch, residual)
+    verify_trace_roundtrip(sch, residual)
+    gemm(sch, "A", "X", "eye")
+    gemm(sch, "B", "R", "eye_4")
+    sch.set_scope("D", 0, ACC)
+    runs(sch, residual)
+
+
+def test_a_live_sum_needs_no_instruction_to_start() -> None:
+    from autosched.kernel import of_schedule
+
+    get_target("vta-de10")
+    sch = Schedule(residual)
+    sch.cast_by_gemm("A", 3, "X")
+    sch.cast_by_gemm("B", 3, 1)
+    gemm(sch, "A", "X", "eye")
+    gemm(sch, "B", "R", "eye_4")
+    sch.set_scope("D", 0, ACC)
+    made = {s.block: s.instructions for s in of_schedule(residual, "vta-de10", sch).lowered.sites}
+    assert made["B_init"] == 0
+
+
+def test_an_identity_is_shared() -> None:
+    sch = Schedule(parse(residual.script().replace(" * 4", "")))
+    sch.cast_by_gemm("A", 3, "X")
+    sch.cast_by_gemm("B", 3, "R")
+    assert len(sch.func.constants) == 1
+
+
+@pytest.mark.parametrize(("factor", "reason"), [
+    (" * 64", None), (" * 128", "2^7 is more than an int8 holds".replace("^", r"\^")), (" * 3", "does not add cast"),
+    (" * -4", "does not add cast"),
+])
+def test_factors(factor: str, reason: str | None) -> None:
+    func = parse(residual.script().replace(" * 4", factor))
+    sch = Schedule(func)
+    if reason is None:
+        sch.cast_by_gemm("B", 3, "R")
+        same(sch, func)
+        return
+    with pytest.raises(ScheduleError, match=reason):
+        sch.cast_by_gemm("B", 3, "R")
+    assert sch.func == func
+
+
+@pytest.mark.parametrize(("block", "axis", "buffer", "reason"), [
+    ("B", 3, "A", r"does not add cast\(int32, A"), ("D", 3, "B", "does not add cast"), ("B", 0, "X", "has no read buffer|X"),
+])
+def test_no_int8_operand(block: str, axis: int, buffer: str, reason: str) -> None:
+    with pytest.raises(ScheduleError, match=reason):
+        Schedule(residual).cast_by_gemm(block, axis, buffer)
+
+
+def test_a_window_reads_a_copy_that_is_wide(verify_trace_roundtrip: Verify) -> None:
+    get_target("vta-de10")
+    sch = Schedule(pool)
+    with pytest.raises(ScheduleError, match="is not one plain store"):
+        sch.cast_by_gemm("C", 3, "X")
+    wide = sch.cache_cast("C", "X")
+    assert 'X_int32[v0, v1, v2, v3] = T.Cast("int32", X[v0, v1, v2, v3])' in sch.script()
+    assert "T.max(C[vc, vy, vb, vl], X_int32[vc, vy * 2 + vp, vb, vl])" in sch.script()
+    same(sch, pool)
+    sch.cast_by_gemm(wide, 3, "X")
+    same(sch, pool)
+    verify_trace_roundtrip(sch, pool)
+    gemm(sch, sch.get(wide).name, "X", "eye")
+    sch.set_scope("C", 0, ACC)
+    *lanes, window = sch.get_loops("C")
+    sch.reorder(window, *lanes)
+    sch.decompose_reduction("C", window)
+    runs(sch, pool)
+
+
+def test_a_use_that_is_not_widened() -> None:
+    func = parse(pool.script().replace('T.Cast("int32", X[vc, vy * 2 + vp, vb, vl])',
+                                       'T.Cast("int32", T.max(X[vc, vy * 2 + vp, vb, vl], T.int8(3)))'))
+    with pytest.raises(ScheduleError, match="block C uses X as int8 as well"):
+        Schedule(func).cache_cast("C", "X")
