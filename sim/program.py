@@ -23,6 +23,7 @@ from sim import isa
 from sim.config import SEMANTICS, VTAConfig
 from sim.dram import SPACE, Segment
 from sim.errors import ConfigError, DecodeError, FieldError, ProgramError, SimError
+from sim.files import write_text
 from sim.legality import check_semantics
 from sim.presets import TARGETS, target_spec
 
@@ -381,7 +382,7 @@ def _count(program: Program) -> int | None:
 def dump_file(path: str | Path, programs: Iterable[Program], target: str | None = None) -> None:
     """Write a program file; see :func:`dumps`."""
     text = dumps(programs, target)
-    Path(path).write_text(text, encoding="utf-8")
+    write_text(path, text)
 
 
 def insn_bytes(program: Program) -> bytes:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from sim import asm, isa
 from sim.config import mode_of
+from sim.files import write_text
 from sim.program import Program
 from sim.stats import FIRST_WAIT, KINDS, UNITS, activity
 from sim.timing import CLIENT_NAMES, TOKEN_FROM, Timing, simulate
@@ -118,7 +119,7 @@ def write_trace(path: str | Path, program: Program) -> Timing:
     if accesses(timing, mode) <= MAX_ACCESSES:
         loads = uop_loads(program, mode)
         curves = occupancy(timing, loads.offsets, loads.words, mode)
-    Path(path).write_text(json.dumps(chrome_trace(timing, curves, program.name)), encoding="utf-8")
+    write_text(path, json.dumps(chrome_trace(timing, curves, program.name)))
     return timing
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import sys
 from dataclasses import replace
@@ -17,6 +18,7 @@ from autosched.measure import gap
 from autosched.records import BestRecord, Known, best_or_fail, version
 from autosched.target import Target, get_target
 from autosched.workloads import Workload, network, workload
+from sim.files import write_bytes
 
 VIEWS = ("script", "trace", "python", "asm", "gantt")
 
@@ -169,7 +171,9 @@ def apply(args: argparse.Namespace) -> int:
     packed = all(np.ndim(a) == b.ndim for a, b in zip(inputs, task.func.buffers))
     equal = bool(np.array_equal(result, task.reference(*inputs))) if packed else None
     if args.output:
-        np.save(args.output, result)
+        contents = io.BytesIO()
+        np.save(contents, result)
+        write_bytes(args.output, contents.getvalue())
     if args.format == "json":
         print_json({"workload": task.name, "target": target.name, "cycles": kernel.cycles, "dtype": str(result.dtype),
                     "shape": list(result.shape), "bit_equal": equal})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from autosched.errors import AutoschedError, BadArgumentError, ProgramError, UnknownNameError
+from autosched.errors import BadArgumentError, ProgramError, UnknownNameError
 from autosched.ir.interp import written
 from autosched.ir.stmt import Buffer, PrimFunc
 from autosched.ir.structural import structural_hash
 from autosched.lower import HostWork, Lowered, lower_table
 from autosched.schedule import Schedule, Trace
 from autosched.target import Target, get_target
-from autosched.workloads import Layout, Workload, named_workload, of_func, workload
-from sim.config import VTAConfig
+from autosched.workloads import Layout, Workload, of_func, workload
+from sim.files import write_text
 from sim.program import Program
 
 Array = np.ndarray[Any, Any]
@@ -188,7 +187,7 @@ class Kernel:
             "cycles": self.cycles,
             "program": self.hash,
         }
-        Path(path).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+        write_text(Path(path), json.dumps(data, indent=1) + "\n")
 
     @staticmethod
     def load(path: str | Path) -> Kernel:
@@ -201,7 +200,9 @@ class Kernel:
             ProgramError: not such a file, or it is damaged.
             ScheduleError, LoweringError: this version refuses the schedule.
         """
-        return _load(Path(path))
+        from autosched.kernel.stored import load
+
+        return load(Path(path))
 
 
 def replay(func: PrimFunc, trace: TraceLike, level: str = "detail") -> Schedule:
@@ -284,42 +285,3 @@ def program_hash(lowered: Lowered) -> str:
         digest.update(lowered.dram.buffers[constant.buffer].to_bytes(8, "little"))
         digest.update(constant.data)
     return digest.hexdigest()
-
-
-def _named(recipe: Any) -> Workload | None:
-    """The workload that a recipe of a file names; None where it names none. A file that is read opens no other file."""
-    match recipe:
-        case [str(name), int(batch), int(block)]:
-            try:
-                return named_workload(name, batch, block)
-            except AutoschedError:
-                return None
-    return None
-
-
-def _load(path: Path) -> Kernel:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ProgramError(f"kernel file {path}: {error}") from error
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise ProgramError(f"kernel file {path}: not a kernel saved by autosched")
-    try:
-        saved, machine = data["workload"], data["target"]
-        target = Target(machine["name"], VTAConfig.from_json(machine["config"]), machine["semantics"])
-        trace, cycles, program = data["trace"], int(data["cycles"]), data["program"]
-        recipe, script, key, name = saved["recipe"], saved["script"], saved["key"], saved["name"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ProgramError(f"kernel file {path}: damaged: {error!r}") from error
-    task = _named(recipe)
-    if task is None or task.key != key:
-        from autosched.script import parse
-
-        func = parse(script)
-        if not isinstance(func, PrimFunc) or structural_hash(func) != key:
-            raise ProgramError(f"kernel file {path}: damaged: its program is not the one that was saved")
-        task = of_func(func, name)
-    kernel = build(task, target, trace)
-    if kernel.hash != program:
-        warnings.warn(f"kernel {path} was compiled by another version: {cycles} cycles then, {kernel.cycles} now", stacklevel=3)
-    return kernel

@@ -99,6 +99,15 @@ class Known:
         return None
 
 
+    def stored(self, name: str) -> Workload | None:
+        """The program that the log keeps under a name, e.g. because the user's file is gone; None where it keeps none."""
+        for place in self.places:
+            for record in place.programs.values():
+                if record.name == name.strip():
+                    return parsed(record)
+        return None
+
+
 def parsed(record: ProgramRecord) -> Workload:
     """The workload of a stored program; its script is parsed, nothing is run.
 

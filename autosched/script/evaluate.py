@@ -28,6 +28,7 @@ from autosched.ir.stmt import Buffer, BufferRegion
 from autosched.script import ops
 from autosched.script.access import View, access, buffer_attribute
 from autosched.script.forms import Form, describe, loop_range
+from autosched.script.limits import Budget, check_attribute, check_format, check_operation, check_size
 
 _BINARY: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Add: ("+", operator.add), ast.Sub: ("-", operator.sub), ast.Mult: ("*", operator.mul),
@@ -116,6 +117,7 @@ class Evaluator:
         self.where = where
         self.line_offset = line_offset
         self.column_offset = column_offset
+        self.budget = Budget()
 
     def fail(self, node: ast.AST, message: str) -> NoReturn:
         """Raises the error of one place in the text."""
@@ -213,6 +215,8 @@ class Evaluator:
         value = self.eval(node.value)
         spec = "" if node.format_spec is None else str(self.eval(node.format_spec))
         with self.at(node):
+            check_size(value)
+            check_format(spec)
             return format(value, spec)
 
     # Operators
@@ -225,6 +229,7 @@ class Evaluator:
         name, python = entry
         with self.at(node):
             if not _symbolic(a) and not _symbolic(b):
+                check_operation(name, a, b)
                 return python(a, b)
             if name in ("+", "-", "*", "/", "//", "%"):
                 return ops.arith(name, a, b)
@@ -283,6 +288,7 @@ class Evaluator:
             return a is b
         if isinstance(op, ast.IsNot):
             return a is not b
+        check_size(a, b)
         if isinstance(op, ast.In | ast.NotIn):
             if _symbolic(a):
                 raise TypeError("'in' is decided when the program is read; it cannot test a value of the program")
@@ -319,6 +325,7 @@ class Evaluator:
                 raise AttributeError(f"an expression has no attribute {name!r}{suggest(name, ('astype', 'dtype'))}")
             if name.startswith("_"):
                 raise AttributeError(f"names that start with an underscore cannot be used in a program: {name!r}")
+            check_attribute(owner, name)
             return getattr(owner, name)
 
     def _Subscript(self, node: ast.Subscript) -> Any:
@@ -355,6 +362,8 @@ class Evaluator:
         if not callable(func):
             self.fail(node, f"{describe(func)} cannot be called")
         with self.at(node):
+            if _is_python(func):
+                check_size(*args, *kwargs.values())
             try:
                 return func(*args, **kwargs)
             except TypeError as error:
@@ -366,6 +375,7 @@ class Evaluator:
         names = [a.arg for a in node.args.args]
 
         def function(*args: Any) -> Any:
+            self.budget.step()
             with self.scopes.nested():
                 for name, value in zip(names, args, strict=True):
                     self.scopes.define(name, value)
@@ -390,6 +400,8 @@ class Evaluator:
         with self.at(head.iter):
             values = iter(self.eval(head.iter))
         for value in values:
+            with self.at(head.iter):
+                self.budget.step()
             with self.scopes.nested():
                 self.unpack(head.target, value)
                 if all(self.eval(test) for test in head.ifs):
@@ -422,6 +434,12 @@ class Evaluator:
                 yield t.value, values[i:len(values) - (n - 1 - i)]
             else:
                 yield from self.pairs(t, values[i - n])
+
+
+def _is_python(func: Any) -> bool:
+    """Whether a function is Python's own, or a method of one of its values: these work through all that they are given."""
+    owner = getattr(func, "__self__", None)
+    return any(func is f for f in _BUILTINS.values()) or isinstance(owner, str | bytes | dict | list | tuple | set | int | float)
 
 
 def _symbolic(value: Any) -> bool:

@@ -43,6 +43,11 @@ class Loop(Form):
     grid: bool = False
     what = "a loop range"
 
+    def iterations(self) -> int | None:
+        """How many there are, where a comprehension may run over them."""
+        a, b = (int_value(e) for e in self.spans[0])
+        return None if self.grid or a is None or b is None else max(0, b - a)
+
     def __iter__(self) -> Iterator[int]:
         # So that a comprehension may run over a constant range(...).
         lo, hi = self.spans[0]

@@ -134,7 +134,10 @@ class Primitive:
             named["decision"] = decision
         for p in self.parameters:
             if p.variadic:
-                positional = list(named.pop(p.name, ()))
+                given = named.pop(p.name, ())
+                if not isinstance(given, list | tuple):
+                    raise ValueError(f"{self.name}: {p.name} of a trace is a list, got {type(given).__name__}")
+                positional = list(given)
         return outputs_of(self.method(sch, *positional, **named))
 
 

@@ -192,19 +192,11 @@ class Trace:
         for i, obj in enumerate(objs):
             if not isinstance(obj, Mapping) or "op" not in obj:
                 raise ValueError(f"instruction {i} of the trace is not an object with a field 'op': {obj!r}")
-            args = {k: _decode(v, rvs, True, i) for k, v in obj.get("in", {}).items()}
-            args.update({k: _decode(v, rvs, False, i) for k, v in obj.get("args", {}).items()})
-            outputs: list[RV | None] = []
-            for name in obj.get("out", ()):
-                if name == "_":
-                    outputs.append(None)
-                    continue
-                rv = {"b": BlockRV, "l": LoopRV, "v": ExprRV}.get(str(name)[:1])
-                if rv is None:
-                    raise ValueError(f"instruction {i} ({obj['op']}): an output is named b.., l.. or v.., not {name!r}")
-                rvs[name] = rv()
-                outputs.append(rvs[name])
-            trace.append(Instruction(str(obj["op"]), args, tuple(outputs), obj.get("decision"), obj.get("stamp")))
+            try:
+                trace.append(_instruction(obj, i, rvs))
+            except (TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as error:
+                said = str(error) or type(error).__name__
+                raise ValueError(f"instruction {i} of the trace ({str(obj['op'])[:40]}) is malformed: {said[:80]}") from error
         return trace
 
     @staticmethod
@@ -249,7 +241,7 @@ class Trace:
                         "the trace belongs to another program"
                     )
             except (AutoschedError, ValueError, TypeError) as error:
-                error.add_note(f"in instruction {i} of the trace: {inst}")
+                error.add_note(f"in instruction {i} of the trace: {_described(inst)}")
                 raise
             rv_map.update((old, new) for old, new in zip(inst.outputs, outputs) if old is not None and new is not None)
 
@@ -278,6 +270,31 @@ class Trace:
     def show(self) -> None:
         """Print this trace."""
         print(self)
+
+
+def _instruction(obj: Mapping[str, Any], i: int, rvs: dict[str, RV]) -> Instruction:
+    """Instruction ``i`` of a JSON trace; its outputs join the handles that are known."""
+    args = {k: _decode(v, rvs, True, i) for k, v in obj.get("in", {}).items()}
+    args.update({k: _decode(v, rvs, False, i) for k, v in obj.get("args", {}).items()})
+    outputs: list[RV | None] = []
+    for name in obj.get("out", ()):
+        if name == "_":
+            outputs.append(None)
+            continue
+        rv = {"b": BlockRV, "l": LoopRV, "v": ExprRV}.get(str(name)[:1])
+        if rv is None:
+            raise ValueError(f"instruction {i} ({obj['op']}): an output is named b.., l.. or v.., not {name!r}")
+        rvs[name] = rv()
+        outputs.append(rvs[name])
+    return Instruction(str(obj["op"]), args, tuple(outputs), obj.get("decision"), obj.get("stamp"))
+
+
+def _described(inst: Instruction) -> str:
+    """An instruction as Python, or its name where its arguments are nothing that Python text shows."""
+    try:
+        return str(inst)
+    except (TypeError, ValueError, AttributeError, IndexError, KeyError):
+        return inst.op
 
 
 def _handles(value: Any) -> Iterator[RV]:
@@ -372,7 +389,7 @@ def _python(inst: Instruction, names: dict[RV, str] | None, plain: bool = False)
         if p.name == "decision" or (plain and p.name in spec.labels):
             continue
         if p.variadic:
-            parts = [_text(v, names) for v in value or ()] + parts
+            parts = [_text(v, names) for v in (value if isinstance(value, list | tuple) else ())] + parts
         elif value is None and p.default is None and p.name not in spec.keep_none:
             continue
         else:
