@@ -9,8 +9,9 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from autosched.cli.exit_codes import Exit
 from autosched.cli.options import Parser
@@ -62,6 +63,14 @@ def _version() -> str:
     return f"autosched {__version__}"
 
 
+def _remark(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning as one line; the place in our code that gave it says nothing to a user."""
+    print(f"autosched: {message}", file=sys.stderr)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command.
 
@@ -74,7 +83,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         words = sys.argv[1:] if argv is None else argv
         args = build_parser(words).parse_args(words)
-        return int(args.run(args))
+        with warnings.catch_warnings():
+            warnings.showwarning = _remark
+            return int(args.run(args))
     except (AutoschedError, SimError) as error:
         print(f"autosched: {error}", file=sys.stderr)
         return Exit.BAD_INPUT

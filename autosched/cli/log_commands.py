@@ -17,7 +17,7 @@ from autosched.errors import ProgramError, UnknownNameError
 from autosched.measure import gap
 from autosched.records import BestRecord, Known, best_or_fail, version
 from autosched.target import Target, get_target
-from autosched.workloads import Workload, network, workload
+from autosched.workloads import Workload, network, networks, workload
 from sim.files import write_bytes
 
 VIEWS = ("script", "trace", "python", "asm", "gantt")
@@ -60,7 +60,11 @@ def register(commands: Commands) -> None:
     p.set_defaults(run=export)
 
 
-def _workload(name: str, target: Target) -> Workload:
+def _workload(name: str, target: Target, known: Known) -> Workload:
+    """The workload of an argument; where its file is gone, the program that the log keeps under its name."""
+    file, mark, _ = name.rpartition(".py:")
+    if mark and not Path(f"{file}.py").expanduser().exists() and (stored := known.stored(name)) is not None:
+        return stored
     return workload(name, target.config.batch, target.config.block_in)
 
 
@@ -69,7 +73,9 @@ def best(args: argparse.Namespace) -> int:
     target = get_target(args.target)
     known = Known.open(target, args.log)
     if args.workload:
-        tasks = [(t.name, t.key, n) for t, n in network(args.workload, target.config.batch, target.config.block_in).tasks]
+        given = network(args.workload, target.config.batch, target.config.block_in).tasks if args.workload in networks() else (
+            (_workload(args.workload, target, known), 1),)
+        tasks = [(t.name, t.key, n) for t, n in given]
     else:
         tasks = [(name, key, 1) for name, key in known.tasks(target)]
     found = [(name, n, next(iter(known.bests(key, target.key())), None)) for name, key, n in tasks]
@@ -134,8 +140,9 @@ def show(args: argparse.Namespace) -> int:
     from autosched.schedule import Trace
 
     target = get_target(args.target)
-    task = _workload(args.workload, target)
-    record, kernel = best_or_fail(task, target, args.log)
+    known = Known.open(target, args.log)
+    task = _workload(args.workload, target, known)
+    record, kernel = best_or_fail(task, target, known)
     if args.view == "trace":
         print(json.dumps(list(record.trace), indent=1))
     elif args.view == "python":
@@ -156,8 +163,9 @@ def apply(args: argparse.Namespace) -> int:
     import numpy as np
 
     target = get_target(args.target)
-    task = _workload(args.workload, target)
-    _, kernel = best_or_fail(task, target, args.log)
+    known = Known.open(target, args.log)
+    task = _workload(args.workload, target, known)
+    _, kernel = best_or_fail(task, target, known)
     inputs = list(task.inputs(args.seed))
     names = [b.name for b in task.func.buffers][: len(inputs)]
     for name, path in parse_pairs(args.input, "--input").items():
@@ -192,8 +200,9 @@ def export(args: argparse.Namespace) -> int:
     from sim.program import dump_file
 
     target = get_target(args.target)
-    task = _workload(args.workload, target)
-    _, kernel = best_or_fail(task, target, args.log)
+    known = Known.open(target, args.log)
+    task = _workload(args.workload, target, known)
+    _, kernel = best_or_fail(task, target, known)
     inputs = task.inputs(args.seed)
     expected = task.results(*inputs)
     named = {b.name: a for b, a in zip(kernel.inputs, inputs)}

@@ -15,7 +15,6 @@ import numpy as np
 from autosched.errors import BadArgumentError, ProgramError, UnknownNameError
 from autosched.ir.interp import written
 from autosched.ir.stmt import Buffer, PrimFunc
-from autosched.ir.structural import structural_hash
 from autosched.lower import HostWork, Lowered, lower_table
 from autosched.schedule import Schedule, Trace
 from autosched.target import Target, get_target

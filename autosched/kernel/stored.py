@@ -1,4 +1,4 @@
-"""A kernel of a file. The file is not believed, and nothing in it is run: names of built-in workloads, or a script that is parsed."""
+"""A kernel of a file. It is not believed, and nothing in it is run: the name of a built-in workload, or a script to parse."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from autosched.ir.structural import structural_hash
 from autosched.kernel.kernel import FORMAT, Kernel, build
 from autosched.target import Target
 from autosched.workloads import Workload, named_workload, of_func
-from sim.config import VTAConfig
+from sim.config import SEMANTICS, VTAConfig
 from sim.errors import SimError
-from sim.presets import SEMANTICS, TargetSpec
+from sim.presets import TargetSpec
 
 T = TypeVar("T")
 

@@ -180,7 +180,9 @@ def _built(task: Workload, target: Target, record: BestRecord, known: Known) -> 
     try:
         kernel = build(task, target, record.trace)
     except AutoschedError as error:
-        raise RecordError(" ".join(str(error).split("\n")[0].split())) from error
+        said = " ".join(str(error).split("\n")[0].split())
+        _tell(known, record, replace(record, verified=False, reason=said))
+        raise RecordError(said) from error
     if (kernel.hash, kernel.cycles) != (record.program, record.cycles):
         said = f"it says {record.cycles} cycles, its trace gives {kernel.cycles}"
         if kernel.hash != record.program:

@@ -193,11 +193,11 @@ class Log:
                 kept[:] = self._ranked(kept)[:KEPT]
 
     def _ranked(self, records: Iterable[BestRecord]) -> list[BestRecord]:
-        """Fewest cycles first, among equals what was checked, then the earliest; one record per program."""
-        found: dict[str, BestRecord] = {}
+        """Fewest cycles first, among equals what was checked, then the earliest; one record per program and cycles."""
+        found: dict[tuple[str, int], BestRecord] = {}
         for r in sorted(records, key=rank):
             if (r.workload, r.hardware, r.program, r.cycles) not in self._withdrawn:
-                found.setdefault(r.program, r)
+                found.setdefault((r.program, r.cycles), r)
         return list(found.values())
 
     # -- what it says ---------------------------------------------------------------------------------------------------

@@ -1,0 +1,208 @@
+"""What is read is not believed and not run: hostile logs, kernels and program files, through the commands that a user types."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autosched.errors import AutoschedError, ProgramError
+from autosched.kernel import Kernel
+from autosched.records import BestRecord, Known, Log, ProgramRecord, compile, find_best
+from autosched.records.line import seal
+from autosched.search import TuneReport, tune
+from autosched.target import get_target
+from autosched.workloads import workload
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = f"{ROOT}/examples/kernels.py:relu_add"
+SMALL = "dense:m=2,k=64,n=96"
+
+
+def autosched(*args: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "autosched", *map(str, args)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, check=False, env=env)
+
+
+def tuned(name: str, log: Path, trials: int = 4) -> BestRecord:
+    report = tune(name, log=log, jobs=1, trials=trials, cold=True)
+    assert isinstance(report, TuneReport)
+    target = get_target("vta-de10")
+    best = find_best(report.task.func, target, log)
+    assert best is not None
+    return best
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> BestRecord:
+    return tuned(SMALL, tmp_path_factory.mktemp("log"))
+
+
+def log_of(directory: Path, *records: BestRecord | ProgramRecord) -> Path:
+    """A log with one writer per record."""
+    for record in records:
+        of = record.of if isinstance(record, BestRecord) else None
+        with Log.open(directory).writer(of or next(r.of for r in records if isinstance(r, BestRecord))) as writer:
+            writer.append(record)
+    return directory
+
+
+def trap(directory: Path) -> tuple[Path, Path]:
+    """A Python file that leaves a mark when it is run, and the mark."""
+    mark = directory / "ran"
+    file = directory / "evil.py"
+    file.write_text(f"open({str(mark)!r}, 'w').close()\nf = None\n")
+    return file, mark
+
+
+def test_a_name_in_a_log_runs_nothing(tmp_path: Path, small: BestRecord) -> None:
+    file, mark = trap(tmp_path)
+    evil = replace(small, of=replace(small.of, name=f"{file}:f", workload="ab" * 32))
+    log = log_of(tmp_path / "log", small, evil)
+    done = autosched("best", "--log", log, "--format", "json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    # Its name stands for nothing that the log can show: it is listed with the key, and does not stop the others.
+    assert sorted(r["workload"] for r in json.loads(done.stdout)) == sorted([f"{file}:f ({'ab' * 4})", SMALL])
+    assert Known.open(get_target("vta-de10"), log).workload(f"{file}:f", "ab" * 32, get_target("vta-de10")) is None
+    assert not mark.exists()
+
+
+def test_a_kernel_file_runs_nothing(tmp_path: Path, small: BestRecord) -> None:
+    file, mark = trap(tmp_path)
+    compile(SMALL, log=log_of(tmp_path / "log", small)).save(tmp_path / "k.json")
+    data = json.loads((tmp_path / "k.json").read_text())
+    whole = data["workload"]["recipe"]
+    for recipe in ([f"{file}:f", 1, 16], [f" {file}:f", 1, 16], None, [str(file), 1, 16], "x", [1, 2, 3], [SMALL, 0, 0]):
+        data["workload"]["recipe"] = recipe
+        (tmp_path / "k.json").write_text(json.dumps(data))
+        # The script says what the program is.
+        assert Kernel.load(tmp_path / "k.json").workload.key == small.workload
+    data["workload"].update(recipe=whole, script="import os\nos.system('touch ran')\n", key="0" * 64)
+    (tmp_path / "k.json").write_text(json.dumps(data))
+    with pytest.raises(ProgramError):
+        Kernel.load(tmp_path / "k.json")
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    ({"cycles": "5"}, "field 'cycles' is a str, expected a int"), ({"cycles": True}, "'cycles'"), ({"trace": {}}, "'trace'"),
+    ({"workload": 5}, "'workload'"), ({"target": []}, "'target'"), ({"program": None}, "'program'"),
+    ({"format": "x"}, "not a kernel"), ({"trace": [[1]]}, "instruction 0"), ({"trace": [{"op": "nope"}]}, "nope"),
+    ({"trace": [{"op": "split", "in": 5}]}, "instruction 0"),
+])
+def test_a_damaged_kernel_file_is_one_line(tmp_path: Path, small: BestRecord, change: dict[str, object], said: str) -> None:
+    compile(SMALL, log=log_of(tmp_path / "log", small)).save(tmp_path / "k.json")
+    data = json.loads((tmp_path / "k.json").read_text())
+    (tmp_path / "k.json").write_text(json.dumps({**data, **change}))
+    with pytest.raises(AutoschedError, match=said):
+        Kernel.load(tmp_path / "k.json")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "{" * 10, "null", "", '{"cycles": ' + "9" * 5000 + "}", "\udcff"])
+def test_what_is_no_kernel_file_is_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "k.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(ProgramError, match="kernel file"):
+        Kernel.load(tmp_path / "k.json")
+
+
+def test_a_program_of_ones_own_is_in_the_log(tmp_path: Path) -> None:
+    example = tmp_path / "mine.py"
+    example.write_text((ROOT / "examples/kernels.py").read_text())
+    name = f"{example}:relu_add"
+    best = tuned(name, tmp_path / "log")
+    task = workload(name)
+    text = example.read_text()
+    example.unlink()
+    target = get_target("vta-de10")
+    stored = Known.open(target, tmp_path / "log").workload(name, best.workload, target)
+    assert stored is not None and stored.func == task.func and stored.name == name
+    commands = ["best", name], ["best"], ["show", name, "--as", "python"], ["apply", name], ["export", name, "-o", "p.json"]
+    for command in commands:
+        done = autosched(*command, "--log", tmp_path / "log", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert name in done.stdout or command[0] == "show"
+    # A script that is another program than its key says is no program at all.
+    other = ProgramRecord(best.workload, name, task.func.script().replace("T.max", "T.min"))
+    lie = log_of(tmp_path / "lie", best, other)
+    assert Known.open(target, lie).workload(name, best.workload, target) is None
+    shown = autosched("best", "--log", lie, cwd=tmp_path)
+    assert shown.returncode == 0 and f"{name} ({best.workload[:8]})" in " ".join(shown.stdout.split())
+    assert "relu_add" in text
+
+
+def test_an_unchecked_schedule_is_checked_on_first_use(tmp_path: Path, small: BestRecord) -> None:
+    log = log_of(tmp_path / "log", replace(small, verified=False))
+    listed = autosched("best", "--log", log, cwd=tmp_path)
+    assert "not yet" in listed.stdout
+    assert autosched("show", SMALL, "--log", log, cwd=tmp_path).returncode == 0
+    best = find_best(workload(SMALL).func, get_target("vta-de10"), log)
+    assert best is not None and best.verified and best.cycles == small.cycles
+    assert len(list(log.iterdir())) == 2
+    compile(SMALL, log=log)
+    assert len(list(log.iterdir())) == 2
+
+
+def test_a_record_that_lies_is_passed_over(tmp_path: Path, small: BestRecord) -> None:
+    cheap = replace(small, cycles=1, program="0" * 64)
+    faster = replace(small, cycles=small.cycles - 1)
+    broken = replace(small, cycles=2, program="1" * 64, trace=({"op": "nope", "in": {}, "args": {}, "out": []},))
+    unchecked = replace(broken, cycles=3, program="2" * 64, verified=False)
+    log = log_of(tmp_path / "log", small, cheap, faster, broken, unchecked)
+    done = autosched("apply", SMALL, "--log", log, "--format", "json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["cycles"] == small.cycles and "passed over" in done.stderr and "Traceback" not in done.stderr
+    again = find_best(workload(SMALL).func, get_target("vta-de10"), log)
+    assert again is not None and again.cycles == small.cycles
+    only = log_of(tmp_path / "only", cheap)
+    failed = autosched("show", SMALL, "--log", only, cwd=tmp_path)
+    assert failed.returncode in (2, 3) and "that holds" in failed.stderr.splitlines()[-1] and "Traceback" not in failed.stderr
+
+
+def test_a_record_of_another_version_is_marked_and_checked(tmp_path: Path, small: BestRecord) -> None:
+    old = replace(small, of=replace(small.of, version="0.9"), cycles=7)
+    older = replace(old, of=replace(old.of, version="0.10"), cycles=8)
+    log = log_of(tmp_path / "log", old, older)
+    (listed,) = json.loads(autosched("best", "--log", log, "--format", "json", cwd=tmp_path).stdout)
+    assert (listed["version"], listed["cycles"]) == ("0.10", 8)
+    assert "by version 0.10" in autosched("best", "--log", log, cwd=tmp_path).stdout
+    assert compile(SMALL, log=log).cycles == small.cycles
+    assert "yes" in autosched("best", "--log", log, cwd=tmp_path).stdout
+
+
+def test_lines_that_cannot_be_do_not_stop_a_command(tmp_path: Path, small: BestRecord) -> None:
+    log = log_of(tmp_path / "log", small)
+    (log / "junk.jsonl").write_bytes(
+        b"junk\n" + seal("best", {"cycles": 2**70}).encode() + b'{"kind":"trial"' + b"[" * 10_000 + b"\n\xff\xfe\n"
+        + seal("future", {}, 3).encode()
+    )
+    os.mkfifo(log / "pipe.jsonl")
+    done = autosched("best", SMALL, "--log", log, "--verbose", cwd=tmp_path)
+    assert done.returncode == 0 and SMALL in done.stdout
+    assert "5 damaged line(s)" in done.stderr and "Traceback" not in done.stderr
+    for reason in ("junk.jsonl:1: no valid checksum", "junk.jsonl:2: field", "junk.jsonl:5: format 3"):
+        assert reason in done.stderr
+
+
+def test_a_file_that_cannot_be_written_whole_keeps_what_it_was(tmp_path: Path, small: BestRecord) -> None:
+    log = log_of(tmp_path / "log", small)
+    kernel = compile(SMALL, log=log)
+    path = tmp_path / "k.json"
+    kernel.save(path)
+    before = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError) as caught:
+            kernel.save(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.filename == str(path) and path.read_bytes() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["k.json", "log"]
+    for command in (["export", SMALL, "-o"], ["apply", SMALL, "--output"]):
+        done = autosched(*command, tmp_path / "nowhere" / "f", "--log", log, cwd=tmp_path)
+        assert done.returncode == 2 and f"{tmp_path}/nowhere" in done.stderr and len(done.stderr.splitlines()) == 1
