@@ -26,6 +26,8 @@ COMMANDS = {
     "apply": ("log_commands", "run the best logged schedule on NumPy files or random data, bit-exactly"),
     "export": ("log_commands", "write a program file that any VTA implementation can run and check"),
     "space": ("space_command", "size of a workload's design space and the draft's favourites"),
+    "run": ("network_commands", "run a quantized network from an ONNX file, bit-exactly"),
+    "quantize": ("network_commands", "make a network's scales powers of two"),
     "sim": ("sim_command", "run a program file on the simulator"),
 }
 

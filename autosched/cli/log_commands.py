@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from autosched.cli.exit_codes import Exit
+from autosched.cli.network_commands import export as export_network
+from autosched.cli.network_commands import is_network
 from autosched.cli.options import Commands, add_format, add_log, add_target, parse_pairs, seed
 from autosched.cli.tables import number, percent, print_json, print_table, tell
 from autosched.errors import ProgramError, UnknownNameError
@@ -199,6 +201,8 @@ def export(args: argparse.Namespace) -> int:
     """Writes the program file of the best schedule, with inputs and expected outputs."""
     from sim.program import dump_file
 
+    if is_network(args.workload):
+        return export_network(args)
     target = get_target(args.target)
     known = Known.open(target, args.log)
     task = _workload(args.workload, target, known)

@@ -9,9 +9,12 @@ import sys
 import threading
 from contextlib import AbstractContextManager, nullcontext
 from types import FrameType
+from typing import Any
 
 from autosched.cli.exit_codes import Exit
 from autosched.cli.live import Lines, Panel
+from autosched.cli.network_commands import add_network, is_network, print_summary, summary_json
+from autosched.cli.network_commands import load as load_network
 from autosched.cli.options import Commands, add_log, add_target, fraction, positive, seconds, seed
 from autosched.cli.tables import number, percent, print_table, tell
 from autosched.search.events import Event, Listener, as_json
@@ -21,7 +24,7 @@ from autosched.search.result import NetworkReport, TuneReport
 def register(commands: Commands) -> None:
     """Adds the command."""
     p = commands.add_parser("tune")
-    p.add_argument("workload", help="e.g. resnet18.c8, resnet18, dense:m=1,k=1024,n=1024, kernels.py:matmul")
+    p.add_argument("workload", help="e.g. resnet18.c8, resnet18, dense:m=1,k=1024,n=1024, kernels.py:matmul, net.onnx")
     add_target(p)
     p.add_argument("--trials", type=positive, default=64, metavar="N", help="distinct points per workload (default 64)")
     p.add_argument("--jobs", type=positive, metavar="N", help="worker processes (default: one per core)")
@@ -37,6 +40,7 @@ def register(commands: Commands) -> None:
     p.add_argument("--timeout", type=seconds, metavar="SECONDS", help="end a task after so long")
     p.add_argument("--gap", type=fraction, default=0.0, metavar="F", help="stop within this fraction of the bound, e.g. 1%%")
     p.add_argument("--patience", type=positive, metavar="N", help="stop after N trials without a better one")
+    add_network(p)
     p.add_argument("--quiet", action="store_true", help="no progress and no remarks, the result only")
     p.add_argument("--format", choices=("table", "json"), default="table",
                    help="form of the output (default table); json is a stream: one object per event, the last one the result")
@@ -50,17 +54,30 @@ def run(args: argparse.Namespace) -> int:
     if threading.current_thread() is threading.main_thread():
         # Ended from outside, it leaves as Ctrl-C does: the best found is logged and no worker stays behind.
         signal.signal(signal.SIGTERM, _terminate)
+    options: dict[str, Any] = {
+        "trials": args.trials, "jobs": args.jobs, "seed": args.seed, "log": args.log, "cold": args.cold, "sampler": args.sampler,
+        "timeout": args.timeout, "gap": args.gap, "executor": args.executor, "scheduler": args.scheduler,
+    }
+    network = load_network(args.workload, args) if is_network(args.workload) else None
     with _listening(args) as listener:
-        report = tune(
-            args.workload, target=args.target, trials=args.trials, jobs=args.jobs, seed=args.seed, log=args.log,
-            cold=args.cold, sampler=args.sampler, timeout=args.timeout, gap=args.gap, patience=args.patience,
-            listener=listener, executor=args.executor, scheduler=args.scheduler,
-        )
+        if network is not None:
+            report: NetworkReport | TuneReport = network.tune(listener=listener, **options)
+        else:
+            report = tune(args.workload, target=args.target, patience=args.patience, listener=listener, **options)
     tasks = list(report.tasks) if isinstance(report, NetworkReport) else [report]
     if tasks[0].damaged and not args.quiet:
         print(f"autosched: {tasks[0].damaged} damaged line(s) in the log were skipped", file=sys.stderr)
     if args.format != "json":
         _print(report, tasks)
+    if network is not None:
+        from autosched.networks.summary import summarize
+
+        summary = summarize(network.compile(args.log))
+        if args.format == "json":
+            print(json.dumps({"event": "summary", **summary_json(summary)}), flush=True)
+        else:
+            print()
+            print_summary(summary, args.target)
     return _verdict(tasks)
 
 

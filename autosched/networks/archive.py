@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import ProgramError
-from autosched.networks.compiled import CompiledNetwork, Stage, Stream
+from autosched.networks.compiled import CompiledNetwork, LayerCost, Stage, Stream
 from autosched.networks.compose import Place, Region
 from autosched.networks.graph import Array, HostPart, Layer, Tensor
 from autosched.target import Target
@@ -74,7 +74,8 @@ def _stage(stage: Stage, key: str, arrays: dict[str, Array]) -> dict[str, Any]:
     return {
         "kind": "stream", "name": p.name, "insn_address": p.insn_address, "cycles": p.cycles,
         "memory": [s.address for s in p.memory], "program_outputs": [[o.name, o.address, o.size] for o in p.outputs],
-        "inputs": stage.inputs, "outputs": stage.outputs, "layers": stage.layers, "alone": stage.alone,
+        "inputs": stage.inputs, "outputs": stage.outputs, "edge": stage.edge,
+        "layers": [[x.name, x.kind, x.macs, x.cycles, x.alone, x.work, x.binds] for x in stage.layers],
         "places": {t: [x.region, x.slot] for t, x in stage.places.items()},
         "regions": [[r.name, r.slots, r.rows, r.vectors, r.outside, at] for r, at in stage.regions.values()],
     }
@@ -150,6 +151,8 @@ def _stream(s: Mapping[str, Any], key: str, arrays: Mapping[str, Array], target:
     for place in places.values():
         if not 0 <= place.slot < regions[place.region][0].slots:
             raise ValueError(f"slot {place.slot} of region {place.region}")
-    return Stream(
-        program, tuple(s["inputs"]), tuple(s["outputs"]), places, regions, tuple(s["layers"]), tuple(map(int, s["alone"]))
+    layers = tuple(
+        LayerCost(str(n), str(k), int(macs), int(cycles), int(alone), int(work), str(binds))
+        for n, k, macs, cycles, alone, work, binds in s["layers"]
     )
+    return Stream(program, tuple(s["inputs"]), tuple(s["outputs"]), places, regions, layers, int(s["edge"]))

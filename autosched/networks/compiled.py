@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,33 @@ import numpy as np
 
 from autosched.errors import ProgramError, suggest
 from autosched.networks.compose import Place, Region
-from autosched.networks.graph import Array, HostPart, Layer, Tensor
+from autosched.networks.graph import Array, HostPart, Layer, Tensor, need_data
 from autosched.target import Target
 from autosched.workloads import Layout
-from sim.program import Program, Segment
+from sim.program import Output, Program, Segment
+
+
+@dataclass(frozen=True)
+class LayerCost:
+    """What a layer costs in its stream.
+
+    Args:
+        name: of the layer.
+        kind: of the layer.
+        macs: multiply-accumulates of the file's operator.
+        cycles: from the end of the layer before to its own last store.
+        alone: cycles of its own program.
+        work: cycles that the compute engine cannot do without, whatever the schedule.
+        binds: what its own lower bound is made of: ``compute``, ``load``, ``bus`` or ``store``.
+    """
+
+    name: str
+    kind: str
+    macs: int
+    cycles: int
+    alone: int
+    work: int
+    binds: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +51,8 @@ class Stream:
         outputs: tensors that the host unpacks.
         places: where they lie.
         regions: the regions they lie in, with their addresses.
-        layers: names of the layers in it.
-        alone: cycles of each layer's own program.
+        layers: what each layer costs, in order.
+        edge: cycles before the first instruction can start and after the last store.
     """
 
     program: Program = field(repr=False)
@@ -37,14 +60,30 @@ class Stream:
     outputs: tuple[str, ...]
     places: Mapping[str, Place]
     regions: Mapping[str, tuple[Region, int]]
-    layers: tuple[str, ...]
-    alone: tuple[int, ...]
+    layers: tuple[LayerCost, ...]
+    edge: int
 
     @property
     def cycles(self) -> int:
         """Cycles of one run."""
         assert self.program.cycles is not None
         return self.program.cycles
+
+    @property
+    def bound(self) -> int:
+        """Cycles that no program can beat which forms these layers' products on the GEMM: the compute engine is serial."""
+        return self.edge + sum(x.work for x in self.layers)
+
+    @cached_property
+    def dram_bytes(self) -> int:
+        """Bytes that loads and stores move, instructions included."""
+        from sim.stats import summarize
+        from sim.timing import simulate
+
+        p = self.program
+        mode = Target("", p.config, p.semantics).mode
+        stats = summarize(simulate(p.table, p.config, p.insn_address, semantics=mode), p.semantics)
+        return sum(stats.bytes_read.values()) + stats.bytes_written
 
     def memory(self, arrays: Mapping[str, Array], batch: int, block: int) -> list[Segment]:
         """The packed inputs as memory.
@@ -61,8 +100,10 @@ class Stream:
             segments.append(Segment(address + self.places[name].slot * packed.size, packed.tobytes()))
         return segments
 
-    def run(self, arrays: Mapping[str, Array], tensors: Mapping[str, Tensor], target: Target) -> dict[str, Array]:
-        """Runs on the simulated machine; machine int8 by tensor, plain.
+    def run(
+        self, arrays: Mapping[str, Array], tensors: Mapping[str, Tensor], target: Target
+    ) -> tuple[dict[str, Array], Program]:
+        """Runs on the simulated machine; machine int8 by tensor, plain, and the program with its inputs and outputs.
 
         Args:
             arrays: the inputs, as for ``memory``.
@@ -81,7 +122,8 @@ class Stream:
             data = np.frombuffer(ran.read(address + self.places[name].slot * size, size), np.int8)
             layout = layout_of(tensors[name].shape, batch, block)
             found[name] = layout.unpack(data.reshape(layout.packed_shape))
-        return found
+        outputs = tuple(Output(o.name, o.address, o.size, bytes(ran.read(o.address, o.size))) for o in program.outputs)
+        return found, replace(program, outputs=outputs)
 
 
 Stage = Stream | HostPart | Layer
@@ -140,11 +182,7 @@ class CompiledNetwork:
         Raises:
             ProgramError: a wrong number of arrays, shape, type or range, or a network without data.
         """
-        if self.blank is not None:
-            raise ProgramError(
-                f"{self.name}: {self.blank!r} has a shape and no data, so the network can be tuned and not run; store its data "
-                "in the file"
-            )
+        need_data(self.name, self.blank)
         given = self._accept(arrays, named)
         times = {len(a) // max(self.tensors[n].shape[0], 1) for n, a in given.items() if self.tensors[n].shape}
         count = next(iter(times), 1)
@@ -195,8 +233,8 @@ class CompiledNetwork:
             raise ProgramError(f"{name}: holds values that are not finite")
         return found
 
-    def _image(self, given: Mapping[str, Array]) -> list[Array]:
-        """The outputs of one image."""
+    def _image(self, given: Mapping[str, Array], programs: list[Program] | None = None) -> list[Array]:
+        """The outputs of one image; ``programs`` gets the streams as they ran."""
         values: dict[str, Array] = {}  # as the file has them
 
         def machine(name: str) -> Array:
@@ -205,7 +243,9 @@ class CompiledNetwork:
         values.update(given)
         for stage in self.stages:
             if isinstance(stage, Stream):
-                made = stage.run({n: machine(n) for n in stage.inputs}, self.tensors, self.target)
+                made, ran = stage.run({n: machine(n) for n in stage.inputs}, self.tensors, self.target)
+                if programs is not None:
+                    programs.append(ran)
                 values.update({n: self.tensors[n].from_machine(a) for n, a in made.items()})
             elif isinstance(stage, HostPart):
                 out = self._sessions[stage.name].run(list(stage.outputs), {n: values[n] for n in stage.inputs})
@@ -213,6 +253,20 @@ class CompiledNetwork:
             else:
                 values[stage.output] = values[stage.inputs[0]].reshape(self.tensors[stage.output].shape)
         return [values[n] for n in self.outputs]
+
+    def programs(self, images: Mapping[str, Array]) -> list[Program]:
+        """The streams with the memory of one image and the bytes that must come out.
+
+        Args:
+            images: one image by input.
+
+        Raises:
+            ProgramError: as for a call.
+        """
+        found: list[Program] = []
+        need_data(self.name, self.blank)
+        self._image(self._accept((), images), found)
+        return found
 
     def save(self, path: str | Path) -> None:
         """Writes the compiled network to one file, which ``CompiledNetwork.load`` reads without onnx.

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from autosched.errors import ProgramError
+
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 
@@ -181,3 +183,19 @@ class Graph:
         made = [x.output for x in layers]
         read = dict.fromkeys(t for x in layers for t in x.inputs if t not in made)
         return Graph(self.name, self.tensors, tuple(read), tuple(made), layers, self.rounding, self.blank)
+
+
+def need_data(name: str, blank: str | None) -> None:
+    """Refuses to run a network without data.
+
+    Args:
+        name: of the network.
+        blank: the tensor whose data the file lacks, or None.
+
+    Raises:
+        ProgramError: there is such a tensor.
+    """
+    if blank is not None:
+        raise ProgramError(
+            f"{name}: {blank!r} has a shape and no data, so the network can be tuned and not run; store its data in the file"
+        )

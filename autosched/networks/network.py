@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autosched.errors import RecordError
+from autosched.errors import AutoschedError, RecordError
 from autosched.ir.stmt import PrimFunc
 from autosched.kernel import replay
 from autosched.kernel.kernel import TraceLike
-from autosched.lower import lower_table
+from autosched.lower import Lowered, lower_table
 from autosched.networks import compiled
-from autosched.networks.compiled import CompiledNetwork, Stream
+from autosched.networks.compiled import CompiledNetwork, LayerCost, Stream
 from autosched.networks.compose import Part, compose, plan
 from autosched.networks.graph import Graph
 from autosched.networks.importer import import_graph
@@ -23,6 +24,11 @@ from autosched.networks.programs import Call, Spec, program, workload_of
 from autosched.networks.stream import Run, stages
 from autosched.networks.tasks import Task, calls, tasks
 from autosched.target import Target, get_target
+from sim import isa
+from sim.timing import simulate
+
+if TYPE_CHECKING:
+    from autosched.search import NetworkReport
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +52,21 @@ class Network:
     def tasks(self) -> tuple[Task, ...]:
         """Its distinct layers, with the layers that each stands for."""
         return tasks(self.graph, self.target)
+
+    def tune(self, trials: int = 64, timeout: float | None = None, **options: Any) -> NetworkReport:
+        """Searches schedules for all distinct layers; trials go where they gain.
+
+        Args:
+            trials: distinct points per distinct layer, on average.
+            timeout: seconds for all layers together.
+            options: further arguments of ``autosched.tune``.
+
+        Raises:
+            UnknownNameError, BadArgumentError: as for ``autosched.tune``.
+        """
+        from autosched.networks.tuning import tune
+
+        return tune(self, trials=trials, timeout=timeout, **options)
 
     def compile(self, log: str | Path | None = None) -> CompiledNetwork:
         """The network with the best logged schedules, as programs.
@@ -92,6 +113,7 @@ class _Compiler:
         self.lanes = network.target.config.batch, network.target.config.block_in
         self.scheduled: dict[Spec, tuple[PrimFunc, bool]] = {}
         self.alone: dict[Spec, int] = {}
+        self.bounds: dict[Spec, tuple[int, int, str]] = {}
         self.traces: dict[Spec, tuple[TraceLike, bool]] = {}
 
     def run(self) -> CompiledNetwork:
@@ -114,7 +136,13 @@ class _Compiler:
         known = self.scheduled.get(spec)
         if known is None:
             trace, logged = self.trace(spec.structure())
-            known = self.scheduled[spec] = (replay(program(spec, *self.lanes), trace).func, logged)
+            func = program(spec, *self.lanes)
+            try:
+                known = replay(func, trace).func, logged
+            except AutoschedError:
+                # A schedule may depend on the very immediates: then this layer takes a draft of its own.
+                known = replay(func, draft(func, self.target)).func, False
+            self.scheduled[spec] = known
         return known
 
     def trace(self, spec: Spec) -> tuple[TraceLike, bool]:
@@ -162,8 +190,37 @@ class _Compiler:
         outside = {b.name: (regions[b.name], lowered.dram.buffers[b]) for b in lowered.params if b.name in regions}
         return Stream(
             done, run.inputs, run.outputs, {t: places[t] for t in (*run.inputs, *run.outputs)}, outside,
-            tuple(x.name for x in run.layers), tuple(self.cycles_alone(self.calls[x.name].spec) for x in run.layers),
+            self.costs(run, lowered), self.bound(self.calls[run.layers[0].name].spec)[1],
         )
+
+    def bound(self, spec: Spec) -> tuple[int, int, str]:
+        """Of a structure: work that the compute engine cannot avoid, cycles at both ends of a stream, what binds it alone."""
+        key = spec.structure()
+        if key not in self.bounds:
+            from space import Space
+
+            machine = Space(program(key, *self.lanes), self.target).machine
+            work = sum(machine.terms[t] for t in ("products", "initial", "stages", "addends"))
+            self.bounds[key] = work, machine.terms["start"] + machine.terms["drain"], machine.binds
+        return self.bounds[key]
+
+    def costs(self, run: Run, lowered: Lowered) -> tuple[LayerCost, ...]:
+        """What every layer costs in a stream: its stores are the next ones in the stream's order."""
+        timing = simulate(
+            lowered.table, lowered.config, lowered.insn_address, record=False, semantics=self.target.mode
+        )
+        stores = np.flatnonzero(lowered.table[:, isa.OPCODE] == isa.OP_STORE)
+        found, before, at = [], 0, 0
+        for k, layer in enumerate(run.layers):
+            at += sum(s.instructions for s in lowered.sites if s.kind == "store" and s.block.startswith(f"l{k}_"))
+            end = timing.cycles if k == len(run.layers) - 1 else int(timing.done[stores[at - 1]])
+            spec = self.calls[layer.name].spec
+            work, _, binds = self.bound(spec)
+            found.append(LayerCost(
+                layer.name, layer.kind, self.graph.macs(layer), end - before, self.cycles_alone(spec), work, binds,
+            ))
+            before = end
+        return tuple(found)
 
 
 def draft(func: PrimFunc, target: Target) -> list[dict[str, object]]:

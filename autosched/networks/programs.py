@@ -73,7 +73,7 @@ class Spec:
     def structure(self) -> Spec:
         """The spec whose schedules serve this one: other immediates of the same instructions cost the same cycles."""
         return replace(
-            self, shift=USUAL_SHIFT if self.shift > 0 else self.shift, low=0 if self.low >= 0 else -128, high=127, bias_bits=16,
+            self, shift=USUAL_SHIFT if self.shift > 0 else self.shift, low=0, high=127, bias_bits=16,
         )
 
     @property

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autosched.errors import ProgramError
-from autosched.networks.graph import Array, Graph, HostPart, Layer, Tensor
+from autosched.networks.graph import Array, Graph, HostPart, Layer, Tensor, need_data
 from autosched.networks.onnx_file import require_onnx
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def build(graph: Graph) -> ModelProto:
     import onnx
     from onnx import helper
 
-    need_data(graph)
+    need_data(graph.name, graph.blank)
     w = _Writer(graph)
     machine: dict[str, str] = {}
     opsets = {"": OPSET}
@@ -95,19 +95,6 @@ def build(graph: Graph) -> ModelProto:
         initializer=list(w.constants.values()),
     )
     return helper.make_model(body, opset_imports=[helper.make_opsetid(d, v) for d, v in opsets.items()], ir_version=ir)
-
-
-def need_data(graph: Graph) -> None:
-    """Refuses a network without data.
-
-    Raises:
-        ProgramError: names the first tensor that has none.
-    """
-    if graph.blank is not None:
-        raise ProgramError(
-            f"{graph.name}: {graph.blank!r} has a shape and no data, so the network can be tuned and not run; store its data in "
-            "the file"
-        )
 
 
 def session(model: ModelProto | bytes, plain: bool = True) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autosched.networks.graph import Graph, Layer
-from autosched.networks.programs import Call, Spec, call_of, workload_of
+from autosched.networks.graph import Graph
+from autosched.networks.programs import Call, call_of, workload_of
 from autosched.networks.stream import Run, stages
 from autosched.target import Target
 from autosched.workloads import Workload
@@ -37,11 +37,6 @@ def calls(graph: Graph, target: Target) -> Mapping[str, Call]:
     return made
 
 
-def label(graph: Graph, layer: Layer, spec: Spec) -> str:
-    """How a layer's task is called: network, layer, and what it is."""
-    return f"{graph.name}.{layer.name}"
-
-
 def tasks(graph: Graph, target: Target) -> tuple[Task, ...]:
     """The distinct tasks of a network, in order of first use.
 
@@ -49,12 +44,10 @@ def tasks(graph: Graph, target: Target) -> tuple[Task, ...]:
         graph: an imported network.
         target: the machine.
     """
-    found: dict[Spec, list[Layer]] = {}
-    by_name = {x.name: x for x in graph.layers}
-    for name, call in calls(graph, target).items():
-        found.setdefault(call.spec.structure(), []).append(by_name[name])
     batch, block = target.config.batch, target.config.block_in
-    return tuple([
-        Task(workload_of(spec, label(graph, layers[0], spec), batch, block), tuple(x.name for x in layers))
-        for spec, layers in found.items()
-    ])
+    found: dict[str, tuple[Workload, list[str]]] = {}
+    for name, call in calls(graph, target).items():
+        # By program, not by spec: channels that a block rounds up to are the same program.
+        task = workload_of(call.spec.structure(), f"{graph.name}.{name}", batch, block)
+        found.setdefault(task.key, (task, []))[1].append(name)
+    return tuple([Task(task, tuple(names)) for task, names in found.values()])

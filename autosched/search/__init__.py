@@ -12,9 +12,10 @@ from autosched.search.events import (
     TrialEvent,
 )
 from autosched.search.result import NetworkReport, TuneReport
+from autosched.search.several import tune_tasks
 from autosched.search.tuner import tune
 
 __all__ = [
     "Event", "NetworkReport", "Remark", "RunFinished", "RunStarted", "TaskFinished", "TaskStarted", "TrialEvent", "TuneReport",
-    "tune",
+    "tune", "tune_tasks",
 ]

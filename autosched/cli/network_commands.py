@@ -1,0 +1,308 @@
+"""Networks from files: ``run``, ``quantize``, and what ``tune`` and ``export`` do with an ONNX file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autosched.cli.exit_codes import Exit
+from autosched.cli.options import Commands, add_format, add_log, add_target, parse_pairs
+from autosched.cli.tables import number, percent, print_json, print_table
+from autosched.errors import ProgramError, UnknownNameError
+
+if TYPE_CHECKING:
+    from autosched.networks import CompiledNetwork, Network
+    from autosched.networks.summary import Summary
+
+LABELS = "labels"
+
+
+def register(commands: Commands) -> None:
+    """Adds the commands."""
+    p = commands.add_parser("run")
+    p.add_argument("network", help="a quantized ONNX file, or one that --save wrote")
+    p.add_argument("--input", action="append", default=[], metavar="[NAME=]FILE",
+                   help="images as .npy, or as .npz by input name (its array 'labels' gives an accuracy); default random")
+    p.add_argument("--output", "-o", metavar="FILE.npy", help="where to write the result (.npz for several)")
+    p.add_argument("--check", action="store_true", help="compare all bytes with onnxruntime on the integer form of the network")
+    p.add_argument("--save", metavar="FILE", help="write the compiled network, to be run without onnx")
+    p.add_argument("--seed", type=int, default=0, metavar="N", help="of the random images (default 0)")
+    add_target(p)
+    add_log(p)
+    add_network(p)
+    add_format(p)
+    p.set_defaults(run=run)
+
+    p = commands.add_parser("quantize")
+    p.add_argument("network", help="an ONNX file, float or quantized")
+    p.add_argument("--calibrate", required=True, metavar="FILE.npz", help="images by input; an array 'labels' gives accuracies")
+    p.add_argument("-o", "--output", required=True, metavar="FILE.onnx", help="the quantized network to write")
+    p.add_argument("--method", choices=("minmax", "percentile", "entropy"), default="minmax",
+                   help="onnxruntime's calibrator (default minmax)")
+    p.add_argument("--per-channel", action="store_true", help="one scale per output channel of a weight")
+    add_network(p, rounding=False)
+    add_format(p)
+    p.set_defaults(run=quantize)
+
+
+def add_network(parser: argparse.ArgumentParser, rounding: bool = True) -> None:
+    """Adds ``--shape`` and ``--rounding``."""
+    if rounding:
+        parser.add_argument("--rounding", default="half-up", metavar="NAME",
+                            help="of QDQ and QLinear networks: half-up (default) or floor, the bare shift")
+    parser.add_argument("--shape", action="append", default=[], metavar="NAME=1,3,H,W",
+                        help="extents of an input that the file leaves open")
+
+
+def is_network(name: str) -> bool:
+    """Whether a workload's name is that of an ONNX file."""
+    return name.strip().lower().endswith(".onnx")
+
+
+def load(name: str, args: argparse.Namespace) -> Network:
+    """The network of a file, by a command's options."""
+    from autosched.networks import load as load_network
+
+    rounding = getattr(args, "rounding", "half-up")
+    return load_network(name, args.target or "vta-de10", rounding, shapes(getattr(args, "shape", [])))
+
+
+def shapes(pairs: list[str]) -> dict[str, tuple[int, ...]]:
+    """``--shape`` words by input.
+
+    Raises:
+        ProgramError: a word that is no list of extents.
+    """
+    found = {}
+    for name, text in parse_pairs(pairs, "--shape").items():
+        parts = text.split(",")
+        if not all(p.strip().isdecimal() and 0 < int(p) < 1 << 20 for p in parts):
+            raise ProgramError(f"--shape {name}={text}: expected positive extents, such as 1,3,224,224")
+        found[name] = tuple(int(p) for p in parts)
+    return found
+
+
+def run(args: argparse.Namespace) -> Exit:
+    """Runs a network on images."""
+    network, ready = _compiled(args)
+    if args.save:
+        ready.save(args.save)
+    images, labels = _images(args.input, ready, args.seed)
+    begun = time.process_time()
+    results = ready(**images)
+    seconds = time.process_time() - begun
+    outputs = dict(zip(ready.outputs, results if isinstance(results, tuple) else (results,)))
+    count = len(next(iter(outputs.values()))) if outputs else 1
+    if args.output:
+        _store(Path(args.output), outputs)
+    different, compared = _compare(network, images, outputs) if args.check else (None, 0)
+    accuracy = None
+    if labels is not None:
+        first = next(iter(outputs.values()))
+        if len(labels) != len(first):
+            raise ProgramError(f"{len(labels)} labels for {len(first)} images")
+        accuracy = float((first.reshape(len(first), -1).argmax(axis=1) == labels).mean())
+    from autosched.networks.summary import summarize
+
+    summary = summarize(ready)
+    if args.format == "json":
+        print_json({
+            **summary_json(summary), "target": ready.target.name, "untuned": ready.untuned, "images_run": count,
+            "cpu_seconds": seconds, "bytes_compared": compared, "bytes_different": different, "accuracy": accuracy,
+            "outputs": {k: {"dtype": str(v.dtype), "shape": list(v.shape)} for k, v in outputs.items()},
+        })
+    else:
+        print_summary(summary, ready.target.name)
+        if ready.untuned:
+            print(f"not tuned: {len(ready.untuned)} layers run by the first draft of their space; autosched tune {args.network}")
+        print(f"{count} image(s) in {seconds:.1f} CPU s of simulation")
+        if accuracy is not None:
+            print(f"accuracy {percent(accuracy)}")
+        if different is not None:
+            verdict = "all equal to" if not different else f"{number(different)} DIFFERENT from"
+            print(f"{number(compared)} bytes compared, {verdict} onnxruntime's")
+    return Exit.DIFFERS if different else Exit.OK
+
+
+def _compiled(args: argparse.Namespace) -> tuple[Network | None, CompiledNetwork]:
+    if is_network(args.network):
+        network = load(args.network, args)
+        return network, network.compile(args.log)
+    if args.check:
+        raise ProgramError(f"--check needs the ONNX file; {args.network} is none")
+    from autosched.networks import CompiledNetwork
+
+    return None, CompiledNetwork.load(args.network)
+
+
+def _images(words: list[str], ready: CompiledNetwork, seed: int) -> tuple[dict[str, Any], Any]:
+    """Arrays by input, and labels or None."""
+    found: dict[str, Any] = {}
+    labels = None
+    for word in words:
+        name, mark, path = word.partition("=")
+        if not mark or Path(word).is_file():
+            name, path = "", word
+        elif name not in ready.inputs:
+            raise UnknownNameError("input", name, ready.inputs)
+        data = read_arrays(path)
+        if isinstance(data, Mapping):
+            labels = data.get(LABELS, labels) if LABELS not in ready.inputs else labels
+            named = {k: v for k, v in data.items() if k in ready.inputs}
+            if not named and len(ready.inputs) == 1 and len(rest := [v for k, v in data.items() if k != LABELS]) == 1:
+                named = {ready.inputs[0]: rest[0]}
+            if not named:
+                raise ProgramError(f"{path} holds {', '.join(data) or 'nothing'}; the network takes {', '.join(ready.inputs)}")
+            found.update(named)
+        elif name or len(ready.inputs) == 1:
+            found[name or ready.inputs[0]] = data
+        else:
+            raise ProgramError(f"which input is {path}? Write NAME={path}; the network takes {', '.join(ready.inputs)}")
+    if words:
+        return found, labels
+    rng = np.random.default_rng(seed)
+    for name in ready.inputs:
+        t = ready.tensors[name]
+        dtype = np.dtype(t.dtype)
+        if dtype.kind in "iu":
+            info = np.iinfo(dtype)
+            found[name] = rng.integers(info.min, info.max, t.shape, dtype=dtype, endpoint=True)
+        else:
+            found[name] = rng.random(t.shape).astype(dtype)
+    return found, None
+
+
+def read_arrays(path: str) -> Any:
+    """An array of a ``.npy`` file, or a dict of those of an ``.npz`` file; nothing in them is run.
+
+    Raises:
+        ProgramError: no such file, or not one of these.
+    """
+    if not Path(path).is_file():
+        raise ProgramError(f"no file {path}")
+    try:
+        data = np.load(path, allow_pickle=False)
+        return data if isinstance(data, np.ndarray) else {k: data[k] for k in data.files}
+    except (ValueError, EOFError, OSError, KeyError) as error:
+        raise ProgramError(f"{path} is not a NumPy file of numbers") from error
+    except Exception as error:
+        # zipfile and zlib have errors of their own for a damaged archive.
+        if type(error).__module__ in ("zipfile", "zlib"):
+            raise ProgramError(f"{path} is not a NumPy file ({error})") from error
+        raise
+
+
+def _store(path: Path, outputs: Mapping[str, Any]) -> None:
+    if not path.parent.is_dir():
+        raise ProgramError(f"cannot write {path}: {path.parent} is no directory")
+    if path.suffix == ".npz":
+        np.savez(path, **outputs)
+    elif len(outputs) > 1:
+        raise ProgramError(f"{len(outputs)} outputs need an .npz file, not {path}")
+    else:
+        np.save(path, next(iter(outputs.values())))
+
+
+def _compare(network: Network | None, images: Mapping[str, Any], outputs: Mapping[str, Any]) -> tuple[int, int]:
+    """Bytes that differ from onnxruntime's on the integer form, and bytes compared."""
+    from autosched.networks.reference import build, session
+
+    assert network is not None
+    graph = network.graph
+    reference = session(build(graph))
+    rows = {n: graph.tensors[n].shape[0] for n in images}
+    count = next(len(images[n]) // rows[n] for n in images)
+    parts = [
+        reference.run(list(graph.outputs), {n: images[n][k * rows[n] : (k + 1) * rows[n]] for n in images}) for k in range(count)
+    ]
+    different = compared = 0
+    for want, name in zip(zip(*parts), graph.outputs):
+        a, b = np.concatenate(want).view(np.uint8), np.ascontiguousarray(outputs[name]).view(np.uint8)
+        different += int((a.reshape(-1) != b.reshape(-1)).sum())
+        compared += a.size
+    return different, compared
+
+
+def quantize(args: argparse.Namespace) -> Exit:
+    """Writes a network whose scales are powers of two."""
+    from autosched.networks.quantize import quantize as quantize_file
+
+    data = read_arrays(args.calibrate)
+    if not isinstance(data, dict):
+        data = {"": data}
+    labels = data.pop(LABELS, None)
+    if not Path(args.output).parent.is_dir():
+        raise ProgramError(f"cannot write {args.output}: {Path(args.output).parent} is no directory")
+    report = quantize_file(
+        args.network, data, args.output, args.method, args.per_channel, labels, shapes(args.shape),
+    )
+    if args.format == "json":
+        print_json(asdict(report) | {"file": args.output})
+        return Exit.OK
+    print_table(
+        [("tensor", False), ("SNR dB", True), ("inside the clip", True)],
+        [[f.tensor, f"{f.snr:.1f}", percent(f.inside)] for f in report.layers],
+    )
+    print(f"{args.output}: {report.images} images compared")
+    if report.accuracy is not None:
+        print(f"accuracy {percent(report.float_accuracy)} before, {percent(report.accuracy)} after")
+    return Exit.OK
+
+
+def export(args: argparse.Namespace) -> Exit:
+    """Writes a network's streams as one program file, with the memory of one image and what onnxruntime makes of it."""
+    from sim.program import dump_file
+
+    network = load(args.workload, args)
+    ready = network.compile(args.log)
+    images, _ = _images([], ready, args.seed)
+    path = Path(args.output)
+    if not path.parent.is_dir():
+        raise ProgramError(f"cannot write {path}: {path.parent} is no directory")
+    programs = ready.programs(images)
+    dump_file(path, programs)
+    size, count = path.stat().st_size, sum(len(p.table) for p in programs)
+    if args.format == "json":
+        print_json({"file": str(path), "workload": ready.name, "target": ready.target.name, "instructions": count,
+                    "cycles": ready.cycles, "bytes": size, "programs": len(programs)})
+        return Exit.OK
+    print(f"{path}: {ready.name} for {ready.target.name}, {len(programs)} program(s), {number(count)} instructions, "
+          f"{number(ready.cycles)} cycles, {number(size)} bytes")
+    return Exit.OK
+
+
+def summary_json(s: Summary) -> dict[str, Any]:
+    """A summary as plain JSON values."""
+    return {**asdict(s), "gap": s.gap}
+
+
+def print_summary(s: Summary, target: str) -> None:
+    """The numbers of a network, and its ten most expensive layers."""
+    print_table(
+        [("network", False), ("cycles", True), ("bound", True), ("gap", True), ("layers alone", True), ("ms", True),
+         ("images/s", True), ("GOPS", True), ("of peak", True), ("on machine", True), ("DRAM bytes", True)],
+        [[s.name, number(s.cycles), number(s.bound), percent(s.gap), number(s.alone), f"{s.milliseconds:.3f}", f"{s.images:.1f}",
+          f"{s.gops:.2f}", percent(s.peak), percent(s.share), number(s.dram_bytes)]],
+    )
+    if len(s.streams) > 1:
+        print(f"\n{len(s.streams)} streams: " + ", ".join(number(c) for c in s.streams) + " cycles")
+    print()
+    print_table(
+        [("layer", False), ("kind", False), ("cycles", True), ("of all", True), ("alone", True), ("least compute", True),
+         ("bound by", False)],
+        [[x.name, x.kind, number(x.cycles), percent(x.cycles / s.cycles), number(x.alone), number(x.work), x.binds]
+         for x in s.slowest()],
+    )
+    kept = [n for n in s.host if n[2] != "feeds the host"]
+    if kept:
+        print(f"\non the host of {target}:")
+        for name, op, reason in kept:
+            print(f"  {name} ({op}): {reason}")
+    sys.stdout.flush()

@@ -1,0 +1,144 @@
+"""Several tasks under one budget: trials go where they gained last, weighted by how often the layer occurs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from autosched import arguments
+from autosched.search.events import (
+    Event,
+    Listener,
+    RunFinished,
+    RunStarted,
+    TaskFinished,
+    TaskStarted,
+    TrialEvent,
+    emit,
+)
+from autosched.search.result import NetworkReport, TuneReport
+from autosched.search.tuner import BATCH, tune
+from autosched.target import Target, get_target
+from autosched.workloads import Workload
+
+DONE = ("certified", "exhausted", "gap")
+HOPE = 0.02  # of the gap to the machine's bound: what another batch may gain where the last one gained nothing
+
+
+def tune_tasks(
+    name: str, tasks: Sequence[tuple[Workload, int]], target: str | Target = "vta-de10", trials: int = 64,
+    timeout: float | None = None, **options: Any,
+) -> NetworkReport:
+    """Tunes the distinct layers of a network with ``trials`` trials for each on average.
+
+    Every task gets a first batch. Each further batch goes to the task whose weighted gain of its last batch, no more than its
+    weighted gap to the machine's bound, is largest. The order depends on trials alone, so that ``timeout`` only cuts it.
+
+    Args:
+        name: of the network.
+        tasks: pairs of workload and multiplicity.
+        target: the machine.
+        trials: distinct points per task, on average.
+        timeout: seconds for all tasks together.
+        options: further arguments of ``tune``; each holds for every task.
+
+    Raises:
+        UnknownNameError, ProgramError, BadArgumentError: as for ``tune``.
+    """
+    trials = arguments.integer("trials", trials)
+    timeout = None if timeout is None else arguments.seconds("timeout", timeout)
+    machine = get_target(target)
+    begun = time.monotonic()
+    first = min(BATCH, trials)
+    given = [first] * len(tasks)
+    reports: list[TuneReport] = []
+    outer = options.pop("listener", None)
+    told = _Told(name, tasks, outer)
+    gains: list[float] = []
+    before: list[dict[str, float]] = [{"simulated": 0, "seconds": 0.0, "from_log": 0} for _ in tasks]
+
+    def left() -> float | None:
+        return None if timeout is None else timeout - (time.monotonic() - begun)
+
+    def step(k: int) -> TuneReport:
+        rest = left()
+        # Trials of earlier steps come from the log: what a task tries does not depend on when it does.
+        told.task = k
+        report = tune(
+            tasks[k][0], machine, given[k], timeout=None if rest is None else max(rest, 1e-3), listener=told, **options
+        )
+        assert isinstance(report, TuneReport)
+        return report
+
+    for k in range(len(tasks)):
+        reports.append(step(k))
+        best, start = reports[k].cycles, reports[k].default_cycles
+        gains.append(float((start or 0) - (best or 0)))
+        before[k] = _account(before[k], reports[k], first_time=True)
+    budget = trials * len(tasks) - sum(given)
+    while budget > 0 and (left() is None or (left() or 0) > 0):
+        open_tasks = [k for k, r in enumerate(reports) if r.cycles is not None and r.stop not in DONE]
+        if not open_tasks:
+            break
+
+        def promise(k: int) -> float:
+            distance = (reports[k].cycles or 0) - reports[k].machine_bound
+            return tasks[k][1] * min(max(gains[k], HOPE * distance), distance)
+
+        k = max(open_tasks, key=lambda k: (promise(k), -k))
+        more = min(BATCH, budget)
+        given[k] += more
+        budget -= more
+        old = reports[k].cycles or 0
+        reports[k] = step(k)
+        gains[k] = float(old - (reports[k].cycles or old))
+        before[k] = _account(before[k], reports[k])
+    done = [_final(r, total, times) for r, total, (_, times) in zip(reports, before, tasks)]
+    result = NetworkReport(name, tuple(done))
+    for report in done:
+        emit(outer, TaskFinished(report))
+    emit(outer, RunFinished(result))
+    return result
+
+
+class _Told:
+    """Makes one run of the events of many: what a task has tried before is not told again."""
+
+    def __init__(self, name: str, tasks: Sequence[tuple[Workload, int]], listener: Listener | None) -> None:
+        self.name, self.tasks, self.listener = name, tasks, listener
+        self.task = 0
+        self.tried = [0] * len(tasks)
+        self.begun = False
+
+    def __call__(self, event: Event) -> None:
+        if self.listener is None or isinstance(event, TaskFinished | RunFinished):
+            return
+        if isinstance(event, RunStarted):
+            if self.begun:
+                return
+            self.begun = True
+            event = replace(event, name=self.name, tasks=tuple((t.name, n) for t, n in self.tasks))
+        elif isinstance(event, TaskStarted):
+            event = replace(event, number=self.task)
+        elif isinstance(event, TrialEvent):
+            if event.trial < self.tried[self.task]:
+                return
+            self.tried[self.task] = event.trial + 1
+        self.listener(event)
+
+
+def _account(total: dict[str, float], report: TuneReport, first_time: bool = False) -> dict[str, float]:
+    """Simulations and seconds of all steps; what the log knew counts where it was known before the first."""
+    return {
+        "simulated": total["simulated"] + report.simulated, "seconds": total["seconds"] + report.seconds,
+        "from_log": report.from_log if first_time else total["from_log"],
+    }
+
+
+def _final(report: TuneReport, total: dict[str, float], times: int) -> TuneReport:
+    return replace(
+        report, simulated=int(total["simulated"]), seconds=float(total["seconds"]), from_log=int(total["from_log"]),
+        multiplicity=times,
+    )

@@ -1,0 +1,89 @@
+"""The commands that take a network from a file."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+
+pytest.importorskip("onnxruntime")
+
+
+def autosched(*words: object, code: int = 0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "autosched", *map(str, words)], capture_output=True, text=True, check=False, cwd=cwd,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(cwd or ROOT)},
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def outcome(*words: object) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What ``tune`` says at its end of the digits network: the report and the summary."""
+    done = autosched("tune", EXAMPLES / "digits_q.onnx", *words, "--format", "json")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [e["event"] for e in events[:2]] == ["run", "task"] and [e["event"] for e in events[-2:]] == ["finished", "summary"]
+    assert len([e for e in events if e["event"] == "task_finished"]) == len(events[0]["tasks"])
+    return events[-2], events[-1]
+
+
+def test_tune_run_export_and_sim(tmp_path: Path) -> None:
+    net = EXAMPLES / "digits_q.onnx"
+    log = tmp_path / "log"
+    tuned, summary = outcome("--trials", 2, "--jobs", 1, "--log", log)
+    assert sum(t["simulated"] for t in tuned["tasks"]) == 2 * len(tuned["tasks"])
+    assert all(t["verified"] for t in tuned["tasks"])
+    run = json.loads(autosched(
+        "run", net, "--input", EXAMPLES / "digits_test.npz", "--check", "--log", log, "--save", tmp_path / "d.zip", "-o",
+        tmp_path / "y.npy", "--format", "json",
+    ).stdout)
+    assert run["bytes_different"] == 0 and run["bytes_compared"] == 400 * 40
+    assert run["accuracy"] > 0.98 and run["untuned"] == [] and run["share"] == 1.0
+    assert run["bound"] <= run["cycles"] < run["alone"]
+    assert run["cycles"] == sum(x["cycles"] for x in run["layers"]) == summary["cycles"]
+    y = np.load(tmp_path / "y.npy")
+    assert y.shape == (400, 10)
+    autosched("run", tmp_path / "d.zip", "--input", EXAMPLES / "digits_test.npz", "-o", tmp_path / "z.npy")
+    assert np.load(tmp_path / "z.npy").tobytes() == y.tobytes()
+    autosched("export", net, "-o", tmp_path / "p.json", "--log", log)
+    shown = autosched("sim", tmp_path / "p.json", "--check")
+    assert "match" in shown.stdout
+    found = json.loads(autosched("sim", tmp_path / "p.json", "--format", "json").stdout)
+    assert [(p["cycles"], p["outputs_match"]) for p in found] == [(run["cycles"], True)]
+
+
+def test_quantize(tmp_path: Path) -> None:
+    out = tmp_path / "q.onnx"
+    shown = autosched("quantize", EXAMPLES / "digits.onnx", "--calibrate", EXAMPLES / "digits_test.npz", "-o", out)
+    assert "logits" in shown.stdout and "accuracy 99.25 % before" in shown.stdout
+    same = tmp_path / "again.onnx"
+    autosched("quantize", EXAMPLES / "digits.onnx", "--calibrate", EXAMPLES / "digits_test.npz", "-o", same)
+    assert out.read_bytes().replace(b"again", b"q") == same.read_bytes().replace(b"again", b"q")
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (("run", EXAMPLES / "digits.onnx"), "node 'stem' (Conv): its input is float; quantize it: autosched quantize digits.onnx"),
+    (("tune", EXAMPLES / "digits.onnx"), "autosched quantize digits.onnx"),
+    (("run", EXAMPLES / "digit.onnx"), "did you mean"),
+    (("run", EXAMPLES / "digits_q.onnx", "--input", EXAMPLES / "digits.onnx"), "is not a NumPy file"),
+    (("run", EXAMPLES / "digits_q.onnx", "--input", "imag=x.npy"), "did you mean 'image'"),
+    (("run", EXAMPLES / "digits_q.onnx", "--input", EXAMPLES / "none.npy"), "no file"),
+    (("run", EXAMPLES / "digits_q.onnx", "--rounding", "even"), "unknown rounding 'even'"),
+    (("run", EXAMPLES / "digits_q.onnx", "--shape", "image=1,x"), "expected positive extents"),
+    (("run", EXAMPLES / "digits_q.onnx", "--shape", "image=2,1,9,9"), "input 'image' is [1,1,8,8]"),
+    (("run", EXAMPLES / "digits_network.py"), "not a network saved by autosched"),
+    (("quantize", EXAMPLES / "digits.onnx", "--calibrate", EXAMPLES / "kernels.py", "-o", "q.onnx"), "is not a NumPy file"),
+    (("quantize", EXAMPLES / "digits.onnx", "--calibrate", EXAMPLES / "digits_test.npz", "-o", "no/q.onnx"), "no directory"),
+])
+def test_bad_input_is_one_line(words: tuple[object, ...], said: str, tmp_path: Path) -> None:
+    done = autosched(*words, code=2, cwd=tmp_path)
+    assert said in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
+    assert [p for p in tmp_path.iterdir() if p.suffix in (".onnx", ".npy", ".zip")] == []
