@@ -116,9 +116,7 @@ def no_refill(buffer: Buffer) -> str:
 
 
 def _storage(buffer: Buffer, uses: list[Use], wanted: int, config: VTAConfig) -> Storage:
-    path = common([site.outer for site, _, _ in uses])
-    while path and not _self_contained(uses, path):
-        path = path[:-1]
+    path = lifetime(uses)
     shape = shape_of(buffer)
     region: Box | None = None
     for k, (_, access, _) in enumerate(uses):
@@ -144,6 +142,14 @@ def _storage(buffer: Buffer, uses: list[Use], wanted: int, config: VTAConfig) ->
     banks = min(wanted, turns)
     threads = tuple([loop for loop in path if loop.thread])
     return Storage(buffer, path, tuple(lows), tuple(extents), lanes, scalars // lanes, banks, threads)
+
+
+def lifetime(uses: list[Use]) -> tuple[Loop, ...]:
+    """The loops, outermost first, of which every pass reads of a buffer only what it wrote: beyond them nothing lives on."""
+    path = common([site.outer for site, _, _ in uses])
+    while path and not _self_contained(uses, path):
+        path = path[:-1]
+    return path
 
 
 def _self_contained(uses: list[Use], path: tuple[Loop, ...]) -> bool:

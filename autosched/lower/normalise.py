@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from autosched.ir.expr import IntImm
 from autosched.ir.stmt import Buffer
 from autosched.lower.affine import Atom, Lin, Loop
+from autosched.lower.allocate import lifetime
 from autosched.lower.classify import COMMUTATIVE, Imm, Leaf, Node, Op, leaves
 from autosched.lower.regions import Box, box, common, harmless, shape_of
 from autosched.lower.tree import ACC, Access, Site, Tree
@@ -300,8 +301,9 @@ def _can_share(site: Site, read: Access, uses: dict[Buffer, list[tuple[Site, Acc
     result = box(site.write, shared)
     if not all(result.contains(box(w, shared)) for _, w, is_write in uses[a] if is_write):
         return False
-    for depth in range(len(shared), len(site.outer)):
-        # A loop that repeats this site while the operand is still being made must work on new elements each time.
+    for depth in range(len(lifetime(uses[a])), len(site.outer)):
+        # A loop that repeats this site while the operand is still being made, or keeps some of it for the next turn, must work
+        # on new elements each time.
         loop, fixed = site.outer[depth], site.outer[: depth + 1]
         others = [x for s, x, _ in uses[a] if s is not site and loop in s.path]
         if not others or any(c == Lin({loop: 1}, 1 - loop.extent) for c in site.conds):

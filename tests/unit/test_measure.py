@@ -105,3 +105,38 @@ def test_kinds() -> None:
     assert {Result.failed(k, "r").status for k in KINDS} == set(KINDS)
     with pytest.raises(AssertionError):
         Result.failed("other", "r")
+
+
+def test_a_race_is_a_failure_though_the_bytes_are_right(trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every token of a program left out in turn: what still ends and is no longer ordered must not be called correct."""
+    import importlib
+
+    from sim import isa
+    from sim.races import check_races
+    from sim.tokens import CONSUMERS, PRODUCERS, flow
+
+    module = importlib.import_module("autosched.measure.measure")
+    task, target = workload(NAME), get_target("vta-de10")
+    candidate = Candidate(NAME, "vta-de10", trace)
+    assert measure(candidate, execute=True).ok
+    real = module.lower_table
+    whole = real(module.replay(task.func, list(candidate.trace), "fast").func, target)
+    state = flow(whole.table, None)
+    pop, push = (isa.POP_PREV, isa.POP_NEXT, isa.POP_PREV, isa.POP_NEXT), (isa.PUSH_NEXT, isa.PUSH_PREV) * 2
+    raced = 0
+    for channel in range(4):
+        gives = [i for i in range(len(whole.table)) if state.engine[i] == PRODUCERS[channel] and whole.table[i, push[channel]]]
+        takes = [i for i in range(len(whole.table)) if state.engine[i] == CONSUMERS[channel] and whole.table[i, pop[channel]]]
+        for give, take in zip(gives[:3], takes[:3]):
+            table = whole.table.copy()
+            table[give, push[channel]] = table[take, pop[channel]] = 0
+            damaged = dataclasses.replace(whole, table=table)
+            monkeypatch.setattr(module, "lower_table", lambda *_, damaged=damaged: damaged)
+            races = check_races(damaged.program())
+            result = measure(candidate, execute=True)
+            if races:
+                raced += 1
+                assert not result.ok and result.status == "simulation"
+                assert "no token orders instructions" in result.reason
+            monkeypatch.setattr(module, "lower_table", real)
+    assert raced > 2

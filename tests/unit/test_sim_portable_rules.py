@@ -118,6 +118,18 @@ def test_each_rule_names_instruction_and_field(kind, prog, index, field, who):
         assert bool([d for d in check(prog, among=(name,)) if d.kind == kind]) == (name in who)
 
 
+@pytest.mark.parametrize(
+    ("imm", "who"),
+    [
+        (-32, {"chisel", "hls", "fsim"}), (-31, {"hls"}), (-17, {"hls"}), (-16, set()), (-15, set()), (0, set()), (15, set()),
+        (16, {"hls"}), (31, {"hls"}), (32, {"chisel", "hls", "fsim"}),
+    ],
+)  # fmt: skip
+def test_shift_counts_at_their_ends(imm, who):
+    found = [d for d in check(changed(5, alu_op=isa.ALU_SHR, imm=imm)) if d.kind == "shift-range"]
+    assert set().union(*[d.who for d in found]) == who
+
+
 def test_reset_between_gemm_and_store_only_matters_if_nothing_follows():
     reset = isa.Gemm(reset=1, **LOOP)
     assert check(inserted(5, reset)) == []  # the ReLU behind it writes OUT
