@@ -13,23 +13,42 @@ from contextlib import contextmanager
 LOOK = 0.5  # seconds between two looks at the parent, where the system does not tell
 MEMORY = 4 << 30  # bytes that a child may take on top of what it has when it starts
 _PR_SET_PDEATHSIG = 1
+_DEFERRED = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 @contextmanager
-def deaf() -> Iterator[None]:
-    """Children started inside are deaf to Ctrl-C from their first instruction on; it reaches this process all the same.
+def undisturbed() -> Iterator[None]:
+    """For starting and ending children: signals wait until the block is over, and children begin deaf to Ctrl-C.
 
-    A terminal sends SIGINT to every process of its foreground group. A blocked signal stays blocked in a child, also before its
-    Python has begun.
+    An interrupt between the making of a process or a semaphore and its being known would leave it behind. And a terminal sends
+    SIGINT to every process of its foreground group; a blocked signal stays blocked in a child, also before its Python has begun.
     """
-    if not hasattr(signal, "pthread_sigmask"):
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    came: list[int] = []
+    before = {}
+    for number in _DEFERRED:
+        handler = signal.getsignal(number)
+        if handler is not None and handler is not signal.SIG_IGN:
+            before[number] = signal.signal(number, lambda number, frame: came.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ()) if hasattr(signal, "pthread_sigmask") else None
+    deafen()
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in dict.fromkeys(came):
+            signal.raise_signal(number)
+
+
+def deafen() -> None:
+    """Blocks SIGINT in this thread and in the children that it starts, once more where a library has unblocked it."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 def begin(parent: int, memory: int = MEMORY) -> None:

@@ -14,8 +14,9 @@ from numba import njit
 
 from sim import isa
 from sim._kernels import refresh
+from sim.config import ITER_BITS, PAGE_BITS, PAGE_BYTES
 
-refresh(__file__, "isa")
+refresh(__file__, "isa", "config")
 
 # Positions in the parameter vector.
 P_CHISEL, P_UOP_SPAN, P_DST_BITS, P_SRC_BITS, P_WGT_BITS = 0, 1, 2, 3, 4
@@ -26,9 +27,8 @@ N_PARAMS = 10
 # Status codes: an index that the functional simulator refuses.
 OK, BAD_UOP, BAD_DST, BAD_SRC, BAD_WGT = 0, 1, 2, 3, 4
 
-_PAGE_BITS = 12
-_PAGE_MASK = 4095
-_CHISEL_LOOPS = 16384
+_PAGE_BITS, _PAGE_MASK = PAGE_BITS, PAGE_BYTES - 1
+_CHISEL_LOOPS = 1 << ITER_BITS
 
 _OPCODE, _MEM, _SRAM, _DRAM = isa.OPCODE, isa.MEM, isa.SRAM, isa.DRAM
 _Y, _X, _STRIDE = isa.Y_SIZE, isa.X_SIZE, isa.X_STRIDE

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from numba.core import caching
@@ -18,14 +19,15 @@ from numba.core import caching
 _DIGESTS: dict[str, str] = {}
 
 
-def refresh(source: str, *dependencies: str) -> None:
-    """Make the kernels of ``source``, a module's ``__file__``, depend on sibling modules ``dependencies`` too.
+def refresh(source: str, *dependencies: str | ModuleType) -> None:
+    """Make the kernels of ``source``, a module's ``__file__``, depend on ``dependencies`` too: siblings' names, or modules.
 
     To be called before the module's first kernel is defined.
     """
     digest = hashlib.sha256()
-    for name in sorted(dependencies):
-        digest.update(Path(source).with_name(f"{name}.py").read_bytes())
+    files = [Path(source).with_name(f"{d}.py") if isinstance(d, str) else Path(str(d.__file__)) for d in dependencies]
+    for file in sorted(files):
+        digest.update(file.read_bytes())
     _DIGESTS[os.path.abspath(source)] = digest.hexdigest()
 
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from numba import njit
 
 from sim._kernels import refresh
+from sim.config import ITER_BITS
 from sim.isa import (
     ALU_MUL,
     ALU_OP,
@@ -40,7 +41,7 @@ from sim.isa import (
     Y_SIZE,
 )
 
-refresh(__file__, "isa")
+refresh(__file__, "config", "isa")
 
 I64 = npt.NDArray[np.int64]
 
@@ -67,7 +68,7 @@ K_UNKNOWN = 4  # fetch cannot decode it and stops
 K_FINISH = 5
 
 # Bits of a loop counter: an empty range wraps around to all of them.
-LOOP_WRAP = 1 << 14
+LOOP_WRAP = 1 << ITER_BITS
 # Row counter of the store: y_size = 0 wraps likewise.
 ROW_WRAP = 1 << 16
 INFINITY = 1 << 62

@@ -37,9 +37,10 @@ from sim._timing_cost import (
     load_served,
     serve_time,
 )
+from sim.config import TOKEN_LIMIT
 from sim.isa import MEM, POP_NEXT, POP_PREV, PUSH_NEXT, PUSH_PREV
 
-refresh(__file__, "_timing_cost", "isa")
+refresh(__file__, "_timing_cost", "config", "isa")
 
 I64 = npt.NDArray[np.int64]
 
@@ -48,7 +49,6 @@ LOAD_TO_COMPUTE = 0
 COMPUTE_TO_LOAD = 1
 COMPUTE_TO_STORE = 2
 STORE_TO_COMPUTE = 3
-TOKEN_LIMIT = 255
 INSN_BYTES = 16
 
 # Columns of the per-instruction record.

@@ -16,7 +16,10 @@ from sim.errors import ConfigError, nearest
 INSN_BITS = 128
 UOP_BITS = 32
 ITER_BITS = 14
-PAGE_BYTES = 4096
+INSN_BYTES = INSN_BITS // 8
+PAGE_BITS = 12
+PAGE_BYTES = 1 << PAGE_BITS
+TOKEN_LIMIT = 255  # the RTL's token counters have 8 bits and saturate
 
 # Whose meaning of an instruction a program relies on: the RTL's, the functional simulator's, or only what all share.
 SEMANTICS: tuple[str, ...] = ("chisel", "fsim", "portable")

@@ -50,22 +50,10 @@ def parameters(config: VTAConfig, insn_address: int, semantics: str) -> I64:
     par[cost.P_BATCH] = fetch_batch(config)
     par[cost.P_INSN] = insn_address
     par[cost.P_FSIM] = int(semantics == "fsim")
-    for memory, size in element_bytes(config).items():
-        par[cost.P_ELEM + memory] = size
+    sizes = isa.element_bytes(config)
+    par[cost.P_ELEM : cost.P_ELEM + len(sizes)] = sizes
     par.setflags(write=False)
     return par
-
-
-def element_bytes(config: VTAConfig) -> dict[int, int]:
-    """Return the bytes of one element in DRAM, by memory type."""
-    return {
-        isa.MEM_UOP: config.uop_elem_bytes,
-        isa.MEM_WGT: config.wgt_elem_bytes,
-        isa.MEM_INP: config.inp_elem_bytes,
-        isa.MEM_ACC: config.acc_elem_bytes,
-        isa.MEM_OUT: config.out_elem_bytes,
-        isa.MEM_ACC_8BIT: max(1, config.acc_elem_bytes >> (config.LOG_ACC_WIDTH - 3)),
-    }
 
 
 def fetch_batch(config: VTAConfig) -> int:
@@ -172,7 +160,7 @@ def load_cycles_floor(
     memory awake; words come one per cycle; the wide loader is done two cycles after the last, the narrow one three.
     """
     words = load_words(mem, dram_base, y_size, x_size, x_stride, config=config)
-    sizes = element_bytes(config)
+    sizes = isa.element_bytes(config)
     lags: I64 = np.array([2 if sizes[m] <= config.bus_bytes else 3 for m in range(len(sizes))], dtype=np.int64)
     lag = lags[np.asarray(mem, dtype=np.int64)]
     floor: I64 = _FIRST_ISSUE + np.asarray(y_pad_0, dtype=np.int64) + _TO_QUEUE + words + lag

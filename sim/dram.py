@@ -11,10 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from sim.config import PAGE_BITS, PAGE_BYTES
 from sim.errors import ProgramError
 
-PAGE_BITS = 12
-PAGE_BYTES = 1 << PAGE_BITS
 ADDRESS_BITS = 32
 SPACE = 1 << ADDRESS_BITS
 

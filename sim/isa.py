@@ -83,6 +83,29 @@ ALU_SHR = 3
 ALU_MUL = 4
 ALU_NAMES: tuple[str, ...] = ("MIN", "MAX", "ADD", "SHR", "MUL")
 
+
+
+@lru_cache(maxsize=64)
+def element_bytes(config: VTAConfig) -> npt.NDArray[np.int64]:
+    """Return the bytes of one element in DRAM of each memory type, indexed by MEM_*; an ACC_8BIT lane has 8 bits."""
+    eight = max(1, config.acc_elem_bytes >> (config.LOG_ACC_WIDTH - 3))
+    sizes = np.array([
+        config.uop_elem_bytes, config.wgt_elem_bytes, config.inp_elem_bytes, config.acc_elem_bytes, config.out_elem_bytes, eight,
+    ], dtype=np.int64)  # fmt: skip
+    sizes.setflags(write=False)
+    return sizes
+
+
+@lru_cache(maxsize=64)
+def depths(config: VTAConfig) -> npt.NDArray[np.int64]:
+    """Return the elements that each memory type has room for on the chip, indexed by MEM_*."""
+    found = np.array([
+        config.uop_capacity, config.wgt_depth, config.inp_depth, config.acc_depth, config.out_depth, config.acc_depth,
+    ], dtype=np.int64)  # fmt: skip
+    found.setflags(write=False)
+    return found
+
+
 # Which queue executes what (vta.md 2.7): LOAD of INP and WGT, STORE, and all the rest.
 QUEUE_LOAD = 0
 QUEUE_COMPUTE = 1

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sim import encoding, isa
-from sim.config import VTAConfig, mode_of
+from sim.config import ITER_BITS, VTAConfig, mode_of
 from sim.dram import SPACE
 from sim.errors import ConfigError, ExecutionError, LimitError
 
-ZERO_TRIPS = 1 << 14  # what the RTL makes of a zero loop count
+ZERO_TRIPS = 1 << ITER_BITS  # what the RTL makes of a zero loop count
 UOP_SPAN = 2 << encoding.CHISEL.uop_index  # values of its micro-op counter
 ZERO_ROWS = 1 << 16  # and of a STORE with y_size 0
 MAX_SRAM_BYTES = 1 << 30
@@ -29,28 +29,6 @@ MEANINGLESS_FLAGS: tuple[tuple[int, int], ...] = (
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-
-def element_bytes(config: VTAConfig) -> Ints:
-    """Bytes of one DRAM element of each memory type, indexed by MEM_*."""
-    return np.array(
-        [
-            config.uop_elem_bytes, config.wgt_elem_bytes, config.inp_elem_bytes, config.acc_elem_bytes,
-            config.out_elem_bytes, max(config.acc_elem_bytes // 4, 1),
-        ],
-        dtype=np.int64,
-    )  # fmt: skip
-
-
-def depths(config: VTAConfig) -> Ints:
-    """Elements of each memory, indexed by MEM_*."""
-    return np.array(
-        [
-            config.uop_capacity, config.wgt_depth, config.inp_depth, config.acc_depth,
-            config.out_depth, config.acc_depth,
-        ],
-        dtype=np.int64,
-    )  # fmt: skip
 
 
 def disagreements(config: VTAConfig, semantics: str = "portable") -> list[tuple[str, str, tuple[str, ...], str]]:
@@ -139,7 +117,7 @@ def row_ends(table: isa.Table, mode: str) -> Ints:
 
 def check_space(table: isa.Table, config: VTAConfig, mode: str) -> None:
     """Raise ExecutionError for the first transfer that leaves the 32-bit address space."""
-    bytes_of = element_bytes(config)
+    bytes_of = isa.element_bytes(config)
     load, store = moves(table, isa.OP_LOAD), moves(table, isa.OP_STORE)
     size = np.where(store, bytes_of[isa.MEM_OUT], bytes_of[np.minimum(table[:, isa.MEM], len(bytes_of) - 1)])
     beyond = (load | store) & (row_ends(table, mode) * size > SPACE)
@@ -168,7 +146,7 @@ def check_size(config: VTAConfig) -> None:
     """Raise ConfigError for a machine that is not simulated: accumulators beyond 32 bits, more than 1 GiB of SRAM."""
     if config.LOG_ACC_WIDTH > 5:
         raise ConfigError("LOG_ACC_WIDTH", "accumulators beyond 32 bits have no reference implementation")
-    total = int((depths(config) * element_bytes(config))[:5].sum())
+    total = int((isa.depths(config) * isa.element_bytes(config))[:5].sum())
     if total > MAX_SRAM_BYTES:
         raise ConfigError("LOG_WGT_BUFF_SIZE", f"{total} bytes of SRAM are more than are simulated ({MAX_SRAM_BYTES})")
 
@@ -206,7 +184,7 @@ def check_executable(table: isa.Table, config: VTAConfig, mode: str) -> None:
         _check_flags(table)
         width, height = region(table)
         area = np.where(load, width * height, table[:, isa.X_SIZE] * table[:, isa.Y_SIZE])
-        deep = depths(config)[np.where(store, isa.MEM_ACC, np.minimum(mem, isa.MEM_ACC_8BIT))]
+        deep = isa.depths(config)[np.where(store, isa.MEM_ACC, np.minimum(mem, isa.MEM_ACC_8BIT))]
         over = (load | store) & (table[:, isa.SRAM] + area > deep)
         _refuse(over, "sram", "the region runs past the end of its memory, which the functional simulator refuses")
     check_space(table, config, mode)

@@ -46,9 +46,7 @@ def occupancy(
     if count > MAX_ACCESSES:
         raise ValueError(f"{count} element accesses are too many to follow ({MAX_ACCESSES})")
     config, n = timing.config, len(timing.table)
-    depths: I64 = np.array(
-        [config.uop_capacity, config.wgt_depth, config.inp_depth, config.acc_depth, config.out_depth], dtype=np.int64
-    )
+    depths: I64 = isa.depths(config)[: len(_MEMORIES)].copy()
     ran = np.flatnonzero(timing.start >= 0)
     order = ran[np.argsort(timing.start[ran], kind="stable")]
     begins: I64 = np.zeros((5, n), dtype=np.int64)

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sim import encoding, isa, legality, tokens
-from sim.config import MODES, VTAConfig, mode_of
-from sim.dram import PAGE_BYTES, SPACE, Dram
+from sim.config import INSN_BYTES, MODES, PAGE_BYTES, TOKEN_LIMIT, VTAConfig, mode_of
+from sim.dram import SPACE, Dram
 from sim.errors import ProgramError, SimError
 from sim.legality import moves
 from sim.program import Program
@@ -123,7 +123,7 @@ def _transfers(table: isa.Table, config: VTAConfig) -> Iterator[Diagnostic]:
         store & (mem != isa.MEM_OUT), "mem", "store-mem", FSIM, "the functional simulator stores memory type OUT only"
     )
     area = np.where(load, width * height, table[:, isa.X_SIZE] * np.where(y == 0, legality.ZERO_ROWS, y))
-    deep = legality.depths(config)[np.where(store, isa.MEM_OUT, mem)]
+    deep = isa.depths(config)[np.where(store, isa.MEM_OUT, mem)]
     over = (load | store) & (table[:, isa.SRAM] + area > deep)
     reason = "the region runs past the end of its memory: the RTL wraps, others do not"
     yield from _each(over, "sram", "sram-wrap", IMPLEMENTATIONS, reason)
@@ -140,7 +140,7 @@ def _memory(program: Program) -> Iterator[Diagnostic]:
     reason = "page 0 of DRAM does not exist in the simulators"
     yield from _each(busy & (box[:, 0] < PAGE_BYTES), "dram", "page-0", ("chisel", "fsim"), reason)
     low = program.insn_address
-    high = low + 16 * len(table)
+    high = low + INSN_BYTES * len(table)
     for index in stores_meet(table, config, "chisel", low, high):
         base, rows, size, stride = (int(v) for v in box[index])
         starts = base + stride * np.arange(rows, dtype=np.int64)
@@ -199,8 +199,8 @@ def _flags(table: isa.Table) -> Iterator[Diagnostic]:
 
 def _tokens(table: isa.Table, config: VTAConfig, state: tokens.Flow) -> Iterator[Diagnostic]:
     for channel, (most, index) in enumerate(state.outstanding()):
-        if most > tokens.TOKEN_CAPACITY:
-            reason = f"up to {most} tokens wait on {tokens.CHANNELS[channel]}; the RTL's counters stop at 255"
+        if most > TOKEN_LIMIT:
+            reason = f"up to {most} tokens wait on {tokens.CHANNELS[channel]}; the RTL's counters stop at {TOKEN_LIMIT}"
             yield Diagnostic(index, tokens.PUSH_FLAGS[channel], reason, "token-overflow", CHISEL)
     if state.finish < 0:
         yield from _deadlock(table, config, state)

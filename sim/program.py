@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from sim import isa
-from sim.config import SEMANTICS, VTAConfig
+from sim.config import INSN_BYTES, SEMANTICS, VTAConfig
 from sim.dram import SPACE, Segment
 from sim.errors import ConfigError, DecodeError, FieldError, ProgramError, SimError
 from sim.files import write_text
@@ -78,7 +78,7 @@ class Program:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "table", isa.as_table(self.table))
-        end = self.insn_address + 16 * len(self.table)
+        end = self.insn_address + INSN_BYTES * len(self.table)
         if self.insn_address < 0 or self.insn_address % 8 or end > SPACE:
             raise ProgramError(
                 f"program '{self.name}'", f"insn_address {self.insn_address}: not 8-byte aligned in a 32-bit space"
@@ -223,7 +223,7 @@ def _program(reader: _Reader, value: object, number: int, config: VTAConfig, sem
         table = isa.decode(isa.from_hex(lines), config, semantics)
     except (DecodeError, FieldError) as error:
         raise reader.fail(f"{where}: insns", _clip_reason(str(error))) from None
-    address = reader.integer(entry.get("insn_address", DEFAULT_INSN_ADDRESS), f"{where}: insn_address", 0, SPACE - 16)
+    address = reader.integer(entry.get("insn_address", DEFAULT_INSN_ADDRESS), f"{where}: insn_address", 0, SPACE - INSN_BYTES)
     cycles = entry.get("cycles")
     if cycles is not None:
         cycles = reader.integer(cycles, f"{where}: cycles", 0, 1 << 62)

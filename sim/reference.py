@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from sim.config import VTAConfig
+from sim.config import ITER_BITS, TOKEN_LIMIT, VTAConfig
 from sim.errors import DeadlockError, Waiter
 from sim.isa import (
     MEM_ACC,
@@ -29,6 +29,7 @@ from sim.isa import (
     Table,
     as_table,
     check_table,
+    element_bytes,
     insns_of,
 )
 
@@ -341,7 +342,7 @@ class _Machine:
         flags = {"prev": insn.push_prev, "next": insn.push_next}
         for (u, flag), channel in _PUSHES.items():
             if u == unit and flags[flag]:
-                self.tokens[channel] = min(255, self.tokens[channel] + 1)
+                self.tokens[channel] = min(TOKEN_LIMIT, self.tokens[channel] + 1)
         self.queues[unit].popleft()
         self.free_since[unit] = self.events.now
         for other in range(3):
@@ -371,7 +372,7 @@ class _Machine:
         """Counters compare with bound - 1 in 14 bits: an empty loop runs through all of them."""
         if self.fsim:
             return max(0, bound)
-        return bound % (1 << 14) or 1 << 14
+        return bound % (1 << ITER_BITS) or 1 << ITER_BITS
 
     def _store(self, insn: Store) -> int | None:
         config = self.config
@@ -393,10 +394,7 @@ class _Machine:
 
     def _load(self, unit: int, index: int, insn: Load) -> None:
         config = self.config
-        elem = {
-            MEM_UOP: config.uop_elem_bytes, MEM_WGT: config.wgt_elem_bytes, MEM_INP: config.inp_elem_bytes,
-            MEM_ACC: config.acc_elem_bytes, MEM_ACC_8BIT: max(1, config.acc_elem_bytes >> (config.LOG_ACC_WIDTH - 3)),
-        }[insn.mem]  # fmt: skip
+        elem = int(element_bytes(config)[insn.mem])
         start = self.events.now
         wide = elem <= config.bus_bytes
         lag = 2 if wide else 3  # the narrow loader has one more register

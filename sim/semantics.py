@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sim import isa, legality, tokens
-from sim.config import MODES, VTAConfig
-from sim.dram import PAGE_BYTES, SPACE, Dram
+from sim.config import MODES, PAGE_BYTES, VTAConfig
+from sim.dram import SPACE, Dram
 from sim.errors import ExecutionError, LimitError, ProgramError
 from sim.program import Program, Segment
 from sim.trace import Ints, UopLoads, empty_uops, parameters
@@ -79,7 +79,7 @@ def count(table: isa.Table, config: VTAConfig, order: Ints, mode: str = "fsim") 
     GEMM are not counted (vta.md 3.6).
     """
     ran = table[order]
-    sizes = legality.element_bytes(config)
+    sizes = isa.element_bytes(config)
     area = ran[:, isa.X_SIZE] * ran[:, isa.Y_SIZE]
     load, mem = ran[:, isa.OPCODE] == isa.OP_LOAD, ran[:, isa.MEM]
     outer, inner, uops = legality.trip_counts(ran, mode)
@@ -149,7 +149,7 @@ def execute(
     wgt = np.zeros((config.wgt_depth, block, block), dtype=np.int32)
     acc = np.zeros((config.acc_depth, batch, block), dtype=np.int32)
     out = np.zeros((config.out_depth, batch, block), dtype=np.int32)
-    sizes = legality.element_bytes(config)[[isa.MEM_INP, isa.MEM_WGT, isa.MEM_ACC, isa.MEM_OUT]]
+    sizes = isa.element_bytes(config)[[isa.MEM_INP, isa.MEM_WGT, isa.MEM_ACC, isa.MEM_OUT]]
     code, index, value = k.run(
         table, state.order, parameters(config, mode), dram.data, dram.pages, sizes,
         uop, inp, wgt, acc, out, uops.offsets, uops.words, amounts,

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim import isa
-from sim.config import ITER_BITS
+from sim.config import INSN_BYTES, ITER_BITS
 from sim.timing import CLIENT_NAMES, TOKEN_FROM, Timing
 
 I64 = npt.NDArray[np.int64]
@@ -240,20 +240,14 @@ def summarize(timing: Timing, semantics: str = "chisel") -> Stats:
     config, table = timing.config, timing.table
     ran = timing.start >= 0
     elements = np.where(ran, table[:, isa.X_SIZE] * table[:, isa.Y_SIZE], 0)
-    sizes = {
-        isa.MEM_UOP: config.uop_elem_bytes,
-        isa.MEM_WGT: config.wgt_elem_bytes,
-        isa.MEM_INP: config.inp_elem_bytes,
-        isa.MEM_ACC: config.acc_elem_bytes,
-        isa.MEM_ACC_8BIT: max(1, config.acc_elem_bytes >> (config.LOG_ACC_WIDTH - 3)),
-    }
+    sizes = isa.element_bytes(config)
     loads = table[:, isa.OPCODE] == isa.OP_LOAD
-    read = {"insn": 16 * int((timing.visible >= 0).sum())}
-    for memory, size in sizes.items():
+    read = {"insn": INSN_BYTES * int((timing.visible >= 0).sum())}
+    for memory, name in enumerate(isa.MEMORY_NAMES):
         count = int(elements[loads & (table[:, isa.MEM] == memory)].sum())
         if count:
-            read[isa.MEMORY_NAMES[memory].lower()] = count * size
-    stored = int(elements[table[:, isa.OPCODE] == isa.OP_STORE].sum()) * config.out_elem_bytes
+            read[name.lower()] = count * int(sizes[memory])
+    stored = int(elements[table[:, isa.OPCODE] == isa.OP_STORE].sum()) * int(sizes[isa.MEM_OUT])
     words = np.bincount(timing.bursts[:, 0], weights=timing.bursts[:, 5], minlength=len(CLIENT_NAMES)).astype(int)
     uops = np.where(ran, uops_of(table, semantics), 0)
     gemm = int(uops[(table[:, isa.OPCODE] == isa.OP_GEMM) & (table[:, isa.RESET] == 0)].sum())

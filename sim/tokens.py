@@ -22,7 +22,6 @@ PRODUCERS = np.array([0, 1, 1, 2], dtype=np.int64)
 CONSUMERS = np.array([1, 0, 2, 1], dtype=np.int64)
 POP_FLAGS: tuple[str, ...] = ("pop_prev", "pop_next", "pop_prev", "pop_next")
 PUSH_FLAGS: tuple[str, ...] = ("push_next", "push_prev", "push_next", "push_prev")
-TOKEN_CAPACITY = 255  # the RTL's counters have 8 bits and saturate
 
 Ints = npt.NDArray[np.int64]
 

@@ -15,7 +15,7 @@ from sim import isa
 from sim.config import VTAConfig
 from sim.dram import Dram
 from sim.encoding import encoding_of
-from sim.legality import UOP_SPAN, ZERO_ROWS, depths, element_bytes, moves, region
+from sim.legality import UOP_SPAN, ZERO_ROWS, moves, region
 from sim.tokens import Flow
 
 MAX_RACES = 256
@@ -105,7 +105,7 @@ def uops_of_image(table: isa.Table, dram: Dram) -> UopLoads:
 
 def boxes(table: isa.Table, config: VTAConfig, mode: str) -> Ints:
     """(base, rows, bytes per row, bytes between rows) of every transfer's DRAM side, int64[n, 4]."""
-    bytes_of = element_bytes(config)
+    bytes_of = isa.element_bytes(config)
     store = table[:, isa.OPCODE] == isa.OP_STORE
     size = np.where(store, bytes_of[isa.MEM_OUT], bytes_of[np.minimum(table[:, isa.MEM], len(bytes_of) - 1)])
     y = table[:, isa.Y_SIZE]
@@ -154,7 +154,7 @@ def trace(
     count = np.zeros(2, dtype=np.int64)
     found = k.scan(
         table, state.order, state.clocks, state.rank, ids, parameters(config, mode, loops),
-        uops.offsets, uops.words, depths(config), semantics != "fsim", semantics != "chisel", races, count,
+        uops.offsets, uops.words, isa.depths(config).copy(), semantics != "fsim", semantics != "chisel", races, count,
     )  # fmt: skip
     box = boxes(table, config, loops or mode)
     ran = (state.rank > 0) & (box[:, 1] > 0)

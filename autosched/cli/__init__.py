@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, TextIO
 
 from autosched.cli.exit_codes import Exit
+from autosched.cli.interrupts import Interrupts
 from autosched.cli.options import Parser
 from autosched.errors import AutoschedError
 from sim.errors import SimError
@@ -82,8 +83,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    with Interrupts() as interrupts:
+        try:
+            return _run(sys.argv[1:] if argv is None else argv)
+        except KeyboardInterrupt as error:
+            print(interrupts.line(error), file=sys.stderr)
+            return interrupts.code
+
+
+def _run(words: Sequence[str]) -> int:
     try:
-        words = sys.argv[1:] if argv is None else argv
         args = build_parser(words).parse_args(words)
         with warnings.catch_warnings():
             warnings.showwarning = _remark
@@ -99,9 +108,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         name = f"{error.filename}: " if error.filename else ""
         print(f"autosched: {name}{error.strerror or error}", file=sys.stderr)
         return Exit.BAD_INPUT
-    except KeyboardInterrupt:
-        print("autosched: interrupted; what was measured is in the log", file=sys.stderr)
-        return Exit.INTERRUPTED
     except Exception as error:
         # Python ends with Exit.BUG after an exception that nobody expected; the last line of its traceback is this one.
         error.add_note("autosched: this is a bug of autosched; the lines above belong into its report")

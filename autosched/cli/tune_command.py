@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
-import threading
 from contextlib import AbstractContextManager, nullcontext
-from types import FrameType
 from typing import Any
 
 from autosched.cli.exit_codes import Exit
@@ -51,9 +48,6 @@ def run(args: argparse.Namespace) -> int:
     """Tunes and prints the summary."""
     from autosched.search import tune
 
-    if threading.current_thread() is threading.main_thread():
-        # Ended from outside, it leaves as Ctrl-C does: the best found is logged and no worker stays behind.
-        signal.signal(signal.SIGTERM, _terminate)
     options: dict[str, Any] = {
         "trials": args.trials, "jobs": args.jobs, "seed": args.seed, "log": args.log, "cold": args.cold, "sampler": args.sampler,
         "timeout": args.timeout, "gap": args.gap, "executor": args.executor, "scheduler": args.scheduler,
@@ -115,8 +109,6 @@ def _verdict(tasks: list[TuneReport]) -> Exit:
     return Exit.OK if all(t.verified for t in tasks) else Exit.DIFFERS
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)
 
 
 def _print(report: TuneReport | NetworkReport, tasks: list[TuneReport]) -> None:

@@ -5,9 +5,21 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-LOAD, COMPUTE, STORE = 0, 1, 2
-OP_LOAD, OP_STORE, OP_GEMM, OP_FINISH, OP_ALU = 0, 1, 2, 3, 4
-MEM_UOP, MEM_WGT, MEM_INP, MEM_ACC = 0, 1, 2, 3
+from sim import isa
+from sim._kernels import refresh
+
+refresh(__file__, isa)
+
+LOAD, COMPUTE, STORE = isa.QUEUE_LOAD, isa.QUEUE_COMPUTE, isa.QUEUE_STORE
+OP_LOAD, OP_STORE, OP_GEMM, OP_FINISH = isa.OP_LOAD, isa.OP_STORE, isa.OP_GEMM, isa.OP_FINISH
+MEM_UOP, MEM_WGT, MEM_INP = isa.MEM_UOP, isa.MEM_WGT, isa.MEM_INP
+OPCODE, MEM, SRAM, Y_SIZE, X_SIZE = isa.OPCODE, isa.MEM, isa.SRAM, isa.Y_SIZE, isa.X_SIZE
+Y_PAD_0, Y_PAD_1, X_PAD_0, X_PAD_1 = isa.Y_PAD_0, isa.Y_PAD_1, isa.X_PAD_0, isa.X_PAD_1
+RESET, UOP_BGN, UOP_END, ITER_OUT, ITER_IN = isa.RESET, isa.UOP_BGN, isa.UOP_END, isa.ITER_OUT, isa.ITER_IN
+DST_OUT, DST_IN, SRC_OUT, SRC_IN, WGT_OUT, WGT_IN = isa.DST_OUT, isa.DST_IN, isa.SRC_OUT, isa.SRC_IN, isa.WGT_OUT, isa.WGT_IN
+POP_PREV, POP_NEXT, PUSH_PREV, PUSH_NEXT = isa.POP_PREV, isa.POP_NEXT, isa.PUSH_PREV, isa.PUSH_NEXT
+# Channels of tokens, in the order of sim.tokens.CHANNELS.
+TO_COMPUTE, FROM_COMPUTE, TO_STORE, FROM_STORE = 0, 1, 2, 3
 
 
 @njit(cache=True)
@@ -29,16 +41,16 @@ def needs(table, engine, uop_at, triples, inp_depth, wgt_depth, acc_depth, split
     fresh = np.zeros(acc_depth, dtype=np.uint8)
     stale = -1
     for i in range(n):
-        op = table[i, 0]
+        op = table[i, OPCODE]
         if op == OP_FINISH:
             continue
         if op == OP_LOAD:
-            x, y = table[i, 9], table[i, 8]
-            mem = table[i, 5]
+            x, y = table[i, X_SIZE], table[i, Y_SIZE]
+            mem = table[i, MEM]
             if x == 0 or mem == MEM_UOP:
                 continue
-            lo = table[i, 6]
-            hi = lo + (table[i, 13] + x + table[i, 14]) * (table[i, 11] + y + table[i, 12])
+            lo = table[i, SRAM]
+            hi = lo + (table[i, X_PAD_0] + x + table[i, X_PAD_1]) * (table[i, Y_PAD_0] + y + table[i, Y_PAD_1])
             latest = -1
             if mem == MEM_INP:
                 for k in range(lo, hi):
@@ -60,8 +72,8 @@ def needs(table, engine, uop_at, triples, inp_depth, wgt_depth, acc_depth, split
                     fresh[k] = 0
                 need[i, STORE] = latest
         elif op == OP_STORE:
-            lo = table[i, 6]
-            hi = lo + table[i, 8] * table[i, 9]
+            lo = table[i, SRAM]
+            hi = lo + table[i, Y_SIZE] * table[i, X_SIZE]
             latest = -1
             for k in range(lo, hi):
                 if acc_writer[k] > latest:
@@ -72,16 +84,16 @@ def needs(table, engine, uop_at, triples, inp_depth, wgt_depth, acc_depth, split
             need[i, COMPUTE] = latest
         else:
             bgn = uop_at[i]
-            count = table[i, 17] - table[i, 16]
-            gemm = op == OP_GEMM and table[i, 15] == 0
+            count = table[i, UOP_END] - table[i, UOP_BGN]
+            gemm = op == OP_GEMM and table[i, RESET] == 0
             writes_out = 0 if (op == OP_GEMM and not gemm) else 1
             from_load = -1
             from_store = -1
-            for o in range(table[i, 18]):
-                for j in range(table[i, 19]):
-                    d0 = o * table[i, 20] + j * table[i, 21]
-                    s0 = o * table[i, 22] + j * table[i, 23]
-                    w0 = o * table[i, 24] + j * table[i, 25]
+            for o in range(table[i, ITER_OUT]):
+                for j in range(table[i, ITER_IN]):
+                    d0 = o * table[i, DST_OUT] + j * table[i, DST_IN]
+                    s0 = o * table[i, SRC_OUT] + j * table[i, SRC_IN]
+                    w0 = o * table[i, WGT_OUT] + j * table[i, WGT_IN]
                     for u in range(bgn, bgn + count):
                         d = triples[u, 0] + d0
                         if (writes_out == 1 or split_out == 0) and out_reader[d] > from_store:
@@ -110,33 +122,32 @@ def tokens(table, engine, need):  # type: ignore[no-untyped-def]
     acquired instruction per channel, and per channel the most tokens that may wait at once (an upper bound).
     """
     n = table.shape[0]
-    # Channels: load->compute, compute->load, compute->store, store->compute.
     acquired = np.full(4, -1, dtype=np.int64)
     for i in range(n):
         e = engine[i]
         if e == LOAD:
             p = need[i, COMPUTE]
-            if p > acquired[1]:
-                table[i, 2] = 1
-                table[p, 3] = 1
-                acquired[1] = p
+            if p > acquired[FROM_COMPUTE]:
+                table[i, POP_NEXT] = 1
+                table[p, PUSH_PREV] = 1
+                acquired[FROM_COMPUTE] = p
         elif e == STORE:
             p = need[i, COMPUTE]
-            if p > acquired[2]:
-                table[i, 1] = 1
-                table[p, 4] = 1
-                acquired[2] = p
+            if p > acquired[TO_STORE]:
+                table[i, POP_PREV] = 1
+                table[p, PUSH_NEXT] = 1
+                acquired[TO_STORE] = p
         else:
             p = need[i, LOAD]
-            if p > acquired[0]:
-                table[i, 1] = 1
-                table[p, 4] = 1
-                acquired[0] = p
+            if p > acquired[TO_COMPUTE]:
+                table[i, POP_PREV] = 1
+                table[p, PUSH_NEXT] = 1
+                acquired[TO_COMPUTE] = p
             p = need[i, STORE]
-            if p > acquired[3]:
-                table[i, 2] = 1
-                table[p, 3] = 1
-                acquired[3] = p
+            if p > acquired[FROM_STORE]:
+                table[i, POP_NEXT] = 1
+                table[p, PUSH_PREV] = 1
+                acquired[FROM_STORE] = p
     return acquired
 
 
@@ -172,11 +183,11 @@ def waiting(table, engine):  # type: ignore[no-untyped-def]
     took last on the channel back.
     """
     n = table.shape[0]
-    producer = (0, 1, 1, 2)
-    consumer = (1, 0, 2, 1)
-    push_column = (4, 3, 4, 3)
-    pop_column = (1, 2, 1, 2)
-    back = (1, 0, 3, 2)
+    producer = (LOAD, COMPUTE, COMPUTE, STORE)
+    consumer = (COMPUTE, LOAD, STORE, COMPUTE)
+    push_column = (PUSH_NEXT, PUSH_PREV, PUSH_NEXT, PUSH_PREV)
+    pop_column = (POP_PREV, POP_NEXT, POP_PREV, POP_NEXT)
+    back = (FROM_COMPUTE, TO_COMPUTE, FROM_STORE, TO_STORE)
     most = np.zeros(4, dtype=np.int64)
     pushes = np.zeros((4, n), dtype=np.int64)
     pops = np.zeros((4, n), dtype=np.int64)

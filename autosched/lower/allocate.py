@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from math import prod
 
 from autosched.errors import LoweringError
+from autosched.ir.scopes import ACC, DRAM, INP, WGT
 from autosched.ir.stmt import Buffer
 from autosched.lower.affine import Ints, Lin, Loop
 from autosched.lower.regions import Box, box, common, covers, full_box, harmless, shape_of
-from autosched.lower.tree import ACC, DRAM, INP, WGT, Access, Site, Tree
+from autosched.lower.tree import Access, Site, Tree
 from autosched.target import Target
 from sim.config import PAGE_BYTES, VTAConfig
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from autosched.errors import LoweringError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Select, bits, wrap
+from autosched.ir.scopes import ACC, DRAM, SRAM_SCOPES
 from autosched.lower.affine import Lin, constraints
-from autosched.lower.tree import ACC, DRAM, SRAM_SCOPES, Access, Site
+from autosched.lower.tree import Access, Site
 
 if TYPE_CHECKING:
     from autosched.lower.tree import Builder

@@ -23,7 +23,7 @@ from autosched.ir.stmt import Buffer
 from autosched.lower.affine import Ints
 from autosched.lower.allocate import Storage
 from autosched.lower.elements import Elements, Place, whole_element
-from autosched.lower.nest import Dim, Grid, interval, make_grid, merge, sort_out
+from autosched.lower.nest import Dim, Grid, cases, interval, make_grid, merge, note_of, sort_out
 from autosched.lower.order import Key
 from autosched.lower.tree import Site
 from sim import isa
@@ -142,7 +142,10 @@ class Folder:
 
     def clashes(self, fold: _Fold) -> bool:
         """Whether two micro-ops at most HAZARD_DISTANCE apart can write one accumulator."""
-        start = fold.offsets(len(self.widths))[:, 0]
+        return self.repeats(fold, fold.offsets(len(self.widths))[:, 0])
+
+    def repeats(self, fold: _Fold, start: Ints) -> bool:
+        """The same for any micro-op list under the loops of a fold, given by its accumulators."""
         # A loop that a condition may shorten is tested at every length up to where its iterations are far enough apart.
         lengths = [
             [dim.extent] if dim.plain else sorted({min(e, dim.extent) for e in (1, 2, 3, dim.extent)})
@@ -234,11 +237,51 @@ def lower_gemm(site: Site, storages: Mapping[Buffer, Storage], key: Key, config:
         LoweringError: the operands are not whole elements.
     """
     places = [whole_element(a, storages, site.name) for a in (site.write, *site.reads)]
-    dims, unrolled, limits, _ = sort_out(site.inner, [p.offset for p in places], site.conds)
     held = usable(config, semantics)
-    fold = Folder((held.acc, held.inp, held.wgt), held.uop, semantics == "portable", site.name).fold(dims)
-    grid = make_grid(site, unrolled, limits, key.strides, key.start)
-    return _rows(fold, places, grid, {isa.OPCODE: isa.OP_GEMM}, 0, 1, False)
+    folder = Folder((held.acc, held.inp, held.wgt), held.uop, semantics == "portable", site.name)
+    parts = []
+    for only, conds in cases(site):
+        dims, unrolled, limits, _ = sort_out(site.inner, [p.offset for p in places], conds)
+        fold = folder.fold(dims)
+        grid = make_grid(site, unrolled, limits, key.strides, key.start, only)
+        rows = _rows(fold, places, grid, {isa.OPCODE: isa.OP_GEMM}, 0, 1, False)
+        alone = any(note_of(loop) == "unroll" for loop in unrolled)
+        parts.append(rows if alone else _gathered(rows, folder, fold))
+    return join(parts)
+
+
+def _gathered(rows: Kernels, folder: Folder, fold: _Fold) -> Kernels:
+    """Instructions of one instance that run the same iterations of the hardware's loops, as one with all their micro-ops."""
+    table = rows.table.copy()
+    mark = np.column_stack([rows.position, np.delete(table, [isa.UOP_BGN, isa.UOP_END], axis=1)])
+    _, group, sizes = np.unique(mark, axis=0, return_inverse=True, return_counts=True)
+    if not len(sizes) or int(sizes.max()) == 1:
+        return rows
+    (pattern,) = rows.patterns
+    order = np.argsort(group.reshape(-1), kind="stable")
+    starts = np.cumsum(sizes) - sizes
+    patterns: list[Ints] = []
+    known: dict[bytes, int] = {}
+    kept, which = [], []
+    for first, size in zip(starts.tolist(), sizes.tolist()):
+        members = order[first : first + size]
+        # As many at once as a list holds.
+        for begin in range(0, size, most := max(1, folder.capacity // len(pattern))):
+            some = members[begin : begin + most]
+            apart = rows.base[some] - rows.base[some[0]]
+            number = known.get(apart.tobytes())
+            if number is None:
+                uops = (apart[:, None, :] + pattern[None, :, :]).reshape(-1, 3)
+                if folder.hazard and len(some) > 1 and folder.repeats(fold, uops[:, 0]):
+                    return rows
+                number = known[apart.tobytes()] = len(patterns)
+                patterns.append(uops)
+            kept.append(int(some[0]))
+            which.append(number)
+    take = np.array(kept, dtype=np.int64)
+    return Kernels(
+        rows.table[take], rows.position[take], rows.step[take], np.array(which, dtype=np.int64), rows.base[take], patterns
+    )
 
 
 @dataclass(frozen=True, eq=False, slots=True)

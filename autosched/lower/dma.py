@@ -12,11 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from autosched.errors import LoweringError
+from autosched.ir.scopes import ACC
 from autosched.lower.affine import Ints, Lin, Loop, Pick
 from autosched.lower.elements import Elements
 from autosched.lower.nest import Dim, Grid, check_count, interval, make_grid, merge, sort_out
 from autosched.lower.order import Key
-from autosched.lower.tree import ACC, INP, WGT, Site
+from autosched.lower.tree import Site
+from autosched.target import MEMORY_TYPES
 from sim import isa
 from sim.config import VTAConfig
 
@@ -81,6 +83,14 @@ def mode_of(site: Site) -> str:
     return note
 
 
+def memory_type(site: Site) -> int:
+    """The memory type of a copy's instructions (``sim.isa.MEM_*``): stores go from OUT, int8 widens on its way into ACC."""
+    if site.kind == "store":
+        return isa.MEM_OUT
+    scope = site.write.buffer.scope
+    return isa.MEM_ACC_8BIT if scope == ACC and site.reads and site.reads[0].buffer.dtype == "int8" else MEMORY_TYPES[scope]
+
+
 def lower_copy(site: Site, elems: Elements, key: Key, config: VTAConfig, semantics: str, dram_base: int) -> Rows:
     """The DMAs of a load or a store.
 
@@ -122,14 +132,13 @@ def lower_copy(site: Site, elems: Elements, key: Key, config: VTAConfig, semanti
         if bool(((boxes.x0 > 0) | (boxes.y0 > 0)).any()):
             raise LoweringError("pattern", f"block {site.name}: a store cannot skip elements that it pads")
         return _emit(boxes, y, isa.OP_STORE, isa.MEM_OUT)
-    memory = {INP: isa.MEM_INP, WGT: isa.MEM_WGT, ACC: isa.MEM_ACC}[site.write.buffer.scope]
-    if site.reads and site.write.buffer.scope == ACC and site.reads[0].buffer.dtype == "int8":
+    memory = memory_type(site)
+    if memory == isa.MEM_ACC_8BIT:
         if semantics != "fsim":
             raise LoweringError(
                 "dtype", f"block {site.name} loads int8 {site.reads[0].buffer.name} into the accumulator; only the functional "
                 "simulator widens while it loads (ACC_8BIT), so pass it as int32",
             )
-        memory = isa.MEM_ACC_8BIT
     most = 0 if memory == isa.MEM_WGT and semantics == "portable" else PAD_MAX
     return _padded(boxes, x, y, memory, most)
 

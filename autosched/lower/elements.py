@@ -9,11 +9,12 @@ import numpy as np
 
 from autosched.errors import LoweringError
 from autosched.ir.expr import IntImm
+from autosched.ir.scopes import DRAM
 from autosched.ir.stmt import Buffer
 from autosched.lower.affine import Ints, Lin, Loop
 from autosched.lower.allocate import Storage
 from autosched.lower.regions import shape_of
-from autosched.lower.tree import DRAM, Access, Site
+from autosched.lower.tree import Access, Site
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -138,7 +138,46 @@ def sort_out(
     return list(dims.values()), [loop for loop in loops if loop in apart], *alone
 
 
-def make_grid(site: Site, unrolled: Sequence[Loop], limits: Sequence[Lin], strides: dict[Loop, int], start: int) -> Grid:
+def cases(site: Site) -> list[tuple[Pick, list[Lin]]]:
+    """The instances of a site over its sequencing loops, by which conditions can fail in them.
+
+    A border concerns the tiles at it alone: where a condition holds for all values of the site's own loops, instructions need
+    not mind it.
+
+    Returns:
+        pairs of a mask over the instances (in the order of ``make_grid``) and the conditions that may fail in these.
+    """
+    own = set(site.inner)
+    tied = [c for c in site.conds if own & c.loops()]
+    total = prod(loop.extent for loop in site.outer)
+    if not tied or total > MOST_INSTRUCTIONS:
+        return [(np.ones(total, dtype=bool), list(site.conds))]
+    values = loop_values(site.outer)
+    code = np.zeros(total, dtype=np.int64)
+    for k, cond in enumerate(tied):
+        part, low, _ = cond.restrict(site.outer)
+        code |= np.asarray(part.evaluate(values) + low < 0).astype(np.int64) << k
+    free = [c for c in site.conds if not own & c.loops()]
+    return [
+        (code == which, free + [c for k, c in enumerate(tied) if which >> k & 1]) for which in np.unique(code).tolist()
+    ]
+
+
+def loop_values(loops: Sequence[Loop]) -> dict[Loop, Ints]:
+    """The value of every loop in all iterations of a nest, in order."""
+    total = prod(loop.extent for loop in loops)
+    index = np.arange(total, dtype=np.int64)
+    values: dict[Loop, Ints] = {}
+    inner = total
+    for loop in loops:
+        inner //= loop.extent
+        values[loop] = index // inner % loop.extent
+    return values
+
+
+def make_grid(
+    site: Site, unrolled: Sequence[Loop], limits: Sequence[Lin], strides: dict[Loop, int], start: int, only: Pick | None = None
+) -> Grid:
     """All instances of a site over its sequencing loops and ``unrolled`` ones of its own.
 
     Args:
@@ -147,20 +186,19 @@ def make_grid(site: Site, unrolled: Sequence[Loop], limits: Sequence[Lin], strid
         limits: forms that must be >= 0.
         strides: per sequencing loop, its weight in the program-order key.
         start: the key of the first instance.
+        only: which iterations of the sequencing loops; default: all.
     """
     loops = (*site.outer, *unrolled)
     total = prod(loop.extent for loop in loops)
     check_count(total, site.name)
-    index = np.arange(total, dtype=np.int64)
-    values: dict[Loop, Ints] = {}
-    inner = total
-    for loop in loops:
-        inner //= loop.extent
-        values[loop] = index // inner % loop.extent
+    values = loop_values(loops)
     position = np.full(total, start, dtype=np.int64)
     for loop in site.outer:
         position += strides[loop] * values[loop]
-    grid = Grid(values, position, index % prod(loop.extent for loop in unrolled), total)
+    repeats = prod(loop.extent for loop in unrolled)
+    grid = Grid(values, position, np.arange(total, dtype=np.int64) % repeats, total)
+    if only is not None and not bool(only.all()):
+        grid = grid.take(np.repeat(only, repeats))
     for cond in limits:
         grid = grid.take(grid.evaluate(cond) >= 0)
     return grid

@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from autosched.ir.expr import IntImm
+from autosched.ir.scopes import ACC
 from autosched.ir.stmt import Buffer
 from autosched.lower.affine import Atom, Lin, Loop
 from autosched.lower.allocate import lifetime
 from autosched.lower.classify import COMMUTATIVE, Imm, Leaf, Node, Op, leaves
 from autosched.lower.regions import Box, box, common, harmless, shape_of
-from autosched.lower.tree import ACC, Access, Site, Tree
+from autosched.lower.tree import Access, Site, Tree
 
 IMM_MIN, IMM_MAX = -(1 << 15), (1 << 15) - 1
 

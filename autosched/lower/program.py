@@ -13,6 +13,7 @@ import numpy.typing as npt
 from autosched.errors import LoweringError, ProgramError
 from autosched.ir.host import HostSplit, split_host
 from autosched.ir.interp import run, written
+from autosched.ir.scopes import ACC, DRAM
 from autosched.ir.stmt import Buffer, IRModule, PrimFunc
 from autosched.lower import chain, dma, normalise, order, tokens, tree, uops
 from autosched.lower.affine import Ints
@@ -22,10 +23,10 @@ from autosched.lower.elements import elements
 from autosched.lower.host_work import HostWork, run_stage
 from autosched.lower.nest import check_count
 from autosched.lower.regions import shape_of
-from autosched.lower.tree import ACC, DRAM, INP, WGT, Site
+from autosched.lower.tree import Site
 from autosched.target import Target, get_target
 from sim import isa
-from sim.config import VTAConfig
+from sim.config import INSN_BYTES, VTAConfig
 from sim.errors import FieldError
 from sim.program import Output, Program, Segment
 
@@ -333,11 +334,11 @@ class _Emitter:
         if bool(zero_rows.any()):
             zeros = self.zero_bytes(table[zero_rows])
             base = pages.take("zeros", zeros)
-            table[zero_rows, isa.DRAM] = base // self.element_bytes(table[zero_rows, isa.MEM])
+            table[zero_rows, isa.DRAM] = base // isa.element_bytes(self.config)[table[zero_rows, isa.MEM]]
         check_count(len(table), self.program.root.name)
         sequence = np.lexsort((step, position))
         micro, placed, where, kernel = self.place_uops(kernels, sequence)
-        uop_base = pages.take("uops", 4 * len(micro.triples))
+        uop_base = pages.take("uops", self.config.uop_elem_bytes * len(micro.triples))
         # Rows move once more: into program order, with room for the LOAD UOPs among them and the end behind.
         loads = uops.load_rows(placed, uop_base // self.config.uop_elem_bytes)
         spots = where[placed.before] if len(loads) > 1 else np.zeros(len(loads), dtype=np.int64)
@@ -354,7 +355,7 @@ class _Emitter:
         stream.uop_at[users] = micro.slot[kernel]
         self.check_fields(stream.table)
         table = tokens.finish(stream, self.config, self.semantics, self.shared_dram(at))
-        insns = pages.take("insns", 16 * len(table))
+        insns = pages.take("insns", INSN_BYTES * len(table))
         if pages.next > 1 << 32:
             raise LoweringError("capacity", f"tensors and program need {pages.next} bytes of DRAM; addresses have 32 bits")
         dram = Dram(at, dict(pages.names), pages.names.get("zeros", 0), uop_base, insns)
@@ -392,26 +393,14 @@ class _Emitter:
 
     def dram_base(self, site: Site, at: Mapping[Buffer, int]) -> int:
         """Address of a copy's DRAM buffer in elements of the memory type that moves it."""
+        size = int(isa.element_bytes(self.config)[dma.memory_type(site)])
         if site.kind == "store":
-            return at[site.write.buffer] // self.config.out_elem_bytes
-        if not site.reads:
-            return 0
-        source = site.reads[0].buffer
-        scope = site.write.buffer.scope
-        size = {INP: self.config.inp_elem_bytes, WGT: self.config.wgt_elem_bytes, ACC: self.config.acc_elem_bytes}[scope]
-        if scope == ACC and source.dtype == "int8":
-            size //= 4
-        return at[source] // size
-
-    def element_bytes(self, memory: Ints) -> Ints:
-        c = self.config
-        return np.array(
-            [c.uop_elem_bytes, c.wgt_elem_bytes, c.inp_elem_bytes, c.acc_elem_bytes, c.out_elem_bytes, c.acc_elem_bytes // 4]
-        )[memory]
+            return at[site.write.buffer] // size
+        return at[site.reads[0].buffer] // size if site.reads else 0
 
     def zero_bytes(self, rows: isa.Table) -> int:
         """Zeros that the widest padding DMA reads."""
-        return int((rows[:, isa.X_SIZE] * self.element_bytes(rows[:, isa.MEM])).max())
+        return int((rows[:, isa.X_SIZE] * isa.element_bytes(self.config)[rows[:, isa.MEM]]).max())
 
     def place_uops(self, kernels: Sequence[Kernels], sequence: Ints) -> tuple[uops.Uops, uops.Placement, Ints, Ints]:
         """Micro-ops, where they are when, and per use in program order: which of ``sequence`` it is, and its kernel."""

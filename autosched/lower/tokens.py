@@ -17,9 +17,9 @@ import numpy as np
 from autosched.errors import LoweringError
 from autosched.lower.affine import Ints
 from sim import isa
-from sim.config import VTAConfig
+from sim.config import TOKEN_LIMIT, VTAConfig
 
-CAPACITY = 255
+CAPACITY = TOKEN_LIMIT
 
 
 @dataclass(eq=False, slots=True)
@@ -103,7 +103,7 @@ def finish(stream: Stream, config: VTAConfig, semantics: str, shared: tuple[int,
 
 
 def _check_waiting(table: isa.Table, config: VTAConfig) -> None:
-    """Counters hold 255 tokens; the hardware drops more without a word."""
+    """Counters hold so many tokens; the hardware drops more without a word."""
     pushes = (
         ((table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.MEM] != isa.MEM_UOP) & (table[:, isa.PUSH_NEXT] != 0)).sum(),
         table[:, isa.PUSH_PREV].sum(), table[:, isa.PUSH_NEXT].sum(),
@@ -127,12 +127,8 @@ def _check_waiting(table: isa.Table, config: VTAConfig) -> None:
 
 def _dram_boxes(table: isa.Table, config: VTAConfig, first: int, granule: int) -> Ints:
     """(start, rows, width, stride) in granules of what each transfer touches of DRAM; zeros for other instructions."""
-    sizes = np.array([
-        config.uop_elem_bytes, config.wgt_elem_bytes, config.inp_elem_bytes, config.acc_elem_bytes, config.out_elem_bytes,
-        max(config.acc_elem_bytes // 4, 1), 0, 0,
-    ], dtype=np.int64)
     moves = ((table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.MEM] != isa.MEM_UOP)) | (table[:, isa.OPCODE] == isa.OP_STORE)
-    unit = np.where(moves, sizes[table[:, isa.MEM]], 0)
+    unit = np.where(moves, isa.element_bytes(config)[table[:, isa.MEM]], 0)
     boxes = np.zeros((len(table), 4), dtype=np.int64)
     boxes[:, 0] = np.where(moves, (table[:, isa.DRAM] * unit - first) // granule, 0)
     boxes[:, 1] = np.where(moves, table[:, isa.Y_SIZE], 0)
@@ -145,7 +141,7 @@ def _relayed(table: isa.Table, uop_at: Ints, config: VTAConfig, shared: tuple[in
     """Adds compute no-ops where a load must follow a store (or the reverse), and says who waits for what through DRAM."""
     from autosched.lower._token_kernel import dram_needs
 
-    granule = min(config.inp_elem_bytes, config.out_elem_bytes, config.wgt_elem_bytes, max(config.acc_elem_bytes // 4, 1))
+    granule = int(isa.element_bytes(config)[1:].min())  # micro-ops are not shared with stores
     first, size = shared
     boxes = _dram_boxes(table, config, first, granule)
     engine = isa.queue_of(table)

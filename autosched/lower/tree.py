@@ -12,6 +12,7 @@ from typing import Any
 
 from autosched.errors import LoweringError
 from autosched.ir.expr import BufferData, Call, Expr, IntImm, StringImm, Var
+from autosched.ir.scopes import ACC, INP, WGT
 from autosched.ir.stmt import (
     AssertStmt,
     AttrStmt,
@@ -27,9 +28,8 @@ from autosched.ir.stmt import (
     Stmt,
 )
 from autosched.lower.affine import Lin, Loop, constraints, linear, negation
+from autosched.target.intrin import GEMM
 
-INP, WGT, ACC, DRAM = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer", "global"
-SRAM_SCOPES = (INP, WGT, ACC)
 VIRTUAL_THREADS = ("vthread", "cthread")
 
 
@@ -320,13 +320,13 @@ class Builder:
         if isinstance(value, IntImm):
             return
         callee = value.args[0] if isinstance(value, Call) and value.op == "call_extern" and value.args else None
-        if not (isinstance(callee, StringImm) and callee.value == "vta.gemm"):
+        if not (isinstance(callee, StringImm) and callee.value == GEMM):
             what = callee.value if isinstance(callee, StringImm) else getattr(value, "op", type(value).__name__)
-            raise LoweringError("extern", f"block {name} calls {what!r}; the target only has vta.gemm")
+            raise LoweringError("extern", f"block {name} calls {what!r}; the target only has {GEMM}")
         assert isinstance(value, Call)
         operands = value.args[1:]
         if len(operands) != 3 or not all(isinstance(a, BufferData) for a in operands):
-            raise LoweringError("extern", f"block {name}: vta.gemm takes the addresses of an acc, an inp and a wgt buffer")
+            raise LoweringError("extern", f"block {name}: {GEMM} takes the addresses of an acc, an inp and a wgt buffer")
         views = []
         for operand, scope in zip(operands, (ACC, INP, WGT)):
             assert isinstance(operand, BufferData)
@@ -335,7 +335,7 @@ class Builder:
                 zeros = (Lin(),) * operand.buffer.ndim
                 view = Access(operand.buffer, zeros, tuple([int(getattr(s, "value", 0)) for s in operand.buffer.shape]))
             if view.buffer.scope != scope:
-                reason = f"block {name}: {view.buffer.name} is in {view.buffer.scope}, vta.gemm needs {scope} there"
+                reason = f"block {name}: {view.buffer.name} is in {view.buffer.scope}, {GEMM} needs {scope} there"
                 raise LoweringError("scope", reason)
             views.append(view)
         parent.body.append(Site("gemm", name, views[0], views[1:], conds=conds, notes=notes))

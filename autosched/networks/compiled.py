@@ -114,7 +114,7 @@ class Stream:
 
         batch, block = target.config.batch, target.config.block_in
         program = self.program.with_memory(self.memory(arrays, batch, block))
-        ran = execute(program, "fsim" if target.semantics == "fsim" else "chisel")
+        ran = execute(program, target.mode)
         found = {}
         for name in self.outputs:
             region, address = self.regions[self.places[name].region]

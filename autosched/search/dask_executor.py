@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from autosched.child import deaf
+from autosched.child import undisturbed
 from autosched.errors import ExecutorError
 from autosched.measure import Candidate
 from autosched.records import version
 from autosched.search.executors import Fault
 from autosched.search.worker import Measured, work
 
-CONNECT_SECONDS = 30
+CONNECT_SECONDS = 10
 
 
 class DaskExecutor:
@@ -49,13 +49,19 @@ class DaskExecutor:
         for name in ("", ".client", ".nanny", ".worker", ".scheduler", ".core"):
             logging.getLogger(f"distributed{name}").setLevel(logging.CRITICAL)
         try:
-            with deaf():
-                if self.scheduler is None:
+            if self.scheduler is not None:
+                # A client of an address that cannot be leaves threads behind.
+                from distributed.comm.addressing import parse_address
+                from distributed.comm.registry import get_backend
+
+                get_backend(parse_address(self.scheduler)[0])
+            else:
+                with undisturbed():
                     self._cluster = self._dask.LocalCluster(
                         n_workers=self.jobs, threads_per_worker=1, processes=True, dashboard_address=None,
                         silence_logs=logging.CRITICAL,
                     )
-                self._client = self._dask.Client(self._cluster or self.scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
+            self._client = self._dask.Client(self._cluster or self.scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, TimeoutError, ValueError, TypeError) as error:
             where = self.scheduler or "this machine"
             raise ExecutorError(f"no Dask scheduler answers at {where}: {_first_line(error)}") from error

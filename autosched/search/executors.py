@@ -11,8 +11,8 @@ from concurrent.futures import Future
 from enum import Enum
 from typing import Protocol
 
-from autosched.child import MEMORY, begin, deaf
-from autosched.errors import UnknownNameError
+from autosched.child import MEMORY, begin, deafen, undisturbed
+from autosched.errors import ExecutorError, UnknownNameError
 from autosched.measure import Candidate
 from autosched.records import version
 from autosched.search.worker import Measured, one, ready, work
@@ -60,10 +60,12 @@ def make_executor(name: str, jobs: int, scheduler: str | None = None) -> Executo
 
     Raises:
         UnknownNameError: no such executor.
-        ExecutorError: ``dask`` is not installed.
+        ExecutorError: ``dask`` is not installed, or an address is given that nothing uses.
     """
     if name not in NAMES:
         raise UnknownNameError("executor", name, NAMES)
+    if scheduler is not None and name != "dask":
+        raise ExecutorError(f"--scheduler is for --executor dask, not for {name}")
     if name == "dask":
         from autosched.search.dask_executor import DaskExecutor
 
@@ -102,15 +104,23 @@ class _Worker:
     """One process, with the call that it runs."""
 
     def __init__(self) -> None:
-        from joblib.externals.loky import ProcessPoolExecutor
+        from multiprocessing import resource_tracker
 
-        with deaf():
+        from joblib.externals.loky import ProcessPoolExecutor
+        from joblib.externals.loky.backend import resource_tracker as loky_tracker
+
+        with undisturbed():
+            # The first start of these two, which remove semaphores after a crash, unblocks SIGINT for those that follow.
+            loky_tracker.ensure_running()
+            resource_tracker.ensure_running()
+            deafen()
             self.executor = ProcessPoolExecutor(max_workers=1, timeout=None, initializer=begin, initargs=(os.getpid(), MEMORY))
             self.ready: Future[None] = self.executor.submit(ready)
         self.call: Future[Measured] | None = None
 
     def end(self, wait: bool) -> None:
-        self.executor.shutdown(wait=wait, kill_workers=True)
+        with undisturbed():
+            self.executor.shutdown(wait=wait, kill_workers=True)
 
 
 class LokyExecutor:
@@ -169,8 +179,6 @@ class LokyExecutor:
 
     def stop(self) -> None:
         """Kills all workers: none of them holds anything that is worth waiting for."""
-        for worker in self._workers:
-            worker.end(wait=False)
         for worker in self._workers:
             worker.end(wait=True)
         self._workers = []

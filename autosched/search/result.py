@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from autosched.workloads import Workload
 
 
+class Interrupted(KeyboardInterrupt):
+    """A search was interrupted; what it had found is in the log.
+
+    Args:
+        message: what that is and where, in one line.
+    """
+
+
 @dataclass(frozen=True)
 class TuneReport:
     """The outcome of tuning one workload.

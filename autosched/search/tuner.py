@@ -21,7 +21,7 @@ from autosched.search.events import Listener, RunFinished, RunStarted, TaskFinis
 from autosched.search.journal import Journal
 from autosched.search.pool import MeasurePool
 from autosched.search.proposer import Point, Proposer
-from autosched.search.result import NetworkReport, TuneReport
+from autosched.search.result import Interrupted, NetworkReport, TuneReport
 from autosched.target import Target, get_target
 from autosched.workloads import Workload, network, networks
 from space import VERSION, Space
@@ -170,10 +170,17 @@ class _Run:
 
     def search(self, pool: MeasurePool, multiplicity: int) -> TuneReport:
         """Runs to a stop rule and returns the report."""
-        with self.journal:
-            stop = self._loop(pool)
-            verified = self._settle()
+        try:
+            with self.journal:
+                stop = self._loop(pool)
+                verified = self._settle()
+        except KeyboardInterrupt as interrupt:
+            raise Interrupted(self._so_far()) from interrupt
         return self._report(stop, verified, multiplicity)
+
+    def _so_far(self) -> str:
+        best = f"its best so far has {self.best[0]:,} cycles".replace(",", " ") if self.best else "nothing was found so far"
+        return f"{self.task.name}: {len(self.history)} of {self.trials} trials, {best}; the log is {self.log.directory}"
 
     def _loop(self, pool: MeasurePool) -> str:
         """Batch after batch, to the stop rule that is returned."""

@@ -6,6 +6,7 @@ from functools import cache
 
 from autosched.ir.expr import BufferData, Call, IntImm, StringImm, Var, cast
 from autosched.ir.interp import register_call
+from autosched.ir.scopes import ACC, INP, WGT
 from autosched.ir.stmt import (
     TRUE,
     Block,
@@ -39,12 +40,12 @@ def _range(extent: int) -> Range:
 def _operands(batch: int, block_in: int, block_out: int) -> tuple[Buffer, Buffer, Buffer]:
     def matrix(name: str, rows: int, columns: int, dtype: str, scope: str) -> Buffer:
         # An operand starts on an element, whose lanes are contiguous.
-        return Buffer(name, (IntImm(rows), IntImm(columns)), dtype, f"local.{scope}_buffer", offset_factor=rows * columns)
+        return Buffer(name, (IntImm(rows), IntImm(columns)), dtype, scope, offset_factor=rows * columns)
 
     return (
-        matrix("out", batch, block_out, "int32", "acc"),
-        matrix("inp", batch, block_in, "int8", "inp"),
-        matrix("wgt", block_out, block_in, "int8", "wgt"),
+        matrix("out", batch, block_out, "int32", ACC),
+        matrix("inp", batch, block_in, "int8", INP),
+        matrix("wgt", block_out, block_in, "int8", WGT),
     )
 
 

@@ -9,13 +9,16 @@ from functools import cached_property
 from pathlib import Path
 
 from autosched.errors import ProgramError, UnknownNameError
+from autosched.ir.scopes import ACC, INP, SRAM_SCOPES, WGT
+from sim import isa
 from sim.config import SEMANTICS, VTAConfig, mode_of
 from sim.encoding import Usable, usable
 from sim.errors import SimError
 from sim.presets import TARGETS, TargetSpec
 
-INP, WGT, ACC = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer"
-SCOPES: tuple[str, ...] = (INP, WGT, ACC)
+SCOPES = SRAM_SCOPES
+# What the machine calls them.
+MEMORY_TYPES: dict[str, int] = {INP: isa.MEM_INP, WGT: isa.MEM_WGT, ACC: isa.MEM_ACC}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,4 +166,4 @@ def _from_file(path: Path) -> Target:
     return Target(name, config, semantics, "", f"a machine described by {path.name}; timing by the RTL's rules")
 
 
-__all__ = ["ACC", "INP", "SCOPES", "WGT", "Memory", "Target", "get_target", "names"]
+__all__ = ["ACC", "INP", "MEMORY_TYPES", "SCOPES", "WGT", "Memory", "Target", "get_target", "names"]

@@ -1,5 +1,6 @@
 """The house rules: layers, imports, types, style."""
 
+import ast
 import importlib
 import pkgutil
 import subprocess
@@ -96,3 +97,30 @@ def test_no_file_holds_more_than_one_family() -> None:
 def test_ci_runs_the_readme_command() -> None:
     command = (ROOT / ".ci" / "run").read_text().strip().splitlines()[-1]
     assert command in (ROOT / "README.md").read_text()
+
+
+def constants(path: Path) -> set[object]:
+    """Numbers and strings of a module's code, docstrings aside."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    prose = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
+    return {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and id(n) not in prose and n.value is not True}
+
+
+@pytest.mark.parametrize(("fact", "home"), [
+    ("local.inp_buffer", "autosched/ir/scopes.py"), ("local.wgt_buffer", "autosched/ir/scopes.py"),
+    ("local.acc_buffer", "autosched/ir/scopes.py"), ("vta.gemm", "autosched/target/intrin.py"),
+])
+def test_names_of_the_machine_have_one_home(fact: str, home: str) -> None:
+    rooms = [ROOT / "sim", *[ROOT / "autosched" / room for room in ("ir", "schedule", "target", "lower", "kernel", "measure")]]
+    found = {str(p.relative_to(ROOT)) for room in rooms for p in room.rglob("*.py") if fact in constants(p)}
+    assert found == {home}
+
+
+def test_numbers_of_the_machine_have_one_home() -> None:
+    """The token limit, and who is executed as what, are written down once."""
+    rooms = [p for room in ("sim", "autosched") for p in (ROOT / room).rglob("*.py")]
+    assert {p.name for p in rooms if 255 in constants(p)} <= {"config.py", "_exec_kernel.py"}  # there it masks a byte
+    told = {p.name for p in rooms if '"fsim" if ' in p.read_text(encoding="utf-8")}
+    assert told == {"config.py"}
+    sizes = [p for p in rooms if "acc_elem_bytes" in p.read_text(encoding="utf-8")]
+    assert {p.name for p in sizes} == {"config.py", "isa.py", "target.py"}

@@ -266,3 +266,25 @@ def test_same_function_same_program(vta_schedules: ModuleType) -> None:
     assert first.table.tobytes() == second.table.tobytes()
     assert first.uop_words.tobytes() == second.uop_words.tobytes()
     assert first.insn_address == second.insn_address
+
+
+def counted(func: PrimFunc, target: str = "vta-de10") -> tuple[int, int]:
+    """GEMM instructions, and the micro-ops of the longest."""
+    table = lower_table(func, target).table
+    gemm = table[(table[:, isa.OPCODE] == isa.OP_GEMM) & (table[:, isa.RESET] == 0)]
+    return len(gemm), int((gemm[:, isa.UOP_END] - gemm[:, isa.UOP_BGN]).max())
+
+
+def test_taps_that_are_cut_alike_share_an_instruction(vta_schedules: ModuleType) -> None:
+    func = taps(24, 3, "1 <= vx + vt and vx + vt < 25")
+    for target in TARGETS:
+        vta_schedules.verify(func, target)
+    # The first and the last tap run 23 iterations each; of five taps, two pairs do.
+    assert counted(func) == (2, 2)
+    assert counted(taps(24, 5, "2 <= vx + vt and vx + vt < 26")) == (3, 2)
+
+
+def test_taps_that_are_told_apart_stay_apart(vta_schedules: ModuleType) -> None:
+    func = taps(24, 3, "1 <= vx + vt and vx + vt < 25", notes='"vta.loop": "unroll"', loops="t, x")
+    vta_schedules.verify(func, "vta-de10")
+    assert counted(func) == (3, 1)

@@ -17,10 +17,12 @@ from dataclasses import dataclass
 import pytest
 
 from autosched.ir import IRModule, PrimFunc
+from autosched.lower import lower_table
 from autosched.measure import Candidate, measure
 from autosched.schedule import BlockRV, Schedule
 from autosched.target import get_target
 from autosched.workloads import workload
+from sim import isa
 
 Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
 INP, WGT, ACC = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer"
@@ -121,3 +123,17 @@ def test_parts_are_scheduled_by_themselves(
     sch = in_parts(SMALL, loop, lengths, tiles, shared)
     check(SMALL, target, sch)
     verify_trace_roundtrip(sch, workload(SMALL).func)
+
+
+def test_a_border_concerns_the_tiles_at_it_alone() -> None:
+    # Four tiles of three whole rows, all input and output blocks at once. Of the taps of a row, the outer two run over 7 columns
+    # and share an instruction, the middle one over 8. The first and the last tile have a row of taps of two rows as well.
+    name = "conv2d:h=12,w=8,ci=32,co=32,k=3,pad=1"
+    sch = in_parts(name, "y", [6], [Tile(2, 3, 8, 2), Tile(2, 3, 8, 2)], True)
+    check(name, "vta-de10", sch)
+    table = lower_table(sch.func, "vta-de10").table
+    gemm = table[(table[:, isa.OPCODE] == isa.OP_GEMM) & (table[:, isa.RESET] == 0)]
+    runs = [(int(r[isa.UOP_END] - r[isa.UOP_BGN]) * int(r[isa.ITER_OUT]) * int(r[isa.ITER_IN])) for r in gemm]
+    inside = [2 * 2 * 3 * 2 * 3 * 7, 2 * 2 * 3 * 3 * 8]
+    border = [2 * 2 * 2 * 2 * 7, 2 * 2 * 2 * 2 * 3 * 7, 2 * 2 * 2 * 8, 2 * 2 * 2 * 3 * 8]
+    assert sorted(runs) == sorted(2 * inside + 2 * border)

@@ -9,6 +9,7 @@ from typing import Any, cast
 from autosched.errors import suggest
 from autosched.ir.expr import BufferLoad, Expr
 from autosched.ir.expr import cast as cast_expr
+from autosched.ir.scopes import DRAM, SRAM_SCOPES
 from autosched.ir.stmt import Block, Buffer, BufferStore, Stmt, separator_fault
 from autosched.schedule.analysis.bindings import BufferReplacer
 from autosched.schedule.analysis.ways import listed
@@ -22,7 +23,7 @@ SCOPES = (
     "m16n8k8.matrixA", "m16n8k8.matrixB", "m16n8k8.matrixC", "metal.simdgroup", "metal.cooperative_tensor",
 )
 # Of VTA, and those that every backend has.
-MEMORIES = ("global", "shared", "local", "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer")
+MEMORIES = (DRAM, "shared", "local", *SRAM_SCOPES)
 DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
 )

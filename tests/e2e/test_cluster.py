@@ -1,0 +1,111 @@
+"""The same run on a cluster: a scheduler and two workers, one of them killed on the way."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("distributed")
+
+ROOT = Path(__file__).resolve().parents[2]
+MINUTES = 600.0
+ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
+
+
+def spawn(*args: str, cwd: Path) -> subprocess.Popen[str]:
+    with (cwd / "output.txt").open("a") as output:
+        return subprocess.Popen([sys.executable, "-m", *args], cwd=cwd, env=ENV, stdout=output, stderr=output, text=True)
+
+
+def wait_for(what: Callable[[], Any]) -> Any:
+    until = time.monotonic() + MINUTES
+    while time.monotonic() < until:
+        value = what()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError("it never came true")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[str]]]]:
+    """The address of a scheduler, and its two workers: without nannies, so that a killed one stays away."""
+    home = tmp_path / "cluster"
+    home.mkdir()
+    scheduler = spawn("distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
+                      "--scheduler-file", str(home / "scheduler.json"), cwd=home)
+    processes = [scheduler]
+    try:
+        wait_for(lambda: (home / "scheduler.json").exists() and (home / "scheduler.json").stat().st_size)
+        workers = [
+            spawn("distributed.cli.dask_worker", "--scheduler-file", str(home / "scheduler.json"), "--nthreads", "1",
+                  "--no-nanny", "--no-dashboard", "--local-directory", str(home), cwd=home)
+            for _ in range(2)
+        ]
+        processes += workers
+        yield json.loads((home / "scheduler.json").read_text())["address"], workers
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def command(*args: str | Path) -> list[str]:
+    return [sys.executable, "-m", "autosched", "tune", "resnet18.c10", "--trials", "48", "--cold", *map(str, args)]
+
+
+def lines(log: Path) -> list[dict[str, Any]]:
+    texts = [path.read_text() for path in sorted(log.glob("*.jsonl"))]
+    return [json.loads(line) for text in texts for line in text.splitlines() if line.endswith("}")]
+
+
+def trials(log: Path) -> list[tuple[Any, ...]]:
+    """Point, cycles and status of every trial, in order."""
+    return [(t["point"], t.get("cycles"), t["status"]) for t in lines(log) if t["kind"] == "trial"]
+
+
+def test_a_cluster_gives_the_trials_of_one_process_and_a_killed_worker_costs_nothing(
+    cluster: tuple[str, list[subprocess.Popen[str]]], tmp_path: Path
+) -> None:
+    address, workers = cluster
+    calm = subprocess.run(command("--executor", "serial", "--log", tmp_path / "calm"), cwd=ROOT, capture_output=True, text=True,
+                          timeout=MINUTES, check=False)
+    assert calm.returncode == 0, calm.stderr
+    process = subprocess.Popen(command("--scheduler", address, "--log", tmp_path / "hit"), cwd=ROOT, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: process.poll() is not None or len(trials(tmp_path / "hit")) > 4)
+    workers[0].send_signal(signal.SIGKILL)
+    out, err = process.communicate(timeout=MINUTES)
+    assert process.returncode == 0 and "Traceback" not in err, err
+    assert "bit-equal" in out and "distributed" not in err, err
+    assert len(trials(tmp_path / "hit")) == 48 and trials(tmp_path / "hit") == trials(tmp_path / "calm")
+    # Both took part: the run would be over before a worker joined otherwise.
+    assert workers[0].wait() == -signal.SIGKILL and workers[1].poll() is None
+
+
+def test_a_cluster_of_ones_own_needs_no_address(tmp_path: Path) -> None:
+    args = [sys.executable, "-m", "autosched", "tune", "t2", "--trials", "8", "--log"]
+    for name, more in (("dask", ["--executor", "dask", "--jobs", "2"]), ("serial", ["--executor", "serial"])):
+        done = subprocess.run([*args, str(tmp_path / name), *more], cwd=ROOT, capture_output=True, text=True, timeout=MINUTES,
+                              check=False)
+        assert done.returncode == 0 and "distributed" not in done.stderr, done.stderr
+    assert trials(tmp_path / "dask") == trials(tmp_path / "serial")
+
+
+@pytest.mark.parametrize(("more", "said"), [
+    (["--scheduler", "tcp://127.0.0.1:1"], "no Dask scheduler answers at tcp://127.0.0.1:1"),
+    (["--scheduler", "nonsense://x"], "no Dask scheduler answers at nonsense://x"),
+    (["--executor", "loky", "--scheduler", "tcp://127.0.0.1:1"], "--scheduler is for --executor dask"),
+    (["--executor", "dusk"], "unknown executor 'dusk'; did you mean 'dask'"),
+])
+def test_what_is_no_cluster_is_one_line(more: list[str], said: str, tmp_path: Path) -> None:
+    args = command(*more, "--log", tmp_path)
+    done = subprocess.run(args, cwd=ROOT, capture_output=True, text=True, timeout=MINUTES, check=False)
+    assert done.returncode == 2 and said in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr

@@ -1,0 +1,138 @@
+"""Signals at any moment of a run: one line, the right exit code, and nothing left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MINUTES = 600.0
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes through /proc")
+
+
+def start(log: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "autosched", "tune", "resnet18.c2", "--trials", "4000", "--jobs", "2", "--log", str(log)]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=lambda: [signal.signal(s, signal.SIG_DFL) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)],
+    )
+
+
+def wait_for(what: Callable[[], Any]) -> Any:
+    until = time.monotonic() + MINUTES
+    while time.monotonic() < until:
+        value = what()
+        if value:
+            return value
+        time.sleep(0.01)
+    raise AssertionError("it never came true")
+
+
+def group(session: int) -> set[int]:
+    """Living processes of a session: the command, its workers and the trackers of their semaphores."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(fields[3]) == session and fields[0] != "Z":
+            found.add(int(path.parent.name))
+    return found
+
+
+def trials(log: Path) -> int:
+    return sum(path.read_text().count('"kind":"trial"') for path in log.glob("*.jsonl"))
+
+
+def shared(pid: int) -> list[str]:
+    return [p.name for p in Path("/dev/shm").iterdir() if str(pid) in p.name]
+
+
+def nothing_is_left(process: subprocess.Popen[str]) -> None:
+    wait_for(lambda: not group(process.pid))
+    assert not shared(process.pid)
+
+
+MOMENTS: dict[str, Callable[[subprocess.Popen[str], Path], Any]] = {
+    "the first worker starts": lambda p, log: len(group(p.pid)) > 1,
+    "all workers start": lambda p, log: len(group(p.pid)) > 3,
+    "trials are known": lambda p, log: trials(log) > 4,
+}
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_ctrl_c_is_one_line(moment: str, times: int, tmp_path: Path) -> None:
+    process = start(tmp_path)
+    wait_for(lambda: MOMENTS[moment](process, tmp_path))
+    for _ in range(times):
+        # A terminal sends it to the whole group.
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.1 if times > 1 else 0)
+    out, err = process.communicate(timeout=MINUTES)
+    assert process.returncode == 130, err
+    last = err.strip().splitlines()
+    assert last[-1].startswith("autosched: interrupted"), err
+    assert "Traceback" not in err and "Exception" not in err and not out, err
+    assert sum(line.startswith("autosched:") for line in last) == 1, err
+    if moment == "trials are known":
+        assert "its best so far has" in last[-1] and f"the log is {tmp_path}" in last[-1], err
+    nothing_is_left(process)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["SIGTERM", "SIGHUP"])
+def test_other_signals_end_it_in_order_too(number: signal.Signals, tmp_path: Path) -> None:
+    process = start(tmp_path)
+    wait_for(lambda: trials(tmp_path) > 4)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=MINUTES)
+    assert process.returncode == 128 + number, err
+    assert "Traceback" not in err and f"autosched: ended by {number.name}; resnet18.c2: " in err.splitlines()[-1]
+    nothing_is_left(process)
+    best = subprocess.run([sys.executable, "-m", "autosched", "best", "resnet18.c2", "--log", str(tmp_path), "--format", "json"],
+                          cwd=ROOT, capture_output=True, text=True, timeout=MINUTES, check=False)
+    assert json.loads(best.stdout)[0]["cycles"]
+
+
+def test_workers_ignore_ctrl_c(tmp_path: Path) -> None:
+    process = start(tmp_path)
+    wait_for(lambda: trials(tmp_path) > 4)
+    workers = group(process.pid) - {process.pid}
+    assert len(workers) >= 3
+    for pid in workers:
+        ignored = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigIgn"))
+        assert int(ignored.split()[1], 16) & 1 << signal.SIGINT - 1
+        os.kill(pid, signal.SIGINT)
+    before = trials(tmp_path)
+    wait_for(lambda: trials(tmp_path) > before + 40)
+    assert group(process.pid) - {process.pid} == workers
+    process.terminate()
+    process.communicate(timeout=MINUTES)
+    nothing_is_left(process)
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_killed_command_leaves_no_process_and_no_shared_memory(moment: str, tmp_path: Path) -> None:
+    process = start(tmp_path)
+    wait_for(lambda: MOMENTS[moment](process, tmp_path))
+    process.kill()
+    process.communicate(timeout=MINUTES)
+    nothing_is_left(process)
+
+
+def test_a_run_that_is_to_ignore_hangups_does(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "autosched", "tune", "t2", "--trials", "24", "--jobs", "2", "--log", str(tmp_path)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    wait_for(lambda: trials(tmp_path) > 0 or process.poll() is not None)
+    process.send_signal(signal.SIGHUP)
+    _, err = process.communicate(timeout=MINUTES)
+    assert process.returncode == 0, err
