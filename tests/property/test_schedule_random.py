@@ -283,7 +283,7 @@ def test_random_programs_under_rarely_drawn_primitives(
     affine_programs: ModuleType, schedule_steps: ModuleType, verify_trace_roundtrip: Verify
 ) -> None:
     weights, accepted = rarely_drawn(schedule_steps), set()
-    for seed in range(60):
+    for seed in range(100):
         rng = random.Random(f"rare{seed}")
         tried = check_program(rng, affine_programs, schedule_steps, verify_trace_roundtrip, rng.randint(2, 10), weights)
         accepted |= {op for op, taken in tried if taken}

@@ -17,6 +17,7 @@ from autosched.ir.expr import IntImm
 from autosched.ir.index_map import IndexMap
 from autosched.ir.print_expr import float_text, quoted
 from autosched.schedule.kit.base import RV, BlockRV, ExprRV, LoopRV
+from autosched.schedule.kit.prefixes import Prefixes, moved
 
 if TYPE_CHECKING:
     from autosched.schedule.kit.base import ScheduleBase
@@ -222,9 +223,18 @@ class Trace:
         from autosched.errors import AutoschedError
         from autosched.schedule.kit.primitive import lookup
 
+        def draws(inst: Instruction) -> bool:
+            found = lookup(inst.op)
+            return found.stamp is not None or any(p.name == "decision" for p in found.parameters)
+
         rv_map: dict[RV, RV] = {}
-        for i, inst in enumerate(self.valid(remove_postproc)):
-            args = {k: _translate(v, rv_map) for k, v in inst.args.items()}
+        insts = self.valid(remove_postproc)
+        shared = Prefixes(sch, draws) if decision_provider is None else None
+        skipped = 0 if shared is None else shared.skip(insts, rv_map)
+        for i, inst in enumerate(insts):
+            if i < skipped:
+                continue
+            args = {k: moved(v, rv_map) for k, v in inst.args.items()}
             decision = inst.decision
             if decision_provider is not None:
                 decision = decision_provider(inst, args, decision)
@@ -244,6 +254,8 @@ class Trace:
                 error.add_note(f"in instruction {i} of the trace: {_described(inst)}")
                 raise
             rv_map.update((old, new) for old, new in zip(inst.outputs, outputs) if old is not None and new is not None)
+            if shared is not None and shared.at is not None:
+                shared.keep(inst, i, outputs)
 
     # -- text --------------------------------------------------------------------------------------
 
@@ -344,18 +356,6 @@ def _decode(value: Any, rvs: Mapping[str, RV], bare: bool, index: int) -> Any:
         if len(value) == 1 and tag in CODECS:
             return CODECS[tag][2](value[tag])
         return {k: _decode(v, rvs, bare, index) for k, v in value.items()}
-    return value
-
-
-def _translate(value: Any, rv_map: Mapping[RV, RV]) -> Any:
-    if isinstance(value, RV):
-        return rv_map.get(value, value)
-    if isinstance(value, list):
-        return [_translate(v, rv_map) for v in value]
-    if isinstance(value, tuple):
-        return tuple(_translate(v, rv_map) for v in value)
-    if isinstance(value, dict):
-        return {k: _translate(v, rv_map) for k, v in value.items()}
     return value
 
 
