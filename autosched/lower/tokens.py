@@ -150,10 +150,13 @@ def _relayed(table: isa.Table, uop_at: Ints, config: VTAConfig, shared: tuple[in
     before: list[int] = []
     wants: list[tuple[int, int]] = []  # (engine waited for, instruction)
     reached = {0: -1, 2: -1}
+    latest = {e: np.maximum.accumulate(np.where(engine == e, np.arange(len(table)), -1)) for e in (0, 2)}
     for i in np.flatnonzero((engine != 1) & (need[:, [0, 2]].max(axis=1) >= 0)):
         other = 2 if engine[i] == 0 else 0
-        p = int(need[i, other])
-        if p > reached[other]:
+        if int(need[i, other]) > reached[other]:
+            # The no-op stands behind all computation so far: what else its engine had to do by now is nearly done. Waiting for
+            # all of it at once spares later loads no-ops of their own, which would keep them from running ahead.
+            p = int(latest[other][i])
             reached[other] = p
             before.append(int(i))
             wants.append((other, p))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from autosched.search.events import (
     TrialEvent,
     emit,
 )
+from autosched.search.pool import MeasurePool
 from autosched.search.result import NetworkReport, TuneReport
 from autosched.search.tuner import BATCH, tune
 from autosched.target import Target, get_target
@@ -56,28 +58,46 @@ def tune_tasks(
     reports: list[TuneReport] = []
     outer = options.pop("listener", None)
     told = _Told(name, tasks, outer)
+    jobs = options.get("jobs")
+    jobs = (os.cpu_count() or 1) if jobs is None else arguments.integer("jobs", jobs)
+    pool = MeasurePool(min(jobs, BATCH), options.get("executor"), options.get("scheduler"))
     gains: list[float] = []
     before: list[dict[str, float]] = [{"simulated": 0, "seconds": 0.0, "from_log": 0} for _ in tasks]
 
     def left() -> float | None:
         return None if timeout is None else timeout - (time.monotonic() - begun)
 
-    def step(k: int) -> TuneReport:
+    def step(k: int, first_time: bool = False) -> TuneReport:
         rest = left()
-        # Trials of earlier steps come from the log: what a task tries does not depend on when it does.
         told.task = k
+        # Trials of earlier steps come from the log, and a later step starts as cold as they did: what a task tries does not
+        # depend on when it does.
+        asked = options if first_time else {**options, "cold": True}
         report = tune(
-            tasks[k][0], machine, given[k], timeout=None if rest is None else max(rest, 1e-3), listener=told, **options
+            tasks[k][0], machine, given[k], timeout=None if rest is None else max(rest, 1e-3), listener=told, pool=pool, **asked
         )
         assert isinstance(report, TuneReport)
+        before[k] = _account(before[k], report, first_time)
         return report
 
-    for k in range(len(tasks)):
-        reports.append(step(k))
-        best, start = reports[k].cycles, reports[k].default_cycles
-        gains.append(float((start or 0) - (best or 0)))
-        before[k] = _account(before[k], reports[k], first_time=True)
-    budget = trials * len(tasks) - sum(given)
+    with pool:
+        for k in range(len(tasks)):
+            reports.append(step(k, first_time=True))
+            gains.append(float((reports[k].default_cycles or 0) - (reports[k].cycles or 0)))
+        _spend(tasks, reports, gains, given, trials * len(tasks) - sum(given), step, left)
+    done = [_final(r, total, times) for r, total, (_, times) in zip(reports, before, tasks)]
+    result = NetworkReport(name, tuple(done))
+    for report in done:
+        emit(outer, TaskFinished(report))
+    emit(outer, RunFinished(result))
+    return result
+
+
+def _spend(
+    tasks: Sequence[tuple[Workload, int]], reports: list[TuneReport], gains: list[float], given: list[int], budget: int,
+    step: Callable[[int], TuneReport], left: Callable[[], float | None],
+) -> None:
+    """Gives a budget of trials away, a batch at a time; what the tasks have and gained is brought up to date."""
     while budget > 0 and (left() is None or (left() or 0) > 0):
         open_tasks = [k for k, r in enumerate(reports) if r.cycles is not None and r.stop not in DONE]
         if not open_tasks:
@@ -91,16 +111,10 @@ def tune_tasks(
         more = min(BATCH, budget)
         given[k] += more
         budget -= more
-        old = reports[k].cycles or 0
-        reports[k] = step(k)
-        gains[k] = float(old - (reports[k].cycles or old))
-        before[k] = _account(before[k], reports[k])
-    done = [_final(r, total, times) for r, total, (_, times) in zip(reports, before, tasks)]
-    result = NetworkReport(name, tuple(done))
-    for report in done:
-        emit(outer, TaskFinished(report))
-    emit(outer, RunFinished(result))
-    return result
+        old, new = reports[k], step(k)
+        gains[k] = float(max((old.cycles or 0) - (new.cycles or 0), 0))
+        # A start from the log may have been better than all that was tried since.
+        reports[k] = new if (new.cycles or 0) <= (old.cycles or 0) else replace(old, history=new.history, stop=new.stop)
 
 
 class _Told:

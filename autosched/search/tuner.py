@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Generator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,7 @@ def tune(
     listener: Listener | None = None,
     executor: str | None = None,
     scheduler: str | None = None,
+    pool: MeasurePool | None = None,
 ) -> TuneReport | NetworkReport:
     """Searches for the best schedule of a workload, or of every layer of a network.
 
@@ -70,6 +72,7 @@ def tune(
         executor: where candidates are measured: ``loky`` (processes of this machine; the default for several jobs), ``serial``
             (this process; the default for one job), ``dask`` (a cluster). The result does not depend on it.
         scheduler: address of a Dask scheduler, e.g. ``tcp://host:8786``; ``dask`` without one starts ``jobs`` workers here.
+        pool: workers that are there already, in place of those; they stay.
 
     Raises:
         ExecutorError: no worker can be had.
@@ -92,7 +95,7 @@ def tune(
         seed, sampler, str(known.directory), known.damaged,
     ))
     # A batch is all that is ever under way.
-    with MeasurePool(min(jobs, BATCH), executor, scheduler) as pool:
+    with nullcontext(pool) if pool is not None else MeasurePool(min(jobs, BATCH), executor, scheduler) as pool:
         for number, (task, multiplicity) in enumerate(tasks):
             run = _Run(task, machine, trials, seed, known, cold, sampler, timeout, gap, patience, listener)
             emit(listener, run.started(number))
