@@ -1,7 +1,8 @@
 """Workloads that have names: the tutorials of the old stack and the layers of networks.
 
-Shapes of ResNet-18 after K. He et al., "Deep Residual Learning for Image Recognition" (2015), batch 1, 224 x 224: the
-ten convolutions left after the first, which has three channels and runs on the host.
+Shapes of ResNet-18 after K. He et al., "Deep Residual Learning for Image Recognition" (2015), batch 1, 224 x 224: the ten
+convolutions left after the first, which has three channels and runs on the host. Grouped layers of MobileNet and transposed ones
+of DCGAN as the old stack's benchmarks had them.
 """
 
 from __future__ import annotations
@@ -28,9 +29,36 @@ _RESNET18 = {
     "c11": (7, 512, 512, 3, 1, 1, 3),
 }
 
+# Layer: height = width, channels in and out, stride; groups of 16 channels in the place of depthwise convolutions.
+_MOBILENET = {
+    "d1": (112, 32, 1),
+    "d2": (112, 64, 2),
+    "d3": (56, 128, 1),
+    "d4": (56, 128, 2),
+    "d5": (28, 256, 1),
+    "d6": (28, 256, 2),
+    "d7": (14, 512, 1),
+    "d8": (14, 512, 2),
+    "d9": (7, 1024, 1),
+}
+# Layer: height = width, input channels, output channels.
+_DCGAN = {"ct1": (4, 1024, 512), "ct2": (8, 512, 256), "ct3": (16, 256, 128)}
+# ResNet-34 has the layers of ResNet-18, more often.
+_RESNET34 = {"c2": 6, "c3": 1, "c4": 1, "c5": 7, "c6": 1, "c7": 1, "c8": 11, "c9": 1, "c10": 1, "c11": 5}
+
 NETWORKS: dict[str, tuple[tuple[str, int], ...]] = {
     "resnet18": tuple((f"resnet18.{layer}", shape[-1]) for layer, shape in _RESNET18.items()),
+    "resnet34": tuple((f"resnet18.{layer}", times) for layer, times in _RESNET34.items()),
+    "mobilenet": tuple((f"mobilenet.{layer}", 1) for layer in _MOBILENET),
+    "dcgan": tuple((f"dcgan.{layer}", 1) for layer in _DCGAN),
 }
 
 for _layer, (_size, _ci, _co, _k, _pad, _stride, _) in _RESNET18.items():
     ALIASES[f"resnet18.{_layer}"] = f"conv2d:h={_size},w={_size},ci={_ci},co={_co},k={_k},stride={_stride},pad={_pad}"
+# The first layer, on three channels, which networks leave to the host.
+ALIASES["resnet18.c1"] = "conv2d:h=224,w=224,ci=3,co=64,k=7,stride=2,pad=3"
+
+for _layer, (_size, _c, _stride) in _MOBILENET.items():
+    ALIASES[f"mobilenet.{_layer}"] = f"conv2d:h={_size},w={_size},ci={_c},co={_c},k=3,stride={_stride},pad=1,groups={_c // 16}"
+for _layer, (_size, _ci, _co) in _DCGAN.items():
+    ALIASES[f"dcgan.{_layer}"] = f"conv2d_transpose:h={_size},w={_size},ci={_ci},co={_co},k=4,stride=2,pad=1"

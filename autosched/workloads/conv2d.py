@@ -28,13 +28,14 @@ class Conv2d:
         n: batch.
         stride: of both directions.
         pad: zeros on each side of both directions.
-        groups: groups of channels; only 1.
+        groups: groups of channels; each is a whole number of blocks in the packed layout. As many as there are channels, with one
+            result each, is a depthwise convolution.
         bias: whether an int32 bias per output channel is added.
         tail: ``requant`` or ``cast``.
 
     Raises:
-        NotSupportedError: more than one group.
-        ProgramError: the kernel is larger than the padded input.
+        NotSupportedError: groups of one channel with several results each.
+        ProgramError: the kernel is larger than the padded input, or the groups do not divide the channels.
     """
 
     h: int
@@ -50,8 +51,10 @@ class Conv2d:
     tail: str = "requant"
 
     def __post_init__(self) -> None:
-        if self.groups != 1:
-            raise NotSupportedError(f"conv2d: groups={self.groups} is not supported, only groups=1")
+        if self.ci % self.groups or self.co % self.groups:
+            raise ProgramError(f"conv2d: groups={self.groups} does not divide ci={self.ci} and co={self.co}")
+        if self.groups > 1 and self.ci == self.groups and self.co != self.ci:
+            raise NotSupportedError(f"conv2d: groups={self.groups} of one channel with {self.co // self.groups} results each")
         if min(self.h, self.w) + 2 * self.pad < self.k:
             raise ProgramError(
                 f"conv2d: k={self.k} is larger than the padded input {self.h}x{self.w} with pad={self.pad}"
@@ -70,17 +73,34 @@ class Conv2d:
     @property
     def macs(self) -> int:
         """Multiply-accumulates, those with padding included."""
-        return self.n * self.oh * self.ow * self.co * self.ci * self.k * self.k
+        return self.n * self.oh * self.ow * self.co * (self.ci // self.groups) * self.k * self.k
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether every channel has a filter of its own."""
+        return self.groups > 1 and self.groups == self.ci
 
     def layouts(self, batch: int, block: int) -> tuple[Layout, ...]:
         """Layouts of data, kernel, bias if there is one, and out."""
         lanes = (("N", batch), ("C", block))
-        bias = (Layout("C", "1C11nc", (self.co,), lanes),) if self.bias else ()
+        cut = self.groups > 1 and not self.depthwise
+        per_ci, per_co = self.ci // self.groups, self.co // self.groups
+        g = "G" if cut else ""
+
+        def groups(d: str, channels: int) -> tuple[tuple[str, str, int], ...]:
+            return ((d, "G" + d, channels),) if cut else ()
+
+        bias = (Layout("C", f"1{g}C11nc", (self.co,), lanes, groups("C", per_co)),) if self.bias else ()
+        if self.depthwise:
+            kernel = Layout("CHW", "CHWc", (self.co, self.k, self.k), (("C", block),))
+        else:
+            kernel = Layout("OIHW", f"{g}OIHWoi", (self.co, per_ci, self.k, self.k), (("O", block), ("I", block)),
+                            groups("O", per_co))
         return (
-            Layout("NCHW", "NCHWnc", (self.n, self.ci, self.h, self.w), lanes),
-            Layout("OIHW", "OIHWoi", (self.co, self.ci, self.k, self.k), (("O", block), ("I", block))),
+            Layout("NCHW", f"N{g}CHWnc", (self.n, self.ci, self.h, self.w), lanes, groups("C", per_ci)),
+            kernel,
             *bias,
-            Layout("NCHW", "NCHWnc", (self.n, self.co, self.oh, self.ow), lanes),
+            Layout("NCHW", f"N{g}CHWnc", (self.n, self.co, self.oh, self.ow), lanes, groups("C", per_co)),
         )
 
     def func(self, batch: int, block: int) -> PrimFunc:
@@ -94,35 +114,35 @@ class Conv2d:
         allocs: list[Buffer] = []
         source = data
         if self.pad:
-            source, padding = self._padded(data)
+            source, padding = padded(data, self.pad, self.pad, self.h, self.w)
             stmts.append(padding)
             allocs.append(source)
-        axes = list(zip(("n", "co", "y", "x", "nb", "cb"), shapes[-1]))
-        reduces = [("ci", shapes[0][1]), ("ky", self.k), ("kx", self.k), ("ib", block)]
+        groups = ("g",) if len(shapes[-1]) == 7 else ()
+        axes = list(zip(("n", *groups, "co", "y", "x", "nb", "cb"), shapes[-1]))
+        taps = [("ky", self.k), ("kx", self.k)]
+        stride, depthwise = self.stride, self.depthwise
 
-        def product(
-            n: Expr,
-            co: Expr,
-            y: Expr,
-            x: Expr,
-            nb: Expr,
-            cb: Expr,
-            ci: Expr,
-            ky: Expr,
-            kx: Expr,
-            ib: Expr,
-        ) -> Expr:
-            sample = source[n, ci, y * self.stride + ky, x * self.stride + kx, nb, ib]
-            return cast("int32", sample) * cast("int32", kernel[co, ci, ky, kx, cb, ib])
+        def product(n: Expr, *at: Expr) -> Expr:
+            g, (co, y, x, nb, cb) = at[: len(groups)], at[len(groups) : len(groups) + 5]
+            if depthwise:
+                ky, kx = at[-2:]
+                sample, weight = source[n, co, y * stride + ky, x * stride + kx, nb, cb], kernel[co, ky, kx, cb]
+            else:
+                ci, ky, kx, ib = at[-4:]
+                sample = source[(n, *g, ci, y * stride + ky, x * stride + kx, nb, ib)]
+                weight = kernel[(*g, co, ci, ky, kx, cb, ib)]
+            return cast("int32", sample) * cast("int32", weight)
 
+        reduces = taps if depthwise else [("ci", shapes[0][1 + len(groups)]), *taps, ("ib", block)]
         stmts.append(stage(acc, axes, product, reduces, IntImm(0)))
+        zero = IntImm(0)
         tail, more = tail_stages(
             self.tail,
             acc,
             bias,
             out,
             axes,
-            lambda n, co, y, x, nb, cb: (IntImm(0), co, IntImm(0), IntImm(0), nb, cb),
+            lambda n, *at: (zero, *at[: len(groups) + 1], zero, zero, *at[-2:]),
         )
         params = (data, kernel, bias, out) if bias is not None else (data, kernel, out)
         return PrimFunc(
@@ -131,35 +151,55 @@ class Conv2d:
             value_ranges=bias_ranges(params, bias),
         )
 
-    def _padded(self, data: Buffer) -> tuple[Buffer, Stmt]:
-        pad, h, w = self.pad, self.h, self.w
-        shape = [e.value for e in data.shape if isinstance(e, IntImm)]
-        shape[2], shape[3] = h + 2 * pad, w + 2 * pad
-        padded = tensor("pad", shape, "int8")
-
-        def value(n: Expr, c: Expr, y: Expr, x: Expr, nb: Expr, cb: Expr) -> Expr:
-            inside = all_of(
-                [
-                    binary("<=", pad, y),
-                    binary("<", y, h + pad),
-                    binary("<=", pad, x),
-                    binary("<", x, w + pad),
-                ]
-            )
-            return if_then_else(inside, data[n, c, y - pad, x - pad, nb, cb], IntImm(0, "int8"))
-
-        return padded, stage(padded, list(zip(("n", "c", "y", "x", "nb", "cb"), shape)), value)
-
     def compute(self, batch: int, block: int, data: Array, kernel: Array, bias: Array | None = None) -> Array:
-        """The same on NumPy, packed in and out: a matrix product over sliding windows, exact in float64.
+        """The same on NumPy, packed in and out: matrix products over sliding windows, exact in float64.
 
         Lanes past the plain extents count, as they do on the machine.
         """
-        n, ci, co = whole(self.n, batch), whole(self.ci, block), whole(self.co, block)
-        layouts = replace(self, n=n, ci=ci, co=co).layouts(batch, block)
+        full = self._filled(batch, block)
+        layouts = full.layouts(batch, block)
         x, w = layouts[0].unpack(data), layouts[1].unpack(kernel)
+        if self.depthwise:
+            w = w[:, None]
         x = np.pad(x, [(0, 0), (0, 0), (self.pad, self.pad), (self.pad, self.pad)])
         windows = np.lib.stride_tricks.sliding_window_view(x, (self.k, self.k), axis=(2, 3))
         windows = windows[:, :, :: self.stride, :: self.stride].astype(np.float64)
-        sums = np.tensordot(windows, w.astype(np.float64), axes=([1, 4, 5], [1, 2, 3])).transpose(0, 3, 1, 2)
+        step = full.ci // full.groups
+        sums = np.concatenate([
+            np.tensordot(windows[:, g * step : (g + 1) * step], part.astype(np.float64), axes=([1, 4, 5], [1, 2, 3]))
+            for g, part in enumerate(np.split(w, full.groups))
+        ], axis=3).transpose(0, 3, 1, 2)
         return finish(layouts[-1].pack(wrap32(sums)), bias, self.tail)
+
+    def _filled(self, batch: int, block: int) -> Conv2d:
+        """The operator with whole blocks everywhere."""
+        if self.depthwise:
+            channels = whole(self.ci, block)
+            return replace(self, n=whole(self.n, batch), ci=channels, co=channels, groups=channels)
+        ci, co = (whole(c // self.groups, block) * self.groups for c in (self.ci, self.co))
+        return replace(self, n=whole(self.n, batch), ci=ci, co=co)
+
+
+def padded(data: Buffer, before: int, after: int, h: int, w: int) -> tuple[Buffer, Stmt]:
+    """A packed tensor with zeros around every image, and the stage that fills it.
+
+    Args:
+        data: of shape (..., h, w, batch lanes, channel lanes).
+        before: zeros before the first row and column.
+        after: zeros after the last row and column.
+        h: rows.
+        w: columns.
+    """
+    shape = [e.value for e in data.shape if isinstance(e, IntImm)]
+    shape[-4], shape[-3] = h + before + after, w + before + after
+    out = tensor("pad", shape, "int8")
+
+    def value(*at: Expr) -> Expr:
+        y, x = at[-4:-2]
+        inside = all_of([
+            binary("<=", before, y), binary("<", y, h + before), binary("<=", before, x), binary("<", x, w + before),
+        ])
+        return if_then_else(inside, data[(*at[:-4], y - before, x - before, *at[-2:])], IntImm(0, "int8"))
+
+    names = ("n", "g", "c", "y", "x", "nb", "cb") if len(shape) == 7 else ("n", "c", "y", "x", "nb", "cb")
+    return out, stage(out, list(zip(names, shape)), value)

@@ -25,16 +25,34 @@ class Layout:
         packed: names of the packed dimensions.
         shape: plain extents.
         blocks: lanes per dimension, as pairs (capital, lanes).
+        splits: plain dimensions that the packed ones see as two, as (capital, two capitals, extent of the second), filled up with
+            zeros: ``("C", "GC", 16)`` for groups of 16 channels.
+        flips: capitals, after splitting, that run backwards in the packed layout.
     """
 
     plain: str
     packed: str
     shape: tuple[int, ...]
     blocks: tuple[tuple[str, int], ...]
+    splits: tuple[tuple[str, str, int], ...] = ()
+    flips: str = ""
+
+    @property
+    def _inner(self) -> Layout:
+        """The layout of the array once its dimensions are split."""
+        names, shape = "", []
+        parts = {d: (two, e) for d, two, e in self.splits}
+        for d, extent in zip(self.plain, self.shape):
+            two, inner = parts.get(d, (d, 1))
+            names += two
+            shape += [extent] if d not in parts else [-(-extent // inner), inner]
+        return Layout(names, self.packed, tuple(shape), self.blocks)
 
     @property
     def packed_shape(self) -> tuple[int, ...]:
         """The packed extents."""
+        if self.splits:
+            return self._inner.packed_shape
         lanes = dict(self.blocks)
         size = dict(zip(self.plain, self.shape))
         return tuple(
@@ -43,6 +61,12 @@ class Layout:
 
     def pack(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """A plain array in packed layout; a new contiguous array."""
+        if self.splits:
+            inner_layout = self._inner
+            sizes = {d: n for d, _, n in self.splits}
+            room = [whole(e, sizes.get(d, 1)) - e for d, e in zip(self.plain, self.shape)]
+            array = np.pad(np.asarray(array).reshape(self.shape), [(0, r) for r in room])
+            return inner_layout.pack(self._flipped(array.reshape(inner_layout.shape), inner_layout.plain))
         lanes: Mapping[str, int] = dict(self.blocks)
         array = np.asarray(array).reshape(self.shape)
         full = [whole(e, lanes.get(d, 1)) for d, e in zip(self.plain, self.shape)]
@@ -62,6 +86,12 @@ class Layout:
 
     def unpack(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """A packed array in plain layout; a new contiguous array."""
+        if self.splits:
+            split = self._inner
+            sizes = {d: n for d, _, n in self.splits}
+            full = [whole(e, sizes.get(d, 1)) for d, e in zip(self.plain, self.shape)]
+            plain = self._flipped(split.unpack(array), split.plain).reshape(full)
+            return np.ascontiguousarray(plain[tuple(slice(0, e) for e in self.shape)])
         keep = [d for d in self.packed if d != "1" and d.upper() in self.plain]
         index = tuple(slice(None) if d in keep else 0 for d in self.packed)
         array = np.asarray(array).reshape(self.packed_shape)[index]
@@ -70,6 +100,9 @@ class Layout:
         lanes = dict(self.blocks)
         merged = [whole(e, lanes.get(d, 1)) for d, e in zip(self.plain, self.shape)]
         return np.ascontiguousarray(array.reshape(merged)[tuple(slice(0, e) for e in self.shape)])
+
+    def _flipped(self, array: np.ndarray[Any, Any], names: str) -> np.ndarray[Any, Any]:
+        return array[tuple(slice(None, None, -1) if d in self.flips else slice(None) for d in names)]
 
     def accept(self, name: str, array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], bool]:
         """An argument in packed layout, and whether it was packed; its rank tells.

@@ -8,25 +8,27 @@ import re
 from functools import lru_cache, partial
 from typing import Any
 
-from autosched.errors import NotSupportedError, ProgramError, UnknownNameError, suggest
+from autosched.errors import ProgramError, UnknownNameError, suggest
 from autosched.workloads.catalogue import ALIASES, NETWORKS
 from autosched.workloads.conv2d import Conv2d
+from autosched.workloads.conv2d_transpose import Conv2dTranspose
 from autosched.workloads.dense import Dense
 from autosched.workloads.elementwise import VectorAdd
+from autosched.workloads.pooling import AvgPool2d, MaxPool2d, Residual
 from autosched.workloads.user_file import from_file
 from autosched.workloads.workload import Network, Workload
 
-OPERATORS: dict[str, type[Conv2d] | type[Dense] | type[VectorAdd]] = {
+Operator = Conv2d | Conv2dTranspose | Dense | VectorAdd | MaxPool2d | AvgPool2d | Residual
+OPERATORS: dict[str, type[Operator]] = {
     "dense": Dense,
     "conv2d": Conv2d,
+    "conv2d_transpose": Conv2dTranspose,
+    "max_pool2d": MaxPool2d,
+    "avg_pool2d": AvgPool2d,
+    "residual": Residual,
     "add": VectorAdd,
 }
 TAILS = ("requant", "cast")
-_LATER = {
-    "conv2d_transpose": "transposed convolution",
-    "mobilenet": "grouped convolution",
-    "dcgan": "transposed convolution",
-}
 _FILE = re.compile(r".*\.py:[^:/\\]*")
 _MAX = 1 << 20  # no extent of a real layer comes near; above it a typing error would build for minutes
 
@@ -46,8 +48,10 @@ def workload(name: str, batch: int = 1, block: int = 16) -> Workload:
 
     Args:
         name: a named workload (``names()``); ``dense:m=,k=,n=[,bias=0,tail=requant|cast]``;
-            ``conv2d:h=,w=,ci=,co=,k=[,n=1,stride=1,pad=0,groups=1,bias=1,tail=requant|cast]``; ``add:m=,n=``; or
-            ``FILE.py:FUNC``, a program or a function without arguments that returns one.
+            ``conv2d:h=,w=,ci=,co=,k=[,n=1,stride=1,pad=0,groups=1,bias=1,tail=requant|cast]``; ``conv2d_transpose:`` likewise
+            with ``opad=0`` and ``bias=0``; ``max_pool2d:h=,w=,c=,k=[,n=1,stride=1,pad=0]``; ``avg_pool2d:`` likewise;
+            ``residual:h=,w=,c=[,n=1,relu=1]``; ``add:m=,n=``; or ``FILE.py:FUNC``, a program or a function without arguments
+            that returns one.
         batch: batch lanes of the packed layout, elements.
         block: channel lanes of the packed layout, elements.
 
@@ -79,9 +83,6 @@ def named_workload(name: str, batch: int = 1, block: int = 16) -> Workload:
     text = name.strip()
     spec = ALIASES.get(text, text)
     kind, colon, rest = spec.partition(":")
-    family = kind.split(".")[0]
-    if family in _LATER:
-        raise NotSupportedError(f"workload {text!r} is not supported: {_LATER[family]}")
     if kind not in OPERATORS or not colon:
         if text in NETWORKS:
             raise ProgramError(
@@ -103,7 +104,7 @@ copyreg.pickle(Workload, _pickled)
 
 
 @lru_cache(maxsize=64)
-def _build(name: str, kind: str, operator: Conv2d | Dense | VectorAdd, batch: int, block: int) -> Workload:
+def _build(name: str, kind: str, operator: Operator, batch: int, block: int) -> Workload:
     spec = ",".join(f"{f.name}={getattr(operator, f.name)}" for f in dataclasses.fields(operator))
     return Workload(
         name,
@@ -155,7 +156,7 @@ def _value(kind: str, key: str, text: str) -> int | str:
         if text not in TAILS:
             raise ProgramError(f"{kind}: tail must be requant or cast, got {text!r}{suggest(text, TAILS)}")
         return text
-    low, high = (0, 1) if key == "bias" else (0, _MAX) if key == "pad" else (1, _MAX)
+    low, high = (0, 1) if key in ("bias", "relu") else (0, _MAX) if key in ("pad", "opad") else (1, _MAX)
     if not re.fullmatch(r"[0-9]+", text) or not low <= int(text) <= high:
         raise ProgramError(f"{kind}: {key} must be an integer from {low} to {high}, got {text!r}")
     return int(text)

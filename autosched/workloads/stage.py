@@ -46,11 +46,34 @@ def stage(
         init: initial value of the reduction.
         name: name of the block when it is not that of ``out``.
     """
+    return reduction(out, axes, value, reduce_axes, init, lambda old, term: old + term, name)
+
+
+def reduction(
+    out: Buffer,
+    axes: Axes,
+    value: Callable[..., Expr],
+    reduce_axes: Axes,
+    init: Expr | None,
+    step: Callable[[Expr, Expr], Expr],
+    name: str | None = None,
+) -> Stmt:
+    """As ``stage``, with any way to take the next term in.
+
+    Args:
+        out: as for ``stage``.
+        axes: as for ``stage``.
+        value: as for ``stage``.
+        reduce_axes: as for ``stage``.
+        init: as for ``stage``.
+        step: of what is stored so far and the next term.
+        name: as for ``stage``.
+    """
     spatial = [(Var(n), Var("v_" + n), e, "spatial") for n, e in axes]
     reduces = [(Var(n), Var("v_" + n), e, "reduce") for n, e in reduce_axes]
     at: tuple[Expr, ...] = tuple(v for _, v, _, _ in spatial)
     term = value(*[v for _, v, _, _ in spatial + reduces])
-    body: Stmt = BufferStore(out, at, term if init is None else BufferLoad(out, at, out.dtype) + term)
+    body: Stmt = BufferStore(out, at, term if init is None else step(BufferLoad(out, at, out.dtype), term))
     zero = None if init is None else BufferStore(out, at, init)
     reads: list[BufferRegion] = []
     for e in walk_expr(term):

@@ -11,10 +11,11 @@ from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.kit.trace import Instruction, Trace
 from autosched.target import Target
-from space.normalise import copies, epilogue, loops, packing, reversal
+from space.normalise import copies, diagonal, epilogue, loops, packing, reversal
 from space.normalise.blocks import is_packed, plain_blocks
 
-PACKING = (loops.apply, copies.apply, reversal.apply, packing.apply)  # in this order, where tensors are not packed yet
+# In this order, where tensors are not packed yet.
+PACKING = (loops.apply, copies.apply, reversal.apply, packing.apply, diagonal.apply)
 
 
 def normalise(func: PrimFunc, target: Target) -> tuple[PrimFunc, tuple[Instruction, ...]]:
@@ -33,7 +34,8 @@ def normalise(func: PrimFunc, target: Target) -> tuple[PrimFunc, tuple[Instructi
     sch = Schedule(func, seed=0, error_render_level="fast")
     try:
         epilogue.apply(sch, target)
-        if not is_packed(func, target):
+        diagonal.apply(sch, target)
+        if not is_packed(sch.func, target):
             for rule in PACKING:
                 rule(sch, target)
     except ScheduleError:

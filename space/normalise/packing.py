@@ -142,10 +142,10 @@ def apply(sch: Schedule, target: Target) -> None:
 def _plan(blocks: Sequence[Block], target: Target) -> _Plan:
     axes = _Axes(blocks)
     products = [p for b in blocks if (p := product_of(b)) is not None]
-    if not products:
+    if not products or not any(_roles(p, axes, target) for p in products):
         lane = _common_axis(blocks, axes, target.config.block_out)
         return _Plan(axes, {lane: target.config.block_out}, {})
-    reasons: list[ScheduleError] = []
+    reasons = [_unfit("not every product has an index that can be its lanes")]
     for choice in islice(iter_product(*[_roles(p, axes, target) for p in products]), MOST_CHOICES):
         lanes: dict[Place, int] = {}
         for column, depth, _ in choice:
@@ -159,7 +159,7 @@ def _plan(blocks: Sequence[Block], target: Target) -> _Plan:
             reasons.append(error)
             continue
         return plan
-    raise reasons[0]
+    raise reasons[min(1, len(reasons) - 1)]
 
 
 def _roles(product: Product, axes: _Axes, target: Target) -> list[tuple[Place, Place, Buffer]]:
@@ -181,8 +181,6 @@ def _roles(product: Product, axes: _Axes, target: Target) -> list[tuple[Place, P
                 last = store.indices.index(column)
                 key = (slides, sum(waste), -last, -axes.size(pair[1]))
                 found.append((key, (*pair, weight.buffer)))
-    if not found:
-        raise _unfit(f"no index of block {block.name} can be the lanes of a matrix product")
     return [choice for _, choice in sorted(found, key=lambda f: f[0])]
 
 

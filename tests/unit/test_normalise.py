@@ -19,7 +19,7 @@ from space.normalise.blocks import is_packed
 
 # Programs of tests/data/programs that no rule brings into form yet.
 UNKNOWN = {
-    "conv_depthwise", "conv_depthwise_packed", "conv_grouped_flat", "conv_padding_inline", "conv_two_biases",
+    "conv_grouped_flat", "conv_padding_inline", "conv_two_biases",
     "gather", "symbolic",
 }
 INP, WGT, ACC = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer"

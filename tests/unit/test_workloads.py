@@ -36,6 +36,20 @@ SMALL = [
     "conv2d:n=2,h=4,w=4,ci=32,co=16,k=1,bias=0,tail=cast",
     "conv2d:h=7,w=5,ci=16,co=16,k=2,stride=3",
     "add:m=2,n=33",
+    "conv2d:h=5,w=6,ci=32,co=32,k=3,pad=1,groups=2",
+    "conv2d:h=5,w=6,ci=12,co=8,k=3,pad=1,groups=4,stride=2",
+    "conv2d:n=2,h=5,w=5,ci=64,co=128,k=1,groups=2,tail=cast",
+    "conv2d:h=5,w=6,ci=20,co=20,k=3,pad=1,groups=20,bias=0",
+    "conv2d_transpose:h=4,w=5,ci=20,co=16,k=4,stride=2,pad=1",
+    "conv2d_transpose:h=4,w=5,ci=16,co=20,k=3,stride=2,pad=1,opad=1,bias=1",
+    "conv2d_transpose:n=2,h=4,w=4,ci=16,co=16,k=5,stride=2,pad=2,tail=cast",
+    "conv2d_transpose:h=3,w=3,ci=16,co=16,k=3,stride=3",
+    "conv2d_transpose:h=4,w=4,ci=16,co=16,k=3,pad=1",
+    "max_pool2d:h=7,w=8,c=20,k=3,stride=2,pad=1",
+    "avg_pool2d:n=2,h=8,w=8,c=16,k=2,stride=2",
+    "avg_pool2d:h=8,w=8,c=40,k=8",
+    "residual:h=3,w=3,c=20",
+    "residual:h=3,w=3,c=20,relu=0",
 ]
 
 
@@ -67,6 +81,56 @@ def test_reference_is_a_convolution_of_plain_tensors(stride, pad) -> None:
     got = w.layouts[-1].unpack(w.reference(*packed))
     want = np.clip((slow_conv(x, k, stride, pad) >> 8) + bias.reshape(1, -1, 1, 1), 0, 127)
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("groups", [2, 4, 20])
+def test_groups_of_plain_tensors(groups: int) -> None:
+    rng = np.random.default_rng(7)
+    x, k = rng.integers(-128, 128, (1, 20, 6, 5), dtype=np.int8), rng.integers(-128, 128, (20, 20 // groups, 3, 3), dtype=np.int8)
+    w = workload(f"conv2d:h=6,w=5,ci=20,co=20,k=3,pad=1,groups={groups},bias=0,tail=cast")
+    plain = k[:, 0] if groups == 20 else k
+    got = w.layouts[-1].unpack(w.reference(*[layout.pack(a) for layout, a in zip(w.layouts, (x, plain))]))
+    size = 20 // groups
+    want = np.concatenate([
+        slow_conv(x[:, g * size : (g + 1) * size], k[g * size : (g + 1) * size], 1, 1) for g in range(groups)
+    ], axis=1)
+    np.testing.assert_array_equal(got, want.astype(np.int8))
+
+
+@pytest.mark.parametrize(("k", "stride", "pad", "opad"), [(4, 2, 1, 0), (3, 2, 1, 1), (2, 2, 0, 0), (3, 1, 1, 0), (4, 4, 0, 1)])
+def test_a_transposed_convolution_of_plain_tensors(k: int, stride: int, pad: int, opad: int) -> None:
+    rng = np.random.default_rng(k)
+    x, kernel = rng.integers(-9, 9, (1, 20, 3, 4), dtype=np.int8), rng.integers(-9, 9, (20, 6, k, k), dtype=np.int8)
+    w = workload(f"conv2d_transpose:h=3,w=4,ci=20,co=6,k={k},stride={stride},pad={pad},opad={opad},tail=cast")
+    full = np.zeros((1, 6, 2 * stride + k + opad, 3 * stride + k + opad), np.int64)
+    for i, j in np.ndindex(3, 4):
+        part = np.einsum("c,coyx->oyx", x[0, :, i, j].astype(np.int64), kernel)
+        full[0, :, i * stride : i * stride + k, j * stride : j * stride + k] += part
+    want = full[:, :, pad : full.shape[2] - pad, pad : full.shape[3] - pad].astype(np.int8)
+    packed = [layout.pack(a) for layout, a in zip(w.layouts, (x, kernel))]
+    got = w.layouts[-1].unpack(interp.run(w.func, *packed)[0])
+    assert got.shape == want.shape
+    np.testing.assert_array_equal(got, want)
+
+
+def test_a_result_by_classes_lies_as_the_packed_one() -> None:
+    by_class = workload("dcgan.ct1").layouts[-1]
+    plain = Layout("NCHW", "NCHWnc", by_class.shape, (("N", 1), ("C", 16)))
+    x = np.random.default_rng(0).integers(-128, 128, by_class.shape, dtype=np.int8)
+    assert by_class.pack(x).tobytes() == plain.pack(x).tobytes()
+    # A quarter of the products that a convolution over inserted zeros makes.
+    assert workload("dcgan.ct1").macs * 4 == 8 * 8 * 16 * 1024 * 512
+
+
+def test_the_other_networks() -> None:
+    assert [times for _, times in network("resnet34").tasks] == [6, 1, 1, 7, 1, 1, 11, 1, 1, 5]
+    work = {w.name: w.macs for w, _ in network("mobilenet").tasks}
+    assert [round(work[f"mobilenet.d{n}"] / 1e6, 1) for n in range(1, 10)] == [57.8, 28.9, 57.8, 14.5, 28.9, 7.2, 14.5, 3.6, 7.2]
+    assert [w.macs for w, _ in network("dcgan").tasks] == [134217728] * 3
+    assert workload("resnet18.c1").macs == 118013952
+    for block in (16, 32):
+        for name in ("mobilenet.d9", "dcgan.ct3", "resnet18.c11"):
+            assert workload(name, 1, block).func.buffers[0].shape[-1].value == block
 
 
 def test_resnet18_has_the_ten_layers_with_their_work_and_multiplicity() -> None:
@@ -119,9 +183,15 @@ def test_a_name_and_its_spelling_are_one_program() -> None:
         ("dense:m=1,k=2,n", ProgramError, "n has no value"),
         ("dense:m=1,k=2,n=3,tail=requantize", ProgramError, "did you mean 'requant'"),
         ("conv2d:h=2,w=2,ci=16,co=16,k=5", ProgramError, "larger than the padded input"),
-        ("conv2d:h=8,w=8,ci=32,co=32,k=3,groups=2", NotSupportedError, "groups=2"),
-        ("conv2d_transpose:h=4,w=4,ci=16,co=16,k=4", NotSupportedError, "transposed"),
-        ("mobilenet.d1", NotSupportedError, "grouped"),
+        ("conv2d:h=8,w=8,ci=32,co=32,k=3,groups=3", ProgramError, "groups=3 does not divide"),
+        ("conv2d:h=8,w=8,ci=32,co=64,k=3,groups=32", NotSupportedError, "one channel with 2 results each"),
+        ("conv2d_transpose:h=4,w=4,ci=16,co=16,k=4,stride=3,pad=1", NotSupportedError, "stride=3 with pad=1"),
+        ("conv2d_transpose:h=1,w=1,ci=16,co=16,k=2,pad=1", ProgramError, "leaves nothing"),
+        ("conv2d_transpose:h=4,w=4,ci=16,co=16,k=4,stride=2,pad=1,opad=2", ProgramError, "opad=2 is not below"),
+        ("avg_pool2d:h=8,w=8,c=16,k=3", ProgramError, "no power of two"),
+        ("max_pool2d:h=2,w=2,c=16,k=3", ProgramError, "larger than the padded input"),
+        ("max_pool2d:h=8,w=8,c=16,k=2,pad=2", ProgramError, "pad=2 is not below"),
+        ("mobilenet.d10", UnknownNameError, "did you mean 'mobilenet.d"),
         ("resnet18", ProgramError, "network of 10"),
         ("nowhere/missing.py:f", ProgramError, "no file"),
     ],
