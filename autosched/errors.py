@@ -113,6 +113,25 @@ class BadArgumentError(AutoschedError, ValueError):
         return f"{self.what} must be {self.expected}, got {shortened(self.given, 80)}"
 
 
+class NoScheduleError(RecordError):
+    """Nothing that could be applied is known of a workload on a target.
+
+    Args:
+        what: what was looked for, where, in one line.
+        workload: its name, for ``autosched tune``.
+        target: the target's name.
+    """
+
+    def __init__(self, what: str, workload: str, target: str) -> None:
+        super().__init__(what, workload, target)
+        self.what = what
+        self.workload = workload
+        self.target = target
+
+    def __str__(self) -> str:
+        return f"{self.what}; run: autosched tune {self.workload} --target {self.target}"
+
+
 class UnknownNameError(AutoschedError):
     """A name that does not exist, with the nearest that do.
 

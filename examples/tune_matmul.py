@@ -4,8 +4,8 @@ import numpy as np
 
 import autosched as at
 
-report = at.tune("dense:m=16,k=256,n=256", target="vta-de10", trials=32)
-print(report.cycles, "cycles, proven within", f"{100 * report.gap:.1f} % of the optimum;", report.explain)
+report = at.tune("dense:m=16,k=256,n=256,bias=1", target="vta-de10", trials=32)
+print(report.cycles, "cycles, at most", f"{100 * report.gap:.1f} % above what any program needs;", report.explain)
 report.schedule().show()
 
 kernel = report.kernel()

@@ -10,12 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from autosched.cli.commands import tune_hint
 from autosched.cli.exit_codes import Exit
 from autosched.cli.network_commands import export as export_network
 from autosched.cli.network_commands import is_network
-from autosched.cli.options import Commands, add_format, add_log, add_target, parse_pairs, seed
+from autosched.cli.options import Parser, add_format, add_log, add_target, parse_pairs, seed
 from autosched.cli.tables import number, percent, print_json, print_table, tell
-from autosched.errors import ProgramError, UnknownNameError
+from autosched.errors import NoScheduleError, ProgramError, RecordError, UnknownNameError
+from autosched.kernel import Kernel
 from autosched.measure import gap
 from autosched.records import BestRecord, Known, best_or_fail, version
 from autosched.target import Target, get_target
@@ -25,9 +27,7 @@ from sim.files import write_bytes
 VIEWS = ("script", "trace", "python", "asm", "gantt")
 
 
-def register(commands: Commands) -> None:
-    """Adds the commands."""
-    p = commands.add_parser("best")
+def _best_options(p: Parser) -> None:
     p.add_argument("workload", nargs="?", help="a workload or network; default: every workload in the log")
     add_target(p)
     add_log(p)
@@ -35,14 +35,16 @@ def register(commands: Commands) -> None:
     add_format(p)
     p.set_defaults(run=best)
 
-    p = commands.add_parser("show")
+
+def _show_options(p: Parser) -> None:
     p.add_argument("workload")
     add_target(p)
     add_log(p)
     p.add_argument("--as", dest="view", choices=VIEWS, default="script", help="what to show (default script)")
     p.set_defaults(run=show)
 
-    p = commands.add_parser("apply")
+
+def _apply_options(p: Parser) -> None:
     p.add_argument("workload")
     add_target(p)
     add_log(p)
@@ -52,7 +54,8 @@ def register(commands: Commands) -> None:
     add_format(p)
     p.set_defaults(run=apply)
 
-    p = commands.add_parser("export")
+
+def _export_options(p: Parser) -> None:
     p.add_argument("workload")
     add_target(p)
     add_log(p)
@@ -62,12 +65,27 @@ def register(commands: Commands) -> None:
     p.set_defaults(run=export)
 
 
+OPTIONS = {"best": _best_options, "show": _show_options, "apply": _apply_options, "export": _export_options}
+
+
 def _workload(name: str, target: Target, known: Known) -> Workload:
     """The workload of an argument; where its file is gone, the program that the log keeps under its name."""
     file, mark, _ = name.rpartition(".py:")
     if mark and not Path(f"{file}.py").expanduser().exists() and (stored := known.stored(name)) is not None:
         return stored
     return workload(name, target.config.batch, target.config.block_in)
+
+
+def _best_of(args: argparse.Namespace) -> tuple[Workload, Target, BestRecord, Kernel]:
+    """What a command works on: the workload, the machine, and the best schedule that holds."""
+    target = get_target(args.target)
+    known = Known.open(target, args.log)
+    task = _workload(args.workload, target, known)
+    try:
+        return task, target, *best_or_fail(task, target, known)
+    except NoScheduleError as error:
+        # The hint repeats the flags that found nothing.
+        raise RecordError(f"{error.what}; run: {tune_hint(args, args.workload)}") from error
 
 
 def best(args: argparse.Namespace) -> int:
@@ -88,7 +106,7 @@ def best(args: argparse.Namespace) -> int:
         _print_best(found, target)
     missing = sum(r is None for _, _, r in found)
     if missing and missing == len(found):
-        print(f"autosched: nothing is logged for {args.workload} on {target.name}; run: autosched tune {args.workload}",
+        print(f"autosched: nothing is logged for {args.workload} on {target.name}; run: {tune_hint(args, args.workload)}",
               file=sys.stderr)
         return Exit.NO_SCHEDULE
     return Exit.PARTIAL if missing else Exit.OK
@@ -141,10 +159,7 @@ def show(args: argparse.Namespace) -> int:
     """Prints one view of the best schedule."""
     from autosched.schedule import Trace
 
-    target = get_target(args.target)
-    known = Known.open(target, args.log)
-    task = _workload(args.workload, target, known)
-    record, kernel = best_or_fail(task, target, known)
+    _, _, record, kernel = _best_of(args)
     if args.view == "trace":
         print(json.dumps(list(record.trace), indent=1))
     elif args.view == "python":
@@ -164,10 +179,7 @@ def apply(args: argparse.Namespace) -> int:
     """Runs the best schedule and compares with the reference."""
     import numpy as np
 
-    target = get_target(args.target)
-    known = Known.open(target, args.log)
-    task = _workload(args.workload, target, known)
-    _, kernel = best_or_fail(task, target, known)
+    task, target, _, kernel = _best_of(args)
     inputs = list(task.inputs(args.seed))
     names = [b.name for b in task.func.buffers][: len(inputs)]
     for name, path in parse_pairs(args.input, "--input").items():
@@ -203,10 +215,7 @@ def export(args: argparse.Namespace) -> int:
 
     if is_network(args.workload):
         return export_network(args)
-    target = get_target(args.target)
-    known = Known.open(target, args.log)
-    task = _workload(args.workload, target, known)
-    _, kernel = best_or_fail(task, target, known)
+    task, target, _, kernel = _best_of(args)
     inputs = task.inputs(args.seed)
     expected = task.results(*inputs)
     named = {b.name: a for b, a in zip(kernel.inputs, inputs)}

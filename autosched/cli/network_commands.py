@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autosched.cli.exit_codes import Exit
-from autosched.cli.options import Commands, add_format, add_log, add_target, parse_pairs
+from autosched.cli.options import Parser, add_format, add_log, add_target, parse_pairs, seed
 from autosched.cli.tables import number, percent, print_json, print_table
 from autosched.errors import ProgramError, UnknownNameError
 
@@ -24,23 +24,22 @@ if TYPE_CHECKING:
 LABELS = "labels"
 
 
-def register(commands: Commands) -> None:
-    """Adds the commands."""
-    p = commands.add_parser("run")
+def _run_options(p: Parser) -> None:
     p.add_argument("network", help="a quantized ONNX file, or one that --save wrote")
     p.add_argument("--input", action="append", default=[], metavar="[NAME=]FILE",
                    help="images as .npy, or as .npz by input name (its array 'labels' gives an accuracy); default random")
     p.add_argument("--output", "-o", metavar="FILE.npy", help="where to write the result (.npz for several)")
     p.add_argument("--check", action="store_true", help="compare all bytes with onnxruntime on the integer form of the network")
     p.add_argument("--save", metavar="FILE", help="write the compiled network, to be run without onnx")
-    p.add_argument("--seed", type=int, default=0, metavar="N", help="of the random images (default 0)")
+    p.add_argument("--seed", type=seed, default=0, metavar="N", help="of the random images (default 0)")
     add_target(p)
     add_log(p)
     add_network(p)
     add_format(p)
     p.set_defaults(run=run)
 
-    p = commands.add_parser("quantize")
+
+def _quantize_options(p: Parser) -> None:
     p.add_argument("network", help="an ONNX file, float or quantized")
     p.add_argument("--calibrate", required=True, metavar="FILE.npz", help="images by input; an array 'labels' gives accuracies")
     p.add_argument("-o", "--output", required=True, metavar="FILE.onnx", help="the quantized network to write")
@@ -50,6 +49,9 @@ def register(commands: Commands) -> None:
     add_network(p, rounding=False)
     add_format(p)
     p.set_defaults(run=quantize)
+
+
+OPTIONS = {"run": _run_options, "quantize": _quantize_options}
 
 
 def add_network(parser: argparse.ArgumentParser, rounding: bool = True) -> None:

@@ -14,8 +14,6 @@ from autosched.errors import BadArgumentError, ProgramError, shortened, suggest
 
 Number = TypeVar("Number", int, float)
 
-Commands = Any  # argparse's sub-parser action has no public name
-
 
 class Parser(argparse.ArgumentParser):
     """An ``ArgumentParser`` whose errors are one line."""

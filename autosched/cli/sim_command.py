@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autosched.cli.exit_codes import Exit
-from autosched.cli.options import Commands, add_format, add_target, positive
+from autosched.cli.options import Parser, add_format, add_target, positive
 from autosched.cli.tables import number, print_json, print_table
 from autosched.errors import ProgramError
 from autosched.target import Target, get_target
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from sim.timing import Timing
 
 
-def register(commands: Commands) -> None:
-    """Adds the command."""
-    p = commands.add_parser("sim")
+def _options(p: Parser) -> None:
     p.add_argument("file", help="a program file, as `autosched export` writes it")
     add_target(p, default=None)
     p.add_argument("--only", metavar="NAME", help="run only the program of this name")
@@ -33,6 +31,9 @@ def register(commands: Commands) -> None:
     p.add_argument("--asm", action="store_true", help="print the instructions")
     add_format(p)
     p.set_defaults(run=run)
+
+
+OPTIONS = {"sim": _options}
 
 
 def load(path: str, target: str | None, only: str | None) -> list[tuple[Program, str]]:

@@ -7,15 +7,13 @@ import argparse
 import numpy as np
 
 from autosched.cli.exit_codes import Exit
-from autosched.cli.options import Commands, add_format, add_target, positive, seed
+from autosched.cli.options import Parser, add_format, add_target, positive, seed
 from autosched.cli.tables import number, print_json, print_table, tell
 from autosched.target import get_target
 from autosched.workloads import workload
 
 
-def register(commands: Commands) -> None:
-    """Adds the command."""
-    p = commands.add_parser("space")
+def _options(p: Parser) -> None:
     p.add_argument("workload")
     add_target(p)
     p.add_argument("--top", type=positive, default=5, metavar="N", help="favourites to list (default 5)")
@@ -23,6 +21,9 @@ def register(commands: Commands) -> None:
     p.add_argument("--seed", type=seed, default=0, metavar="N", help="of the draw (default 0)")
     add_format(p)
     p.set_defaults(run=run)
+
+
+OPTIONS = {"space": _options}
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,15 +12,13 @@ from autosched.cli.exit_codes import Exit
 from autosched.cli.live import Lines, Panel
 from autosched.cli.network_commands import add_network, is_network, print_summary, summary_json
 from autosched.cli.network_commands import load as load_network
-from autosched.cli.options import Commands, add_log, add_target, fraction, positive, seconds, seed
+from autosched.cli.options import Parser, add_log, add_target, fraction, positive, seconds, seed
 from autosched.cli.tables import number, percent, print_table, tell
 from autosched.search.events import Event, Listener, as_json
 from autosched.search.result import NetworkReport, TuneReport
 
 
-def register(commands: Commands) -> None:
-    """Adds the command."""
-    p = commands.add_parser("tune")
+def _options(p: Parser) -> None:
     p.add_argument("workload", help="e.g. resnet18.c8, resnet18, dense:m=1,k=1024,n=1024, kernels.py:matmul, net.onnx")
     add_target(p)
     p.add_argument("--trials", type=positive, default=64, metavar="N", help="distinct points per workload (default 64)")
@@ -42,6 +40,9 @@ def register(commands: Commands) -> None:
     p.add_argument("--format", choices=("table", "json"), default="table",
                    help="form of the output (default table); json is a stream: one object per event, the last one the result")
     p.set_defaults(run=run)
+
+
+OPTIONS = {"tune": _options}
 
 
 def run(args: argparse.Namespace) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from autosched.records.apply import Known, best_or_fail, compile, find_best, version
+from autosched.records.history import Done, history
 from autosched.records.log import Fault, Log
 from autosched.records.record import BestRecord, ProgramRecord, Record, Run, TrialRecord
 from autosched.records.writer import Writer
 
 __all__ = [
-    "BestRecord", "Fault", "Known", "Log", "ProgramRecord", "Record", "Run", "TrialRecord", "Writer", "best_or_fail", "compile",
-    "find_best", "version",
+    "BestRecord", "Done", "Fault", "Known", "Log", "ProgramRecord", "Record", "Run", "TrialRecord", "Writer", "best_or_fail",
+    "compile", "find_best", "history", "version",
 ]

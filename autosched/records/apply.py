@@ -6,7 +6,7 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
-from autosched.errors import AutoschedError, RecordError
+from autosched.errors import AutoschedError, NoScheduleError, RecordError
 from autosched.ir.stmt import PrimFunc
 from autosched.ir.structural import structural_hash
 from autosched.kernel import Kernel, build, resolve
@@ -155,7 +155,7 @@ def best_or_fail(
         log: as in ``find_best``.
 
     Raises:
-        RecordError: nothing is known of this workload on this target; says what to run.
+        NoScheduleError: nothing is known of this workload on this target; says what to run.
     """
     known = log if isinstance(log, Known) else Known.open(target, log)
     records = known.bests(task.key, target.key())
@@ -168,7 +168,7 @@ def best_or_fail(
             warnings.warn(f"a logged schedule of {task.name} was passed over: {error}", stacklevel=2)
     where = f"in {known.places[0].directory}" if len(known.places) == 1 else "in the default log or among the shipped records"
     what = f"no schedule of {task.name} for {target.name} {where}" + (" that holds" if records else "")
-    raise RecordError(f"{what}; run: autosched tune {task.name} --target {target.name}")
+    raise NoScheduleError(what, task.name, target.name)
 
 
 def _built(task: Workload, target: Target, record: BestRecord, known: Known) -> Kernel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -259,6 +259,16 @@ class Log:
         """The first of ``bests``; with a version, only of that version. None where there is none."""
         found = self.bests(workload, hardware, version)
         return found[0] if found and version in (None, found[0].version) else None
+
+    def all_trials(self) -> Iterator[TrialRecord]:
+        """Every trial that was read, task by task."""
+        for records in self._trials.values():
+            yield from records
+
+    def all_bests(self) -> Iterator[BestRecord]:
+        """The best schedules that are kept of every task and version, best first; what failed its check is not among them."""
+        for records in self._bests.values():
+            yield from self._ranked(records)
 
     def tasks(self) -> list[tuple[str, str, str]]:
         """(name, key of the program, key of the machine) of all that has a best schedule, by name."""

@@ -68,7 +68,8 @@ class TaskStarted:
         trials: how many it may have.
         space_bound: proven lower bound of what the space holds, in cycles.
         machine_bound: proven lower bound of every program on the machine, in cycles.
-        peak: cycles that its products alone would take on a GEMM unit that never waits; 0 without products.
+        peak: cycles that its products alone (none with zeros of padding) would take on a GEMM unit that never waits; 0 without
+            products.
         engine: how candidates are chosen.
         size: points of the space where they were listed, else None.
     """

@@ -166,10 +166,10 @@ class _Run:
 
     def started(self, number: int) -> TaskStarted:
         """What is known before the first trial."""
-        config = self.target.config
-        peak = -(-self.task.macs // (config.batch * config.block_in * config.block_out))
-        return TaskStarted(self.task.name, number, self.trials, self.space_bound, self.machine_bound, peak, self.proposer.engine,
-                           self.proposer.size)
+        return TaskStarted(
+            self.task.name, number, self.trials, self.space_bound, self.machine_bound, self.space.machine.terms["products"],
+            self.proposer.engine, self.proposer.size,
+        )
 
     def search(self, pool: MeasurePool, multiplicity: int) -> TuneReport:
         """Runs to a stop rule and returns the report."""

@@ -85,10 +85,8 @@ def named_workload(name: str, batch: int = 1, block: int = 16) -> Workload:
     kind, colon, rest = spec.partition(":")
     if kind not in OPERATORS or not colon:
         if text in NETWORKS:
-            raise ProgramError(
-                f"{text!r} is a network of {len(NETWORKS[text])} workloads, not one; use one of its layers such as "
-                f"{NETWORKS[text][0][0]!r}"
-            )
+            layers = ", ".join(layer for layer, _ in NETWORKS[text])
+            raise ProgramError(f"{text!r} is a network of {len(NETWORKS[text])} workloads, not one; name one of them: {layers}")
         raise UnknownNameError("workload", text, (*ALIASES, *NETWORKS, *(f"{o}:" for o in OPERATORS)))
     return _build(text, kind, OPERATORS[kind](**_parameters(kind, rest)), batch, block)
 
