@@ -176,6 +176,23 @@ class IndexMap:
         out[tuple(index)] = array
         return out
 
+    def collision(self, shape: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """Two indices that the map sends to the same place, or None: the map is one to one over the shape.
+
+        Args:
+            shape: constant extents; all their points are tried.
+        """
+        grid: dict[Var, NDArray[Any]] = dict(zip(self.initial, np.indices(shape, sparse=True)))
+        places = np.stack([np.broadcast_to(_evaluate(e, grid), shape).ravel() for e in self.final], axis=1)
+        _, first, where = np.unique(places, axis=0, return_index=True, return_inverse=True)
+        back = first[where.ravel()]
+        double = np.flatnonzero(back != np.arange(len(places)))
+        if not len(double):
+            return None
+        pair = (int(back[double[0]]), int(double[0]))
+        one, two = (tuple(int(i) for i in np.unravel_index(k, shape)) for k in pair)
+        return one, two
+
     # -- backwards -------------------------------------------------------------------------------------------------
 
     def inverse(self, shape: Sequence[ExprLike | Range], analyzer: Analyzer | None = None) -> IndexMap:

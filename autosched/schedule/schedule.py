@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from autosched.errors import ProgramError
+from autosched.errors import ProgramError, suggest
 from autosched.ir.depth import shallow
 from autosched.ir.stmt import Block, For, IRModule, PrimFunc
 from autosched.schedule.kit.base import RV, ArgumentError, BlockRV, ExprRV, LoopRV, Special, describe
@@ -89,6 +89,16 @@ class Schedule(
         self._lineage = Lineage()
         self._rng_state = 1
         self.seed(seed)
+
+    if not TYPE_CHECKING:  # a checker knows what there is
+
+        def __getattr__(self, name: str) -> NoReturn:
+            hint = "" if name.startswith("_") else suggest(name, [n for n in dir(type(self)) if not n.startswith("_")])
+            raise AttributeError(f"a Schedule has no {name!r}{hint}", name=name, obj=self)
+
+        def __getitem__(self, key: object) -> NoReturn:
+            block = f'"{key}"' if isinstance(key, str) else '"name of the block"'
+            raise TypeError(f"a Schedule is not indexed by stages: sch.get_sblock({block}) gives the handle of a block")
 
     # -- the program -------------------------------------------------------------------------------
 

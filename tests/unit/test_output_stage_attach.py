@@ -72,7 +72,7 @@ def test_under_the_reduction_it_is_refused_with_the_cost() -> None:
     text = str(caught.value)
     assert "k_0 belongs to the reduction of res_local" in text
     assert "would store res 4 times" in text
-    assert 'sch.reverse_compute_at("res", j_0)' in text
+    assert 'sch.reverse_compute_at("res", "j_0")' in text
     assert "last_iteration=True" in text
     assert len(text.splitlines()) <= 15
     assert str(pickle.loads(pickle.dumps(caught.value))) == text

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+import autosched
 from autosched.errors import ScheduleError, UnknownNameError
 from autosched.schedule import Schedule, TensorIntrin
 from autosched.script import T
@@ -169,3 +171,115 @@ def test_unknown_intrinsics_tell_how_they_become_known(monkeypatch: pytest.Monke
     with pytest.raises(UnknownNameError) as caught:
         tiled().tensorize("Z", "mine")
     assert "vta.gemm.1x16x16" in str(caught.value)
+
+
+CHAIN = """
+@T.prim_func
+def chain(A: T.Buffer((64, 64), "int32"), C: T.Buffer((64, 64), "int32")):
+    B = T.sblock_alloc_buffer((64, 64), "int32")
+    D = T.sblock_alloc_buffer((64, 64), "int32")
+    for i, j in T.grid(64, 64):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * 2
+    for i, j in T.grid(64, 64):
+        with T.sblock("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = B[vi, vj] * 3
+    for i, j in T.grid(64, 64):
+        with T.sblock("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = D[vi, vj] + 1
+"""
+SUM = """
+@T.prim_func
+def total(A: T.Buffer((32, 32), "int8"), W: T.Buffer((32, 32), "int8"), D: T.Buffer((32, 32), "int32")):
+    C = T.sblock_alloc_buffer((32, 32), "int32")
+    for i, j, k in T.grid(32, 32, 32):
+        with T.sblock("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 0
+            C[vi, vj] = C[vi, vj] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", W[vj, vk])
+    for i, j in T.grid(32, 32):
+        with T.sblock("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = C[vi, vj] + 1
+"""
+
+
+@pytest.mark.parametrize("keyword, factors", [("factor", [4, 16]), ("nparts", [16, 4])])
+def test_a_split_by_one_number_is_told_how_to_write_it(keyword: str, factors: list[int]) -> None:
+    sch = Schedule(autosched.parse(CHAIN))
+    with pytest.raises(ScheduleError, match=f"no argument '{keyword}'") as error:
+        sch.split(sch.get_loops("B")[0], **{keyword: 16})  # type: ignore[arg-type]
+    loop = sch.get_loops("B")[0]
+    made = eval(f"sch.split(loop, {error.value.hint})", {"sch": sch, "loop": loop})
+    assert [sch.get(x).extent.value for x in made] == factors
+    with pytest.raises(ScheduleError, match="unexpected keyword argument 'facto'"):
+        sch.split(made[0], [None, 2], facto=2)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("block", ["D", "C"])
+def test_moving_a_consumer_forwards_names_the_move_that_is_legal(block: str) -> None:
+    sch = Schedule(autosched.parse(CHAIN))
+    around = {"D": "B", "C": "D"}[block]
+    with pytest.raises(ScheduleError) as error:
+        sch.compute_at(block, sch.get_loops(around)[0])
+    call, _, why = error.value.hint.partition("): ")
+    assert call.startswith(f'sch.reverse_compute_at("{block}", ') and "consumer" in why
+    eval(call + ")", {"sch": sch})
+    assert len(sch.get_child_blocks(sch.get_loops(around)[0])) == 2
+    other = Schedule(autosched.parse(CHAIN))
+    with pytest.raises(ScheduleError) as error:
+        other.compute_at("B", other.get_loops("C")[0])  # no consumer of B is there, and no producer either
+    assert "sch.reverse_compute_at(" not in error.value.hint
+
+
+def test_after_decompose_reduction_the_way_out_names_one_loop() -> None:
+    sch = Schedule(autosched.parse(SUM))
+    _, j, k = sch.get_loops("C")
+    sch.decompose_reduction("C", j)
+    with pytest.raises(ScheduleError, match="belongs to the reduction") as error:
+        sch.reverse_compute_at("D", k)
+    call = error.value.hint.partition(" attaches")[0]
+    eval(call, {"sch": sch})
+    assert len(sch.get_child_blocks(j)) == 2
+
+
+@pytest.mark.parametrize("scope, fine", [
+    ("local.acc_bufer", False), ("local.acc_buffer", True), ("local.scratchpad", True), ("local", True), ("sram", False),
+    ("local.inp_buffers", False), ("globl", False),
+])
+def test_a_memory_one_letter_off_is_none(scope: str, fine: bool) -> None:
+    sch = Schedule(autosched.parse(CHAIN))
+    if fine:
+        sch.set_scope("B", 0, scope)
+        return
+    with pytest.raises(ScheduleError, match="unknown storage scope") as error:
+        sch.set_scope("B", 0, scope)
+    near = {"local.acc_bufer": "local.acc_buffer", "local.inp_buffers": "local.inp_buffer", "globl": "global"}.get(scope, "")
+    assert near in error.value.reason
+
+
+def test_a_name_that_a_schedule_lacks() -> None:
+    sch = Schedule(autosched.parse(CHAIN))
+    with pytest.raises(AttributeError, match="no 'compute_att'; did you mean 'compute_at'"):
+        sch.compute_att("B", "i")  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match=r'sch.get_sblock\("C"\)'):
+        sch["C"]  # type: ignore[index]
+    assert not hasattr(sch, "__array__") and sch.copy().script() == sch.script()
+
+
+@pytest.mark.parametrize("mapping, places", [
+    (lambda i, j: (i // 2 * 2, j), r"B\[0, 0\] and B\[1, 0\]"), (lambda i, j: (i + j,), r"B\[0, 1\] and B\[1, 0\]"),
+    (lambda i, j: (i % 63, j), r"B\[0, 0\] and B\[63, 0\]"), (lambda i, j: (i % 64, j), None), (lambda i, j: (j * 64 + i,), None),
+    (lambda i, j: ((i + j) % 64, i), None),
+])
+def test_a_map_that_is_surely_not_one_to_one_is_refused_whatever_is_assumed(mapping: Any, places: str | None) -> None:
+    sch = Schedule(autosched.parse(CHAIN))
+    if places is None:
+        sch.transform_layout("B", "B", mapping, assume_injective_transform=True)
+        return
+    with pytest.raises(ScheduleError, match=f"sends {places} to one place"):
+        sch.transform_layout("B", "B", mapping, assume_injective_transform=True)

@@ -65,7 +65,7 @@ from autosched.errors import ScheduleError, suggest
 from autosched.ir.depth import TOO_DEEP
 from autosched.ir.stmt import Buffer
 from autosched.schedule.kit.arguments import Kind, WrongArgument, conform, fault, kinds_of, plain_number
-from autosched.schedule.kit.base import RV, ArgumentError, BlockRV, ExprRV, LoopRV, ScheduleBase
+from autosched.schedule.kit.base import RV, ArgumentError, BlockRV, ExprRV, LoopRV, ScheduleBase, describe
 from autosched.schedule.kit.trace import Instruction
 
 P = ParamSpec("P")
@@ -164,14 +164,14 @@ def primitive(fn: Callable[P, R], /) -> Callable[P, R]: ...
 def primitive(
     *, pure: bool = False, normalize: Normalizer | None = None, keep_none: tuple[str, ...] = (),
     stamp: Stamp | None = None, sugar: bool = False, texts: Mapping[str, Text] | None = None,
-    labels: tuple[str, ...] = (),
+    labels: tuple[str, ...] = (), elsewhere: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
 def primitive(
     fn: Callable[P, R] | None = None, /, *, pure: bool = False, normalize: Normalizer | None = None,
     keep_none: tuple[str, ...] = (), stamp: Stamp | None = None, sugar: bool = False,
-    texts: Mapping[str, Text] | None = None, labels: tuple[str, ...] = (),
+    texts: Mapping[str, Text] | None = None, labels: tuple[str, ...] = (), elsewhere: Mapping[str, str] | None = None,
 ) -> Callable[P, R] | Callable[[Callable[P, R]], Callable[P, R]]:
     """Registers a method as a primitive; see the module's text.
 
@@ -184,17 +184,18 @@ def primitive(
         sugar: the trace holds the primitives that it calls, not itself.
         texts: Python text of the values of some parameters, where it is not the usual one.
         labels: parameters that TVM lacks and that only name things: text for TVM leaves them out.
+        elsewhere: keywords that the primitive has in other languages, with what to write here; ``{}`` is the value given.
     """
 
     def register(method: Callable[P, R]) -> Callable[P, R]:
-        return _register(method, pure, normalize, keep_none, stamp, sugar, texts or {}, labels)
+        return _register(method, pure, normalize, keep_none, stamp, sugar, texts or {}, labels, elsewhere or {})
 
     return register if fn is None else register(fn)
 
 
 def _register(
     fn: Callable[P, R], pure: bool, normalize: Normalizer | None, keep_none: tuple[str, ...], stamp: Stamp | None,
-    sugar: bool, texts: Mapping[str, Text], labels: tuple[str, ...],
+    sugar: bool, texts: Mapping[str, Text], labels: tuple[str, ...], elsewhere: Mapping[str, str],
 ) -> Callable[P, R]:
     name = fn.__name__
     signature = inspect.signature(fn)
@@ -217,6 +218,9 @@ def _register(
                 bound = signature.bind(*call_args, **call_kwargs)
             except TypeError as error:
                 unknown = next((k for k in call_kwargs if k not in names), None)
+                if unknown is not None and unknown in elsewhere:
+                    hint = elsewhere[unknown].format(describe(call_kwargs[unknown]))
+                    raise ArgumentError(name, f"there is no argument {unknown!r}", "", hint) from None
                 tail = "" if unknown is None else suggest(unknown, names)
                 raise ArgumentError(name, f"{error}{tail}") from None
             bound.apply_defaults()

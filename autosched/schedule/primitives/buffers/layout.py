@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from math import isfinite
+from math import isfinite, prod
 from typing import Any
 
 from autosched.errors import ProgramError, suggest
@@ -125,6 +125,8 @@ def _iterator_map(sch: Any, args: dict[str, Any]) -> None:
     block = sch.block_at(args["block"])[1].block
     args["index_map"] = index_map_argument(sch, "index_map", args["index_map"], len(block.iter_vars))
 
+MOST_TRIED = 1 << 16  # elements of a buffer of which each pair is told apart
+
 
 class Layout(ScheduleBase):
     """Primitives that change how a buffer, or the domain of a block, is indexed."""
@@ -143,7 +145,8 @@ class Layout(ScheduleBase):
             index_map: from old indices to new ones; ``AXIS_SEPARATOR`` between indices marks a physical dimension.
             pad_value: what elements hold that the map leaves unused: a number of the buffer's type, or a function of the
                 new indices. None: the map may leave none unused.
-            assume_injective_transform: do not check that the map is one to one.
+            assume_injective_transform: do not ask for a proof that the map is one to one; of a buffer of up to 2^16
+                elements all are tried, and a map that sends two to one place is refused in any case.
 
         Raises:
             ScheduleError: a view or a viewed buffer, a map that is not one to one, unused elements without a
@@ -174,6 +177,8 @@ class Layout(ScheduleBase):
             except ProgramError as error:
                 self.refuse(f"{error} ({mapping} on {old.name})", [node.ident],
                             hint="assume_injective_transform=True, if you know that it is one to one")
+        else:
+            self._surely_not_injective(node, old, mapping)
         try:
             shape = mapping.map_shape(old.shape, analyzer)
         except ProgramError as error:
@@ -282,6 +287,17 @@ class Layout(ScheduleBase):
                 if any(isinstance(e, BufferData) and e.buffer is buffer for e in walk_expr(expr)):
                     self.refuse(f"the address of {buffer.name} is taken, so its layout is fixed", [stmt], state=state,
                                 hint=f"{self._op} before tensorize")
+
+    def _surely_not_injective(self, block: Block, buffer: Buffer, mapping: IndexMap) -> None:
+        """Refuses a map of which two elements can be shown that share a place."""
+        sizes = [s.value for s in buffer.shape if isinstance(s, IntImm)]
+        if len(sizes) < buffer.ndim or len(sizes) != len(mapping.initial) or not 0 < prod(sizes) <= MOST_TRIED:
+            return
+        pair = mapping.collision(sizes)
+        if pair is not None:
+            one, two = (f"{buffer.name}[{', '.join(map(str, p))}]" for p in pair)
+            self.refuse(f"the index map sends {one} and {two} to one place ({mapping} on {buffer.name})", [block.ident],
+                        hint="assume_injective_transform is for maps that are one to one and cannot be shown to be")
 
     def _pad_function(
         self, buffer: Buffer, mapping: IndexMap, value: Any

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any, cast
 
 from autosched.errors import suggest
@@ -236,7 +237,9 @@ class Scope(ScheduleBase):
 
     def check_scope(self, storage_scope: str) -> None:
         """Refuses a name that is no memory (not traced)."""
-        if not storage_scope.startswith(SCOPES):
+        # Any ``local.x`` may be a memory of some machine; one letter off a known one it is none.
+        close = storage_scope not in MEMORIES and get_close_matches(storage_scope, MEMORIES, 1, 0.85)
+        if close or not storage_scope.startswith(SCOPES):
             near = suggest(storage_scope, (*SCOPES, *MEMORIES))
             self.refuse(f"unknown storage scope {storage_scope!r}{near}", hint=", ".join(dict.fromkeys((*MEMORIES, *SCOPES))))
 

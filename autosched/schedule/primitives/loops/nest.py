@@ -66,7 +66,10 @@ def _check_name(sch: Any, name: str) -> None:
 class Loops(ScheduleBase):
     """Primitives that change loops and leave the order of block instances, or are shown not to mind it."""
 
-    @primitive(normalize=_split_sugar, labels=("names",))
+    @primitive(
+        normalize=_split_sugar, labels=("names",),
+        elsewhere={"factor": "factors=[None, {}]", "nparts": "factors=[{}, None]"},
+    )
     def split(
         self, loop: LoopRV | str, factors: Sequence[int | ExprRV | None], preserve_unit_iters: bool = True,
         disable_predication: bool = False, names: Sequence[str] | None = None,

@@ -115,7 +115,8 @@ class ComputeAt(ScheduleBase):
         try:
             table = plan_move(state, realize, target, forward, unit, index, last)
         except Refusal as r:
-            hint = self.way_out(r.hint, lambda: place_that_works(state, realize, forward))
+            turned = self.way_out("", lambda: other_direction(state, realize, target)) if forward else ""
+            hint = self.way_out(turned or r.hint, lambda: place_that_works(state, realize, forward))
             if not hint and any(n is target for n in state.ancestors(realize)):
                 hint = "nothing is left to do"
             self.refuse(r.reason, r.marks, hint, state)
@@ -129,6 +130,17 @@ def can_compute_at(state: State, realize: BlockRealize, target: For, forward: bo
     except Refusal:
         return False
     return True
+
+
+def other_direction(state: State, realize: BlockRealize, target: For) -> str:
+    """The move to a loop around a producer, where that is the one that is legal and no consumer is there."""
+    inside = {b.ident for b in state.children_of(target)}
+    around_producer = any(b.ident in inside for b in state.producers(realize.block))
+    if not around_producer or any(b.ident in inside for b in state.consumers(realize.block)):
+        return ""
+    if not can_compute_at(state, realize, target, False):
+        return ""
+    return f'sch.reverse_compute_at("{realize.block.name}", {named(state, target)}): it is the consumer of what is there'
 
 
 def place_that_works(state: State, realize: BlockRealize, forward: bool) -> str:
@@ -476,8 +488,8 @@ def _final_iteration(
         times = str(prod(c for c in counts if c is not None)) if None not in counts else "as many"
         outer = list(takewhile(lambda loop: loop is not partial[0], enclosing))
         better = (
-            f'sch.reverse_compute_at("{block.name}", {outer[-1].var.name}) attaches it outside the reduction' if outer
-            else f'leave "{block.name}" after the reduction'
+            f'sch.reverse_compute_at("{block.name}", {named(state, outer[-1])}) attaches it outside the reduction'
+            if outer and can_compute_at(state, realize, outer[-1], False) else f'leave "{block.name}" after the reduction'
         )
         writes = ", ".join(dict.fromkeys(w.buffer.name for w in block.writes))
         raise Refusal(
