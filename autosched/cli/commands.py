@@ -43,6 +43,10 @@ COMMANDS = {
                    "autosched run digits_q.onnx --input digits_test.npz --check"),
     "quantize": Command("network_commands", "make a network's scales powers of two",
                         "autosched quantize digits.onnx --calibrate digits_calibration.npz -o digits_q.onnx"),
+    "explain": Command("explain_commands", "where a schedule's cycles go, and what keeps it from the machine's bound",
+                       "autosched explain resnet18.c10 --target vta-de10"),
+    "compare": Command("explain_commands", "what differs between two schedules or program files, in cycles and bytes",
+                       "autosched compare resnet18.c8 resnet18.c8@vta-de10-portable"),
     "sim": Command("sim_command", "run a program file on the simulator", "autosched sim t3.json --check --stats"),
     "list": Command("list_command", "names of workloads and targets, and the runs of a log", "autosched list workloads"),
 }

@@ -76,7 +76,7 @@ def _workload(name: str, target: Target, known: Known) -> Workload:
     return workload(name, target.config.batch, target.config.block_in)
 
 
-def _best_of(args: argparse.Namespace) -> tuple[Workload, Target, BestRecord, Kernel]:
+def best_of(args: argparse.Namespace) -> tuple[Workload, Target, BestRecord, Kernel]:
     """What a command works on: the workload, the machine, and the best schedule that holds."""
     target = get_target(args.target)
     known = Known.open(target, args.log)
@@ -159,7 +159,7 @@ def show(args: argparse.Namespace) -> int:
     """Prints one view of the best schedule."""
     from autosched.schedule import Trace
 
-    _, _, record, kernel = _best_of(args)
+    _, _, record, kernel = best_of(args)
     if args.view == "trace":
         print(json.dumps(list(record.trace), indent=1))
     elif args.view == "python":
@@ -179,7 +179,7 @@ def apply(args: argparse.Namespace) -> int:
     """Runs the best schedule and compares with the reference."""
     import numpy as np
 
-    task, target, _, kernel = _best_of(args)
+    task, target, _, kernel = best_of(args)
     inputs = list(task.inputs(args.seed))
     names = [b.name for b in task.func.buffers][: len(inputs)]
     for name, path in parse_pairs(args.input, "--input").items():
@@ -215,7 +215,7 @@ def export(args: argparse.Namespace) -> int:
 
     if is_network(args.workload):
         return export_network(args)
-    task, target, _, kernel = _best_of(args)
+    task, target, _, kernel = best_of(args)
     inputs = task.inputs(args.seed)
     expected = task.results(*inputs)
     named = {b.name: a for b, a in zip(kernel.inputs, inputs)}

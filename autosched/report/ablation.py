@@ -1,0 +1,81 @@
+"""What every decision of a schedule is worth: each is changed alone, and simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from autosched.measure import Candidate, measure
+from autosched.target import Target
+from autosched.workloads import Workload
+from space import Space
+
+ALTERNATIVES = 4  # per decision, by estimate
+
+
+@dataclass(frozen=True)
+class Change:
+    """One decision, changed alone.
+
+    Args:
+        decision: name of its column.
+        others: what had to change with it.
+        value: what the schedule has.
+        other: the best alternative that was tried.
+        cycles: of the schedule with it, or None where no alternative is a schedule.
+        difference: cycles that the change costs; negative where the alternative is better.
+        tried: alternatives simulated.
+    """
+
+    decision: str
+    others: tuple[str, ...]
+    value: int
+    other: int | None
+    cycles: int | None
+    difference: int | None
+    tried: int
+
+
+def ablate(task: Workload, target: Target, point: Iterable[int], cycles: int, most: int = ALTERNATIVES) -> list[Change]:
+    """Changes every decision of a point alone.
+
+    Args:
+        task: the workload.
+        target: the machine.
+        point: the decisions, in this version of the space.
+        cycles: of the point.
+        most: alternatives of a decision that are simulated, those with the lowest estimates.
+
+    Returns:
+        The decisions that have alternatives, the dearest to change first.
+    """
+    space = Space(task.func, target)
+    here = np.array(list(point), dtype=np.int32)
+    near = space.neighbours(here)
+    drafts = space.draft(near) if len(near) else np.zeros(0)
+    known: dict[int, int | None] = {}
+    changes = []
+    for column, name in enumerate(space.names):
+        with_it = [n for n, row in enumerate(near) if row[column] != here[column]]
+        if not with_it:
+            continue
+        # Alone where the space allows it, else with as few others as possible.
+        fewest = min(int((near[n] != here).sum()) for n in with_it)
+        rows = sorted((n for n in with_it if int((near[n] != here).sum()) == fewest), key=lambda n: (float(drafts[n]), n))[:most]
+        for n in rows:
+            if n not in known:
+                known[n] = _cycles(space, task, target, near[n])
+        measured = [(c, n) for n in rows if (c := known[n]) is not None]
+        if not measured:
+            changes.append(Change(name, (), int(here[column]), None, None, None, len(rows)))
+            continue
+        best, n = min(measured)
+        others = tuple(space.names[c] for c in np.flatnonzero(near[n] != here) if c != column)
+        changes.append(Change(name, others, int(here[column]), int(near[n][column]), best, best - cycles, len(rows)))
+    return sorted(changes, key=lambda c: (c.difference is None, -(c.difference or 0), c.decision))
+
+
+def _cycles(space: Space, task: Workload, target: Target, point: np.ndarray[tuple[int], np.dtype[np.int32]]) -> int | None:
+    return measure(Candidate(task, target, tuple(space.trace(point).as_json()))).cycles
