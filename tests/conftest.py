@@ -101,6 +101,53 @@ def verify_trace_roundtrip() -> Callable[[Schedule, PrimFunc | IRModule], Schedu
     return verify
 
 
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """The command ``autosched`` in this process: exit code, stdout, stderr."""
+    from autosched.cli import main
+
+    def run(*args: str | Path) -> tuple[int, str, str]:
+        code = main([str(a) for a in args])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def same() -> Callable[..., None]:
+    """Two programs of one signature (or a schedule of the first) give the same, whatever inputs, memory and outputs hold."""
+
+    def check(func: PrimFunc, other: PrimFunc | Schedule, seed: int = 0, sound: bool = True) -> None:
+        import numpy as np
+
+        from autosched.ir.interp import random_inputs, run, written
+        from autosched.ir.verify import verify
+        from autosched.schedule import Schedule
+        from autosched.script import parse
+
+        found = other.func if isinstance(other, Schedule) else other
+        # Where a test hides accesses from a block's regions, the new program cannot be well formed.
+        assert not verify(found) or not sound, verify(found)
+        assert parse(found.script()) == found
+        outputs = set(written(func))
+        for turn, (pattern, stale) in enumerate(((0x80, 77), (0x7F, -77))):
+            inputs = iter(random_inputs(func, seed + turn))
+            # Sums of floats depend on their order, unless they are of small whole numbers.
+            rng = np.random.default_rng(seed + turn)
+            given = []
+            for b in func.buffers:
+                shape = [int(e.value) for e in b.shape]
+                array = np.full(shape, stale, b.dtype) if b in outputs else next(inputs)
+                given.append(rng.integers(-20, 20, shape).astype(b.dtype) if array.dtype.kind == "f" else array)
+            wanted, got = ([a.copy() for a in given] for _ in range(2))
+            run(func, *wanted, pattern=pattern)
+            run(found, *got, pattern=pattern)
+            for a, b in zip(wanted, got):
+                np.testing.assert_array_equal(a, b)
+
+    return check
+
+
 @pytest.fixture(scope="session")
 def vta_schedules() -> ModuleType:
     """Random schedules of named workloads, and the check that lowering keeps their meaning."""

@@ -37,18 +37,6 @@ ALU = [*LOOP, ("alu_op", 108, 3), ("use_imm", 111, 1), ("imm", 112, 16)]
 FIELDS = {0: MOVE, 1: MOVE, 2: GEMM, 3: [], 4: ALU}
 
 
-@pytest.fixture
-def autosched(capsys):
-    """The command, in this process: exit code, stdout, stderr."""
-    from autosched.cli import main
-
-    def run(*args: str | Path) -> tuple[int, str, str]:
-        code = main([str(a) for a in args])
-        return code, *capsys.readouterr()
-
-    return run
-
-
 def as_hardware_reads(line: str) -> list[int]:
     word = int(line, 16)
     row = dict.fromkeys(isa.COLUMN_NAMES, 0) | {"opcode": word & 7}
@@ -60,19 +48,19 @@ def as_hardware_reads(line: str) -> list[int]:
 
 @pytest.mark.parametrize(("keys", "name"), [(B32, "dense:m=3,k=128,n=64,bias=1"), (INP14, "dense:m=5,k=64,n=48,bias=1")])
 def test_what_is_exported_is_what_the_hardware_decodes(
-    keys: dict, name: str, tmp_path: Path, plain_vta: ModuleType, autosched
+    keys: dict, name: str, tmp_path: Path, plain_vta: ModuleType, command
 ) -> None:
     machine, out = tmp_path / "machine.json", tmp_path / "program.json"
     machine.write_text(json.dumps(keys))
     log = ("--target", machine, "--log", tmp_path / "log")
     def tuned() -> dict:
-        code, _, err = autosched("tune", name, "--trials", "4", "--jobs", "1", *log)
+        code, _, err = command("tune", name, "--trials", "4", "--jobs", "1", *log)
         assert code == 0, err
-        assert autosched("export", name, *log, "-o", out)[0] == 0
+        assert command("export", name, *log, "-o", out)[0] == 0
         return json.loads(out.read_text())["programs"][0]
 
     def simulated() -> list[dict]:
-        code, text, err = autosched("sim", out, "--format", "json")
+        code, text, err = command("sim", out, "--format", "json")
         assert code == 0, err
         return json.loads(text)
 
@@ -91,7 +79,7 @@ def test_what_is_exported_is_what_the_hardware_decodes(
     assert [as_hardware_reads(line) for line in tuned()["insns"]] != table.tolist()
     assert simulated()[0]["outputs_match"] is True
     machine.write_text(json.dumps(keys | {"semantics": "portable"}))
-    code, _, err = autosched("tune", name, "--trials", "4", *log)
+    code, _, err = command("tune", name, "--trials", "4", *log)
     assert code == 2
     assert "no program of this machine is portable: field positions follow the buffer sizes" in err
 

@@ -26,32 +26,20 @@ def shift(C: T.Buffer((16, 1, 16), "int32"), R: T.Buffer((16, 1, 16), "int32"), 
 '''
 
 
-@pytest.fixture
-def autosched(capsys):
-    """The command, in this process: exit code, stdout, stderr."""
-    from autosched.cli import main
-
-    def run(*args: str | Path) -> tuple[int, str, str]:
-        code = main([str(a) for a in args])
-        return code, *capsys.readouterr()
-
-    return run
-
-
 @pytest.mark.parametrize("target", ["vta-de10", "vta-fsim"])
-def test_a_shift_by_a_tensor_is_checked(autosched, tmp_path: Path, target: str) -> None:
+def test_a_shift_by_a_tensor_is_checked(command, tmp_path: Path, target: str) -> None:
     (tmp_path / "shift.py").write_text(SHIFT)
     name = f"{tmp_path / 'shift.py'}:shift"
-    code, out, err = autosched("tune", name, "--trials", "3", "--jobs", "1", "--log", tmp_path / "log", "--target", target)
+    code, out, err = command("tune", name, "--trials", "3", "--jobs", "1", "--log", tmp_path / "log", "--target", target)
     assert code == 0, err
     assert "bit-equal" in out
 
 
 @pytest.mark.parametrize("name", ["dense:m=7,k=64,n=96,bias=1", "conv2d:h=9,w=7,ci=32,co=32,k=3,pad=1"])
-def test_exported_data_tell_a_right_program_from_a_wrong_one(autosched, tmp_path: Path, name: str) -> None:
+def test_exported_data_tell_a_right_program_from_a_wrong_one(command, tmp_path: Path, name: str) -> None:
     log, file = ("--log", tmp_path / "log"), tmp_path / "p.json"
-    assert autosched("tune", name, "--trials", "2", "--jobs", "1", *log)[0] == 0
-    assert autosched("export", name, *log, "-o", file)[0] == 0
+    assert command("tune", name, "--trials", "2", "--jobs", "1", *log)[0] == 0
+    assert command("export", name, *log, "-o", file)[0] == 0
     data = json.loads(file.read_text())
     (output,) = data["programs"][0]["outputs"]
     expected = np.frombuffer(base64.b64decode(output["expected"]), np.int8)
@@ -76,10 +64,10 @@ def test_exported_data_tell_a_right_program_from_a_wrong_one(autosched, tmp_path
         memory[k]["bytes"] = kept
 
 
-def test_apply_runs_on_the_same_kind_of_data(autosched, tmp_path: Path) -> None:
+def test_apply_runs_on_the_same_kind_of_data(command, tmp_path: Path) -> None:
     name, log = "dense:m=7,k=64,n=96,bias=1", ("--log", tmp_path / "log")
-    assert autosched("tune", name, "--trials", "2", "--jobs", "1", *log)[0] == 0
-    code, out, _ = autosched("apply", name, *log, "--output", tmp_path / "y.npy")
+    assert command("tune", name, "--trials", "2", "--jobs", "1", *log)[0] == 0
+    code, out, _ = command("apply", name, *log, "--output", tmp_path / "y.npy")
     assert code == 0 and "bit-equal to the reference" in out
     result = np.load(tmp_path / "y.npy")
     assert ((result > 0) & (result < 127)).mean() >= 0.5

@@ -11,13 +11,13 @@ from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
 from autosched.ir.constant import values
 from autosched.ir.host import split_host
-from autosched.ir.interp import random_inputs, run
-from autosched.ir.verify import verify
 from autosched.measure import Candidate, measure
 from autosched.schedule import Schedule
 from autosched.script import T, parse
 from autosched.target import get_target
 from autosched.workloads import of_func
+
+Same = Callable[..., None]
 
 Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
 INP, WGT, ACC = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer"
@@ -92,15 +92,6 @@ def gemm(sch: Schedule, block: str, inp: str, wgt: str) -> None:
     sch.tensorize(lanes[0], "vta.gemm.1x16x16")
 
 
-def same(sch: Schedule, func: PrimFunc) -> None:
-    assert not verify(sch.func)
-    for seed in range(3):
-        inputs = random_inputs(func, seed)
-        assert np.array_equal(run(sch.func, *inputs)[0], run(func, *inputs)[0])
-    lowest = [np.full_like(a, -128) for a in random_inputs(func)]
-    assert np.array_equal(run(sch.func, *lowest)[0], run(func, *lowest)[0])
-
-
 def runs(sch: Schedule, func: PrimFunc, targets: tuple[str, ...] = TARGETS) -> None:
     trace = tuple(sch.trace.as_json())
     for target in targets:
@@ -108,20 +99,20 @@ def runs(sch: Schedule, func: PrimFunc, targets: tuple[str, ...] = TARGETS) -> N
         assert result.status == "ok", (target, result)
 
 
-def test_depthwise_through_a_diagonal_operand(verify_trace_roundtrip: Verify) -> None:
+def test_depthwise_through_a_diagonal_operand(verify_trace_roundtrip: Verify, same: Same) -> None:
     get_target("vta-de10")
     sch = Schedule(depthwise)
     made = sch.diagonalize("C", 3, "W")
     assert sch.get(made).name == "W_diagonal"
     assert "W_diagonal[v0, v1, v2, v3] = T.if_then_else(v2 == v3, W[v0, v1, v2], T.int8(0))" in sch.script()
     assert [p.name for p in split_host(sch.func).pack] == ["W_diagonal"]
-    same(sch, depthwise)
+    same(depthwise, sch)
     verify_trace_roundtrip(sch, depthwise)
     gemm(sch, "C", "X", "W_diagonal")
     runs(sch, depthwise)
 
 
-def test_an_operand_that_the_accelerator_makes_is_no_host_stage() -> None:
+def test_an_operand_that_the_accelerator_makes_is_no_host_stage(same: Same) -> None:
     text = depthwise.script().replace("    for c, y, b, a, p in", '''    V = T.sblock_alloc_buffer((2, 3, 16), "int8")
     for c, p, a in T.grid(2, 3, 16):
         with T.sblock("V"):
@@ -133,7 +124,7 @@ def test_an_operand_that_the_accelerator_makes_is_no_host_stage() -> None:
     sch = Schedule(func)
     sch.diagonalize("C", 3, "V")
     assert not split_host(sch.func).pack
-    same(sch, func)
+    same(func, sch)
 
 
 @pytest.mark.parametrize(("axis", "buffer", "reason"), [
@@ -150,7 +141,7 @@ def test_a_block_that_is_no_product() -> None:
         Schedule(pool).diagonalize("C", 3, "X")
 
 
-def test_int8_operands_enter_by_an_identity(verify_trace_roundtrip: Verify) -> None:
+def test_int8_operands_enter_by_an_identity(verify_trace_roundtrip: Verify, same: Same) -> None:
     get_target("vta-de10")
     sch = Schedule(residual)
     sch.cast_by_gemm("A", 3, "X")
@@ -158,7 +149,7 @@ def test_int8_operands_enter_by_an_identity(verify_trace_roundtrip: Verify) -> N
     assert "B[vm, vn, vb, vl] = A[vm, vn, vb, vl]" in sch.script()
     one, four = (values(c) for c in sch.func.constants)
     assert np.array_equal(one, np.eye(16)) and np.array_equal(four, 4 * np.eye(16))
-    same(sch, residual)
+    same(residual, sch)
     verify_trace_roundtrip(sch, residual)
     gemm(sch, "A", "X", "eye")
     gemm(sch, "B", "R", "eye_4")
@@ -191,12 +182,12 @@ def test_an_identity_is_shared() -> None:
     (" * 64", None), (" * 128", "2^7 is more than an int8 holds".replace("^", r"\^")), (" * 3", "does not add cast"),
     (" * -4", "does not add cast"),
 ])
-def test_factors(factor: str, reason: str | None) -> None:
+def test_factors(factor: str, reason: str | None, same: Same) -> None:
     func = parse(residual.script().replace(" * 4", factor))
     sch = Schedule(func)
     if reason is None:
         sch.cast_by_gemm("B", 3, "R")
-        same(sch, func)
+        same(func, sch)
         return
     with pytest.raises(ScheduleError, match=reason):
         sch.cast_by_gemm("B", 3, "R")
@@ -211,7 +202,7 @@ def test_no_int8_operand(block: str, axis: int, buffer: str, reason: str) -> Non
         Schedule(residual).cast_by_gemm(block, axis, buffer)
 
 
-def test_a_window_reads_a_copy_that_is_wide(verify_trace_roundtrip: Verify) -> None:
+def test_a_window_reads_a_copy_that_is_wide(verify_trace_roundtrip: Verify, same: Same) -> None:
     get_target("vta-de10")
     sch = Schedule(pool)
     with pytest.raises(ScheduleError, match="is not one plain store"):
@@ -219,9 +210,9 @@ def test_a_window_reads_a_copy_that_is_wide(verify_trace_roundtrip: Verify) -> N
     wide = sch.cache_cast("C", "X")
     assert 'X_int32[v0, v1, v2, v3] = T.Cast("int32", X[v0, v1, v2, v3])' in sch.script()
     assert "T.max(C[vc, vy, vb, vl], X_int32[vc, vy * 2 + vp, vb, vl])" in sch.script()
-    same(sch, pool)
+    same(pool, sch)
     sch.cast_by_gemm(wide, 3, "X")
-    same(sch, pool)
+    same(pool, sch)
     verify_trace_roundtrip(sch, pool)
     gemm(sch, sch.get(wide).name, "X", "eye")
     sch.set_scope("C", 0, ACC)

@@ -17,6 +17,8 @@ from autosched.script import T
 from autosched.target import get_target
 from autosched.workloads import workload
 
+Same = Callable[..., None]
+
 Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
 INP, WGT, ACC = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer"
 
@@ -54,18 +56,8 @@ def summed(A: T.Buffer((8, 4), "int8"), b: T.Buffer((8,), "int8"), C: T.Buffer((
             D[vi] = C[vi] + T.Cast("int32", b[vi])
 
 
-def same(func: PrimFunc, sch: Schedule, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    arrays = []
-    for b in func.buffers:
-        low, high = (-16384, 16385) if b.dtype == "int32" else (-128, 128)
-        arrays.append(rng.integers(low, high, [s.value for s in b.shape]).astype(b.dtype))
-    wanted = run(func, *[a.copy() for a in arrays])["D"]
-    assert np.array_equal(run(sch.func, *[a.copy() for a in arrays])["D"], wanted)
-
-
 @pytest.mark.parametrize("decomposed", [False, True])
-def test_the_addend_becomes_the_initial_value(decomposed: bool, verify_trace_roundtrip: Verify) -> None:
+def test_the_addend_becomes_the_initial_value(decomposed: bool, verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(dense)
     if decomposed:
         block = sch.get_block("C")

@@ -13,6 +13,8 @@ from autosched.ir.interp import run
 from autosched.schedule import Schedule
 from autosched.script import T, parse
 
+Same = Callable[..., None]
+
 Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
 
 
@@ -101,24 +103,11 @@ def by_address(A: T.Buffer((32,), "int32"), C: T.Buffer((16,), "int32")):
         T.call_extern("int32", "copy", C.data, B.data)
 
 
-def same(func: PrimFunc, sch: Schedule) -> None:
-    """Both programs give the same outputs on random inputs, and the new one prints and parses."""
-    assert parse(sch.func.script()) == sch.func
-    rng = np.random.default_rng(0)
-    shapes = [[int(s.value) for s in b.shape] for b in func.buffers]
-    data = [rng.integers(-20, 20, s).astype(b.dtype) for s, b in zip(shapes, func.buffers)]
-    want, got = [a.copy() for a in data], [a.copy() for a in data]
-    run(func, *want)
-    run(sch.func, *got)
-    for a, b in zip(want, got):
-        np.testing.assert_array_equal(a, b)
-
-
 def order(sch: Schedule) -> list[str]:
     return sch.state.block_names()[1:]
 
 
-def test_cache_read_of_an_input_goes_first(verify_trace_roundtrip: Verify) -> None:
+def test_cache_read_of_an_input_goes_first(verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(chain)
     copy = sch.cache_read("B", "A", "local.inp_buffer")
     assert sch.get(copy).name == "A_local.inp_buffer"
@@ -129,7 +118,7 @@ def test_cache_read_of_an_input_goes_first(verify_trace_roundtrip: Verify) -> No
     same(chain, sch)
 
 
-def test_cache_read_of_an_intermediate_for_some_consumers(verify_trace_roundtrip: Verify) -> None:
+def test_cache_read_of_an_intermediate_for_some_consumers(verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(chain)
     sch.cache_read("D", 0, "shared", consumer_blocks=["D"])
     assert order(sch) == ["B", "C", "B_shared", "D"]
@@ -139,7 +128,7 @@ def test_cache_read_of_an_intermediate_for_some_consumers(verify_trace_roundtrip
     same(chain, sch)
 
 
-def test_cache_read_inside_common_loops(verify_trace_roundtrip: Verify) -> None:
+def test_cache_read_inside_common_loops(verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(chain)
     sch.merge(*(sch.get_loops(b)[0] for b in "BC"))
     copy = sch.cache_read("C", 0, "shared", [sch.get_block("C")])
@@ -149,7 +138,7 @@ def test_cache_read_inside_common_loops(verify_trace_roundtrip: Verify) -> None:
     same(chain, sch)
 
 
-def test_cache_copies_only_what_is_written(verify_trace_roundtrip: Verify) -> None:
+def test_cache_copies_only_what_is_written(verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(windowed)
     sch.cache_read("C", 0, "shared")
     assert "B_shared = T.sblock_alloc_buffer((8,)" in sch.script()
@@ -160,7 +149,7 @@ def test_cache_copies_only_what_is_written(verify_trace_roundtrip: Verify) -> No
     same(windowed, sch)
 
 
-def test_cache_write(verify_trace_roundtrip: Verify) -> None:
+def test_cache_write(verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(chain)
     store = sch.cache_write("B", 0, "local.acc_buffer")
     assert order(sch) == ["B", "B_local.acc_buffer", "C", "D"]
@@ -171,7 +160,7 @@ def test_cache_write(verify_trace_roundtrip: Verify) -> None:
     same(chain, sch)
 
 
-def test_cache_write_with_consumers_of_the_copy(verify_trace_roundtrip: Verify) -> None:
+def test_cache_write_with_consumers_of_the_copy(verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(chain)
     sch.cache_write("B", 0, "local", consumer_blocks=["C"])
     assert order(sch) == ["B", "C", "B_local", "D"]
@@ -180,7 +169,7 @@ def test_cache_write_with_consumers_of_the_copy(verify_trace_roundtrip: Verify) 
     same(chain, sch)
 
 
-def test_caches_of_a_reduction(verify_trace_roundtrip: Verify) -> None:
+def test_caches_of_a_reduction(verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(gemm)
     sch.cache_read("C", 0, "local.inp_buffer")
     sch.cache_read("C", 1, "local.wgt_buffer")
@@ -190,7 +179,7 @@ def test_caches_of_a_reduction(verify_trace_roundtrip: Verify) -> None:
     same(gemm, sch)
 
 
-def test_reindex_caches_of_a_reduction(verify_trace_roundtrip: Verify) -> None:
+def test_reindex_caches_of_a_reduction(verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(gemm)
     a = sch.reindex_cache_read("C", 0, "global", lambda I_, J, i, j, K, k: (I_, K, i, k))
     b = sch.reindex_cache_read("C", 1, "shared", lambda I_, J, i, j, K, k: (K, J, j * 16 + k))
@@ -202,7 +191,7 @@ def test_reindex_caches_of_a_reduction(verify_trace_roundtrip: Verify) -> None:
     same(gemm, sch)
 
 
-def test_reindex_cache_keeps_predicates(verify_trace_roundtrip: Verify) -> None:
+def test_reindex_cache_keeps_predicates(verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(chain)
     sch.split(sch.get_loops("C")[0], [None, 5])
     sch.reindex_cache_read("C", 0, "shared", lambda i, j: (j, i))
@@ -246,7 +235,7 @@ def test_a_buffer_passed_by_address_keeps_its_origin() -> None:
         sch.cache_read("C", 0, "shared")
 
 
-def test_cache_inplace(verify_trace_roundtrip: Verify) -> None:
+def test_cache_inplace(verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(update)
     first, last = sch.cache_inplace("A", 0, "local")
     assert [sch.get(first).writes[0].buffer.name, sch.get(last).writes[0].buffer.name] == ["D_local", "D"]

@@ -9,10 +9,11 @@ import pytest
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
-from autosched.ir.expr import int_value
-from autosched.ir.interp import random_inputs, run
+from autosched.ir.interp import run
 from autosched.schedule import Schedule
 from autosched.script import T, parse
+
+Same = Callable[..., None]
 
 Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
 
@@ -21,19 +22,6 @@ def program(text: str) -> PrimFunc:
     func = parse("@T.prim_func\ndef main(" + text)
     assert isinstance(func, PrimFunc)
     return func
-
-
-def same(func: PrimFunc, sch: Schedule) -> None:
-    """Equal results, whatever memory and outputs hold before."""
-    inputs = random_inputs(func, 0)
-    for pattern, stale in ((0x80, 77), (0x7F, -77)):
-        wanted, found = (
-            [np.full([int_value(e) or 0 for e in b.shape], stale, b.dtype) for b in func.buffers[len(inputs):]] for _ in range(2)
-        )
-        run(func, *inputs, *wanted, pattern=pattern)
-        run(sch.func, *inputs, *found, pattern=pattern)
-        for x, y in zip(wanted, found):
-            np.testing.assert_array_equal(x, y)
 
 
 @T.prim_func
@@ -48,7 +36,9 @@ def padded(A: T.Buffer((8, 7), "int8"), B: T.Buffer((9, 7), "int32")):
     ("loop", "shown"),
     [(0, "A_local = T.sblock_alloc_buffer((8, 7)"), (1, "T.if_then_else(vi_o - 1 + v0 >= 0, A[vi_o - 1 + v0, v1], T.int8(0))")],
 )
-def test_copies_into_a_scope_read_nothing_outside_the_buffer(loop: int, shown: str, verify_trace_roundtrip: Verify) -> None:
+def test_copies_into_a_scope_read_nothing_outside_the_buffer(
+    loop: int, shown: str, verify_trace_roundtrip: Verify, same: Same
+) -> None:
     sch = Schedule(padded)
     sch.blockize(sch.get_loops("B")[loop])
     sch.cache_read("B", 0, "local")
@@ -65,13 +55,13 @@ def scaled(A: T.Buffer((7,), "int32"), B: T.Buffer((7,), "int32")):
             B[vi] = A[vi] * 2
 
 
-def test_copies_out_of_a_scope_store_nothing_outside_the_buffer(verify_trace_roundtrip: Verify) -> None:
+def test_copies_out_of_a_scope_store_nothing_outside_the_buffer(verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(scaled)
     sch.split(sch.get_loops("B")[0], [None, 8])
     sch.loop_partition(sch.get_loops("B")[1], [4, None])
     sch.cache_write("B_i_11", 0, "local")
     assert "T.where(ax0 < 3)" in sch.script()
-    same(scaled, sch)
+    same(scaled, sch, sound=False)
     verify_trace_roundtrip(sch, scaled)
 
 
@@ -90,7 +80,7 @@ HALVES = """A: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int32")):
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_copy_does_not_store_what_its_block_leaves_out(whole: bool, verify_trace_roundtrip: Verify) -> None:
+def test_a_copy_does_not_store_what_its_block_leaves_out(whole: bool, verify_trace_roundtrip: Verify, same: Same) -> None:
     func = program(HALVES.format(first="v", second="v + 8") if whole else HALVES.format(first="v * 2", second="v * 2 + 1"))
     sch = Schedule(func)
     if whole:
@@ -108,7 +98,7 @@ def test_a_copy_does_not_store_what_its_block_leaves_out(whole: bool, verify_tra
 
 
 @pytest.mark.parametrize("step", [1, 2])
-def test_a_block_may_declare_what_its_instances_store_together(step: int, verify_trace_roundtrip: Verify) -> None:
+def test_a_block_may_declare_what_its_instances_store_together(step: int, verify_trace_roundtrip: Verify, same: Same) -> None:
     func = program(f"""A: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int32")):
     with T.sblock("part"):
         T.reads()
@@ -143,7 +133,7 @@ STRIDES = """A: T.Buffer((16,), "int32"), C: T.Buffer((8,), "int32")):
 """
 
 
-def test_holes_in_a_buffer_of_the_scope_are_holes_in_the_copy(verify_trace_roundtrip: Verify) -> None:
+def test_holes_in_a_buffer_of_the_scope_are_holes_in_the_copy(verify_trace_roundtrip: Verify, same: Same) -> None:
     func = program(STRIDES)
     sch = Schedule(func)
     sch.cache_write("B", 0, "local")
@@ -165,7 +155,7 @@ NESTED = """A: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int32")):
 
 
 @pytest.mark.parametrize(("count", "step"), [(4, 1), (2, 2), (2, 1)])
-def test_what_a_block_declares_its_inner_blocks_must_store(count: int, step: int) -> None:
+def test_what_a_block_declares_its_inner_blocks_must_store(count: int, step: int, same: Same) -> None:
     func = program(NESTED.format(count=count, step=step))
     sch = Schedule(func)
     if count == 4:
@@ -208,7 +198,7 @@ def plain(A: T.Buffer((8, 2), "int32"), B: T.Buffer((8, 2), "int32")):
             B[vi, vj] = A[vi, vj] + 1
 
 
-def test_maps_of_copies_may_leave_gaps_but_not_overlap(verify_trace_roundtrip: Verify) -> None:
+def test_maps_of_copies_may_leave_gaps_but_not_overlap(verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(plain)
     sch.reindex_cache_read("B", 0, "local", lambda i, j: i * 4 + j)
     sch.reindex_cache_write("B", 0, "shared", lambda i, j: j * 10 + i)
@@ -220,7 +210,7 @@ def test_maps_of_copies_may_leave_gaps_but_not_overlap(verify_trace_roundtrip: V
 
 
 @pytest.mark.parametrize("reads", [True, False])
-def test_predicates_over_loops_of_one_iteration_go_along(reads: bool, verify_trace_roundtrip: Verify) -> None:
+def test_predicates_over_loops_of_one_iteration_go_along(reads: bool, verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(plain)
     sch.split(sch.get_loops("B")[0], [1, None, 3])
     sch.split(sch.get_loops("B")[1], [2, None])
@@ -262,7 +252,7 @@ def shared_loops(A: T.Buffer((6, 4), "int32"), C: T.Buffer((6, 4), "int32"), D: 
 
 @pytest.mark.parametrize(("block", "buffer"), [("B", "A"), ("C", "A"), ("C", "C")])
 def test_reindex_beside_blocks_that_do_not_need_the_buffer(
-    block: str, buffer: str, verify_trace_roundtrip: Verify
+    block: str, buffer: str, verify_trace_roundtrip: Verify, same: Same
 ) -> None:
     sch = Schedule(shared_loops)
     stage = sch.reindex(block, buffer)
@@ -288,7 +278,7 @@ def cube(A: T.Buffer((8, 2, 4), "int32"), B: T.Buffer((8, 2, 4), "int32")):
             B[vi, vj, vk] = A[vi, vj, vk] + 1
 
 
-def test_reindex_of_results_under_fused_and_cut_loops(verify_trace_roundtrip: Verify) -> None:
+def test_reindex_of_results_under_fused_and_cut_loops(verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(cube)
     sch.fuse(*sch.get_loops("B")[1:])
     sch.split(sch.get_loops("B")[1], [3, 4, None])
@@ -297,7 +287,7 @@ def test_reindex_of_results_under_fused_and_cut_loops(verify_trace_roundtrip: Ve
     verify_trace_roundtrip(sch, cube)
 
 
-def test_copies_around_a_block_under_a_predicate_stay_inside(verify_trace_roundtrip: Verify) -> None:
+def test_copies_around_a_block_under_a_predicate_stay_inside(verify_trace_roundtrip: Verify, same: Same) -> None:
     func = program("""A: T.Buffer((5, 4), "int32"), C: T.Buffer((5,), "int32")):
     for i, k in T.grid(5, 4):
         with T.sblock("C"):
@@ -318,7 +308,7 @@ def test_copies_around_a_block_under_a_predicate_stay_inside(verify_trace_roundt
     verify_trace_roundtrip(sch, func)
 
 
-def test_copies_of_iterators_that_start_late(verify_trace_roundtrip: Verify) -> None:
+def test_copies_of_iterators_that_start_late(verify_trace_roundtrip: Verify, same: Same) -> None:
     func = program("""A: T.Buffer((4, 2), "int32"), C: T.Buffer((8,), "int32")):
     for i in range(8):
         with T.sblock("C"):
@@ -335,7 +325,7 @@ def test_copies_of_iterators_that_start_late(verify_trace_roundtrip: Verify) -> 
     verify_trace_roundtrip(sch, func)
 
 
-def test_a_consumer_inside_another_block_is_named_by_that_block(verify_trace_roundtrip: Verify) -> None:
+def test_a_consumer_inside_another_block_is_named_by_that_block(verify_trace_roundtrip: Verify, same: Same) -> None:
     func = program("""A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
     for i in range(8):
         with T.sblock("C"):

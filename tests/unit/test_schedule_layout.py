@@ -15,6 +15,8 @@ from autosched.ir.interp import run
 from autosched.schedule import AXIS_SEPARATOR, IndexMap, Schedule, Trace
 from autosched.script import T
 
+Same = Callable[..., None]
+
 Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
 
 
@@ -115,15 +117,10 @@ def arrays_of(func: PrimFunc) -> list[np.ndarray]:
     return found
 
 
-def same(func: PrimFunc, sch: Schedule) -> None:
-    arrays = arrays_of(func)
-    assert np.array_equal(outputs(func, arrays), outputs(sch.func, arrays))
-
-
 # -- transform_layout ----------------------------------------------------------------------------------------------------
 
 
-def test_an_intermediate_buffer_in_tiles(verify_trace_roundtrip: Verify) -> None:
+def test_an_intermediate_buffer_in_tiles(verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(elementwise)
     sch.transform_layout("B", "B", lambda m, n: (m // 16, n // 16, m % 16, n % 16))
     text = sch.script()
@@ -151,7 +148,7 @@ def test_a_parameter_changes_its_shape(block: str, buffer: object, verify_trace_
     verify_trace_roundtrip(sch, elementwise)
 
 
-def test_indices_simplify_under_tiles(verify_trace_roundtrip: Verify) -> None:
+def test_indices_simplify_under_tiles(verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(elementwise)
     i, j = sch.get_loops("C")
     i0, i1 = sch.split(i, [None, 16])
@@ -165,7 +162,7 @@ def test_indices_simplify_under_tiles(verify_trace_roundtrip: Verify) -> None:
     verify_trace_roundtrip(sch, elementwise)
 
 
-def test_padding_by_the_nest_that_fills_the_buffer(verify_trace_roundtrip: Verify) -> None:
+def test_padding_by_the_nest_that_fills_the_buffer(verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(fourteen)
     sch.transform_layout("B", "B", lambda i: [i // 4, i % 4], pad_value=0)
     text = sch.script()
@@ -175,7 +172,7 @@ def test_padding_by_the_nest_that_fills_the_buffer(verify_trace_roundtrip: Verif
     verify_trace_roundtrip(sch, fourteen)
 
 
-def test_padding_that_depends_on_the_index(verify_trace_roundtrip: Verify) -> None:
+def test_padding_that_depends_on_the_index(verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(fourteen)
     sch.transform_layout("B", "B", lambda i: [i // 4, i % 4], pad_value=lambda i, j: i + j)
     assert "v_axis0 + v_axis1, A[v_axis0 * 4 + v_axis1] * 2" in sch.script()
@@ -183,7 +180,7 @@ def test_padding_that_depends_on_the_index(verify_trace_roundtrip: Verify) -> No
     verify_trace_roundtrip(sch, fourteen)
 
 
-def test_padding_by_a_block_of_its_own(verify_trace_roundtrip: Verify) -> None:
+def test_padding_by_a_block_of_its_own(verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(two_effects)
     sch.transform_layout("B", "B", lambda i: [i // 4, i % 4], pad_value=7)
     assert sch.get(sch.get_block("buffer_B_padding")).writes[0].buffer.name == "B"
@@ -202,7 +199,7 @@ def test_padding_of_an_input_is_assumed(verify_trace_roundtrip: Verify) -> None:
     verify_trace_roundtrip(sch, fourteen)
 
 
-def test_unchecked_maps(verify_trace_roundtrip: Verify) -> None:
+def test_unchecked_maps(verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(fourteen)
     sch.transform_layout("B", "B", lambda i: [i // 4, i % 4], assume_injective_transform=True)
     assert "T.grid" not in sch.script()
@@ -210,7 +207,7 @@ def test_unchecked_maps(verify_trace_roundtrip: Verify) -> None:
     verify_trace_roundtrip(sch, fourteen)
 
 
-def test_axis_separators_are_kept_or_replaced() -> None:
+def test_axis_separators_are_kept_or_replaced(same: Same) -> None:
     sch = Schedule(elementwise)
     sch.transform_layout("B", "B", lambda i, j: [i % 2, AXIS_SEPARATOR, i // 2, j])
     assert sch.get(sch.get_block("B")).writes[0].buffer.axis_separators == (1,)
@@ -265,7 +262,7 @@ def test_views_fix_a_layout() -> None:
 # -- transform_block_layout ----------------------------------------------------------------------------------------------
 
 
-def test_block_domains(verify_trace_roundtrip: Verify) -> None:
+def test_block_domains(verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(matmul)
     sch.transform_block_layout("C", lambda i, j, k: (i * 32 + j, k))
     assert [sch.get(x).extent.value for x in sch.get_loops("C")] == [512, 24]
@@ -295,7 +292,7 @@ def test_domains_of_split_blocks_are_refused() -> None:
 
 
 @pytest.mark.parametrize("buffer", ["A", ("read", 0)])
-def test_reindexed_operands(buffer: object, verify_trace_roundtrip: Verify) -> None:
+def test_reindexed_operands(buffer: object, verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(transposed)
     stage = sch.reindex("B", buffer)
     assert "A_reindex[v0, v1] = A[v1, v0]" in sch.script()
@@ -305,7 +302,7 @@ def test_reindexed_operands(buffer: object, verify_trace_roundtrip: Verify) -> N
     verify_trace_roundtrip(sch, transposed)
 
 
-def test_reindexed_results(verify_trace_roundtrip: Verify) -> None:
+def test_reindexed_results(verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(matmul)
     sch.reindex("C", ("write", 0))
     sch.reindex("C", ("read", 1))

@@ -13,6 +13,8 @@ from autosched.ir.interp import run
 from autosched.schedule import Schedule
 from autosched.script import T, parse
 
+Same = Callable[..., None]
+
 Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
 
 
@@ -133,17 +135,12 @@ def outputs(func: PrimFunc, count: int = 1) -> list[np.ndarray]:
     return arrays[len(arrays) - count:]
 
 
-def same(func: PrimFunc, sch: Schedule, count: int = 1) -> None:
-    for a, b in zip(outputs(func, count), outputs(sch.func, count), strict=True):
-        assert np.array_equal(a, b)
-
-
 # -- rfactor ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("func", [rowsum, biggest])
 @pytest.mark.parametrize("axis", [0, 1, -1, -2])
-def test_partial_results(func: PrimFunc, axis: int, verify_trace_roundtrip: Verify) -> None:
+def test_partial_results(func: PrimFunc, axis: int, verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(func)
     block = sch.get_block("B")
     k = sch.get_loops(block)[1]
@@ -158,7 +155,7 @@ def test_partial_results(func: PrimFunc, axis: int, verify_trace_roundtrip: Veri
     verify_trace_roundtrip(sch, func)
 
 
-def test_all_of_a_reduction_in_parallel() -> None:
+def test_all_of_a_reduction_in_parallel(same: Same) -> None:
     sch = Schedule(rowsum)
     made = sch.rfactor(sch.get_loops("B")[1], 1)
     assert sch.get(made).init is None
@@ -166,7 +163,7 @@ def test_all_of_a_reduction_in_parallel() -> None:
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_partial_results_of_a_split_with_a_rest(which: int, verify_trace_roundtrip: Verify) -> None:
+def test_partial_results_of_a_split_with_a_rest(which: int, verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(rowsum)
     i, k = sch.get_loops("B")
     sch.split(i, [None, 3])
@@ -177,12 +174,12 @@ def test_partial_results_of_a_split_with_a_rest(which: int, verify_trace_roundtr
     verify_trace_roundtrip(sch, rowsum)
 
 
-def test_partial_argmax(verify_trace_roundtrip: Verify) -> None:
+def test_partial_argmax(verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(argmax)
     _, ki = sch.split(sch.get_loops("argmax")[1], [None, 8])
     sch.rfactor(ki, 1)
     assert "at_rf = T.sblock_alloc_buffer((8, 8), \"int32\")" in sch.script()
-    same(argmax, sch, 2)
+    same(argmax, sch)
     verify_trace_roundtrip(sch, argmax)
 
 
@@ -218,7 +215,7 @@ def test_refused_factors() -> None:
 # -- padding ---------------------------------------------------------------------------------------------------------------
 
 
-def test_whole_tiles(verify_trace_roundtrip: Verify) -> None:
+def test_whole_tiles(verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(matmul)
     sch.pad_einsum("C", [4, 4, 4])
     assert [sch.get(x).extent.value for x in sch.get_loops("C")] == [12, 8, 12]
@@ -238,7 +235,7 @@ def test_refused_tiles(func: PrimFunc, padding: list[int], reason: str) -> None:
         sch.pad_einsum("C" if func is matmul else "B", padding)
 
 
-def test_split_iterators_are_padded_in_name() -> None:
+def test_split_iterators_are_padded_in_name(same: Same) -> None:
     sch = Schedule(matmul)
     sch.split(sch.get_loops("C")[2], [None, 5])
     extents = [sch.get(x).extent for x in sch.get_loops("C")]
@@ -270,7 +267,7 @@ SHARED = """A: T.Buffer((7, 5), "int32"), D: T.Buffer((7, 5), "int32")):
 """
 
 
-def test_padding_beside_other_blocks() -> None:
+def test_padding_beside_other_blocks(same: Same) -> None:
     func = chain(SHARED)
     sch = Schedule(func)
     sch.pad_einsum("C", [1, 4])
@@ -300,7 +297,7 @@ PART = """A: T.Buffer((8,), "int32"), B: T.Buffer((6,), "int32"), C: T.Buffer((6
 """
 
 
-def test_a_part_is_copied_back() -> None:
+def test_a_part_is_copied_back(same: Same) -> None:
     func = chain(PART)
     sch = Schedule(func)
     sch.pad_einsum("part", [4])
@@ -330,7 +327,7 @@ SUMS = """A: T.Buffer((6, 7), "int32"), B: T.Buffer((7,), "int32"), C: T.Buffer(
     ("(A[vi, vk] * 2 + vk)", "adds terms that are not zero"),
     ("A[vi, vk] // B[vk]", "would divide by the zeros"),
 ])
-def test_what_zeros_add(term: str, reason: str | None) -> None:
+def test_what_zeros_add(term: str, reason: str | None, same: Same) -> None:
     func = chain(SUMS.replace("TERM", term))
     sch = Schedule(func)
     if reason is None:
@@ -341,7 +338,7 @@ def test_what_zeros_add(term: str, reason: str | None) -> None:
     return None
 
 
-def test_operands_that_go_on_past_the_domain() -> None:
+def test_operands_that_go_on_past_the_domain(same: Same) -> None:
     longer = SUMS.replace("TERM", "A[vi, vk] * B[vk]").replace('(6, 7), "int32"', '(6, 8), "int32"')
     func = chain(longer)
     sch = Schedule(func)
@@ -352,7 +349,7 @@ def test_operands_that_go_on_past_the_domain() -> None:
 
 
 @pytest.mark.parametrize("level", [0, 1])
-def test_constant_and_content_apart(level: int, verify_trace_roundtrip: Verify) -> None:
+def test_constant_and_content_apart(level: int, verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(padded)
     block = sch.get_block("pad")
     loop = sch.get_loops(block)[level]
@@ -393,7 +390,7 @@ def rolled(kind: str = "serial") -> Schedule:
 
 
 @pytest.mark.parametrize("kind", ["serial", "unrolled"])
-def test_a_window_moves_with_the_tile(kind: str, verify_trace_roundtrip: Verify) -> None:
+def test_a_window_moves_with_the_tile(kind: str, verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = rolled(kind)
     sch.rolling_buffer("B", 0)
     text = sch.script()
@@ -416,7 +413,7 @@ def test_refused_windows() -> None:
         sch.rolling_buffer("B", 0)
 
 
-def test_tiles_that_leave_elements_out_are_no_windows(verify_trace_roundtrip: Verify) -> None:
+def test_tiles_that_leave_elements_out_are_no_windows(verify_trace_roundtrip: Verify, same: Same) -> None:
     def split(factor: int) -> Schedule:
         sch = Schedule(pooled)
         _, i, _ = sch.get_loops("C")
@@ -435,7 +432,7 @@ def test_tiles_that_leave_elements_out_are_no_windows(verify_trace_roundtrip: Ve
     verify_trace_roundtrip(sch, pooled)
 
 
-def test_a_copy_of_a_whole_window_does_not_roll() -> None:
+def test_a_copy_of_a_whole_window_does_not_roll(same: Same) -> None:
     def copied(at: int) -> Schedule:
         sch = Schedule(pooled)
         loops = sch.get_loops("C")
@@ -455,7 +452,7 @@ def test_a_copy_of_a_whole_window_does_not_roll() -> None:
 # -- copies at a loop, declared accesses ---------------------------------------------------------------------------------------
 
 
-def test_copies_at_a_loop(verify_trace_roundtrip: Verify) -> None:
+def test_copies_at_a_loop(verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(matmul)
     i, _, _ = sch.get_loops("C")
     copy = sch.read_at(i, "C", 0, "shared")
@@ -468,7 +465,7 @@ def test_copies_at_a_loop(verify_trace_roundtrip: Verify) -> None:
 
 
 @pytest.mark.parametrize(("scope", "copied"), [("global", "1, 10"), ("shared", "12, 10"), ("local", "1, 10")])
-def test_copies_under_threads(scope: str, copied: str) -> None:
+def test_copies_under_threads(scope: str, copied: str, same: Same) -> None:
     """Threads share what is in shared memory: each of them copies what all of them need."""
     sch = Schedule(matmul)
     i, j, _ = sch.get_loops("C")
@@ -505,7 +502,7 @@ def test_refused_copies() -> None:
         sch.read_at(sch.get_loops("B")[0], "C", 0, "shared")
 
 
-def test_declared_and_hidden_accesses(verify_trace_roundtrip: Verify) -> None:
+def test_declared_and_hidden_accesses(verify_trace_roundtrip: Verify, same: Same) -> None:
     sch = Schedule(pooled)
     sch.annotate_buffer_access("C", 0, "read", lambda c, i, k: (c, (i, i + 3)))
     sch.annotate_buffer_access("C", 0, "read", lambda c, i, k: ((c, c + 1), (i - 1, i + 3)))
@@ -514,7 +511,7 @@ def test_declared_and_hidden_accesses(verify_trace_roundtrip: Verify) -> None:
     assert node.annotations["explicit_read_region"] == [0]
     sch.unsafe_hide_buffer_access("B", "read", [0])
     assert sch.get(sch.get_block("B")).reads == ()
-    same(pooled, sch)
+    same(pooled, sch, sound=False)
     verify_trace_roundtrip(sch, pooled)
 
 
@@ -538,7 +535,7 @@ REPEATED = """A: T.Buffer((6, 4), "int32"), B: T.Buffer((6,), "int32")):
 """
 
 
-def test_stores_that_are_repeated() -> None:
+def test_stores_that_are_repeated(same: Same) -> None:
     func = chain(REPEATED.replace("OTHER", "vi"))
     sch = Schedule(func)
     sch.pad_einsum("B", [4, 4])
@@ -557,7 +554,7 @@ FRAME = """A: T.Buffer((5, 6), "int32"), B: T.Buffer((8, 9), "int32")):
 
 
 @pytest.mark.parametrize("factors", [[72], [9, 8], [10, 8], [2, 5, 8]])
-def test_insides_that_are_no_boxes_of_loops(factors: list[int]) -> None:
+def test_insides_that_are_no_boxes_of_loops(factors: list[int], same: Same) -> None:
     func = chain(FRAME)
     sch = Schedule(func)
     fused = sch.fuse(*sch.get_loops("B"))
