@@ -247,4 +247,4 @@ class Build(Recorder):
         spatial = [own[nest.axes[a].anchor_index] for a in nest.spatial]
         sequence = [*(outer[a] for a in nest.reduce if a in outer), *inner, *spatial]
         self.reorder([*sequence, *lanes])
-        return self.decompose_reduction(anchor, sequence[0] if nest.reduce else lanes[-1]), lanes[0]
+        return self.decompose_reduction(anchor, sequence[0] if nest.reduce else lanes[0]), lanes[0]

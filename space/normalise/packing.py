@@ -31,8 +31,12 @@ def _unfit(reason: str) -> ScheduleError:
     return ScheduleError("normalise", reason)
 
 
-class _Axes:
-    """Which dimensions and iterators are one axis (union-find), and which are indexed by more than an iterator."""
+class Axes:
+    """Which dimensions and iterators are one axis (union-find), and which are indexed by more than an iterator.
+
+    Args:
+        blocks: the accelerator's.
+    """
 
     def __init__(self, blocks: Sequence[Block]) -> None:
         self.parent: dict[Place, Place] = {}
@@ -53,15 +57,18 @@ class _Axes:
         self.sliding = {self.of(p) for p in slides}
 
     def add(self, place: Place) -> Place:
+        """The place, known from now on."""
         self.parent.setdefault(place, place)
         return place
 
     def of(self, place: Place) -> Place:
+        """The axis of a place."""
         while self.parent[place] is not place:
             place = self.parent[place]
         return place
 
     def join(self, a: Place, b: Place) -> None:
+        """Makes two places one axis."""
         a, b = self.of(a), self.of(self.add(b))
         if a is not b:
             self.parent[a] = b
@@ -86,7 +93,7 @@ class _Plan:
         weights: by weight, the axis of its rows; its other one is summed over.
     """
 
-    axes: _Axes
+    axes: Axes
     lanes: dict[Place, int]
     weights: dict[Buffer, Place]
 
@@ -140,7 +147,7 @@ def apply(sch: Schedule, target: Target) -> None:
 
 
 def _plan(blocks: Sequence[Block], target: Target) -> _Plan:
-    axes = _Axes(blocks)
+    axes = Axes(blocks)
     products = [p for b in blocks if (p := product_of(b)) is not None]
     if not products or not any(_roles(p, axes, target) for p in products):
         lane = _common_axis(blocks, axes, target.config.block_out)
@@ -162,7 +169,7 @@ def _plan(blocks: Sequence[Block], target: Target) -> _Plan:
     raise reasons[min(1, len(reasons) - 1)]
 
 
-def _roles(product: Product, axes: _Axes, target: Target) -> list[tuple[Place, Place, Buffer]]:
+def _roles(product: Product, axes: Axes, target: Target) -> list[tuple[Place, Place, Buffer]]:
     """What may be the axes of the result's lanes and of the sum's, and the weight; the most promising first."""
     block = product.block
     store = store_of(block)
@@ -189,7 +196,7 @@ def _waste(extent: int, lanes: int) -> int:
     return 1000 - 1000 * extent // (-(-extent // lanes) * lanes)
 
 
-def _common_axis(blocks: Sequence[Block], axes: _Axes, lanes: int) -> Place:
+def _common_axis(blocks: Sequence[Block], axes: Axes, lanes: int) -> Place:
     """An axis that every tensor has once, at a plain index."""
     found: dict[Place, int] | None = None
     for block in blocks:
@@ -236,7 +243,8 @@ def _domain(block: Block, plan: _Plan) -> Callable[..., tuple[Expr, ...]]:
     at = {index: k for k, index in enumerate(names)}
     first = [at[store.indices[d]] for d in outer if store.indices[d] in at]  # type: ignore[index]
     last = [at[store.indices[d]] for d in inner if store.indices[d] in at]  # type: ignore[index]
-    if sorted(first) != [k for k, iv in enumerate(block.iter_vars) if iv.kind != "reduce"] or len(last) != 1:
+    needed = {k for k, iv in enumerate(block.iter_vars) if iv.kind != "reduce" and int_value(iv.dom.extent) != 1}
+    if not needed <= set(first) or len(last) != 1:
         raise _unfit(f"block {block.name} does not store at its plain iterators")
     sums = [k for k, iv in enumerate(block.iter_vars) if iv.kind == "reduce"]
     deep = [k for k in sums if lanes[k] > 1]

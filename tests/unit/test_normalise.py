@@ -19,7 +19,7 @@ from space.normalise.blocks import is_packed
 
 # Programs of tests/data/programs that no rule brings into form yet.
 UNKNOWN = {
-    "conv_grouped_flat", "conv_padding_inline", "conv_two_biases",
+    "conv_padding_inline", "conv_two_biases",
     "gather", "symbolic",
 }
 INP, WGT, ACC = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer"
@@ -114,3 +114,34 @@ def test_other_machines_have_other_elements(user_programs) -> None:
     new, _ = normalise(func, wide)
     device = split_host(new).device
     assert [e.value for e in next(b for b in device.buffers if b.name == "W_global").shape] == [1, 2, 32, 32]
+
+
+@pytest.mark.parametrize(("groups", "each", "size"), [(2, 16, 16), (3, 5, 4), (4, 20, 8), (1, 16, 16)])
+def test_flat_groups_become_an_axis(groups: int, each: int, size: int) -> None:
+    from autosched.script import parse
+    from space import Space
+
+    func = parse(f'''
+@T.prim_func
+def f(X: T.Buffer((6, {groups * size}), "int8"), W: T.Buffer(({groups * each}, {size}), "int8"),
+      out: T.Buffer((6, {groups * each}), "int8")):
+    C = T.alloc_buffer((6, {groups * each}), "int32")
+    for y, o, c in T.grid(6, {groups * each}, {size}):
+        with T.block("C"):
+            vy, vo, vc = T.axis.remap("SSR", [y, o, c])
+            with T.init():
+                C[vy, vo] = 0
+            C[vy, vo] = C[vy, vo] + T.Cast("int32", X[vy, vo // {each} * {size} + vc]) * T.Cast("int32", W[vo, vc])
+    for y, o in T.grid(6, {groups * each}):
+        with T.block("out"):
+            vy, vo = T.axis.remap("SS", [y, o])
+            out[vy, vo] = T.Cast("int8", C[vy, vo] >> 2)
+''')
+    target = get_target("vta-de10")
+    new, steps = normalise(func, target)
+    assert steps and not verify(new)
+    inputs = random_inputs(func)
+    assert np.array_equal(run(new, *inputs)[0], run(func, *inputs)[0])
+    space = Space(func, target)
+    kernel = of_schedule(func, target, space.schedule(space.sample(np.random.default_rng(0), 1)[0]))
+    assert np.array_equal(kernel(*inputs), run(func, *inputs)[0])

@@ -1,0 +1,82 @@
+"""Flat channels of a group convolution as two axes: the group, and the channel in it.
+
+The result's channel ``o`` reads the channels ``o // each * size + c`` of the data. Split by ``each``, what has the result's axis
+gets one for the group; split by ``size``, so does what has the data's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from autosched.ir.expr import BinOp, Expr, Var, int_value
+from autosched.ir.host import PACK, kind_of
+from autosched.schedule import Schedule
+from autosched.target import Target
+from space.normalise.blocks import device_blocks, extents, product_of, store_of
+from space.normalise.packing import Axes, Place
+
+
+def apply(sch: Schedule, target: Target) -> None:
+    """Splits the axes of every sum of products over groups of flat channels."""
+    blocks = device_blocks(sch.func)
+    axes = Axes(blocks)
+    sizes: dict[Place, int] = {}
+    for block in blocks:
+        product = product_of(block)
+        if product is None:
+            continue
+        for factor in product.factors:
+            for d, index in enumerate(factor.indices):
+                found = _group(index, extents(block))
+                if found is not None:
+                    channel, each, size = found
+                    sizes[axes.of((block.ident, channel))] = each
+                    sizes[axes.of((factor.buffer, d))] = size
+    if not sizes:
+        return
+    packs = [r.block for r in sch.state.realizes.values() if kind_of(r.block) == PACK]
+    layouts = {}
+    for block in (*packs, *blocks):
+        buffer = store_of(block).buffer
+        parts = [sizes.get(axes.of((buffer, d))) if (buffer, d) in axes.parent else None for d in range(buffer.ndim)]
+        if any(parts):
+            layouts[buffer] = block.name, _split(parts)
+    domains = []
+    for block in packs:
+        # Copies again store at their plain iterators, so that what they fill is plain to see.
+        store = store_of(block)
+        by_index = dict(zip(store.indices, [sizes.get(axes.of((store.buffer, d))) for d in range(store.buffer.ndim)]))
+        parts = [by_index.get(iv.var) for iv in block.iter_vars]
+        if any(parts):
+            domains.append((block.name, _split(parts)))
+    for block in blocks:
+        parts = [sizes.get(axes.of((block.ident, iv.var))) for iv in block.iter_vars]
+        if any(parts):
+            domains.append((block.name, _split(parts)))
+    for name, mapping in layouts.values():
+        sch.transform_layout(sch.get_sblock(name), ("write", 0), mapping)
+    for name, mapping in domains:
+        sch.transform_block_layout(sch.get_sblock(name), mapping)
+
+
+def _group(index: Expr, size: dict[Var, int]) -> tuple[Var, int, int] | None:
+    """(channel, channels of the result per group, channels of the data per group) of ``channel // each * size + c``."""
+    if not (isinstance(index, BinOp) and index.op == "+"):
+        return None
+    for scaled, inner in ((index.a, index.b), (index.b, index.a)):
+        if not (isinstance(inner, Var) and isinstance(scaled, BinOp) and scaled.op == "*"):
+            continue
+        group, step = scaled.a, int_value(scaled.b)
+        if step is None or step != size.get(inner) or not (isinstance(group, BinOp) and group.op == "//"):
+            continue
+        each = int_value(group.b)
+        if isinstance(group.a, Var) and each is not None and size.get(group.a, 0) % each == 0:
+            return group.a, each, step
+    return None
+
+
+def _split(parts: Sequence[int | None]) -> Callable[..., tuple[Expr, ...]]:
+    def split(*i: Expr) -> tuple[Expr, ...]:
+        return tuple([x for k, n in enumerate(parts) for x in ((i[k],) if n is None else (i[k] // n, i[k] % n))])
+
+    return split
