@@ -98,7 +98,7 @@ def best(args: argparse.Namespace) -> int:
         tasks = [(t.name, t.key, n) for t, n in given]
     else:
         tasks = [(name, key, 1) for name, key in known.tasks(target)]
-    found = [(name, n, next(iter(known.bests(key, target.key())), None)) for name, key, n in tasks]
+    found = [(name, n, known.best(key, target.key())) for name, key, n in tasks]
     _print_damage(known, args.verbose)
     if args.format == "json":
         print_json([_best_json(name, n, r) for name, n, r in found])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from autosched.records.apply import Known, best_or_fail, compile, find_best, version
 from autosched.records.history import Done, history
-from autosched.records.log import Fault, Log
+from autosched.records.log import Log
+from autosched.records.reading import Fault
 from autosched.records.record import BestRecord, ProgramRecord, Record, Run, TrialRecord
 from autosched.records.writer import Writer
 

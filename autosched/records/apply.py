@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from autosched.ir.stmt import PrimFunc
 from autosched.ir.structural import structural_hash
 from autosched.kernel import Kernel, build, resolve
 from autosched.measure import Candidate, measure
-from autosched.records.log import Log, rank
+from autosched.records.log import Log
 from autosched.records.record import BestRecord, ProgramRecord, by_number
 from autosched.target import Target, get_target
 from autosched.workloads import Workload, named_workload, of_func
@@ -53,11 +54,17 @@ class Known:
             places.append(Log(path.parent, (path,)))
         return Known(tuple(places))
 
+    def best(self, workload: str, hardware: str) -> BestRecord | None:
+        """The first of ``bests``, or None where there is none."""
+        now = version()
+        found = [r for place in self.places if (r := place.first(workload, hardware, now)) is not None]
+        return min(found, key=_order(now), default=None)
+
     def bests(self, workload: str, hardware: str) -> list[BestRecord]:
         """The best schedules of a task: those of this version, then the newest; fewest cycles first; checked before unchecked."""
         now = version()
         found = [r for place in self.places for r in place.bests(workload, hardware, now)]
-        return sorted(found, key=lambda r: (r.version != now, [-n for n in by_number(r.version)], rank(r)))
+        return sorted(found, key=_order(now))
 
     def tasks(self, target: Target) -> list[tuple[str, str]]:
         """(name, key of the program) of all that has a best schedule on a target, by name.
@@ -90,7 +97,7 @@ class Known:
             task = None
         if task is not None and task.key == key:
             return task
-        stored = [p for place in self.places if (p := place.programs.get(key)) is not None]
+        stored = [p for place in self.places if (p := place.program(key)) is not None]
         for record in stored:
             try:
                 return parsed(record)
@@ -102,10 +109,15 @@ class Known:
     def stored(self, name: str) -> Workload | None:
         """The program that the log keeps under a name, e.g. because the user's file is gone; None where it keeps none."""
         for place in self.places:
-            for record in place.programs.values():
-                if record.name == name.strip():
+            for key in place.named(name.strip()):
+                if (record := place.program(key)) is not None:
                     return parsed(record)
         return None
+
+
+def _order(now: str) -> Callable[[BestRecord], tuple[object, ...]]:
+    """What comes first among records of a task: this version, then the newest; fewest cycles; what was checked."""
+    return lambda r: (r.version != now, [-n for n in by_number(r.version)], r.cycles, not r.verified)
 
 
 def parsed(record: ProgramRecord) -> Workload:
@@ -137,7 +149,7 @@ def find_best(func: PrimFunc, target: Target, log: str | Path | Log | Known | No
         RecordError: ``log`` does not exist.
     """
     known = log if isinstance(log, Known) else Known.open(target, log)
-    return next(iter(known.bests(structural_hash(func), target.key())), None)
+    return known.best(structural_hash(func), target.key())
 
 
 def best_or_fail(

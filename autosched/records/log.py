@@ -3,53 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import re
+import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from autosched.errors import RecordError
-from autosched.records.line import UnknownRun, open_line, record_of
-from autosched.records.record import BestRecord, ProgramRecord, Record, Run, TrialRecord, by_number
+from autosched.records.index import WORTH, Index
+from autosched.records.line import record_of
+from autosched.records.reading import BestAt, Fault, LogFile, ProgramAt, digest, line_at
+from autosched.records.record import BestRecord, ProgramRecord, Run, TrialRecord, by_number
 from autosched.records.writer import Writer
 
 DEFAULT = Path("tuning_logs") / "runs"
-KEPT = 16  # best schedules of a task and version that are kept; more than one, because one may fail its check
-_SEAL = re.compile(rb',"crc":"[0-9a-f]{8}"\}')
-_START = re.compile(rb'\{"kind":"')
-_AROUND = b" \t\r\x00\xef\xbb\xbf"  # other systems' ends and marks, and what a crash leaves of an unwritten block
-_SALVAGE = 1 << 26  # bytes whose checksum is computed to find whole lines in one that is none
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A line, or what is left of one, that says nothing.
-
-    Args:
-        path: its file.
-        line: its number in the file, from 1.
-        reason: what is wrong with it.
-    """
-
-    path: Path
-    line: int
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.reason}"
-
-
-@dataclass
-class _File:
-    """How far a file has been read."""
-
-    offset: int = 0
-    lines: int = 0
-    runs: dict[str, Run] = field(default_factory=dict)
-    # Trials whose run is not known: a best further down may tell.
-    waiting: list[tuple[int, dict[str, Any], str]] = field(default_factory=list)
-    torn: Fault | None = None
+KEPT = 16  # best schedules of a task and version that are offered; more than one, because one may fail its check
 
 
 class Log:
@@ -62,17 +28,16 @@ class Log:
 
     def __init__(self, directory: Path, files: Iterable[Path] | None = None) -> None:
         self.directory = directory
-        self.faults: list[Fault] = []
-        self.programs: dict[str, ProgramRecord] = {}
         self._only = None if files is None else tuple(files)
-        self._files: dict[Path, _File] = {}
+        self._files: dict[Path, LogFile] = {}
         self._own: set[Path] = set()
-        self._lines = 0
-        self._trials: dict[tuple[str, str, str], list[TrialRecord]] = {}
-        self._bests: dict[tuple[str, str, str], list[BestRecord]] = {}
+        self._bests: dict[tuple[str, str], list[BestAt]] = {}
         self._withdrawn: set[tuple[str, str, str, int]] = set()
-        self._digest = hashlib.sha256()
-        self.refresh()
+        self._programs: dict[str, list[ProgramAt]] = {}
+        index = Index(directory) if files is None else None
+        read = self._refresh(index)
+        if index is not None and read >= WORTH:
+            index.write(self._files.values())
 
     @staticmethod
     def open(path: str | Path | None = None, must_exist: bool = False) -> Log:
@@ -96,108 +61,56 @@ class Log:
 
     def refresh(self) -> bool:
         """Reads what other writers have added since the last time, whole lines only; whether there was anything."""
-        before = self._lines
+        return self._refresh(None) > 0
+
+    def _refresh(self, index: Index | None) -> int:
+        """How many lines were read."""
+        total = 0
         for path in self._listed():
-            if path not in self._own:
-                self._read(path, self._files.setdefault(path, _File()))
-        return self._lines != before
+            if path in self._own:
+                continue
+            file = self._files.get(path)
+            if file is None:
+                known = None if index is None else index.file(path)
+                if known is not None:
+                    self._files[path] = known
+                    self._take(known, 0, 0)
+                    continue
+                file = self._files[path] = LogFile(path)
+            lines, bests, programs = file.lines, len(file.bests), len(file.programs)
+            file.read()
+            self._take(file, bests, programs)
+            total += file.lines - lines
+        return total
 
     def _listed(self) -> Iterable[Path]:
         if self._only is not None:
             return self._only
         # A pipe would wait for a writer for ever; a directory is none of ours.
-        return sorted(p for p in self.directory.glob("*.jsonl") if p.is_file()) if self.directory.is_dir() else ()
-
-    def _read(self, path: Path, state: _File) -> None:
         try:
-            if path.stat().st_size <= state.offset:
-                return
-            with path.open("rb") as file:
-                file.seek(state.offset)
-                data = file.read()
+            with os.scandir(self.directory) as entries:
+                names = sorted(e.name for e in entries if e.name.endswith(".jsonl") and e.is_file())
         except FileNotFoundError:
-            return  # removed since it was listed
-        except OSError as error:
-            state.torn = Fault(path, 0, f"cannot be read: {error.strerror}")
-            return
-        self._digest.update(data)
-        state.torn = None
-        *lines, tail = data.split(b"\n")
-        state.offset += len(data) - len(tail)
-        for raw in lines:
-            state.lines += 1
-            self._line(path, state, raw)
-        if tail.strip():
-            self._tail(path, state, tail)
+            return ()
+        return [self.directory / name for name in names]
 
-    def _tail(self, path: Path, state: _File, tail: bytes) -> None:
-        """What follows the last end of a line: a whole line of someone who cut its end off, or one that is not written yet."""
-        try:
-            open_line(tail.rstrip())
-        except RecordError:
-            state.torn = Fault(path, state.lines + 1, "the last line is not whole: its writer was killed, or is writing it")
-            return
-        state.offset += len(tail)
-        state.lines += 1
-        self._line(path, state, tail)
+    def _take(self, file: LogFile, bests: int, programs: int) -> None:
+        """Takes in what a file has found, from these positions on."""
+        for best in file.bests[bests:]:
+            workload, hardware, _ = best.task
+            if best.withdrawn:
+                self._withdrawn.add((workload, hardware, best.program, best.cycles))
+            else:
+                self._bests.setdefault((workload, hardware), []).append(best)
+        for program in file.programs[programs:]:
+            self._programs.setdefault(program.workload, []).append(program)
 
-    def _line(self, path: Path, state: _File, raw: bytes) -> None:
-        self._lines += 1
-        raw = raw.strip(_AROUND)
-        if not raw:
-            return
-        try:
-            obj = open_line(raw)
-        except RecordError as error:
-            found, rest = salvage(raw)
-            for part in found:
-                self._object(path, state, open_line(part))
-            if rest:
-                self.faults.append(Fault(path, state.lines, str(error)))
-            return
-        self._object(path, state, obj)
-
-    def _object(self, path: Path, state: _File, obj: dict[str, Any]) -> None:
-        try:
-            found = record_of(obj, state.runs)
-        except UnknownRun as error:
-            state.waiting.append((state.lines, obj, str(error)))
-            return
-        except RecordError as error:
-            self.faults.append(Fault(path, state.lines, str(error)))
-            return
-        self._take(found)
-        if isinstance(found, Run | BestRecord):
-            head = obj["crc"] if isinstance(found, Run) else str(obj.get("head"))
-            state.runs.setdefault(head, found if isinstance(found, Run) else found.of)
-            waiting, state.waiting = state.waiting, []
-            for n, later, reason in waiting:
-                if later["head"] in state.runs:
-                    self._take(record_of(later, state.runs))
-                else:
-                    state.waiting.append((n, later, reason))
-
-    def _take(self, record: Run | Record) -> None:
-        if isinstance(record, TrialRecord):
-            self._trials.setdefault((record.workload, record.hardware, record.version), []).append(record)
-        elif isinstance(record, ProgramRecord):
-            self.programs.setdefault(record.workload, record)
-        elif isinstance(record, BestRecord):
-            task = record.workload, record.hardware, record.version
-            if record.reason:
-                self._withdrawn.add((record.workload, record.hardware, record.program, record.cycles))
-                return
-            kept = self._bests.setdefault(task, [])
-            kept.append(record)
-            if len(kept) > 4 * KEPT:
-                kept[:] = self._ranked(kept)[:KEPT]
-
-    def _ranked(self, records: Iterable[BestRecord]) -> list[BestRecord]:
-        """Fewest cycles first, among equals what was checked, then the earliest; one record per program and cycles."""
-        found: dict[tuple[str, int], BestRecord] = {}
-        for r in sorted(records, key=rank):
-            if (r.workload, r.hardware, r.program, r.cycles) not in self._withdrawn:
-                found.setdefault((r.program, r.cycles), r)
+    def _ranked(self, places: Iterable[BestAt]) -> list[BestAt]:
+        """Fewest cycles first, among equals what was checked, then the earliest; one per program and cycles."""
+        found: dict[tuple[str, int], BestAt] = {}
+        for b in sorted(places, key=lambda b: (b.cycles, not b.verified)):
+            if (b.task[0], b.task[1], b.program, b.cycles) not in self._withdrawn:
+                found.setdefault((b.program, b.cycles), b)
         return list(found.values())
 
     # -- what it says ---------------------------------------------------------------------------------------------------
@@ -205,18 +118,37 @@ class Log:
     @property
     def damage(self) -> list[Fault]:
         """What could not be read, with reasons."""
-        torn = [s.torn for s in self._files.values() if s.torn is not None]
-        orphans = [Fault(p, n, reason) for p, s in self._files.items() for n, _, reason in s.waiting]
-        return [*self.faults, *orphans, *torn]
+        return [fault for file in self._files.values() for fault in file.damage]
 
     @property
     def damaged(self) -> int:
         """How many lines could not be read."""
         return len(self.damage)
 
+    @property
+    def programs(self) -> dict[str, ProgramRecord]:
+        """The programs that no name gives, by their keys."""
+        return {key: p for key in self._programs if (p := self.program(key)) is not None}
+
+    def program(self, workload: str) -> ProgramRecord | None:
+        """The program of a key, as text; None where the log has none."""
+        for at in self._programs.get(workload, ()):
+            try:
+                found = record_of(line_at(at.path, at.offset, at.length), {})
+            except RecordError:
+                continue
+            if isinstance(found, ProgramRecord) and found.workload == workload:
+                return found
+        return None
+
+    def named(self, name: str) -> list[str]:
+        """The keys of the programs that the log keeps under a name."""
+        return [key for key, places in self._programs.items() if any(at.name == name for at in places)]
+
     def digest(self) -> str:
-        """SHA-256 of all that was read, the first 16 digits."""
-        return self._digest.hexdigest()[:16]
+        """What tells this state of the log from another, 16 digits."""
+        states = [f"{path.name} {file.offset} {digest(file.tail)}" for path, file in self._files.items()]
+        return hashlib.sha256("\n".join(states).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
     def writer(self, run: Run) -> Writer:
         """A writer into this log; use it as a context manager. This log does not read what it writes."""
@@ -227,20 +159,32 @@ class Log:
     ) -> dict[tuple[int, ...], TrialRecord]:
         """The known points of a task; the first record of a point counts (cycles are a function of the point).
 
-        What failed for reasons of some machine (status ``environment``) is not known.
-
         Args:
             workload: key of the program.
             hardware: key of the machine.
             version: of lowering and simulator.
             space: version of the meaning of a point; None accepts any. The same numbers are another schedule in another one.
         """
+        task = workload, hardware, version
         found: dict[tuple[int, ...], TrialRecord] = {}
-        for r in self._trials.get((workload, hardware, version), ()):
-            # What a machine did to a candidate (memory, time, a killed worker) is no property of the candidate.
-            if r.point and r.status != "environment" and (space is None or r.space == space):
-                found.setdefault(r.point, r)
+        for path, file in list(self._files.items()):
+            if task not in file.counts:
+                continue
+            for r in self._kept(path).trials.get(task, ()):
+                # What a machine did to a candidate (memory, time, a killed worker) is no property of the candidate.
+                if r.point and r.status != "environment" and (space is None or r.space == space):
+                    found.setdefault(r.point, r)
         return found
+
+    def _kept(self, path: Path) -> LogFile:
+        """A file with the records of its trials, which are not kept before somebody asks for them."""
+        file = self._files[path]
+        if not file.keep:
+            again = self._files[path] = LogFile(path, keep=True)
+            again.read()
+            self._take(again, len(file.bests), len(file.programs))
+            return again
+        return file
 
     def bests(self, workload: str, hardware: str, version: str | None = None) -> list[BestRecord]:
         """The best schedules of a task, best first; programs that failed their check are not among them.
@@ -251,62 +195,50 @@ class Log:
             version: of lowering and simulator; its records come first (they are the comparable ones), then the newest. None: no
                 version comes before newer ones.
         """
-        versions = {v for w, h, v in self._bests if (w, h) == (workload, hardware)}
-        order = sorted(versions, key=lambda v: (v == version, by_number(v)), reverse=True)
-        return [r for v in order for r in self._ranked(self._bests[workload, hardware, v])]
+        return list(self._in_order(workload, hardware, version))
+
+    def _in_order(self, workload: str, hardware: str, version: str | None) -> Iterator[BestRecord]:
+        mine = self._bests.get((workload, hardware), ())
+        for v in sorted({b.task[2] for b in mine}, key=lambda v: (v == version, by_number(v)), reverse=True):
+            for place in self._ranked(b for b in mine if b.task[2] == v)[:KEPT]:
+                record = self._record(place)
+                if record is not None:
+                    yield record
+
+    def _record(self, at: BestAt) -> BestRecord | None:
+        """What stands at a place, if it still does: a file may be moved away at any time."""
+        try:
+            found = record_of(line_at(at.path, at.offset, at.length), {})
+        except RecordError:
+            return None
+        if not isinstance(found, BestRecord):
+            return None
+        same = (found.workload, found.hardware, found.version, found.cycles) == (*at.task, at.cycles)
+        return found if same else None
 
     def best(self, workload: str, hardware: str, version: str | None = None) -> BestRecord | None:
         """The first of ``bests``; with a version, only of that version. None where there is none."""
-        found = self.bests(workload, hardware, version)
-        return found[0] if found and version in (None, found[0].version) else None
+        found = self.first(workload, hardware, version)
+        return found if found is not None and version in (None, found.version) else None
+
+    def first(self, workload: str, hardware: str, version: str | None = None) -> BestRecord | None:
+        """The first of ``bests``, of whatever version; None where there is none."""
+        return next(self._in_order(workload, hardware, version), None)
 
     def all_trials(self) -> Iterator[TrialRecord]:
-        """Every trial that was read, task by task."""
-        for records in self._trials.values():
-            yield from records
+        """Every trial, file by file."""
+        for path in list(self._files):
+            for records in self._kept(path).trials.values():
+                yield from records
 
     def all_bests(self) -> Iterator[BestRecord]:
-        """The best schedules that are kept of every task and version, best first; what failed its check is not among them."""
-        for records in self._bests.values():
-            yield from self._ranked(records)
+        """``bests`` of every task."""
+        for workload, hardware in list(self._bests):
+            yield from self._in_order(workload, hardware, None)
 
     def tasks(self) -> list[tuple[str, str, str]]:
         """(name, key of the program, key of the machine) of all that has a best schedule, by name."""
-        return sorted({(r.name, r.workload, r.hardware) for records in self._bests.values() for r in self._ranked(records)})
-
-
-def rank(record: BestRecord) -> tuple[int, bool]:
-    """What makes a record better than another of its task and version."""
-    return record.cycles, not record.verified
-
-
-def salvage(raw: bytes) -> tuple[list[bytes], bool]:
-    """The whole lines in one that is none, e.g. because the end between two was lost.
-
-    Args:
-        raw: the line.
-
-    Returns:
-        The parts whose checksums are right, in order, and whether anything else is left.
-    """
-    starts = [m.start() for m in _START.finditer(raw)]
-    found: list[bytes] = []
-    rest, at, left = False, 0, _SALVAGE
-    for seal in _SEAL.finditer(raw):
-        for start in reversed([s for s in starts if at <= s < seal.start()]):
-            left -= seal.end() - start
-            if left < 0:
-                return found, True
-            part = raw[start : seal.end()]
-            try:
-                open_line(part)
-            except RecordError:
-                continue
-            rest |= bool(raw[at:start].strip(_AROUND))
-            found.append(part)
-            at = seal.end()
-            break
-    return found, rest or bool(raw[at:].strip(_AROUND))
+        return sorted({(b.name, *key) for key, places in self._bests.items() for b in places})
 
 
 class _OwnWriter(Writer):

@@ -90,8 +90,7 @@ class Journal:
 
     def best(self) -> BestRecord | None:
         """The best schedule that earlier runs found, of this version or else the newest."""
-        found = self.log.bests(self.run.workload, self.run.hardware, self.run.version)
-        return found[0] if found else None
+        return self.log.first(self.run.workload, self.run.hardware, self.run.version)
 
     # -- writing --------------------------------------------------------------------------------------------------------
 

@@ -157,7 +157,7 @@ def test_a_torn_tail_costs_one_line(tmp_path_factory: pytest.TempPathFactory, cu
     whole = data[: max(0, len(data) - cut)]
     path.write_bytes(whole)
     log = Log.open(directory)
-    unended = bool(re.search(rb',"crc":"[0-9a-f]{8}"}$', whole))  # a line that lacks but its end is whole
+    unended = bool(re.search(rb',"crc":"[0-9a-f]{8}"}\Z', whole))  # a line that lacks but its end is whole
     lines = whole.count(b"\n") + unended
     assert len(known(log)) == max(0, lines - 1)
     assert log.damaged == (0 if whole.endswith(b"\n") or unended or not whole else 1)
@@ -174,7 +174,7 @@ def test_a_flipped_byte_costs_at_most_its_lines(tmp_path_factory: pytest.TempPat
     path.write_bytes(bytes(data))
     log = Log.open(directory)
     found = known(log)
-    assert log.damaged in (0, 1)
+    assert log.damaged <= 1 + (data[at] == 10)  # a new end makes two lines of one
     assert len(found) + (log.best(W, H) is not None) >= (4 if log.damaged else 5)
     assert all((r.trial, r.point, r.cycles) == (n, (n,), TRIAL.cycles) for (n,), r in found.items())
 

@@ -1,0 +1,131 @@
+"""Whatever ends a run, what was acknowledged is in its log; writers that are killed, runs that share a log."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from autosched.records import Log
+from autosched.target import get_target
+from autosched.workloads import workload
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = "dense:m=2,k=64,n=96"
+LAYER = "resnet18.c10"
+ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def command(*args: str | Path) -> list[str]:
+    return [sys.executable, "-m", "autosched", *map(str, args)]
+
+
+def autosched(*args: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*args), capture_output=True, text=True, timeout=300, check=False, env=ENV)
+
+
+def trials_of(log: Path) -> int:
+    return sum(p.read_bytes().count(b'{"kind":"trial"') for p in log.glob("*.jsonl"))
+
+
+def test_a_run_that_is_killed_leaves_its_best(tmp_path: Path) -> None:
+    run = subprocess.Popen(command("tune", LAYER, "--trials", "2000", "--jobs", "1", "--log", tmp_path), env=ENV,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        waited = time.monotonic()
+        while trials_of(tmp_path) < 5 and run.poll() is None and time.monotonic() - waited < 240:
+            time.sleep(0.05)
+    finally:
+        os.kill(run.pid, signal.SIGKILL)
+        run.wait()
+    assert trials_of(tmp_path) >= 5
+    task, target = workload(LAYER), get_target("vta-de10")
+    known = Log.open(tmp_path)
+    cycles = [r.cycles for r in known.trials(task.key, target.key(), known.bests(task.key, target.key())[0].version).values()]
+    (best,) = json.loads(autosched("best", LAYER, "--log", tmp_path, "--format", "json").stdout)
+    assert best["cycles"] <= min(c for c in cycles if c is not None) and best["verified"] is False and best["trace"]
+    assert "not yet" in autosched("best", LAYER, "--log", tmp_path).stdout
+    shown = autosched("apply", LAYER, "--log", tmp_path)
+    assert shown.returncode == 0 and "bit-equal" in shown.stdout, shown.stderr
+    (after,) = json.loads(autosched("best", LAYER, "--log", tmp_path, "--format", "json").stdout)
+    assert after["verified"] is True and after["cycles"] == best["cycles"]
+
+
+WRITER = """
+import sys
+from autosched.records import Log, Run, TrialRecord
+number, directory = int(sys.argv[1]), sys.argv[2]
+run = Run("ab" * 32, "cd" * 32, "1.1", "t2", "vta-de10", 3, number)
+with Log.open(directory).writer(run) as writer:
+    for n in range(100_000):
+        writer.append(TrialRecord(run, n, (number, n), "ef" * 32, 1 + n, 1, 1))
+        print(n, flush=True)  # acknowledged
+"""
+
+
+def kill_writers(directory: Path, processes: int, kills: int) -> None:
+    """Starts writers, kills them at random moments, starts others in their place; then compares log and acknowledgements."""
+    rng = random.Random(0)
+    running: dict[int, subprocess.Popen[bytes]] = {}
+    acknowledged: dict[int, Path] = {}
+
+    def start(number: int) -> None:
+        acknowledged[number] = directory / f"{number}.out"
+        with acknowledged[number].open("wb") as out:
+            words = [sys.executable, "-c", WRITER, str(number), str(directory / "log")]
+            running[number] = subprocess.Popen(words, stdout=out, env=ENV)
+
+    try:
+        for number in range(processes):
+            start(number)
+        for kill in range(kills):
+            victim = rng.choice(sorted(running))
+            waited = time.monotonic()
+            while acknowledged[victim].stat().st_size < 500 and time.monotonic() - waited < 240:
+                time.sleep(0.01)
+            time.sleep(rng.random() * 0.01)
+            running[victim].kill()
+            running.pop(victim).wait()
+            if kill + processes < kills:
+                start(processes + kill)
+    finally:
+        for process in running.values():
+            process.kill()
+            process.wait()
+    log = Log.open(directory / "log")
+    found = log.trials("ab" * 32, "cd" * 32, "1.1")
+    said = {(number, n) for number, path in acknowledged.items() for n in range(path.read_bytes().count(b"\n"))}
+    assert len(said) > 100 * kills
+    assert not said - set(found), "an acknowledged line was lost"
+    invented = [p for p, r in found.items() if (r.seed, r.trial, r.cycles) != (p[0], p[1], 1 + p[1])]
+    assert not invented
+    # A line may be in the file that its writer had no time to acknowledge: one per writer.
+    assert len(set(found) - said) <= len(acknowledged)
+    assert log.damaged <= len(acknowledged)
+
+
+def test_killed_writers_lose_nothing_that_they_acknowledged(tmp_path: Path) -> None:
+    kill_writers(tmp_path, 4, 8)
+
+
+@pytest.mark.slow
+def test_24_writers_and_200_kills(tmp_path: Path) -> None:
+    kill_writers(tmp_path, 24, 200)
+
+
+def test_runs_that_share_a_log_simulate_less_and_try_the_same(tmp_path: Path) -> None:
+    words = ["tune", SMALL, "--trials", "32", "--jobs", "1", "--cold", "--format", "json", "--log"]
+    shared = [subprocess.Popen(command(*words, tmp_path / "log"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=ENV)
+              for _ in range(2)]
+    # The report is the last of the lines.
+    reports = [json.loads(p.communicate(timeout=300)[0].splitlines()[-1]) for p in shared]
+    history = json.loads(autosched(*words, tmp_path / "alone").stdout.splitlines()[-1])["history"]
+    assert [r["history"] for r in reports] == [history, history]
+    assert all(r["simulated"] + r["from_log"] == 32 for r in reports)
+    log = Log.open(tmp_path / "log")
+    assert log.damaged == 0 and trials_of(tmp_path / "log") == sum(r["simulated"] for r in reports)
