@@ -334,26 +334,43 @@ def uncovered(
     for k, members in groups.items():
         outer = [n for n in chain[: k + 1] if isinstance(n, For)]
         below = chain[k + 1:]
-        # The answer hangs on loops, bindings and regions alone: whatever else a primitive rewrote, it is found here.
-        parts: list[object] = []
-        for loop in outer:
-            parts += (loop.var, loop.min, loop.extent)
-        _mention(parts, below, True)
-        for _, path in members:
-            parts.append(None)
-            _mention(parts, path, False)
-        key = tuple(map(id, parts))
-        hit = _COVERED.get(key)
-        if hit is None:
-            reason = _uncovered_at(state, reader, below, members, outer)
-            _COVERED[key] = (parts, reason)
-            if len(_COVERED) > _COVERED_LIMIT:
-                _COVERED.popitem(last=False)
-        else:
-            reason = hit[1]
+        reason = _remembered_at(state, reader, below, members, outer)
         if reason is not None:
             return reason
     return None
+
+
+def _remembered_at(
+    state: State, reader: Ident, below: list[Stmt], members: list[tuple[Ident, list[Stmt]]], outer: list[For]
+) -> str | None:
+    """``_uncovered_at``, asked once for the same subtrees, and once for other trees with the same loops, bindings and regions."""
+    near: list[object] = [below[0], reader]
+    for source, path in members:
+        near += (source, path[0])
+    for loop in outer:
+        near += (loop.var, loop.min, loop.extent)
+    hit = _COVERED.get(key := tuple(map(id, near)))
+    if hit is not None:
+        return hit[1]
+    parts = _parts(below, members, outer)
+    hit = _COVERED.get(other := tuple(map(id, parts)))
+    reason = _uncovered_at(state, reader, below, members, outer) if hit is None else hit[1]
+    _COVERED[key], _COVERED[other] = (near, reason), (parts, reason)
+    while len(_COVERED) > _COVERED_LIMIT:
+        _COVERED.popitem(last=False)
+    return reason
+
+
+def _parts(below: Sequence[Stmt], members: Sequence[tuple[Ident, list[Stmt]]], outer: Sequence[For]) -> list[object]:
+    """What the answer hangs on: loops, bindings and regions alone, whatever else a primitive has rewritten."""
+    parts: list[object] = []
+    for loop in outer:
+        parts += (loop.var, loop.min, loop.extent)
+    _mention(parts, below, True)
+    for _, path in members:
+        parts.append(None)
+        _mention(parts, path, False)
+    return parts
 
 
 def _mention(parts: list[object], path: Sequence[Stmt], reader: bool) -> None:

@@ -35,6 +35,8 @@ from autosched.ir.stmt import (
     with_body,
 )
 
+_TOUCHED: dict[int, tuple[Block, list[Buffer], list[Buffer]]] = {}  # by address; the blocks are kept with their addresses
+_TOUCHED_LIMIT = 8192
 _NUMBERED = re.compile(r"_\d+$")
 
 
@@ -216,6 +218,14 @@ class State:
 
         A block that declares nothing but holds blocks (``loop_partition`` makes such) touches what those touch.
         """
+        known = _TOUCHED.get(id(block))
+        if known is None or known[0] is not block:
+            if len(_TOUCHED) >= _TOUCHED_LIMIT:
+                _TOUCHED.clear()
+            known = _TOUCHED[id(block)] = (block, *self._touched(block))
+        return known[1], known[2]
+
+    def _touched(self, block: Block) -> tuple[list[Buffer], list[Buffer]]:
         if block.reads or block.writes or block.iter_vars:
             reads, writes = [r.buffer for r in block.reads], [w.buffer for w in block.writes]
             return list(dict.fromkeys(reads)), list(dict.fromkeys(writes))
