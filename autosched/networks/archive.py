@@ -60,7 +60,10 @@ def save(net: CompiledNetwork, path: str | Path) -> None:
 
 def _stage(stage: Stage, key: str, arrays: dict[str, Array]) -> dict[str, Any]:
     if isinstance(stage, Layer):
-        return {"kind": "view", "name": stage.name, "input": stage.inputs[0], "output": stage.output}
+        return {
+            "kind": stage.kind, "name": stage.name, "input": stage.inputs[0], "output": stage.output, "stride": stage.stride,
+            "pads": stage.pads,
+        }
     if isinstance(stage, HostPart):
         arrays[f"{key}_model"] = np.frombuffer(stage.model, np.uint8)
         return {
@@ -121,8 +124,12 @@ def _network(m: Mapping[str, Any], arrays: Mapping[str, Array]) -> CompiledNetwo
     stages: list[Stage] = []
     for k, s in enumerate(m["stages"]):
         key = f"s{k}"
-        if s["kind"] == "view":
-            stages.append(Layer(s["name"], "view", (s["input"],), s["output"]))
+        if s["kind"] in ("view", "pack"):
+            (down, across), (top, left, bottom, right) = map(int, s["stride"]), map(int, s["pads"])
+            stages.append(Layer(
+                str(s["name"]), str(s["kind"]), (s["input"],), s["output"], stride=(down, across),
+                pads=(top, left, bottom, right),
+            ))
         elif s["kind"] == "host":
             nodes = tuple((str(a), str(b), str(c)) for a, b, c in s["nodes"])
             model = arrays[f"{key}_model"].tobytes()

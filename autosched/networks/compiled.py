@@ -13,6 +13,7 @@ import numpy as np
 from autosched.errors import ProgramError, suggest
 from autosched.networks.compose import Place, Region
 from autosched.networks.graph import Array, HostPart, Layer, Tensor, need_data
+from autosched.networks.repack import deal
 from autosched.target import Target
 from autosched.workloads import Layout
 from sim.program import Output, Program, Segment
@@ -250,6 +251,8 @@ class CompiledNetwork:
             elif isinstance(stage, HostPart):
                 out = self._sessions[stage.name].run(list(stage.outputs), {n: values[n] for n in stage.inputs})
                 values.update(zip(stage.outputs, out))
+            elif stage.kind == "pack":
+                values[stage.output] = deal(machine(stage.inputs[0]), stage, self.tensors[stage.output].shape)
             else:
                 values[stage.output] = values[stage.inputs[0]].reshape(self.tensors[stage.output].shape)
         return [values[n] for n in self.outputs]

@@ -23,7 +23,7 @@ from autosched.errors import ProgramError
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 
-KINDS = ("conv", "dense", "add", "average", "max", "view")
+KINDS = ("conv", "dense", "add", "average", "max", "view", "pack")
 ROUNDINGS = ("floor", "half-up")
 
 
@@ -82,10 +82,11 @@ class Layer:
 
     Args:
         name: the node of the file that it is called after.
-        kind: one of ``KINDS``; ``view`` only renames a shape.
+        kind: one of ``KINDS``; ``view`` only renames a shape, ``pack`` is the host's dealing of pixels
+            to channels.
         inputs: tensors, in order.
         output: tensor.
-        requant: what follows the sums; None for ``max`` and ``view``.
+        requant: what follows the sums; None for ``max``, ``view`` and ``pack``.
         weight: conv: int8[co, ci / group, kh, kw]; dense: int8[n, k]; else None.
         factors: add: the power of two per input; average: the one multiplier of all window elements.
         kernel: height and width of a window.

@@ -21,6 +21,7 @@ from autosched.networks.compose import Part, compose, plan
 from autosched.networks.graph import Graph
 from autosched.networks.importer import import_graph
 from autosched.networks.programs import Call, Spec, program, workload_of
+from autosched.networks.repack import repacked
 from autosched.networks.stream import Run, stages
 from autosched.networks.tasks import Task, calls, tasks
 from autosched.target import Target, get_target
@@ -51,7 +52,12 @@ class Network:
     @cached_property
     def tasks(self) -> tuple[Task, ...]:
         """Its distinct layers, with the layers that each stands for."""
-        return tasks(self.graph, self.target)
+        return tasks(self.packed, self.target)
+
+    @cached_property
+    def packed(self) -> Graph:
+        """The graph as it runs: what the host packs is dealt to channels where that leaves out products."""
+        return repacked(self.graph, self.target.config.block_in)
 
     def tune(self, trials: int = 64, timeout: float | None = None, **options: Any) -> NetworkReport:
         """Searches schedules for all distinct layers; trials go where they gain.
@@ -107,9 +113,10 @@ class _Compiler:
     def __init__(self, network: Network, log: str | Path | None) -> None:
         from autosched.records import Known
 
-        self.graph, self.target = network.graph, network.target
+        self.graph, self.target = network.packed, network.target
+        self.macs = {x.name: network.graph.macs(x) for x in network.graph.layers}
         self.known = Known.open(network.target, log)
-        self.calls: Mapping[str, Call] = calls(network.graph, network.target)
+        self.calls: Mapping[str, Call] = calls(network.packed, network.target)
         self.lanes = network.target.config.batch, network.target.config.block_in
         self.scheduled: dict[Spec, tuple[PrimFunc, bool]] = {}
         self.alone: dict[Spec, int] = {}
@@ -217,7 +224,7 @@ class _Compiler:
             spec = self.calls[layer.name].spec
             work, _, binds = self.bound(spec)
             found.append(LayerCost(
-                layer.name, layer.kind, self.graph.macs(layer), end - before, self.cycles_alone(spec), work, binds,
+                layer.name, layer.kind, self.macs[layer.name], end - before, self.cycles_alone(spec), work, binds,
             ))
             before = end
         return tuple(found)

@@ -29,7 +29,7 @@ class Run:
         return self.lies_as.get(tensor, tensor)
 
 
-Stage = Run | HostPart | Layer  # a layer alone is a view that the host makes
+Stage = Run | HostPart | Layer  # a layer alone is a view or a packing that the host makes
 
 
 def stages(graph: Graph) -> tuple[Stage, ...]:
@@ -53,7 +53,7 @@ def stages(graph: Graph) -> tuple[Stage, ...]:
         if isinstance(step, HostPart):
             flush()
             found.append(step)
-        elif step.kind != "view":
+        elif step.kind not in ("view", "pack"):
             current.append(step)
         elif step.output in free:
             alias[step.output] = alias.get(step.inputs[0], step.inputs[0])

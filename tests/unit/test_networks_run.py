@@ -66,3 +66,22 @@ def test_one_stream_has_no_race_and_runs_without_onnx(onnx_models: ModuleType, t
     x = b.image()
     assert np.array_equal(ready(x), again(x))
     assert again.cycles == ready.cycles
+
+
+@pytest.mark.parametrize(("size", "k", "stride", "pad", "channels"), [
+    (12, 7, 2, 3, 3), (11, 3, 2, 1, 4), (9, 3, 3, 0, 1), (10, 5, 2, 2, 4), (13, 4, 3, 1, 1), (8, 2, 2, 0, 3), (8, 3, 2, 1, 5),
+])
+def test_a_strided_stem_of_few_channels_is_dealt_to_lanes(
+    size: int, k: int, stride: int, pad: int, channels: int, onnx_models: ModuleType, tmp_path: Path
+) -> None:
+    b = onnx_models.Builder("qdq", np.random.default_rng(0), (1, channels, size, size))
+    last = b.conv("x", 20, k, stride=stride, pad=pad)
+    net = load(saved(b.model(last), tmp_path / "net.onnx"))
+    dealt = [x for x in net.packed.layers if x.kind == "pack"]
+    assert len(dealt) == (channels * stride * stride <= 16)
+    ready = net.compile(tmp_path)
+    images = b.image(3)
+    want = np.concatenate([reference.run(net.graph, {"x": x[None]})[last] for x in images])
+    assert np.array_equal(ready(images), want)
+    ready.save(tmp_path / "net.zip")
+    assert np.array_equal(CompiledNetwork.load(tmp_path / "net.zip")(images), want)
