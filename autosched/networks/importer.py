@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +34,14 @@ def import_graph(
         UnknownNameError: an unknown rounding.
     """
     _known(rounding)
-    return graph_of(read(path, shapes), rounding)
+    file = read(path, shapes)
+    quantized = ("QuantizeLinear", "ConvInteger", "MatMulInteger", *qlinear.NAMES)
+    if file.blank and not any(n.op in quantized for n in file.nodes):
+        from autosched.networks.quantize import blank_network
+
+        # Shapes alone: as good as a quantized network for tuning.
+        return replace(graph_of(blank_network(file), rounding), name=file.name, blank=next(iter(file.blank)))
+    return graph_of(file, rounding)
 
 
 def graph_of(file: File, rounding: str = "half-up") -> Graph:

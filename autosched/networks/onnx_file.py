@@ -20,6 +20,7 @@ MAX_FILE_BYTES = 1 << 29
 MAX_NODES = 20_000
 MAX_ELEMENTS = 1 << 28
 OLDEST_OPSET = 11
+CONVERTED_OPSET = 17
 _SHAPED_LIKE = {
     "QLinearAdd": ("Max", (0, 3)),
     "QLinearGlobalAveragePool": ("GlobalMaxPool", (0,)),
@@ -108,12 +109,13 @@ def require_onnx() -> None:
         raise ProgramError("ONNX files need onnx and onnxruntime: pip install 'autosched[onnx]'") from None
 
 
-def read(path: str | Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -> File:
+def read(path: str | Path, shapes: Mapping[str, tuple[int, ...]] | None = None, convert: bool = False) -> File:
     """A file as checked nodes, constants and shapes.
 
     Args:
         path: the file.
         shapes: extents of inputs that the file leaves open, by input.
+        convert: bring older operator sets up to a present one, as far as onnx's converter can.
 
     Raises:
         ProgramError: unreadable, too large, damaged, of an unsupported operator set, or with open shapes; one line that says
@@ -135,7 +137,22 @@ def read(path: str | Path, shapes: Mapping[str, tuple[int, ...]] | None = None) 
         raise ProgramError(f"{path}: not an ONNX file, or damaged ({_line(error)})") from error
     if not model.graph.node:
         raise ProgramError(f"{path}: not an ONNX file, or damaged (no nodes)")
+    if convert:
+        model = _converted(model, str(path))
     return check(model, path.stem, str(path), shapes or {})
+
+
+def _converted(model: ModelProto, where: str) -> ModelProto:
+    """A model of an older operator set in a present one."""
+    import onnx
+
+    found = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
+    if not 0 < found < OLDEST_OPSET:
+        return model
+    try:
+        return onnx.version_converter.convert_version(model, CONVERTED_OPSET)
+    except (RuntimeError, ValueError, TypeError, onnx.version_converter.ConvertError) as error:
+        raise ProgramError(f"{where}: operator set {found} cannot be converted: {_line(error)}") from error
 
 
 def check(model: ModelProto, name: str, where: str, shapes: Mapping[str, tuple[int, ...]]) -> File:
@@ -156,7 +173,7 @@ def check(model: ModelProto, name: str, where: str, shapes: Mapping[str, tuple[i
     if len(graph.node) > MAX_NODES:
         raise ProgramError(f"{where}: {len(graph.node)} nodes; at most {MAX_NODES} are read")
     constants, blank = _constants(copy, where)
-    nodes = _nodes(copy, where, constants)
+    nodes = _folded(_nodes(copy, where, constants), constants)
     _check(copy, where, bool(blank))
     _fix_inputs(copy, where, shapes, {*constants, *blank})
     shaped, dtypes = _types(_infer(copy, where), where, constants, blank)
@@ -233,7 +250,9 @@ def _value(tensor: TensorProto, where: str) -> Array | None:
     if any(d < 0 for d in tensor.dims) or count > MAX_ELEMENTS:
         raise ProgramError(f"{where}: tensor {tensor.name!r} has extents {list(tensor.dims)}")
     if tensor.data_location == Proto.EXTERNAL:
-        if not tensor.external_data:
+        place = next((e.value for e in tensor.external_data if e.key == "location"), "")
+        beside = Path(where).parent / Path(place).name
+        if not place or not beside.is_file():
             return None
         raise ProgramError(
             f"{where}: the data of {tensor.name!r} is in another file; save it in one: onnx.save(onnx.load(FILE), FILE)"
@@ -274,6 +293,40 @@ def _nodes(model: ModelProto, where: str, constants: Mapping[str, Array]) -> tup
         attrs = {k: v.decode("utf-8", "replace") if isinstance(v, bytes) else v for k, v in attrs.items()}
         nodes.append(Node(name, proto.op_type, tuple(proto.input), tuple(proto.output), attrs, proto))
     return tuple(nodes)
+
+
+def _folded(nodes: tuple[Node, ...], constants: dict[str, Array]) -> tuple[Node, ...]:
+    """The nodes without those that only bring constants into another shape; these join the constants."""
+    kept = []
+    for node in nodes:
+        operands = [constants.get(t) for t in node.inputs if t]
+        value = None
+        if operands and all(o is not None for o in operands) and len(node.outputs) == 1:
+            value = _reshaped(node, [o for o in operands if o is not None])
+        if value is None:
+            kept.append(node)
+        else:
+            constants[node.outputs[0]] = value
+    return tuple(kept)
+
+
+def _reshaped(node: Node, operands: list[Array]) -> Array | None:
+    data = operands[0]
+    try:
+        if node.op == "Identity":
+            return data
+        if node.op == "Transpose":
+            return np.transpose(data, node.attrs.get("perm"))
+        if node.op == "Flatten":
+            axis = int(node.attrs.get("axis", 1))
+            return data.reshape(prod(data.shape[:axis]), -1)
+        if node.op == "Reshape" and len(operands) == 2:
+            wanted = [int(e) for e in operands[1].reshape(-1)]
+            keep = not node.attrs.get("allowzero", 0)
+            return data.reshape([data.shape[k] if e == 0 and keep else e for k, e in enumerate(wanted)])
+    except (ValueError, IndexError, TypeError):
+        return None  # inference names what does not fit
+    return None
 
 
 def _fix_inputs(model: ModelProto, where: str, shapes: Mapping[str, tuple[int, ...]], constants: set[str]) -> None:

@@ -27,7 +27,7 @@ METHODS = ("minmax", "percentile", "entropy")
 OPSET = 17
 WEIGHTED = ("Conv", "Gemm", "MatMul", "ConvTranspose")
 SAME_SCALE = ("MaxPool", "Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Dropout", "DepthToSpace",
-              "SpaceToDepth", "Slice", "Pad")
+              "SpaceToDepth", "Slice", "Pad", "Resize")
 NEW_SCALE = (*WEIGHTED, "Add", "AveragePool", "GlobalAveragePool", "Concat", "Relu", "Clip", "Mul", "Sub")
 CLIPS = ("Relu", "Clip")
 
@@ -93,7 +93,7 @@ def quantize(
     """
     if method not in METHODS:
         raise UnknownNameError("calibration method", method, METHODS)
-    file = read(path, shapes)
+    file = read(path, shapes, convert=True)
     if file.blank:
         raise ProgramError(f"{path}: {next(iter(file.blank))!r} has a shape and no data; only weights with data can be quantized")
     batches = list(_batches(file, data))
@@ -196,7 +196,8 @@ def plan_scales(net: FloatNet, file: File, ranges: Mapping[str, tuple[float, flo
     for op in net.ops:
         source = next((t for t in op.inputs if t in plan.exponents), None)
         out = op.outputs[0]
-        if op.op in SAME_SCALE and op.inputs[0] in plan.exponents:
+        moves = op.op in SAME_SCALE and not (op.op == "Resize" and op.attrs.get("mode", "nearest") != "nearest")
+        if moves and op.inputs[0] in plan.exponents:
             plan.exponents[out] = plan.exponents[op.inputs[0]]
         elif op.op in NEW_SCALE and source is not None and _quantizable(net, op, plan):
             most = max(map(abs, ranges.get(_after_clips(net, op), (-1.0, 1.0))))

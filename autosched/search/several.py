@@ -26,7 +26,7 @@ from autosched.target import Target, get_target
 from autosched.workloads import Workload
 
 DONE = ("certified", "exhausted", "gap")
-HOPE = 0.02  # of the gap to the machine's bound: what another batch may gain where the last one gained nothing
+HOPE = 0.02  # of the gap to the machine's bound: what another batch may gain where one gained nothing, and half after each more
 
 
 def tune_tasks(
@@ -98,6 +98,7 @@ def _spend(
     step: Callable[[int], TuneReport], left: Callable[[], float | None],
 ) -> None:
     """Gives a budget of trials away, a batch at a time; what the tasks have and gained is brought up to date."""
+    idle = [0] * len(tasks)
     while budget > 0 and (left() is None or (left() or 0) > 0):
         open_tasks = [k for k, r in enumerate(reports) if r.cycles is not None and r.stop not in DONE]
         if not open_tasks:
@@ -105,7 +106,7 @@ def _spend(
 
         def promise(k: int) -> float:
             distance = (reports[k].cycles or 0) - reports[k].machine_bound
-            return tasks[k][1] * min(max(gains[k], HOPE * distance), distance)
+            return tasks[k][1] * min(max(gains[k], HOPE * distance / 2 ** idle[k]), distance)
 
         k = max(open_tasks, key=lambda k: (promise(k), -k))
         more = min(BATCH, budget)
@@ -113,6 +114,7 @@ def _spend(
         budget -= more
         old, new = reports[k], step(k)
         gains[k] = float(max((old.cycles or 0) - (new.cycles or 0), 0))
+        idle[k] = 0 if gains[k] else idle[k] + 1
         # A start from the log may have been better than all that was tried since.
         reports[k] = new if (new.cycles or 0) <= (old.cycles or 0) else replace(old, history=new.history, stop=new.stop)
 

@@ -53,7 +53,7 @@ def large_bias(model: Any, b: Any) -> None:
 def external(model: Any, b: Any) -> None:
     tensor = model.graph.initializer[0]
     entry = tensor.external_data.add()
-    entry.key, entry.value = "location", "/etc/passwd"
+    entry.key, entry.value = "location", "../elsewhere/good.onnx"  # a file of this name is beside the network
     tensor.data_location = 1
     tensor.ClearField("raw_data")
 

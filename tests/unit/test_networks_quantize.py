@@ -118,3 +118,67 @@ def test_a_calibration_set_that_does_not_fit_is_refused(
 def test_an_unknown_calibrator_is_refused(onnx_models: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="minmax"):
         quantize(EXAMPLES / "digits.onnx", {}, tmp_path / "q.onnx", method="minmix")
+
+
+def float_net(opset: int, blank: bool = False) -> Any:
+    """A float network as older exporters write them: constants reshaped in the graph, biases as sums, a pool, a mean."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng = np.random.default_rng(0)
+    init = {
+        "w": rng.normal(0, 0.3, (16, 3, 3, 3)), "b": rng.normal(0, 0.1, (16, 1, 1)), "flat": rng.normal(0, 0.2, 160),
+        "gamma": rng.uniform(0.5, 1.5, 16), "beta": rng.normal(0, 0.1, 16), "mean": rng.normal(0, 0.1, 16),
+        "var": rng.uniform(0.5, 1.5, 16), "w2": rng.normal(0, 0.2, (16, 16, 3, 3)), "c": rng.normal(0, 0.1, (1, 10)),
+    }
+    shapes = {"to": np.array([16, 10], np.int64), "row": np.array([1, 16], np.int64)}
+    constants = [numpy_helper.from_array(v.astype(np.float32), k) for k, v in init.items()]
+    constants += [numpy_helper.from_array(v, k) for k, v in shapes.items()]
+    if blank:
+        for c in constants[:9]:
+            c.ClearField("raw_data")
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], name="first", pads=[1, 1, 1, 1]), helper.make_node("Add", ["a", "b"], ["d"]),
+        helper.make_node("Relu", ["d"], ["e"]), helper.make_node("MaxPool", ["e"], ["f"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Conv", ["f", "w2"], ["g"], pads=[1, 1, 1, 1]),
+        helper.make_node("BatchNormalization", ["g", "gamma", "beta", "mean", "var"], ["h"]),
+        helper.make_node("Add", ["h", "f"], ["i"]), helper.make_node("GlobalAveragePool", ["i"], ["j"]),
+        helper.make_node("Reshape", ["j", "row"], ["k"]), helper.make_node("Reshape", ["flat", "to"], ["m"]),
+        helper.make_node("MatMul", ["k", "m"], ["n"]), helper.make_node("Add", ["n", "c"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes, "old", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 12, 12])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 10])], constants,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+@pytest.mark.parametrize("opset", [9, 11, 13, 17, 21])
+def test_networks_of_all_ages_run_after_quantize(opset: int, onnx_models: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "old.onnx").write_bytes(float_net(opset).SerializeToString())
+    x = np.random.default_rng(1).normal(size=(6, 3, 12, 12)).astype(np.float32)
+    report = quantize(tmp_path / "old.onnx", {"x": x}, tmp_path / "q.onnx")
+    assert min(f.snr for f in report.layers) > 15, report.layers
+    net = load(tmp_path / "q.onnx")
+    assert net.graph.share() == 1.0
+    assert [n[1] for p in net.graph.host_parts for n in p.nodes if n[2] == "the machine has no such operator"] == ["MaxPool"]
+    ready = net.compile(tmp_path)
+    want = np.concatenate([reference.run(net.graph, {"x": v[None]})["y"] for v in x[:2]])
+    assert np.array_equal(ready(x[:2]), want)
+
+
+def test_shapes_alone_can_be_tuned_and_not_run(onnx_models: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "full.onnx").write_bytes(float_net(17).SerializeToString())
+    (tmp_path / "shapes.onnx").write_bytes(float_net(17, blank=True).SerializeToString())
+    net = load(tmp_path / "shapes.onnx")
+    assert net.graph.blank == "w" and len(net.tasks) == 4
+    ready = net.compile(tmp_path)
+    assert ready.cycles > 0
+    with pytest.raises(ProgramError, match="shapes: 'w' has a shape and no data, so the network can be tuned and not run"):
+        ready(np.zeros((1, 3, 12, 12), np.float32))
+    with pytest.raises(ProgramError, match="'w' has a shape and no data"):
+        quantize(tmp_path / "shapes.onnx", {"x": np.zeros((1, 3, 12, 12), np.float32)}, tmp_path / "q.onnx")
+    ready.save(tmp_path / "s.zip")
+    from autosched.networks import CompiledNetwork
+
+    with pytest.raises(ProgramError, match="no data"):
+        CompiledNetwork.load(tmp_path / "s.zip")(np.zeros((1, 3, 12, 12), np.float32))
