@@ -184,6 +184,11 @@ def test_what_is_no_stage_is_malformed() -> None:
             vi = T.axis.spatial(16, i)
             O[vi] = T.int8(0)
 ''')
+    assert "so does another part of the program" in fault(good + '''    for i in range(16):
+        with T.sblock("again"):
+            vi = T.axis.spatial(16, i)
+            F[vi] = 0
+''')
     packed = good.replace("T.writes(O[vi])", f"T.writes(O[vi])\n            {pack}")
     assert "in local.acc_buffer; the host has global memory only" in fault(packed)
 

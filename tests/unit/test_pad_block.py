@@ -117,3 +117,23 @@ def test_no_such_part(block: str, path: list[int], reason: str) -> None:
     with pytest.raises(ScheduleError, match=reason):
         sch.decompose_value(block, path)
     assert sch.func == dense
+
+
+def test_what_is_read_before_the_start_counts_as_zero(same: Same) -> None:
+    func = parse('''
+@T.prim_func
+def f(A: T.Buffer((10,), "int32"), D: T.Buffer((10,), "int32")):
+    B = T.alloc_buffer((10,), "int32")
+    for i in range(10):
+        with T.block("B"):
+            vi = T.axis.spatial(10, i)
+            B[vi] = A[9 - vi]
+    for i in range(10):
+        with T.block("D"):
+            vi = T.axis.spatial(10, i)
+            D[vi] = B[vi]
+''')
+    sch = Schedule(func)
+    sch.pad_block("B", [16])
+    assert "T.if_then_else(0 <= 9 - vi, A[9 - vi], 0)" in sch.script()
+    same(func, sch)
