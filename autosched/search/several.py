@@ -106,7 +106,7 @@ def _spend(
 
         def promise(k: int) -> float:
             distance = (reports[k].cycles or 0) - reports[k].machine_bound
-            return tasks[k][1] * min(max(gains[k], HOPE * distance / 2 ** idle[k]), distance)
+            return tasks[k][1] * min(max(gains[k], HOPE * distance * 0.5 ** float(idle[k])), float(distance))
 
         k = max(open_tasks, key=lambda k: (promise(k), -k))
         more = min(BATCH, budget)
