@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import ldexp
 from typing import Any
 
 from autosched import arguments
@@ -106,7 +107,7 @@ def _spend(
 
         def promise(k: int) -> float:
             distance = (reports[k].cycles or 0) - reports[k].machine_bound
-            return tasks[k][1] * min(max(gains[k], HOPE * distance * 0.5 ** float(idle[k])), float(distance))
+            return tasks[k][1] * min(max(gains[k], ldexp(HOPE * distance, -idle[k])), float(distance))
 
         k = max(open_tasks, key=lambda k: (promise(k), -k))
         more = min(BATCH, budget)
