@@ -47,6 +47,8 @@ COMMANDS = {
                        "autosched explain resnet18.c10 --target vta-de10"),
     "compare": Command("explain_commands", "what differs between two schedules or program files, in cycles and bytes",
                        "autosched compare resnet18.c8 resnet18.c8@vta-de10-portable"),
+    "report": Command("report_command", "write one offline HTML page about a workload, a network or a log",
+                      "autosched report resnet18 -o report.html"),
     "sim": Command("sim_command", "run a program file on the simulator", "autosched sim t3.json --check --stats"),
     "list": Command("list_command", "names of workloads and targets, and the runs of a log", "autosched list workloads"),
 }

@@ -68,7 +68,7 @@ def _export_options(p: Parser) -> None:
 OPTIONS = {"best": _best_options, "show": _show_options, "apply": _apply_options, "export": _export_options}
 
 
-def _workload(name: str, target: Target, known: Known) -> Workload:
+def logged_workload(name: str, target: Target, known: Known) -> Workload:
     """The workload of an argument; where its file is gone, the program that the log keeps under its name."""
     file, mark, _ = name.rpartition(".py:")
     if mark and not Path(f"{file}.py").expanduser().exists() and (stored := known.stored(name)) is not None:
@@ -80,7 +80,7 @@ def best_of(args: argparse.Namespace) -> tuple[Workload, Target, BestRecord, Ker
     """What a command works on: the workload, the machine, and the best schedule that holds."""
     target = get_target(args.target)
     known = Known.open(target, args.log)
-    task = _workload(args.workload, target, known)
+    task = logged_workload(args.workload, target, known)
     try:
         return task, target, *best_or_fail(task, target, known)
     except NoScheduleError as error:
@@ -94,7 +94,7 @@ def best(args: argparse.Namespace) -> int:
     known = Known.open(target, args.log)
     if args.workload:
         given = network(args.workload, target.config.batch, target.config.block_in).tasks if args.workload in networks() else (
-            (_workload(args.workload, target, known), 1),)
+            (logged_workload(args.workload, target, known), 1),)
         tasks = [(t.name, t.key, n) for t, n in given]
     else:
         tasks = [(name, key, 1) for name, key in known.tasks(target)]

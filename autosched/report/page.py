@@ -1,0 +1,213 @@
+"""One offline HTML page about the schedules of a log: charts, tables, where they come from. Nothing is loaded from anywhere."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autosched.errors import AutoschedError
+from autosched.kernel import Kernel, build
+from autosched.lower import Lowered
+from autosched.measure import gap
+from autosched.records import BestRecord, Known, Run, TrialRecord, best_or_fail, version
+from autosched.report import charts
+from autosched.report.ablation import ablate
+from autosched.report.account import account
+from autosched.target import Target
+from autosched.workloads import Workload
+from sim import timing
+from sim.stats import activity, summarize
+from space import VERSION, Space
+
+POINTS = 160  # of a task that are lowered again for the roofline
+TOP = 10
+
+STYLE = """
+:root { color-scheme: light dark; --line: #8884; }
+body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 60rem; padding: 1rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; border-top: 1px solid var(--line); padding-top: 1rem; } h3 { font-size: 1rem; }
+table { border-collapse: collapse; } td, th { padding: .2rem .6rem; border-bottom: 1px solid var(--line); text-align: left; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.wide { overflow-x: auto; } svg { max-width: 100%; height: auto; } code { font-size: .85rem; overflow-wrap: anywhere; }
+figcaption { font-size: .85rem; } figure { margin: 1rem 0; } nav a { margin-right: 1rem; }
+"""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A workload of the page.
+
+    Args:
+        task: the workload.
+        multiplicity: how often it occurs.
+        record: its best schedule, or None where nothing is known.
+        body: HTML below its heading.
+        runs: what its trials are from.
+    """
+
+    task: Workload
+    multiplicity: int
+    record: BestRecord | None
+    body: str
+    runs: tuple[Run, ...] = ()
+
+
+def page(title: str, target: Target, tasks: Iterable[tuple[Workload, int]], known: Known) -> str:
+    """The page.
+
+    Args:
+        title: what it is about.
+        target: the machine.
+        tasks: workloads with their multiplicities.
+        known: the log.
+    """
+    sections = [_section(task, n, target, known) for task, n in tasks]
+    found = [s for s in sections if s.record is not None]
+    links = "".join(f'<a href="#{_id(s.task)}">{_text(s.task.name)}</a>' for s in found)
+    parts = [
+        "<!doctype html>", '<html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{_text(title)} on {_text(target.name)}</title>",
+        f"<style>{STYLE}</style></head><body>", f"<h1>{_text(title)} on {_text(target.name)}</h1>", f"<nav>{links}</nav>",
+        _summary(sections), *(f'<section id="{_id(s.task)}"><h2>{_text(s.task.name)}</h2>{s.body}</section>' for s in found),
+        "<h2>Where this comes from</h2>", _environment(target, found), "</body></html>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _summary(sections: Sequence[Section]) -> str:
+    rows = []
+    for s in sections:
+        r = s.record
+        times = f" x{s.multiplicity}" if s.multiplicity > 1 else ""
+        rows.append([s.task.name + times, *([_n(r.cycles), _n(r.bound), _p(r.gap), "yes" if r.verified else "not yet"]
+                                            if r is not None else ["-", "-", "-", "nothing logged"])])
+    if len(sections) > 1 and all(s.record is not None for s in sections):
+        cycles = sum(s.record.cycles * s.multiplicity for s in sections if s.record is not None)
+        bound = sum(s.record.bound * s.multiplicity for s in sections if s.record is not None)
+        rows.append(["together", _n(cycles), _n(bound), _p(gap(cycles, bound)), ""])
+    return _table(["workload", "cycles", "machine bound", "gap", "bytes compared"], rows, numbers={1, 2, 3})
+
+
+def _section(task: Workload, multiplicity: int, target: Target, known: Known) -> Section:
+    try:
+        record, kernel = best_or_fail(task, target, known)
+    except AutoschedError:
+        return Section(task, multiplicity, None, "")
+    trials = _trials(task, target, known)
+    space = Space(task.func, target)
+    found = account(kernel)
+    here = record.space == VERSION and len(record.point) > 0
+    changes = ablate(task, target, record.point, found.cycles) if here else []
+    first = _first(task, target, trials, space)
+    parts = [f"<p>{_n(record.cycles)} cycles, {_p(record.gap)} above the machine's bound of {_n(record.bound)}"
+             + (f"; <code>{_text(space.explain(np.array(record.point, dtype=np.int32)))}</code>" if here else "") + "</p>"]
+    if trials:
+        runs = [(f"{name} (seed {run[0].seed})", [t.cycles for t in run]) for name, run in trials.items()]
+        bounds = [("machine bound", record.bound), ("bound of the space", record.space_bound)]
+        parts.append(_chart(charts.convergence(runs, bounds),
+                            "Convergence: the best cycles over the trials that were simulated; dots are the trials."))
+    parts.append(_chart(_roofline(task, target, kernel, first, trials, space),
+                        "Roofline: a schedule under the slope waits for the bus, one under the flat roof for the GEMM unit."))
+    shown = [("best", kernel), *([("first draft", first)] if first is not None else [])]
+    spans = [(name, activity(ran := _ran(k.lowered)), ran.cycles) for name, k in shown]
+    parts.append(_chart(charts.gantt(spans), "What the units did: full bars work, hatched ones wait, empty is idle."))
+    if changes:
+        parts.append(_chart(charts.importance(changes), "What every decision costs when it alone is changed, simulated."))
+    parts += ["<h3>What keeps it from the bound</h3>",
+              _table(["cause", "cycles", "needed", "what would have to be freer"],
+                     [[r.cause, _n(r.cycles), _n(r.needed), r.freedom] for r in found.rest if r.cycles > r.needed], {1, 2})]
+    held = [t for run in trials.values() for t in run if t.cycles is not None]
+    best = sorted(held, key=lambda t: (t.cycles or 0, t.trial))[:TOP]
+    if best:
+        parts += [f"<h3>The best {len(best)} trials</h3>", _table(["cycles", "trial", "run", "schedule"], [
+            [_n(t.cycles), str(t.trial), t.run, space.explain(np.array(t.point, dtype=np.int32))] for t in best], {0, 1})]
+    return Section(task, multiplicity, record, "\n".join(parts), tuple(run[0].of for run in trials.values()))
+
+
+def _trials(task: Workload, target: Target, known: Known) -> dict[str, list[TrialRecord]]:
+    """The simulated trials of this version of space, lowering and simulator, run by run."""
+    runs: dict[str, list[TrialRecord]] = {}
+    key, hardware, now = task.key, target.key(), version()
+    for place in known.places:
+        for t in place.all_trials():
+            if (t.workload, t.hardware, t.version, t.space) == (key, hardware, now, VERSION) and t.point:
+                runs.setdefault(t.run, []).append(t)
+    return {name: sorted(runs[name], key=lambda t: t.trial) for name in sorted(runs)}
+
+
+def _first(task: Workload, target: Target, trials: dict[str, list[TrialRecord]], space: Space) -> Kernel | None:
+    """The schedule that a run began with: what the estimate alone would choose."""
+    for run in trials.values():
+        if run[0].cycles is not None:
+            return build(task, target, space.trace(np.array(run[0].point, dtype=np.int32)))
+    return None
+
+
+def _roofline(
+    task: Workload, target: Target, best: Kernel, first: Kernel | None, trials: dict[str, list[TrialRecord]], space: Space
+) -> str:
+    c = target.config
+    dots = [_dot("best", best.lowered)]
+    dots.append(_dot("first draft", first.lowered) if first is not None else dots[0])
+    for t in [t for run in trials.values() for t in run if t.cycles is not None][:POINTS]:
+        dots.append(_dot("", build(task, target, space.trace(np.array(t.point, dtype=np.int32))).lowered))
+    return charts.roofline(dots, c.batch * c.block_in * c.block_out, c.bus_bytes)
+
+
+def _dot(name: str, lowered: Lowered) -> charts.Dot:
+    stats = summarize(_ran(lowered), lowered.target.mode)
+    moved = sum(stats.bytes_read.values()) + stats.bytes_written
+    return charts.Dot(name, stats.macs / max(1, moved), stats.macs / max(1, stats.cycles))
+
+
+def _ran(lowered: Lowered) -> timing.Timing:
+    return timing.simulate(lowered.table, lowered.config, lowered.insn_address, semantics=lowered.target.mode)
+
+
+def _environment(target: Target, sections: Sequence[Section]) -> str:
+    rows = [["target", target.name], ["semantics", target.semantics], ["checked against", target.verified or "-"],
+            ["not checked", target.extrapolated or "-"], ["version of lowering and simulator", version()],
+            ["version of the space", str(VERSION)]]
+    for s in sections:
+        r = s.record
+        if r is not None:
+            keys = f"workload {r.workload[:16]}, hardware {r.hardware[:16]}"
+            rows.append([s.task.name, f"best of run {r.run}, seed {r.seed}, {keys}"])
+        for run in s.runs:
+            asked = ", ".join(f"{k} {v}" for k, v in {**run.asked, **run.libraries}.items())
+            rows.append([f"run {run.run}", f"{s.task.name}, seed {run.seed}, host {run.host}, {asked}"])
+    return _table(["what", "is"], rows, set())
+
+
+def _chart(svg: str, caption: str) -> str:
+    shown = _text(caption)
+    return f'<figure role="img" aria-label="{shown}"><div class="wide">{svg}</div><figcaption>{shown}</figcaption></figure>'
+
+
+def _table(titles: Sequence[str], rows: Iterable[Sequence[str]], numbers: set[int]) -> str:
+    def cells(tag: str, row: Sequence[str]) -> str:
+        return "".join(f'<{tag}{" class=n" if k in numbers else ""}>{_text(cell)}</{tag}>' for k, cell in enumerate(row))
+
+    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
+    return f'<div class="wide"><table><thead><tr>{cells("th", titles)}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _id(task: Workload) -> str:
+    return f"w-{task.key[:12]}"
+
+
+def _text(value: str) -> str:
+    return html.escape(value, quote=True)
+
+
+def _n(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}".replace(",", " ")
+
+
+def _p(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.2f} %"
+
