@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from autosched.ir.cover import gapless
 from autosched.ir.expr import BinOp, BufferData, BufferLoad, Expr, IntImm, Var, int_value
 from autosched.ir.functor import Substitute, free_vars, stmt_children, stmt_exprs, walk_expr
 from autosched.ir.itermap import detect_iter_map
@@ -251,7 +252,7 @@ def _linear(region: BufferRegion, inner: dict[Var, Range]) -> bool:
         seen |= form[0].keys()
         steps = [(c, int_value(inner[v].extent)) for v, c in form[0].items()]
         plain = [(c, n) for c, n in steps if isinstance(c, int) and c >= 0 and n is not None]
-        if len(plain) < len(steps) or not _gapless(plain, reach):
+        if len(plain) < len(steps) or not gapless(plain, reach):
             return False
     return True
 
@@ -276,17 +277,8 @@ def _digits(region: BufferRegion, inner: dict[Var, Range], analyzer: Analyzer) -
     for digits in found.indices:
         steps = [(d.scale, d.extent) for d in digits.args]
         plain = [(c, n) for c, n in steps if isinstance(c, int) and c >= 0 and isinstance(n, int)]
-        if len(plain) < len(steps) or not _gapless(plain, 1):
+        if len(plain) < len(steps) or not gapless(plain, 1):
             return False
-    return True
-
-
-def _gapless(steps: Sequence[tuple[int, int]], reach: int) -> bool:
-    """Whether sums of ``c * i`` with ``i < n``, each ``reach`` wide, are consecutive."""
-    for c, n in sorted(steps):
-        if n > 1 and c > reach:
-            return False
-        reach += c * (n - 1)
     return True
 
 

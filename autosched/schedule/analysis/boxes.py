@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from autosched.ir.cover import Form, Span, affine
+from autosched.ir.cover import Form, Span, affine, gapless
 from autosched.ir.expr import BinOp, Expr, IntImm, Var, as_expr, int_value
 from autosched.ir.functor import Substitute, walk_expr
 from autosched.ir.itermap import detect_iter_map
@@ -265,10 +265,10 @@ def _dense_box(mins: Sequence[Expr], extents: Sequence[Expr], loops: Sequence[Fo
                 continue
             if width is None:
                 return None
+            if not gapless([(size, n) for size, _, n, _ in terms], width):
+                return None
             span, first = width, const
             for size, c, n, start in sorted(terms):
-                if size > span and n > 1:
-                    return None
                 span += size * (n - 1)
                 first = first + (c * start if c > 0 else c * (start + n - 1))
             box.append((first, first + (span - 1)))
