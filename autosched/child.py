@@ -39,7 +39,8 @@ def undisturbed() -> Iterator[None]:
     finally:
         if mask is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        for number, handler in before.items():
+        # The last first: once SIGINT has its handler back, it may end this very block.
+        for number, handler in reversed(before.items()):
             signal.signal(number, handler)
         for number in dict.fromkeys(came):
             signal.raise_signal(number)

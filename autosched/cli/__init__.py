@@ -40,6 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _run(sys.argv[1:] if argv is None else argv)
         except KeyboardInterrupt as error:
             print(interrupts.line(error), file=sys.stderr)
+            # Where the interrupt came while a library ran text, Python remembers it as unhandled, and would end itself with the
+            # signal and not with our code. Running text makes it forget.
+            exec("")
             return interrupts.code
 
 

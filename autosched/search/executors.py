@@ -139,8 +139,9 @@ class LokyExecutor:
 
     def start(self) -> None:
         """Starts all workers, which load what they need while this process goes on."""
-        for _ in range(self.jobs):
-            self._workers.append(_Worker())
+        with undisturbed():
+            for _ in range(self.jobs):
+                self._workers.append(_Worker())
 
     def slots(self) -> int:
         """One call per worker."""
@@ -155,8 +156,7 @@ class LokyExecutor:
         try:
             future: Future[Measured] = self._workers[spot].executor.submit(work, *arguments)
         except BrokenProcessPool:
-            self._workers[spot].end(wait=False)
-            self._workers[spot] = _Worker()
+            self._replace(spot)
             future = self._workers[spot].executor.submit(work, *arguments)
         self._workers[spot].call = future
         return future
@@ -174,8 +174,12 @@ class LokyExecutor:
         """Kills the worker that runs a call, and starts another."""
         for spot, worker in enumerate(self._workers):
             if worker.call is future:
-                worker.end(wait=False)
-                self._workers[spot] = _Worker()
+                self._replace(spot)
+
+    def _replace(self, spot: int) -> None:
+        with undisturbed():
+            self._workers[spot].end(wait=False)
+            self._workers[spot] = _Worker()
 
     def stop(self) -> None:
         """Kills all workers: none of them holds anything that is worth waiting for."""
