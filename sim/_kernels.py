@@ -7,14 +7,23 @@ stamp of a kernel module takes its dependencies in.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
+import shutil
+import tempfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from numba.core import caching
+from numba import config as numba_config
+from numba import njit
+from numba.core import caching, event
 
+from sim.errors import SimError
+from sim.notices import tell
+
+config: Any = numba_config
 # Digest of a kernel module's dependencies, by the path that numba knows it under.
 _DIGESTS: dict[str, str] = {}
 
@@ -48,3 +57,57 @@ def _stamp_dependencies() -> None:
 
 
 _stamp_dependencies()
+
+
+class _Compiling(event.Listener):
+    """Says once that kernels are compiled, when the first of ours is."""
+
+    def __init__(self) -> None:
+        self.said = False
+
+    def on_start(self, event: Any) -> None:
+        """A function is compiled; not when it comes from the cache."""
+        ours = event.data["dispatcher"].py_func.__module__.split(".")[0] in ("sim", "autosched", "space")
+        if ours and not self.said:
+            self.said = True
+            tell("compiling kernels, once for this version on this machine; up to a minute" + _UNKEPT)
+
+    def on_end(self, event: Any) -> None:
+        """Nothing to say."""
+
+
+def _probe() -> None:
+    """What numba is asked about: can it keep compiled code?"""
+
+
+def _keep() -> str:
+    """Where neither the package nor the user's cache folder can be written, compiled code lives as long as this process.
+
+    Returns:
+        What to say about that, or nothing.
+    """
+    if config.CACHE_DIR:
+        return ""
+    try:
+        njit(cache=True)(_probe)
+    except RuntimeError:
+        pass
+    else:
+        return ""
+    try:
+        folder = tempfile.mkdtemp(prefix="autosched-kernels-")
+    except OSError as error:
+        raise SimError(f"no folder for compiled kernels can be written ({error}); name one in NUMBA_CACHE_DIR") from None
+    # Worker processes inherit it.
+    config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"] = folder
+    atexit.register(_remove, folder, os.getpid())
+    return " (again in every run: no folder to keep them in can be written; name one in NUMBA_CACHE_DIR)"
+
+
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+_UNKEPT = _keep()
+event.register("numba:compile", _Compiling())  # type: ignore[no-untyped-call]

@@ -16,6 +16,7 @@ from autosched.cli.exit_codes import Exit
 from autosched.cli.interrupts import Interrupts
 from autosched.errors import AutoschedError
 from sim.errors import SimError
+from sim.notices import told_to
 
 
 def _remark(
@@ -37,13 +38,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     with Interrupts() as interrupts:
         try:
-            return _run(sys.argv[1:] if argv is None else argv)
+            with told_to(_notice):
+                return _run(sys.argv[1:] if argv is None else argv)
         except KeyboardInterrupt as error:
             print(interrupts.line(error), file=sys.stderr)
             # Where the interrupt came while a library ran text, Python remembers it as unhandled, and would end itself with the
             # signal and not with our code. Running text makes it forget.
             exec("")
             return interrupts.code
+
+
+def _notice(text: str) -> None:
+    print(f"autosched: {text}", file=sys.stderr, flush=True)
 
 
 def _run(words: Sequence[str]) -> int:

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+import sim._kernels  # noqa: F401  (where compiled code is kept)
+
 WIDTH = 8
 
 # Control.

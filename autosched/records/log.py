@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -149,6 +150,20 @@ class Log:
         """What tells this state of the log from another, 16 digits."""
         states = [f"{path.name} {file.offset} {digest(file.tail)}" for path, file in self._files.items()]
         return hashlib.sha256("\n".join(states).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+    def prepare(self) -> None:
+        """Makes the directory, if need be, and sees that it can be written.
+
+        Raises:
+            RecordError: it cannot.
+        """
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=self.directory).close()
+        except OSError as error:
+            raise RecordError(
+                f"cannot write a log in {self.directory}: {error.strerror}; name another directory with --log"
+            ) from error
 
     def writer(self, run: Run) -> Writer:
         """A writer into this log; use it as a context manager. This log does not read what it writes."""

@@ -9,7 +9,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from types import TracebackType
 
 from autosched.errors import ExecutorError
-from autosched.measure import Candidate, Result
+from autosched.measure import Candidate, Result, measure
+from autosched.search.beside import Beside
 from autosched.search.executors import Executor, Fault, make_executor
 from autosched.search.worker import Measured, VersionError
 
@@ -44,28 +45,48 @@ class MeasurePool:
         name = executor or ("dask" if scheduler else "loky" if jobs > 1 else "serial")
         self.executor: Executor = make_executor(name, max(1, jobs), scheduler)
         self.patience = patience
+        self.checks = Beside("sim.semantics")
         self.each = CALL_SECONDS  # seconds per candidate, as measured lately
         # Calls that nobody waits for any more, and when their workers are given up; until then these are not free.
         self.strays: dict[Future[Measured], float] = {}
 
     def __enter__(self) -> MeasurePool:
-        import sim
         from autosched import lower
+
+        # Before any worker starts: where no cache can be written it makes a place for one, which they are to inherit.
+        from sim import _kernels, notices, timing  # noqa: F401
 
         try:
             # Workers load while this process does; none of them compiles, since they wait for their first call.
             self.executor.start()
-            sim.warm()
-            lower.warm()
+            outer = notices.listener()
+
+            def compiling(text: str) -> None:
+                # What checks need at the end of the search is compiled beside it.
+                self.checks.start()
+                outer(text)
+
+            with notices.told_to(compiling):
+                timing.warm()
+                lower.warm()
         except BaseException:
-            self.executor.stop()
+            self._stop()
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        self.checks.stop()
         self.executor.stop()
+
+    def check(self, candidate: Candidate) -> Result:
+        """Measures a candidate, executes its program and compares what it computes, in this process."""
+        self.checks.wait()
+        return measure(candidate, execute=True, wide=True)
 
     def run(self, candidates: Sequence[Candidate], until: float | None = None) -> Generator[Result, None, None]:
         """The results, in the order of the candidates, as they come.

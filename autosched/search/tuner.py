@@ -15,16 +15,17 @@ import numpy as np
 from autosched import arguments
 from autosched.ir.stmt import PrimFunc
 from autosched.kernel import resolve
-from autosched.measure import Candidate, Result, measure
+from autosched.measure import Candidate, Result
 from autosched.measure import gap as relative_gap
 from autosched.records import BestRecord, Log
-from autosched.search.events import Listener, RunFinished, RunStarted, TaskFinished, TaskStarted, TrialEvent, emit
+from autosched.search.events import Listener, Remark, RunFinished, RunStarted, TaskFinished, TaskStarted, TrialEvent, emit
 from autosched.search.journal import Journal
 from autosched.search.pool import MeasurePool
 from autosched.search.proposer import Point, Proposer
 from autosched.search.result import Interrupted, NetworkReport, TuneReport
 from autosched.target import Target, get_target
 from autosched.workloads import Workload, network, networks
+from sim.notices import told_to
 from space import VERSION, Space
 
 if TYPE_CHECKING:
@@ -89,15 +90,20 @@ def tune(
     lanes = machine.config.batch, machine.config.block_in
     tasks = network(name, *lanes).tasks if isinstance(name, str) else ((resolve(name, machine), 1),)
     reports = []
-    known = Log.open(log)
+    begun, known = time.monotonic(), Log.open(log)
     emit(listener, RunStarted(
         name if isinstance(name, str) else tasks[0][0].name, machine.name, tuple((t.name, n) for t, n in tasks), trials, jobs,
         seed, sampler, str(known.directory), known.damaged,
     ))
+    # What cannot be written is said before anything is compiled.
+    known.prepare()
     # A batch is all that is ever under way.
-    with nullcontext(pool) if pool is not None else MeasurePool(min(jobs, BATCH), executor, scheduler) as pool:
+    own = nullcontext(pool) if pool is not None else MeasurePool(min(jobs, BATCH), executor, scheduler)
+    with told_to(lambda text: emit(listener, Remark(text))), own as pool:
         for number, (task, multiplicity) in enumerate(tasks):
             run = _Run(task, machine, trials, seed, known, cold, sampler, timeout, gap, patience, listener)
+            # Kernels and workers are part of what a person waits for.
+            run.since, begun = begun, time.monotonic()
             emit(listener, run.started(number))
             reports.append(run.search(pool, multiplicity))
             emit(listener, TaskFinished(reports[-1]))
@@ -125,7 +131,7 @@ class _Run:
     ) -> None:
         from autosched.search.samplers import make_sampler
 
-        self.begun = time.monotonic()
+        self.begun = self.since = time.monotonic()
         self.task, self.target, self.trials, self.log = task, target, trials, log
         self.timeout, self.gap, self.patience, self.listener = timeout, gap, patience, listener
         self.space = Space(task.func, target)
@@ -176,7 +182,7 @@ class _Run:
         try:
             with self.journal:
                 stop = self._loop(pool)
-                verified = self._settle()
+                verified = self._settle(pool)
         except KeyboardInterrupt as interrupt:
             raise Interrupted(self._so_far()) from interrupt
         return self._report(stop, verified, multiplicity)
@@ -304,7 +310,7 @@ class _Run:
         best = self.best
         emit(self.listener, TrialEvent(
             self.task.name, number, self.trials, cycles, best[0] if best else None, self.space_bound, self.machine_bound, cached,
-            time.monotonic() - self.begun, self._explain(best[2]) if best else "", self.proposer.engine, result.status,
+            time.monotonic() - self.since, self._explain(best[2]) if best else "", self.proposer.engine, result.status,
             result.reason,
         ))
 
@@ -338,7 +344,7 @@ class _Run:
             return "time"
         return ""
 
-    def _settle(self) -> bool:
+    def _settle(self, pool: MeasurePool) -> bool:
         """Executes the best program and compares it with the reference; one that does not hold is dropped for the next."""
         while (best := self.best) is not None:
             if len(self.dropped) == CHECKS:
@@ -346,7 +352,7 @@ class _Run:
                 self.found.clear()
                 break
             cycles, number, ask, program = best
-            result = measure(self._candidate(ask), execute=True, wide=True)
+            result = pool.check(self._candidate(ask))
             if result.cycles is not None and result.cycles != cycles:
                 # The log said so; its writer was wrong, or it is not what its writer wrote.
                 said = f"it was logged as {cycles} cycles and takes {result.cycles}"
@@ -374,7 +380,7 @@ class _Run:
             machine_bound=self.machine_bound, default_cycles=self.history[0] if self.history else None,
             point=_numbers(best[2].point) if best else (), explain=self._explain(best[2]) if best else "",
             trace=self._trace(best[2]) if best else (), simulated=self.simulated, from_log=self.from_log, failed=self.failed,
-            verified=verified, seconds=time.monotonic() - self.begun, stop=stop, engine=self.proposer.engine,
+            verified=verified, seconds=time.monotonic() - self.since, stop=stop, engine=self.proposer.engine,
             size=self.proposer.size, history=tuple(self.history), task=self.task, machine=self.target,
             multiplicity=multiplicity, damaged=self.log.damaged, violations=tuple(self.violations),
             dropped=tuple(self.dropped),
