@@ -312,11 +312,14 @@ def test_partition_block_makes_stages_of_their_own(verify_trace_roundtrip: Verif
     # Each is a stage: it can be tiled, and a producer of its own computes what it needs and no more.
     copies = sch.recompute_at_consumers(sch.get_block("B"))
     assert [sch.get(b).name for b in copies] == ["B", "B_C_i1", "B_C_i2"]
+    assert [loops_text(sch, b.name) for b in map(sch.get, copies)] == [["i:5", "j:10"], ["i:4", "j:10"], ["i:3", "j:10"]]
     for part, copy in zip(parts, copies):
-        outer, _ = sch.split(sch.get_loops(part)[0], [None, 1])
+        outer, _ = sch.split(sch.get_loops(part)[0], [None, 2])
         sch.reorder(sch.get_loops(part)[2], outer)
         sch.compute_at(copy, sch.get_loops(part)[0])
     assert [loops_text(sch, b.name) for b in map(sch.get, copies)] == [["j:10", "ax0:5"], ["j:10", "ax0:4"], ["j:10", "ax0:3"]]
+    # The last tile of a part is cut: its producer stops where the part does.
+    assert "T.where(ax0 < 5)" in sch.script() or "ax0:5" in loops_text(sch, "B")
     verify_trace_roundtrip(sch, two_stages)
     data = np.arange(120, dtype="int32").reshape(12, 10)
     want, got = np.zeros((12, 10), "int32"), np.full((12, 10), 77, "int32")

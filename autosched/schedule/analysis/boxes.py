@@ -15,6 +15,9 @@ from autosched.ir.stmt import TRUE, BlockRealize, Buffer, BufferRegion, For, Ran
 Box = list[tuple[Expr, Expr]]
 """Inclusive bounds per dimension."""
 
+Limits = Sequence[tuple[int | None, int | None]]
+"""Constant inclusive bounds per dimension, None where there is none."""
+
 
 def bindings(realize: BlockRealize) -> dict[Var, Expr]:
     """A block's iterators with their values at this place."""
@@ -158,7 +161,7 @@ def relaxed_box(region: BufferRegion, realize: BlockRealize, loops: Sequence[For
 
 
 def exact_box(
-    region: BufferRegion, realize: BlockRealize, loops: Sequence[For], given: Sequence[Expr] = ()
+    region: BufferRegion, realize: BlockRealize, loops: Sequence[For], given: Sequence[Expr] = (), within: Limits = ()
 ) -> Box | None:
     """The box that the instances under ``loops`` cover without holes, or None where that cannot be shown.
 
@@ -167,11 +170,12 @@ def exact_box(
         realize: the block at its place.
         loops: the loops whose iterations are joined.
         given: conditions known to hold (those of the reader).
+        within: per dimension, constants that bound the elements of interest; what is left out beyond them does not count.
     """
     sub = Substitute(bindings(realize))
     mins = [sub.visit_expr(r.min) for r in region.region]
     extents = [sub.visit_expr(r.extent) for r in region.region]
-    pending = [c for c in conjuncts(realize.predicate) if not _harmless(c, mins, region.buffer, loops, given)]
+    pending = [c for c in conjuncts(realize.predicate) if not _harmless(c, mins, region.buffer, loops, given, within)]
     if pending:
         pending = _first_runs(pending, mins, loops)
     if not pending:
@@ -275,7 +279,30 @@ def _dense_box(mins: Sequence[Expr], extents: Sequence[Expr], loops: Sequence[Fo
     return box
 
 
-def _harmless(cond: Expr, mins: Sequence[Expr], buffer: Buffer, loops: Sequence[For], given: Sequence[Expr]) -> bool:
+def index_limits(region: BufferRegion, realize: BlockRealize) -> Limits:
+    """Per dimension, the constants between which a block's predicate keeps the index of a region; None where it says nothing."""
+    sub = Substitute(bindings(realize))
+    found: list[tuple[int | None, int | None]] = []
+    gaps = [g for c in conjuncts(realize.predicate) if (g := _slack(c)) is not None]
+    for r in region.region:
+        low: int | None = None
+        high: int | None = None
+        index = sub.visit_expr(r.min)
+        for gap in gaps if is_unit(r.extent) and not isinstance(index, IntImm) else ():
+            over, under = (linear_form(e, []) for e in (gap + index, gap - index))
+            top = None if over is None else int_value(over[1])
+            bottom = None if under is None else int_value(under[1])
+            if top is not None:
+                high = top if high is None else min(high, top)
+            if bottom is not None:
+                low = -bottom if low is None else max(low, -bottom)
+        found.append((low, high))
+    return found
+
+
+def _harmless(
+    cond: Expr, mins: Sequence[Expr], buffer: Buffer, loops: Sequence[For], given: Sequence[Expr], within: Limits = ()
+) -> bool:
     """Whether a predicate removes no element of the buffer that ``given`` leaves of interest."""
     if cond in given:
         return True
@@ -287,10 +314,11 @@ def _harmless(cond: Expr, mins: Sequence[Expr], buffer: Buffer, loops: Sequence[
     gap = _slack(cond)
     if gap is None:
         return False
-    for index, size in zip(mins, buffer.shape):
+    for d, (index, size) in enumerate(zip(mins, buffer.shape)):
         # In range means index >= 0 and size - 1 - index >= 0; the condition follows if it exceeds one of these by a
         # constant.
-        for inside in (index, size - 1 - index):
+        low, high = within[d] if d < len(within) else (None, None)
+        for inside in (index if low is None else index - max(low, 0), size - 1 - index if high is None else high - index):
             form = linear_form(gap - inside, [])
             if form is not None and (int_value(form[1]) or 0) >= 0 and int_value(form[1]) is not None:
                 return True

@@ -35,6 +35,7 @@ from autosched.schedule.analysis.boxes import (
     box_covers,
     exact_box,
     forms,
+    index_limits,
     is_unit,
     join_boxes,
     loop_ranges,
@@ -423,10 +424,11 @@ def _uncovered_at(
             continue
         # Plain bounds first, and one write at a time: mostly the first write covers them, and iteration maps are dear.
         need, shape = relaxed_box(read, realize, inner), read.buffer.shape
+        within = index_limits(read, realize) if given else ()
         boxes: list[Box] = []
         covered = False
         for write, other, loops in writes:
-            box = exact_box(write, other, loops, given)
+            box = exact_box(write, other, loops, given, within)
             if box is not None:
                 boxes.append(box)
                 covered = box_covers(box, need, shape, analyzer)

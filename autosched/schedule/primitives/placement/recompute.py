@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autosched.ir.functor import replace_buffers
-from autosched.ir.stmt import BlockRealize, For, Ident, Stmt, seq
+from autosched.ir.expr import Var, const, int_value
+from autosched.ir.functor import free_vars, replace_buffers
+from autosched.ir.region import region_bounds
+from autosched.ir.stmt import TRUE, Block, BlockRealize, For, Ident, IterVar, Range, Stmt, seq
 from autosched.schedule.analysis.dependence import (
     is_output,
     nodes_inside,
@@ -26,6 +28,9 @@ class Recomputing(ScheduleBase):
     @primitive
     def recompute_at_consumers(self, block: BlockRV) -> list[BlockRV]:
         """Gives every consumer of a block a copy of its own, so that each copy can be attached or inlined by itself.
+
+        A copy runs for what its consumer's domain lets it read, where that is plain: one loop for each iterator of the
+        block, and results at iterators.
 
         Args:
             block: a complete or reduction block that writes one intermediate buffer.
@@ -67,13 +72,13 @@ def _duplicate(state: State, realize: BlockRealize) -> tuple[Stmt, list[Ident]]:
             break
         nest = node
     buffers = list(dict.fromkeys(w.buffer for w in block.writes))
-    stmts: list[Stmt] = [nest]
+    stmts: list[Stmt] = [_restricted(nest, block, consumers[0])]
     idents = [block.ident]
     allocs = list(scope.alloc_buffers)
     table: dict[int, Stmt | None] = {}
     for consumer in consumers[1:]:
         fresh = {b: replace(b, name=f"{b.name}_{consumer.name}", ident=Ident()) for b in buffers}
-        copy = refresh(replace_buffers(nest, fresh))
+        copy = refresh(replace_buffers(_restricted(nest, block, consumer), fresh))
         copy, ident = _renamed(copy, f"{block.name}_{consumer.name}")
         stmts.append(copy)
         idents.append(ident)
@@ -83,6 +88,52 @@ def _duplicate(state: State, realize: BlockRealize) -> tuple[Stmt, list[Ident]]:
         table[id(site)] = replace_buffers(site, fresh)
     table[id(nest)] = seq(*stmts)
     return state.rewrite(table, {id(scope): tuple(allocs)}), idents
+
+
+def _restricted(nest: Stmt, block: Block, consumer: Block) -> Stmt:
+    """The nest of a block, run for what a consumer reads. Iterators count from 0 as before, and end where it does."""
+    loops: list[For] = []
+    inner = nest
+    while isinstance(inner, For):
+        loops.append(inner)
+        inner = inner.body
+    spans = _spans(block, consumer)
+    if not spans or not isinstance(inner, BlockRealize) or inner.predicate != TRUE:
+        return nest
+    values, iters = list(inner.iter_values), list(inner.block.iter_vars)
+    for k, iv in enumerate(iters):
+        at = next((n for n, loop in enumerate(loops) if loop.var is values[k]), None)
+        if iv.var not in spans or at is None or sum(loops[at].var in free_vars(v) for v in values) > 1:
+            continue
+        loop = loops[at]
+        ends = tuple(int_value(e) for e in (loop.min, loop.extent, iv.dom.min, iv.dom.extent))
+        low, high = spans[iv.var]
+        if ends != (0, ends[1], 0, ends[1]) or ends[1] is None or not low < high <= ends[1] or high - low == ends[1]:
+            continue
+        loops[at] = replace(loop, extent=const(high - low, loop.var.dtype))
+        values[k] = loop.var + const(low, loop.var.dtype) if low else loop.var
+        iters[k] = IterVar(iv.var, Range(iv.dom.min, const(high, iv.var.dtype)), iv.kind)
+    new: Stmt = BlockRealize(tuple(values), TRUE, replace(inner.block, iter_vars=tuple(iters)))
+    for loop in reversed(loops):
+        new = replace(loop, body=new)
+    return new
+
+
+def _spans(block: Block, consumer: Block) -> dict[Var, tuple[int, int]]:
+    """What a consumer reads of each dimension that an iterator of the block writes at, from and up to (exclusive)."""
+    dom = {iv.var: iv.dom for iv in consumer.iter_vars}
+    found: dict[Var, tuple[int, int]] = {}
+    for write in block.writes:
+        for read in (r for r in consumer.reads if r.buffer is write.buffer):
+            for mine, theirs, size in zip(write.region, region_bounds(read, dom), write.buffer.shape):
+                low, count, most = int_value(theirs.min), int_value(theirs.extent), int_value(size)
+                if not isinstance(mine.min, Var) or int_value(mine.extent) != 1 or None in (low, count, most):
+                    continue
+                assert low is not None and count is not None and most is not None
+                low, high = max(low, 0), min(low + count, most)
+                old = found.get(mine.min, (low, high))
+                found[mine.min] = min(low, old[0]), max(high, old[1])
+    return found
 
 
 def _renamed(nest: Stmt, name: str) -> tuple[Stmt, Ident]:
