@@ -9,7 +9,7 @@ only when they do not fit side by side: sharing costs overlap.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -53,6 +53,11 @@ class Storage:
     def total(self) -> int:
         """Elements of all copies."""
         return self.size * self.banks * prod(t.extent for t in self.threads)
+
+    @property
+    def last(self) -> int:
+        """Which copy the last pass uses."""
+        return (prod(loop.extent for loop in self.path if not loop.thread) - 1) % self.banks
 
     def flat(self, access: Access) -> Lin:
         """Offset in scalars of an access from the start of a copy."""
@@ -224,23 +229,55 @@ def _place(storages: list[Storage], scope: str, depth: int, uses: Mapping[Buffer
             s.address = at
             at += s.total
         return
-    placed: list[Storage] = []
-    high = 0
-    for s in sorted(storages, key=lambda s: -s.total):
-        rivals = sorted((p for p in placed if not _apart(s, p, uses, tree)), key=lambda p: p.address)
-        at = 0
-        for p in rivals:
-            if at + s.total <= p.address:
-                break
-            at = max(at, p.address + p.total)
-        s.address = at
-        high = max(high, at + s.total)
-        placed.append(s)
+    # By preference where storages that follow each other do not meet, else as tight as it goes.
+    high = _packed(storages, depth, uses, tree, True)
+    if high > depth:
+        high = _packed(storages, depth, uses, tree, False)
     if high > depth:
         parts = ", ".join(
             f"{s.buffer.name} {s.size}" + (f" x {s.total // s.size} copies" if s.total != s.size else "") for s in storages
         )
         raise LoweringError("capacity", f"{scope} holds {depth} elements and the program needs {high}: {parts}")
+
+
+def _packed(
+    storages: Sequence[Storage], depth: int, uses: Mapping[Buffer, list[Use]], tree: Tree, careful: bool
+) -> int:
+    """Places storages, sharing memory between those that are never alive together; returns the end of what they take.
+
+    Args:
+        storages: of one memory.
+        depth: its elements.
+        uses: who uses what.
+        tree: the program.
+        careful: let the first copy of a storage stay clear of the copy that the one before it used last, whose STORE or
+            product may still be under way.
+    """
+    placed: list[Storage] = []
+    high = 0
+    for s in sorted(storages, key=lambda s: -s.total):
+        apart = {id(p): _apart(s, p, uses, tree) for p in placed}
+        rivals = sorted((p for p in placed if not apart[id(p)]), key=lambda p: p.address)
+        others = [p for p in placed if apart[id(p)]] if careful else []
+        spots = {0, *[p.address + p.total for p in rivals]}
+        spots |= {p.address + k * p.size for p in others for k in range(1, p.total // p.size + 1)}
+        free = [
+            at for at in sorted(spots)
+            if all(at + s.total <= p.address or p.address + p.total <= at for p in rivals)
+        ]
+        fits = [at for at in free if at + s.total <= depth] or free[:1]
+        s.address = min(fits, key=lambda at: (sum(_meeting(s, at, p, uses) for p in others), at))
+        high = max(high, s.address + s.total)
+        placed.append(s)
+    return high
+
+
+def _meeting(s: Storage, at: int, p: Storage, uses: Mapping[Buffer, list[Use]]) -> int:
+    """Elements that the last copy of the earlier of two storages and the first copy of the later one have in common."""
+    first = uses[s.buffer][0][0].order < uses[p.buffer][0][0].order
+    a = at + (s.last * s.size if first else 0)
+    b = p.address + (0 if first else p.last * p.size)
+    return max(0, min(a + s.size, b + p.size) - max(a, b))
 
 
 def _apart(a: Storage, b: Storage, uses: Mapping[Buffer, list[Use]], tree: Tree) -> bool:

@@ -16,6 +16,7 @@ from autosched.ir.scopes import ACC, INP, WGT
 from autosched.ir.stmt import (
     AssertStmt,
     AttrStmt,
+    Block,
     BlockRealize,
     Buffer,
     BufferStore,
@@ -31,6 +32,7 @@ from autosched.lower.affine import Lin, Loop, constraints, linear, negation
 from autosched.target.intrin import GEMM
 
 VIRTUAL_THREADS = ("vthread", "cthread")
+MOST_BANKS = 64
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -110,8 +112,8 @@ class Tree:
         root: a loop of one iteration around everything.
         given: the buffers of the signature, then the constants.
         allocated: all other buffers, in order of appearance.
-        banks: copies that buffers ask for, to be used in turn: two under ``double_buffer_scope``; under
-            ``software_pipeline_stage``, one more than the stages between a buffer's writer and its last reader.
+        banks: copies that buffers ask for, to be used in turn: two under ``double_buffer_scope``, or as many as ``vta.banks``
+            beside it says; under ``software_pipeline_stage``, one more than the stages between a buffer's writer and its last reader.
         doubled: the buffers that say so themselves, by ``double_buffer_scope``.
     """
 
@@ -268,8 +270,11 @@ class Builder:
                 raise LoweringError(
                     "annotation", f"double_buffer_scope {which} of block {block.name}: it writes {len(block.writes)} buffers"
                 )
-            self.ask(block.writes[which].buffer, 2)
+            self.ask(block.writes[which].buffer, _banks(block))
             self.doubled.add(block.writes[which].buffer)
+        elif "vta.banks" in block.annotations:
+            reason = f"vta.banks of block {block.name} counts the banks of a double_buffer, and it has none"
+            raise LoweringError("annotation", reason)
         if block.init is not None:
             first = list(inner)
             for iter_var, value in zip(block.iter_vars, values):
@@ -339,6 +344,16 @@ class Builder:
                 raise LoweringError("scope", reason)
             views.append(view)
         parent.body.append(Site("gemm", name, views[0], views[1:], conds=conds, notes=notes))
+
+
+def _banks(block: Block) -> int:
+    """How many copies a block's ``double_buffer`` asks for: two, or what ``vta.banks`` says."""
+    given = block.annotations.get("vta.banks", 2)
+    banks = given.value if isinstance(given, IntImm) else given
+    if not isinstance(banks, int) or not 2 <= banks <= MOST_BANKS:
+        reason = f"vta.banks of block {block.name} is {banks!r}; an integer from 2 to {MOST_BANKS}"
+        raise LoweringError("annotation", reason)
+    return banks
 
 
 def build(func: PrimFunc) -> Tree:

@@ -95,6 +95,53 @@ def test_pipeline_stages_make_banks(vta_schedules: ModuleType) -> None:
         lower_table(pipelined("[0, 1]"), "vta-de10")
 
 
+def test_any_number_of_banks(vta_schedules: ModuleType) -> None:
+    def noted(banks: str) -> PrimFunc:
+        return streamed(5, f'{{"double_buffer_scope": 0, "vta.banks": {banks}}}')
+
+    assert bases(vta_schedules.verify(noted("3"), "vta-de10")) == [0, 4, 8, 0, 4]
+    assert bases(vta_schedules.verify(noted("2"), "vta-de10")) == [0, 4, 0, 4, 0]
+    assert bases(vta_schedules.verify(noted("64"), "vta-de10-portable")) == [0, 4, 8, 12, 16]
+    for bad in ("1", "65", '"two"'):
+        with pytest.raises(LoweringError, match=r"vta.banks of block load is .*an integer from 2 to 64"):
+            lower_table(noted(bad), "vta-de10")
+    with pytest.raises(LoweringError, match="counts the banks of a double_buffer, and it has none"):
+        lower_table(streamed(5, '{"vta.banks": 3}'), "vta-de10")
+
+
+@pytest.mark.parametrize(("tiles", "second"), [(3, 700), (4, 0)])
+def test_what_follows_begins_in_a_copy_that_is_not_under_way(tiles: int, second: int, vta_schedules: ModuleType) -> None:
+    # Two banks of 700 and then one buffer of 700 do not fit 2048 side by side: it takes the bank that was not used last.
+    func = parse(f'''
+from tvm.script import tir as T
+@T.prim_func
+def main(a: T.Buffer(({700 * tiles}, 16), "int32"), b: T.Buffer((700, 16), "int32"),
+         out: T.Buffer(({700 * tiles}, 16), "int8"), last: T.Buffer((700, 16), "int8")):
+    x = T.alloc_buffer((700, 16), "int32", scope="local.acc_buffer")
+    z = T.alloc_buffer((700, 16), "int32", scope="local.acc_buffer")
+    for t in range({tiles}):
+        for i, l in T.grid(700, 16):
+            with T.block("load"):
+                vt, vi, vl = T.axis.remap("SSS", [t, i, l])
+                T.block_attr({{"double_buffer_scope": 0}})
+                x[vi, vl] = a[vt * 700 + vi, vl]
+        for i, l in T.grid(700, 16):
+            with T.block("store"):
+                vt, vi, vl = T.axis.remap("SSS", [t, i, l])
+                out[vt * 700 + vi, vl] = T.cast(x[vi, vl], "int8")
+    for i, l in T.grid(700, 16):
+        with T.block("load_z"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            z[vi, vl] = b[vi, vl]
+    for i, l in T.grid(700, 16):
+        with T.block("store_z"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            last[vi, vl] = T.cast(z[vi, vl], "int8")
+''')
+    low = vta_schedules.verify(func, "vta-de10")
+    assert {s.buffer: s.address for s in low.storages} == {"x": 0, "z": second}
+
+
 def test_bad_bank_note() -> None:
     with pytest.raises(LoweringError, match="double_buffer_scope 3 of block load: it writes 1 buffers"):
         lower_table(streamed(2, '{"double_buffer_scope": 3}'), "vta-de10")
