@@ -2,8 +2,7 @@
 
 from autosched.lower.flatten import flatten
 from autosched.lower.host_work import HostWork
-from autosched.lower.program import Lowered, SiteInfo, StorageInfo, lower, lower_table
-from autosched.lower.tokens import warm
+from autosched.lower.program import Lowered, SiteInfo, StorageInfo, lower, lower_table, warm
 
 VERSION = 2  # of the programs made: raised whenever a schedule could lower to another one
 

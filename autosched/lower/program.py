@@ -15,7 +15,7 @@ from autosched.ir.host import HostSplit, split_host
 from autosched.ir.interp import run, written
 from autosched.ir.scopes import ACC, DRAM
 from autosched.ir.stmt import Buffer, IRModule, PrimFunc
-from autosched.lower import chain, dma, normalise, order, tokens, tree, uops
+from autosched.lower import chain, dma, normalise, order, starts, tokens, tree, uops
 from autosched.lower.affine import Ints
 from autosched.lower.allocate import Dram, Storage, allocate, buffer_bytes, lanes_of, place_buffers
 from autosched.lower.compute import Kernels, join, lower_alu, lower_gemm
@@ -285,12 +285,18 @@ def lower_table(func: PrimFunc | IRModule, target: str | Target = "vta-de10") ->
     if not sites:
         raise LoweringError("empty", f"{func.name} does nothing")
     storages = allocate(program, sites, machine)
-    emitter = _Emitter(program, sites, storages, config, semantics, machine.usable.uop)
+    emitter = _Emitter(func, program, sites, storages, config, semantics, machine.usable.uop)
     table, dram, triples, zeros = emitter.run()
     return Lowered(
         func.name, machine, table, func.buffers, emitter.written(), dram, triples, zeros, tuple(emitter.info),
         tuple([_describe(s) for s in storages.values()]), func=whole, host=host,
     )
+
+
+def warm() -> None:
+    """Compiles the kernels of this package, or loads them from numba's cache; to be called before workers start."""
+    tokens.warm()
+    starts.warm()
 
 
 def _describe(s: Storage) -> StorageInfo:
@@ -310,6 +316,7 @@ def _lanes(site: Site, config: VTAConfig) -> int:
 class _Emitter:
     """Turns sites into one ordered stream."""
 
+    func: PrimFunc
     program: tree.Tree
     sites: list[Site]
     storages: dict[Buffer, Storage]
@@ -354,12 +361,22 @@ class _Emitter:
         stream.table[users, isa.UOP_END] = placed.begin + micro.length[kernel]
         stream.uop_at[users] = micro.slot[kernel]
         self.check_fields(stream.table)
+        if self.semantics != "chisel":
+            stream = starts.start_by_max(stream, self.config, self.declared(at))
         table = tokens.finish(stream, self.config, self.semantics, self.shared_dram(at))
         insns = pages.take("insns", INSN_BYTES * len(table))
         if pages.next > 1 << 32:
             raise LoweringError("capacity", f"tensors and program need {pages.next} bytes of DRAM; addresses have 32 bits")
         dram = Dram(at, dict(pages.names), pages.names.get("zeros", 0), uop_base, insns)
         return table, dram, micro.triples, zeros
+
+    def declared(self, at: Mapping[Buffer, int]) -> list[tuple[int, int, tuple[int, int]]]:
+        """Where in DRAM what parameters with a declared range hold, and which; those that the program stores to are left out."""
+        stored = {s.write.buffer for s in self.sites if s.kind == "store"}
+        return [
+            (at[p], buffer_bytes(p), bounds) for p, bounds in zip(self.func.params, self.func.value_ranges)
+            if isinstance(p, Buffer) and p in at and p not in stored and p.dtype == "int32" and bounds is not None
+        ]
 
     def check_dram(self, used: set[Buffer]) -> None:
         for buffer in self.program.given:

@@ -46,7 +46,7 @@ class Stream:
 
 
 def warm() -> None:
-    """Compiles the kernels of this package, or loads them from numba's cache; to be called before workers start."""
+    """Compiles the kernels, or loads them from numba's cache."""
     from autosched.lower._token_kernel import dram_needs, needs, tokens, waiting
 
     table = np.stack([no_op(), no_op()])

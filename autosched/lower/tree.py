@@ -113,7 +113,8 @@ class Tree:
         given: the buffers of the signature, then the constants.
         allocated: all other buffers, in order of appearance.
         banks: copies that buffers ask for, to be used in turn: two under ``double_buffer_scope``, or as many as ``vta.banks``
-            beside it says; under ``software_pipeline_stage``, one more than the stages between a buffer's writer and its last reader.
+            beside it says; under ``software_pipeline_stage``, one more than the stages between a buffer's writer and its last
+            reader.
         doubled: the buffers that say so themselves, by ``double_buffer_scope``.
     """
 

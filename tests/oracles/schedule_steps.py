@@ -27,8 +27,10 @@ WEIGHTS = {
     "fuse_reduction_epilogue": 1, "rolling_buffer": 1, "read_at": 1, "write_at": 1, "sample_categorical": 1, "cache_index": 1,
 }
 # What only this side has: drawn where asked for by name.
-OWN = {"set_axis_separator": 1, "double_buffer": 4, "drop_zero_terms": 3, "fold_epilogue": 3, "recompute_at_consumers": 4,
-       "partition_block": 2}
+OWN = {
+    "set_axis_separator": 1, "double_buffer": 4, "drop_zero_terms": 3, "fold_epilogue": 3, "raise_epilogue": 1,
+    "recompute_at_consumers": 4, "partition_block": 2,
+}
 
 
 @dataclass(frozen=True)
@@ -184,6 +186,10 @@ class Steps:
     def fold_epilogue(self, b: Seen) -> list[str]:
         moved, _ = self._pair(b, True)
         return [self.get(moved), "sch.fold_epilogue(block=b{n})"]
+
+    def raise_epilogue(self, b: Seen) -> list[str]:
+        moved, _ = self._pair(b, True)
+        return [self.get(moved), "sch.raise_epilogue(block=b{n})"]
 
     def recompute_at_consumers(self, b: Seen) -> list[str]:
         moved, _ = self._pair(b, False)

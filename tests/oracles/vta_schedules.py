@@ -50,9 +50,14 @@ def conv2d(choose: Choose, name: str, batch: int = 1, block: int = 16) -> Schedu
         inp = sch.cache_read(conv, 0, INP)
     wgt = sch.cache_read(conv, 1, WGT)
     biased = requant is not None and "bias" in names
-    folded = biased and choose([False, True])
+    form = choose(["added", "folded", "raised"]) if biased else "added"
+    folded = form != "added"
     if folded:
         sch.fold_epilogue(requant)
+    if form == "raised":
+        raised = sch.raise_epilogue(requant)
+        sch.set_scope(raised, 0, ACC)
+        sch.cache_read(raised, "bias", ACC)
     bias = sch.cache_read(requant, 1, ACC) if biased and not folded else None
     sch.set_scope(conv, 0, ACC)
     if requant is not None:
@@ -87,7 +92,7 @@ def conv2d(choose: Choose, name: str, batch: int = 1, block: int = 16) -> Schedu
     for read in (inp, wgt):
         sch.compute_at(read, load_at[-1] if load_at and choose([True, True, False]) else at)
     init = sch.decompose_reduction(conv, choose(nest[: first + 1]))
-    if folded:
+    if form == "folded":
         bias = sch.cache_read(init, 0, ACC)
         sch.compute_at(bias, choose(sch.get_loops(out)[:1] + sch.get_loops(init)[:1]))
     sch.tensorize(nb, f"vta.gemm.{batch}x{block}x{block}")
@@ -154,12 +159,16 @@ def _decorate(choose: Choose, sch: Schedule, blocks: Sequence[Any]) -> None:
 
 
 def arrays_of(func: PrimFunc, outputs: set[str], seed: int) -> dict[str, np.ndarray[Any, Any]]:
-    """Random contents of the parameters; outputs start at zero."""
+    """Random contents of the parameters, inside their declared ranges; outputs start at zero."""
     rng = np.random.default_rng(seed)
     found = {}
+    declared = dict(zip(func.params, func.value_ranges))
     for b in func.buffers:
         shape = tuple(s.value for s in b.shape)
         low, high = (-128, 128) if b.dtype == "int8" else (-20000, 20000)
+        bounds = declared.get(b)
+        if bounds is not None:
+            low, high = bounds[0], bounds[1] + 1
         found[b.name] = rng.integers(low, high, shape).astype(b.dtype) * (b.name not in outputs)
         found[b.name] = found[b.name].astype(b.dtype)
     return found

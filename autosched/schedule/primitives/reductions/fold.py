@@ -93,14 +93,14 @@ def _fold(state: State, realize: BlockRealize) -> Stmt:
     new_first = replace(first, body=opening) if first.init is None else replace(first, init=opening)
     rest = Replaced(found.whole, found.kept).visit_expr(store.value)
     new_block = replace(block, body=BufferStore(store.buffer, store.indices, rest))
-    table: dict[int, Stmt | None] = {id(first): _with_access(new_first), id(block): _with_access(new_block)}
+    table: dict[int, Stmt | None] = {id(first): with_access(new_first), id(block): with_access(new_block)}
     body = state.rewrite(table)
     _available(state.with_body(body), first, addend, block)
     return body
 
 
-def _with_access(block: Block) -> Block:
-    """The block with its regions worked out again, in the old order as far as they were there."""
+def with_access(block: Block) -> Block:
+    """A block with its regions worked out again, in the old order as far as they were there."""
     sides = []
     for declared, access in zip((block.reads, block.writes), block_access(block)):
         order = {r.buffer: k for k, r in enumerate(declared)}
@@ -198,11 +198,7 @@ def _no_overflow(state: State, block: Block, found: _Epilogue, first: Block, upd
     """Refuses unless every partial sum, with and without the addend, fits the type."""
     bounds = ValueBounds(state.func)
     total = found.load.buffer
-    low, high = bounds.of(sum_term(update)[1], {iv.var: iv.dom for iv in update.iter_vars})
-    extents = [int_value(iv.dom.extent) for iv in reduce_iters(update)]
-    if any(e is None for e in extents):
-        raise Refusal(f"the number of terms of block {update.name} is symbolic", [update.ident])
-    terms = prod(e for e in extents if e is not None)
+    low, high, terms = _terms(bounds, update)
     start = first.body if first.init is None else first.init
     assert isinstance(start, BufferStore)
     if not isinstance(start.value, IntImm):
@@ -223,6 +219,29 @@ def _no_overflow(state: State, block: Block, found: _Epilogue, first: Block, upd
                 f"and {high}, the addend between {b_low} and {b_high}", [update.ident, block.ident],
                 'declare narrower ranges: T.func_attr({"autosched.value_ranges": {"bias": [-16384, 16384]}})',
             )
+
+
+def _terms(bounds: ValueBounds, update: Block) -> tuple[int, int, int]:
+    """The lowest and highest term that a reduction adds, and how many it adds."""
+    low, high = bounds.of(sum_term(update)[1], {iv.var: iv.dom for iv in update.iter_vars})
+    extents = [int_value(iv.dom.extent) for iv in reduce_iters(update)]
+    if any(e is None for e in extents):
+        raise Refusal(f"the number of terms of block {update.name} is symbolic", [update.ident])
+    return low, high, prod(e for e in extents if e is not None)
+
+
+def partial_sums(bounds: ValueBounds, update: Block) -> tuple[int, int]:
+    """Between what all partial sums of a reduction are, starting at 0.
+
+    Args:
+        bounds: of the program.
+        update: the block that adds.
+
+    Raises:
+        Refusal: the number of terms is symbolic.
+    """
+    low, high, terms = _terms(bounds, update)
+    return min(terms * low, 0), max(terms * high, 0)
 
 
 def _available(state: State, first: Block, addend: Expr, block: Block) -> None:

@@ -1,0 +1,103 @@
+"""A compiled walk over a program: between what each accumulator element lies, and where a MAX may stand for reset and ADD."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from sim import isa
+from sim._kernels import refresh
+
+refresh(__file__, isa)
+
+OP_LOAD, OP_GEMM, OP_ALU, MEM_ACC = isa.OP_LOAD, isa.OP_GEMM, isa.OP_ALU, isa.MEM_ACC
+ALU_ADD, ALU_MAX, ALU_MIN, ALU_MUL, ALU_SHR = isa.ALU_ADD, isa.ALU_MAX, isa.ALU_MIN, isa.ALU_MUL, isa.ALU_SHR
+OPCODE, MEM, SRAM, Y_SIZE, X_SIZE = isa.OPCODE, isa.MEM, isa.SRAM, isa.Y_SIZE, isa.X_SIZE
+Y_PAD_0, Y_PAD_1, X_PAD_0, X_PAD_1 = isa.Y_PAD_0, isa.Y_PAD_1, isa.X_PAD_0, isa.X_PAD_1
+RESET, UOP_BGN, UOP_END, ITER_OUT, ITER_IN = isa.RESET, isa.UOP_BGN, isa.UOP_END, isa.ITER_OUT, isa.ITER_IN
+DST_OUT, DST_IN, SRC_OUT, SRC_IN = isa.DST_OUT, isa.DST_IN, isa.SRC_OUT, isa.SRC_IN
+ALU_OP, USE_IMM, IMM = isa.ALU_OP, isa.USE_IMM, isa.IMM
+
+LEAST, MOST = -(1 << 31), (1 << 31) - 1
+
+
+@njit(cache=True)
+def by_max(table, uop_at, triples, depth, low, high):  # type: ignore[no-untyped-def]
+    """Which resets may go because the tensor ADD behind them may be a MAX.
+
+    An interval per accumulator element, over all its lanes: what a LOAD brings (``low`` and ``high`` per instruction), what the
+    ALU makes of it; a product may leave anything. Returns, per instruction, 1 where a reset goes and 2 where its ADD becomes MAX.
+    """
+    n = table.shape[0]
+    found = np.zeros(n, dtype=np.int64)
+    lo = np.full(depth, LEAST, dtype=np.int64)
+    hi = np.full(depth, MOST, dtype=np.int64)
+    before = np.full(depth, MOST, dtype=np.int64)  # the upper end that the last reset found
+    reset_by = np.full(depth, -1, dtype=np.int64)
+    seen_by = np.full(depth, -1, dtype=np.int64)
+    last, cleared = -1, 0  # the reset right before, and how many elements it cleared
+    for i in range(n):
+        op = table[i, OPCODE]
+        if op == OP_LOAD:
+            if table[i, MEM] != MEM_ACC or table[i, X_SIZE] == 0:
+                continue
+            first = table[i, SRAM]
+            width = table[i, X_PAD_0] + table[i, X_SIZE] + table[i, X_PAD_1]
+            height = table[i, Y_PAD_0] + table[i, Y_SIZE] + table[i, Y_PAD_1]
+            padded = width > table[i, X_SIZE] or height > table[i, Y_SIZE]
+            for k in range(first, first + width * height):
+                lo[k] = min(low[i], 0) if padded else low[i]
+                hi[k] = max(high[i], 0) if padded else high[i]
+            last = -1
+            continue
+        if op not in (OP_GEMM, OP_ALU):
+            continue
+        bgn = uop_at[i]
+        end = bgn + table[i, UOP_END] - table[i, UOP_BGN]
+        alu, imm, use_imm = table[i, ALU_OP], table[i, IMM], table[i, USE_IMM]
+        if op == OP_ALU and last >= 0 and alu == ALU_ADD and use_imm == 0:
+            fits, count = True, 0
+            for o in range(table[i, ITER_OUT]):
+                for j in range(table[i, ITER_IN]):
+                    for u in range(bgn, end):
+                        d = triples[u, 0] + o * table[i, DST_OUT] + j * table[i, DST_IN]
+                        s = triples[u, 1] + o * table[i, SRC_OUT] + j * table[i, SRC_IN]
+                        if reset_by[d] != last or seen_by[d] == i or reset_by[s] == last or before[d] > lo[s]:
+                            fits = False
+                        seen_by[d] = i
+                        count += 1
+            if fits and count == cleared:
+                found[last], found[i] = 1, 2
+        resets = op == OP_GEMM and table[i, RESET] != 0
+        cleared = 0
+        for o in range(table[i, ITER_OUT]):
+            for j in range(table[i, ITER_IN]):
+                for u in range(bgn, end):
+                    d = triples[u, 0] + o * table[i, DST_OUT] + j * table[i, DST_IN]
+                    if resets:
+                        if reset_by[d] != i:
+                            cleared += 1
+                            before[d] = hi[d]
+                            reset_by[d] = i
+                        lo[d], hi[d] = 0, 0
+                        continue
+                    a, b = LEAST, MOST
+                    if op == OP_ALU and alu != ALU_MUL:
+                        s = triples[u, 1] + o * table[i, SRC_OUT] + j * table[i, SRC_IN]
+                        x, y = (imm, imm) if use_imm != 0 else (lo[s], hi[s])
+                        if alu == ALU_ADD:
+                            a, b = lo[d] + x, hi[d] + y
+                        elif alu == ALU_MAX:
+                            a, b = max(lo[d], x), max(hi[d], y)
+                        elif alu == ALU_MIN:
+                            a, b = min(lo[d], x), min(hi[d], y)
+                        elif alu == ALU_SHR and use_imm != 0 and 0 <= imm < 32:
+                            a, b = lo[d] >> imm, hi[d] >> imm
+                        elif alu == ALU_SHR and use_imm != 0 and -32 < imm < 0:
+                            a, b = lo[d] << -imm, hi[d] << -imm
+                        if a < LEAST or b > MOST:
+                            a, b = LEAST, MOST
+                    lo[d], hi[d] = a, b
+                    reset_by[d] = -1
+        last = i if resets else -1
+    return found

@@ -1,0 +1,61 @@
+"""Sums that start by a MAX: where what stands in the accumulator is proven to be no larger than what the sum starts with.
+
+Only the RTL moves an accumulator in one operation. Elsewhere ``y = x`` is a reset and an ADD of a tensor, three cycles a vector;
+where every lane of ``y`` is known to be at most every lane of ``x``, ``y = max(y, x)`` does it in two. What stands in ``y`` is
+followed through the whole instruction stream, as an interval per element, from the declared ranges of what is loaded: nothing
+is known at the start, behind a product, and where another buffer had the place, so that the reset stays there.
+``raise_epilogue`` makes programs in which it may go everywhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from autosched.lower.affine import Ints
+from autosched.lower.tokens import Stream
+from sim import isa
+from sim.config import VTAConfig
+
+LEAST, MOST = -(1 << 31), (1 << 31) - 1
+
+
+def start_by_max(stream: Stream, config: VTAConfig, declared: Iterable[tuple[int, int, tuple[int, int]]]) -> Stream:
+    """The stream with a MAX in place of a reset and an ADD wherever that is the same.
+
+    Args:
+        stream: instructions in program order, with their micro-ops.
+        config: the machine.
+        declared: (first byte, bytes, (least, most)) of what in DRAM has a range and is never stored to.
+    """
+    table = stream.table
+    tensor = (table[:, isa.OPCODE] == isa.OP_ALU) & (table[:, isa.ALU_OP] == isa.ALU_ADD) & (table[:, isa.USE_IMM] == 0)
+    if not bool(tensor.any()):
+        return stream
+    from autosched.lower._start_kernel import by_max
+
+    low, high = ranges(table, config, declared)
+    found = by_max(table, stream.uop_at, stream.triples, config.acc_depth, low, high)
+    table = table.copy()
+    table[found == 2, isa.ALU_OP] = isa.ALU_MAX
+    return Stream(np.ascontiguousarray(table[found != 1]), stream.uop_at[found != 1], stream.triples)
+
+
+def ranges(table: isa.Table, config: VTAConfig, declared: Iterable[tuple[int, int, tuple[int, int]]]) -> tuple[Ints, Ints]:
+    """Per instruction, between what the elements lie that it loads into ACC, where it does."""
+    low, high = np.full(len(table), LEAST, dtype=np.int64), np.full(len(table), MOST, dtype=np.int64)
+    at = table[:, isa.DRAM] * config.acc_elem_bytes
+    loads = (table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.MEM] == isa.MEM_ACC)
+    for first, size, (least, most) in declared:
+        here = loads & (at >= first) & (at < first + size)
+        low[here], high[here] = least, most
+    return low, high
+
+
+def warm() -> None:
+    """Compiles the kernel, or loads it from numba's cache."""
+    from autosched.lower._start_kernel import by_max
+
+    none = np.zeros(0, dtype=np.int64)
+    by_max(np.zeros((0, isa.NCOLS), dtype=np.int64), none, np.zeros((0, 3), dtype=np.int64), 1, none, none)
