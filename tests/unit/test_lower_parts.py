@@ -5,8 +5,9 @@ The recipe, on a packed convolution ``pad -> conv -> requant -> out``:
 1. what concerns all parts: ``fold_epilogue``, scopes, ``compute_inline("pad")``;
 2. ``partition_block`` on a loop of the output: ``out_y0``, ``out_y1``, ..;
 3. ``recompute_at_consumers``, from the last producer to the first: each part has stages of its own;
-4. ``cache_read`` of what parts share (the weights, at the root), before or after; it serves all readers;
-5. per part: split, reorder, ``compute_at``, ``decompose_reduction``, ``drop_zero_terms``, own caches, ``tensorize``.
+4. ``cache_read`` of what parts share (the weights), for all readers;
+5. per part: split, reorder, ``compute_at``, ``decompose_reduction``, ``drop_zero_terms``, own caches, ``tensorize``;
+6. what is shared stays at the root, or goes to a loop of the first part by ``compute_at(.., resident=True)``.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from dataclasses import dataclass
 
 import pytest
 
+from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
 from autosched.lower import lower_table
 from autosched.measure import Candidate, measure
-from autosched.schedule import BlockRV, Schedule
+from autosched.schedule import BlockRV, LoopRV, Schedule
 from autosched.target import get_target
 from autosched.workloads import workload
 from sim import isa
@@ -28,26 +30,42 @@ Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
 INP, WGT, ACC = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer"
 
 
+AXES = {"co": 1, "y": 2, "x": 3}
+Cut = tuple[int, str, Sequence[int]]
+
+
 @dataclass(frozen=True)
 class Tile:
-    """How a part is tiled: output blocks, rows and columns of a tile, and input blocks of a load."""
+    """How a part is scheduled.
+
+    Args:
+        co: output blocks of a tile.
+        y: rows.
+        x: columns.
+        ci: input blocks of a load.
+        order: the loops over tiles, outermost first.
+        columns: columns that the epilogue finishes and stores at a time; None: the tile.
+        banks: whether what is loaded, and the accumulator, have two banks.
+    """
 
     co: int
     y: int
     x: int
     ci: int
+    order: tuple[str, ...] = ("co", "y", "x")
+    columns: int | None = None
+    banks: bool = True
 
 
-def in_parts(name: str, loop: str, lengths: Sequence[int], tiles: Sequence[Tile], shared: bool, banks: bool = True) -> Schedule:
-    """A named convolution in parts along a loop of its output.
+def in_parts(name: str, cuts: Sequence[Cut], tiles: Sequence[Tile], weights: str) -> Schedule:
+    """A named convolution in parts of its output.
 
     Args:
         name: the workload.
-        loop: ``co``, ``y`` or ``x``.
-        lengths: iterations of the parts but for the last.
+        cuts: which part so far to cut, along which loop, after how many iterations each.
         tiles: one per part.
-        shared: load the weights once, at the root; else per part and input blocks.
-        banks: whether what is loaded, and the accumulator, have two banks.
+        weights: ``root`` loads them once, at the start; ``own``, in each part with its input blocks; ``resident``, with the first
+            part's input blocks, and the other parts find them.
     """
     get_target("vta-de10")  # registers the intrinsic
     sch = Schedule(workload(name).func)
@@ -58,27 +76,39 @@ def in_parts(name: str, loop: str, lengths: Sequence[int], tiles: Sequence[Tile]
     padded = "pad" in sch.state.block_names()
     if padded:
         sch.compute_inline("pad")
-    outs = sch.partition_block(sch.get_loops(out)[{"co": 1, "y": 2, "x": 3}[loop]], [*lengths, None])
-    requants = sch.recompute_at_consumers(requant)
-    convs = sch.recompute_at_consumers(conv)
-    if shared:
-        sch.cache_read(conv, "kernel", WGT)
-    for part in zip(outs, requants, convs, tiles):
-        one_part(sch, *part, padded, shared, banks)
+    outs = [out]
+    for which, loop, lengths in cuts:
+        outs[which:which + 1] = sch.partition_block(sch.get_loops(outs[which])[AXES[loop]], [*lengths, None])
+    requants = sch.recompute_at_consumers(requant) if len(outs) > 1 else [requant]
+    convs = sch.recompute_at_consumers(conv) if len(outs) > 1 else [conv]
+    shared = sch.cache_read(conv, "kernel", WGT) if weights != "own" else None
+    made = [one_part(sch, *part, padded, weights == "own") for part in zip(outs, requants, convs, tiles)]
+    inits, at = [init for init, _ in made], made[0][1]
+    if weights == "resident":
+        assert shared is not None
+        # Now that the parts follow each other.
+        sch.compute_at(shared, at, preserve_unit_loops=True, resident=True if len(outs) > 1 else None)
     # All sums start with the one copy of the bias.
-    inits = [b for b in sch.state.block_names() if b.startswith("conv") and b.endswith("_init")]
     sch.cache_read(inits[0], "bias", ACC)
     return sch
 
 
 def one_part(
-    sch: Schedule, out: BlockRV, requant: BlockRV, conv: BlockRV, tile: Tile, padded: bool, shared: bool, banks: bool
-) -> None:
+    sch: Schedule, out: BlockRV, requant: BlockRV, conv: BlockRV, tile: Tile, padded: bool, own: bool
+) -> tuple[BlockRV, LoopRV]:
+    """Schedules one part; the block that starts its sums, and the loop over its input blocks."""
     n, co, y, x, nb, cb = sch.get_loops(out)
-    (co0, co1), (y0, y1), (x0, x1) = (sch.split(a, [None, b]) for a, b in ((co, tile.co), (y, tile.y), (x, tile.x)))
-    sch.reorder(co0, y0, x0, n, co1, y1, x1, nb, cb)
-    sch.compute_at(requant, x0, preserve_unit_loops=True)
-    sch.compute_at(conv, x0, preserve_unit_loops=True)
+    halves = {a: sch.split(loop, [None, size]) for a, loop, size in (("co", co, tile.co), ("y", y, tile.y), ("x", x, tile.x))}
+    outer = [halves[a][0] for a in tile.order]
+    sch.reorder(*outer, n, *(halves[a][1] for a in ("co", "y", "x")), nb, cb)
+    at = outer[-1]
+    if tile.columns is not None:
+        slices, rest = sch.split(halves["x"][1], [None, tile.columns])
+        sch.reorder(n, halves["co"][1], halves["y"][1], slices, rest)
+        sch.compute_at(requant, slices, preserve_unit_loops=True)
+    else:
+        sch.compute_at(requant, at, preserve_unit_loops=True)
+    sch.compute_at(conv, at, preserve_unit_loops=True)
     loops = sch.get_loops(conv)[3:]
     ci, ky, kx, cib = loops[6:]
     ci0, ci1 = sch.split(ci, [None, tile.ci])
@@ -89,14 +119,15 @@ def one_part(
     inp = sch.cache_read(conv, "data", INP, consumer_blocks=[conv])
     sch.compute_at(inp, ci0, preserve_unit_loops=True)
     loaded = [inp]
-    if not shared:
+    if own:
         wgt = sch.cache_read(conv, "kernel", WGT, consumer_blocks=[conv])
         sch.compute_at(wgt, ci0, preserve_unit_loops=True)
         loaded.append(wgt)
     sch.tensorize(loops[4], "vta.gemm.1x16x16")
-    if banks:
+    if tile.banks:
         for block in (*loaded, init, requant):
             sch.double_buffer(block, 0)
+    return init, ci0
 
 
 def check(name: str, target: str, sch: Schedule) -> int:
@@ -110,17 +141,18 @@ SMALL = "conv2d:h=9,w=10,ci=32,co=48,k=3,pad=1"
 
 
 @pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable", "vta-fsim"])
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize(("loop", "lengths", "tiles"), [
-    ("y", [6], [Tile(2, 3, 5, 1), Tile(3, 1, 10, 2)]),
-    ("x", [8], [Tile(3, 2, 4, 2), Tile(1, 9, 2, 1)]),
-    ("co", [2], [Tile(1, 4, 10, 1), Tile(1, 3, 5, 2)]),
-    ("y", [1, 7], [Tile(3, 1, 10, 1), Tile(2, 3, 7, 1), Tile(1, 1, 3, 2)]),
+@pytest.mark.parametrize("weights", ["root", "own", "resident"])
+@pytest.mark.parametrize(("cuts", "tiles"), [
+    ([(0, "y", [6])], [Tile(3, 3, 5, 1), Tile(2, 1, 10, 2, ("y", "co", "x"))]),
+    ([(0, "x", [8])], [Tile(3, 2, 4, 2, columns=2), Tile(1, 9, 2, 1)]),
+    ([(0, "y", [1, 7])], [Tile(3, 1, 10, 1), Tile(2, 3, 7, 1, ("x", "y", "co")), Tile(1, 1, 3, 2)]),
+    ([(0, "y", [4]), (1, "co", [2]), (2, "x", [7])],
+     [Tile(3, 4, 5, 1), Tile(2, 2, 10, 2), Tile(1, 5, 7, 1), Tile(1, 1, 3, 2, columns=1)]),
 ])
 def test_parts_are_scheduled_by_themselves(
-    loop: str, lengths: list[int], tiles: list[Tile], shared: bool, target: str, verify_trace_roundtrip: Verify
+    cuts: list[Cut], tiles: list[Tile], weights: str, target: str, verify_trace_roundtrip: Verify
 ) -> None:
-    sch = in_parts(SMALL, loop, lengths, tiles, shared)
+    sch = in_parts(SMALL, cuts, tiles, weights)
     check(SMALL, target, sch)
     verify_trace_roundtrip(sch, workload(SMALL).func)
 
@@ -129,7 +161,7 @@ def test_a_border_concerns_the_tiles_at_it_alone() -> None:
     # Four tiles of three whole rows, all input and output blocks at once. Of the taps of a row, the outer two run over 7 columns
     # and share an instruction, the middle one over 8. The first and the last tile have a row of taps of two rows as well.
     name = "conv2d:h=12,w=8,ci=32,co=32,k=3,pad=1"
-    sch = in_parts(name, "y", [6], [Tile(2, 3, 8, 2), Tile(2, 3, 8, 2)], True)
+    sch = in_parts(name, [(0, "y", [6])], [Tile(2, 3, 8, 2), Tile(2, 3, 8, 2)], "root")
     check(name, "vta-de10", sch)
     table = lower_table(sch.func, "vta-de10").table
     gemm = table[(table[:, isa.OPCODE] == isa.OP_GEMM) & (table[:, isa.RESET] == 0)]
@@ -137,3 +169,11 @@ def test_a_border_concerns_the_tiles_at_it_alone() -> None:
     inside = [2 * 2 * 3 * 2 * 3 * 7, 2 * 2 * 3 * 3 * 8]
     border = [2 * 2 * 2 * 2 * 7, 2 * 2 * 2 * 2 * 3 * 7, 2 * 2 * 2 * 8, 2 * 2 * 2 * 3 * 8]
     assert sorted(runs) == sorted(2 * inside + 2 * border)
+
+
+def test_parts_along_the_output_blocks() -> None:
+    # Each part has weights of its own: none is loaded twice, and the second part's follow the first's.
+    sch = in_parts(SMALL, [(0, "co", [2])], [Tile(1, 4, 10, 1), Tile(1, 3, 5, 2)], "own")
+    check(SMALL, "vta-de10", sch)
+    with pytest.raises(ScheduleError, match=r"reads more of kernel_local\.wgt_buffer than"):
+        in_parts(SMALL, [(0, "co", [2])], [Tile(1, 4, 10, 1), Tile(1, 3, 5, 2)], "resident")

@@ -328,6 +328,48 @@ def test_partition_block_makes_stages_of_their_own(verify_trace_roundtrip: Verif
     assert np.array_equal(got, want)
 
 
+def test_a_producer_stays_for_the_parts_behind(verify_trace_roundtrip: Verify) -> None:
+    # Both parts read all of a table; the first computes it, row by row as it needs them, and the second finds it.
+    func = parse("""
+from tvm.script import tir as T
+@T.prim_func
+def main(A: T.Buffer((6, 5), "int32"), C: T.Buffer((8, 6, 5), "int32")):
+    B = T.alloc_buffer((6, 5), "int32")
+    for i, j in T.grid(6, 5):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * 2
+    for n, i, j in T.grid(8, 6, 5):
+        with T.block("C"):
+            vn, vi, vj = T.axis.remap("SSS", [n, i, j])
+            C[vn, vi, vj] = B[vi, vj] + vn
+""")
+    sch = Schedule(func)
+    sch.partition_block(sch.get_loops("C")[0], [3])
+    loops = sch.get_loops("C_n0")
+    with pytest.raises(ScheduleError, match="C_n1"):
+        sch.compute_at("B", loops[1])
+    sch.copy().compute_at("B", loops[0], resident=True)
+    sch.compute_at("B", loops[1], resident=True)
+    assert loops_text(sch, "B") == ["n0:3", "i:6", "ax0:5"]
+    verify_trace_roundtrip(sch, func)
+    data = np.arange(30, dtype="int32").reshape(6, 5)
+    want, got = np.zeros((8, 6, 5), "int32"), np.full((8, 6, 5), 77, "int32")
+    run(func, data, want)
+    run(sch.func, data, got)
+    assert np.array_equal(got, want)
+    # A part that does not read all, or that runs behind, leaves too little.
+    sch = Schedule(func)
+    sch.partition_block(sch.get_loops("C")[1], [3])
+    with pytest.raises(ScheduleError, match="C_i1 reads more of B than B has written by then"):
+        sch.compute_at("B", sch.get_loops("C_i0")[1], resident=True)
+    sch = Schedule(func)
+    sch.partition_block(sch.get_loops("C")[0], [3])
+    with pytest.raises(ScheduleError, match="would run after its consumer C_n0"):
+        sch.compute_at("B", sch.get_loops("C_n1")[1], resident=True)
+    assert loops_text(sch, "B") == ["i:6", "j:5"]
+
+
 def test_partition_block_of_an_inner_loop_and_of_a_part(verify_trace_roundtrip: Verify) -> None:
     sch = Schedule(two_stages)
     outer, _ = sch.split(sch.get_loops("C")[1], [2, 5])

@@ -57,7 +57,9 @@ class ComputeAt(ScheduleBase):
     """Attaching blocks to loops."""
 
     @primitive
-    def compute_at(self, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1) -> None:
+    def compute_at(
+        self, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1, resident: bool | None = None
+    ) -> None:
         """Moves a producer under a loop of its consumers; it then computes what one iteration of that loop needs.
 
         Args:
@@ -66,6 +68,8 @@ class ComputeAt(ScheduleBase):
             preserve_unit_loops: keep loops of extent 1 among the new ones.
             index: place among the statements below the loop: -1 as late as possible, -2 as early as possible, or a
                 position.
+            resident: allow consumers behind the loop's nest, which then read what all its iterations together have made (a
+                part of a program loads the weights as it needs them, and the parts behind it find all of them).
 
         Before: ``for i, j: B[i, j] = A[i, j]`` then ``for i, j: C[i, j] = B[i, j]``; after ``compute_at("B", i)``:
         ``for i: (for ax0: B[i, ax0] = A[i, ax0]; for j: C[i, j] = B[i, j])``.
@@ -80,7 +84,7 @@ class ComputeAt(ScheduleBase):
                 self.compute_inline(block)  # type: ignore[attr-defined]
             assert place in (AT_INLINE, AT_ROOT)
             return
-        self._move(block, loop, True, preserve_unit_loops, index, False)
+        self._move(block, loop, True, preserve_unit_loops, index, False, bool(resident))
 
     @primitive
     def reverse_compute_at(
@@ -106,14 +110,18 @@ class ComputeAt(ScheduleBase):
         """
         self._move(block, loop, False, preserve_unit_loops, index, bool(last_iteration))
 
-    def _move(self, block: BlockRV, loop: LoopRV, forward: bool, unit: bool, index: int, last: bool) -> None:
+    def _move(
+        self, block: BlockRV, loop: LoopRV, forward: bool, unit: bool, index: int, last: bool, resident: bool = False
+    ) -> None:
         state, realize = self.block_at(block)
         other, target = self.loop_at(loop)
         if other is not state:
             self.refuse("the block and the loop are not under the same block scope: they belong to different functions",
                         hint="give a block and a loop of one function")
         try:
-            table = plan_move(state, realize, target, forward, unit, index, last)
+            table = plan_move(state, realize, target, forward, unit, index, last, resident)
+            if resident:
+                _found_later(state, realize.block, state.replaced(table))
         except Refusal as r:
             turned = self.way_out("", lambda: other_direction(state, realize, target)) if forward else ""
             hint = self.way_out(turned or r.hint, lambda: place_that_works(state, realize, forward))
@@ -155,8 +163,21 @@ def place_that_works(state: State, realize: BlockRealize, forward: bool) -> str:
     return "" if whole else for_complete(state, block, op)
 
 
+def _found_later(before: State, block: Block, after: State) -> None:
+    """Refuses unless consumers behind the nest find all that they read in what a block has left, wherever it runs now."""
+    scope = scope_of(after, after.block(block.ident))
+    if reduce_iters(block):
+        raise Refusal(f"block {block.name} is a reduction: what it leaves is complete in its last iteration only", [block.ident])
+    for consumer in before.consumers(block):
+        reason = uncovered(after, scope, consumer.ident, [block.ident])
+        if reason is not None:
+            raise Refusal(reason, [block.ident, consumer.ident],
+                          "a loop of consumers that read, all together, what those behind them do")
+
+
 def plan_move(
-    state: State, realize: BlockRealize, target: For, forward: bool, preserve_unit: bool, index: int, last: bool
+    state: State, realize: BlockRealize, target: For, forward: bool, preserve_unit: bool, index: int, last: bool,
+    resident: bool = False,
 ) -> dict[int, Stmt | None]:
     """The rewriting that moves a block under a loop.
 
@@ -168,6 +189,7 @@ def plan_move(
         preserve_unit: keep unit loops.
         index: place below the loop.
         last: run only in the last iteration of the producer's reduction.
+        resident: consumers may stand behind the loop; whether they find what they read is for the caller to ask.
 
     Returns:
         Table for ``State.rewrite``.
@@ -206,7 +228,9 @@ def plan_move(
         )
     producers, consumers = state.producers(block), state.consumers(block)
     subtrees = list(target.body.stmts) if isinstance(target.body, SeqStmt) else [target.body]
-    position, visited = _insertion(state, block, target, subtrees, producers, consumers, forward, index)
+    position, visited = _insertion(
+        state, block, target, subtrees, producers, consumers, forward, index, resident
+    )
 
     enclosing = [*state.loops_above(target), target]
     analyzer = Analyzer()
@@ -240,7 +264,7 @@ def plan_move(
 
 def _insertion(
     state: State, block: Block, target: For, subtrees: list[Stmt], producers: list[Block], consumers: list[Block],
-    forward: bool, index: int,
+    forward: bool, index: int, resident: bool,
 ) -> tuple[int, set[Ident]]:
     """The position for the new nest, and the blocks below the loop."""
     first_consumer, last_producer = len(subtrees), -1
@@ -257,7 +281,7 @@ def _insertion(
             first_consumer = min(first_consumer, k)
     if forward:
         missing = [b for b in consumers if b.ident not in visited]
-        if missing:
+        if missing and not (resident and len(missing) < len(consumers)):
             raise _missing_consumers(state, block, target, consumers, missing, visited)
     else:
         missing = [b for b in producers if b.ident not in visited]
