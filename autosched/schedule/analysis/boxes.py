@@ -283,7 +283,7 @@ def index_limits(region: BufferRegion, realize: BlockRealize) -> Limits:
     """Per dimension, the constants between which a block's predicate keeps the index of a region; None where it says nothing."""
     sub = Substitute(bindings(realize))
     found: list[tuple[int | None, int | None]] = []
-    gaps = [g for c in conjuncts(realize.predicate) if (g := _slack(c)) is not None]
+    gaps = [g for c in conjuncts(realize.predicate) if isinstance(c, BinOp) and (g := _slack(c)) is not None]
     for r in region.region:
         low: int | None = None
         high: int | None = None
