@@ -177,3 +177,11 @@ def test_parts_along_the_output_blocks() -> None:
     check(SMALL, "vta-de10", sch)
     with pytest.raises(ScheduleError, match=r"reads more of kernel_local\.wgt_buffer than"):
         in_parts(SMALL, [(0, "co", [2])], [Tile(1, 4, 10, 1), Tile(1, 3, 5, 2)], "resident")
+
+
+def test_the_parts_of_a_layer_come_near_a_program_by_hand() -> None:
+    # By hand it takes 493 014 cycles: a first tile that loads the weights as it needs them, large ones that find them, and small
+    # ones at the end, so that little is left to finish and store when the last product is made.
+    tiles = [Tile(4, 4, 56, 1), Tile(4, 4, 56, 2), Tile(4, 3, 56, 2), Tile(3, 1, 56, 4), Tile(1, 1, 56, 4, columns=14)]
+    name = "resnet18.c2"
+    assert check(name, "vta-de10", in_parts(name, [(0, "y", [4, 48, 3]), (3, "co", [3])], tiles, "resident")) == 493_538
