@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from autosched.cli.exit_codes import Exit
 from autosched.cli.options import Parser, add_format, add_target, positive
-from autosched.cli.tables import number, print_json, print_table
+from autosched.cli.tables import console, number, print_json, print_table, tell
 from autosched.errors import ProgramError
 from autosched.target import Target, get_target
 
@@ -26,7 +26,7 @@ def _options(p: Parser) -> None:
     p.add_argument("--check", action="store_true", help="also look for data races and for instructions on which VTAs disagree")
     p.add_argument("--stats", action="store_true", help="print what every unit did, and why it waited")
     p.add_argument("--gantt", action="store_true", help="print a Gantt chart")
-    p.add_argument("--width", type=positive, default=100, metavar="N", help="columns of the chart (default 100)")
+    p.add_argument("--width", type=positive, metavar="N", help="columns of the chart (default 100, fewer on a narrow terminal)")
     p.add_argument("--timeline", metavar="FILE", help="write a Chrome trace (open it in Perfetto); one program only")
     p.add_argument("--asm", action="store_true", help="print the instructions")
     add_format(p)
@@ -122,9 +122,9 @@ def _explain(program: Program, semantics: str, args: argparse.Namespace) -> None
     if args.stats or args.gantt:
         timing = record(program, semantics)
         if args.stats:
-            print(f"\n{program.name}: {stats.summarize(timing, semantics).table()}")
+            tell(f"\n{program.name}: {stats.summarize(timing, semantics).table()}")
         if args.gantt:
-            print(chart(timing, args.width))
+            print(chart(timing, args.width or chart_width()))
 
 
 def record(program: Program, semantics: str) -> Timing:
@@ -141,6 +141,11 @@ def chart(timing: Timing, width: int) -> str:
     return gantt(timing, width)
 
 
-def gantt_text(program: Program, width: int = 100) -> str:
-    """The text Gantt chart of a program."""
-    return chart(record(program, program.semantics), width)
+def chart_width() -> int:
+    """Columns that a chart may take so that no line of it wraps."""
+    return max(10, min(100, console().width - 10))
+
+
+def gantt_text(program: Program) -> str:
+    """The text Gantt chart of a program, as wide as the terminal allows."""
+    return chart(record(program, program.semantics), chart_width())

@@ -156,6 +156,15 @@ def test_sentences_break_between_words(args: tuple[str, ...], log: Path) -> None
     assert wide.split("\n")[0].split() == seen.text.split("\n\n")[0].split()[:len(wide.split("\n")[0].split())]
 
 
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_chart_fits_the_terminal(width: int, log: Path) -> None:
+    seen = autosched(width, "show", SMALL, "--log", log, "--as", "gantt")
+    rows = [line for line in seen.lines if line.endswith("|") and "|" in line[:-1]]
+    # Four units, each on a line of its own; a line that wraps would have only one bar on it.
+    assert [row.split()[0] for row in rows] == ["FETCH", "LOAD", "COMPUTE", "STORE"], seen.text
+    assert {len(row) for row in rows} == {width}
+
+
 @pytest.mark.slow
 def test_a_network_has_a_line_per_layer(tmp_path: Path) -> None:
     seen = autosched(80, "tune", "resnet18", "--trials", "1", "--jobs", "1", "--log", tmp_path, "--cold")
