@@ -49,6 +49,7 @@ COMMANDS = {
                        "autosched compare resnet18.c8 resnet18.c8@vta-de10-portable"),
     "report": Command("report_command", "write one offline HTML page about a workload, a network or a log",
                       "autosched report resnet18 -o report.html"),
+    "db": Command("db_command", "look after a log: fsck, verify, merge, export", "autosched db verify --log tuning_logs/runs"),
     "sim": Command("sim_command", "run a program file on the simulator", "autosched sim t3.json --check --stats"),
     "list": Command("list_command", "names of workloads and targets, and the runs of a log", "autosched list workloads"),
 }
