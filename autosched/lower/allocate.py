@@ -324,7 +324,7 @@ class Pages:
         """The first byte of ``size`` bytes."""
         at = self.next
         self.names[name] = at
-        self.next += -(-max(size, 1) // PAGE_BYTES) * PAGE_BYTES
+        self.next += whole_pages(size)
         return at
 
 
@@ -335,13 +335,60 @@ def buffer_bytes(buffer: Buffer) -> int:
     return prod(shape_of(buffer)) * bits(buffer.dtype) // 8
 
 
-def place_buffers(params: Iterable[Buffer], intermediates: Iterable[Buffer]) -> tuple[Pages, dict[Buffer, int]]:
-    """Pages of the parameters in signature order, then of the intermediates."""
+def place_buffers(
+    params: Iterable[Buffer], intermediates: Iterable[Buffer], lives: Mapping[Buffer, tuple[int, int]]
+) -> tuple[Pages, dict[Buffer, int]]:
+    """Pages of the parameters in signature order, then of the intermediates, those never alive together on the same ones.
+
+    Args:
+        params: the parameters.
+        intermediates: buffers that nobody outside sees.
+        lives: per intermediate, the first and the last statement of the program that touches it.
+    """
     pages = Pages()
     table = {}
-    for buffer in (*params, *intermediates):
-        name = buffer.name
-        while name in pages.names:
-            name += "_"
-        table[buffer] = pages.take(name, buffer_bytes(buffer))
+    for buffer in params:
+        table[buffer] = pages.take(_fresh(pages, buffer), buffer_bytes(buffer))
+    first = end = pages.next
+    placed: list[Buffer] = []
+    for buffer in sorted(intermediates, key=lambda b: lives[b]):
+        rivals = sorted(
+            (table[p], table[p] + whole_pages(buffer_bytes(p))) for p in placed
+            if lives[p][0] <= lives[buffer][1] and lives[buffer][0] <= lives[p][1]
+        )
+        at, size = first, whole_pages(buffer_bytes(buffer))
+        for low, high in rivals:
+            if at + size <= low:
+                break
+            at = max(at, high)
+        pages.names[_fresh(pages, buffer)] = table[buffer] = at
+        placed.append(buffer)
+        end = max(end, at + size)
+    pages.next = end
     return pages, table
+
+
+def lives_of(buffers: Iterable[Buffer], sites: Iterable[Site], tree: Tree) -> dict[Buffer, tuple[int, int]]:
+    """Per buffer, the first and the last of the program's outermost statements that touches it."""
+    place = {id(node): k for k, node in enumerate(tree.root.body)}
+    wanted = set(buffers)
+    found: dict[Buffer, tuple[int, int]] = {}
+    for site in sites:
+        at = place[id(site.path[0] if site.path else site)]
+        for access, _ in site.accesses():
+            if access.buffer in wanted:
+                low, high = found.get(access.buffer, (at, at))
+                found[access.buffer] = min(low, at), max(high, at)
+    return found
+
+
+def whole_pages(size: int) -> int:
+    """Bytes of the pages that ``size`` bytes take."""
+    return -(-max(size, 1) // PAGE_BYTES) * PAGE_BYTES
+
+
+def _fresh(pages: Pages, buffer: Buffer) -> str:
+    name = buffer.name
+    while name in pages.names:
+        name += "_"
+    return name

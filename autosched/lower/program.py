@@ -17,7 +17,7 @@ from autosched.ir.scopes import ACC, DRAM
 from autosched.ir.stmt import Buffer, IRModule, PrimFunc
 from autosched.lower import chain, dma, normalise, order, starts, tokens, tree, uops
 from autosched.lower.affine import Ints
-from autosched.lower.allocate import Dram, Storage, allocate, buffer_bytes, lanes_of, place_buffers
+from autosched.lower.allocate import Dram, Storage, allocate, buffer_bytes, lanes_of, lives_of, place_buffers
 from autosched.lower.compute import Kernels, join, lower_alu, lower_gemm
 from autosched.lower.elements import elements
 from autosched.lower.host_work import HostWork, run_stage
@@ -334,7 +334,7 @@ class _Emitter:
         used = {a.buffer for s in self.sites for a, _ in s.accesses() if a.buffer.scope == DRAM}
         middle = [b for b in self.program.allocated if b.scope == DRAM and b in used]
         self.check_dram(used)
-        pages, at = place_buffers(self.program.given, middle)
+        pages, at = place_buffers(self.program.given, middle, lives_of(middle, self.sites, self.program))
         copies, kernels = self.emit(at)
         table, position, step, zero_rows = _stack(copies, kernels)
         zeros = 0

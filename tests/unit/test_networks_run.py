@@ -85,3 +85,20 @@ def test_a_strided_stem_of_few_channels_is_dealt_to_lanes(
     assert np.array_equal(ready(images), want)
     ready.save(tmp_path / "net.zip")
     assert np.array_equal(CompiledNetwork.load(tmp_path / "net.zip")(images), want)
+
+
+def test_tensors_that_are_never_alive_together_share_dram(onnx_models: ModuleType, tmp_path: Path) -> None:
+    ends = []
+    for count in (3, 8):
+        b = onnx_models.Builder("integer", np.random.default_rng(0), (1, 16, 40, 40))
+        last = "x"
+        for _ in range(count):
+            last = b.conv(last, 16, 1)
+        net = load(saved(b.model(last), tmp_path / "net.onnx"))
+        ready = net.compile(tmp_path)
+        ends.append(ready.streams[0].program.insn_address)
+        x = b.image()
+        assert np.array_equal(ready(x), reference.run(net.graph, {"x": x})[last])
+        assert check_races(ready.streams[0].program) == []
+    # Five layers more, each with a page of weights and one of bias; their tensors of 25 600 bytes take no place of their own.
+    assert 5 * 2 * 4096 <= ends[1] - ends[0] <= 5 * 2 * 4096 + 2 * 4096
