@@ -25,6 +25,7 @@ from autosched.search.proposer import Point, Proposer
 from autosched.search.result import Interrupted, NetworkReport, TuneReport
 from autosched.target import Target, get_target
 from autosched.workloads import Workload, network, networks
+from autosched.workloads.rehearsal import at_most
 from sim.notices import told_to
 from space import VERSION, Space
 
@@ -88,7 +89,8 @@ def tune(
     gap = arguments.fraction("gap", gap)
     machine = get_target(target)
     lanes = machine.config.batch, machine.config.block_in
-    tasks = network(name, *lanes).tasks if isinstance(name, str) else ((resolve(name, machine), 1),)
+    with at_most(timeout):
+        tasks = network(name, *lanes).tasks if isinstance(name, str) else ((resolve(name, machine), 1),)
     reports = []
     begun, known = time.monotonic(), Log.open(log)
     emit(listener, RunStarted(

@@ -16,6 +16,7 @@ from typing import Any
 from autosched.errors import AutoschedError, ProgramError, UnknownNameError, shortened, suggest
 from autosched.ir import interp
 from autosched.ir.stmt import IRModule, PrimFunc
+from autosched.workloads.rehearsal import rehearse
 from autosched.workloads.workload import Array, Workload
 
 _LONGEST = 400  # characters of a message that a user's file may put into ours
@@ -39,9 +40,10 @@ def from_file(name: str, file: str, attribute: str) -> Workload:
         near = [str(p) for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
         raise ProgramError(f"no file {file}{suggest(file, near)}")
     path = path.resolve()
+    rehearse(file, path, attribute)
     with _apart(path.parent):
         try:
-            found = _found(path, attribute)
+            found = load(path, attribute)
         except UnknownNameError:
             raise
         except (Exception, SystemExit) as error:
@@ -68,7 +70,13 @@ def _apart(directory: Path) -> Iterator[None]:
             sys.path.remove(folder)
 
 
-def _found(path: Path, attribute: str) -> Any:
+def load(path: Path, attribute: str) -> Any:
+    """What a file gives under a name; whatever the file raises comes out.
+
+    Args:
+        path: the file, absolute.
+        attribute: a name of it, or a function without arguments, which is called.
+    """
     # The name depends on the path, so that two files of one name do not replace each other.
     module_name = f"_autosched_user_{path.stem}_{zlib.crc32(str(path).encode()):x}"
     spec = importlib.util.spec_from_file_location(module_name, path)
