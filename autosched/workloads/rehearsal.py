@@ -14,7 +14,8 @@ from autosched.child import undisturbed
 from autosched.errors import ProgramError
 
 SECONDS = 60.0  # that a file may take to be loaded, where nobody says less
-_LOST = 3  # exit code of the child where memory did not suffice; anything else that it finds is found again, and told, by the parent
+# Exit code of the child where memory did not suffice; anything else that it finds is found again, and told, by the parent.
+_LOST = 3
 _CODE = f"""
 import sys
 from autosched.child import begin
