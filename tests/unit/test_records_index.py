@@ -139,3 +139,22 @@ def test_a_small_log_has_no_index(log: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("autosched.records.log.WORTH", 28)
     Log(log)
     assert not index.index_path(log).exists()
+
+
+def test_schedules_in_merged_and_indented_lines_are_found_again(log: Path) -> None:
+    with Log(log).writer(RUN) as writer:
+        writer.append(best(40))
+        writer.append(best(41))
+        writer.append(best(42))
+    head, first, second, third = writer.path.read_text().splitlines()
+    writer.path.write_text(f"{head}\n{first}{second}\n  \t{third}\r\n")
+    for _ in range(2):  # read, then from the index
+        assert [b.cycles for b in Log(log).bests(W, H)][:3] == [40, 41, 42]
+
+
+def test_trials_without_a_run_are_damage_in_the_index_too(log: Path) -> None:
+    with Log(log).writer(RUN) as writer:
+        writer.append(TrialRecord(RUN, 0, (7,), "ef" * 32, 200, 5, 9))
+    writer.path.write_text(writer.path.read_text().replace('"kind":"run"', '"kind":"rum"'))
+    first = [str(f) for f in Log(log).damage]
+    assert [str(f) for f in Log(log).damage] == first and any("its run" in f for f in first)
