@@ -1,6 +1,7 @@
 """Whatever ends a run, what was acknowledged is in its log; writers that are killed, runs that share a log."""
 
 import json
+import multiprocessing
 import os
 import random
 import signal
@@ -8,10 +9,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from autosched.records import Log
+from autosched.records import Log, Run, TrialRecord
 from autosched.target import get_target
 from autosched.workloads import workload
 
@@ -56,29 +58,29 @@ def test_a_run_that_is_killed_leaves_its_best(tmp_path: Path) -> None:
     assert after["verified"] is True and after["cycles"] == best["cycles"]
 
 
-WRITER = """
-import sys
-from autosched.records import Log, Run, TrialRecord
-number, directory = int(sys.argv[1]), sys.argv[2]
-run = Run("ab" * 32, "cd" * 32, "1.1", "t2", "vta-de10", 3, number)
-with Log.open(directory).writer(run) as writer:
-    for n in range(100_000):
-        writer.append(TrialRecord(run, n, (number, n), "ef" * 32, 1 + n, 1, 1))
-        print(n, flush=True)  # acknowledged
-"""
+def write_for_ever(number: int, directory: Path, out: Path) -> None:
+    """Appends trials, says of each that it is in the log, and waits to be killed."""
+    run = Run("ab" * 32, "cd" * 32, "1.1", "t2", "vta-de10", 3, number)
+    with Log(directory, ()).writer(run) as writer, out.open("ab", buffering=0) as said:
+        for n in range(1000):
+            writer.append(TrialRecord(run, n, (number, n), "ef" * 32, 1 + n, 1, 1))
+            said.write(b".")
+        signal.pause()
 
 
 def kill_writers(directory: Path, processes: int, kills: int) -> None:
     """Starts writers, kills them at random moments, starts others in their place; then compares log and acknowledgements."""
     rng = random.Random(0)
-    running: dict[int, subprocess.Popen[bytes]] = {}
+    # Forked: a hundred interpreters would take minutes to start, and it is writing that is tested.
+    context = multiprocessing.get_context("fork")
+    running: dict[int, Any] = {}
     acknowledged: dict[int, Path] = {}
 
     def start(number: int) -> None:
         acknowledged[number] = directory / f"{number}.out"
-        with acknowledged[number].open("wb") as out:
-            words = [sys.executable, "-c", WRITER, str(number), str(directory / "log")]
-            running[number] = subprocess.Popen(words, stdout=out, env=ENV)
+        acknowledged[number].touch()
+        running[number] = context.Process(target=write_for_ever, args=(number, directory / "log", acknowledged[number]))
+        running[number].start()
 
     try:
         for number in range(processes):
@@ -90,16 +92,16 @@ def kill_writers(directory: Path, processes: int, kills: int) -> None:
                 time.sleep(0.01)
             time.sleep(rng.random() * 0.01)
             running[victim].kill()
-            running.pop(victim).wait()
+            running.pop(victim).join()
             if kill + processes < kills:
                 start(processes + kill)
     finally:
         for process in running.values():
             process.kill()
-            process.wait()
+            process.join()
     log = Log.open(directory / "log")
     found = log.trials("ab" * 32, "cd" * 32, "1.1")
-    said = {(number, n) for number, path in acknowledged.items() for n in range(path.read_bytes().count(b"\n"))}
+    said = {(number, n) for number, path in acknowledged.items() for n in range(path.stat().st_size)}
     assert len(said) > 100 * kills
     assert not said - set(found), "an acknowledged line was lost"
     invented = [p for p, r in found.items() if (r.seed, r.trial, r.cycles) != (p[0], p[1], 1 + p[1])]
