@@ -76,7 +76,7 @@ def test_a_damaged_line_is_counted_and_skipped(log: Path, tmp_path: Path) -> Non
 
 
 BAD = [
-    (("tun", "t1"), "unknown command 'tun'; did you mean 'tune'?"),
+    (("tun", "t1"), "unknown command 'tun'; did you mean 'tune'"),
     (("tune", "resnet18.c99"), "unknown workload 'resnet18.c99'; did you mean"),
     (("tune", "t1", "--target", "vta-de1"), "unknown target 'vta-de1'; did you mean 'vta-de10'"),
     (("tune", "t1", "--trails", "3"), "unknown argument '--trails'; did you mean '--trials'?"),
