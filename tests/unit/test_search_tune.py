@@ -89,10 +89,11 @@ def test_a_schedule_of_another_space_starts_the_search_by_its_trace(tmp_path: Pa
     first = one(SMALL, tmp_path / "a", trials=40)
     # The numbers of its point are another schedule here, or none: only the trace says what it was.
     other = as_of_space(tmp_path / "a", VERSION + 1, tmp_path / "b", trials=False, point=(1, 1, 1))
-    events: list[TrialEvent] = []
+    events: list[Event] = []
     warm = one(SMALL, other, cold=False, trials=3, seed=7, listener=events.append)
+    begun = next(e for e in events if isinstance(e, TrialEvent))
     assert warm.history[0] == first.cycles == warm.cycles and warm.from_log == 1 and warm.verified
-    assert warm.trace == first.trace and warm.point == () and f"version {VERSION + 1} of the space" in events[0].explain
+    assert warm.trace == first.trace and warm.point == () and f"version {VERSION + 1} of the space" in begun.explain
     again = find_best(workload(SMALL).func, get_target("vta-de10"), other)
     assert again is not None and again.cycles == first.cycles
     cold = one(SMALL, tmp_path / "c", trials=2, seed=7)
@@ -103,8 +104,9 @@ def test_the_incumbent_is_in_the_log_before_its_trial(tmp_path: Path) -> None:
     seen: list[tuple[int | None, BestRecord | None]] = []
     task, target = workload(SMALL), get_target("vta-de10")
 
-    def listen(event: TrialEvent) -> None:
-        seen.append((event.best, Log.open(tmp_path).best(task.key, target.key())))
+    def listen(event: Event) -> None:
+        if isinstance(event, TrialEvent):
+            seen.append((event.best, Log.open(tmp_path).best(task.key, target.key())))
 
     report = one(SMALL, tmp_path, trials=24, sampler="random", listener=listen)
     assert len({best for best, _ in seen}) > 1
@@ -142,9 +144,9 @@ def test_runs_at_once_use_each_others_cycles(tmp_path: Path) -> None:
     alone = one(SMALL, tmp_path / "alone", trials=48)
     inner: list[TuneReport] = []
 
-    def listen(event: TrialEvent) -> None:
+    def listen(event: Event) -> None:
         # Another run on the same log, begun after this one has read it.
-        if event.trial == 0 and not inner:
+        if isinstance(event, TrialEvent) and event.trial == 0 and not inner:
             inner.append(one(SMALL, tmp_path / "log", trials=48))
 
     outer = one(SMALL, tmp_path / "log", trials=48, listener=listen)
@@ -271,10 +273,10 @@ def test_a_network_is_the_weighted_sum_of_its_layers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("failing", [1, 3, 1000])
 def test_what_fails_its_check_is_never_the_best(failing: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check of the first few is made to fail: the next takes their place, and the reasons are told."""
-    from autosched.search import tuner
+    from autosched.search import pool, tuner
 
     checked: list[int | None] = []
-    real = tuner.measure
+    real = pool.measure
 
     def measure(candidate: Candidate, **options: Any) -> Result:
         found = real(candidate, **options)
@@ -283,7 +285,7 @@ def test_what_fails_its_check_is_never_the_best(failing: int, tmp_path: Path, mo
         checked.append(found.cycles)
         return Result.failed("simulation", "a race", found.program) if len(checked) <= failing else found
 
-    monkeypatch.setattr(tuner, "measure", measure)
+    monkeypatch.setattr(pool, "measure", measure)
     report = one(SMALL, tmp_path, trials=16, sampler="random")
     task, target = workload(SMALL), get_target("vta-de10")
     logged = [r for r in Log.open(tmp_path).bests(task.key, target.key()) if r.verified]
