@@ -6,6 +6,7 @@ tensorize. Rules add theirs before, between and after. A point of several parts 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,35 @@ class Recorder:
         self.record("double_buffer", (), block=block, buffer_index=0)
 
 
+@dataclass
+class Piece:
+    """One part of the output in the making.
+
+    Args:
+        part: its box and tiles.
+        out: the block that stores it.
+        stages: the blocks between the sum and the store.
+        anchor: the sum, or None.
+        pads: per operand that a block pads, that block.
+        init: the sum's initial value, once it is separate.
+        lane: the intrinsic's outermost loop.
+        outer: the outer loop of every tiled axis.
+        loops: the outer loops of the output, outermost first.
+        copies: per operand, the block that loads it for this part; None where it is loaded once for all.
+    """
+
+    part: Part
+    out: BlockRV
+    stages: list[BlockRV]
+    anchor: BlockRV | None
+    pads: dict[int, BlockRV]
+    init: BlockRV | None = None
+    lane: LoopRV | None = None
+    outer: dict[int, LoopRV] = field(default_factory=dict)
+    loops: list[LoopRV] = field(default_factory=list)
+    copies: list[BlockRV | None] = field(default_factory=list)
+
+
 class Build(Recorder):
     """The trace of one point in the making; rules see it in ``before``, ``nested`` and ``after``.
 
@@ -107,104 +137,173 @@ class Build(Recorder):
         self.nest = sketch.model.nest
         self.point = point
         self.plan = self.model.plan(point[None])
-        self.part: Part = self.plan.body
         self.padded: set[int] = set()
-        self.out: BlockRV = BlockRV()
-        self.stages: list[BlockRV] = []
-        self.anchor: BlockRV | None = None
-        self.init: BlockRV | None = None
-        self.copies: list[BlockRV | None] = []
+        self.shared: list[BlockRV | None] = []
+        self.pieces: list[Piece] = []
+        self.piece: Piece
 
     def emit(self) -> Trace:
         """All primitives of the point."""
+        nest = self.nest
         for rule in self.model.rules:
             rule.before(self)
-        self.out = self.block(self.nest.out)
-        self.stages = [self.block(s.block) for s in self.nest.stages]
-        self.anchor = self.block(self.nest.anchor) if self.nest.anchor else None
-        for block in ([self.anchor] if self.anchor else []) + self.stages:
+        out = self.block(nest.out)
+        stages = [self.block(s.block) for s in nest.stages]
+        anchor = self.block(nest.anchor) if nest.anchor else None
+        for block in ([anchor] if anchor else []) + stages:
             self.set_scope(block, ACC)
-        self.copies = self._copies()
-        self._emit_part()
+        pads = {k: self.block(o.producer) for k, o in enumerate(nest.operands) if o.producer is not None}
+        for k, pad in pads.items():
+            if k not in self.padded:
+                self.set_scope(pad, nest.operands[k].scope)
+        for rule in self.model.rules:
+            rule.scoped(self, anchor, pads)
+        self._cut(Piece(self.plan.body, out, stages, anchor, pads))
+        for self.piece in self.pieces:
+            self._nest_part()
+            for rule in self.model.rules:
+                rule.nested(self)
+        self._load()
+        c = self.target.config
+        for self.piece in self.pieces:
+            if self.piece.lane is not None:
+                self.tensorize(self.piece.lane, f"vta.gemm.{c.batch}x{c.block_in}x{c.block_out}")
+            for rule in self.model.rules:
+                rule.after(self)
         return self.trace
+
+    # -- parts --------------------------------------------------------------------------------------------------------
+
+    def _cut(self, whole: Piece) -> None:
+        """A piece for every part: the output's block cut along one axis after the other, with stages of its own each."""
+        parts = [p for p in self.plan.parts if p.on[0]]
+        self.pieces = [whole]
+        if len(parts) == 1:
+            whole.part = parts[0]
+            return
+        outs = self._partition(whole.out, parts, [(0, int(e)) for e in self.model.extents])
+        columns = [self.recompute(block, len(parts)) for block in reversed(whole.stages)][::-1]
+        anchors = self.recompute(whole.anchor, len(parts)) if whole.anchor is not None else [None] * len(parts)
+        pads = {k: self.recompute(pad, len(parts)) if k not in self.padded and int(self.plan.attach[k][0]) else [pad] * len(parts)
+                for k, pad in whole.pads.items()}
+        self.pieces = [
+            Piece(part, outs[n], [column[n] for column in columns], anchors[n], {k: rows[n] for k, rows in pads.items()})
+            for n, part in enumerate(parts)
+        ]
+
+    def _partition(self, block: BlockRV, parts: list[Part], box: list[tuple[int, int]]) -> list[BlockRV]:
+        """Blocks for parts that tile a box, in order: cut off the first, or all but the last, until each stands alone."""
+        if len(parts) == 1:
+            return [block]
+        spans = [[(int(p.lows[0, a]), int(p.lows[0, a] + p.extents[0, a])) for a in range(self.model.n_spatial)] for p in parts]
+        for a in range(self.model.n_spatial):
+            for n in range(1, len(parts)):
+                at = spans[n][a][0]
+                if at > box[a][0] and all(s[a][1] <= at for s in spans[:n]) and all(s[a][0] >= at for s in spans[n:]):
+                    loops = self.loops(block, self.nest.out_loops)
+                    halves = self.partition(loops[self.nest.axes[a].out_index], at - box[a][0], 2)
+                    before, behind = list(box), list(box)
+                    before[a], behind[a] = (box[a][0], at), (at, box[a][1])
+                    return [*self._partition(halves[0], parts[:n], before), *self._partition(halves[1], parts[n:], behind)]
+        raise AssertionError("parts do not tile the output")
+
+    def partition(self, loop: LoopRV, first: int, count: int) -> list[BlockRV]:
+        """A block cut into two after so many iterations of a loop."""
+        rvs = [BlockRV() for _ in range(count)]
+        self.record("partition_block", tuple(rvs), loop=loop, factors=[first, None])
+        return rvs
+
+    def recompute(self, block: BlockRV, count: int) -> list[BlockRV]:
+        """A copy of a block for each of its consumers."""
+        rvs = [BlockRV() for _ in range(count)]
+        self.record("recompute_at_consumers", tuple(rvs), block=block)
+        return rvs
 
     # -- one part -----------------------------------------------------------------------------------------------------
 
-    def _emit_part(self) -> None:
-        nest, plan = self.nest, self.plan
+    def _nest_part(self) -> None:
+        piece, nest, plan = self.piece, self.nest, self.plan
         order = [int(a) for a in np.argsort(plan.position[0], kind="stable") if a < self.model.n_spatial]
-        tile = [int(x) for x in self.part.tiles[0]]
-        extent = [int(x) for x in self.part.extents[0]]
-        outer, first, slices = self._tile_output(tile, extent, order)
-        loops = [outer[a] for a in order if a in outer]
-        late = [k for k, o in enumerate(nest.operands) if o.scope == ACC and o.consumer != nest.anchor] if self.anchor else []
-        if late and not loops:
-            # A place behind the GEMM for what only the later stages read: loaded first, it would hold up the compute engine
-            # and share the bus with the data that everything waits for.
-            loops = [self.add_unit_loop(first)]
-        else:
-            late = []
-        at = loops[-1] if loops else None
-        for block in reversed(self.stages):
+        tile = [int(x) for x in piece.part.tiles[0]]
+        extent = [int(x) for x in piece.part.extents[0]]
+        piece.outer, first, slices = self._tile_output(tile, extent, order)
+        piece.loops = [piece.outer[a] for a in order if a in piece.outer]
+        if not piece.loops and (len(self.pieces) > 1 or self._late()):
+            # A place for what belongs to this part alone, or behind the GEMM for what only the later stages read: loaded
+            # first, it would hold up the compute engine and share the bus with the data that everything waits for.
+            piece.loops = [self.add_unit_loop(first)]
+        at = piece.loops[-1] if piece.loops else None
+        for block in reversed(piece.stages):
             loop = slices or at
             if loop is not None:
                 self.compute_at(block, loop)
-        self.init = lane = None
-        if self.anchor is not None:
+        if piece.anchor is not None:
             if at is not None:
-                self.compute_at(self.anchor, at)
-            self.init, lane = self._tile_anchor(self.anchor, tile, extent, len(loops), outer)
-        for rule in self.model.rules:
-            rule.nested(self)
+                self.compute_at(piece.anchor, at)
+            piece.init, piece.lane = self._tile_anchor(piece.anchor, tile, extent, len(piece.loops), piece.outer)
+
+    def _late(self) -> list[int]:
+        """Operands that are read behind the GEMM only."""
+        if self.nest.anchor is None:
+            return []
+        return [k for k, o in enumerate(self.nest.operands) if o.scope == ACC and o.consumer != self.nest.anchor]
+
+    # -- loads --------------------------------------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        """What all parts share is loaded once, before them; the rest in its place in every part."""
+        nest, plan = self.nest, self.plan
+        order = [int(a) for a in np.argsort(plan.position[0], kind="stable") if a < self.model.n_spatial]
         places = [*order, *nest.reduce]
-        for k, copy in enumerate(self.copies):
+        late = self._late()
+        for piece in self.pieces:
+            piece.copies = [None] * len(nest.operands)
+        alone = len(self.pieces) == 1
+        for k, operand in enumerate(nest.operands):
             depth = int(plan.attach[k][0])
-            if copy is None:
+            if not depth and not (alone and k in late):
+                first = self._loading(k, self.pieces[0], None)
+                if alone:
+                    self.pieces[0].copies[k] = first
+                self.shared.append(first)
                 continue
-            if depth:
-                self.compute_at(copy, outer[places[depth - 1]])
-            elif k in late:
-                self.compute_at(copy, loops[0])
-        if lane is not None:
-            c = self.target.config
-            self.tensorize(lane, f"vta.gemm.{c.batch}x{c.block_in}x{c.block_out}")
-        for rule in self.model.rules:
-            rule.after(self)
+            for piece in self.pieces:
+                copy = self._loading(k, piece, None if alone else self._reader(k, piece))
+                piece.copies[k] = copy
+                loop = next((piece.outer[places[d]] for d in range(depth - 1, -1, -1) if places[d] in piece.outer), None)
+                if not depth or loop is None:
+                    loop = piece.loops[0] if piece.loops else None
+                if loop is not None:
+                    self.compute_at(copy, loop)
 
-    def _copies(self) -> list[BlockRV | None]:
-        """The block that loads each operand; a padding stage that will be inlined stands for its load until then."""
-        consumers: dict[str | None, BlockRV | None] = {s.block: b for s, b in zip(self.nest.stages, self.stages)}
-        consumers[self.nest.anchor] = self.anchor
-        copies: list[BlockRV | None] = []
-        for k, operand in enumerate(self.nest.operands):
-            if operand.producer is not None:
-                copy = self.block(operand.producer)
-                if k not in self.padded:
-                    self.set_scope(copy, operand.scope)
-            else:
-                consumer = consumers[operand.consumer]
-                assert consumer is not None
-                copy = self.cache_read(consumer, operand.read_index, operand.scope)
-            copies.append(copy)
-        return copies
+    def _reader(self, operand: int, piece: Piece) -> BlockRV:
+        """The block of a part that reads an operand."""
+        op = self.nest.operands[operand]
+        if op.scope != ACC or op.consumer == self.nest.anchor:
+            block = piece.init if op.scope == ACC and piece.init is not None else piece.anchor
+            assert block is not None
+            return block
+        return piece.stages[next(n for n, s in enumerate(self.nest.stages) if s.block == op.consumer)]
 
-    def drop_zeros(self) -> None:
-        """Inlines padding stages, leaves out what they make zero, and loads the tensors themselves."""
-        assert self.anchor is not None
-        for k in sorted(self.padded):
-            copy = self.copies[k]
-            assert copy is not None
-            self.compute_inline(copy)
-        self.record("drop_zero_terms", (), block=self.anchor)
-        for k in sorted(self.padded):
-            self.copies[k] = self.cache_read(self.anchor, self.nest.operands[k].name, self.nest.operands[k].scope)
+    def _loading(self, operand: int, piece: Piece, only: BlockRV | None) -> BlockRV:
+        """The block that loads an operand, for all that read it or for one reader only."""
+        op = self.nest.operands[operand]
+        if operand in piece.pads and operand not in self.padded:
+            return piece.pads[operand]
+        return self.cache_read(self._reader(operand, piece), op.name, op.scope, None if only is None else [only])
+
+    def refills(self, operand: int) -> bool:
+        """Whether the part at hand loads an operand more than once."""
+        return bool(self.model.fills(self.plan, self.piece.part, operand)[0] > 1)
+
+    # -- tiles --------------------------------------------------------------------------------------------------------
 
     def _tile_output(
         self, tile: list[int], extent: list[int], order: list[int]
     ) -> tuple[dict[int, LoopRV], LoopRV, LoopRV | None]:
         """Splits and orders the output's loops; returns the outer loop of every tiled axis, the first of all, the slice loop."""
         nest = self.nest
-        loops = self.loops(self.out, nest.out_loops)
+        loops = self.loops(self.piece.out, nest.out_loops)
         outer: dict[int, LoopRV] = {}
         inner: dict[int, LoopRV] = {}
         for a in nest.spatial:
@@ -216,7 +315,7 @@ class Build(Recorder):
             else:
                 outer[a], inner[a] = self.split(loop, tile[a])
         lanes = [loop for n, loop in enumerate(loops) if n not in {nest.axes[a].out_index for a in nest.spatial}]
-        tail = int(self.part.slices[0])
+        tail = int(self.piece.part.slices[0])
         slices = [inner[tail - 1]] if tail else []
         rest = [inner[a] for a in nest.spatial if a in inner and a != tail - 1]
         sequence = [*(outer[a] for a in order if a in outer), *slices, *rest, *lanes]

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from autosched.schedule import Schedule
+    from autosched.schedule.kit.base import BlockRV
     from autosched.target import Target
     from space.build import Build
     from space.draft import Terms
@@ -119,11 +120,20 @@ class NumericRule:
     def before(self, build: Build) -> None:
         """Emits primitives before the output is tiled."""
 
+    def scoped(self, build: Build, anchor: BlockRV | None, pads: dict[int, BlockRV]) -> None:
+        """Emits primitives on the whole program, once stages have their memories and before it is cut into parts.
+
+        Args:
+            build: the trace.
+            anchor: the sum.
+            pads: per operand that a block pads, that block.
+        """
+
     def nested(self, build: Build) -> None:
-        """Emits primitives once the reduction is tiled and its initial value separate, before loads are placed; once per part."""
+        """Emits primitives once ``build.piece``'s reduction is tiled and its initial value separate, before its loads."""
 
     def after(self, build: Build) -> None:
-        """Emits primitives at the end of a part: annotations."""
+        """Emits primitives at the end of ``build.piece``: annotations."""
 
 
 Rule = StructuralRule | NumericRule

@@ -5,6 +5,7 @@ from __future__ import annotations
 from space.rule import NumericRule, StructuralRule
 from space.rules.attach import Attach
 from space.rules.banks import Banks
+from space.rules.cuts import Cuts
 from space.rules.epilogue import Epilogue
 from space.rules.length import Length
 from space.rules.order import Order
@@ -13,4 +14,4 @@ from space.rules.tiling import Tiling
 from space.rules.zeros import Zeros
 
 STRUCTURAL: tuple[StructuralRule, ...] = (Epilogue(),)
-NUMERIC: tuple[NumericRule, ...] = (Tiling(), Zeros(), Order(), Attach(), Slices(), Banks(), Length())
+NUMERIC: tuple[NumericRule, ...] = (Cuts(), Tiling(), Zeros(), Order(), Attach(), Slices(), Banks(), Length())

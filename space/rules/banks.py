@@ -42,9 +42,10 @@ class Banks(NumericRule):
 
     def after(self, build: Build) -> None:
         """Marks every buffer's writers."""
-        for k, copy in enumerate(build.copies):
-            if build.plan.banks[k][0] and copy is not None:
+        piece = build.piece
+        for k, copy in enumerate(piece.copies):
+            if copy is not None and build.plan.banks[k][0] and build.refills(k):
                 build.double_buffer(copy)
-        if build.plan.acc_banks[0]:
-            for block in ([build.init] if build.init is not None else []) + build.stages:
+        if build.plan.acc_banks[0] and build.model.tiles_run(build.plan, piece.part)[0] > 1:
+            for block in ([piece.init] if piece.init is not None else []) + piece.stages:
                 build.double_buffer(block)

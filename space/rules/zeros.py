@@ -13,6 +13,7 @@ from space.plan import Plan
 from space.rule import Column, NumericRule, Points
 
 if TYPE_CHECKING:
+    from autosched.schedule.kit.base import BlockRV
     from space.build import Build
     from space.draft import Terms
 
@@ -50,12 +51,16 @@ class Zeros(NumericRule):
         return "no zeros" if plan.drops[0] else ""
 
     def before(self, build: Build) -> None:
-        """The padding becomes part of the product; the load follows once the reduction is tiled."""
-        build.padded = {
-            k for k, operand in enumerate(build.nest.operands) if operand.producer is not None and bool(build.plan.drops[0])
-        }
+        """Says which operands are loaded without their padding."""
+        if build.plan.drops[0]:
+            build.padded = {k for k, operand in enumerate(build.nest.operands) if operand.producer is not None}
+
+    def scoped(self, build: Build, anchor: BlockRV | None, pads: dict[int, BlockRV]) -> None:
+        """The padding becomes part of the product."""
+        for k in sorted(build.padded):
+            build.compute_inline(pads[k])
 
     def nested(self, build: Build) -> None:
-        """Inlines the padding, leaves out what it makes zero, and loads the tensor itself."""
-        if build.padded and build.anchor is not None:
-            build.drop_zeros()
+        """Leaves out what the padding makes zero, in the part at hand."""
+        if build.padded and build.piece.anchor is not None:
+            build.record("drop_zero_terms", (), block=build.piece.anchor)
