@@ -161,10 +161,12 @@ class Model:
         return _product(self.extent_of(plan, part, operand))
 
     def fills(self, plan: Plan, part: Part, operand: int) -> Ints:
-        """How often an operand is loaded in a part, shape (n,); a load outside all loops counts for the main part."""
+        """How often an operand is loaded in a part, shape (n,); a load outside all loops counts for the first part."""
         fills = self.trips(plan, part, plan.attach[operand])
-        if part is not plan.body:
-            fills = np.where(plan.attach[operand] == 0, 0, fills)
+        for other in plan.parts:
+            if other is part:
+                break
+            fills = np.where((plan.attach[operand] == 0) & other.on, 0, fills)
         return np.where(part.on, fills, 0)
 
     def tile_elements(self, part: Part) -> Ints:
