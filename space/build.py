@@ -138,7 +138,7 @@ class Build(Recorder):
         self.point = point
         self.plan = self.model.plan(point[None])
         self.padded: set[int] = set()
-        self.shared: list[BlockRV | None] = []
+        self.shared: dict[int, BlockRV] = {}
         self.pieces: list[Piece] = []
         self.piece: Piece
 
@@ -265,7 +265,7 @@ class Build(Recorder):
                 first = self._loading(k, self.pieces[0], None)
                 if alone:
                     self.pieces[0].copies[k] = first
-                self.shared.append(first)
+                self.shared[k] = first
                 continue
             for piece in self.pieces:
                 copy = self._loading(k, piece, None if alone else self._reader(k, piece))

@@ -7,7 +7,7 @@ and part after part with what it has to wait for, and the load engine's, with wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,6 +40,8 @@ class Terms:
         load: per operand, of all its fills.
         store: of all stores.
         extra: whatever a rule knows better.
+        addends_first: of the addends that the first load waits for; what is not loaded first waits for the first loads.
+        uops: of the micro-ops.
     """
 
     part: Part
@@ -51,7 +53,8 @@ class Terms:
     load: list[Floats]
     store: Floats
     extra: Floats
-    uops: Floats = field(default_factory=lambda: np.zeros(0))
+    uops: Floats
+    addends_first: Floats | float = 0.0
 
 
 def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
@@ -76,11 +79,9 @@ def draft(model: Model, plan: Plan) -> Floats:
     n = len(plan)
     computing: Floats = np.zeros(n)
     loading: Floats = np.zeros(n)
-    turns: Floats = np.zeros(n)
-    begun = np.zeros(n, dtype=np.bool_)
-    drain: Floats = np.zeros(n)
-    last_work: Floats = np.zeros(n)
     extra: Floats = np.zeros(n)
+    last: _Chain | None = None
+    together = _side_by_side(model, plan)
     for part in plan.parts:
         if not part.on.any():
             continue
@@ -88,27 +89,62 @@ def draft(model: Model, plan: Plan) -> Floats:
         for rule in model.rules:
             rule.draft(model, plan, terms)
         step = _chain(model, plan, terms)
-        # Before the first part the machine waits for data; a later part's first loads run while the part before computes.
-        first = np.where(begun, step.own, step.first)
-        computing += np.where(part.on, first + step.rest, 0.0)
+        if last is None:
+            begin = step.begin
+        else:
+            # A later part's first loads run during the last product and the stages of the part before, where they have memory
+            # of their own; else they wait for it, and so do its initial values for the last store.
+            apart = np.maximum(step.first_fill - last.after, 0.0)
+            begin = np.where(last.on, np.where(together, apart, step.first_fill + last.drain), step.begin)
+        computing += np.where(part.on, begin + step.computing, 0.0)
         loading += np.where(part.on, step.load, 0.0)
-        turns += np.where(part.on, step.turns, 0.0)
-        drain = np.where(part.on, step.drain, drain)
-        last_work = np.where(part.on, step.after, last_work)
         extra += np.where(part.on, terms.extra, 0.0)
-        begun |= part.on
-    return np.asarray(np.maximum(computing, loading + last_work) + turns + drain + extra + START, dtype=np.float64)
+        last = step if last is None else _Chain(*(np.where(part.on, new, old) for new, old in zip(step.all(), last.all())))
+    assert last is not None
+    return np.asarray(np.maximum(computing, loading + last.after) + last.drain + extra + START, dtype=np.float64)
+
+
+def _side_by_side(model: Model, plan: Plan) -> npt.NDArray[np.bool_]:
+    """Whether the buffers of all parts fit the memories at once, shape (n,)."""
+    n = len(plan)
+    used = {scope: np.zeros(n, dtype=np.int64) for scope in model.depths}
+    for part in plan.parts:
+        used[ACC] += np.where(part.on, model.tile_elements(part) * (1 + plan.acc_banks), 0)
+        for k, operand in enumerate(model.nest.operands):
+            once = (plan.attach[k] == 0) & (model.fills(plan, part, k) == 0)
+            need = model.footprint(plan, part, k) * (1 + plan.banks[k])
+            used[operand.scope] += np.where(part.on & ~once, need, 0)
+    fits = np.ones(n, dtype=np.bool_)
+    for scope, need in used.items():
+        fits &= need <= model.depths[scope]
+    return fits
 
 
 @dataclass
 class _Chain:
-    first: Floats
-    own: Floats
-    rest: Floats
+    """Cycles of one part, shape (n,) each.
+
+    Args:
+        begin: until the first product, when nothing runs before.
+        first_fill: loads before the first product that are the part's own.
+        computing: from the first product to the end of the last stages.
+        load: of the load engine.
+        drain: of the last store, after the stages.
+        after: of the last product and the stages, during which the next part may load.
+        on: where the part exists.
+    """
+
+    begin: Floats
+    first_fill: Floats
+    computing: Floats
     load: Floats
-    turns: Floats
     drain: Floats
     after: Floats
+    on: npt.NDArray[np.bool_]
+
+    def all(self) -> tuple[npt.NDArray[np.generic], ...]:
+        """Every field in order."""
+        return self.begin, self.first_fill, self.computing, self.load, self.drain, self.after, self.on
 
 
 def _chain(model: Model, plan: Plan, terms: Terms) -> _Chain:
@@ -116,62 +152,70 @@ def _chain(model: Model, plan: Plan, terms: Terms) -> _Chain:
     n = len(plan)
     part = terms.part
     tiles = np.maximum(model.tiles_run(plan, part), 1).astype(np.float64)
+    loads = [k for k, operand in enumerate(model.nest.operands) if operand.scope != ACC]
+    fills = {k: np.maximum(model.fills(plan, part, k), 1).astype(np.float64) for k in range(len(model.nest.operands))}
     depth = np.full(n, model.n_spatial, dtype=np.int64)
-    for k, operand in enumerate(model.nest.operands):
-        if operand.scope != ACC:
-            depth = np.maximum(depth, plan.attach[k])
+    for k in loads:
+        depth = np.maximum(depth, plan.attach[k])
     visits = np.maximum(model.trips(plan, part, depth), 1).astype(np.float64)  # of the innermost matrix product
-
-    nothing: Floats = np.zeros(n)
-    load, first_fill, acc_once, acc_again, transfers = (nothing.copy() for _ in range(5))
-    again, again_fill, ahead, alone = (nothing.copy() for _ in range(4))
-    for k, operand in enumerate(model.nest.operands):
-        total = terms.load[k]
-        fills = np.maximum(model.fills(plan, part, k), 1)
-        attach = plan.attach[k]
-        transfers += np.where(total > 0, fills * model.transfer(plan, part, k)[1], 0)
-        if operand.scope == ACC:
-            once = attach == 0
-            acc_once += np.where(once, total, 0.0)
-            acc_again += np.where(once, 0.0, total)
-            continue
-        load += total
-        first_fill += total / fills
-        banks = plan.banks[k]
-        alone += np.where((fills > 1) & (banks == 0), total * (fills - 1) / fills, 0.0)
-        fill = np.where(fills > 1, total / fills, 0.0)
-        again += np.where(fills > 1, total, 0.0)
-        again_fill += fill
-        # How much may be loaded before the next tile begins: as many fills as banks; of a load that stands still during the
-        # reduction no more than a tile's.
-        per_tile = (attach <= model.n_spatial) & (visits > tiles)
-        ahead += np.where(per_tile, np.minimum(fill * (1 + banks), total / tiles), fill * (1 + banks))
+    finest = visits.copy()
+    if loads:
+        finest = np.maximum.reduce([fills[k] for k in loads])
 
     slices = model.slices(part) if model.nest.stages else np.ones(n, dtype=np.int64)
     elements = model.tile_elements(part)
     stages = elements * terms.stages + ISSUE * slices * terms.operations
-    gemms = visits * terms.pieces if model.nest.anchor else nothing
-    init = elements * terms.init + ISSUE if model.nest.anchor else nothing
+    gemms = visits * terms.pieces if model.nest.anchor else np.zeros(n)
+    init = elements * terms.init + ISSUE if model.nest.anchor else np.zeros(n)
     gemm = (terms.products + ISSUE * gemms) / tiles
-    step = gemm * tiles / visits
+    step = gemm * tiles / finest  # products between two of the most frequent loads
     store = terms.store / tiles
     slice_store = store / slices
+
+    acc_once, acc_again, transfers, load, first_fill, own_fill = (np.zeros(n) for _ in range(6))
+    each = np.zeros(n)  # of all loads that come as often as the most frequent one
+    waits = np.zeros(n)  # what stands still because a buffer has one bank, or a load comes too late
+    ahead = np.full(n, np.inf)  # further banks of the most frequent loads
+    for k, operand in enumerate(model.nest.operands):
+        total = terms.load[k]
+        transfers += np.where(total > 0, fills[k] * model.transfer(plan, part, k)[1], 0)
+        if operand.scope == ACC:
+            once = plan.attach[k] == 0
+            acc_once += np.where(once, total, 0.0)
+            acc_again += np.where(once, 0.0, total)
+            continue
+        load += total
+        first_fill += total / fills[k]
+        own_fill += np.where(plan.attach[k] > 0, total / fills[k], 0.0)
+        often = (fills[k] == finest) & (fills[k] > 1)
+        each += np.where(often, total / fills[k], 0.0)
+        ahead = np.where(often, np.minimum(ahead, plan.banks[k]), ahead)
+        # With one bank a load and the products that use it take turns.
+        waits += np.where((fills[k] > 1) & (plan.banks[k] == 0), np.minimum(total * (fills[k] - 1) / fills[k], terms.products), 0.0)
+    ahead = np.where(np.isinf(ahead), 0.0, ahead)
     # With one bank the next tile begins when the last slice is stored.
     held = (plan.acc_banks == 0) & (tiles > 1)
     rest = stages + init + acc_again / tiles + np.where(held, np.maximum(slice_store, store - stages), 0.0)
-
+    for k in loads:
+        # Loads are in program order, and the most frequent ones keep pace with the products: a rarer one starts only as far
+        # ahead of its use as those have banks.
+        rare = (fills[k] < finest) & (fills[k] > 1) & (plan.banks[k] > 0)
+        hidden = ahead * step + np.where(plan.attach[k] <= model.n_spatial, rest, 0.0)
+        waits += np.where(rare, (fills[k] - 1) * np.maximum(terms.load[k] / fills[k] + each - hidden, 0.0), 0.0)
+    per_tile = finest / tiles
+    # While the stages run no more is loaded than there are banks.
+    stalled = np.maximum(rest + step - each * (1 + ahead), 0.0)
+    following = np.maximum(np.maximum(rest + gemm, each * per_tile + stalled), store)
     # An initial value needs no data: it is there while the first tile loads.
-    begin = np.maximum(first_fill, init + acc_once)
-    own = np.maximum(gemm, again / tiles - again_fill + step) + rest
-    # The load engine stands still once all banks are full, until the next tile has used one.
-    stalled = np.maximum(rest + 2 * step - ahead, 0.0)
-    following = np.maximum(np.maximum(rest + gemm, again / tiles + stalled), store)
+    # Addends have the lowest priority at the memory: they come before all else, or when the load engine has nothing to do.
+    known = np.asarray(terms.addends_first)
+    behind = np.where((known > 0) | (acc_once == 0), 0.0, first_fill + acc_once)
+    begin = np.maximum(known + first_fill, np.maximum(known, behind) + init) - init
+    first = np.maximum(gemm, each * (per_tile - 1) + step) + rest
     instructions = transfers + gemms + tiles * (1 + slices * (1 + terms.operations))
-    # With one bank a load and the product that uses it take turns: the shorter of the two is no longer hidden.
-    turns = np.minimum(alone, terms.products)
+    computing = first + (tiles - 1) * following + waits + terms.uops / 2
     drain = np.maximum(slice_store, store - stages)
-    return _Chain(begin + own - init, own, (tiles - 1) * following + terms.uops / 2, load + FETCH * instructions, turns, drain,
-                  step + stages)
+    return _Chain(begin, own_fill, computing, load + FETCH * instructions, drain, step + stages, part.on)
 
 
 def uops(model: Model, plan: Plan, part: Part) -> Floats:

@@ -76,7 +76,7 @@ class Model:
         operands = range(len(self.nest.operands))
         body = Part(extents, extents.copy(), np.ones(n, dtype=np.bool_), np.zeros_like(extents), zero)
         position = np.broadcast_to(self.position[0], extents.shape)
-        return Plan([body], position, [zero for _ in operands], [zero for _ in operands], zero, np.zeros(n, dtype=np.bool_))
+        return Plan([body], position, [zero for _ in operands], [zero for _ in operands], zero, np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_))
 
     def plan(self, points: Points) -> Plan:
         """What points mean."""

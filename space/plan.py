@@ -51,6 +51,7 @@ class Plan:
         banks: per operand, further banks (0 or 1), shape (n,).
         acc_banks: further banks of the accumulator, shape (n,).
         drops: whether products with padding are left out, shape (n,).
+        first: whether addends are loaded before all else, shape (n,).
         main: index of the main part.
     """
 
@@ -60,6 +61,7 @@ class Plan:
     banks: list[Ints]
     acc_banks: Ints
     drops: Mask
+    first: Mask
     main: int = 0
 
     @property

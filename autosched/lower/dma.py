@@ -91,6 +91,22 @@ def memory_type(site: Site) -> int:
     return isa.MEM_ACC_8BIT if scope == ACC and site.reads and site.reads[0].buffer.dtype == "int8" else MEMORY_TYPES[scope]
 
 
+def leads(site: Site) -> bool:
+    """Whether a copy into the accumulator asks (``vta.first``) that the load engine's next transfer waits for it.
+
+    ACC is loaded with the lowest priority at the memory: beside a long stream of weights a few addends can take as long as that.
+
+    Raises:
+        LoweringError: kind ``annotation``: any other block asks, which waits for nothing.
+    """
+    note = site.notes.get("vta.first")
+    if note is None or not int(getattr(note, "value", note)):
+        return False
+    if site.kind != "load" or site.write.buffer.scope != ACC:
+        raise LoweringError("annotation", f"vta.first of block {site.name}: only a load into the accumulator can come first")
+    return True
+
+
 def lower_copy(site: Site, elems: Elements, key: Key, config: VTAConfig, semantics: str, dram_base: int) -> Rows:
     """The DMAs of a load or a store.
 

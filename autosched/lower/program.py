@@ -335,7 +335,7 @@ class _Emitter:
         middle = [b for b in self.program.allocated if b.scope == DRAM and b in used]
         self.check_dram(used)
         pages, at = place_buffers(self.program.given, middle, lives_of(middle, self.sites, self.program))
-        copies, kernels = self.emit(at)
+        copies, kernels, leaders = self.emit(at)
         table, position, step, zero_rows = _stack(copies, kernels)
         zeros = 0
         if bool(zero_rows.any()):
@@ -361,9 +361,13 @@ class _Emitter:
         stream.table[users, isa.UOP_END] = placed.begin + micro.length[kernel]
         stream.uop_at[users] = micro.slot[kernel]
         self.check_fields(stream.table)
+        leading = target[np.flatnonzero(np.isin(position[sequence], leaders))]
         if self.semantics != "chisel":
+            rows = len(stream.table)
             stream = starts.start_by_max(stream, self.config, self.declared(at))
-        table = tokens.finish(stream, self.config, self.semantics, self.shared_dram(at))
+            # Rows that went away have moved the others; what waits for nothing but a better moment goes without.
+            leading = leading if len(stream.table) == rows else leading[:0]
+        table = tokens.finish(stream, self.config, self.semantics, self.shared_dram(at), leading)
         insns = pages.take("insns", INSN_BYTES * len(table))
         if pages.next > 1 << 32:
             raise LoweringError("capacity", f"tensors and program need {pages.next} bytes of DRAM; addresses have 32 bits")
@@ -386,8 +390,10 @@ class _Emitter:
             if buffer.dtype not in ("int8", "int32"):
                 raise LoweringError("dtype", f"{buffer.name} is {buffer.dtype}; VTA moves int8 and int32")
 
-    def emit(self, at: Mapping[Buffer, int]) -> tuple[list[dma.Rows], list[Kernels]]:
+    def emit(self, at: Mapping[Buffer, int]) -> tuple[list[dma.Rows], list[Kernels], Ints]:
+        """DMAs, kernels, and the places in program order of the loads that others wait for."""
         keys = order.keys(self.program)
+        leaders: list[Ints] = [np.zeros(0, dtype=np.int64)]
         copies: list[dma.Rows] = []
         kernels: list[Kernels] = []
         for site in self.sites:
@@ -404,9 +410,11 @@ class _Emitter:
                     made = lower_alu(site, elems, steps, key, self.config, self.semantics)
                 else:
                     made = dma.lower_copy(site, elems, key, self.config, self.semantics, self.dram_base(site, at))
+            if dma.leads(site):
+                leaders.append(made.position)
             (kernels if isinstance(made, Kernels) else copies).append(made)  # type: ignore[arg-type]
             self.info.append(SiteInfo(site.name, site.kind, site.write.buffer.name, len(made.table)))
-        return copies, kernels
+        return copies, kernels, np.concatenate(leaders)
 
     def dram_base(self, site: Site, at: Mapping[Buffer, int]) -> int:
         """Address of a copy's DRAM buffer in elements of the memory type that moves it."""

@@ -64,7 +64,9 @@ def no_op() -> Ints:
     return row
 
 
-def finish(stream: Stream, config: VTAConfig, semantics: str, shared: tuple[int, int] | None) -> isa.Table:
+def finish(
+    stream: Stream, config: VTAConfig, semantics: str, shared: tuple[int, int] | None, leading: Ints | None = None
+) -> isa.Table:
     """The whole program: relays, tokens, the drain and FINISH.
 
     Args:
@@ -72,6 +74,7 @@ def finish(stream: Stream, config: VTAConfig, semantics: str, shared: tuple[int,
         config: the machine.
         semantics: under ``chisel``, a reset or a LOAD into ACC need not wait for the STORE of what was there.
         shared: (first byte, size) of the DRAM in which loads may read what stores wrote, or None when none does.
+        leading: compute instructions (loads into ACC) whose end the next instruction of the load engine waits for.
 
     Raises:
         LoweringError: kind ``tokens``: more tokens would wait than the hardware counts.
@@ -80,6 +83,11 @@ def finish(stream: Stream, config: VTAConfig, semantics: str, shared: tuple[int,
 
     table, uop_at = stream.table, stream.uop_at
     relays = None
+    followers: list[tuple[int, int]] = []
+    if leading is not None and len(leading):
+        loads = np.flatnonzero(isa.queue_of(table) == 0)
+        at = np.searchsorted(loads, leading)
+        followers = [(int(loads[k]), int(i)) for k, i in zip(at, leading) if k < len(loads)]
     if shared is not None:
         table, uop_at, relays = _relayed(table, uop_at, config, shared)
     engine = isa.queue_of(table)
@@ -91,6 +99,9 @@ def finish(stream: Stream, config: VTAConfig, semantics: str, shared: tuple[int,
         raise LoweringError("store", f"instruction {stale} stores an accumulator that neither GEMM nor ALU wrote last")
     if relays is not None:
         need = np.maximum(need, relays)
+    # Where relays were added rows have moved; what waits for nothing but a better moment goes without.
+    for load, leader in followers if relays is None else ():
+        need[load, 1] = max(need[load, 1], leader)
     # The drain: FINISH comes after the last load and the last store.
     last = [int(np.flatnonzero(engine == e)[-1]) if bool((engine == e).any()) else -1 for e in (0, 2)]
     n = len(table) - 2

@@ -7,6 +7,7 @@ from space.rules.attach import Attach
 from space.rules.banks import Banks
 from space.rules.cuts import Cuts
 from space.rules.epilogue import Epilogue
+from space.rules.first import First
 from space.rules.length import Length
 from space.rules.order import Order
 from space.rules.slices import Slices
@@ -14,4 +15,4 @@ from space.rules.tiling import Tiling
 from space.rules.zeros import Zeros
 
 STRUCTURAL: tuple[StructuralRule, ...] = (Epilogue(),)
-NUMERIC: tuple[NumericRule, ...] = (Cuts(), Tiling(), Zeros(), Order(), Attach(), Slices(), Banks(), Length())
+NUMERIC: tuple[NumericRule, ...] = (Cuts(), Tiling(), Zeros(), Order(), Attach(), Slices(), Banks(), First(), Length())

@@ -1,0 +1,59 @@
+"""First: whether the load engine waits until the addends of the initial values are there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from space.model import Model
+from space.nest import ACC
+from space.plan import Plan
+from space.rule import Column, NumericRule, Points
+
+if TYPE_CHECKING:
+    from space.build import Build
+    from space.draft import Terms
+
+
+class First(NumericRule):
+    """One column: 1 loads the addends before inputs and weights, which go before them at the memory and would hold them up."""
+
+    name = "first"
+
+    def columns(self, model: Model) -> tuple[Column, ...]:
+        """``addend_first``, where a sum starts with an addend."""
+        return (Column("addend_first", (0, 1) if _addends(model) else (0,)),)
+
+    def plan(self, model: Model, points: Points, plan: Plan) -> None:
+        """Marks the rows."""
+        plan.first = model.column(points, "addend_first") == 1
+
+    def repair(self, model: Model, points: Points, plan: Plan) -> None:
+        """Only what is loaded once can come first."""
+        for k in _addends(model):
+            points[plan.attach[k] > 0, model.index["addend_first"]] = 0
+
+    def draft(self, model: Model, plan: Plan, terms: Terms) -> None:
+        """First, the load engine starts later; otherwise the addends come when it has nothing to do."""
+        addends = [terms.load[k] for k in _addends(model) if terms.load[k].any()]
+        if addends:
+            terms.addends_first = np.where(plan.first, np.sum(addends, axis=0), 0.0)
+
+    def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
+        """Only said when it is so."""
+        return "addends first" if plan.first[0] else ""
+
+    def after(self, build: Build) -> None:
+        """Marks the copies, once."""
+        if build.plan.first[0] and build.piece is build.pieces[0]:
+            for k in _addends(build.model):
+                copy = build.shared.get(k)
+                if copy is not None:
+                    build.record("annotate", (), block_or_loop=copy, ann_key="vta.first", ann_val=1)
+
+
+def _addends(model: Model) -> list[int]:
+    """Operands that the initial value reads."""
+    return [k for k, o in enumerate(model.nest.operands) if o.scope == ACC and o.consumer == model.nest.anchor]
