@@ -50,7 +50,7 @@ class Attach(NumericRule):
         for k in range(len(model.nest.operands)):
             beats, transfers = model.transfer(plan, plan.body, k)
             fills = model.fills(plan, plan.body, k)
-            found += [np.log2(x) for x in (beats, transfers, fills, model.footprint(plan, plan.body, k))]
+            found += [np.log2(np.maximum(x, 1)) for x in (beats, transfers, fills, model.footprint(plan, plan.body, k))]
         return found
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
