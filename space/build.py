@@ -159,15 +159,17 @@ class Build(Recorder):
         for rule in self.model.rules:
             rule.scoped(self, anchor, pads)
         self._cut(Piece(self.plan.body, out, stages, anchor, pads))
-        for self.piece in self.pieces:
+        for piece in self.pieces:
+            self.piece = piece
             self._nest_part()
             for rule in self.model.rules:
                 rule.nested(self)
         self._load()
         c = self.target.config
-        for self.piece in self.pieces:
-            if self.piece.lane is not None:
-                self.tensorize(self.piece.lane, f"vta.gemm.{c.batch}x{c.block_in}x{c.block_out}")
+        for piece in self.pieces:
+            self.piece = piece
+            if piece.lane is not None:
+                self.tensorize(piece.lane, f"vta.gemm.{c.batch}x{c.block_in}x{c.block_out}")
             for rule in self.model.rules:
                 rule.after(self)
         return self.trace
@@ -222,7 +224,7 @@ class Build(Recorder):
     # -- one part -----------------------------------------------------------------------------------------------------
 
     def _nest_part(self) -> None:
-        piece, nest, plan = self.piece, self.nest, self.plan
+        piece, plan = self.piece, self.plan
         order = [int(a) for a in np.argsort(plan.position[0], kind="stable") if a < self.model.n_spatial]
         tile = [int(x) for x in piece.part.tiles[0]]
         extent = [int(x) for x in piece.part.extents[0]]
@@ -259,8 +261,15 @@ class Build(Recorder):
         for piece in self.pieces:
             piece.copies = [None] * len(nest.operands)
         alone = len(self.pieces) == 1
-        for k, operand in enumerate(nest.operands):
+        for k in range(len(nest.operands)):
             depth = int(plan.attach[k][0])
+            if plan.keep[k][0]:
+                piece = self.pieces[0]
+                self.shared[k] = self._loading(k, piece, None)
+                loop = next((piece.outer[places[d]] for d in range(depth - 1, -1, -1) if places[d] in piece.outer), None)
+                if loop is not None:
+                    self.record("keep_at", (), block=self.shared[k], loop=loop, preserve_unit_loops=True)
+                continue
             if not depth and not (alone and k in late):
                 first = self._loading(k, self.pieces[0], None)
                 if alone:

@@ -111,7 +111,7 @@ def _side_by_side(model: Model, plan: Plan) -> npt.NDArray[np.bool_]:
     for part in plan.parts:
         used[ACC] += np.where(part.on, model.tile_elements(part) * (1 + plan.acc_banks), 0)
         for k, operand in enumerate(model.nest.operands):
-            once = (plan.attach[k] == 0) & (model.fills(plan, part, k) == 0)
+            once = model.shared(plan, k) & (model.fills(plan, part, k) == 0)
             need = model.footprint(plan, part, k) * (1 + plan.banks[k])
             used[operand.scope] += np.where(part.on & ~once, need, 0)
     fits = np.ones(n, dtype=np.bool_)
@@ -186,13 +186,15 @@ def _chain(model: Model, plan: Plan, terms: Terms) -> _Chain:
             continue
         load += total
         first_fill += total / fills[k]
-        own_fill += np.where(plan.attach[k] > 0, total / fills[k], 0.0)
+        own_fill += np.where(model.shared(plan, k), 0.0, total / fills[k])
         often = (fills[k] == finest) & (fills[k] > 1)
         each += np.where(often, total / fills[k], 0.0)
-        ahead = np.where(often, np.minimum(ahead, plan.banks[k]), ahead)
+        # What stays has a place for every piece: nothing waits for a bank.
+        ahead = np.where(often & ~plan.keep[k], np.minimum(ahead, plan.banks[k]), ahead)
         # With one bank a load and the products that use it take turns.
-        waits += np.where((fills[k] > 1) & (plan.banks[k] == 0), np.minimum(total * (fills[k] - 1) / fills[k], terms.products), 0.0)
-    ahead = np.where(np.isinf(ahead), 0.0, ahead)
+        alone = (fills[k] > 1) & (plan.banks[k] == 0) & ~plan.keep[k]
+        waits += np.where(alone, np.minimum(total * (fills[k] - 1) / fills[k], terms.products), 0.0)
+    ahead = np.where(np.isinf(ahead), 4.0, ahead)
     # With one bank the next tile begins when the last slice is stored.
     held = (plan.acc_banks == 0) & (tiles > 1)
     rest = stages + init + acc_again / tiles + np.where(held, np.maximum(slice_store, store - stages), 0.0)

@@ -76,7 +76,10 @@ class Model:
         operands = range(len(self.nest.operands))
         body = Part(extents, extents.copy(), np.ones(n, dtype=np.bool_), np.zeros_like(extents), zero)
         position = np.broadcast_to(self.position[0], extents.shape)
-        return Plan([body], position, [zero for _ in operands], [zero for _ in operands], zero, np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_))
+        never = np.zeros(n, dtype=np.bool_)
+        return Plan(
+            [body], position, [zero for _ in operands], [zero for _ in operands], zero, never, never, [never for _ in operands]
+        )
 
     def plan(self, points: Points) -> Plan:
         """What points mean."""
@@ -156,17 +159,27 @@ class Model:
             return np.ones(len(plan), dtype=np.bool_)
         return plan.drops
 
+    def shared(self, plan: Plan, operand: int) -> Mask:
+        """Whether one load serves all parts: outside all loops, or piece by piece in the first part, shape (n,)."""
+        return np.asarray((plan.attach[operand] == 0) | plan.keep[operand], dtype=np.bool_)
+
     def footprint(self, plan: Plan, part: Part, operand: int) -> Ints:
-        """Elements of one bank of an operand, shape (n,)."""
-        return _product(self.extent_of(plan, part, operand))
+        """Elements of one bank of an operand, shape (n,); what stays for later parts is held whole."""
+        held = _product(self.extent_of(plan, part, operand))
+        if not plan.keep[operand].any():
+            return held
+        op = self.nest.operands[operand]
+        plain = self.plain(plan, operand)
+        whole = np.where(plain, int(np.prod(op.source)), int(np.prod([size for _, size in op.dims])))
+        return np.asarray(np.where(plan.keep[operand], whole, held), dtype=np.int64)
 
     def fills(self, plan: Plan, part: Part, operand: int) -> Ints:
-        """How often an operand is loaded in a part, shape (n,); a load outside all loops counts for the first part."""
+        """How often an operand is loaded in a part, shape (n,); what is loaded for all parts counts for the first."""
         fills = self.trips(plan, part, plan.attach[operand])
         for other in plan.parts:
             if other is part:
                 break
-            fills = np.where((plan.attach[operand] == 0) & other.on, 0, fills)
+            fills = np.where(self.shared(plan, operand) & other.on, 0, fills)
         return np.where(part.on, fills, 0)
 
     def tile_elements(self, part: Part) -> Ints:

@@ -52,6 +52,7 @@ class Plan:
         acc_banks: further banks of the accumulator, shape (n,).
         drops: whether products with padding are left out, shape (n,).
         first: whether addends are loaded before all else, shape (n,).
+        keep: per operand, whether the first part loads it for all parts, shape (n,).
         main: index of the main part.
     """
 
@@ -62,6 +63,7 @@ class Plan:
     acc_banks: Ints
     drops: Mask
     first: Mask
+    keep: list[Mask]
     main: int = 0
 
     @property

@@ -10,9 +10,12 @@ from space.rules.epilogue import Epilogue
 from space.rules.first import First
 from space.rules.length import Length
 from space.rules.order import Order
+from space.rules.residency import Residency
 from space.rules.slices import Slices
 from space.rules.tiling import Tiling
 from space.rules.zeros import Zeros
 
 STRUCTURAL: tuple[StructuralRule, ...] = (Epilogue(),)
-NUMERIC: tuple[NumericRule, ...] = (Cuts(), Tiling(), Zeros(), Order(), Attach(), Slices(), Banks(), First(), Length())
+NUMERIC: tuple[NumericRule, ...] = (
+    Cuts(), Tiling(), Zeros(), Order(), Attach(), Residency(), Slices(), Banks(), First(), Length(),
+)

@@ -1,0 +1,51 @@
+"""Residency: whether the first part loads an operand, piece by piece between its products, for all parts."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from space.model import Model
+from space.nest import ACC
+from space.plan import Plan
+from space.rule import Column, NumericRule, Points
+
+
+class Residency(NumericRule):
+    """One column per operand of the product: 1 keeps what the first of several parts has loaded; the others load it no more."""
+
+    name = "residency"
+
+    def columns(self, model: Model) -> tuple[Column, ...]:
+        """``keep_<operand>``, where there are cuts and the operand is not padded by a block."""
+        cuts = any(rule.name == "cuts" for rule in model.rules)
+        return tuple(Column(f"keep_{o.name}", (0, 1) if cuts else (0,), 0, 0) for o in model.nest.operands if o.scope != ACC)
+
+    def plan(self, model: Model, points: Points, plan: Plan) -> None:
+        """Marks the rows."""
+        plan.keep = [model.column(points, f"keep_{o.name}") == 1 for o in model.nest.operands]
+
+    def repair(self, model: Model, points: Points, plan: Plan) -> None:
+        """Only a first part that needs all of an operand, and loads it inside its loops, can load it for others."""
+        first = plan.parts[0]
+        if plan.main:
+            first_on = plan.parts[0].on
+            extents = np.where(first_on[:, None], first.extents, plan.body.extents)
+        else:
+            extents = plan.body.extents
+        several = np.zeros(len(points), dtype=np.bool_)
+        for n, part in enumerate(plan.parts):
+            several |= part.on & (n != plan.main)
+        for k, operand in enumerate(model.nest.operands):
+            name = f"keep_{operand.name}"
+            if name not in model.index:
+                continue
+            uses = np.array([operand.uses(a) for a in range(len(model.nest.axes))])
+            whole = ((extents == model.extents[None, :]) | ~uses[None, :]).all(axis=1)
+            padded = np.full(len(points), operand.producer is not None) & ~plan.drops
+            points[~(several & whole & ~padded & (plan.attach[k] > 0)), model.index[name]] = 0
+
+    def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
+        """The operands that stay."""
+        kept = [o.name for k, o in enumerate(model.nest.operands) if plan.keep[k][0]]
+        return "keep " + " ".join(kept) if kept else ""
