@@ -169,8 +169,9 @@ class Model:
         if not plan.keep[operand].any():
             return held
         op = self.nest.operands[operand]
-        plain = self.plain(plan, operand)
-        whole = np.where(plain, int(np.prod(op.source)), int(np.prod([size for _, size in op.dims])))
+        spans = [sum((int(e) - 1) * c for e, c in zip(self.extents, coeffs)) + 1 for coeffs, _ in op.dims]
+        bare = int(np.prod([min(span, source) for span, source in zip(spans, op.source)]))
+        whole = np.where(self.plain(plan, operand), bare, int(np.prod(spans)))
         return np.asarray(np.where(plan.keep[operand], whole, held), dtype=np.int64)
 
     def fills(self, plan: Plan, part: Part, operand: int) -> Ints:

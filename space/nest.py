@@ -410,6 +410,8 @@ def _operands(
                 continue
             tensor = next(e.buffer for e in walk_expr(producer.store.value) if isinstance(e, BufferLoad))
             source = tuple(int_value(x) or 0 for x in tensor.shape[:-lanes])
+            if len(source) != len(dims):
+                source = tuple(size for _, size in dims)  # a copy in another shape: its own dimensions are what is known
             # Index 0 of a dimension's axes may be further in.
             first = [_constant(index, anchor_vars) for index in load.indices[:-lanes]]
             inside = tuple(row[at:] for row, at in zip(_inside(producer, lanes), first))

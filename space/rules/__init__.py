@@ -11,11 +11,12 @@ from space.rules.first import First
 from space.rules.length import Length
 from space.rules.order import Order
 from space.rules.residency import Residency
+from space.rules.rows import Rows
 from space.rules.slices import Slices
 from space.rules.tiling import Tiling
 from space.rules.zeros import Zeros
 
-STRUCTURAL: tuple[StructuralRule, ...] = (Epilogue(),)
+STRUCTURAL: tuple[StructuralRule, ...] = (Epilogue(), Rows())
 NUMERIC: tuple[NumericRule, ...] = (
     Cuts(), Tiling(), Zeros(), Order(), Attach(), Residency(), Slices(), Banks(), First(), Length(),
 )

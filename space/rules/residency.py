@@ -17,7 +17,7 @@ class Residency(NumericRule):
     name = "residency"
 
     def columns(self, model: Model) -> tuple[Column, ...]:
-        """``keep_<operand>``, where there are cuts and the operand is not padded by a block."""
+        """``keep_<operand>``, where there are cuts."""
         cuts = any(rule.name == "cuts" for rule in model.rules)
         return tuple(Column(f"keep_{o.name}", (0, 1) if cuts else (0,), 0, 0) for o in model.nest.operands if o.scope != ACC)
 
@@ -42,10 +42,24 @@ class Residency(NumericRule):
                 continue
             uses = np.array([operand.uses(a) for a in range(len(model.nest.axes))])
             whole = ((extents == model.extents[None, :]) | ~uses[None, :]).all(axis=1)
-            padded = np.full(len(points), operand.producer is not None) & ~plan.drops
-            points[~(several & whole & ~padded & (plan.attach[k] > 0)), model.index[name]] = 0
+            whole &= _gapless(model, plan, k)
+            points[~(several & whole & (plan.attach[k] > 0)), model.index[name]] = 0
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
         """The operands that stay."""
         kept = [o.name for k, o in enumerate(model.nest.operands) if plan.keep[k][0]]
         return "keep " + " ".join(kept) if kept else ""
+
+
+def _gapless(model: Model, plan: Plan, operand: int) -> npt.NDArray[np.bool_]:
+    """Whether the pieces of an operand leave no holes between them: a stride over more than a piece would."""
+    ok = np.ones(len(plan), dtype=np.bool_)
+    tiles = plan.body.tiles
+    inside = plan.position >= plan.attach[operand][:, None]
+    ranges = np.where(inside, model.extents[None, :], tiles)
+    for coeffs, _ in model.nest.operands[operand].dims:
+        c = np.array(coeffs, dtype=np.int64)
+        span = ((ranges - 1) * c[None, :]).sum(axis=1) + 1
+        split = (ranges < model.extents[None, :]) & (c[None, :] > 0)
+        ok &= (~split | (ranges * c[None, :] <= span[:, None])).all(axis=1)
+    return ok
