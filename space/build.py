@@ -186,8 +186,8 @@ class Build(Recorder):
         outs = self._partition(whole.out, parts, [(0, int(e)) for e in self.model.extents])
         columns = [self.recompute(block, len(parts)) for block in reversed(whole.stages)][::-1]
         anchors = self.recompute(whole.anchor, len(parts)) if whole.anchor is not None else [None] * len(parts)
-        pads = {k: self.recompute(pad, len(parts)) if k not in self.padded and not self.model.shared(self.plan, k)[0] else [pad] * len(parts)
-                for k, pad in whole.pads.items()}
+        own = {k for k in whole.pads if k not in self.padded and not self.model.shared(self.plan, k)[0]}
+        pads = {k: self.recompute(pad, len(parts)) if k in own else [pad] * len(parts) for k, pad in whole.pads.items()}
         self.pieces = [
             Piece(part, outs[n], [column[n] for column in columns], anchors[n], {k: rows[n] for k, rows in pads.items()})
             for n, part in enumerate(parts)

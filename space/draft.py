@@ -81,8 +81,7 @@ def draft(model: Model, plan: Plan) -> Floats:
     loading: Floats = np.zeros(n)
     extra: Floats = np.zeros(n)
     last: _Chain | None = None
-    together = _side_by_side(model, plan)
-    for part in plan.parts:
+    for part, together in zip(plan.parts, _side_by_side(model, plan)):
         if not part.on.any():
             continue
         terms = terms_of(model, plan, part)
@@ -104,20 +103,26 @@ def draft(model: Model, plan: Plan) -> Floats:
     return np.asarray(np.maximum(computing, loading + last.after) + last.drain + extra + START, dtype=np.float64)
 
 
-def _side_by_side(model: Model, plan: Plan) -> npt.NDArray[np.bool_]:
-    """Whether the buffers of all parts fit the memories at once, shape (n,)."""
+def _side_by_side(model: Model, plan: Plan) -> list[npt.NDArray[np.bool_]]:
+    """Per part, whether its first buffers have room beside those that the part before used last, shape (n,) each."""
     n = len(plan)
-    used = {scope: np.zeros(n, dtype=np.int64) for scope in model.depths}
+    found = []
+    before = {scope: np.zeros(n, dtype=np.int64) for scope in model.depths}
     for part in plan.parts:
-        used[ACC] += np.where(part.on, model.tile_elements(part) * (1 + plan.acc_banks), 0)
+        used = {scope: np.zeros(n, dtype=np.int64) for scope in model.depths}
+        used[ACC] += model.tile_elements(part)
+        stays = {scope: np.zeros(n, dtype=np.int64) for scope in model.depths}
         for k, operand in enumerate(model.nest.operands):
-            once = model.shared(plan, k) & (model.fills(plan, part, k) == 0)
-            need = model.footprint(plan, part, k) * (1 + plan.banks[k])
-            used[operand.scope] += np.where(part.on & ~once, need, 0)
-    fits = np.ones(n, dtype=np.bool_)
-    for scope, need in used.items():
-        fits &= need <= model.depths[scope]
-    return fits
+            need = model.footprint(plan, part, k)
+            shared = model.shared(plan, k)
+            used[operand.scope] += np.where(shared, 0, need)
+            stays[operand.scope] += np.where(shared, need, 0)
+        fits = np.ones(n, dtype=np.bool_)
+        for scope, depth in model.depths.items():
+            fits &= before[scope] + used[scope] + stays[scope] <= depth
+            before[scope] = np.where(part.on, used[scope], before[scope])
+        found.append(fits)
+    return found
 
 
 @dataclass

@@ -123,7 +123,12 @@ class Cuts(NumericRule):
             head = plan.parts[0]
             axis, size = self._decode(model, points, "head")
             tile = plan.body.tiles[np.arange(len(points)), np.maximum(axis, 0)]
-            points[head.on & ~(_divides(head) & (size < tile)), model.index["head"]] = 0
+            # A first part as large as a tile is a tile, unless it loads something for all the others.
+            kept = np.zeros(len(points), dtype=np.bool_)
+            for keep in plan.keep:
+                kept |= keep
+            small = (size < tile) | (kept & (size == tile))
+            points[head.on & ~(_divides(head) & small), model.index["head"]] = 0
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """Log elements of the first and the last part's tile."""

@@ -9,6 +9,7 @@ from space.model import Model
 from space.nest import ACC
 from space.plan import Plan
 from space.rule import Column, NumericRule, Points
+from space.rules.cuts import table
 
 
 class Residency(NumericRule):
@@ -44,6 +45,26 @@ class Residency(NumericRule):
             whole = ((extents == model.extents[None, :]) | ~uses[None, :]).all(axis=1)
             whole &= _gapless(model, plan, k)
             points[~(several & whole & (plan.attach[k] > 0)), model.index[name]] = 0
+
+    def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
+        """Keeps an operand or lets it go; to keep it, a first part of one tile along an axis that it does not use loads it."""
+        mine = [k for k, o in enumerate(model.nest.operands) if f"keep_{o.name}" in model.index]
+        if not mine or "head" not in model.index:
+            return
+        values = {meaning: n for n, meaning in enumerate(table(model))}
+        for row, k in zip(points, rng.choice(mine, size=len(points))):
+            operand = model.nest.operands[k]
+            keep = model.index[f"keep_{operand.name}"]
+            row[keep] = 1 - row[keep]
+            axes = [a for a in model.nest.spatial if model.nest.axes[a].extent > 1 and not operand.uses(a)]
+            if not row[keep] or not axes:
+                continue
+            a = int(rng.choice(axes))
+            head = values.get((a, int(row[model.index[f"tile_{model.nest.axes[a].name}"]])))
+            if head is not None and rng.random() < 0.7:
+                row[model.index["head"]] = head
+            if rng.random() < 0.7:
+                row[model.index[f"load_{operand.name}"]] = len(model.nest.axes)
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
         """The operands that stay."""
