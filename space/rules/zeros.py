@@ -32,7 +32,7 @@ class Zeros(NumericRule):
         plan.drops = model.column(points, "drop_zeros") == 1
 
     def draft(self, model: Model, plan: Plan, terms: Terms) -> None:
-        """Fewer products; all loops of a padded dimension but the longest unroll into instructions."""
+        """Fewer products; taps that a border cuts differently are instructions of their own."""
         part = terms.part
         terms.products = np.where(plan.drops, terms.products * model.drop_share(part), terms.products)
         depth = np.full(len(plan), model.n_spatial, dtype=np.int64)
@@ -40,10 +40,18 @@ class Zeros(NumericRule):
             if operand.scope != ACC:
                 depth = np.maximum(depth, plan.attach[k])
         ranges = model.ranges(plan, part, depth)
-        found = np.ones(len(plan), dtype=np.int64)
+        found: npt.NDArray[np.float64] = np.ones(len(plan))
         for group in model.taps:
-            inner = ranges[:, list(group)]
-            found = found * (inner.prod(axis=1) // inner.max(axis=1))
+            taps = np.ones(len(plan), dtype=np.int64)
+            tiles = np.ones(len(plan), dtype=np.int64)
+            for a in group:
+                if a < model.n_spatial:
+                    tiles = part.extents[:, a] // ranges[:, a]
+                else:
+                    taps = taps * ranges[:, a]
+            # Taps that a border cuts alike share an instruction: all of them inside, about half of them at one border.
+            border = np.where(tiles > 1, (taps + 2) // 2, taps)
+            found = found * np.where(tiles > 1, (2 * border + tiles - 2) / tiles, border)
         terms.pieces = np.where(plan.drops, terms.pieces * found, terms.pieces)
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
