@@ -211,14 +211,14 @@ def _chain(model: Model, plan: Plan, terms: Terms) -> _Chain:
         waits += np.where(rare, (fills[k] - 1) * np.maximum(terms.load[k] / fills[k] + each - hidden, 0.0), 0.0)
     per_tile = finest / tiles
     # While the stages run no more is loaded than there are banks.
-    stalled = np.maximum(rest + step - each * (1 + ahead), 0.0)
+    stalled = np.where(per_tile >= 1, np.maximum(rest + step - each * (1 + ahead), 0.0), 0.0)
     following = np.maximum(np.maximum(rest + gemm, each * per_tile + stalled), store)
     # An initial value needs no data: it is there while the first tile loads.
     # Addends have the lowest priority at the memory: they come before all else, or when the load engine has nothing to do.
     known = np.asarray(terms.addends_first)
     behind = np.where((known > 0) | (acc_once == 0), 0.0, first_fill + acc_once)
     begin = np.maximum(known + first_fill, np.maximum(known, behind) + init) - init
-    first = np.maximum(gemm, each * (per_tile - 1) + step) + rest
+    first = np.maximum(gemm, each * np.maximum(per_tile - 1, 0) + np.minimum(step, gemm)) + rest
     instructions = transfers + gemms + tiles * (1 + slices * (1 + terms.operations))
     computing = first + (tiles - 1) * following + waits + terms.uops / 2
     drain = np.maximum(slice_store, store - stages)

@@ -13,6 +13,8 @@ from autosched.target import get_target
 from autosched.workloads import workload
 from sim import timing
 from space import Space
+from space.rule import Rule
+from space.rules import NUMERIC, STRUCTURAL
 
 SMALL = [
     "t1",
@@ -30,10 +32,17 @@ def drawn(name: str, n: int, seed: int = 0, target: str = "vta-de10") -> tuple[S
     return space, space.sample(np.random.default_rng(seed), n)
 
 
-@pytest.mark.parametrize("name", ["t1", "t2", "dense:m=2,k=64,n=96", "dense:m=1,k=32,n=64,tail=cast,bias=0"])
-def test_enumeration_is_the_brute_force_product_filtered(name: str) -> None:
-    space = Space(workload(name).func, "vta-de10")
-    product = np.stack(np.meshgrid(*space.choices, indexing="ij"), -1).reshape(-1, space.width).astype(np.int32)
+UNCUT = [rule for rule in (*STRUCTURAL, *NUMERIC) if rule.name not in ("cuts", "residency")]
+
+
+@pytest.mark.parametrize(("name", "rules"), [
+    ("t1", UNCUT), ("t2", UNCUT), ("dense:m=2,k=64,n=96", UNCUT), ("dense:m=1,k=32,n=64,tail=cast,bias=0", None),
+    ("add:m=1,n=48", None), ("dense:m=1,k=16,n=48,tail=cast,bias=0", None),
+])
+def test_enumeration_is_the_brute_force_product_filtered(name: str, rules: list[Rule] | None) -> None:
+    space = Space(workload(name).func, "vta-de10", rules)
+    assert space.raw() < 3e6
+    product = np.stack(np.meshgrid(*[c.astype(np.int32) for c in space.choices], indexing="ij"), -1).reshape(-1, space.width)
     expected = product[space.valid(product)]
     found = np.concatenate(list(space.enumerate()))
     assert np.array_equal(found, expected)
@@ -150,7 +159,7 @@ def test_slices_leave_no_more_tokens_than_are_counted() -> None:
 @pytest.mark.parametrize("name", ["t2", "dense:m=2,k=32,n=32,tail=cast,bias=0"])
 def test_slices_of_a_lone_store_are_no_second_program(name: str) -> None:
     """Every point that is left out for slicing the store along its first axis has its program in the space; the rest differ."""
-    space = Space(workload(name).func, "vta-de10")
+    space = Space(workload(name).func, "vta-de10", UNCUT)
     points = np.concatenate(list(space.enumerate()))
     tail = space.names.index("tail")
     whole = points[points[:, tail] == 0]
