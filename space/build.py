@@ -73,9 +73,9 @@ class Recorder:
         self.record("cache_read", (rv,), block=block, read_buffer_index=index, storage_scope=scope, consumer_blocks=consumers)
         return rv
 
-    def compute_at(self, block: BlockRV, loop: LoopRV) -> None:
-        """A block inside a loop."""
-        self.record("compute_at", (), block=block, loop=loop, preserve_unit_loops=True, index=-1)
+    def compute_at(self, block: BlockRV, loop: LoopRV, resident: bool = False) -> None:
+        """A block inside a loop; where it is resident, later consumers find there what it left."""
+        self.record("compute_at", (), block=block, loop=loop, preserve_unit_loops=True, index=-1, resident=resident or None)
 
     def decompose_reduction(self, block: BlockRV, loop: LoopRV) -> BlockRV:
         """The initial value as a block of its own."""
@@ -268,7 +268,7 @@ class Build(Recorder):
                 self.shared[k] = self._loading(k, piece, None)
                 loop = next((piece.outer[places[d]] for d in range(depth - 1, -1, -1) if places[d] in piece.outer), None)
                 if loop is not None:
-                    self.record("keep_at", (), block=self.shared[k], loop=loop, preserve_unit_loops=True)
+                    self.compute_at(self.shared[k], loop, resident=True)
                 continue
             if not depth and not (alone and k in late):
                 first = self._loading(k, self.pieces[0], None)

@@ -71,6 +71,7 @@ class NumericRule:
     """
 
     name: str = ""
+    cuts: bool = False  # whether it cuts the output's stage, which then nothing in the program may read
 
     def columns(self, model: Model) -> tuple[Column, ...]:
         """The decisions, in the order in which they are taken."""

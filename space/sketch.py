@@ -47,11 +47,14 @@ def sketches(
     refusal: ProgramError | None = None
     for done, sch in reversed(forms):
         try:
-            nest = analyse(split_host(sch.func).device, target)
+            host = split_host(sch.func)
+            nest = analyse(host.device, target)
         except ProgramError as error:
             refusal = error
             continue
-        found.append(Sketch(done, sch.trace, Model(nest, target, numeric)))
+        # What the host unpacks is read inside the program, and a stage that is read cannot be cut.
+        fitting = [rule for rule in numeric if not (rule.cuts and host.unpack)]
+        found.append(Sketch(done, sch.trace, Model(nest, target, fitting)))
     if not found:
         assert refusal is not None
         raise refusal

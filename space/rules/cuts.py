@@ -36,6 +36,7 @@ class Cuts(NumericRule):
     """``cut`` and ``cut_again`` take the last part off, one after the other; ``head`` the first."""
 
     name = "cuts"
+    cuts = True
 
     def columns(self, model: Model) -> tuple[Column, ...]:
         """``head``, ``cut``, ``cut_again``; without an axis to cut they have no choice."""

@@ -16,6 +16,7 @@ class Residency(NumericRule):
     """One column per operand of the product: 1 keeps what the first of several parts has loaded; the others load it no more."""
 
     name = "residency"
+    cuts = True
 
     def columns(self, model: Model) -> tuple[Column, ...]:
         """``keep_<operand>``, where there are cuts."""

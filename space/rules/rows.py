@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosched.errors import ProgramError, ScheduleError
+from autosched.ir.host import split_host
 from space.nest import analyse
 from space.rule import StructuralRule
 
@@ -26,7 +27,7 @@ class Rows(StructuralRule):
     def apply(self, sch: Schedule, target: Target) -> Sequence[tuple[str, Schedule]]:
         """One alternative: every such operand of the product."""
         try:
-            nest = analyse(sch.func, target)
+            nest = analyse(split_host(sch.func).device, target)
         except ProgramError:
             return []
         other = sch.copy()

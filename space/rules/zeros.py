@@ -31,6 +31,13 @@ class Zeros(NumericRule):
         """Marks the rows."""
         plan.drops = model.column(points, "drop_zeros") == 1
 
+    def allows(self, model: Model, points: Points, plan: Plan) -> npt.NDArray[np.bool_]:
+        """A part without any padding has nothing to leave out, and ``drop_zero_terms`` says so."""
+        ok = np.ones(len(points), dtype=np.bool_)
+        for part in plan.parts:
+            ok &= ~part.on | ~plan.drops | (model.drop_share(part) < 1)
+        return ok
+
     def draft(self, model: Model, plan: Plan, terms: Terms) -> None:
         """Fewer products; taps that a border cuts differently are instructions of their own."""
         part = terms.part

@@ -63,7 +63,7 @@ def test_only_what_must_be_read_is_counted(name: str) -> None:
     copy, shape = COPIES[name]
     func = matmul(copy, lambda c, b: (c >> 8) + b, shape)
     assert holds(func, 12), f"no point of {name} ran"
-    space = Space(func, "vta-de10")
+    space = Space(func, "vta-de10", UNCUT)
     points = space.sample(np.random.default_rng(1), 64)
     points = points[points[:, 0] == len(space.sketches) - 1]
     sketch, plan = space.meaning(points)
