@@ -240,6 +240,15 @@ class Model:
             transfers = np.where(grows & (segments > 1), transfers * extents[:, d], transfers)
             inner &= np.where(plain, extents[:, d] == op.source[d], extents[:, d] == 1)
             merged = merged * extents[:, d]
+        if plan.keep[operand].any():
+            # A piece of what stays lies among the others: a DMA fills consecutive elements, up to the first dimension of which
+            # the piece is a part.
+            runs, dense = np.ones(n, dtype=np.int64), np.ones(n, dtype=bool)
+            for d in range(len(op.dims) - 1, -1, -1):
+                runs = np.where(dense, runs, runs * extents[:, d])
+                span = sum((int(e) - 1) * c for e, c in zip(self.extents, op.dims[d][0])) + 1
+                dense &= extents[:, d] >= np.where(plain, min(span, op.source[d]), span)
+            transfers = np.where(plan.keep[operand], np.maximum(transfers, runs), transfers)
         return merged * -(-self.bytes_of[op.scope] // self.config.bus_bytes), transfers
 
     def store_cycles(self, part: Part) -> npt.NDArray[np.float64]:
