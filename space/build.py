@@ -141,6 +141,7 @@ class Build(Recorder):
         self.shared: dict[int, BlockRV] = {}
         self.pieces: list[Piece] = []
         self.piece: Piece
+        self.sides: dict[str, BlockRV] = {}
 
     def emit(self) -> Trace:
         """All primitives of the point."""
@@ -151,6 +152,9 @@ class Build(Recorder):
         stages = [self.block(s.block) for s in nest.stages]
         anchor = self.block(nest.anchor) if nest.anchor else None
         for block in ([anchor] if anchor else []) + stages:
+            self.set_scope(block, ACC)
+        self.sides = {name: self.block(name) for name in nest.sides}
+        for block in self.sides.values():
             self.set_scope(block, ACC)
         pads = {k: self.block(o.producer) for k, o in enumerate(nest.operands) if o.producer is not None}
         for k, pad in pads.items():
@@ -248,7 +252,8 @@ class Build(Recorder):
         """Operands that are read behind the GEMM only."""
         if self.nest.anchor is None:
             return []
-        return [k for k, o in enumerate(self.nest.operands) if o.scope == ACC and o.consumer != self.nest.anchor]
+        early = (self.nest.anchor, *self.nest.sides)
+        return [k for k, o in enumerate(self.nest.operands) if o.scope == ACC and o.consumer not in early]
 
     # -- loads --------------------------------------------------------------------------------------------------------
 
@@ -288,6 +293,8 @@ class Build(Recorder):
     def _reader(self, operand: int, piece: Piece) -> BlockRV:
         """The block of a part that reads an operand."""
         op = self.nest.operands[operand]
+        if op.consumer in self.sides:
+            return self.sides[op.consumer]
         if op.scope != ACC or op.consumer == self.nest.anchor:
             block = piece.init if op.scope == ACC and piece.init is not None else piece.anchor
             assert block is not None

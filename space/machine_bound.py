@@ -89,8 +89,8 @@ def least_epilogue(nest: Nest, target: Target) -> Epilogue:
                 needed["min"] = True
             elif op == "+" and other is not None and any(isinstance(x, BufferLoad) for x in walk_expr(other)):
                 addend = True
-    if nest.anchor is not None and nest.init_ops != (0, 0):
-        addend = True
+    early = (nest.anchor, *nest.sides)
+    addend |= nest.anchor is not None and any(o.scope == ACC and o.consumer in early for o in nest.operands)
     if nest.anchor is None:
         initial = 0
     elif not addend or target.semantics == "chisel":

@@ -213,7 +213,8 @@ class Model:
                 if self.nest.anchor is None:
                     # A result may take the place of an operand, and then its banks are the operand's too.
                     banks = np.maximum(banks, plan.acc_banks)
-                used[operand.scope] += self.footprint(plan, part, k) * (1 + banks)
+                made = operand.consumer in self.nest.sides  # what is made of it has a place of its own
+                used[operand.scope] += self.footprint(plan, part, k) * (1 + banks + made)
             here = np.ones(n, dtype=np.bool_)
             for scope, need in used.items():
                 here &= need <= self.depths[scope]

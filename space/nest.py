@@ -99,6 +99,7 @@ class Nest:
         out_loops: number of loops of the output block.
         init_ops: (immediate, tensor) ALU operations of the reduction's initial value, per element; (0, 0) where it is zero.
         init_cycles: cycles of the initial value of an element: one for a zero or for an immediate operation on a tensor.
+        sides: blocks that make what the initial value reads, once for each distinct element.
     """
 
     func: PrimFunc
@@ -111,6 +112,7 @@ class Nest:
     out_loops: int
     init_ops: tuple[int, int] = (0, 0)
     init_cycles: int = 1
+    sides: tuple[str, ...] = ()
 
     @property
     def spatial(self) -> tuple[int, ...]:
@@ -290,13 +292,41 @@ def analyse(func: PrimFunc, target: Target) -> Nest:
             f"output block {out.block.name!r} must only narrow an int32 stage to {out.store.buffer.dtype}, "
             f"got {expr_text(out.store.value)}"
         )
-    init_ops, init_cycles = _initial(anchor, target) if anchor else ((0, 0), 0)
+    sides = _sides(anchor, by_output, params) if anchor else {}
+    init_ops, init_cycles = _initial(anchor, target, bool(sides)) if anchor else ((0, 0), 0)
     return Nest(func, anchor.block.name if anchor else None, axes, len(anchor.block.iter_vars) if anchor else 0,
-                operands, stages, out.block.name, len(out.loops), init_ops, init_cycles)
+                operands, stages, out.block.name, len(out.loops), init_ops, init_cycles,
+                tuple(s.block.name for s in sides.values()))
 
 
-def _initial(anchor: _Site, target: Target) -> tuple[tuple[int, int], int]:
-    """What the reduction's initial value costs: (immediate and tensor operations, cycles), per element."""
+def _moving(indices: tuple[Expr, ...]) -> list[Expr]:
+    return [i for i in indices if int_value(i) is None]
+
+
+def _sides(anchor: _Site, by_output: dict[Buffer, _Site], params: set[Buffer]) -> dict[Buffer, _Site]:
+    """By buffer, the blocks that make what the sum starts with, element by element from parameters."""
+    assert isinstance(anchor.block.init, BufferStore)
+    found = {}
+    for e in walk_expr(anchor.block.init.value):
+        site = by_output.get(e.buffer) if isinstance(e, BufferLoad) else None
+        if site is None or site is anchor:
+            continue
+        store = site.store
+        if any(x.buffer not in params or _moving(x.indices) != _moving(store.indices) for x in _loads(site)):
+            raise ProgramError(f"block {site.block.name!r} makes what {anchor.block.name!r} starts with, and not element by "
+                               "element from parameters")
+        found[store.buffer] = site
+    return found
+
+
+def _initial(anchor: _Site, target: Target, made: bool) -> tuple[tuple[int, int], int]:
+    """What the reduction's initial value costs: (immediate and tensor operations, cycles), per element.
+
+    Args:
+        anchor: the reduction.
+        target: the machine.
+        made: whether a block makes the value, which is then above all that stood in the accumulator: one MAX brings it in.
+    """
     assert isinstance(anchor.block.init, BufferStore)
     value = anchor.block.init.value
     if int_value(value) is not None:
@@ -305,7 +335,7 @@ def _initial(anchor: _Site, target: Target) -> tuple[tuple[int, int], int]:
     if target.semantics == "chisel":
         # The first immediate operation reads its operand where it lies, and so copies it.
         return (imm, tensor), max(imm, 1) + 2 * tensor
-    return (imm, tensor), 3 + imm + 2 * tensor
+    return (imm, tensor), 2 if made else 3 + imm + 2 * tensor
 
 
 def _output(sites: list[_Site], params: set[Buffer]) -> _Site:
@@ -424,6 +454,16 @@ def _operands(
             loads = [e for e in walk_expr(site.block.init.value) if isinstance(e, BufferLoad)]
         seen: set[Buffer] = set()
         for load in loads:
+            side = by_output.get(load.buffer) if site is anchor else None
+            if side is not None and side is not anchor and load.buffer not in seen:
+                seen.add(load.buffer)
+                dims = _dims(load, lanes, own, f"block {site.block.name!r}")
+                pad = (0,) * (len(anchor_vars) - len(own))
+                dims = tuple((coeffs + pad, size) for coeffs, size in dims)
+                for x in _loads(side):
+                    operands.append(Operand(x.buffer.name, ACC, side.block.name, _read_index(side.block, x.buffer), None, dims,
+                                            tuple(size for _, size in dims)))
+                continue
             if load.buffer in params and load.buffer not in seen:
                 seen.add(load.buffer)
                 if load.dtype != "int32":

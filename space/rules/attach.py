@@ -21,6 +21,8 @@ class Attach(NumericRule):
         made = []
         for operand in model.nest.operands:
             most = model.n_spatial if operand.scope == ACC else len(model.nest.axes)
+            if operand.consumer in model.nest.sides:
+                most = 0  # what is made once is loaded once
             made.append(Column(f"load_{operand.name}", tuple(range(most + 1)), 0, most))
         return tuple(made)
 
@@ -36,7 +38,7 @@ class Attach(NumericRule):
         for operand in model.nest.operands:
             column = model.index[f"load_{operand.name}"]
             uses = np.array([operand.uses(a) for a in range(len(model.nest.axes))])
-            most = model.n_spatial if operand.scope == ACC else len(model.nest.axes)
+            most = max(model.columns[column].choices)
             depth = np.minimum(points[:, column].astype(np.int64), most)
             for _ in range(most):
                 last = axis_at[rows, np.maximum(depth - 1, 0)]

@@ -14,18 +14,31 @@ if TYPE_CHECKING:
 
 
 class Epilogue(StructuralRule):
-    """``fold_epilogue`` wherever the primitive takes it: the initial value costs an operation, the addition goes away."""
+    """``fold_epilogue`` wherever the primitive takes it, and behind it ``raise_epilogue`` where a machine has no moves."""
 
     name = "epilogue"
 
     def apply(self, sch: Schedule, target: Target) -> Sequence[tuple[str, Schedule]]:
-        """One alternative: every block that can be folded is."""
-        folded = sch.copy()
-        done = False
-        for block in folded.get_child_blocks(folded.get_sblock("root")):
-            try:
-                folded.fold_epilogue(block)
-                done = True
-            except ScheduleError:
-                continue  # nothing to fold here, or ranges that do not prove it
-        return [("init by copy", folded)] if done else []
+        """Every block that can be folded is; elsewhere than under ``chisel`` every one that can be raised as well."""
+        folded = _everywhere(sch, "fold_epilogue")
+        if folded is None:
+            return []
+        found = [("init by copy" if target.semantics == "chisel" else "addend in front", folded)]
+        if target.semantics != "chisel":
+            raised = _everywhere(folded, "raise_epilogue")
+            if raised is not None:
+                found.append(("init by maximum", raised))
+        return found
+
+
+def _everywhere(sch: Schedule, primitive: str) -> Schedule | None:
+    """A copy with a primitive on every block that it takes; None where there is none."""
+    other = sch.copy()
+    done = False
+    for block in other.get_child_blocks(other.get_sblock("root")):
+        try:
+            getattr(other, primitive)(block)
+            done = True
+        except ScheduleError:
+            continue  # nothing to do here, or ranges that do not prove it
+    return other if done else None

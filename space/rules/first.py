@@ -56,4 +56,5 @@ class First(NumericRule):
 
 def _addends(model: Model) -> list[int]:
     """Operands that the initial value reads."""
-    return [k for k, o in enumerate(model.nest.operands) if o.scope == ACC and o.consumer == model.nest.anchor]
+    early = (model.nest.anchor, *model.nest.sides)
+    return [k for k, o in enumerate(model.nest.operands) if o.scope == ACC and o.consumer in early]

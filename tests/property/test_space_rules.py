@@ -1,0 +1,103 @@
+"""Rules as the house's promise has them: one from outside works, each of ours can be left out, and none is below the bound."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from autosched.measure import Candidate, measure
+from autosched.workloads import workload
+from space import Space
+from space.model import Model
+from space.plan import Plan
+from space.rule import PROTOCOL, Column, NumericRule, Points
+from space.rules import NUMERIC, STRUCTURAL
+
+if TYPE_CHECKING:
+    from space.build import Build
+    from space.draft import Terms
+
+CONV = "conv2d:h=6,w=8,ci=32,co=32,k=3,pad=1"
+EVERY = (*STRUCTURAL, *NUMERIC)
+
+
+class Unrolled(NumericRule):
+    """A rule of this file: one column, which marks the sum's loops over taps as instructions of their own."""
+
+    name = "unrolled"
+
+    def columns(self, model: Model) -> tuple[Column, ...]:
+        return (Column("unrolled", (0, 1)),)
+
+    def plan(self, model: Model, points: Points, plan: Plan) -> None:
+        self.last = model.column(points, "unrolled")
+
+    def draft(self, model: Model, plan: Plan, terms: Terms) -> None:
+        terms.extra = terms.extra + 1000.0 * self.last
+
+    def explain(self, model: Model, point: np.ndarray, plan: Plan) -> str:
+        return "unrolled" if self.last[0] else ""
+
+    def after(self, build: Build) -> None:
+        if self.last[0] and build.piece.anchor is not None:
+            loops = build.loops(build.piece.anchor, len(build.piece.loops) + build.nest.anchor_iters - 3)
+            build.record("annotate", (), block_or_loop=loops[-1], ann_key="vta.loop", ann_val="unroll")
+
+
+def test_a_rule_from_outside_is_enumerated_drafted_explained_and_emitted() -> None:
+    assert PROTOCOL == 1
+    name = "dense:m=1,k=32,n=64,tail=cast,bias=0"
+    rules = [r for r in EVERY if r.name not in ("cuts", "residency")]
+    plain, space = Space(workload(name).func, "vta-de10", rules), Space(workload(name).func, "vta-de10", [*rules, Unrolled()])
+    assert space.names == (*plain.names, "unrolled")
+    assert space.count() == (2 * plain.count()[0], True)
+    without, given = space.point(), space.point(unrolled=1)
+    assert "unrolled" in space.explain(given) and "unrolled" not in space.explain(without)
+    assert space.draft(given[None])[0] == space.draft(without[None])[0] + 1000
+    ops = [inst["op"] for inst in space.trace(given).as_json()]
+    assert ops[-1] == "annotate" and "annotate" not in [inst["op"] for inst in space.trace(without).as_json()]
+    assert measure(Candidate(name, "vta-de10", tuple(space.trace(given).as_json())), execute=True).ok
+
+
+@pytest.mark.parametrize("left_out", EVERY, ids=lambda rule: rule.name)
+def test_every_rule_can_be_left_out(left_out: NumericRule) -> None:
+    space = Space(workload(CONV).func, "vta-de10", [r for r in EVERY if r is not left_out])
+    points = space.sample(np.random.default_rng(0), 6)
+    assert len(points) == 6 and space.valid(points).all()
+    for point in points:
+        result = measure(Candidate(CONV, "vta-de10", tuple(space.trace(point).as_json())), execute=True)
+        assert result.ok and result.cycles is not None and result.cycles >= space.machine_bound(), (space.explain(point), result)
+
+
+@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable"])
+@pytest.mark.parametrize("column", ["head", "cut", "cut_again", "keep_data", "keep_kernel", "addend_first", "sketch"])
+def test_every_freedom_gives_the_same_bytes(column: str, target: str) -> None:
+    name = "conv2d:h=8,w=8,ci=32,co=48,k=1,stride=2" if column == "sketch" else "conv2d:h=7,w=6,ci=32,co=48,k=3,pad=1"
+    space = Space(workload(name).func, target)
+    points = space.sample(np.random.default_rng(1), 400)
+    some = points[points[:, space.names.index(column)] > 0][:6]
+    assert len(some)
+    for point in some:
+        result = measure(Candidate(name, target, tuple(space.trace(point).as_json())), execute=True)
+        assert result.ok and result.cycles is not None and result.cycles >= space.machine_bound(), (space.explain(point), result)
+
+
+def test_the_programs_made_by_hand_are_above_the_machine_bound() -> None:
+    """Cycles of recorded programs that were written by hand, and AutoTVM's published best for the last."""
+    by_hand = {"resnet18.c2": 493_014, "resnet18.c4": 51_546, "resnet18.c5": 457_373, "resnet18.c7": 39_369,
+               "resnet18.c8": 425_618, "resnet18.c10": 32_245, "resnet18.c11": 380_803, "t3": 131_639}
+    for name, cycles in by_hand.items():
+        bound = Space(workload(name).func, "vta-de10").machine
+        assert cycles > bound.cycles > 0.95 * cycles, name
+    portable = Space(workload("resnet18.c2").func, "vta-de10-portable").machine
+    assert portable.vector == 5 and portable.cycles < 507_348
+
+
+def test_the_machine_bound_is_products_and_the_least_epilogue() -> None:
+    for target, each in (("vta-de10", 4), ("vta-de10-portable", 5)):
+        bound = Space(workload("resnet18.c2").func, target).machine
+        assert bound.vector == each and bound.binds == "compute"
+        rest = bound.cycles - bound.terms["products"] - each * 12_544
+        assert 0 < rest < 200, "start, drain, loads of micro-ops and addends, what an instruction costs beyond its micro-ops"
