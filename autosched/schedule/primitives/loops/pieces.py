@@ -15,6 +15,7 @@ from autosched.schedule.analysis.dependence import disjoint_results, names, node
 from autosched.schedule.analysis.ways import for_complete
 from autosched.schedule.kit.base import BlockRV, ExprRV, LoopRV
 from autosched.schedule.kit.primitive import primitive
+from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State, child_blocks, refresh
 from autosched.schedule.primitives.loops.partition import Partition
 
@@ -80,7 +81,10 @@ class Pieces(Partition):
             )
         block = inside[0]
         realize = state.realizes[block.ident]
-        scope = scope_of(state, block)
+        try:
+            scope = scope_of(state, block)
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state)
         reason = not_complete_or_reduction(state, block, scope)
         if reason is not None:
             self.refuse(reason, [block.ident], hint=for_complete(state, block, "partition_block"))
