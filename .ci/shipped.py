@@ -3,9 +3,9 @@
     python .ci/shipped.py --jobs 2
 
 Every named workload is tuned for every target that ships schedules, cold and into an empty log: with 64 trials for each of the
-seeds 0 to 4, and with ``--trials`` for seed 0. The best checked schedule of these goes to ``tuning_logs/TARGET.jsonl``; what
-ships now is not looked at, so the files are a function of this repository. The README's table holds what 64 trials with
-seed 0 find.
+first ``--seeds`` seeds, and with ``--trials`` for seed 0. The best checked schedule of these goes to
+``tuning_logs/TARGET.jsonl``; what ships now is not looked at, so the files are a function of this repository. The README's table
+holds what 64 trials with seed 0 find.
 
     python .ci/shipped.py --again
 
@@ -33,7 +33,6 @@ from autosched.search import TuneReport, tune  # noqa: E402
 from autosched.workloads import names  # noqa: E402
 
 TARGETS = ("vta-de10", "vta-de10-portable", "vta-pynq")
-SEEDS = range(5)
 TRIALS = 64  # of README's table, and of the runs that nothing shipped may be worse than
 ROW = re.compile(r"^\| (\S+)(?: \([\dx]+\))? \| ([\d ]+) \| ([\d ]+) \| ([-+]?[\d.]+ %) \| ([\d ]+) \| ([\d.]+ %) \|$", re.M)
 
@@ -82,6 +81,8 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--jobs", type=int)
     p.add_argument("--trials", type=int, default=512, help="of the long run (default 512)")
+    p.add_argument("--seeds", type=int, default=5, help=f"runs of {TRIALS} trials per workload (default 5)")
+    p.add_argument("--name", action="append", help="only this workload, the others stay as they are; may be repeated")
     p.add_argument("--again", action="store_true", help="only measure again what ships")
     p.add_argument("--target", action="append", choices=TARGETS, help="only this one; may be repeated")
     args = p.parse_args()
@@ -90,15 +91,20 @@ def main() -> None:
         lines = []
         if args.again:
             lines = [best_line(record, "0" * 8) for record in again(target)]
-        for name in () if args.again else names():
-            runs = [found(name, target, TRIALS, seed, args.jobs) for seed in SEEDS]
-            long = found(name, target, args.trials, 0, args.jobs)
-            best = min((record for _, record in [*runs, long]), key=lambda r: r.cycles)
+        for name in () if args.again else args.name or names():
+            runs = [found(name, target, TRIALS, seed, args.jobs) for seed in range(args.seeds)]
+            if args.trials > TRIALS:
+                runs.append(found(name, target, args.trials, 0, args.jobs))
+            best = min((record for _, record in runs), key=lambda r: r.cycles)
             lines.append(best_line(replace(best, of=replace(best.of, run="shipped", host="")), "0" * 8))
             print(f"{target}  {name}  {number(best.cycles)} cycles, gap {percent(best.gap)}, seed {best.seed}", flush=True)
             if target == "vta-de10":
                 readme = row(readme, runs[0][0])
-        (ROOT / "tuning_logs" / f"{target}.jsonl").write_text("".join(lines))
+        path = ROOT / "tuning_logs" / f"{target}.jsonl"
+        if args.name and path.exists():
+            others = [record for record in again(target) if record.name not in args.name]
+            lines = [*(best_line(record, "0" * 8) for record in others), *lines]
+        path.write_text("".join(lines))
     kernel = compile_best("resnet18.c8", log=None)
     readme = re.sub(r"(\(1, 256, 14, 14\) int8 )\d+( cycles)", rf"\g<1>{kernel.cycles}\g<2>", readme)
     (ROOT / "README.md").write_text(readme)
