@@ -24,6 +24,7 @@ Floats = npt.NDArray[np.float64]
 ISSUE = 7  # cycles of a computing instruction beyond its micro-ops: pipeline and hand-over (vta.md 5)
 LATENCY = 23  # cycles between two loads beyond their beats: request, delay, drain (vta.md 5.7, E = 22 + beats, occupancy E + 1)
 FETCH = 2  # bus words of an instruction
+PART = 64  # of a further part: micro-ops of its own for the sum, the initial values and the stages
 START = 60  # launch, first instructions, FINISH
 
 
@@ -94,7 +95,7 @@ def draft(model: Model, plan: Plan) -> Floats:
             # A later part's first loads run during the last product and the stages of the part before, where they have memory
             # of their own; else they wait for it, and so do its initial values for the last store.
             apart = np.maximum(step.first_fill - last.after, 0.0)
-            begin = np.where(last.on, np.where(together, apart, step.first_fill + last.drain), step.begin)
+            begin = np.where(last.on, PART + np.where(together, apart, step.first_fill + last.drain), step.begin)
         computing += np.where(part.on, begin + step.computing, 0.0)
         loading += np.where(part.on, step.load, 0.0)
         extra += np.where(part.on, terms.extra, 0.0)

@@ -32,10 +32,11 @@ class Zeros(NumericRule):
         plan.drops = model.column(points, "drop_zeros") == 1
 
     def allows(self, model: Model, points: Points, plan: Plan) -> npt.NDArray[np.bool_]:
-        """A part without any padding has nothing to leave out, and ``drop_zero_terms`` says so."""
+        """A part without any padding has nothing to leave out (``drop_zero_terms`` says so), one of padding alone all."""
         ok = np.ones(len(points), dtype=np.bool_)
         for part in plan.parts:
-            ok &= ~part.on | ~plan.drops | (model.drop_share(part) < 1)
+            share = model.drop_share(part)
+            ok &= ~part.on | ~plan.drops | ((share > 0) & (share < 1))
         return ok
 
     def draft(self, model: Model, plan: Plan, terms: Terms) -> None:

@@ -10,6 +10,7 @@ import pytest
 from autosched.errors import ProgramError
 from autosched.ir.expr import BinOp, BufferData, BufferLoad, Call, Expr, IntImm, StringImm, Var, const
 from autosched.ir.functor import rewrite
+from autosched.ir.host import HOST_STAGE
 from autosched.ir.stmt import (
     TRUE,
     Block,
@@ -17,6 +18,7 @@ from autosched.ir.stmt import (
     Buffer,
     BufferRegion,
     BufferStore,
+    Constant,
     Evaluate,
     For,
     IfThenElse,
@@ -135,6 +137,12 @@ BROKEN: list[tuple[str, str, Callable[[Program], PrimFunc]]] = [
     ("view", "drops a dimension of extent 16", lambda p: bad_view(p, Buffer("V", ()), BufferRegion(p.t, (rng(16),)))),
     ("signature", "reads buffer 'T'", lambda p: p.second_block(reads=())),
     ("signature", "writes buffer 'B'", lambda p: p.second_block(writes=())),
+    ("constants", "listed twice, or is a parameter", lambda p: replace(p.func, constants=(Constant(p.a, bytes(64)),))),
+    ("unwritten", "constant 'B' is written", lambda p: replace(
+        p.func, params=(p.a,), constants=(Constant(p.b, bytes(64)),))),
+    ("host stages", "", lambda p: p.second_block(annotations={HOST_STAGE: "pack"})),
+    ("host place", "does not stand directly in the root block", lambda p: p.with_(p.other.body, BlockRealize((), TRUE, Block(
+        "outer", (), (), (), BlockRealize((p.j,), TRUE, replace(p.second, annotations={HOST_STAGE: "pack"})))))),
 ]
 
 
