@@ -45,7 +45,7 @@ def start_by_max(stream: Stream, config: VTAConfig, declared: Iterable[tuple[int
 def ranges(table: isa.Table, config: VTAConfig, declared: Iterable[tuple[int, int, tuple[int, int]]]) -> tuple[Ints, Ints]:
     """Per instruction, between what the elements lie that it loads into ACC, where it does."""
     low, high = np.full(len(table), LEAST, dtype=np.int64), np.full(len(table), MOST, dtype=np.int64)
-    at = table[:, isa.DRAM] * config.acc_elem_bytes
+    at = table[:, isa.DRAM] * isa.element_bytes(config)[isa.MEM_ACC]
     loads = (table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.MEM] == isa.MEM_ACC)
     for first, size, (least, most) in declared:
         here = loads & (at >= first) & (at < first + size)

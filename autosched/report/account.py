@@ -201,9 +201,7 @@ def _held(lowered: Lowered) -> Iterator[Held]:
 def _traffic(lowered: Lowered) -> Iterator[Traffic]:
     """Every DMA belongs to the tensor at whose address it begins."""
     c, table = lowered.config, lowered.table
-    size_of = {isa.MEM_UOP: c.uop_elem_bytes, isa.MEM_WGT: c.wgt_elem_bytes, isa.MEM_INP: c.inp_elem_bytes,
-               isa.MEM_ACC: c.acc_elem_bytes, isa.MEM_OUT: c.out_elem_bytes,
-               isa.MEM_ACC_8BIT: max(1, c.acc_elem_bytes >> (c.LOG_ACC_WIDTH - 3))}
+    size_of = isa.element_bytes(c)
     starts = sorted((address, name) for name, address in lowered.dram.names.items())
     first = np.array([address for address, _ in starts])
     sizes = {b.name: _bytes(b.shape, b.dtype) for b in lowered.dram.buffers}
