@@ -91,7 +91,7 @@ class Log:
         try:
             with os.scandir(self.directory) as entries:
                 names = sorted(e.name for e in entries if e.name.endswith(".jsonl") and e.is_file())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):  # a writer says what is in the way
             return ()
         return [self.directory / name for name in names]
 

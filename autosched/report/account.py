@@ -201,7 +201,7 @@ def _held(lowered: Lowered) -> Iterator[Held]:
 def _traffic(lowered: Lowered) -> Iterator[Traffic]:
     """Every DMA belongs to the tensor at whose address it begins."""
     c, table = lowered.config, lowered.table
-    size_of = isa.element_bytes(c)
+    size_of = isa.element_bytes(c).tolist()
     starts = sorted((address, name) for name, address in lowered.dram.names.items())
     first = np.array([address for address, _ in starts])
     sizes = {b.name: _bytes(b.shape, b.dtype) for b in lowered.dram.buffers}
