@@ -107,6 +107,7 @@ class Piece:
         outer: the outer loop of every tiled axis.
         loops: the outer loops of the output, outermost first.
         copies: per operand, the block that loads it for this part; None where it is loaded once for all.
+        bare: whether its only outer loop is one of a single iteration.
     """
 
     part: Part
@@ -119,6 +120,7 @@ class Piece:
     outer: dict[int, LoopRV] = field(default_factory=dict)
     loops: list[LoopRV] = field(default_factory=list)
     copies: list[BlockRV | None] = field(default_factory=list)
+    bare: bool = False
 
 
 class Build(Recorder):
@@ -238,6 +240,7 @@ class Build(Recorder):
             # A place for what belongs to this part alone, or behind the GEMM for what only the later stages read: loaded
             # first, it would hold up the compute engine and share the bus with the data that everything waits for.
             piece.loops = [self.add_unit_loop(first)]
+            piece.bare = True
         at = piece.loops[-1] if piece.loops else None
         for block in reversed(piece.stages):
             loop = slices or at
@@ -262,7 +265,7 @@ class Build(Recorder):
         nest, plan = self.nest, self.plan
         order = [int(a) for a in np.argsort(plan.position[0], kind="stable") if a < self.model.n_spatial]
         places = [*order, *nest.reduce]
-        late = self._late()
+        late = self._late() if self.pieces[0].bare else []
         for piece in self.pieces:
             piece.copies = [None] * len(nest.operands)
         alone = len(self.pieces) == 1

@@ -142,5 +142,5 @@ def test_a_candidate_that_harms_its_worker_costs_itself_only(what: str, calm: Pa
     assert got[:2] + got[3:] == trials(calm)[:2] + trials(calm)[3:]
     # What the machine failed at is asked again; the rest comes from the log.
     again = run(*args[:-1], tmp_path / "log", "--format", "json", "--cold")
-    report = json.loads(again.stdout)
+    report = json.loads(again.stdout.splitlines()[-1])
     assert report["simulated"] == 1 and report["from_log"] == 11 and not report["failed"], again.stderr

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from autosched.errors import ProgramError
 from autosched.ir import BinOp, Buffer, Call, Cast, FloatImm, IntImm, Not, Select, Var, seq
 from autosched.ir.expr import BufferData, Expr, Let, Ramp, StringImm
 from autosched.ir.printer import excerpt, expr_text, script, stmt_text
@@ -241,7 +242,12 @@ def programs(draw: st.DrawFn) -> PrimFunc:
 def test_printed_programs_read_back_equal(func: PrimFunc) -> None:
     for dialect in ("tvm", "block"):
         text = script(func, dialect)
-        again = parse(text)
+        try:
+            again = parse(text)
+        except ProgramError as error:
+            # An index that folds to a constant outside its buffer is well-formed as an expression, and no program to be written.
+            assume("is outside dimension" not in str(error))
+            raise
         assert structural_equal(func, again), text
         settled = script(again, dialect)
         assert script(parse(settled), dialect) == settled

@@ -101,10 +101,10 @@ def test_a_damaged_file_runs_or_is_one_line(seed: int, tmp_path: Path, capsys: p
         assert time.perf_counter() - begin < 30
         printed = capsys.readouterr()
         said = [line for line in printed.err.splitlines() if "unknown fields ignored" not in line]
-        assert code in (0, 2)
+        assert code in (0, 2, 5)
         assert len(said) == (1 if code == 2 else 0), said
         assert all(len(line) < 500 for line in said)
         if code == 0 and "json" in options:
             assert {"name", "cycles", "outputs_match"} == set(json.loads(printed.out)[0])
         codes.add(code)
-    assert codes == {0, 2}
+    assert {0, 2} <= codes <= {0, 2, 5}
