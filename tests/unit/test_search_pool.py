@@ -28,8 +28,8 @@ def saboteur(tmp_path: Path, body: str) -> Candidate:
     """A candidate whose worker runs ``body``: a program's file is loaded where the candidate is measured."""
     path = tmp_path / "saboteur.py"
     # The first look at a file, in a process of its own, is to find nothing.
-    first = "    if sys.argv[0] == '-c':\n        return None\n"
-    path.write_text("import os, signal, sys, time\n\n\ndef f():\n" + first + "    " + body + "\n    return None\n")
+    first = "    if multiprocessing.current_process().name == 'MainProcess':\n        return None\n"
+    path.write_text("import multiprocessing, os, signal, time\n\n\ndef f():\n" + first + "    " + body + "\n    return None\n")
     return Candidate(f"{path}:f", "vta-de10", ())
 
 
