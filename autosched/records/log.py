@@ -251,6 +251,14 @@ class Log:
         for workload, hardware in list(self._bests):
             yield from self._in_order(workload, hardware, None)
 
+    def counts(self) -> dict[tuple[str, str, str], int]:
+        """How many trials there are of every (key of the program, key of the machine, version)."""
+        found: dict[tuple[str, str, str], int] = {}
+        for file in self._files.values():
+            for task, n in file.counts.items():
+                found[task] = found.get(task, 0) + n
+        return found
+
     def tasks(self) -> list[tuple[str, str, str]]:
         """(name, key of the program, key of the machine) of all that has a best schedule, by name."""
         return sorted({(b.name, *key) for key, places in self._bests.items() for b in places})

@@ -17,7 +17,7 @@ Task = tuple[str, str, str]  # keys of program and machine, version of lowering 
 TAIL = 256  # bytes before the end of what was read that tell whether a file is still the same
 _SEAL = re.compile(rb',"crc":"[0-9a-f]{8}"\}')
 _START = re.compile(rb'\{"kind":"')
-_AROUND = b" \t\r\x00\xef\xbb\xbf"  # other systems' ends and marks, and what a crash leaves of an unwritten block
+AROUND = b" \t\r\x00\xef\xbb\xbf"  # other systems' ends and marks, and what a crash leaves of an unwritten block
 _SALVAGE = 1 << 26  # bytes whose checksum is computed to find whole lines in one that is none
 
 
@@ -127,7 +127,7 @@ class LogFile:
         while (end := data.find(b"\n", start)) >= 0:
             self._line(data[start:end], self.offset + start)
             start = end + 1
-        if data[start:].strip(_AROUND) and self._is_whole(data[start:]):
+        if data[start:].strip(AROUND) and self._is_whole(data[start:]):
             self._line(data[start:], self.offset + start)
             start = len(data)
         self.tail = (self.tail + data[:start])[-TAIL:]
@@ -137,7 +137,7 @@ class LogFile:
     def _is_whole(self, tail: bytes) -> bool:
         """Whether what follows the last end of a line is a line whose end somebody cut off; else its writer is not done."""
         try:
-            open_line(tail.strip(_AROUND))
+            open_line(tail.strip(AROUND))
         except RecordError:
             said = "the last line is not whole: its writer was killed, or is writing it"
             self.torn = Fault(self.path, self.lines + 1, said)
@@ -146,8 +146,8 @@ class LogFile:
 
     def _line(self, raw: bytes, offset: int) -> None:
         self.lines += 1
-        offset += len(raw) - len(raw.lstrip(_AROUND))
-        raw = raw.strip(_AROUND)
+        offset += len(raw) - len(raw.lstrip(AROUND))
+        raw = raw.strip(AROUND)
         if not raw:
             return
         try:
@@ -240,8 +240,8 @@ def salvage(raw: bytes) -> tuple[list[tuple[int, int]], bool]:
                 open_line(raw[start : seal.end()])
             except RecordError:
                 continue
-            rest |= bool(raw[at:start].strip(_AROUND))
+            rest |= bool(raw[at:start].strip(AROUND))
             found.append((start, seal.end()))
             at = seal.end()
             break
-    return found, rest or bool(raw[at:].strip(_AROUND))
+    return found, rest or bool(raw[at:].strip(AROUND))

@@ -20,6 +20,25 @@ def host_name() -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", socket.gethostname().split(".")[0])[:32].strip("-") or "host"
 
 
+def locked(fd: int) -> bool:
+    """Takes the lock of an open file, which lasts until it is closed; whether nobody else has it.
+
+    Where there are no locks (Windows, some network drives) nobody ever has it.
+
+    Args:
+        fd: descriptor of the file.
+    """
+    try:
+        import fcntl
+
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):
+        return True
+    return True
+
+
 class Writer:
     """Appends lines to a file of its own.
 
@@ -52,6 +71,7 @@ class Writer:
                 try:
                     # What appends is never in the way of what another writer of the same name did on a drive that both share.
                     self._fd = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o644)
+                    locked(self._fd)  # tells `db fsck --repair` to leave the file alone
                     break
                 except FileExistsError:
                     continue

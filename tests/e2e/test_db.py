@@ -1,4 +1,4 @@
-"""``autosched db``: what is damaged, what moved, several logs into one, and trials as CSV."""
+"""``autosched db``: what is damaged, what moved, several logs into one, a large log made small, and trials in other formats."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import pytest
 
 from autosched.cli import main
 from autosched.cli.exit_codes import Exit
-from autosched.records import Log
-from autosched.records.line import best_line, run_line
+from autosched.records import Log, version
+from autosched.records.line import FORMAT, best_line, run_line, seal
 from autosched.search import tune
+from autosched.workloads import workload
+from space import Space
 
 NAME = "dense:m=2,k=64,n=96"
 
@@ -82,3 +84,114 @@ def test_trials_as_csv(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
         (t.trial, "" if t.cycles is None else str(t.cycles), NAME) for t in trials]
     assert [tuple(map(int, r["point"].split())) for r in rows] == [t.point for t in trials]
     assert said(capsys, "export", "--log", log, "-o", tmp_path / "no" / "t.csv")[0] == Exit.BAD_INPUT
+
+
+def test_repair_moves_what_says_nothing_and_keeps_the_rest(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (path,) = log.glob("*.jsonl")
+    lines = path.read_bytes().splitlines()
+    newer = seal("trial", {"head": "0" * 8, "decisions": "of another time"}, format=FORMAT + 1).encode().rstrip()
+    forged = lines[3].replace(b'"trial":', b'"trial":9', 1)
+    glued = lines[1] + lines[2]
+    (tmp_path / path.name).write_bytes(b"\n".join([lines[0], glued, forged, newer, b"\xff noise", *lines[4:], lines[1][:40]]))
+    code, out, _ = said(capsys, "fsck", "--log", tmp_path, "--repair")
+    beside = tmp_path / (path.name + ".bad")
+    # What a newer version wrote is no damage of the file, and is still said.
+    assert code == Exit.PARTIAL and "1 damaged lines left" in out
+    assert f"3 lines moved to {beside.name}, 1 of a newer format left" in out
+    assert beside.read_bytes().splitlines() == [forged, b"\xff noise", lines[1][:40]]
+    assert (tmp_path / path.name).read_bytes().splitlines() == [*lines[:3], newer, *lines[4:]]
+    code, out, _ = said(capsys, "fsck", "--log", tmp_path, "--repair")
+    assert beside.read_bytes().count(b"\n") == 3 and "0 lines moved" in out
+    (tmp_path / path.name).write_bytes(b"\n".join([*lines, b"more noise"]))
+    assert said(capsys, "fsck", "--log", tmp_path, "--repair")[0] == Exit.OK
+    assert (tmp_path / path.name).read_bytes() == path.read_bytes() and beside.read_bytes().endswith(b"more noise\n")
+    assert said(capsys, "fsck", "--log", tmp_path)[0] == Exit.OK
+
+
+def test_repair_leaves_a_file_that_is_being_written(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = next(Log.open(log).all_bests()).of
+    with Log(tmp_path).writer(run) as writer:
+        with writer.path.open("ab") as file:
+            file.write(b"noise\n")
+        before = writer.path.read_bytes()
+        code, _, err = said(capsys, "fsck", "--log", tmp_path, "--repair")
+        assert code == Exit.BAD_INPUT and "is being written by a running command" in err and err.count("\n") == 1
+        assert writer.path.read_bytes() == before and len(list(tmp_path.iterdir())) == 1
+    assert said(capsys, "fsck", "--log", tmp_path, "--repair")[0] == Exit.OK
+
+
+def test_compact_keeps_the_best(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    into = tmp_path / "into"
+    for top in (100, 2):
+        code, out, _ = said(capsys, "compact", "--log", log, "-o", into, "--top", str(top))
+        assert code == Exit.OK
+    old, new = Log.open(log), Log.open(into)
+    assert not new.damage and new.tasks() == old.tasks()
+    (_, workload, hardware) = old.tasks()[0]
+    now = version()
+    assert new.bests(workload, hardware, now) == old.bests(workload, hardware, now)
+    assert new.trials(workload, hardware, now) == {p: t for p, t in old.trials(workload, hardware, now).items() if t.cycles}
+    small = Log(into, [p for p in into.glob("*.jsonl") if p.name in out])
+    fastest = sorted(t.cycles for t in old.all_trials() if t.cycles is not None)
+    assert sorted(t.cycles for t in small.all_trials() if t.cycles is not None) == fastest[:2]
+    assert small.first(workload, hardware, now) == old.first(workload, hardware, now)
+    code, _, err = said(capsys, "compact", "--log", log, "-o", log)
+    assert code == Exit.BAD_INPUT and "is the log itself" in err
+
+
+def test_what_is_held(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = said(capsys, "list", "--log", log, "--format", "json")
+    (row,) = json.loads(out)
+    best = next(Log.open(log).all_bests())
+    assert (row["workload"], row["target"], row["cycles"], row["trials"]) == (NAME, "vta-de10", best.cycles, 5)
+    # The same command under both of its names.
+    assert said(capsys, "best", NAME, "--log", log) == (main(["best", NAME, "--log", str(log)]), *capsys.readouterr())
+    assert "resnet18.c2" in said(capsys, "list", "--shipped")[1]
+    code, _, err = said(capsys, "list", "--shipped", "--log", log)
+    assert code == Exit.BAD_INPUT and "two places" in err
+    code, _, err = said(capsys, "verify", "dense:m=2,k=64", "--log", log)
+    assert code == Exit.BAD_INPUT and f"did you mean '{NAME}'?" in err
+
+
+@pytest.mark.parametrize("name", ["o.db", "o.journal"])
+def test_trials_as_studies_that_optuna_opens(name: str, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    optuna = pytest.importorskip("optuna")
+    path = tmp_path / name
+    code, out, _ = said(capsys, "export", "--log", log, "-o", path)
+    assert code == Exit.OK and "optuna-dashboard" in out and [p.name for p in tmp_path.iterdir()] == [name]
+    if name == "o.db":
+        storage = f"sqlite:///{path}"
+    else:
+        storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(path)))
+    (summary,) = optuna.get_all_study_summaries(storage)
+    study = optuna.load_study(study_name=summary.study_name, storage=storage)
+    trials = list(Log.open(log).all_trials())
+    assert [t.user_attrs["point"] for t in study.trials] == [" ".join(map(str, t.point)) for t in trials]
+    assert [t.value for t in study.trials] == [t.cycles for t in trials]
+    names = Space(workload(NAME).func, "vta-de10").names
+    for shown, t in zip(study.trials, trials):
+        assert shown.params and all(t.point[names.index(k)] == v for k, v in shown.params.items())
+    code, _, err = said(capsys, "export", "--log", log, "-o", path)
+    assert code == Exit.BAD_INPUT and "exists already" in err
+
+
+def test_an_import_is_a_table_of_theirs_and_ours(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = "ext_dev -device=vta -keys=cpu -model=pynq_1x16_i8w8a32_15_15_18_17"
+    args = [["TENSOR", [2, 4, 1, 16], "int8"], ["TENSOR", [6, 4, 16, 16], "int8"], None, "int32"]
+    record = {"input": [target, "dense_packed.vta", args, {}], "result": [[1e-4], 0, 1.0, 1.6e9], "version": 0.2,
+              "config": {"entity": [["tile_ci", "sp", [1, 4]], ["tile_co", "sp", [6, 1]], ["oc_nthread", "ot", 1]]}}
+    lines = [json.dumps(record), json.dumps({**record, "input": [target.replace("1x16", "4x8"), *record["input"][1:]]})]
+    (tmp_path / "a.log").write_text("\n".join(lines))
+    into = tmp_path / "log"
+    shutil.copytree(log, into)
+    code, out, _ = said(capsys, "import", tmp_path / "a.log", "--log", into)
+    assert code == Exit.OK and "1 record for a VTA of 4x8" in out and "1 of 1 records for this machine became schedules" in out
+    search = ("--log", tmp_path / "other", "--tune", "3", "--jobs", "1")
+    code, out, _ = said(capsys, "import", tmp_path / "a.log", *search, "--format", "json")
+    first, second = json.loads(out)
+    assert first["workload"] == NAME and first["bound"] <= first["ours"] <= first["theirs"] and second["theirs"] is None
+    (tmp_path / "a.log").write_text(lines[0].replace("tile_co", "tile_qo"))
+    code, out, _ = said(capsys, "import", tmp_path / "a.log", "--log", into, "--format", "json")
+    assert code == Exit.PARTIAL and "knob tile_qo is none of" in json.loads(out)[0]["reason"]

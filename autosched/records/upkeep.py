@@ -1,0 +1,177 @@
+"""Looking after a log: taking out lines that say nothing, and keeping the best of a log that has grown large."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from autosched.errors import RecordError
+from autosched.records.line import FORMAT, best_line, head_of, open_line, program_line, run_line, trial_line
+from autosched.records.log import Log
+from autosched.records.reading import AROUND, LogFile, salvage
+from autosched.records.record import BestRecord, Run, TrialRecord
+from autosched.records.writer import locked
+from sim.files import write_bytes
+
+BAD = ".bad"  # beside a repaired file: what was taken out of it
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What was done to a file.
+
+    Args:
+        path: the file.
+        moved: lines that went into the file beside it.
+        kept: lines that this version cannot read and a newer one can; they stay.
+    """
+
+    path: Path
+    moved: int
+    kept: int
+
+
+def repair(log: Log) -> list[Repaired]:
+    """Moves what cannot be read out of the files of a log, each into a file of its name and ``.bad``; nothing is thrown away.
+
+    Whole records inside a damaged line are put on lines of their own. Lines of a newer format stay where they are.
+
+    Args:
+        log: the log, as it was read; it is read again by whoever opens it next.
+
+    Returns:
+        The files that had damage.
+
+    Raises:
+        RecordError: a file is being written by a running command, or cannot be written.
+    """
+    return [_repaired(path) for path in dict.fromkeys(fault.path for fault in log.damage)]
+
+
+def _repaired(path: Path) -> Repaired:
+    try:
+        with _unwritten(path):
+            data = path.read_bytes()
+            file = LogFile(path)
+            file.read()
+            bad = {fault.line for fault in file.damage}
+            good: list[bytes] = []
+            moved: list[bytes] = []
+            newer = 0
+            for number, raw in enumerate(data.split(b"\n"), 1):
+                line = raw.strip(AROUND)
+                whole = _records(line)
+                if number not in bad:
+                    good += whole
+                elif whole == [line] and _newer(line):
+                    newer += 1
+                    good.append(line)
+                else:
+                    # A line of which a part can be read goes whole into the other file; the part stays as well.
+                    good += [] if whole == [line] else whole
+                    moved.append(raw)
+            if moved:
+                beside = path.with_name(path.name + BAD)
+                before = beside.read_bytes() if beside.exists() else b""
+                write_bytes(beside, before + b"".join(line + b"\n" for line in moved))
+            write_bytes(path, b"".join(line + b"\n" for line in good))
+    except OSError as error:
+        raise RecordError(f"cannot repair {path}: {error.strerror}") from error
+    return Repaired(path, len(moved), newer)
+
+
+@contextmanager
+def _unwritten(path: Path) -> Iterator[None]:
+    with path.open("rb") as file:
+        if not locked(file.fileno()):
+            raise RecordError(f"{path} is being written by a running command; repair it afterwards")
+        yield
+
+
+def _records(line: bytes) -> list[bytes]:
+    """The whole records of a line."""
+    if not line:
+        return []
+    try:
+        open_line(line)
+    except RecordError:
+        return [line[start:end] for start, end in salvage(line)[0]]
+    return [line]
+
+
+def _newer(line: bytes) -> bool:
+    form = open_line(line).get("format")
+    return type(form) is int and form > FORMAT
+
+
+def compact(log: Log, into: Path, top: int) -> tuple[Path, int, int]:
+    """Writes the best of a log as one file of another log.
+
+    Kept are, of every task and version of lowering and simulator, the best schedules and the fastest trials, with their runs and
+    programs. What was withdrawn because its check failed is left out, and so is its withdrawal.
+
+    Args:
+        log: the log; it stays as it is.
+        into: directory of the other log; made where it is missing.
+        top: schedules and trials of a task that are kept.
+
+    Returns:
+        The file, and how many schedules and trials it has.
+
+    Raises:
+        RecordError: the other log is the same one, or cannot be written.
+    """
+    if into.exists() and log.directory.exists() and into.samefile(log.directory):
+        raise RecordError(f"{into} is the log itself; name another directory")
+    bests = list(_bests(log, top))
+    trials = list(_trials(log, top))
+    lines: list[str] = [program_line(p) for p in log.programs.values()]
+    heads: dict[str, str] = {}
+    for run in [t.of for t in trials]:
+        if _identity(run) not in heads:
+            lines.append(run_line(run))
+            heads[_identity(run)] = head_of(lines[-1])
+    lines += [trial_line(t, heads[_identity(t.of)]) for t in trials]
+    # A best stands alone: its run is named in full, and no trial may take it for another run of that name.
+    lines += [best_line(b, "0" * 8) for b in bests]
+    text = "".join(lines).encode()
+    path = into / f"compact-{hashlib.sha256(text).hexdigest()[:16]}.jsonl"
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, text)
+    except OSError as error:
+        raise RecordError(f"cannot write a log in {into}: {error.strerror}") from error
+    return path, len(bests), len(trials)
+
+
+def _identity(run: Run) -> str:
+    return json.dumps(vars(run), default=dict, sort_keys=True)
+
+
+def _bests(log: Log, top: int) -> Iterator[BestRecord]:
+    for _, workload, hardware in _tasks(log.tasks()):
+        by_version: dict[str, list[BestRecord]] = {}
+        for record in log.bests(workload, hardware):
+            by_version.setdefault(record.version, []).append(record)
+        for records in by_version.values():
+            yield from islice(records, top)
+
+
+def _tasks(tasks: Iterable[tuple[str, str, str]]) -> Iterable[tuple[str, str, str]]:
+    """Each once, whatever its writers called it."""
+    return {(workload, hardware): (name, workload, hardware) for name, workload, hardware in tasks}.values()
+
+
+def _trials(log: Log, top: int) -> Iterator[TrialRecord]:
+    """The fastest of every task, version and space; among equals the first; points once."""
+    by_task: dict[tuple[str, str, str, int], dict[tuple[int, ...], TrialRecord]] = {}
+    for t in log.all_trials():
+        if t.cycles is not None and t.point:
+            by_task.setdefault((t.workload, t.hardware, t.version, t.space), {}).setdefault(t.point, t)
+    for found in by_task.values():
+        yield from sorted(found.values(), key=lambda t: (t.cycles or 0, t.trial))[:top]
