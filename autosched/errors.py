@@ -82,6 +82,11 @@ class LoweringError(AutoschedError):
         self.kind = kind
         self.message = message
 
+    @property
+    def of_program(self) -> bool:
+        """Whether it is about what the program computes, not about how large its pieces are or how its loops are marked."""
+        return self.kind not in ("capacity", "field", "tokens", "thread", "annotation", "store")
+
     def __str__(self) -> str:
         return f"{self.kind}: {self.message}"
 

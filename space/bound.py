@@ -5,6 +5,7 @@ Only beats are counted, never latencies that a machine might hide; of a strided 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,8 +29,8 @@ def compute_floor(model: Model, plan: Plan) -> Ints:
     return np.asarray(products + model.out_elements + alu, dtype=np.int64)
 
 
-def bound(model: Model, plan: Plan) -> Ints:
-    """A lower bound of the cycles of every point, shape (n,)."""
+def engines(model: Model, plan: Plan) -> tuple[Ints, Ints, Ints]:
+    """Cycles that computing, loading and storing need at least, shape (n,) each; addends are loaded by both of the former."""
     c = model.config
     load = np.zeros(len(plan), dtype=np.int64)
     acc = np.zeros(len(plan), dtype=np.int64)
@@ -42,4 +43,14 @@ def bound(model: Model, plan: Plan) -> Ints:
     # A burst carries at most burst_beats beats, and every burst pays its handshake (vta.md 5.9): full bursts are the least.
     per_burst = max(1, c.burst_beats * c.bus_bytes // c.out_elem_bytes)
     store = model.out_elements * int(timing.store_cycles(0, 1, per_burst, per_burst, config=c)) // per_burst
-    return np.asarray(np.maximum(np.maximum(compute_floor(model, plan) + acc, load + acc), store), dtype=np.int64)
+    return compute_floor(model, plan) + acc, load + acc, np.full(len(plan), store, dtype=np.int64)
+
+
+def bound(nests: Sequence[tuple[Model, Plan]]) -> Ints:
+    """A lower bound of the cycles of every point, shape (n,): each engine serves all nests, one thing at a time.
+
+    Args:
+        nests: the nests of a program, each with what the points mean for it.
+    """
+    found = [engines(model, plan) for model, plan in nests]
+    return np.asarray(np.max([np.sum(parts, axis=0) for parts in zip(*found)], axis=0), dtype=np.int64)

@@ -18,7 +18,6 @@ from autosched.target import Target
 from space.model import Model
 from space.nest import ACC
 from space.plan import Part
-from space.sketch import Sketch
 
 
 class Recorder:
@@ -124,19 +123,20 @@ class Piece:
 
 
 class Build(Recorder):
-    """The trace of one point in the making; rules see it in ``before``, ``nested`` and ``after``.
+    """The trace of one nest of a point in the making; rules see it in ``before``, ``nested`` and ``after``.
 
     Args:
-        sketch: the form of the program.
+        model: of the nest.
         target: names the intrinsic.
-        point: one row of the sketch.
+        point: the nest's columns of one row of the sketch.
+        trace: what brings the program into the sketch's form, and the nests before this one.
     """
 
-    def __init__(self, sketch: Sketch, target: Target, point: npt.NDArray[np.int32]) -> None:
-        super().__init__(sketch.prefix.copy())
-        self.sketch, self.target = sketch, target
-        self.model: Model = sketch.model
-        self.nest = sketch.model.nest
+    def __init__(self, model: Model, target: Target, point: npt.NDArray[np.int32], trace: Trace) -> None:
+        super().__init__(trace)
+        self.target = target
+        self.model = model
+        self.nest = model.nest
         self.point = point
         self.plan = self.model.plan(point[None])
         self.padded: set[int] = set()
@@ -146,7 +146,7 @@ class Build(Recorder):
         self.sides: dict[str, BlockRV] = {}
 
     def emit(self) -> Trace:
-        """All primitives of the point."""
+        """All primitives of the nest."""
         nest = self.nest
         for rule in self.model.rules:
             rule.before(self)
@@ -305,11 +305,14 @@ class Build(Recorder):
         return piece.stages[next(n for n, s in enumerate(self.nest.stages) if s.block == op.consumer)]
 
     def _loading(self, operand: int, piece: Piece, only: BlockRV | None) -> BlockRV:
-        """The block that loads an operand, for all that read it or for one reader only."""
+        """The block that loads an operand, for all of the nest that read it or for one reader only."""
         op = self.nest.operands[operand]
         if operand in piece.pads and operand not in self.padded:
             return piece.pads[operand]
-        return self.cache_read(self._reader(operand, piece), op.name, op.scope, None if only is None else [only])
+        consumers = None if only is None else [only]
+        if only is None and self.model.nests > 1:
+            consumers = [self._reader(operand, p) for p in self.pieces]
+        return self.cache_read(self._reader(operand, piece), op.name, op.scope, consumers)
 
     def refills(self, operand: int) -> bool:
         """Whether the part at hand loads an operand more than once."""

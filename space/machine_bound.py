@@ -7,6 +7,7 @@ tiles, orders or places. docs/bound.md has the derivation.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -116,60 +117,119 @@ def _other(e: Expr, own: Expr) -> Expr | None:
     return found.value if isinstance(found, Cast) else found
 
 
-def machine_bound(model: Model) -> MachineBound:
-    """The bound for a program's nest.
+@dataclass(frozen=True)
+class _Needs:
+    """What one nest needs of every engine, in cycles.
 
     Args:
-        model: of the sketch without structural changes.
+        streams: loads of the GEMM's operands, by tensor.
+        addends: loads into the accumulator, by tensor.
+        words: words of the bus, by tensor.
+        first: what the first product waits for.
+        products: of the GEMM.
+        sum: which products these are: nests that form the same ones need them once; () without any.
+        initial: of writing the accumulators before them, and of operations after them, without what an instruction adds.
+        after: of the operations.
+        operations: their number for each vector.
+        vectors: that are stored.
+        vector: cycles of each of them besides the products.
     """
-    nest, target = model.nest, model.target
-    c = target.config
-    vectors = model.out_elements
-    epilogue = least_epilogue(nest, target)
-    products = model.useful if nest.anchor else 0
 
-    start = int(timing.fetch_cycles_floor(1, c))
-    drain = int(timing.store_cycles(0, 1, 1, 1, config=c))
-    least = {k: _least(model, k) for k in range(len(nest.operands))}
-    streams = {k: n for k, n in least.items() if nest.operands[k].scope != ACC}
-    addends = {k: n for k, n in least.items() if nest.operands[k].scope == ACC}
+    streams: dict[str, int]
+    addends: dict[str, int]
+    words: dict[str, int]
+    first: int
+    products: int
+    sum: Hashable
+    initial: int
+    after: int
+    operations: int
+    vectors: int
+    vector: int
+
+
+def machine_bound(models: Sequence[Model]) -> MachineBound:
+    """The bound for a program's nests: engines are serial, so what one of them has to do for all nests adds up.
+
+    What several nests may have in common (an operand, the products themselves, what an instruction costs beyond its micro-ops,
+    the micro-ops) is counted once.
+
+    Args:
+        models: of a sketch, one for every nest.
+    """
+    config = models[0].config
+    nests = [_needs(model) for model in models]
+    gemm = any(n.products for n in nests)
+    start = int(timing.fetch_cycles_floor(1, config))
+    drain = int(timing.store_cycles(0, 1, 1, 1, config=config))
+    uops = int(timing.load_cycles_floor(isa.MEM_UOP, 0, 1, 1, 1, config=config))
+    # Nests of the same products may share them, and what is done to them.
+    sums = [[n for n in nests if n.sum == key] for key in dict.fromkeys(n.sum for n in nests)]
+    products = sum(max(n.products for n in group) for group in sums)
+    initial = sum(min(n.initial for n in group) for group in sums) + (PIPELINE if gemm else 0)
+    operations = max(n.operations for n in nests)
+    after = sum(max(n.after for n in group) for group in sums) + PIPELINE * operations
+    work = products + (PIPELINE if gemm else 0) + after
+    addends = sum(_once([n.addends for n in nests]).values())
+    waiting = min(n.first for n in nests) + work
+    # After the last load at least one vector is still to be made.
+    remains = min((1 + PIPELINE if n.products else 0) + n.operations * (1 + PIPELINE) for n in nests)
+    loading = sum(_once([n.streams for n in nests]).values()) + remains
+    # Every instruction is two words of the same bus: one per load, a product, every stage, a store, FINISH.
+    words = _once([n.words for n in nests])
+    instructions = len(words) + 2 * gemm + operations + 3
+    bus = sum(words.values()) + -(-instructions * 16 // config.bus_bytes)
+    burst = max(1, config.burst_beats * config.bus_bytes // config.out_elem_bytes)
+    vectors = sum(n.vectors for n in nests)
+    store = vectors * int(timing.store_cycles(0, 1, burst, burst, config=config)) // burst - drain
+    chains = {"compute": max(uops + addends + initial + work, waiting), "load": loading, "bus": bus, "store": store}
+    binds = max(chains, key=lambda name: chains[name])
+    terms = {
+        "start": start, "drain": drain, "products": products, "initial": initial, "stages": after, "uops": uops,
+        "addends": addends,
+        **{f"{name} chain": value for name, value in chains.items()},
+    }
+    return MachineBound(start + chains[binds] + drain, binds, terms, max(n.vector for n in nests))
+
+
+def _once(found: Sequence[dict[str, int]]) -> dict[str, int]:
+    """Of each tensor the most that one nest needs of it."""
+    most: dict[str, int] = {}
+    for needs in found:
+        for name, cycles in needs.items():
+            most[name] = max(cycles, most.get(name, 0))
+    return most
+
+
+def _needs(model: Model) -> _Needs:
+    nest, c = model.nest, model.config
+    epilogue = least_epilogue(nest, model.target)
+    memory = {INP: isa.MEM_INP, ACC: isa.MEM_ACC}
 
     def load(memory: int, elements: int) -> int:
         rows = max(1, -(-elements // 65535))
         return int(timing.load_cycles_floor(memory, 0, rows, -(-elements // rows), elements, config=c)) if elements else 0
 
-    def words(memory: int, elements: int) -> int:
+    def beats(memory: int, elements: int) -> int:
         rows = max(1, -(-elements // 65535))
         return int(timing.load_words(memory, 0, rows, elements // rows, elements, config=c)) if elements else 0
 
-    def memory_of(k: int) -> int:
-        scope = nest.operands[k].scope
-        return isa.MEM_INP if scope == INP else isa.MEM_ACC if scope == ACC else isa.MEM_WGT
-
-    after = epilogue.after * (vectors + PIPELINE)
-    gemm = products + PIPELINE if nest.anchor else 0
-    uops = load(isa.MEM_UOP, 1)
-    addend = sum(load(isa.MEM_ACC, n) for n in addends.values())
-    initial = epilogue.initial * vectors + PIPELINE if nest.anchor else 0
-    compute = uops + addend + initial + gemm + after
-    # The first product waits for its operands, which one engine loads; the initial values may be there before.
-    waiting = sum(load(memory_of(k), 1) for k, n in streams.items() if n) + gemm + after
-    # After the last load at least one vector is still to be made.
-    remains = (1 + PIPELINE if nest.anchor else 0) + epilogue.after * (1 + PIPELINE)
-    loading = sum(load(memory_of(k), n) for k, n in streams.items()) + remains
-    # Every instruction is two words of the same bus: one per load, a product, every stage, a store, FINISH.
-    instructions = len(least) + 2 * bool(nest.anchor) + epilogue.after + 3
-    bus = sum(words(memory_of(k), n) for k, n in least.items()) + -(-instructions * 16 // c.bus_bytes)
-    burst = max(1, c.burst_beats * c.bus_bytes // c.out_elem_bytes)
-    store = vectors * int(timing.store_cycles(0, 1, burst, burst, config=c)) // burst - drain
-    chains = {"compute": max(compute, waiting), "load": loading, "bus": bus, "store": store}
-    binds = max(chains, key=lambda name: chains[name])
-    terms = {
-        "start": start, "drain": drain, "products": products, "initial": initial, "stages": after, "uops": uops,
-        "addends": addend,
-        **{f"{name} chain": value for name, value in chains.items()},
-    }
-    return MachineBound(start + chains[binds] + drain, binds, terms, epilogue.initial + epilogue.after)
+    streams: dict[str, int] = {}
+    addends: dict[str, int] = {}
+    words: dict[str, int] = {}
+    first = 0
+    for k, operand in enumerate(nest.operands):
+        engine, least = memory.get(operand.scope, isa.MEM_WGT), _least(model, k)
+        into = addends if operand.scope == ACC else streams
+        into[operand.name] = into.get(operand.name, 0) + load(engine, least)
+        words[operand.name] = words.get(operand.name, 0) + beats(engine, least)
+        first += load(engine, 1) if operand.scope != ACC and least else 0
+    moved = tuple((o.name, o.dims) for o in nest.operands if o.scope != ACC)
+    return _Needs(
+        streams, addends, words, first, model.useful if nest.anchor else 0, moved if nest.anchor else (),
+        epilogue.initial * model.out_elements if nest.anchor else 0, epilogue.after * model.out_elements, epilogue.after,
+        model.out_elements, epilogue.initial + epilogue.after,
+    )
 
 
 def _least(model: Model, operand: int) -> int:

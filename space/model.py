@@ -30,10 +30,12 @@ class Model:
         nest: the program.
         target: the machine.
         rules: the numeric rules, in the order in which their columns are decided.
+        nests: how many nests the program has, this one included.
     """
 
-    def __init__(self, nest: Nest, target: Target, rules: Sequence[NumericRule] = ()) -> None:
+    def __init__(self, nest: Nest, target: Target, rules: Sequence[NumericRule] = (), nests: int = 1) -> None:
         self.nest = nest
+        self.nests = nests
         self.target = target
         self.config = target.config
         self.extents = np.array([a.extent for a in nest.axes], dtype=np.int64)

@@ -1,7 +1,7 @@
 """What the rules need to know about a program: its axes, its operands and the chain of blocks that makes its output.
 
-The analysis is structural. A program fits when one block matches the target's GEMM intrinsic (or none does and all blocks are
-element-wise), and the blocks after it form a chain of element-wise stages that ends in the stored output.
+The analysis is structural. A program is a sequence of nests, one for every tensor that is stored: a block that matches the
+target's GEMM intrinsic, or none, and a chain of element-wise stages that ends in the store.
 """
 
 from __future__ import annotations
@@ -100,6 +100,7 @@ class Nest:
         init_ops: (immediate, tensor) ALU operations of the reduction's initial value, per element; (0, 0) where it is zero.
         init_cycles: cycles of the initial value of an element: one for a zero or for an immediate operation on a tensor.
         sides: blocks that make what the initial value reads, once for each distinct element.
+        between: whether another nest reads what this one stores.
     """
 
     func: PrimFunc
@@ -113,6 +114,7 @@ class Nest:
     init_ops: tuple[int, int] = (0, 0)
     init_cycles: int = 1
     sides: tuple[str, ...] = ()
+    between: bool = False
 
     @property
     def spatial(self) -> tuple[int, ...]:
@@ -244,8 +246,10 @@ def _constant(index: Expr, axes: list[Var]) -> int:
     return (int_value(form[1]) or 0) if form is not None else 0
 
 
-def analyse(func: PrimFunc, target: Target) -> Nest:
-    """The nest of an unscheduled program.
+def analyse(func: PrimFunc, target: Target) -> tuple[Nest, ...]:
+    """The nests of an unscheduled program, in program order: one for every tensor that goes to DRAM.
+
+    That is every result, and every tensor that one nest makes and the GEMM of another reads.
 
     Args:
         func: the program, with constant extents.
@@ -254,37 +258,148 @@ def analyse(func: PrimFunc, target: Target) -> Nest:
     Raises:
         ProgramError: the program is outside what a space can tile; the message says why.
     """
+    _check_tensors(func)
     sites = _sites(func)
     params = set(func.buffers)
     matches = {s.block.name: m for s in sites if (m := match_gemm(s.block, target)) is not None}
-    if len(matches) > 1:
-        raise ProgramError(f"blocks {', '.join(matches)} all match the target's GEMM; tune them one by one")
-    reducing = [s.block.name for s in sites if s.block.init is not None and s.block.name not in matches]
-    if reducing:
-        c = target.config
-        raise ProgramError(
-            f"block {reducing[0]!r} is a reduction that {target.name}'s {c.batch}x{c.block_in}x{c.block_out} GEMM does not match"
-        )
     by_output = {s.store.buffer: s for s in sites}
-    out = _output(sites, params)
+    for site in sites:
+        _check_site(site, target, matches, by_output)
+    outs = _outputs(sites, matches, by_output, params)
+    sources = params | {s.store.buffer for s in outs}
+    taken: dict[str, str] = {}
+    nests = []
+    for out in outs:
+        chain = _chain(out, matches, by_output, sources)
+        nests.append(_nest(func, target, chain, matches, by_output, sources))
+        for name in _blocks_of(nests[-1]):
+            if name in taken:
+                raise ProgramError(f"block {name!r} feeds both {taken[name]} and {out.store.buffer.name}; one of them needs a "
+                                   "block of its own that computes it again")
+            taken[name] = out.store.buffer.name
+    for name in matches:
+        if name not in taken:
+            raise ProgramError(f"block {name!r} does not feed the output {outs[-1].block.name!r}")
+    return tuple(nests)
+
+
+def shared(func: PrimFunc, target: Target) -> str | None:
+    """The last block that feeds several of the tensors that go to DRAM, or None.
+
+    Args:
+        func: a program as for ``analyse``.
+        target: the machine.
+
+    Raises:
+        ProgramError: as for ``analyse``.
+    """
+    sites = _sites(func)
+    params = set(func.buffers)
+    matches = {s.block.name: m for s in sites if (m := match_gemm(s.block, target)) is not None}
+    by_output = {s.store.buffer: s for s in sites}
+    outs = _outputs(sites, matches, by_output, params)
+    sources = params | {s.store.buffer for s in outs}
+    fed: dict[str, set[str]] = {s.block.name: set() for s in sites}
+    for out in outs:
+        ahead = [out]
+        while ahead:
+            site = ahead.pop()
+            fed[site.block.name].add(out.block.name)
+            loads = [*_loads(site), *(_loads_of_init(site) if site.block.init is not None else [])]
+            ahead += [by_output[x.buffer] for x in loads if x.buffer in by_output and x.buffer not in sources
+                      and out.block.name not in fed[by_output[x.buffer].block.name]]
+    return next((s.block.name for s in reversed(sites) if len(fed[s.block.name]) > 1), None)
+
+
+def _loads_of_init(site: _Site) -> list[BufferLoad]:
+    assert isinstance(site.block.init, BufferStore)
+    return [e for e in walk_expr(site.block.init.value) if isinstance(e, BufferLoad)]
+
+
+def _blocks_of(nest: Nest) -> tuple[str, ...]:
+    """Names of the blocks that a nest moves."""
+    pads = [o.producer for o in nest.operands if o.producer is not None]
+    return (*([nest.anchor] if nest.anchor else []), *(s.block for s in nest.stages), *nest.sides, *pads)
+
+
+def _check_tensors(func: PrimFunc) -> None:
+    """Refuses extents that are not constant."""
+    for buffer in func.buffers:
+        for size in buffer.shape:
+            if int_value(size) is None:
+                raise ProgramError(f"{buffer.name} has the symbolic extent {expr_text(size)}; a space needs constants")
+
+
+def _check_site(
+    site: _Site, target: Target, matches: dict[str, tuple[BufferLoad, BufferLoad]], by_output: dict[Buffer, _Site]
+) -> None:
+    """Refuses what no nest can hold."""
+    name, store = site.block.name, site.store
+    if site.block.init is not None:
+        if name not in matches:
+            c = target.config
+            raise ProgramError(f"block {name!r} is a reduction that {target.name}'s {c.batch}x{c.block_in}x{c.block_out} GEMM "
+                               "does not match")
+        return
+    if any(isinstance(e, BufferLoad) and e.buffer is store.buffer for e in walk_expr(store.value)):
+        raise ProgramError(f"block {name!r} reads {store.buffer.name}, which it writes: each of its elements would wait for "
+                           "others of the same block")
+
+
+def _outputs(
+    sites: list[_Site], matches: dict[str, tuple[BufferLoad, BufferLoad]], by_output: dict[Buffer, _Site], params: set[Buffer]
+) -> list[_Site]:
+    """The blocks that store what goes to DRAM, in program order."""
+    between = set()
+    for pair in matches.values():
+        for load in pair:
+            site = by_output.get(load.buffer)
+            while site is not None and _is_copy(site, matches):
+                read = _loads(site)
+                site = by_output.get(read[0].buffer) if read else None
+            if site is not None:
+                between.add(site.store.buffer)
+    outs = [s for s in sites if s.store.buffer in params or s.store.buffer in between]
+    if not any(s.store.buffer in params for s in outs):
+        raise ProgramError("the program writes none of its parameters")
+    for site in outs:
+        buffer = site.store.buffer
+        if buffer.dtype != "int8":
+            to = "is a result" if buffer in params else "feeds a matrix product"
+            raise ProgramError(f"{buffer.name} {to} and {buffer.dtype}; the machine stores int8 only: cast what block "
+                               f"{site.block.name!r} writes")
+    return outs
+
+
+def _chain(
+    out: _Site, matches: dict[str, tuple[BufferLoad, BufferLoad]], by_output: dict[Buffer, _Site], sources: set[Buffer]
+) -> list[_Site]:
+    """The blocks from the sum, or from the first stage, to the one that stores."""
     chain = [out]
     while True:
         first = chain[0]
-        inner = [x for x in _loads(first) if x.buffer in by_output and not _is_copy(by_output[x.buffer], matches)]
+        inner = [x for x in _loads(first) if x.buffer in by_output and x.buffer not in sources
+                 and not _is_copy(by_output[x.buffer], matches)]
         if first.block.name in matches or not inner:
-            break
-        sources = {x.buffer for x in inner}
-        if len(sources) > 1:
-            names = " and ".join(sorted(by_output[b].block.name for b in sources))
+            return chain
+        made = {x.buffer for x in inner}
+        if len(made) > 1:
+            names = " and ".join(sorted(by_output[b].block.name for b in made))
             raise ProgramError(f"block {first.block.name!r} joins {names}; a space needs one chain")
-        chain.insert(0, by_output[next(iter(sources))])
-    anchor = next((s for s in chain if s.block.name in matches), None)
-    if anchor is None and matches:
-        raise ProgramError(f"block {next(iter(matches))!r} does not feed the output {out.block.name!r}")
+        chain.insert(0, by_output[next(iter(made))])
+
+
+def _nest(
+    func: PrimFunc, target: Target, chain: list[_Site], matches: dict[str, tuple[BufferLoad, BufferLoad]],
+    by_output: dict[Buffer, _Site], sources: set[Buffer],
+) -> Nest:
+    """The nest of one chain; what other nests store is as good as a parameter to it."""
+    out = chain[-1]
+    anchor = chain[0] if chain[0].block.name in matches else None
     lanes = 2
     _check_elementwise(chain, anchor, lanes)
     axes, anchor_vars = _axes(out, anchor, lanes)
-    operands = _operands(chain, anchor, matches, by_output, params, lanes, anchor_vars)
+    operands = _operands(chain, anchor, matches, by_output, sources, lanes, anchor_vars)
     stages = tuple(Stage(s.block.name, *_alu_ops(s.store.value)) for s in chain if s is not anchor and s is not out)
     stored = out.store.value.value if isinstance(out.store.value, Cast) else out.store.value
     if not isinstance(stored, BufferLoad) or out is chain[0]:
@@ -292,18 +407,19 @@ def analyse(func: PrimFunc, target: Target) -> Nest:
             f"output block {out.block.name!r} must only narrow an int32 stage to {out.store.buffer.dtype}, "
             f"got {expr_text(out.store.value)}"
         )
-    sides = _sides(anchor, by_output, params) if anchor else {}
+    sides = _sides(anchor, by_output, sources) if anchor else {}
     init_ops, init_cycles = _initial(anchor, target, bool(sides)) if anchor else ((0, 0), 0)
+    between = out.store.buffer not in set(func.buffers)
     return Nest(func, anchor.block.name if anchor else None, axes, len(anchor.block.iter_vars) if anchor else 0,
                 operands, stages, out.block.name, len(out.loops), init_ops, init_cycles,
-                tuple(s.block.name for s in sides.values()))
+                tuple(s.block.name for s in sides.values()), between)
 
 
 def _moving(indices: tuple[Expr, ...]) -> list[Expr]:
     return [i for i in indices if int_value(i) is None]
 
 
-def _sides(anchor: _Site, by_output: dict[Buffer, _Site], params: set[Buffer]) -> dict[Buffer, _Site]:
+def _sides(anchor: _Site, by_output: dict[Buffer, _Site], sources: set[Buffer]) -> dict[Buffer, _Site]:
     """By buffer, the blocks that make what the sum starts with, element by element from parameters."""
     assert isinstance(anchor.block.init, BufferStore)
     found = {}
@@ -312,7 +428,7 @@ def _sides(anchor: _Site, by_output: dict[Buffer, _Site], params: set[Buffer]) -
         if site is None or site is anchor:
             continue
         store = site.store
-        if any(x.buffer not in params or _moving(x.indices) != _moving(store.indices) for x in _loads(site)):
+        if any(x.buffer not in sources or _moving(x.indices) != _moving(store.indices) for x in _loads(site)):
             raise ProgramError(f"block {site.block.name!r} makes what {anchor.block.name!r} starts with, and not element by "
                                "element from parameters")
         found[store.buffer] = site
@@ -336,13 +452,6 @@ def _initial(anchor: _Site, target: Target, made: bool) -> tuple[tuple[int, int]
         # The first immediate operation reads its operand where it lies, and so copies it.
         return (imm, tensor), max(imm, 1) + 2 * tensor
     return (imm, tensor), 2 if made else 3 + imm + 2 * tensor
-
-
-def _output(sites: list[_Site], params: set[Buffer]) -> _Site:
-    outs = [s for s in sites if s.store.buffer in params]
-    if len(outs) != 1:
-        raise ProgramError(f"a space needs one output, this program writes {len(outs)} parameters")
-    return outs[0]
 
 
 def _loads(site: _Site) -> list[BufferLoad]:
@@ -420,14 +529,14 @@ def _loads_of_gemm(anchor: _Site) -> BufferLoad:
 
 def _operands(
     chain: list[_Site], anchor: _Site | None, matches: dict[str, tuple[BufferLoad, BufferLoad]],
-    by_output: dict[Buffer, _Site], params: set[Buffer], lanes: int, anchor_vars: list[Var],
+    by_output: dict[Buffer, _Site], sources: set[Buffer], lanes: int, anchor_vars: list[Var],
 ) -> tuple[Operand, ...]:
     operands = []
     if anchor is not None:
         for load, scope in zip(matches[anchor.block.name], (INP, WGT)):
             dims = _dims(load, lanes, anchor_vars, f"block {anchor.block.name!r}")
-            producer = by_output.get(load.buffer)
-            if producer is None and load.buffer not in params:
+            producer = None if load.buffer in sources else by_output.get(load.buffer)
+            if producer is None and load.buffer not in sources:
                 raise ProgramError(f"operand {load.buffer.name} of block {anchor.block.name!r} is never written")
             if producer is not None and not _is_copy(producer, matches):
                 raise ProgramError(
@@ -464,7 +573,7 @@ def _operands(
                     operands.append(Operand(x.buffer.name, ACC, side.block.name, _read_index(side.block, x.buffer), None, dims,
                                             tuple(size for _, size in dims)))
                 continue
-            if load.buffer in params and load.buffer not in seen:
+            if load.buffer in sources and load.buffer not in seen:
                 seen.add(load.buffer)
                 if load.dtype != "int32":
                     raise ProgramError(f"block {site.block.name!r} reads {load.buffer.name} as {load.dtype}; the ALU takes int32")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
 
 from autosched.errors import ProgramError
 from autosched.ir.host import split_host
@@ -13,7 +16,7 @@ from autosched.target import Target
 from space.model import Model
 from space.nest import analyse
 from space.normalise import normalised
-from space.rule import NumericRule, StructuralRule
+from space.rule import Column, NumericRule, Points, StructuralRule
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,18 +26,47 @@ class Sketch:
     Args:
         done: what structural rules did, in a few words each; nothing for the program as it is.
         prefix: the primitives that make it.
-        model: geometry and columns of its nest.
+        models: geometry and columns of its nests, in program order.
     """
 
     done: tuple[str, ...]
     prefix: Trace
-    model: Model
+    models: tuple[Model, ...]
+
+    @property
+    def model(self) -> Model:
+        """The only nest's, or the last one's."""
+        return self.models[-1]
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """The decisions of all nests."""
+        return tuple(c for model in self.models for c in model.columns)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Their names: of several nests with that of the nest in front, which is its output block's."""
+        if len(self.models) == 1:
+            return tuple(c.name for c in self.columns)
+        return tuple(f"{model.nest.out}.{c.name}" for model in self.models for c in model.columns)
+
+    def split(self, rows: Points) -> Iterator[tuple[Model, Points]]:
+        """Every nest with its columns of rows of shape (n, columns of the sketch); views, not copies."""
+        at = 0
+        for model in self.models:
+            yield model, rows[:, at : at + len(model.columns)]
+            at += len(model.columns)
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """The first column of every nest."""
+        return tuple(int(n) for n in np.cumsum([0, *(len(m.columns) for m in self.models[:-1])]))
 
 
 def sketches(
     func: PrimFunc, target: Target, structural: Sequence[StructuralRule], numeric: Sequence[NumericRule]
 ) -> tuple[Sketch, ...]:
-    """All forms that a nest fits, the one with the most done first.
+    """All forms that nests fit, the one with the most done first.
 
     Raises:
         ProgramError: none fits; the reason is that of the program as it is.
@@ -48,13 +80,16 @@ def sketches(
     for done, sch in reversed(forms):
         try:
             host = split_host(sch.func)
-            nest = analyse(host.device, target)
+            nests = analyse(host.device, target)
         except ProgramError as error:
             refusal = error
             continue
-        # What the host unpacks is read inside the program, and a stage that is read cannot be cut.
-        fitting = [rule for rule in numeric if not (rule.cuts and host.unpack)]
-        found.append(Sketch(done, sch.trace, Model(nest, target, fitting)))
+        models = []
+        for nest in nests:
+            # What the host unpacks is read inside the program, and a stage that is read cannot be cut.
+            fitting = [rule for rule in numeric if not (rule.cuts and (host.unpack or nest.between))]
+            models.append(Model(nest, target, fitting, len(nests)))
+        found.append(Sketch(done, sch.trace, tuple(models)))
     if not found:
         assert refusal is not None
         raise refusal

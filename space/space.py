@@ -54,10 +54,10 @@ class Space:
         )
         names: dict[str, None] = {"sketch": None}
         for sketch in self.sketches:
-            names.update(dict.fromkeys(c.name for c in sketch.model.columns))
+            names.update(dict.fromkeys(sketch.names))
         self.names = tuple(names)
         place = {name: n for n, name in enumerate(self.names)}
-        self._places = [np.array([place[c.name] for c in s.model.columns], dtype=np.int64) for s in self.sketches]
+        self._places = [np.array([place[name] for name in s.names], dtype=np.int64) for s in self.sketches]
 
     @property
     def width(self) -> int:
@@ -71,7 +71,7 @@ class Space:
         for sketch, places in zip(self.sketches, self._places):
             for n in set(range(1, self.width)) - set(places.tolist()):
                 table[n].add(0)
-            for at, column in zip(places, sketch.model.columns):
+            for at, column in zip(places, sketch.columns):
                 table[at].update(column.choices)
         return tuple(np.array(sorted(values), dtype=np.int64) for values in table)
 
@@ -97,23 +97,25 @@ class Space:
         inside = np.zeros(len(points), dtype=np.bool_)
         for k, rows, own in self._groups(points):
             known = np.ones(len(rows), dtype=np.bool_)
-            for n, column in enumerate(self.sketches[k].model.columns):
+            for n, column in enumerate(self.sketches[k].columns):
                 known &= np.isin(own[:, n], column.choices)
             rows, own = rows[known], own[known]
-            model = self.sketches[k].model
-            ok = (model.repair(own) == own).all(axis=1) & (points[rows] == self._global(k, own)).all(axis=1)
+            ok = (self._repaired(k, own) == own).all(axis=1) & (points[rows] == self._global(k, own)).all(axis=1)
             ok[ok] = self._legal(k, own[ok])
             inside[rows] = ok
         return inside
 
+    def _repaired(self, sketch: int, own: Points) -> Points:
+        return np.concatenate([model.repair(mine) for model, mine in self.sketches[sketch].split(own)], axis=1)
+
     def _legal(self, sketch: int, own: Points) -> Mask:
-        model = self.sketches[sketch].model
-        plan = model.plan(own)
         ok = np.ones(len(own), dtype=np.bool_)
-        for rule in model.rules:
-            ok &= rule.allows(model, own, plan)
-        # What does not divide has no footprint.
-        ok[ok] = model.capacity(model.plan(own[ok]))
+        for model, mine in self.sketches[sketch].split(own):
+            plan = model.plan(mine)
+            for rule in model.rules:
+                ok &= rule.allows(model, mine, plan)
+            # What does not divide has no footprint.
+            ok[ok] = model.capacity(model.plan(mine[ok]))
         return ok
 
     def repair(self, points: Points) -> tuple[Points, Mask]:
@@ -125,10 +127,9 @@ class Space:
         out = points.copy()
         inside = np.zeros(len(points), dtype=np.bool_)
         for k, rows, own in self._groups(points):
-            model = self.sketches[k].model
             settled = np.zeros(len(own), dtype=np.bool_)
             for _ in range(PASSES):
-                again = model.repair(own)
+                again = self._repaired(k, own)
                 settled = (again == own).all(axis=1)
                 own = again
                 if settled.all():
@@ -141,12 +142,12 @@ class Space:
     def blocks(self) -> Iterator[Points]:
         """All points, sketch by sketch, in lexicographic order of the columns, a block at a time; blocks may be empty."""
         for k, sketch in enumerate(self.sketches):
-            start = np.array([[c.default if c.loosest is None else c.loosest for c in sketch.model.columns]], dtype=np.int32)
+            start = np.array([[c.default if c.loosest is None else c.loosest for c in sketch.columns]], dtype=np.int32)
             for rows in self._expand(k, start, 0):
                 yield self._global(k, rows)
 
     def _expand(self, sketch: int, points: Points, column: int) -> Iterator[Points]:
-        columns = self.sketches[sketch].model.columns
+        columns = self.sketches[sketch].columns
         if column == len(columns):
             yield points[self.valid(self._global(sketch, points))]
             return
@@ -157,7 +158,10 @@ class Space:
 
     def _possible(self, sketch: int, points: Points, column: int) -> Mask:
         """Drops what no later column can save: later ones hold what needs the least memory."""
-        model = self.sketches[sketch].model
+        starts = self.sketches[sketch].starts
+        nest = int(np.searchsorted(starts, column, side="right")) - 1
+        model, points = list(self.sketches[sketch].split(points))[nest]
+        column -= starts[nest]
         owners = [rule for rule in model.rules for _ in rule.columns(model)]
         ok = np.ones(len(points), dtype=np.bool_)
         fixed = points.copy()
@@ -204,16 +208,16 @@ class Space:
 
     def raw(self) -> float:
         """Combinations of all columns' values, most of them no points."""
-        return float(sum(np.prod([float(len(c.choices)) for c in s.model.columns]) for s in self.sketches))
+        return float(sum(np.prod([float(len(c.choices)) for c in s.columns]) for s in self.sketches))
 
     def draws(self, rng: np.random.Generator, n: int) -> Points:
         """``n`` rows with every column drawn evenly from its choices, sketches by the size of their product."""
-        sizes = np.array([float(np.prod([float(len(c.choices)) for c in s.model.columns])) for s in self.sketches])
+        sizes = np.array([float(np.prod([float(len(c.choices)) for c in s.columns])) for s in self.sketches])
         which = rng.choice(len(self.sketches), size=n, p=sizes / sizes.sum())
         out = np.zeros((n, self.width), dtype=np.int32)
         for k, sketch in enumerate(self.sketches):
             rows = np.flatnonzero(which == k)
-            columns = sketch.model.columns
+            columns = sketch.columns
             own = np.stack([rng.choice(np.array(c.choices), size=len(rows)) for c in columns], axis=1).astype(np.int32)
             out[rows] = self._global(k, own)
         return out
@@ -249,7 +253,7 @@ class Space:
         keep = rng.random(drawn.shape) < 0.5
         keep[:, 0] = True
         for k, rows, _ in self._groups(drawn):
-            base = self._global(k, np.array([[c.default for c in self.sketches[k].model.columns]], dtype=np.int32))
+            base = self._global(k, np.array([[c.default for c in self.sketches[k].columns]], dtype=np.int32))
             out[rows] = np.where(keep[rows], drawn[rows], base)
         return out
 
@@ -264,18 +268,19 @@ class Space:
         for share in (1.0, 0.5, 0.25):
             busy = rng.random(len(children)) < share
             for k in range(len(self.sketches)):
-                model = self.sketches[k].model
-                rules = [r for r in model.rules if any(len(c.choices) > 1 for c in r.columns(model))]
+                sketch = self.sketches[k]
+                rules = [(model, slice(at, at + len(model.columns)), r) for at, model in zip(sketch.starts, sketch.models)
+                         for r in model.rules if any(len(c.choices) > 1 for c in r.columns(model))]
                 rows = np.flatnonzero((children[:, 0] == k) & busy)
                 if not rules or not len(rows):
                     continue
                 which = rng.integers(len(rules), size=len(rows))
                 own = np.ascontiguousarray(children[rows][:, self._places[k]])
-                for n, rule in enumerate(rules):
+                for n, (model, columns, rule) in enumerate(rules):
                     mine = np.flatnonzero(which == n)
-                    part = own[mine]
+                    part = np.ascontiguousarray(own[mine, columns])
                     rule.vary(model, part, rng)
-                    own[mine] = part
+                    own[mine, columns] = part
                 children[rows] = self._global(k, own)
         if len(self.sketches) > 1:
             moved = np.flatnonzero(rng.random(len(children)) < 0.05)
@@ -288,7 +293,7 @@ class Space:
         """Rows whose sketch has changed: a value the new sketch does not have becomes its default."""
         out = points.copy()
         for k, rows, own in self._groups(points):
-            for n, column in enumerate(self.sketches[k].model.columns):
+            for n, column in enumerate(self.sketches[k].columns):
                 strange = ~np.isin(own[:, n], column.choices)
                 own[strange, n] = column.default
             out[rows] = self._global(k, own)
@@ -297,10 +302,11 @@ class Space:
     def neighbours(self, point: npt.NDArray[np.int32]) -> Points:
         """The points that differ from ``point`` in one column, or in one and in where or how often a buffer is filled."""
         k = int(point[0])
-        model = self.sketches[k].model
+        columns, starts = self.sketches[k].columns, self.sketches[k].starts
         own = point[self._places[k]]
         rows = [own]
-        for n, column in enumerate(model.columns):
+        changed = [0]  # the nest of each row's change
+        for n, column in enumerate(columns):
             values = np.array(column.choices)
             at = int(np.searchsorted(values, own[n]))
             if len(values) > 8:
@@ -313,12 +319,15 @@ class Space:
                     row = own.copy()
                     row[n] = values[other]
                     rows.append(row)
-        flags = [n for n, c in enumerate(model.columns) if c.loosest is not None and len(c.choices) <= 16
+                    changed.append(int(np.searchsorted(starts, n, side="right")))
+        flags = [n for n, c in enumerate(columns) if c.loosest is not None and len(c.choices) <= 16
                  and not c.name.startswith("tile_")]
         # A tile that changes often needs its load or its bank to change with it: try those of each neighbour too.
-        for row in rows[1:]:
+        for row, nest in list(zip(rows, changed))[1:]:
             for n in flags:
-                for value in model.columns[n].choices:
+                if int(np.searchsorted(starts, n, side="right")) != nest:
+                    continue
+                for value in columns[n].choices:
                     if value != row[n]:
                         twin = row.copy()
                         twin[n] = value
@@ -334,35 +343,37 @@ class Space:
     # -- judgement ------------------------------------------------------------------------------------------------------
 
     def draft(self, points: Points) -> npt.NDArray[np.float64]:
-        """Estimated cycles, shape (n,)."""
+        """Estimated cycles, shape (n,); several nests one after the other."""
         out = np.zeros(len(points))
         for k, rows, own in self._groups(points):
-            model = self.sketches[k].model
-            out[rows] = draft(model, model.plan(own))
+            out[rows] = self._draft(k, own)
         return out
+
+    def _draft(self, sketch: int, own: Points) -> npt.NDArray[np.float64]:
+        found = [draft(model, model.plan(mine)) for model, mine in self.sketches[sketch].split(own)]
+        return np.asarray(sum(found[1:], found[0]), dtype=np.float64)
 
     def bound(self, points: Points) -> Ints:
         """Proven lower bound of the cycles, shape (n,)."""
         out = np.zeros(len(points), dtype=np.int64)
         for k, rows, own in self._groups(points):
-            model = self.sketches[k].model
-            out[rows] = bound(model, model.plan(own))
+            out[rows] = bound([(model, model.plan(mine)) for model, mine in self.sketches[k].split(own)])
         return out
 
     def floor(self) -> int:
         """A lower bound over the whole space, in cycles: every operand crosses the bus at least once, whatever the tiles."""
         least = []
         for sketch in self.sketches:
-            model = sketch.model
-            plan = model.neutral(1)
-            plan.drops[:] = bool(model.taps)
-            least.append(int(bound(model, plan)[0]))
+            nests = [(model, model.neutral(1)) for model in sketch.models]
+            for model, plan in nests:
+                plan.drops[:] = bool(model.taps)
+            least.append(int(bound(nests)[0]))
         return min(least)
 
     @cached_property
     def machine(self) -> MachineBound:
         """The bound of the machine, term by term: of every form of the program the least."""
-        return min((machine_bound(s.model) for s in self.sketches), key=lambda b: b.cycles)
+        return min((machine_bound(s.models) for s in self.sketches), key=lambda b: b.cycles)
 
     def machine_bound(self) -> int:
         """Cycles that no program of the machine can beat which forms the workload's products on the GEMM."""
@@ -373,10 +384,11 @@ class Space:
         blocks = []
         widest = 0
         for k, rows, own in self._groups(points):
-            model = self.sketches[k].model
-            plan = model.plan(own)
-            found = [f for rule in model.rules for f in rule.features(model, own, plan)]
-            found += [np.log2(draft(model, plan)), np.full(len(rows), float(k))]
+            found: list[npt.NDArray[np.float64]] = []
+            for model, mine in self.sketches[k].split(own):
+                plan = model.plan(mine)
+                found += [f for rule in model.rules for f in rule.features(model, mine, plan)]
+            found += [np.log2(self._draft(k, own)), np.full(len(rows), float(k))]
             blocks.append((rows, np.stack(found, axis=1)))
             widest = max(widest, len(found))
         out = np.zeros((len(points), widest), dtype=np.float32)
@@ -386,26 +398,31 @@ class Space:
 
     def same_tiles(self, points: Points) -> Points:
         """The columns that say what a point's tiles are: points equal in them tell the model little more than one of them."""
-        places = [0, *(n for n, name in enumerate(self.names) if name.startswith("tile_"))]
+        places = [0, *(n for n, name in enumerate(self.names) if name.rpartition(".")[2].startswith("tile_"))]
         return points[:, places]
 
     # -- meaning --------------------------------------------------------------------------------------------------------
 
     def meaning(self, points: Points) -> tuple[Sketch, Plan]:
-        """The sketch and the plan of points that share a sketch; points of shape (n, width), at least one.
+        """The sketch and the plan of points that share a sketch of one nest; points of shape (n, width), at least one.
 
         Raises:
-            ValueError: points of several sketches.
+            ValueError: points of several sketches, or of one with several nests.
         """
         if len(set(points[:, 0].tolist())) != 1:
             raise ValueError("points of several sketches have no common plan")
         k = int(points[0, 0])
+        if len(self.sketches[k].models) > 1:
+            raise ValueError("points of several nests have a plan for each")
         return self.sketches[k], self.sketches[k].model.plan(np.ascontiguousarray(points[:, self._places[k]]))
 
     def trace(self, point: npt.NDArray[np.int32]) -> Trace:
         """The schedule of a point as a trace, without applying it."""
         k = int(point[0])
-        return Build(self.sketches[k], self.target, point[self._places[k]]).emit()
+        trace = self.sketches[k].prefix.copy()
+        for model, own in self.sketches[k].split(point[None, self._places[k]]):
+            Build(model, self.target, own[0], trace).emit()
+        return trace
 
     def schedule(self, point: npt.NDArray[np.int32]) -> Schedule:
         """The schedule of a point, applied."""
@@ -424,15 +441,15 @@ class Space:
         k = decisions.get("sketch", 0)
         if k not in self.choices[0]:
             raise ProgramError(f"decision sketch={k}: choose one of {', '.join(map(str, self.choices[0]))}")
-        model = self.sketches[k].model
-        row = np.array([c.default for c in model.columns], dtype=np.int32)
+        columns, names = self.sketches[k].columns, self.sketches[k].names
+        row = np.array([c.default for c in columns], dtype=np.int32)
         for name, value in decisions.items():
             if name == "sketch":
                 continue
-            if name not in model.index:
-                raise UnknownNameError("decision", name, ["sketch", *model.index])
-            column = model.index[name]
-            choices = model.columns[column].choices
+            if name not in names:
+                raise UnknownNameError("decision", name, ["sketch", *names])
+            column = names.index(name)
+            choices = columns[column].choices
             if value not in choices:
                 raise ProgramError(f"decision {name}={value}: choose one of {', '.join(map(str, choices))}")
             row[column] = value
@@ -447,6 +464,11 @@ class Space:
         """The decisions of a point in one line."""
         sketch = self.sketches[int(point[0])]
         own = point[self._places[int(point[0])]]
-        plan = sketch.model.plan(own[None])
-        said = [*sketch.done, *(rule.explain(sketch.model, own, plan) for rule in sketch.model.rules)]
-        return " | ".join(text for text in said if text)
+        said = [*sketch.done]
+        for model, mine in sketch.split(own[None]):
+            plan = model.plan(mine)
+            texts = [text for rule in model.rules if (text := rule.explain(model, mine[0], plan))]
+            if len(sketch.models) > 1 and texts:
+                texts[0] = f"{model.nest.out}: {texts[0]}"
+            said += texts
+        return " | ".join(said)

@@ -29,9 +29,11 @@ OPTIONS = {"space": _options}
 def run(args: argparse.Namespace) -> int:
     """Counts the points and lists the best drafts."""
     from space import Space
+    from space.lowerable import require_lowerable
 
     target = get_target(args.target)
     space = Space(workload(args.workload, target.config.batch, target.config.block_in).func, target)
+    require_lowerable(space)
     count, exact = space.count(limit=200_000)
     if exact and count:
         points = np.concatenate(list(space.enumerate()))

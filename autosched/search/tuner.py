@@ -28,6 +28,7 @@ from autosched.workloads import Workload, network, networks
 from autosched.workloads.rehearsal import at_most
 from sim.notices import told_to
 from space import VERSION, Space
+from space.lowerable import require_lowerable
 
 if TYPE_CHECKING:
     import optuna
@@ -137,6 +138,7 @@ class _Run:
         self.task, self.target, self.trials, self.log = task, target, trials, log
         self.timeout, self.gap, self.patience, self.listener = timeout, gap, patience, listener
         self.space = Space(task.func, target)
+        require_lowerable(self.space)
         self.proposer = Proposer(self.space, seed)
         self.sampler: SpaceSampler = make_sampler(sampler, self.proposer, seed, BATCH)
         self.machine_bound = self.space.machine_bound()

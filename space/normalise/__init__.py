@@ -11,7 +11,7 @@ from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.kit.trace import Instruction, Trace
 from autosched.target import Target
-from space.normalise import copies, diagonal, epilogue, groups, loops, packing, reversal
+from space.normalise import apart, copies, diagonal, epilogue, groups, loops, packing, reversal
 from space.normalise.blocks import is_packed, plain_blocks
 
 # In this order, where tensors are not packed yet.
@@ -38,6 +38,8 @@ def normalise(func: PrimFunc, target: Target) -> tuple[PrimFunc, tuple[Instructi
         if not is_packed(sch.func, target):
             for rule in PACKING:
                 rule(sch, target)
+        if is_packed(sch.func, target):
+            apart.apply(sch, target)
     except ScheduleError:
         # A primitive that refuses says that the program is of no form that these rules know; what is in the way of a schedule
         # of the program as it is, analysis says.

@@ -10,7 +10,7 @@ from space.normalise.blocks import device_blocks, loads_of, store_of
 def apply(sch: Schedule, target: Target) -> None:
     """Gives every parameter that the accelerator touches a copy, made by a host stage."""
     params = set(sch.func.buffers)
-    seen = set()
+    seen = {store_of(b).buffer for b in device_blocks(sch.func)}  # what it writes itself the host does not fill
     for block in device_blocks(sch.func):
         for load in loads_of(block):
             if load.buffer not in params or load.buffer in seen:
@@ -23,5 +23,6 @@ def apply(sch: Schedule, target: Target) -> None:
             sch.host_stage(copy)
     for block in device_blocks(sch.func):
         if store_of(block).buffer in params:
-            copy = sch.cache_write(sch.get_sblock(block.name), 0, "global")
+            readers = [b.name for b in device_blocks(sch.func) if any(x.buffer is store_of(block).buffer for x in loads_of(b))]
+            copy = sch.cache_write(sch.get_sblock(block.name), 0, "global", [sch.get_sblock(name) for name in readers])
             sch.host_stage(copy)

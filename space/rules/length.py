@@ -34,7 +34,7 @@ class Length(NumericRule):
 
     def allows(self, model: Model, points: Points, plan: Plan) -> npt.NDArray[np.bool_]:
         """Whether each point's program has at most LIMIT instructions for sure, shape (n,)."""
-        return np.asarray(instructions(model, plan) <= LIMIT, dtype=np.bool_)
+        return np.asarray(instructions(model, plan) <= LIMIT // model.nests, dtype=np.bool_)
 
 
 def instructions(model: Model, plan: Plan) -> Ints:

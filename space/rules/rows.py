@@ -27,13 +27,13 @@ class Rows(StructuralRule):
     def apply(self, sch: Schedule, target: Target) -> Sequence[tuple[str, Schedule]]:
         """One alternative: every such operand of the product."""
         try:
-            nest = analyse(split_host(sch.func).device, target)
+            nests = analyse(split_host(sch.func).device, target)
         except ProgramError:
             return []
         other = sch.copy()
         done = False
-        for operand in nest.operands:
-            strides = _strides(operand, [axis.extent for axis in nest.axes])
+        for axes, operand in [(n.axes, o) for n in nests for o in n.operands]:
+            strides = _strides(operand, [axis.extent for axis in axes])
             if operand.producer is not None or operand.read_index < 0 or not any(s > 1 for s in strides):
                 continue
             try:

@@ -1,0 +1,42 @@
+"""What no schedule helps with is said before any is tried: a few points go through lowering, and its reason is the program's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autosched.errors import LoweringError, ProgramError, ScheduleError
+from autosched.lower import lower_table
+
+if TYPE_CHECKING:
+    from space.space import Space
+
+DRAWN = 32  # points of which the ones with the lowest drafts are asked about
+ASKED = 3  # of them
+
+
+def require_lowerable(space: Space) -> None:
+    """Lowers a point; where it fails for a reason that has nothing to do with sizes, two more.
+
+    Args:
+        space: of the program.
+
+    Raises:
+        ProgramError: none of the points can be lowered, and no reason is one that other sizes could change: lowering's, or that
+            of the primitive that refuses.
+    """
+    points = space.sample(np.random.default_rng(0), DRAWN)
+    reason = ""
+    for point in points[np.argsort(space.draft(points), kind="stable")[:ASKED]]:
+        try:
+            lower_table(space.schedule(point).func, space.target)
+            return
+        except LoweringError as error:
+            if not error.of_program:
+                return
+            reason = reason or error.message
+        except ScheduleError as error:
+            reason = reason or f"{error.primitive}: {error.reason}"
+    if reason:
+        raise ProgramError(f"{space.target.name} cannot run {space.func.name}: {' '.join(reason.split())}")

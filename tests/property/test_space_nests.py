@@ -1,0 +1,132 @@
+"""Programs of several nests: chains of products, several results, shared operands; every point computes what the program says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched import te
+from autosched.errors import ProgramError, UnknownNameError
+from autosched.ir.expr import int_value
+from autosched.ir.stmt import PrimFunc
+from autosched.kernel import resolve
+from autosched.measure import Candidate, measure
+from autosched.script import T
+from autosched.target import get_target
+from autosched.te import Tensor
+from space import Space
+from space.lowerable import require_lowerable
+
+
+def sizes(tensor: Tensor) -> list[int]:
+    return [int_value(e) or 0 for e in tensor.shape]
+
+
+def product(data: Tensor, n: int, name: str, tail: str = "clip") -> tuple[list[Tensor], Tensor]:
+    """(parameters, an int8 layer of ``n`` columns over ``data``)."""
+    m, depth = sizes(data)
+    weight = te.placeholder((n, depth), "int8", f"W{name}")
+    k = te.reduce_axis((0, depth), f"k{name}")
+    total = te.compute((m, n), lambda i, j: te.sum(data[i, k].astype("int32") * weight[j, k].astype("int32"), axis=k),
+                       name=f"C{name}")
+    if tail == "cast":
+        return [weight], te.compute((m, n), lambda i, j: total[i, j].astype("int8"), name=f"o{name}")
+    bias = te.placeholder((n,), "int32", f"b{name}")
+    return [weight, bias], te.compute(
+        (m, n), lambda i, j: T.min(T.max((total[i, j] + bias[j]) >> 6, -128), 127).astype("int8"), name=f"o{name}")
+
+
+def layers(rng: np.random.Generator, shape: str) -> PrimFunc:
+    """A program of a shape, of drawn extents, most of them no multiples of an element."""
+    def drawn(low: int, high: int) -> int:
+        return int(rng.integers(low, high))
+
+    data = te.placeholder((drawn(1, 20), drawn(8, 40)), "int8", "A")
+    params, first = product(data, drawn(8, 40), "0", str(rng.choice(["cast", "clip"])))
+    if shape == "chain":
+        more, last = product(first, drawn(8, 40), "1")
+        return te.create_prim_func([data, *params, *more, last])
+    if shape == "chain of three":
+        more, second = product(first, drawn(8, 40), "1", "cast")
+        again, last = product(second, drawn(8, 40), "2")
+        return te.create_prim_func([data, *params, *more, *again, last])
+    if shape == "two of one":
+        more, second = product(data, drawn(8, 40), "1")
+        return te.create_prim_func([data, *params, *more, first, second])
+    if shape == "both":  # a result that is an operand as well
+        more, second = product(first, drawn(8, 40), "1")
+        return te.create_prim_func([data, *params, *more, first, second])
+    weight = params[0]
+    k = te.reduce_axis((0, sizes(data)[1]), "k")
+    m, n = sizes(data)[0], sizes(weight)[0]
+    summed = te.compute((m, n), lambda i, j: te.sum(data[i, k].astype("int32") * weight[j, k].astype("int32"), axis=k), name="C")
+    low = te.compute((m, n), lambda i, j: summed[i, j].astype("int8"), name="low")
+    high = te.compute((m, n), lambda i, j: T.max(summed[i, j] >> 8, 0).astype("int8"), name="high")
+    return te.create_prim_func([data, weight, low, high])
+
+
+@pytest.mark.parametrize(("shape", "target"), [
+    ("chain", "vta-de10"), ("chain of three", "vta-de10-portable"), ("two of one", "vta-de10"), ("both", "vta-de10"),
+    ("two results", "vta-de10-portable"),
+])
+def test_every_point_computes_all_results(shape: str, target: str) -> None:
+    rng = np.random.default_rng(sum(map(ord, shape)))
+    func = layers(rng, shape)
+    machine = get_target(target)
+    task = resolve(func, machine)
+    space = Space(func, machine)
+    assert all(len(s.models) == {"chain of three": 3}.get(shape, 2) for s in space.sketches)
+    assert len(set(space.names)) == len(space.names)
+    drawn = space.sample(rng, 3)
+    bred = space.mutate(np.repeat(drawn, 4, axis=0), rng)
+    near = space.neighbours(drawn[0])
+    assert space.valid(near).all() and space.valid(bred).all() and len(bred) and len(near) > 20
+    for point in (*drawn, bred[0], near[-1]):
+        result = measure(Candidate(task, machine, tuple(space.trace(point).as_json())), execute=True)
+        assert result.ok and result.cycles is not None, (space.explain(point), result)
+        assert result.cycles >= max(space.bound(point[None])[0], space.machine_bound(), space.floor()), space.explain(point)
+
+
+def test_nests_have_names_of_their_own() -> None:
+    space = Space(layers(np.random.default_rng(0), "chain"), "vta-de10")
+    of = {name.partition(".")[0] for name in space.names[1:]}
+    assert of == {"o0", "o1"} and "o0.tile_i" not in space.names
+    point = space.point()
+    assert "o0: " in space.explain(point) and "o1: " in space.explain(point)
+    with pytest.raises(UnknownNameError, match=r"o0\.tile"):
+        space.point(**{"o0.tile": 1})
+    with pytest.raises(ValueError, match="several nests"):
+        space.meaning(point[None])
+
+
+def test_a_nest_that_another_reads_is_not_cut() -> None:
+    space = Space(layers(np.random.default_rng(0), "chain"), "vta-de10")
+    assert "o1.cut" not in space.names and "o0.cut" not in space.names  # the host unpacks the one, a nest reads the other
+
+
+def elementwise(form: str) -> PrimFunc:
+    """``out`` of int32 tensors X and Y, one form an operation."""
+    x, y = te.placeholder((8, 32), "int32", "X"), te.placeholder((8, 32), "int32", "Y")
+    forms = {
+        "product": lambda i, j: x[i, j] * y[i, j], "difference": lambda i, j: x[i, j] - y[i, j],
+        "three": lambda i, j: x[i, j] * 3 + y[i, j], "bits": lambda i, j: T.bitwise_and(x[i, j], 7) + y[i, j],
+        "four": lambda i, j: x[i, j] * 4 + y[i, j], "sum": lambda i, j: x[i, j] + y[i, j],
+    }
+    out = te.compute((8, 32), lambda i, j: forms[form](i, j).astype("int8"), name="out")
+    return te.create_prim_func([x, y, out])
+
+
+@pytest.mark.parametrize(("form", "reason"), [
+    ("product", "multiplies"), ("difference", "subtracts a tensor"), ("three", "multiplies"), ("bits", "cannot compute"),
+    ("four", None), ("sum", None),
+])
+def test_what_the_machine_cannot_compute_is_refused_before_any_trial(form: str, reason: str | None) -> None:
+    space = Space(elementwise(form), "vta-de10")
+    if reason is None:
+        require_lowerable(space)
+        return
+    with pytest.raises(ProgramError, match=rf"^vta-de10 cannot run main: block out_part.*{reason}") as caught:
+        require_lowerable(space)
+    assert "\n" not in str(caught.value)
+    if form in ("product", "three"):
+        require_lowerable(Space(elementwise(form), "vta-fsim"))  # its ALU has MUL
