@@ -125,7 +125,7 @@ class _Prepared:
 
 
 def _prepare(
-    table: Table, config: VTAConfig, insn_address: int, semantics: str, most: int = MAX_BURSTS
+    table: Table, config: VTAConfig, insn_address: int, semantics: str, most: int | None = None
 ) -> _Prepared:
     from sim._timing_cost import classify
 
@@ -139,6 +139,7 @@ def _prepare(
     if not classify(table, *bounds(config, semantics), par, kinds, busy, bursts):
         check_table(table, config, semantics)
     total = np.cumsum(bursts.astype(np.float64))
+    most = MAX_BURSTS if most is None else most
     if n and total[-1] > most:
         at = int(np.searchsorted(total, most, side="right"))
         reason = "the program reads too many bursts to simulate"

@@ -11,6 +11,7 @@ import numpy as np
 from autosched.errors import ProgramError
 from autosched.ir.host import split_host
 from autosched.ir.stmt import PrimFunc
+from autosched.lower.limits import least_work, too_much
 from autosched.schedule import Schedule, Trace
 from autosched.target import Target
 from space.model import Model
@@ -89,6 +90,10 @@ def sketches(
             # What the host unpacks is read inside the program, and a stage that is read cannot be cut.
             fitting = [rule for rule in numeric if not (rule.cuts and (host.unpack or nest.between))]
             models.append(Model(nest, target, fitting, len(nests)))
+        reason = too_much(sum(least_work(m.useful if m.nest.anchor else 0, m.out_elements, target.config) for m in models))
+        if reason:
+            refusal = ProgramError(reason)
+            continue
         found.append(Sketch(done, sch.trace, tuple(models)))
     if not found:
         assert refusal is not None

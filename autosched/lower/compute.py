@@ -23,6 +23,7 @@ from autosched.ir.stmt import Buffer
 from autosched.lower.affine import Ints
 from autosched.lower.allocate import Storage
 from autosched.lower.elements import Elements, Place, whole_element
+from autosched.lower.limits import check_instructions, check_uops
 from autosched.lower.nest import Dim, Grid, cases, interval, make_grid, merge, note_of, sort_out
 from autosched.lower.order import Key
 from autosched.lower.tree import Site
@@ -177,12 +178,13 @@ def _pairs(can: list[Dim], must: list[Dim], one: Dim) -> Iterator[tuple[Dim, Dim
 
 
 def _rows(
-    fold: _Fold, operands: Sequence[Place], grid: Grid, columns: Mapping[int, int], step: int, steps: int, sequential: bool,
-    moved: Ints | None = None,
+    name: str, fold: _Fold, operands: Sequence[Place], grid: Grid, columns: Mapping[int, int], step: int, steps: int,
+    sequential: bool, moved: Ints | None = None,
 ) -> Kernels:
     """One instruction per instance (and per iteration of what stays apart)."""
     shift = np.zeros((grid.count, len(operands)), dtype=np.int64) if moved is None else moved
     for dim in fold.apart:
+        check_instructions(grid.count * dim.extent, name)
         low, high = interval(dim.limits, dim.extent, grid)
         repeat = np.repeat(np.arange(grid.count), dim.extent)
         which = np.tile(np.arange(dim.extent, dtype=np.int64), grid.count)
@@ -244,7 +246,7 @@ def lower_gemm(site: Site, storages: Mapping[Buffer, Storage], key: Key, config:
         dims, unrolled, limits, _ = sort_out(site.inner, [p.offset for p in places], conds)
         fold = folder.fold(dims)
         grid = make_grid(site, unrolled, limits, key.strides, key.start, only)
-        rows = _rows(fold, places, grid, {isa.OPCODE: isa.OP_GEMM}, 0, 1, False)
+        rows = _rows(site.name, fold, places, grid, {isa.OPCODE: isa.OP_GEMM}, 0, 1, False)
         alone = any(note_of(loop) == "unroll" for loop in unrolled)
         parts.append(rows if alone else _gathered(rows, folder, fold))
     return join(parts)
@@ -263,6 +265,7 @@ def _gathered(rows: Kernels, folder: Folder, fold: _Fold) -> Kernels:
     patterns: list[Ints] = []
     known: dict[bytes, int] = {}
     kept, which = [], []
+    total = 0
     for first, size in zip(starts.tolist(), sizes.tolist()):
         members = order[first : first + size]
         # As many at once as a list holds.
@@ -276,6 +279,8 @@ def _gathered(rows: Kernels, folder: Folder, fold: _Fold) -> Kernels:
                     return rows
                 number = known[apart.tobytes()] = len(patterns)
                 patterns.append(uops)
+                total += len(uops)
+                check_uops(total)
             kept.append(int(some[0]))
             which.append(number)
     take = np.array(kept, dtype=np.int64)
@@ -326,7 +331,7 @@ def lower_alu(
     held = usable(config, semantics)
     parts = []
     column = 0
-    spread, moved = _spread(grid, alone)
+    spread, moved = _spread(site.name, grid, alone)
     for k, step in enumerate(steps):
         if step.place is None:
             chosen, operands = (0, 0), (target, target)
@@ -343,7 +348,7 @@ def lower_alu(
             immediate = int(step.place is None or step.moves)
             columns = {isa.OPCODE: isa.OP_ALU, isa.ALU_OP: step.op, isa.USE_IMM: immediate, isa.IMM: step.imm}
         shift = None if moved is None else moved[:, list(chosen)]
-        rows = _rows(fold, operands, spread, columns, k, len(steps), bool(alone) or repeats, shift)
+        rows = _rows(site.name, fold, operands, spread, columns, k, len(steps), bool(alone) or repeats, shift)
         if step.op < 0:
             # Micro-ops of a reset need no source; the same list as the ALU's serves when its index fits INP.
             if held.inp < held.acc:
@@ -354,12 +359,13 @@ def lower_alu(
     return join(parts)
 
 
-def _spread(grid: Grid, dims: Sequence[Dim]) -> tuple[Grid, Ints | None]:
+def _spread(name: str, grid: Grid, dims: Sequence[Dim]) -> tuple[Grid, Ints | None]:
     """Instances times the iterations of ``dims``, and per instance and operand the element shift."""
     if not dims:
         return grid, None
     moved = np.zeros((grid.count, len(dims[0].strides)), dtype=np.int64)
     for dim in dims:
+        check_instructions(grid.count * dim.extent, name)
         low, high = interval(dim.limits, dim.extent, grid)
         repeat = np.repeat(np.arange(grid.count), dim.extent)
         which = np.tile(np.arange(dim.extent, dtype=np.int64), grid.count)

@@ -15,7 +15,8 @@ from autosched.errors import LoweringError
 from autosched.ir.scopes import ACC
 from autosched.lower.affine import Ints, Lin, Loop, Pick
 from autosched.lower.elements import Elements
-from autosched.lower.nest import Dim, Grid, check_count, interval, make_grid, merge, sort_out
+from autosched.lower.limits import check_instructions
+from autosched.lower.nest import Dim, Grid, interval, make_grid, merge, sort_out
 from autosched.lower.order import Key
 from autosched.lower.tree import Site
 from autosched.target import MEMORY_TYPES
@@ -143,7 +144,7 @@ def lower_copy(site: Site, elems: Elements, key: Key, config: VTAConfig, semanti
     for dim, which in rest:
         low, high = interval(dim.pads, dim.extent, grid)
         padded |= (which < low) | (which >= high) if dim.pads else False
-    boxes = _boxes(grid, x, y, sram_at, dram_at, padded)
+    boxes = _boxes(site.name, grid, x, y, sram_at, dram_at, padded)
     if not is_load:
         if bool(((boxes.x0 > 0) | (boxes.y0 > 0)).any()):
             raise LoweringError("pattern", f"block {site.name}: a store cannot skip elements that it pads")
@@ -156,7 +157,7 @@ def lower_copy(site: Site, elems: Elements, key: Key, config: VTAConfig, semanti
                 "simulator widens while it loads (ACC_8BIT), so pass it as int32",
             )
     most = 0 if memory == isa.MEM_WGT and semantics == "portable" else PAD_MAX
-    return _padded(boxes, x, y, memory, most)
+    return _padded(site.name, boxes, x, y, memory, most)
 
 
 def _choose(dims: list[Dim], mode: str) -> tuple[Dim, Dim, list[tuple[Dim, Ints]]]:
@@ -181,7 +182,7 @@ def _instances(
     zero = np.zeros(grid.count, dtype=np.int64)
     shift = (zero, zero)
     for k, (dim, _) in enumerate(rest):
-        check_count(grid.count * dim.extent, site.name)
+        check_instructions(grid.count * dim.extent, site.name)
         repeat = np.repeat(np.arange(grid.count), dim.extent)
         which = np.tile(np.arange(dim.extent, dtype=np.int64), grid.count)
         grid = grid.take(repeat)
@@ -200,7 +201,7 @@ def _instances(
     return grid, shift
 
 
-def _boxes(grid: Grid, x: Dim, y: Dim, sram: Ints, dram: Ints, padded: Pick) -> _Boxes:
+def _boxes(name: str, grid: Grid, x: Dim, y: Dim, sram: Ints, dram: Ints, padded: Pick) -> _Boxes:
     """Clips to where instances run, then marks where the source counts."""
     full = _Boxes(
         sram, dram, np.full(grid.count, x.extent), np.full(grid.count, y.extent),
@@ -208,7 +209,7 @@ def _boxes(grid: Grid, x: Dim, y: Dim, sram: Ints, dram: Ints, padded: Pick) -> 
     )
     # Rows that only run in part are not dense in SRAM: one DMA each. Whole rows that do not run are left out.
     ragged = (full.x1 - full.x0 < full.width) & (full.y1 - full.y0 > 1)
-    full, source = _split_rows(full, ragged)
+    full, source = _split_rows(name, full, ragged)
     keep = (full.x1 > full.x0) & (full.y1 > full.y0)
     full, source = full.take(keep), source[keep]
     grid = grid.take(source)
@@ -228,9 +229,10 @@ def _boxes(grid: Grid, x: Dim, y: Dim, sram: Ints, dram: Ints, padded: Pick) -> 
     )
 
 
-def _split_rows(boxes: _Boxes, ragged: Pick) -> tuple[_Boxes, Ints]:
+def _split_rows(name: str, boxes: _Boxes, ragged: Pick) -> tuple[_Boxes, Ints]:
     """Every row of the ``ragged`` boxes as a box of its own (y0..y1 one row); returns which box each came from."""
     count = np.where(ragged, boxes.y1 - boxes.y0, 1)
+    check_instructions(int(count.sum()), name)
     source = np.repeat(np.arange(len(count)), count)
     first = np.cumsum(count) - count
     row = np.arange(len(source)) - first[source]
@@ -258,14 +260,14 @@ def _emit(boxes: _Boxes, y: Dim, opcode: int, memory: int) -> Rows:
     return Rows(table, boxes.position, boxes.step)
 
 
-def _padded(boxes: _Boxes, x: Dim, y: Dim, memory: int, most: int) -> Rows:
+def _padded(name: str, boxes: _Boxes, x: Dim, y: Dim, memory: int, most: int) -> Rows:
     """Loads whose pads fit the fields; what does not becomes loads of zeros."""
     blank = boxes.x1 <= boxes.x0
     zeros = [boxes.take(blank)]
     boxes = boxes.take(~blank)
     wide = ((boxes.x0 > most) | (boxes.width - boxes.x1 > most)) & (boxes.height > 1)
     if bool(wide.any()):
-        boxes, fresh = _row_by_row(boxes, wide, x, y)
+        boxes, fresh = _row_by_row(name, boxes, wide, x, y)
         zeros.append(fresh)
     # Pads that are too long: peel what exceeds them off as zeros of their own. Side pads first, on single rows only.
     for axis in ("x", "y"):
@@ -302,9 +304,10 @@ def _padded(boxes: _Boxes, x: Dim, y: Dim, memory: int, most: int) -> Rows:
     return Rows(table, np.concatenate([rows.position, fill.position]), np.concatenate([rows.step, fill.step]), marks)
 
 
-def _row_by_row(boxes: _Boxes, wide: Pick, x: Dim, y: Dim) -> tuple[_Boxes, _Boxes]:
+def _row_by_row(name: str, boxes: _Boxes, wide: Pick, x: Dim, y: Dim) -> tuple[_Boxes, _Boxes]:
     """Boxes whose side pads exceed the fields, one row each; rows of pad alone are returned apart."""
     whole, split = boxes.take(~wide), boxes.take(wide)
+    check_instructions(int(split.height.sum()), name)
     source = np.repeat(np.arange(len(split.sram)), split.height)
     row: Ints = np.arange(len(source), dtype=np.int64) - (np.cumsum(split.height) - split.height)[source]
     new = split.take(source)

@@ -10,10 +10,10 @@ import numpy as np
 
 from autosched.errors import LoweringError
 from autosched.lower.affine import Ints, Lin, Loop, Pick
+from autosched.lower.limits import LIMITS, check_instructions
 from autosched.lower.tree import Site
 
 NOTES = ("hw", "uop", "unroll")
-MOST_INSTRUCTIONS = 1 << 21  # what the 32 MiB instruction buffer of VTA's runtime holds
 
 
 @dataclass(eq=False, slots=True)
@@ -67,19 +67,6 @@ class Grid:
         result = np.empty(self.count, dtype=np.int64)
         result[:] = lin.evaluate(self.values)
         return result
-
-
-def check_count(count: int, name: str) -> None:
-    """Refuses a program that no instruction buffer holds, before it is built.
-
-    Raises:
-        LoweringError: kind ``capacity``: block ``name`` alone makes ``count`` instructions.
-    """
-    if count > MOST_INSTRUCTIONS:
-        raise LoweringError(
-            "capacity",
-            f"block {name} becomes {count} instructions; a program has at most {MOST_INSTRUCTIONS}, so work on larger tiles",
-        )
 
 
 def note_of(loop: Loop) -> str | None:
@@ -150,7 +137,7 @@ def cases(site: Site) -> list[tuple[Pick, list[Lin]]]:
     own = set(site.inner)
     tied = [c for c in site.conds if own & c.loops()]
     total = prod(loop.extent for loop in site.outer)
-    if not tied or total > MOST_INSTRUCTIONS:
+    if not tied or total > LIMITS.instructions:
         return [(np.ones(total, dtype=bool), list(site.conds))]
     values = loop_values(site.outer)
     code = np.zeros(total, dtype=np.int64)
@@ -190,7 +177,7 @@ def make_grid(
     """
     loops = (*site.outer, *unrolled)
     total = prod(loop.extent for loop in loops)
-    check_count(total, site.name)
+    check_instructions(total, site.name)
     values = loop_values(loops)
     position = np.full(total, start, dtype=np.int64)
     for loop in site.outer:

@@ -21,12 +21,12 @@ from autosched.lower.allocate import Dram, Storage, allocate, buffer_bytes, lane
 from autosched.lower.compute import Kernels, join, lower_alu, lower_gemm
 from autosched.lower.elements import elements
 from autosched.lower.host_work import HostWork, run_stage
-from autosched.lower.nest import check_count
+from autosched.lower.limits import check_instructions, check_work
 from autosched.lower.regions import shape_of
 from autosched.lower.tree import Site
 from autosched.target import Target, get_target
 from sim import isa
-from sim.config import INSN_BYTES, VTAConfig
+from sim.config import INSN_BYTES, VTAConfig, mode_of
 from sim.errors import FieldError
 from sim.program import Output, Program, Segment
 
@@ -342,7 +342,7 @@ class _Emitter:
             zeros = self.zero_bytes(table[zero_rows])
             base = pages.take("zeros", zeros)
             table[zero_rows, isa.DRAM] = base // isa.element_bytes(self.config)[table[zero_rows, isa.MEM]]
-        check_count(len(table), self.program.root.name)
+        check_instructions(len(table), self.program.root.name)
         sequence = np.lexsort((step, position))
         micro, placed, where, kernel = self.place_uops(kernels, sequence)
         uop_base = pages.take("uops", self.config.uop_elem_bytes * len(micro.triples))
@@ -361,6 +361,7 @@ class _Emitter:
         stream.table[users, isa.UOP_END] = placed.begin + micro.length[kernel]
         stream.uop_at[users] = micro.slot[kernel]
         self.check_fields(stream.table)
+        check_work(stream.table, self.config, mode_of(self.semantics))
         leading = target[np.flatnonzero(np.isin(position[sequence], leaders))]
         if self.semantics != "chisel":
             rows = len(stream.table)
@@ -368,6 +369,7 @@ class _Emitter:
             # Rows that went away have moved the others; what waits for nothing but a better moment goes without.
             leading = leading if len(stream.table) == rows else leading[:0]
         table = tokens.finish(stream, self.config, self.semantics, self.shared_dram(at), leading)
+        check_instructions(len(table), self.program.root.name)
         insns = pages.take("insns", INSN_BYTES * len(table))
         if pages.next > 1 << 32:
             raise LoweringError("capacity", f"tensors and program need {pages.next} bytes of DRAM; addresses have 32 bits")

@@ -16,6 +16,7 @@ import numpy as np
 from autosched.errors import LoweringError
 from autosched.lower.affine import Ints
 from autosched.lower.compute import Kernels
+from autosched.lower.limits import check_uops
 from sim import isa
 
 # A LOAD UOP of a ring also brings in kernels that follow in DRAM and are used within so many instructions, but no more than this
@@ -56,6 +57,7 @@ def collect(kernels: Kernels, order: Ints) -> tuple[Uops, Ints]:
     distinct, first, inverse = np.unique(code[order], return_index=True, return_inverse=True)
     seen: dict[bytes, int] = {}
     content: list[Ints] = []
+    total = 0
     number = np.zeros(len(distinct), dtype=np.int64)
     for k in np.argsort(first, kind="stable"):
         row = order[first[k]]
@@ -65,6 +67,8 @@ def collect(kernels: Kernels, order: Ints) -> tuple[Uops, Ints]:
         if found is None:
             found = seen[mark] = len(content)
             content.append(uops)
+            total += len(uops)
+            check_uops(total)
         number[k] = found
     kernel_of[order] = number[inverse]
     length = np.array([len(c) for c in content], dtype=np.int64)

@@ -10,14 +10,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from autosched.lower.nest import MOST_INSTRUCTIONS
+from autosched.lower.limits import LIMITS
 from space.model import Model
 from space.nest import ACC
 from space.plan import Part, Plan
 from space.rule import Column, Ints, NumericRule, Points
 
 # What lowering takes is what VTA's runtime can hold; programs of half that length are a hundred times slower than a layer's best.
-LIMIT = MOST_INSTRUCTIONS // 2
+LIMIT = LIMITS.instructions // 2
 
 
 class Length(NumericRule):

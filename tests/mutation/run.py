@@ -1,10 +1,14 @@
 """Mutants of the rooms that everything stands on: a seeded sample, each with the tests that cover its line.
 
-    python tests/mutation/run.py --count 400 --seed 0 --out mutants.jsonl
+    python tests/mutation/run.py --count 400 --seed 0 --work DIR
 
 Operators and their positions are cosmic-ray's, lines by test are coverage's. Kernels run uncompiled, or a mutant would cost its
-compilation. All happens in a copy of the tree; a run that is stopped goes on where it was when called again with the same --out.
-A mutant that ends the time it is given counts as killed: the tests of its line end in a fraction of it.
+compilation. All happens in DIR, which keeps a copy of the tree, what each test covers and the outcome of every mutant: a run that
+is stopped goes on where it was when called again with the same DIR; another tree wants another DIR.
+
+Tests run in processes of their own, which are killed when their processor time is over. A test that takes longer than
+``TEST_SECONDS`` (uncompiled) takes no part. A mutant that takes far longer than its tests did counts as killed. Survivors that
+change nothing that could be observed stand, with the reason, in ``equivalent.json`` beside this file.
 """
 
 from __future__ import annotations
@@ -14,83 +18,152 @@ import ast
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+# For this process too: tests run in forks of it.
+WANTED = {"NUMBA_DISABLE_JIT": "1", "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("sim", "autosched/lower", "autosched/records")
+ROOMS = ("sim", "autosched/lower", "autosched/records", "space")  # the bounds are in ``space`` and ``sim``
 TESTS = (
     "tests/unit/test_sim_*.py", "tests/unit/test_lower_*.py", "tests/unit/test_records_*.py", "tests/unit/test_measure.py",
-    "tests/unit/test_target.py", "tests/property/test_sim_*.py", "tests/property/test_lower_*.py",
+    "tests/unit/test_target.py", "tests/unit/test_normalise.py", "tests/unit/test_fsim_counters.py", "tests/unit/test_kernel.py",
+    "tests/unit/test_tuning_logs.py", "tests/property/test_sim_*.py", "tests/property/test_lower_*.py",
+    "tests/property/test_space_*.py",
 )
+EQUIVALENT = Path(__file__).with_name("equivalent.json")
 # Decorators and exceptions are part of signatures; the others need arguments.
 OPERATORS_OUT = ("RemoveDecorator", "ExceptionReplacer", "Variable")
-MOST_TESTS = 60
-SECONDS = 120.0  # of a mutant's tests
-FILE_SECONDS = float(os.environ.get("MUTATION_FILE_SECONDS", "300"))  # of a test file, to see what it covers
+TEST_SECONDS = float(os.environ.get("MUTATION_SECONDS", "8"))
+BUDGET = 25.0  # seconds of tests per mutant, by what they took when nothing was changed
+MEMORY = 6 << 30  # bytes that a mutant may take
 Mutant = tuple[str, str, int, int]  # file, operator, occurrence, line
 
 
-def environment(copy: Path) -> dict[str, str]:
-    """Uncompiled kernels, one thread, the copy's modules first."""
-    return os.environ | {
-        "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": f"{copy}{os.pathsep}{copy / 'tests' / 'mutation'}", "PYTHONHASHSEED": "0",
-        "COVERAGE_FILE": str(copy / ".coverage"), "PYTHONDONTWRITEBYTECODE": "1",
-    }
+@dataclass
+class Covered:
+    """What is known of the tests.
+
+    Args:
+        seconds: per test, what it took; those that took too long are not here.
+        lines: per ``file:line``, the tests that run it.
+        done: test files that have been through.
+        slow: tests that take no part.
+    """
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    lines: dict[str, list[str]] = field(default_factory=dict)
+    done: list[str] = field(default_factory=list)
+    slow: list[str] = field(default_factory=list)
 
 
-def copied() -> Path:
-    """A copy of what the tests need."""
-    copy = Path(tempfile.mkdtemp(prefix="mutants-"))
-    for name in ("autosched", "sim", "space", "tuning_logs", "tests", "examples", "docs"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "runs"))
+def copied(tree: Path) -> None:
+    """A copy of what the tests need; compiled modules go by their contents, so that a changed one is noticed."""
+    if tree.exists():
+        return
+    for name in ("autosched", "sim", "space", "tuning_logs", "tests", "examples", "docs", ".ci"):
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__", "runs"))
     for name in ("pyproject.toml", "README.md", "CONTRIBUTING.md"):
-        shutil.copy(ROOT / name, copy / name)
-    return copy
+        shutil.copy(ROOT / name, tree / name)
+    rooms = [str(tree / name) for name in ("autosched", "sim", "space", "tuning_logs")]
+    subprocess.run([sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", *rooms], check=True)
 
 
-def covered(copy: Path, patterns: list[str]) -> dict[tuple[str, int], list[str]]:
-    """Per (file, line): the tests that run it."""
-    from coverage import CoverageData
-
-    (copy / ".coveragerc").write_text("[run]\nparallel = true\nsource = " + ", ".join(ROOMS) + "\n", encoding="utf-8")
-    for file in sorted({p for pattern in patterns for p in copy.glob(pattern)}):
-        command = [
-            sys.executable, "-m", "coverage", "run", "--rcfile", ".coveragerc", "-m", "pytest", "-q", "-p", "plugin",
-            "-p", "contexts", "-p", "no:cacheprovider", "--no-header", str(file.relative_to(copy)),
-        ]
-        running = subprocess.Popen(
-            command, cwd=copy, env=environment(copy), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        )
-        try:
-            running.wait(FILE_SECONDS)
-        except subprocess.TimeoutExpired:
-            # What it has covered so far counts, if it can still write that down.
-            running.send_signal(signal.SIGINT)
-            try:
-                running.wait(10)
-            except subprocess.TimeoutExpired:
-                os.killpg(running.pid, signal.SIGKILL)
-                running.wait()
-    subprocess.run([sys.executable, "-m", "coverage", "combine", "-q"], cwd=copy, env=environment(copy), check=False)
-    data = CoverageData(str(copy / ".coverage"))
-    data.read()
-    found: dict[tuple[str, int], list[str]] = {}
-    for path in data.measured_files():
-        name = str(Path(path).relative_to(copy))
-        for line, contexts in data.contexts_by_lineno(path).items():
-            found[name, line] = sorted(c for c in contexts if c)
+def covered(tree: Path, patterns: Sequence[str], notes: Path) -> Covered:
+    """Which tests run which lines, and what they cost; written to ``notes`` after every test file."""
+    found = Covered(**json.loads(notes.read_text(encoding="utf-8"))) if notes.exists() else Covered()
+    (tree / ".coveragerc").write_text("[run]\nparallel = true\nsource = " + ", ".join(ROOMS) + "\n", encoding="utf-8")
+    for file in sorted({p for pattern in patterns for p in tree.glob(pattern)}):
+        name = str(file.relative_to(tree))
+        if name in found.done:
+            continue
+        while _watched(tree, name, found):
+            pass
+        for part in tree.glob(".coverage.*"):
+            _take(tree, part, found)
+            part.unlink()
+        found.done.append(name)
+        notes.write_text(json.dumps(vars(found)), encoding="utf-8")
+        print(f"{name}: {sum(t.startswith(name) for t in found.seconds)} tests", flush=True)
     return found
 
 
-def sampled(copy: Path, count: int, seed: int) -> list[Mutant]:
+def _watched(tree: Path, file: str, found: Covered) -> bool:
+    """Runs what is left of a test file; True where a test was too slow, so that others may be left."""
+    progress = tree / "progress"
+    progress.write_text("", encoding="utf-8")
+    known = [test for test in (*found.seconds, *found.slow) if test.startswith(file + "::")]
+    command = [
+        sys.executable, "-m", "coverage", "run", "--rcfile", ".coveragerc", "-m", "pytest", "-q", "-p", "plugin",
+        "-p", "no:cacheprovider", "--no-header", "--hypothesis-seed=0", file, *(f"--deselect={test}" for test in known),
+    ]
+    places = os.pathsep.join([str(tree), str(tree / "tests" / "mutation")])
+    environment = {**os.environ, "PYTHONPATH": places, "MUTATION_PROGRESS": str(progress)}
+    running = subprocess.Popen(
+        command, cwd=tree, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0
+    )
+    since, size, current = 0.0, 0, ""
+    while running.poll() is None:
+        time.sleep(0.2)
+        text = progress.read_text(encoding="utf-8")
+        if len(text) != size:
+            since, size = _cpu_seconds(running.pid), len(text)
+            words = text.splitlines()[-1].split(" ", 2)
+            current = words[2] if words[0] == "begins" else ""
+        if current and _cpu_seconds(running.pid) - since > TEST_SECONDS:
+            _kill(running.pid)
+            running.wait()
+            found.slow.append(current)
+            break
+    for line in progress.read_text(encoding="utf-8").splitlines():
+        word, seconds, test = line.split(" ", 2)
+        if word == "ends":
+            found.seconds[test] = float(seconds)
+    return bool(running.returncode and running.returncode < 0 and current)
+
+
+def _cpu_seconds(pid: int) -> float:
+    """What a process has used of a processor; 0 for one that has gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _kill(group: int) -> None:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _take(tree: Path, part: Path, found: Covered) -> None:
+    from coverage import CoverageData
+
+    data = CoverageData(str(part))
+    try:
+        data.read()
+    except Exception as error:  # noqa: BLE001 - a file cut off by a kill: its tests cover nothing
+        print(f"{part.name}: {error}", flush=True)
+        return
+    for path in data.measured_files():
+        name = str(Path(path).relative_to(tree))
+        for line, contexts in data.contexts_by_lineno(path).items():
+            have = set(found.lines.get(f"{name}:{line}", ()))
+            found.lines[f"{name}:{line}"] = sorted(have | {c for c in contexts if c in found.seconds})
+
+
+def sampled(tree: Path, count: int, seed: int) -> list[Mutant]:
     """Mutants at ``count`` places: a place is a node and a family of operators, of which one is drawn."""
     from cosmic_ray.ast import ast_nodes, get_ast
     from cosmic_ray.plugins import get_operator, operator_names
@@ -98,8 +171,8 @@ def sampled(copy: Path, count: int, seed: int) -> list[Mutant]:
     places: dict[tuple[str, int, int, str], list[Mutant]] = defaultdict(list)
     operators = [(n, get_operator(n)()) for n in operator_names() if not any(out in n for out in OPERATORS_OUT)]
     for room in ROOMS:
-        for path in sorted((copy / room).rglob("*.py")):
-            name = str(path.relative_to(copy))
+        for path in sorted((tree / room).rglob("*.py")):
+            name = str(path.relative_to(tree))
             counts: dict[str, int] = defaultdict(int)
             for node in ast_nodes(get_ast(path.read_text(encoding="utf-8"))):
                 for operator_name, operator in operators:
@@ -125,72 +198,157 @@ def meaning(code: str) -> str:
     return ast.dump(tree)
 
 
-def outcome(copy: Path, mutant: Mutant, tests: list[str]) -> tuple[str, str]:
-    """(``killed``, ``survived`` or ``uncovered``, the changed line)."""
+def outcome(tree: Path, mutant: Mutant, tests: Sequence[str], seconds: float) -> tuple[str, str]:
+    """(``killed``, ``survived``, ``uncovered``, or ``none`` where nothing is changed; the changed line)."""
     from cosmic_ray.mutating import mutate_code
     from cosmic_ray.plugins import get_operator
 
-    name, operator, occurrence, line = mutant
-    path = copy / name
+    name, operator, occurrence, _ = mutant
+    path = tree / name
     code = path.read_text(encoding="utf-8")
     changed = mutate_code(code, get_operator(operator)(), occurrence)
     if changed is None or meaning(changed) == meaning(code):
         return "none", ""
-    text = changed.splitlines()[line - 1].strip() if line <= len(changed.splitlines()) else ""
+    before, after = code.splitlines(), changed.splitlines()
+    text = next((b.strip() for a, b in zip(before, after) if a != b), "")
     if not tests:
         return "uncovered", text
+    (tree / "original.json").write_text(json.dumps({name: code}), encoding="utf-8")
     path.write_text(changed, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "plugin", "-p", "no:cacheprovider", "--no-header", *tests]
+    result = "survived" if passes(tree, tests, 30 + 5 * seconds) else "killed"
+    restored(tree)
+    return result, text
+
+
+def restored(tree: Path) -> None:
+    """Takes the change back; also that of a run which was stopped."""
+    note = tree / "original.json"
+    if note.exists():
+        for name, code in json.loads(note.read_text(encoding="utf-8")).items():
+            (tree / name).write_text(code, encoding="utf-8")
+        note.unlink()
+
+
+def passes(tree: Path, tests: Sequence[str], seconds: float) -> bool:
+    """Whether tests pass in time, in a fork of this process: it has imported the libraries, and nothing of ours."""
+    child = os.fork()
+    if not child:
+        _run(tree, tests, seconds)
+    # For what waits without working; a busy machine is no reason to call a mutant killed.
+    until = time.monotonic() + 20 * seconds
+    while True:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            _kill(child)  # what it has started and left
+            return os.waitstatus_to_exitcode(status) == 0
+        if time.monotonic() > until:
+            _kill(child)
+            os.waitpid(child, 0)
+            return False
+        time.sleep(0.02)
+
+
+def _run(tree: Path, tests: Sequence[str], seconds: float) -> None:
+    import pytest
+
+    code = 1
     try:
-        done = subprocess.run(command, cwd=copy, env=environment(copy), check=False, capture_output=True, timeout=SECONDS)
-        return ("survived" if done.returncode == 0 else "killed"), text
-    except subprocess.TimeoutExpired:
-        return "killed", text
+        os.setpgid(0, 0)
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 2))
+        os.chdir(tree)
+        sys.dont_write_bytecode = True
+        sys.path[:0] = [str(tree), str(tree / "tests" / "mutation")]
+        os.environ["PYTHONPATH"] = str(tree)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            os.dup2(nothing, number)
+        options = ["-q", "-x", "-p", "plugin", "-p", "no:cacheprovider", "--no-header", "--hypothesis-seed=0"]
+        code = int(pytest.main([*options, *tests]))
     finally:
-        path.write_text(code, encoding="utf-8")
+        os._exit(code)
+
+
+def picked(tests: Sequence[str], found: Covered, seed: int) -> tuple[list[str], float]:
+    """As many of some tests as the budget allows, in a seeded order, and what they take."""
+    order = sorted(tests)
+    random.Random(seed).shuffle(order)
+    order.sort(key=lambda test: found.seconds[test] > 1.0)
+    chosen: list[str] = []
+    total = 0.0
+    for test in order:
+        if not chosen or total + found.seconds[test] <= BUDGET:
+            chosen.append(test)
+            total += found.seconds[test]
+    return chosen, total
+
+
+def explained(row: dict[str, Any], reasons: Sequence[dict[str, str]]) -> str:
+    """Why a survivor is none, or nothing."""
+    name, operator = row["mutant"][:2]
+    for reason in reasons:
+        if (reason["file"], reason["operator"], reason["line"]) == (name, operator.removeprefix("core/"), row["line"]):
+            return reason["why"]
+    return ""
+
+
+def report(rows: Sequence[dict[str, Any]], slow: int) -> None:
+    """Prints what survived, and how many did not."""
+    reasons = json.loads(EQUIVALENT.read_text(encoding="utf-8"))
+    rows = [r for r in rows if r["result"] != "none"]
+    left = [(r, explained(r, reasons)) for r in rows if r["result"] != "killed"]
+    for r, why in left:
+        name, operator, _, line = r["mutant"]
+        print(f"{'equivalent' if why else r['result']}: {name}:{line}: {operator.removeprefix('core/')}: {r['line']}")
+    killed = len(rows) - len(left)
+    same = sum(bool(why) for _, why in left)
+    print(f"{killed} of {len(rows)} mutants killed ({100 * killed / max(1, len(rows)):.1f} %), {same} explained as equivalent, "
+          f"{len(left) - same} left; {slow} tests were too slow to take part")
 
 
 def main() -> None:
     """Samples, runs, and prints what survived."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so many")
     parser.add_argument("--tests", nargs="*", default=list(TESTS), help="patterns of test files")
-    parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"))
+    parser.add_argument("--work", type=Path, required=True, help="folder of the run, outside the repository")
     args = parser.parse_args()
+    if any(os.environ.get(name) != value for name, value in WANTED.items()):
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **WANTED})
     begun = time.monotonic()
-    copy = copied()
-    try:
-        lines = covered(copy, args.tests)
-        # What runs at import has no test of its own: any test that covers the file.
-        by_file: dict[str, list[str]] = defaultdict(list)
-        for (name, _), tests in lines.items():
-            by_file[name] += tests
-        chosen = sampled(copy, args.count, args.seed)
-        known: dict[Mutant, dict[str, Any]] = {}
-        if args.out.exists():
-            for text in args.out.read_text(encoding="utf-8").splitlines():
-                row = json.loads(text)
-                known[tuple(row["mutant"])] = row
-        for mutant in chosen:
-            if mutant in known or time.monotonic() - begun > 60 * args.minutes:
-                continue
-            tests = lines.get((mutant[0], mutant[3])) or (sorted(set(by_file[mutant[0]])) if mutant[0] in by_file else [])
-            picked = random.Random(args.seed).sample(tests, min(MOST_TESTS, len(tests)))
-            result, text = outcome(copy, mutant, picked)
-            row = known[mutant] = {"mutant": list(mutant), "result": result, "line": text, "tests": len(tests)}
-            with args.out.open("a", encoding="utf-8") as out:
-                out.write(json.dumps(row) + "\n")
-    finally:
-        shutil.rmtree(copy)
-    rows = [known[m] for m in chosen if m in known and known[m]["result"] != "none"]
-    killed = sum(r["result"] == "killed" for r in rows)
-    for r in rows:
-        if r["result"] != "killed":
-            name, operator, _, line = r["mutant"]
-            print(f"{r['result']}: {name}:{line}: {operator.removeprefix('core/')}: {r['line']}")
-    print(f"{killed} of {len(rows)} mutants killed ({100 * killed / max(1, len(rows)):.1f} %)")
+    tree, out = args.work.resolve() / "tree", args.work.resolve() / "mutants.jsonl"
+    args.work.mkdir(parents=True, exist_ok=True)
+    copied(tree)
+    restored(tree)
+    found = covered(tree, args.tests, args.work / "covered.json")
+    # What runs at import has no test of its own: any test that covers the file.
+    by_file: dict[str, set[str]] = defaultdict(set)
+    for place, tests in found.lines.items():
+        by_file[place.rsplit(":", 1)[0]].update(tests)
+    known: dict[Mutant, dict[str, Any]] = {}
+    if out.exists():
+        known = {tuple(row["mutant"]): row for row in map(json.loads, out.read_text(encoding="utf-8").splitlines())}
+    chosen = sampled(tree, args.count, args.seed)
+    # In every fork they are there already.
+    import hypothesis.extra.numpy
+    import numba
+    import numpy
+    import pytest
+
+    assert hypothesis and numba and numpy and pytest
+    for number, mutant in enumerate(chosen):
+        if mutant in known or time.monotonic() - begun > 60 * args.minutes:
+            continue
+        tests = found.lines.get(f"{mutant[0]}:{mutant[3]}") or sorted(by_file[mutant[0]])
+        some, seconds = picked(tests, found, args.seed)
+        result, text = outcome(tree, mutant, some, seconds)
+        row = known[mutant] = {"mutant": list(mutant), "result": result, "line": text, "tests": len(some), "of": len(tests)}
+        with out.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        print(f"{number + 1}/{len(chosen)} {result} {mutant[0]}:{mutant[3]} {text}", flush=True)
+    report([known[m] for m in chosen if m in known], len(found.slow))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from autosched.lower import lower_table
-from autosched.lower.nest import MOST_INSTRUCTIONS
+from autosched.lower.limits import LIMITS
 from autosched.workloads import workload
 from space import Space
 from space.rules.length import LIMIT, instructions
@@ -46,5 +46,5 @@ def test_points_whose_program_cannot_be_held_are_outside() -> None:
         if name.startswith("tile_"):
             single[n] = 1
     sketch, plan = space.meaning(single[None])
-    assert instructions(sketch.model, plan)[0] > MOST_INSTRUCTIONS > LIMIT
+    assert instructions(sketch.model, plan)[0] > LIMITS.instructions > LIMIT
     assert not space.valid(space.repair(single[None])[0])[0]

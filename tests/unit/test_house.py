@@ -1,6 +1,7 @@
 """The house rules: layers, imports, types, style."""
 
 import ast
+import functools
 import importlib
 import pkgutil
 import subprocess
@@ -53,22 +54,28 @@ def test_style() -> None:
 
 
 def test_every_module_can_be_imported_first() -> None:
-    # An import cycle bites only whoever comes in by the wrong door, so every door is tried in a fresh interpreter.
+    # An import cycle bites only whoever comes in by the wrong door, so every door is tried in a process that has none of ours. A
+    # package comes before its modules whichever is asked for: those that it has loaded by itself are no doors of their own.
     code = """
 import importlib, os, sys
-failed = []
-for name in sys.argv[1:]:
+import joblib, numba, numpy, onnx, optuna, rich.console  # once for all forks: they import nothing of ours
+
+
+def enter(name):
+    if name in sys.modules:
+        return True
     pid = os.fork()
-    if pid == 0:
-        try:
-            importlib.import_module(name)
-        except BaseException as error:
-            sys.stderr.write(f"{name}: {type(error).__name__}: {error}\\n")
-            os._exit(1)
-        os._exit(0)
-    if os.waitpid(pid, 0)[1]:
-        failed.append(name)
-sys.exit(len(failed) > 0)
+    if pid:
+        return os.waitpid(pid, 0)[1] == 0
+    try:
+        importlib.import_module(name)
+    except BaseException as error:
+        sys.stderr.write(f"{name}: {type(error).__name__}: {error}\\n")
+        os._exit(1)
+    os._exit(not all([enter(below) for below in sys.argv[1:] if below.rpartition(".")[0] == name]))
+
+
+sys.exit(not all([enter(name) for name in sys.argv[1:] if "." not in name]))
 """
     done = run(sys.executable, "-c", code, *modules())
     assert done.returncode == 0, done.stderr[-4000:]
@@ -99,6 +106,7 @@ def test_ci_runs_the_readme_command() -> None:
     assert command in (ROOT / "README.md").read_text()
 
 
+@functools.cache
 def constants(path: Path) -> set[object]:
     """Numbers and strings of a module's code, docstrings aside."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
