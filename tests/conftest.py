@@ -194,6 +194,14 @@ def onnx_models() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def random_networks() -> ModuleType:
+    """Random small networks on the builder of ``onnx_models``."""
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    return load_oracle("random_networks")
+
+
+@pytest.fixture(scope="session")
 def user_programs() -> ModuleType:
     """Programs as users write them, and what becomes of each."""
     return load_oracle("user_programs")

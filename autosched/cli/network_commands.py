@@ -19,6 +19,9 @@ from autosched.errors import ProgramError, UnknownNameError
 
 if TYPE_CHECKING:
     from autosched.networks import CompiledNetwork, Network
+    from autosched.networks.graph import Graph
+    from autosched.networks.host_steps import HostStep
+    from autosched.networks.images import Taken
     from autosched.networks.summary import Summary
 
 LABELS = "labels"
@@ -93,23 +96,35 @@ def shapes(pairs: list[str]) -> dict[str, tuple[int, ...]]:
 
 def run(args: argparse.Namespace) -> Exit:
     """Runs a network on images."""
-    network, ready = _compiled(args)
+    from autosched.networks import Network
+    from autosched.networks.images import accepted
+
+    for path in (args.output, args.save):
+        if path and not Path(path).parent.is_dir():
+            raise ProgramError(f"cannot write {path}: {Path(path).parent} is no directory")
+    network = _network(args)
+    taken = network.graph if isinstance(network, Network) else network
+    images, labels = _images(args.input, taken, args.seed)
+    given = accepted(taken, (), images)
+    count = max(len(a) for a in given.values()) if given else 1
+    if labels is not None and len(labels) != count:
+        raise ProgramError(f"{len(labels)} labels for {count} images")
+    if args.output and len(taken.outputs) > 1 and Path(args.output).suffix != ".npz":
+        raise ProgramError(f"{len(taken.outputs)} outputs need an .npz file, not {args.output}")
+    ready = network.compile(args.log) if isinstance(network, Network) else network
     if args.save:
         ready.save(args.save)
-    images, labels = _images(args.input, ready, args.seed)
     begun = time.process_time()
-    results = ready(**images)
+    ran = ready.run(**images)
     seconds = time.process_time() - begun
-    outputs = dict(zip(ready.outputs, results if isinstance(results, tuple) else (results,)))
-    count = len(next(iter(outputs.values()))) if outputs else 1
+    outputs = dict(zip(ready.outputs, ran.outputs))
+    count = ran.images
     if args.output:
         _store(Path(args.output), outputs)
-    different, compared = _compare(network, images, outputs) if args.check else (None, 0)
+    different, compared = _compare(network.graph, images, outputs) if isinstance(network, Network) and args.check else (None, 0)
     accuracy = None
     if labels is not None:
         first = next(iter(outputs.values()))
-        if len(labels) != len(first):
-            raise ProgramError(f"{len(labels)} labels for {len(first)} images")
         accuracy = float((first.reshape(len(first), -1).argmax(axis=1) == labels).mean())
     from autosched.networks.summary import summarize
 
@@ -119,9 +134,11 @@ def run(args: argparse.Namespace) -> Exit:
             **summary_json(summary), "target": ready.target.name, "untuned": ready.untuned, "images_run": count,
             "cpu_seconds": seconds, "bytes_compared": compared, "bytes_different": different, "accuracy": accuracy,
             "outputs": {k: {"dtype": str(v.dtype), "shape": list(v.shape)} for k, v in outputs.items()},
+            "host_work": [asdict(w) for w in ran.host],
         })
     else:
         print_summary(summary, ready.target.name)
+        _print_host(ran.host)
         if ready.untuned:
             print(f"not tuned: {len(ready.untuned)} layers run by the first draft of their space; autosched tune {args.network}")
         print(f"{count} image(s) in {seconds:.1f} CPU s of simulation")
@@ -133,18 +150,28 @@ def run(args: argparse.Namespace) -> Exit:
     return Exit.DIFFERS if different else Exit.OK
 
 
-def _compiled(args: argparse.Namespace) -> tuple[Network | None, CompiledNetwork]:
+def _print_host(work: tuple[HostStep, ...]) -> None:
+    """What the host does for one image."""
+    print(f"\nthe host's own work, per image ({1e3 * sum(w.seconds for w in work):.2f} CPU ms of this machine in all):")
+    print_table(
+        [("step", False), ("of", False), ("bytes", True), ("CPU ms", True)],
+        [[w.what, w.name, number(w.bytes), f"{1e3 * w.seconds:.2f}"] for w in work],
+    )
+    print()
+
+
+def _network(args: argparse.Namespace) -> Network | CompiledNetwork:
+    """The network of a command, to be compiled if it is an ONNX file."""
     if is_network(args.network):
-        network = load(args.network, args)
-        return network, network.compile(args.log)
+        return load(args.network, args)
     if args.check:
         raise ProgramError(f"--check needs the ONNX file; {args.network} is none")
     from autosched.networks import CompiledNetwork
 
-    return None, CompiledNetwork.load(args.network)
+    return CompiledNetwork.load(args.network)
 
 
-def _images(words: list[str], ready: CompiledNetwork, seed: int) -> tuple[dict[str, Any], Any]:
+def _images(words: list[str], net: Taken, seed: int) -> tuple[dict[str, Any], Any]:
     """Arrays by input, and labels or None."""
     found: dict[str, Any] = {}
     labels = None
@@ -152,26 +179,26 @@ def _images(words: list[str], ready: CompiledNetwork, seed: int) -> tuple[dict[s
         name, mark, path = word.partition("=")
         if not mark or Path(word).is_file():
             name, path = "", word
-        elif name not in ready.inputs:
-            raise UnknownNameError("input", name, ready.inputs)
+        elif name not in net.inputs:
+            raise UnknownNameError("input", name, net.inputs)
         data = read_arrays(path)
         if isinstance(data, Mapping):
-            labels = data.get(LABELS, labels) if LABELS not in ready.inputs else labels
-            named = {k: v for k, v in data.items() if k in ready.inputs}
-            if not named and len(ready.inputs) == 1 and len(rest := [v for k, v in data.items() if k != LABELS]) == 1:
-                named = {ready.inputs[0]: rest[0]}
+            labels = data.get(LABELS, labels) if LABELS not in net.inputs else labels
+            named = {k: v for k, v in data.items() if k in net.inputs}
+            if not named and len(net.inputs) == 1 and len(rest := [v for k, v in data.items() if k != LABELS]) == 1:
+                named = {net.inputs[0]: rest[0]}
             if not named:
-                raise ProgramError(f"{path} holds {', '.join(data) or 'nothing'}; the network takes {', '.join(ready.inputs)}")
+                raise ProgramError(f"{path} holds {', '.join(data) or 'nothing'}; the network takes {', '.join(net.inputs)}")
             found.update(named)
-        elif name or len(ready.inputs) == 1:
-            found[name or ready.inputs[0]] = data
+        elif name or len(net.inputs) == 1:
+            found[name or net.inputs[0]] = data
         else:
-            raise ProgramError(f"which input is {path}? Write NAME={path}; the network takes {', '.join(ready.inputs)}")
+            raise ProgramError(f"which input is {path}? Write NAME={path}; the network takes {', '.join(net.inputs)}")
     if words:
         return found, labels
     rng = np.random.default_rng(seed)
-    for name in ready.inputs:
-        t = ready.tensors[name]
+    for name in net.inputs:
+        t = net.tensors[name]
         dtype = np.dtype(t.dtype)
         if dtype.kind in "iu":
             info = np.iinfo(dtype)
@@ -202,22 +229,16 @@ def read_arrays(path: str) -> Any:
 
 
 def _store(path: Path, outputs: Mapping[str, Any]) -> None:
-    if not path.parent.is_dir():
-        raise ProgramError(f"cannot write {path}: {path.parent} is no directory")
     if path.suffix == ".npz":
         np.savez(path, **outputs)
-    elif len(outputs) > 1:
-        raise ProgramError(f"{len(outputs)} outputs need an .npz file, not {path}")
     else:
         np.save(path, next(iter(outputs.values())))
 
 
-def _compare(network: Network | None, images: Mapping[str, Any], outputs: Mapping[str, Any]) -> tuple[int, int]:
+def _compare(graph: Graph, images: Mapping[str, Any], outputs: Mapping[str, Any]) -> tuple[int, int]:
     """Bytes that differ from onnxruntime's on the integer form, and bytes compared."""
     from autosched.networks.reference import build, session
 
-    assert network is not None
-    graph = network.graph
     reference = session(build(graph))
     rows = {n: graph.tensors[n].shape[0] for n in images}
     count = next(len(images[n]) // rows[n] for n in images)
@@ -260,14 +281,16 @@ def quantize(args: argparse.Namespace) -> Exit:
 
 def export(args: argparse.Namespace) -> Exit:
     """Writes a network's streams as one program file, with the memory of one image and what onnxruntime makes of it."""
+    from autosched.networks.graph import need_data
     from sim.program import dump_file
 
-    network = load(args.workload, args)
-    ready = network.compile(args.log)
-    images, _ = _images([], ready, args.seed)
     path = Path(args.output)
     if not path.parent.is_dir():
         raise ProgramError(f"cannot write {path}: {path.parent} is no directory")
+    network = load(args.workload, args)
+    need_data(network.name, network.graph.blank)
+    images, _ = _images([], network.graph, args.seed)
+    ready = network.compile(args.log)
     programs = ready.programs(images)
     dump_file(path, programs)
     size, count = path.stat().st_size, sum(len(p.table) for p in programs)
@@ -287,6 +310,8 @@ def summary_json(s: Summary) -> dict[str, Any]:
 
 def print_summary(s: Summary, target: str) -> None:
     """The numbers of a network, and its ten most expensive layers."""
+    from autosched.networks.graph import FEEDS
+
     print_table(
         [("network", False), ("cycles", True), ("bound", True), ("gap", True), ("layers alone", True), ("ms", True),
          ("images/s", True), ("GOPS", True), ("of peak", True), ("on machine", True), ("DRAM bytes", True)],
@@ -302,9 +327,10 @@ def print_summary(s: Summary, target: str) -> None:
         [[x.name, x.kind, number(x.cycles), percent(x.cycles / s.cycles), number(x.alone), number(x.work), x.binds]
          for x in s.slowest()],
     )
-    kept = [n for n in s.host if n[2] != "feeds the host"]
+    kept = [n for n in s.host if n.reason != FEEDS]
     if kept:
         print(f"\non the host of {target}:")
-        for name, op, reason in kept:
-            print(f"  {name} ({op}): {reason}")
+        for n in kept:
+            part = f", {percent(s.share_of(n))} of the multiply-accumulates" if n.macs else ""
+            print(f"  {n.name} ({n.op}): {n.reason}{part}")
     sys.stdout.flush()

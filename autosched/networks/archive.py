@@ -15,13 +15,13 @@ import numpy as np
 from autosched.errors import ProgramError
 from autosched.networks.compiled import CompiledNetwork, LayerCost, Stage, Stream
 from autosched.networks.compose import Place, Region
-from autosched.networks.graph import Array, HostPart, Layer, Tensor
+from autosched.networks.graph import Array, HostNode, HostPart, Layer, Tensor
 from autosched.target import Target
 from sim.config import VTAConfig
 from sim.errors import SimError
 from sim.program import Output, Program, Segment
 
-FORMAT = "autosched-network-1"
+FORMAT = "autosched-network-2"
 MAX_BYTES = 1 << 31
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same network gives the same file
 
@@ -67,8 +67,8 @@ def _stage(stage: Stage, key: str, arrays: dict[str, Array]) -> dict[str, Any]:
     if isinstance(stage, HostPart):
         arrays[f"{key}_model"] = np.frombuffer(stage.model, np.uint8)
         return {
-            "kind": "host", "name": stage.name, "inputs": stage.inputs, "outputs": stage.outputs, "nodes": stage.nodes,
-            "macs": stage.macs,
+            "kind": "host", "name": stage.name, "inputs": stage.inputs, "outputs": stage.outputs,
+            "nodes": [[n.name, n.op, n.reason, n.macs] for n in stage.nodes],
         }
     p = stage.program
     arrays[f"{key}_insns"] = p.table
@@ -131,9 +131,9 @@ def _network(m: Mapping[str, Any], arrays: Mapping[str, Array]) -> CompiledNetwo
                 pads=(top, left, bottom, right),
             ))
         elif s["kind"] == "host":
-            nodes = tuple((str(a), str(b), str(c)) for a, b, c in s["nodes"])
+            nodes = tuple(HostNode(str(a), str(b), str(c), int(m)) for a, b, c, m in s["nodes"])
             model = arrays[f"{key}_model"].tobytes()
-            stages.append(HostPart(s["name"], tuple(s["inputs"]), tuple(s["outputs"]), nodes, model, int(s["macs"])))
+            stages.append(HostPart(s["name"], tuple(s["inputs"]), tuple(s["outputs"]), nodes, model))
         else:
             stages.append(_stream(s, key, arrays, target))
     known = [t for s in stages for t in (*s.inputs, *((s.output,) if isinstance(s, Layer) else s.outputs))]

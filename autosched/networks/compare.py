@@ -53,15 +53,17 @@ def differences(graph: Graph, file: File, inputs: Mapping[str, Array]) -> tuple[
     model = onnx.ModelProto()
     model.CopyFrom(file.model)
     layers = [x for x in graph.layers if x.requant is not None]
-    wanted = dict.fromkeys(t for x in layers for t in (*x.inputs, x.output) if t in file.shapes and t not in file.inputs)
+    views = [x for x in graph.layers if x.kind == "view"]
+    touched = [t for x in (*layers, *views) for t in (*x.inputs, x.output)]
+    wanted = dict.fromkeys(t for t in touched if t in file.shapes and t not in file.inputs)
     known = {o.name for o in model.graph.output}
     for name in wanted:
         if name not in known:
             kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(file.dtypes[name]))
             model.graph.output.append(onnx.helper.make_tensor_value_info(name, kind, file.shapes[name]))
     values: dict[str, Array] = {**inputs, **dict(zip(wanted, session(model).run(list(wanted), dict(inputs))))}
-    for view in graph.layers:
-        if view.kind == "view" and view.output not in values:
+    for view in views:
+        if view.output not in values:
             values[view.output] = values[view.inputs[0]].reshape(graph.tensors[view.output].shape)
     found = []
     for layer in layers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from autosched.errors import ProgramError, suggest
 from autosched.networks.compose import Place, Region
-from autosched.networks.graph import Array, HostPart, Layer, Tensor, need_data
+from autosched.networks.graph import Array, HostPart, Layer, Tensor
+from autosched.networks.host_steps import HostClock, HostStep
+from autosched.networks.images import accepted
 from autosched.networks.repack import deal
 from autosched.target import Target
 from autosched.workloads import Layout
@@ -86,48 +87,59 @@ class Stream:
         stats = summarize(simulate(p.table, p.config, p.insn_address, semantics=mode), p.semantics)
         return sum(stats.bytes_read.values()) + stats.bytes_written
 
-    def memory(self, arrays: Mapping[str, Array], batch: int, block: int) -> list[Segment]:
-        """The packed inputs as memory.
-
-        Args:
-            arrays: machine int8 by tensor, plain.
-            batch: batch lanes.
-            block: channel lanes.
-        """
-        segments = []
-        for name in self.inputs:
-            address = self.regions[self.places[name].region][1]
-            packed = layout_of(arrays[name].shape, batch, block).pack(arrays[name])
-            segments.append(Segment(address + self.places[name].slot * packed.size, packed.tobytes()))
-        return segments
-
     def run(
-        self, arrays: Mapping[str, Array], tensors: Mapping[str, Tensor], target: Target
+        self, values: Mapping[str, Array], tensors: Mapping[str, Tensor], target: Target, host: HostClock
     ) -> tuple[dict[str, Array], Program]:
-        """Runs on the simulated machine; machine int8 by tensor, plain, and the program with its inputs and outputs.
+        """Runs on the simulated machine; plain arrays by tensor, and the program with its inputs and outputs.
 
         Args:
-            arrays: the inputs, as for ``memory``.
+            values: the inputs, plain and of the file's types.
             tensors: shapes.
             target: the machine.
+            host: told what packing and unpacking take.
         """
         from sim.semantics import execute
 
         batch, block = target.config.batch, target.config.block_in
-        program = self.program.with_memory(self.memory(arrays, batch, block))
+        segments = []
+        for name in self.inputs:
+            with host.step(name, "pack") as made:
+                plain = tensors[name].to_machine(values[name])
+                packed = layout_of(plain.shape, batch, block).pack(plain)
+                address = self.regions[self.places[name].region][1] + self.places[name].slot * packed.size
+                segments.append(Segment(address, packed.tobytes()))
+                made.append(packed)
+        program = self.program.with_memory(segments)
         ran = execute(program, target.mode)
         found = {}
         for name in self.outputs:
             region, address = self.regions[self.places[name].region]
             size = region.rows * region.vectors * batch * block
             data = np.frombuffer(ran.read(address + self.places[name].slot * size, size), np.int8)
-            layout = layout_of(tensors[name].shape, batch, block)
-            found[name] = layout.unpack(data.reshape(layout.packed_shape))
+            with host.step(name, "unpack") as made:
+                layout = layout_of(tensors[name].shape, batch, block)
+                found[name] = tensors[name].from_machine(layout.unpack(data.reshape(layout.packed_shape)))
+                made.append(found[name])
         outputs = tuple(Output(o.name, o.address, o.size, bytes(ran.read(o.address, o.size))) for o in program.outputs)
         return found, replace(program, outputs=outputs)
 
 
 Stage = Stream | HostPart | Layer
+
+
+@dataclass(frozen=True, eq=False)
+class Ran:
+    """A call of a compiled network.
+
+    Args:
+        outputs: arrays, in the network's order.
+        images: images in them.
+        host: what the host did per image.
+    """
+
+    outputs: tuple[Array, ...]
+    images: int
+    host: tuple[HostStep, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,78 +195,44 @@ class CompiledNetwork:
         Raises:
             ProgramError: a wrong number of arrays, shape, type or range, or a network without data.
         """
-        need_data(self.name, self.blank)
-        given = self._accept(arrays, named)
+        made = self.run(*arrays, **named).outputs
+        return made[0] if len(made) == 1 else made
+
+    def run(self, *arrays: Array, **named: Array) -> Ran:
+        """A call, with what the host did for it; arguments and refusals as for a call."""
+        given = accepted(self, arrays, named)
         times = {len(a) // max(self.tensors[n].shape[0], 1) for n, a in given.items() if self.tensors[n].shape}
         count = next(iter(times), 1)
         rows: list[list[Array]] = []
+        host = HostClock()
         for k in range(count):
             one = {n: a[k * self.tensors[n].shape[0] : (k + 1) * self.tensors[n].shape[0]] for n, a in given.items()}
-            rows.append(self._image(one))
-        joined = [np.concatenate(column) if count > 1 else column[0] for column in zip(*rows)]
-        return joined[0] if len(joined) == 1 else tuple(joined)
+            rows.append(self._image(one, host))
+        joined = tuple([np.concatenate(column) if count > 1 else column[0] for column in zip(*rows)])
+        return Ran(joined, count, host.steps(count))
 
-    def _accept(self, arrays: Sequence[Array], named: Mapping[str, Array]) -> dict[str, Array]:
-        """The arguments of a call, checked."""
-        listed = ", ".join(self.inputs)
-        if len(arrays) > len(self.inputs):
-            raise ProgramError(f"{self.name} takes {len(self.inputs)} arrays ({listed}), {len(arrays)} given")
-        given = dict(zip(self.inputs, arrays))
-        for name, array in named.items():
-            if name not in self.inputs:
-                raise ProgramError(f"{self.name} has no input {name!r}{suggest(name, self.inputs)}")
-            if name in given:
-                raise ProgramError(f"{self.name}: {name} is given twice")
-            given[name] = array
-        missing = [n for n in self.inputs if n not in given]
-        if missing:
-            raise ProgramError(f"{self.name} takes {listed}; {', '.join(missing)} missing")
-        checked = {n: self._checked(n, given[n]) for n in self.inputs}
-        counts = {len(a) // self.tensors[n].shape[0] for n, a in checked.items() if self.tensors[n].shape}
-        if len(counts) > 1:
-            raise ProgramError(f"{self.name}: inputs hold {' and '.join(map(str, sorted(counts)))} images")
-        return checked
-
-    def _checked(self, name: str, array: Array) -> Array:
-        want = self.tensors[name]
-        try:
-            found = np.asarray(array)
-        except ValueError as error:
-            raise ProgramError(f"{name}: not an array ({error})") from error
-        if found.dtype == object or found.dtype.kind not in "iufb":
-            raise ProgramError(f"{name}: expected {want.dtype}, got {found.dtype}")
-        fits = found.ndim == len(want.shape) and (
-            not want.shape or (found.shape[1:] == want.shape[1:] and len(found) and len(found) % want.shape[0] == 0)
-        )
-        if not fits:
-            raise ProgramError(f"{name}: expected shape {want.shape} (or several images of it), got {found.shape}")
-        if found.dtype != np.dtype(want.dtype):
-            raise ProgramError(f"{name}: expected {want.dtype}, got {found.dtype}; convert it: x.astype({want.dtype!r})")
-        if found.dtype.kind == "f" and not np.isfinite(found).all():
-            raise ProgramError(f"{name}: holds values that are not finite")
-        return found
-
-    def _image(self, given: Mapping[str, Array], programs: list[Program] | None = None) -> list[Array]:
+    def _image(self, given: Mapping[str, Array], host: HostClock, programs: list[Program] | None = None) -> list[Array]:
         """The outputs of one image; ``programs`` gets the streams as they ran."""
-        values: dict[str, Array] = {}  # as the file has them
-
-        def machine(name: str) -> Array:
-            return self.tensors[name].to_machine(values[name])
-
-        values.update(given)
+        values: dict[str, Array] = dict(given)  # as the file has them
         for stage in self.stages:
             if isinstance(stage, Stream):
-                made, ran = stage.run({n: machine(n) for n in stage.inputs}, self.tensors, self.target)
+                made, ran = stage.run(values, self.tensors, self.target, host)
                 if programs is not None:
                     programs.append(ran)
-                values.update({n: self.tensors[n].from_machine(a) for n, a in made.items()})
+                values.update(made)
             elif isinstance(stage, HostPart):
-                out = self._sessions[stage.name].run(list(stage.outputs), {n: values[n] for n in stage.inputs})
-                values.update(zip(stage.outputs, out))
-            elif stage.kind == "pack":
-                values[stage.output] = deal(machine(stage.inputs[0]), stage, self.tensors[stage.output].shape)
+                session = self._sessions[stage.name]
+                with host.step(stage.name, "onnxruntime") as arrays:
+                    arrays += session.run(list(stage.outputs), {n: values[n] for n in stage.inputs})
+                values.update(zip(stage.outputs, arrays))
             else:
-                values[stage.output] = values[stage.inputs[0]].reshape(self.tensors[stage.output].shape)
+                source, out = self.tensors[stage.inputs[0]], self.tensors[stage.output]
+                with host.step(stage.output, "deal" if stage.kind == "pack" else "reshape") as arrays:
+                    if stage.kind == "pack":
+                        arrays.append(deal(source.to_machine(values[source.name]), stage, out.shape))
+                    else:
+                        arrays.append(values[source.name].reshape(out.shape))
+                values[stage.output] = arrays[0]
         return [values[n] for n in self.outputs]
 
     def programs(self, images: Mapping[str, Array]) -> list[Program]:
@@ -267,8 +245,7 @@ class CompiledNetwork:
             ProgramError: as for a call.
         """
         found: list[Program] = []
-        need_data(self.name, self.blank)
-        self._image(self._accept((), images), found)
+        self._image(accepted(self, (), images), HostClock(), found)
         return found
 
     def save(self, path: str | Path) -> None:

@@ -35,7 +35,8 @@ class Tensor:
         name: as the file calls it.
         shape: extents; NCHW where there are four.
         dtype: of the file's tensor: ``int8``, ``uint8`` or, on the host, any other.
-        exponent: an element ``q`` stands for ``(q - zero) * 2**-exponent``, or None where no scale is known.
+        exponent: an element ``q`` stands for ``(q - zero) * 2**-exponent``, or None where no scale is known; of a float
+            input, the scale at which the host quantizes it.
         zero: zero point of the machine's int8 value.
     """
 
@@ -110,6 +111,26 @@ class Layer:
     nodes: tuple[str, ...] = ()
 
 
+FEEDS = "feeds the host"
+
+
+@dataclass(frozen=True)
+class HostNode:
+    """A node of the file that stays on the host.
+
+    Args:
+        name: of the node.
+        op: operator.
+        reason: why it is not on the machine; ``FEEDS`` where another node's reason is its own.
+        macs: multiply-accumulates in it.
+    """
+
+    name: str
+    op: str
+    reason: str
+    macs: int = 0
+
+
 @dataclass(frozen=True, eq=False)
 class HostPart:
     """A maximal part that the host computes with onnxruntime.
@@ -118,17 +139,20 @@ class HostPart:
         name: ``host0``, ``host1``, ...
         inputs: tensors that it reads.
         outputs: tensors that it gives.
-        nodes: (name, operator, why it is not on the machine) per node.
+        nodes: in order.
         model: the part as a serialised ONNX model.
-        macs: multiply-accumulates in it.
     """
 
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    nodes: tuple[tuple[str, str, str], ...]
+    nodes: tuple[HostNode, ...]
     model: bytes = field(repr=False)
-    macs: int = 0
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates in it."""
+        return sum(n.macs for n in self.nodes)
 
 
 Step = Layer | HostPart

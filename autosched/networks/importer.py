@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from autosched.errors import ProgramError, UnknownNameError
 from autosched.networks import integers, qdq, qlinear
-from autosched.networks.graph import ROUNDINGS, Graph, HostPart, Layer, Step, Tensor
+from autosched.networks.graph import FEEDS, ROUNDINGS, Graph, HostNode, HostPart, Layer, Step, Tensor
 from autosched.networks.matcher import COUNTED, Found
 from autosched.networks.onnx_file import File, Node, read
 
@@ -72,7 +72,7 @@ def _match(found: Found, node: Node) -> None:
         integers.match(found, node)
     elif node.op == "Add" and found.file.dtypes.get(node.outputs[0]) == "int32":
         integers.match_sum(found, node)
-    elif node.op in qdq.VIEWS and found.file.dtypes.get(node.inputs[0]) == "int8" and node.inputs[0] in found.tensors:
+    elif node.op in qdq.VIEWS and node.inputs[0] in found.tensors:
         known = found.tensors[node.inputs[0]]
         out = found.tensor(node.outputs[0], known.exponent, known.zero)
         found.add(Layer(node.name, "view", (known.name,), out.name, nodes=(node.name,)))
@@ -131,6 +131,11 @@ def _assemble(file: File, found: Found) -> Graph:
     tensors = {
         n: found.tensors[n] if n in found.tensors else Tensor(n, file.shapes[n], file.dtypes[n]) for n in sorted(names)
     }
+    for name in file.inputs:
+        first = [file.nodes[i] for i in file.read_by.get(name, ())]
+        if len(first) == 1 and first[0].op == "QuantizeLinear" and (q := found.tensors.get(first[0].outputs[0])) is not None:
+            # An image in float is quantized first: its range is that of the int8 tensor.
+            tensors[name] = replace(tensors[name], exponent=q.exponent, zero=q.zero)
     blank = next(iter(file.blank), None)
     return Graph(file.name, tensors, file.inputs, file.outputs, tuple(steps), found.rounding, blank)
 
@@ -194,9 +199,8 @@ def _host_part(file: File, found: Found, block: list[int], later: set[str], numb
         initializer=[initializers[t] if t in initializers else numpy_helper.from_array(file.constants[t], t) for t in fixed],
     )
     model = helper.make_model(graph, opset_imports=list(file.model.opset_import), ir_version=min(file.model.ir_version, 10))
-    macs = sum(_macs(file, n) for n in nodes)
-    listed = tuple((n.name, n.op, found.reasons.get(n.name, "feeds the host")) for n in nodes)
-    return HostPart(f"host{number}", inputs, outputs, listed, model.SerializeToString(), macs)
+    listed = tuple(HostNode(n.name, n.op, found.reasons.get(n.name, FEEDS), _macs(file, n)) for n in nodes)
+    return HostPart(f"host{number}", inputs, outputs, listed, model.SerializeToString())
 
 
 def _macs(file: File, node: Node) -> int:

@@ -23,6 +23,7 @@ class Found:
         file: the file.
         rounding: ``floor`` or ``half-up``, for forms that do not say it themselves.
         values: float tensors whose int8 form is known, by name.
+        padded: int8 tensors that are another one with zeros around it, by name.
         tensors: int8 tensors of the layers.
         layers: in order.
         covered: names of nodes that layers stand for.
@@ -32,6 +33,7 @@ class Found:
     file: File
     rounding: str
     values: dict[str, Value] = field(default_factory=dict)
+    padded: dict[str, Value] = field(default_factory=dict)
     tensors: dict[str, Tensor] = field(default_factory=dict)
     layers: list[Layer] = field(default_factory=list)
     covered: set[str] = field(default_factory=set)

@@ -18,6 +18,9 @@ VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze", "Identity", "Dropout")
 def dequantize(found: Found, node: Node) -> None:
     """Notes what a DequantizeLinear of an activation stands for; those of constants are looked up by their users."""
     x = node.inputs[0]
+    if x in found.padded:
+        found.values[node.outputs[0]] = found.padded[x]
+        return
     if x in found.file.constants or x in found.file.blank or found.file.dtypes.get(x) not in ("int8", "uint8"):
         return
     scale = exponents(found.file, node, node.inputs[1], repr(x))
@@ -31,7 +34,7 @@ def dequantize(found: Found, node: Node) -> None:
 def quantize(found: Found, node: Node) -> None:
     """A QuantizeLinear that follows no layer: another scale for a value is a layer of its own, a plain float is the host's."""
     value = found.values.get(node.inputs[0])
-    if value is None or any(value.pads):
+    if value is None:
         found.reasons[node.name] = "quantizes a float tensor"
         return
     scale = exponents(found.file, node, node.inputs[1], f"the result {node.outputs[0]!r}")
@@ -39,6 +42,13 @@ def quantize(found: Found, node: Node) -> None:
         found.reasons[node.name] = "its scale is per channel"
         return
     zero = machine_zero(found.file, node, node.outputs[0], node.inputs[2] if len(node.inputs) > 2 else "")
+    if any(value.pads):
+        if (int(scale[0]), zero) == (value.exponent, value.zero):
+            # Zeros around an image whatever names it goes by: they join the convolution that reads it.
+            found.padded[node.outputs[0]] = value
+        else:
+            found.reasons[node.name] = "zeros around an image that changes its scale are no part of a convolution"
+        return
     out = found.tensor(node.outputs[0], int(scale[0]), zero)
     if (int(scale[0]), zero) == (value.exponent, value.zero) and found.tensors[value.tensor].dtype == out.dtype:
         found.add(Layer(node.name, "view", (value.tensor,), out.name, nodes=(node.name,)))

@@ -190,6 +190,7 @@ def plan_scales(net: FloatNet, file: File, ranges: Mapping[str, tuple[float, flo
         per_channel: as for ``quantize``.
     """
     plan = _Plan()
+    wanted = _wanted(net)
     for name in file.inputs:
         if file.dtypes[name] == "float32":
             plan.exponents[name] = _exponent(max(map(abs, ranges.get(name, (-1.0, 1.0)))))
@@ -207,7 +208,23 @@ def plan_scales(net: FloatNet, file: File, ranges: Mapping[str, tuple[float, flo
             plan.exponents[out] = exponent
             if op.op in CLIPS:
                 plan.low[out] = 0.0
+        elif out in wanted and out in ranges:
+            # What the machine cannot compute is a float tensor of the host; a layer behind it takes its int8 form.
+            plan.exponents[out] = _exponent(max(map(abs, ranges[out])))
     return plan
+
+
+def _wanted(net: FloatNet) -> set[str]:
+    """Tensors that a weighted operator reads, as they are or moved."""
+    found: set[str] = set()
+    for op in reversed(net.ops):
+        if op.op in SAME_SCALE:
+            takes = op.outputs[0] in found
+        else:
+            takes = op.op in ("AveragePool", "GlobalAveragePool") or (op.op in WEIGHTED and op.inputs[1] in net.constants)
+        if takes:
+            found.add(op.inputs[0])
+    return found
 
 
 def _quantizable(net: FloatNet, op: Op, plan: _Plan) -> bool:

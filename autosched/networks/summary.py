@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autosched.networks.compiled import CompiledNetwork, LayerCost
-from autosched.networks.graph import HostPart
+from autosched.networks.graph import HostNode, HostPart
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Summary:
         share: fraction of the multiply-accumulates that the machine does.
         dram_bytes: moved by loads and stores, instructions included.
         layers: of all streams, in order.
-        host: (name, operator, reason, share of the multiply-accumulates) per node of the host parts.
+        host: the nodes of the host parts, in order.
     """
 
     name: str
@@ -40,12 +40,16 @@ class Summary:
     share: float
     dram_bytes: int
     layers: tuple[LayerCost, ...]
-    host: tuple[tuple[str, str, str], ...]
+    host: tuple[HostNode, ...]
 
     @property
     def gap(self) -> float:
         """Relative distance to the bound: (cycles - bound) / bound."""
         return (self.cycles - self.bound) / self.bound if self.bound else 0.0
+
+    def share_of(self, node: HostNode) -> float:
+        """Fraction of the network's multiply-accumulates that a node on the host does."""
+        return node.macs / (sum(x.macs for x in self.layers) + sum(n.macs for n in self.host))
 
     def slowest(self, count: int = 10) -> tuple[LayerCost, ...]:
         """The most expensive layers."""

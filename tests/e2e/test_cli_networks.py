@@ -20,7 +20,7 @@ pytest.importorskip("onnxruntime")
 def autosched(*words: object, code: int = 0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, "-m", "autosched", *map(str, words)], capture_output=True, text=True, check=False, cwd=cwd,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(cwd or ROOT)},
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(Path.home())},
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done
@@ -80,6 +80,8 @@ def test_quantize(tmp_path: Path) -> None:
     (("run", EXAMPLES / "digits_q.onnx", "--shape", "image=1,x"), "expected positive extents"),
     (("run", EXAMPLES / "digits_q.onnx", "--shape", "image=2,1,9,9"), "input 'image' is [1,1,8,8]"),
     (("run", EXAMPLES / "digits_network.py"), "not a network saved by autosched"),
+    (("run", EXAMPLES / "digits_q.onnx", "--input", EXAMPLES / "digits_q.onnx", "--save", "d.zip"), "is not a NumPy file"),
+    (("run", EXAMPLES / "digits_q.onnx", "-o", "no/y.npy"), "cannot write no/y.npy"),
     (("quantize", EXAMPLES / "digits.onnx", "--calibrate", EXAMPLES / "kernels.py", "-o", "q.onnx"), "is not a NumPy file"),
     (("quantize", EXAMPLES / "digits.onnx", "--calibrate", EXAMPLES / "digits_test.npz", "-o", "no/q.onnx"), "no directory"),
 ])

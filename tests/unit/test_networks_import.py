@@ -189,7 +189,7 @@ def test_what_the_machine_cannot_do_is_listed_with_its_reason(onnx_models: Modul
     last = b.dense(b.flatten(b.conv(a, 16, 3)), 7)
     net = load(saved(b.model(last), tmp_path / "net.onnx"))
     host = net.graph.host_parts
-    assert [n[1] for part in host for n in part.nodes if n[2] != "feeds the host"] == ["MaxPool", "QuantizeLinear"]
+    assert [n.op for part in host for n in part.nodes if n.reason != "feeds the host"] == ["MaxPool", "QuantizeLinear"]
     assert net.graph.share() == 1.0
     ready = net.compile(tmp_path)
     assert len(ready.streams) == 2

@@ -31,7 +31,7 @@ def test_digits_run_whole(digits: tuple[Path, Report, dict[str, Any]]) -> None:
     path, report, test = digits
     x, labels = test["image"][:IMAGES], test["labels"][:IMAGES]
     net = load(path)
-    assert [n[1] for p in net.graph.host_parts for n in p.nodes] == ["QuantizeLinear", "DequantizeLinear"]
+    assert [n.op for p in net.graph.host_parts for n in p.nodes] == ["QuantizeLinear", "DequantizeLinear"]
     ready = net.compile(path.parent)
     assert len(ready.streams) == 1
     got = ready(x)
@@ -160,7 +160,7 @@ def test_networks_of_all_ages_run_after_quantize(opset: int, onnx_models: Module
     assert min(f.snr for f in report.layers) > 15, report.layers
     net = load(tmp_path / "q.onnx")
     assert net.graph.share() == 1.0
-    assert [n[1] for p in net.graph.host_parts for n in p.nodes if n[2] == "the machine has no such operator"] == ["MaxPool"]
+    assert [n.op for p in net.graph.host_parts for n in p.nodes if n.reason == "the machine has no such operator"] == ["MaxPool"]
     ready = net.compile(tmp_path)
     want = np.concatenate([reference.run(net.graph, {"x": v[None]})["y"] for v in x[:2]])
     assert np.array_equal(ready(x[:2]), want)
@@ -182,3 +182,44 @@ def test_shapes_alone_can_be_tuned_and_not_run(onnx_models: ModuleType, tmp_path
 
     with pytest.raises(ProgramError, match="no data"):
         CompiledNetwork.load(tmp_path / "s.zip")(np.zeros((1, 3, 12, 12), np.float32))
+
+
+def test_what_the_machine_cannot_do_splits_a_network_and_keeps_its_layers(tmp_path: Path) -> None:
+    """A product of two tensors is the host's; the convolution behind it is quantized all the same, and zeros join one."""
+    from onnx import TensorProto, helper
+
+    rng = np.random.default_rng(0)
+    weights = [
+        helper.make_tensor(name, TensorProto.FLOAT, shape, rng.normal(0, 0.2, shape).astype(np.float32).ravel())
+        for name, shape in (("w", (8, 3, 3, 3)), ("v", (5, 8, 3, 3)))
+    ]
+    pads = helper.make_tensor("p", TensorProto.INT64, [8], [0, 0, 1, 0, 0, 0, 1, 2])
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "w"], ["a"], name="first"), helper.make_node("Sigmoid", ["a"], ["s"], name="gate"),
+            helper.make_node("Mul", ["a", "s"], ["m"], name="gated"), helper.make_node("Pad", ["m", "p"], ["z"], name="zeros"),
+            helper.make_node("Conv", ["z", "v"], ["y"], name="second"),
+        ], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 6, 6])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 5, 4, 4])], [*weights, pads],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (tmp_path / "f.onnx").write_bytes(model.SerializeToString())
+    x = rng.normal(0, 1, (4, 3, 6, 6)).astype(np.float32)
+    report = quantize(tmp_path / "f.onnx", {"x": x}, tmp_path / "q.onnx")
+    assert min(f.snr for f in report.layers) > 20
+    net = load(tmp_path / "q.onnx")
+    assert [(k.name, k.kind, k.pads) for k in net.graph.layers] == [
+        ("first", "conv", (0, 0, 0, 0)), ("second", "conv", (1, 0, 1, 2)),
+    ]
+    assert [n.name for p in net.graph.host_parts for n in p.nodes if n.op in ("Sigmoid", "Mul", "Pad")] == ["gate", "gated"]
+    ready = net.compile(tmp_path)
+    want = np.concatenate([reference.run(net.graph, {"x": v[None]})["y"] for v in x])
+    made = ready.run(x)
+    assert np.array_equal(made.outputs[0], want)
+    # Packing and what onnxruntime does, per image: bytes are those of the arrays.
+    sizes = {(w.what, w.name): w.bytes for w in made.host}
+    assert sizes["pack", "x:q"] == 16 * 36 and sizes["unpack", "second:q" if "second:q" in ready.tensors else "y:q"] == 5 * 16
+    assert sizes["onnxruntime", "host0"] == 3 * 36 and all(w.seconds >= 0 for w in made.host)
+    with pytest.raises(ProgramError, match="100 % of it is outside of"):
+        ready(x + 100)
+    assert ready(np.where(x > 1, 100, x).astype(np.float32)).shape == (4, 5, 4, 4)  # some are clipped

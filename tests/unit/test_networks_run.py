@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,8 +22,7 @@ def saved(model: object, path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("rounding", ["floor", "half-up"])
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("form", "rounding"), [("qdq", "floor"), ("qlinear", "half-up"), ("integer", "half-up")])
 def test_a_residual_network_gives_the_bytes_of_its_integer_form(
     form: str, rounding: str, onnx_models: ModuleType, tmp_path: Path
 ) -> None:
@@ -40,6 +40,50 @@ def test_a_residual_network_gives_the_bytes_of_its_integer_form(
         # The file is itself in integer form: it is a second reference, in which nothing of ours was rewritten.
         direct = reference.session(b.model(b.last))
         assert np.array_equal(got, np.concatenate([direct.run(None, {"x": x[None]})[0] for x in images]))
+
+
+def random_net(seed: int, onnx_models: ModuleType, random_networks: ModuleType) -> Any:
+    rng = np.random.default_rng(seed)
+    form = FORMS[seed % 3]
+    shape = (int(rng.integers(1, 3)), int(rng.choice([1, 3, 8, 16, 24])), int(rng.integers(3, 9)), int(rng.integers(3, 9)))
+    b = onnx_models.Builder(form, rng, shape, unsigned=form != "integer" and bool(rng.integers(2)))
+    return random_networks.random_network(b, rng, int(rng.integers(1, 7)))
+
+
+def check_random(seed: int, onnx_models: ModuleType, random_networks: ModuleType, folder: Path) -> None:
+    """Two batches of images: 0 bytes differ from the integer form, no races, and only ties from the file itself."""
+    b = random_net(seed, onnx_models, random_networks)
+    path = saved(b.model(*b.outputs), folder / "net.onnx")
+    net = load(path)
+    ready = net.compile(folder)
+    images, n = b.image(2), b.shape[0]
+    parts = [images[:n], images[n:]]
+    made = ready.run(images)
+    assert made.images == 2
+    sessions = [reference.session(reference.build(net.graph))]
+    if b.form == "integer":
+        sessions.append(reference.session(b.model(*b.outputs)))  # the file itself, in which nothing of ours was rewritten
+    else:
+        found = differences(net.graph, read(path), {"x": parts[0]})
+        assert all(d.unexplained == 0 for d in found), found
+    for checked in sessions:
+        want = [np.concatenate(w) for w in zip(*[checked.run(list(ready.outputs), {"x": p}) for p in parts])]
+        assert [w.tobytes() for w in want] == [np.ascontiguousarray(g).tobytes() for g in made.outputs]
+    assert all(check_races(s.program) == [] for s in ready.streams)
+
+
+@pytest.mark.parametrize("seed", [3, 4, 8, 21, 33, 41])
+def test_random_networks_give_the_bytes_of_onnxruntime(
+    seed: int, onnx_models: ModuleType, random_networks: ModuleType, tmp_path: Path
+) -> None:
+    check_random(seed, onnx_models, random_networks, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1000, 1300, 20))
+def test_many_random_networks(first: int, onnx_models: ModuleType, random_networks: ModuleType, tmp_path: Path) -> None:
+    for seed in range(first, first + 20):
+        check_random(seed, onnx_models, random_networks, tmp_path)
 
 
 @pytest.mark.parametrize("form", ["qdq", "qlinear"])
