@@ -103,6 +103,8 @@ class Piece:
         pads: per operand that a block pads, that block.
         init: the sum's initial value, once it is separate.
         lane: the intrinsic's outermost loop.
+        starts: by stage that adds products, what it adds them to, once that is separate.
+        links: the intrinsic's outermost loops of these stages.
         outer: the outer loop of every tiled axis.
         loops: the outer loops of the output, outermost first.
         copies: per operand, the block that loads it for this part; None where it is loaded once for all.
@@ -116,6 +118,8 @@ class Piece:
     pads: dict[int, BlockRV]
     init: BlockRV | None = None
     lane: LoopRV | None = None
+    starts: dict[int, BlockRV] = field(default_factory=dict)
+    links: list[LoopRV] = field(default_factory=list)
     outer: dict[int, LoopRV] = field(default_factory=dict)
     loops: list[LoopRV] = field(default_factory=list)
     copies: list[BlockRV | None] = field(default_factory=list)
@@ -174,8 +178,8 @@ class Build(Recorder):
         c = self.target.config
         for piece in self.pieces:
             self.piece = piece
-            if piece.lane is not None:
-                self.tensorize(piece.lane, f"vta.gemm.{c.batch}x{c.block_in}x{c.block_out}")
+            for lane in (*([] if piece.lane is None else [piece.lane]), *piece.links):
+                self.tensorize(lane, f"vta.gemm.{c.batch}x{c.block_in}x{c.block_out}")
             for rule in self.model.rules:
                 rule.after(self)
         return self.trace
@@ -250,13 +254,21 @@ class Build(Recorder):
             if at is not None:
                 self.compute_at(piece.anchor, at)
             piece.init, piece.lane = self._tile_anchor(piece.anchor, tile, extent, len(piece.loops), piece.outer)
+        depth = len(piece.loops) + (slices is not None)
+        for n, stage in enumerate(self.nest.stages):
+            if stage.products:
+                own = self.loops(piece.stages[n], depth + stage.iters)[depth:]
+                lanes = [own[k] for k in stage.lanes]
+                around = [loop for k, loop in enumerate(own) if k not in stage.lanes]
+                piece.starts[n] = self.decompose_reduction(piece.stages[n], (around or lanes)[0])
+                piece.links.append(lanes[0])
 
     def _late(self) -> list[int]:
         """Operands that are read behind the GEMM only."""
         if self.nest.anchor is None:
             return []
         early = (self.nest.anchor, *self.nest.sides)
-        return [k for k, o in enumerate(self.nest.operands) if o.scope == ACC and o.consumer not in early]
+        return [k for k, o in enumerate(self.nest.operands) if o.consumer not in early]
 
     # -- loads --------------------------------------------------------------------------------------------------------
 
@@ -298,11 +310,12 @@ class Build(Recorder):
         op = self.nest.operands[operand]
         if op.consumer in self.sides:
             return self.sides[op.consumer]
-        if op.scope != ACC or op.consumer == self.nest.anchor:
+        if op.consumer == self.nest.anchor:
             block = piece.init if op.scope == ACC and piece.init is not None else piece.anchor
             assert block is not None
             return block
-        return piece.stages[next(n for n, s in enumerate(self.nest.stages) if s.block == op.consumer)]
+        at = next(n for n, s in enumerate(self.nest.stages) if s.block == op.consumer)
+        return piece.starts.get(at, piece.stages[at]) if op.scope == ACC else piece.stages[at]
 
     def _loading(self, operand: int, piece: Piece, only: BlockRV | None) -> BlockRV:
         """The block that loads an operand, for all of the nest that read it or for one reader only."""
@@ -310,8 +323,9 @@ class Build(Recorder):
         if operand in piece.pads and operand not in self.padded:
             return piece.pads[operand]
         consumers = None if only is None else [only]
-        if only is None and self.model.nests > 1:
-            consumers = [self._reader(operand, p) for p in self.pieces]
+        if only is None and (self.model.nests > 1 or any(o.twin and o.name == op.name for o in self.nest.operands)):
+            # What reads it elsewhere has a copy of its own.
+            consumers = list(dict.fromkeys(self._reader(operand, p) for p in self.pieces))
         return self.cache_read(self._reader(operand, piece), op.name, op.scope, consumers)
 
     def refills(self, operand: int) -> bool:
@@ -368,4 +382,4 @@ class Build(Recorder):
         spatial = [own[nest.axes[a].anchor_index] for a in nest.spatial]
         sequence = [*(outer[a] for a in nest.reduce if a in outer), *inner, *spatial]
         self.reorder([*sequence, *lanes])
-        return self.decompose_reduction(anchor, sequence[0] if nest.reduce else lanes[0]), lanes[0]
+        return self.decompose_reduction(anchor, (sequence or lanes)[0]), lanes[0]

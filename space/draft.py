@@ -63,14 +63,14 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
     n = len(plan)
     nothing: Floats = np.zeros(n)
     work = np.where(part.on, part.extents.prod(axis=1), 0).astype(np.float64) if model.nest.anchor else nothing.copy()
-    operations = float(model.imm_ops + model.tensor_ops if model.nest.stages else 0)
+    operations = float(model.imm_ops + model.tensor_ops + model.added if model.nest.stages else 0)
     load = []
     for k in range(len(model.nest.operands)):
         beats, transfers = model.transfer(plan, part, k)
         load.append((model.fills(plan, part, k) * (beats + LATENCY * transfers)).astype(np.float64))
     return Terms(
         part, work, np.ones(n), np.full(n, float(model.nest.init_cycles if model.nest.anchor else 0)),
-        np.full(n, float(model.imm_ops + 2 * model.tensor_ops)), np.full(n, operations),
+        np.full(n, float(model.imm_ops + 2 * model.tensor_ops + model.added)), np.full(n, operations),
         load, np.where(part.on, model.store_cycles(part), 0.0), nothing.copy(), uops(model, plan, part),
     )
 
@@ -158,7 +158,8 @@ def _chain(model: Model, plan: Plan, terms: Terms) -> _Chain:
     n = len(plan)
     part = terms.part
     tiles = np.maximum(model.tiles_run(plan, part), 1).astype(np.float64)
-    loads = [k for k, operand in enumerate(model.nest.operands) if operand.scope != ACC]
+    links = {k for k, operand in enumerate(model.nest.operands) if operand.consumer in model.nest.links}
+    loads = [k for k, operand in enumerate(model.nest.operands) if operand.scope != ACC and k not in links]
     fills = {k: np.maximum(model.fills(plan, part, k), 1).astype(np.float64) for k in range(len(model.nest.operands))}
     depth = np.full(n, model.n_spatial, dtype=np.int64)
     for k in loads:
@@ -191,6 +192,8 @@ def _chain(model: Model, plan: Plan, terms: Terms) -> _Chain:
             acc_again += np.where(once, 0.0, total)
             continue
         load += total
+        if k in links:
+            continue  # comes while the product before it is at work
         first_fill += total / fills[k]
         own_fill += np.where(model.shared(plan, k), 0.0, total / fills[k])
         often = (fills[k] == finest) & (fills[k] > 1)

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from autosched.ir.constant import values as constants
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, int_value
 from autosched.ir.functor import walk, walk_expr
 from autosched.ir.stmt import Block, BlockRealize, BufferStore
 from autosched.ir.value_bounds import ValueBounds
 from autosched.target import Target
 from sim import isa, timing
-from space.nest import ACC, INP, Nest
+from space.nest import ACC, INP, WGT, Nest
 
 if TYPE_CHECKING:
     from space.model import Model
@@ -68,13 +69,18 @@ def least_epilogue(nest: Nest, target: Target) -> Epilogue:
     """
     blocks = {r.block.name: r.block for r in walk(nest.func.body) if isinstance(r, BlockRealize)}
     values = ValueBounds(nest.func)
+    for name in (nest.anchor, *nest.links):
+        if name is not None:
+            _know_sums(values, blocks[name])
     needed: dict[str, bool] = {}
     addend = False
     for stage in nest.stages:
         block = blocks[stage.block]
         dom = {iv.var: iv.dom for iv in block.iter_vars}
-        assert isinstance(block.body, BufferStore)
-        for e in walk_expr(block.body.value):
+        # A stage that adds a product makes the rest of its value where it starts.
+        made = block.init if stage.products else block.body
+        assert isinstance(made, BufferStore)
+        for e in walk_expr(made.value):
             own = _on_chain(e, block)
             if own is None:
                 continue
@@ -99,6 +105,31 @@ def least_epilogue(nest: Nest, target: Target) -> Epilogue:
     else:
         initial = 2
     return Epilogue(initial, len(needed), tuple(needed))
+
+
+def _know_sums(values: ValueBounds, block: Block) -> None:
+    """Tells what a sum of products with constant weights can be; of any other the type says all that is known."""
+    if not (isinstance(block.body, BufferStore) and isinstance(block.init, BufferStore)):
+        return
+    dom = {iv.var: iv.dom for iv in block.iter_vars}
+    value = block.body.value
+    loads = [e for e in walk_expr(value) if isinstance(e, BufferLoad) and e.dtype == "int8"]
+    tiles = {c.buffer: constants(c) for c in values.func.constants}
+    weight = next((tiles[x.buffer] for x in loads if x.buffer in tiles), None)
+    data = [x for x in loads if x.buffer not in tiles]
+    if weight is None or weight.ndim != 2 or len(data) != 1:
+        return
+    depth = next(x for x in loads if x.buffer in tiles).indices[-1]
+    count = 1
+    for iv in block.iter_vars:
+        if iv.kind == "reduce" and iv.var is not depth:
+            count *= int_value(iv.dom.extent) or 1
+    low, high = values.of(data[0], dom)
+    ends = np.stack([weight.astype(np.int64) * low, weight.astype(np.int64) * high])
+    first = values.of(block.init.value, dom)
+    least = first[0] + count * int(ends.min(axis=0).sum(axis=1).min())
+    most = first[1] + count * int(ends.max(axis=0).sum(axis=1).max())
+    values.know(block.body.buffer, (least, most))
 
 
 def _on_chain(e: Expr, block: Block) -> Expr | None:
@@ -214,21 +245,32 @@ def _needs(model: Model) -> _Needs:
         rows = max(1, -(-elements // 65535))
         return int(timing.load_words(memory, 0, rows, elements // rows, elements, config=c)) if elements else 0
 
+    constant = {x.buffer.name for x in nest.func.constants}
+    # Where a load widens, what an identity widens needs no product.
+    loads_widen = model.target.semantics == "fsim"
+    widened = any(o.consumer == nest.anchor and o.scope == WGT and o.name in constant for o in nest.operands)
+    products = model.useful if nest.anchor and not (loads_widen and widened) else 0
+    links = 0 if loads_widen else len(nest.links)
     streams: dict[str, int] = {}
     addends: dict[str, int] = {}
     words: dict[str, int] = {}
     first = 0
     for k, operand in enumerate(nest.operands):
+        # A tensor that is read at several places need not come twice, and of several scaled identities one would do.
+        name = "a constant" if operand.name in constant else operand.name
+        if operand.twin or name in words:
+            continue
         engine, least = memory.get(operand.scope, isa.MEM_WGT), _least(model, k)
         into = addends if operand.scope == ACC else streams
-        into[operand.name] = into.get(operand.name, 0) + load(engine, least)
-        words[operand.name] = words.get(operand.name, 0) + beats(engine, least)
-        first += load(engine, 1) if operand.scope != ACC and least else 0
-    moved = tuple((o.name, o.dims) for o in nest.operands if o.scope != ACC)
+        into[name] = load(engine, least)
+        words[name] = beats(engine, least)
+        first += load(engine, 1) if operand.consumer == nest.anchor and operand.scope != ACC and least else 0
+    moved = tuple((o.name, o.dims) for o in nest.operands if o.scope != ACC and o.consumer == nest.anchor)
+    after = epilogue.after + links
     return _Needs(
-        streams, addends, words, first, model.useful if nest.anchor else 0, moved if nest.anchor else (),
-        epilogue.initial * model.out_elements if nest.anchor else 0, epilogue.after * model.out_elements, epilogue.after,
-        model.out_elements, epilogue.initial + epilogue.after,
+        streams, addends, words, first, products, moved if nest.anchor else (),
+        epilogue.initial * model.out_elements if products else 0, after * model.out_elements, after, model.out_elements,
+        epilogue.initial + after,
     )
 
 

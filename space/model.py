@@ -60,6 +60,7 @@ class Model:
         self.taps, self.useful = self._useful_products()
         self.imm_ops = sum(s.imm_ops for s in nest.stages)
         self.tensor_ops = sum(s.tensor_ops for s in nest.stages)
+        self.added = sum(s.products for s in nest.stages)  # products that stages add to every element
         self.rules = tuple(rules)
         self.columns: tuple[Column, ...] = tuple(c for rule in self.rules for c in rule.columns(self))
         self.index = {c.name: n for n, c in enumerate(self.columns)}

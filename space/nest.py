@@ -63,6 +63,12 @@ class Operand:
     dims: tuple[tuple[tuple[int, ...], int], ...]
     source: tuple[int, ...]
     inside: tuple[tuple[bool, ...], ...] = ()
+    twin: bool = False  # whether another operand before it is the same tensor
+
+    @property
+    def label(self) -> str:
+        """What columns and words call it: the tensor, and the reader where the tensor is read at several places."""
+        return f"{self.name}_{self.consumer}" if self.twin else self.name
 
     def uses(self, axis: int) -> bool:
         """Whether the region it needs moves with an axis."""
@@ -77,11 +83,17 @@ class Stage:
         block: its name.
         imm_ops: ALU operations with an immediate, per element.
         tensor_ops: ALU operations between two tensors, per element.
+        products: matrix products added to each element; such a stage starts with what the ALU makes.
+        iters: iterators of the block.
+        lanes: which of them are the intrinsic's.
     """
 
     block: str
     imm_ops: int
     tensor_ops: int
+    products: int = 0
+    iters: int = 0
+    lanes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -115,6 +127,11 @@ class Nest:
     init_cycles: int = 1
     sides: tuple[str, ...] = ()
     between: bool = False
+
+    @property
+    def links(self) -> tuple[str, ...]:
+        """Stages that add products to the chain."""
+        return tuple(s.block for s in self.stages if s.products)
 
     @property
     def spatial(self) -> tuple[int, ...]:
@@ -260,7 +277,7 @@ def analyse(func: PrimFunc, target: Target) -> tuple[Nest, ...]:
     """
     _check_tensors(func)
     sites = _sites(func)
-    params = set(func.buffers)
+    params = {*func.buffers, *(c.buffer for c in func.constants)}
     matches = {s.block.name: m for s in sites if (m := match_gemm(s.block, target)) is not None}
     by_output = {s.store.buffer: s for s in sites}
     for site in sites:
@@ -294,7 +311,7 @@ def shared(func: PrimFunc, target: Target) -> str | None:
         ProgramError: as for ``analyse``.
     """
     sites = _sites(func)
-    params = set(func.buffers)
+    params = {*func.buffers, *(c.buffer for c in func.constants)}
     matches = {s.block.name: m for s in sites if (m := match_gemm(s.block, target)) is not None}
     by_output = {s.store.buffer: s for s in sites}
     outs = _outputs(sites, matches, by_output, params)
@@ -305,15 +322,10 @@ def shared(func: PrimFunc, target: Target) -> str | None:
         while ahead:
             site = ahead.pop()
             fed[site.block.name].add(out.block.name)
-            loads = [*_loads(site), *(_loads_of_init(site) if site.block.init is not None else [])]
+            loads = [*_loads(site), *_starts(site)]
             ahead += [by_output[x.buffer] for x in loads if x.buffer in by_output and x.buffer not in sources
                       and out.block.name not in fed[by_output[x.buffer].block.name]]
     return next((s.block.name for s in reversed(sites) if len(fed[s.block.name]) > 1), None)
-
-
-def _loads_of_init(site: _Site) -> list[BufferLoad]:
-    assert isinstance(site.block.init, BufferStore)
-    return [e for e in walk_expr(site.block.init.value) if isinstance(e, BufferLoad)]
 
 
 def _blocks_of(nest: Nest) -> tuple[str, ...]:
@@ -378,9 +390,10 @@ def _chain(
     chain = [out]
     while True:
         first = chain[0]
-        inner = [x for x in _loads(first) if x.buffer in by_output and x.buffer not in sources
+        link = first.block.name in matches and _is_link(first, matches[first.block.name], by_output)
+        inner = [x for x in (_starts(first) if link else _loads(first)) if x.buffer in by_output and x.buffer not in sources
                  and not _is_copy(by_output[x.buffer], matches)]
-        if first.block.name in matches or not inner:
+        if (first.block.name in matches and not link) or not inner:
             return chain
         made = {x.buffer for x in inner}
         if len(made) > 1:
@@ -400,7 +413,7 @@ def _nest(
     _check_elementwise(chain, anchor, lanes)
     axes, anchor_vars = _axes(out, anchor, lanes)
     operands = _operands(chain, anchor, matches, by_output, sources, lanes, anchor_vars)
-    stages = tuple(Stage(s.block.name, *_alu_ops(s.store.value)) for s in chain if s is not anchor and s is not out)
+    stages = tuple(_stage(s, s.block.name in matches) for s in chain if s is not anchor and s is not out)
     stored = out.store.value.value if isinstance(out.store.value, Cast) else out.store.value
     if not isinstance(stored, BufferLoad) or out is chain[0]:
         raise ProgramError(
@@ -413,6 +426,33 @@ def _nest(
     return Nest(func, anchor.block.name if anchor else None, axes, len(anchor.block.iter_vars) if anchor else 0,
                 operands, stages, out.block.name, len(out.loops), init_ops, init_cycles,
                 tuple(s.block.name for s in sides.values()), between)
+
+
+def _is_link(site: _Site, pair: tuple[BufferLoad, BufferLoad], by_output: dict[Buffer, _Site]) -> bool:
+    """Whether a sum of products goes on from what other blocks make, and adds one product to each element."""
+    lane = pair[0].indices[-1]
+    more = any(iv.kind == "reduce" and iv.var is not lane and int_value(iv.dom.extent) != 1 for iv in site.block.iter_vars)
+    starts = _starts(site)
+    # What a maximum brings in is a value of its own, made on the side.
+    raised = any(x.buffer is site.store.buffer for x in starts)
+    return not more and not raised and any(x.buffer in by_output and x.indices == site.store.indices for x in starts)
+
+
+def _starts(site: _Site) -> list[BufferLoad]:
+    """What the initial value of a sum loads."""
+    if not isinstance(site.block.init, BufferStore):
+        return []
+    return [e for e in walk_expr(site.block.init.value) if isinstance(e, BufferLoad)]
+
+
+def _stage(site: _Site, link: bool) -> Stage:
+    """A block of the chain."""
+    if not link:
+        return Stage(site.block.name, *_alu_ops(site.store.value), iters=len(site.block.iter_vars))
+    assert isinstance(site.block.init, BufferStore)
+    lanes = {*site.store.indices[-2:], _loads_of_gemm(site).indices[-1]}
+    at = tuple(n for n, iv in enumerate(site.block.iter_vars) if iv.var in lanes)
+    return Stage(site.block.name, *_alu_ops(site.block.init.value), 1, len(site.block.iter_vars), at)
 
 
 def _moving(indices: tuple[Expr, ...]) -> list[Expr]:
@@ -531,36 +571,16 @@ def _operands(
     chain: list[_Site], anchor: _Site | None, matches: dict[str, tuple[BufferLoad, BufferLoad]],
     by_output: dict[Buffer, _Site], sources: set[Buffer], lanes: int, anchor_vars: list[Var],
 ) -> tuple[Operand, ...]:
-    operands = []
-    if anchor is not None:
-        for load, scope in zip(matches[anchor.block.name], (INP, WGT)):
-            dims = _dims(load, lanes, anchor_vars, f"block {anchor.block.name!r}")
-            producer = None if load.buffer in sources else by_output.get(load.buffer)
-            if producer is None and load.buffer not in sources:
-                raise ProgramError(f"operand {load.buffer.name} of block {anchor.block.name!r} is never written")
-            if producer is not None and not _is_copy(producer, matches):
-                raise ProgramError(
-                    f"operand {load.buffer.name} is computed by block {producer.block.name!r}; only copies and zero padding "
-                    "can feed the GEMM"
-                )
-            if producer is None:
-                operands.append(Operand(load.buffer.name, scope, anchor.block.name, _read_index(anchor.block, load.buffer),
-                                        None, dims, tuple(size for _, size in dims)))
-                continue
-            tensor = next(e.buffer for e in walk_expr(producer.store.value) if isinstance(e, BufferLoad))
-            source = tuple(int_value(x) or 0 for x in tensor.shape[:-lanes])
-            if len(source) != len(dims):
-                source = tuple(size for _, size in dims)  # a copy in another shape: its own dimensions are what is known
-            # Index 0 of a dimension's axes may be further in.
-            first = [_constant(index, anchor_vars) for index in load.indices[:-lanes]]
-            inside = tuple(row[at:] for row, at in zip(_inside(producer, lanes), first))
-            operands.append(Operand(tensor.name, scope, anchor.block.name, -1, producer.block.name, dims, source, inside))
+    operands: list[Operand] = []
+    for site in chain:
+        if site.block.name not in matches:
+            continue
+        own_vars = anchor_vars if site is anchor else _spatial_vars(site, lanes, len(anchor_vars))
+        for load, scope in zip(matches[site.block.name], (INP, WGT)):
+            operands += _factor(site, load, scope, own_vars, operands, matches, by_output, sources, lanes)
     for site in chain:
         own = [v for v in site.store.indices[:-lanes] if isinstance(v, Var)]
-        loads = _loads(site)
-        if site is anchor:
-            assert isinstance(site.block.init, BufferStore)
-            loads = [e for e in walk_expr(site.block.init.value) if isinstance(e, BufferLoad)]
+        loads = _starts(site) if site.block.name in matches else _loads(site)
         seen: set[Buffer] = set()
         for load in loads:
             side = by_output.get(load.buffer) if site is anchor else None
@@ -580,10 +600,48 @@ def _operands(
                 dims = _dims(load, lanes, own, f"block {site.block.name!r}")
                 pad = (0,) * (len(anchor_vars) - len(own))
                 dims = tuple((coeffs + pad, size) for coeffs, size in dims)
-                operands.append(Operand(load.buffer.name, ACC, site.block.name,
-                                        _read_index(site.block, load.buffer), None, dims,
-                                        tuple(size for _, size in dims)))
+                twin = any(o.name == load.buffer.name for o in operands)
+                operands.append(Operand(load.buffer.name, ACC, site.block.name, _read_index(site.block, load.buffer), None, dims,
+                                        tuple(size for _, size in dims), twin=twin))
     return tuple(operands)
+
+
+def _spatial_vars(site: _Site, lanes: int, axes: int) -> list[Var]:
+    """A stage's variables of the axes, which it has in the same order as the output; fresh ones for what it does not have."""
+    own = [v for v in site.store.indices[:-lanes] if isinstance(v, Var)]
+    return [*own, *[Var(f"none{n}") for n in range(axes - len(own))]]
+
+
+def _factor(
+    site: _Site, load: BufferLoad, scope: str, axis_vars: list[Var], before: list[Operand],
+    matches: dict[str, tuple[BufferLoad, BufferLoad]], by_output: dict[Buffer, _Site], sources: set[Buffer], lanes: int,
+) -> list[Operand]:
+    """An operand of a matrix product; none where an earlier one of the same tensor, all of it, serves as well."""
+    name = site.block.name
+    dims = _dims(load, lanes, axis_vars, f"block {name!r}")
+    producer = None if load.buffer in sources else by_output.get(load.buffer)
+    if producer is None and load.buffer not in sources:
+        raise ProgramError(f"operand {load.buffer.name} of block {name!r} is never written")
+    if producer is not None and not _is_copy(producer, matches):
+        raise ProgramError(
+            f"operand {load.buffer.name} is computed by block {producer.block.name!r}; only copies and zero padding "
+            "can feed the GEMM"
+        )
+    if producer is None:
+        same = [o for o in before if o.name == load.buffer.name]
+        if any(o.scope == scope and not any(any(c) for c, _ in (*o.dims, *dims)) for o in same):
+            return []
+        return [Operand(load.buffer.name, scope, name, _read_index(site.block, load.buffer), None, dims,
+                        tuple(size for _, size in dims), twin=bool(same))]
+    tensor = next(e.buffer for e in walk_expr(producer.store.value) if isinstance(e, BufferLoad))
+    source = tuple(int_value(x) or 0 for x in tensor.shape[:-lanes])
+    if len(source) != len(dims):
+        source = tuple(size for _, size in dims)  # a copy in another shape: its own dimensions are what is known
+    # Index 0 of a dimension's axes may be further in.
+    first = [_constant(index, axis_vars) for index in load.indices[:-lanes]]
+    inside = tuple(row[at:] for row, at in zip(_inside(producer, lanes), first))
+    return [Operand(tensor.name, scope, name, -1, producer.block.name, dims, source, inside,
+                    any(o.name == tensor.name for o in before))]
 
 
 def _read_index(block: Block, buffer: Buffer) -> int:

@@ -79,6 +79,16 @@ class ValueBounds:
             known = self._buffers[buffer] = self._elements(buffer)
         return known
 
+    def know(self, buffer: Buffer, interval: Interval) -> None:
+        """Takes for granted between what a buffer's elements are, where its type holds that; else they may be anything.
+
+        Args:
+            buffer: one that the function writes.
+            interval: lowest and highest value, proven elsewhere.
+        """
+        whole = dtype_bounds(buffer.dtype)
+        self._buffers[buffer] = interval if whole[0] <= interval[0] and interval[1] <= whole[1] else whole
+
     def _elements(self, buffer: Buffer) -> Interval:
         whole = dtype_bounds(buffer.dtype)
         if self._stores is None:

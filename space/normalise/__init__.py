@@ -11,7 +11,7 @@ from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.kit.trace import Instruction, Trace
 from autosched.target import Target
-from space.normalise import apart, copies, diagonal, epilogue, groups, loops, packing, reversal
+from space.normalise import apart, copies, diagonal, epilogue, groups, loops, packing, reversal, widening
 from space.normalise.blocks import is_packed, plain_blocks
 
 # In this order, where tensors are not packed yet.
@@ -39,6 +39,7 @@ def normalise(func: PrimFunc, target: Target) -> tuple[PrimFunc, tuple[Instructi
             for rule in PACKING:
                 rule(sch, target)
         if is_packed(sch.func, target):
+            sch = _widened(sch, target)
             apart.apply(sch, target)
     except ScheduleError:
         # A primitive that refuses says that the program is of no form that these rules know; what is in the way of a schedule
@@ -47,6 +48,16 @@ def normalise(func: PrimFunc, target: Target) -> tuple[PrimFunc, tuple[Instructi
     if not sch.trace.insts or not is_packed(sch.func, target):
         return func, ()
     return sch.func, tuple(sch.trace.insts)
+
+
+def _widened(sch: Schedule, target: Target) -> Schedule:
+    """The schedule with int8 operands of ALU stages widened; itself where that cannot be, and then they are what is in the way."""
+    wide = sch.copy()
+    try:
+        widening.apply(wide, target)
+    except ScheduleError:
+        return sch
+    return wide
 
 
 def normalised(func: PrimFunc, target: Target) -> Schedule:

@@ -23,12 +23,12 @@ class Attach(NumericRule):
             most = model.n_spatial if operand.scope == ACC else len(model.nest.axes)
             if operand.consumer in model.nest.sides:
                 most = 0  # what is made once is loaded once
-            made.append(Column(f"load_{operand.name}", tuple(range(most + 1)), 0, most))
+            made.append(Column(f"load_{operand.label}", tuple(range(most + 1)), 0, most))
         return tuple(made)
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """Depths of all loads."""
-        plan.attach = [model.column(points, f"load_{o.name}") for o in model.nest.operands]
+        plan.attach = [model.column(points, f"load_{o.label}") for o in model.nest.operands]
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """A load stands directly inside a loop of several iterations that moves its region, or outside of all."""
@@ -36,7 +36,7 @@ class Attach(NumericRule):
         axis_at = np.argsort(plan.position, axis=1, kind="stable")
         rows = np.arange(len(points))
         for operand in model.nest.operands:
-            column = model.index[f"load_{operand.name}"]
+            column = model.index[f"load_{operand.label}"]
             uses = np.array([operand.uses(a) for a in range(len(model.nest.axes))])
             most = max(model.columns[column].choices)
             depth = np.minimum(points[:, column].astype(np.int64), most)
@@ -61,5 +61,5 @@ class Attach(NumericRule):
         loads = []
         for k, operand in enumerate(model.nest.operands):
             twice = f" x{1 + int(plan.banks[k][0])}" if plan.banks[k][0] else ""
-            loads.append(f"{operand.name}@{at.get(int(plan.attach[k][0]), 'root')}{twice}")
+            loads.append(f"{operand.label}@{at.get(int(plan.attach[k][0]), 'root')}{twice}")
         return "load " + " ".join(loads)

@@ -22,18 +22,18 @@ class Banks(NumericRule):
 
     def columns(self, model: Model) -> tuple[Column, ...]:
         """``banks_<operand>``, ``banks_acc``."""
-        names = [*(o.name for o in model.nest.operands), "acc"]
+        names = [*(o.label for o in model.nest.operands), "acc"]
         return tuple(Column(f"banks_{name}", (0, 1), 0, 0) for name in names)
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """Further banks of every buffer."""
-        plan.banks = [model.column(points, f"banks_{o.name}") for o in model.nest.operands]
+        plan.banks = [model.column(points, f"banks_{o.label}") for o in model.nest.operands]
         plan.acc_banks = model.column(points, "banks_acc")
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """A buffer that is filled once has one bank."""
         for k, operand in enumerate(model.nest.operands):
-            points[(model.fills(plan, plan.body, k) <= 1) | plan.keep[k], model.index[f"banks_{operand.name}"]] = 0
+            points[(model.fills(plan, plan.body, k) <= 1) | plan.keep[k], model.index[f"banks_{operand.label}"]] = 0
         points[model.tiles_run(plan, plan.body) <= 1, model.index["banks_acc"]] = 0
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
@@ -47,5 +47,6 @@ class Banks(NumericRule):
             if copy is not None and build.plan.banks[k][0] and build.refills(k):
                 build.double_buffer(copy)
         if build.plan.acc_banks[0] and build.model.tiles_run(build.plan, piece.part)[0] > 1:
-            for block in ([piece.init] if piece.init is not None else []) + piece.stages:
+            stages = [piece.starts.get(n, stage) for n, stage in enumerate(piece.stages)]
+            for block in ([piece.init] if piece.init is not None else []) + stages:
                 build.double_buffer(block)

@@ -157,7 +157,7 @@ def _elementwise(model: Model, plan: Plan, part: Part) -> Ints:
     tile = model.tile_elements(part)
     slices = model.slices(part)
     pieces = np.where(tile // _longest_two(model, part) > model.config.uop_capacity, tile, slices)
-    operations = model.imm_ops + model.tensor_ops + sum(model.nest.init_ops) + len(model.nest.stages) + 2
+    operations = model.imm_ops + model.tensor_ops + model.added + sum(model.nest.init_ops) + len(model.nest.stages) + 2
     return np.asarray(model.trips(plan, part, whole) * pieces * operations, dtype=np.int64)
 
 

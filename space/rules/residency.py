@@ -21,11 +21,11 @@ class Residency(NumericRule):
     def columns(self, model: Model) -> tuple[Column, ...]:
         """``keep_<operand>``, where there are cuts."""
         cuts = any(rule.name == "cuts" for rule in model.rules)
-        return tuple(Column(f"keep_{o.name}", (0, 1) if cuts else (0,), 0, 0) for o in model.nest.operands if o.scope != ACC)
+        return tuple(Column(f"keep_{o.label}", (0, 1) if cuts else (0,), 0, 0) for o in model.nest.operands if o.scope != ACC)
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """Marks the rows."""
-        plan.keep = [model.column(points, f"keep_{o.name}") == 1 for o in model.nest.operands]
+        plan.keep = [model.column(points, f"keep_{o.label}") == 1 for o in model.nest.operands]
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """Only a first part that needs all of an operand, and loads it inside its loops, can load it for others."""
@@ -39,7 +39,7 @@ class Residency(NumericRule):
         for n, part in enumerate(plan.parts):
             several |= part.on & (n != plan.main)
         for k, operand in enumerate(model.nest.operands):
-            name = f"keep_{operand.name}"
+            name = f"keep_{operand.label}"
             if name not in model.index:
                 continue
             uses = np.array([operand.uses(a) for a in range(len(model.nest.axes))])
@@ -49,13 +49,13 @@ class Residency(NumericRule):
 
     def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
         """Keeps an operand or lets it go; to keep it, a first part of one tile along an axis that it does not use loads it."""
-        mine = [k for k, o in enumerate(model.nest.operands) if f"keep_{o.name}" in model.index]
+        mine = [k for k, o in enumerate(model.nest.operands) if f"keep_{o.label}" in model.index]
         if not mine or "head" not in model.index:
             return
         values = {meaning: n for n, meaning in enumerate(table(model))}
         for row, k in zip(points, rng.choice(mine, size=len(points))):
             operand = model.nest.operands[k]
-            keep = model.index[f"keep_{operand.name}"]
+            keep = model.index[f"keep_{operand.label}"]
             row[keep] = 1 - row[keep]
             axes = [a for a in model.nest.spatial if model.nest.axes[a].extent > 1 and not operand.uses(a)]
             if not row[keep] or not axes:
@@ -65,11 +65,11 @@ class Residency(NumericRule):
             if head is not None and rng.random() < 0.7:
                 row[model.index["head"]] = head
             if rng.random() < 0.7:
-                row[model.index[f"load_{operand.name}"]] = len(model.nest.axes)
+                row[model.index[f"load_{operand.label}"]] = len(model.nest.axes)
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
         """The operands that stay."""
-        kept = [o.name for k, o in enumerate(model.nest.operands) if plan.keep[k][0]]
+        kept = [o.label for k, o in enumerate(model.nest.operands) if plan.keep[k][0]]
         return "keep " + " ".join(kept) if kept else ""
 
 

@@ -21,7 +21,7 @@ from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.reductions.zero_terms import Replaced, sum_term
 
-MOST_SHIFT = 6  # 2^6 is the largest power of two in an int8
+LEAST_FACTOR, MOST_FACTOR = -128, 127  # what an element of the identity holds
 
 
 class Diagonals(ScheduleBase):
@@ -63,19 +63,21 @@ class Diagonals(ScheduleBase):
 
     @primitive
     def cast_by_gemm(self, block: BlockRV | str, axis: int, read_buffer_index: int | str | Buffer) -> None:
-        """Widens an int8 operand by a matrix product with an identity (times a power of two), instead of on the ALU.
+        """Widens an int8 operand by a matrix product with an identity (times a constant), instead of on the ALU.
 
         What is added to the operand becomes the initial value of the sum: in place that is nothing to do, and the operand costs
-        a cycle per vector and a quarter of the bytes of an int32 tensor. The identity is a constant of the program.
+        a cycle per vector and a quarter of the bytes of an int32 tensor. The identity is a constant of the program. A block that
+        sums such operands over a window becomes a sum of products, without any widened copy.
 
         Args:
-            block: handle or name of a block without init that stores ``cast(int32, x)``, shifted left or multiplied by a power
-                of two up to 2^6 if anything, alone or added to something.
+            block: handle or name of a block that stores ``cast(int32, x)``, shifted left or multiplied by a constant of -128 to
+                127 if anything, alone or added to something; or that sums it up, over a window.
             axis: position of a spatial iterator among the block's iterators, a plain index of the operand.
             read_buffer_index: the operand: position among what the block reads, name, or the buffer itself.
 
         Raises:
-            ScheduleError: another body or type, a larger factor, an axis that is not a plain index of the operand, once.
+            ScheduleError: another body or type, a factor that no int8 holds, an axis that is not a plain index of the operand,
+                once.
 
         Before: ``D[i] = C[i] + cast("int32", R[i]) * 4``, after ``cast_by_gemm("D", 0, 1)``:
         ``init: D[i] = C[i]; D[i] += cast("int32", R[k]) * cast("int32", eye[i, k])`` with ``eye[i, i] == 4``.
@@ -280,26 +282,37 @@ def _with_access(block: Block) -> Block:
 def _identity(state: State, realize: BlockRealize, axis: int, operand: Buffer) -> tuple[Stmt, tuple[Constant, ...]]:
     block = realize.block
     iv = _iterator(block, axis)
-    store = block.body
-    if block.init is not None or not isinstance(store, BufferStore) or store.buffer.dtype != "int32":
-        raise Refusal(f"block {block.name} is not one plain store of an int32 value", [block.ident],
-                      "decompose_value splits the part off that adds")
-    found = [(part, rest, s) for part, rest in _addends(store.value) if (s := _scaled(part, operand)) is not None]
+    if block.init is not None:
+        store, total = sum_term(block)
+        parts: list[tuple[Expr, Expr | None]] = [(total, None)]
+    else:
+        if not isinstance(block.body, BufferStore):
+            raise _no_store(block)
+        store = block.body
+        parts = _addends(store.value)
+    if store.buffer.dtype != "int32":
+        raise _no_store(block)
+    found = [(rest, s) for part, rest in parts if (s := _scaled(part, operand)) is not None]
     if len(found) != 1:
-        raise Refusal(f"block {block.name} does not add cast(int32, {operand.name}[..]) once, times a power of two if anything",
+        raise Refusal(f"block {block.name} does not add cast(int32, {operand.name}[..]) once, times a constant if anything",
                       [block.ident], "decompose_value splits the sum off; cache_cast reads a window")
-    (_, rest, (load, shift)) = found[0]
+    (rest, (load, factor)) = found[0]
     if rest is not None and any(isinstance(e, BufferLoad) and e.buffer is store.buffer for e in walk_expr(rest)):
         raise Refusal(f"block {block.name} updates {store.buffer.name}", [block.ident])
-    if shift > MOST_SHIFT:
-        raise Refusal(f"2^{shift} is more than an int8 holds; 2^{MOST_SHIFT} is the largest factor", [block.ident],
+    if not LEAST_FACTOR <= factor <= MOST_FACTOR:
+        raise Refusal(f"factor {factor} is more than an int8 holds, {LEAST_FACTOR} to {MOST_FACTOR}", [block.ident],
                       "shift the sum afterwards")
     _place(block, load, iv.var)
     k = Var(fresh_name(f"{iv.var.name}_k", {v.var.name for v in block.iter_vars}), iv.var.dtype)
-    constants, eye = _eye(state, int_value(iv.dom.extent) or 1, shift)
+    constants, eye = _eye(state, int_value(iv.dom.extent) or 1, factor)
     term = cast("int32", substitute(load, {iv.var: k})) * cast("int32", BufferLoad(eye, (iv.var, k), "int8"))
-    start = rest if rest is not None else const(0, "int32")
+    start = None if block.init is not None else rest if rest is not None else const(0, "int32")
     return _summed(state, realize, scope_of(state, block), store, term, k, iv, [], start), constants
+
+
+def _no_store(block: Block) -> Refusal:
+    return Refusal(f"block {block.name} is not one plain store of an int32 value", [block.ident],
+                   "decompose_value splits the part off that adds")
 
 
 def _addends(value: Expr) -> list[tuple[Expr, Expr | None]]:
@@ -313,32 +326,33 @@ def _addends(value: Expr) -> list[tuple[Expr, Expr | None]]:
 
 
 def _scaled(part: Expr, operand: Buffer) -> tuple[BufferLoad, int] | None:
-    """The load and the shift of ``cast(int32, operand[..])`` times a power of two."""
-    shift = 0
+    """The load and the factor of ``cast(int32, operand[..])`` times a constant."""
+    factor = 1
     if isinstance(part, BinOp) and part.op == "*":
-        factor, other = int_value(part.b), part.a
-        if factor is None:
-            factor, other = int_value(part.a), part.b
-        if factor is None or factor < 1 or factor & (factor - 1):
+        by, other = int_value(part.b), part.a
+        if by is None:
+            by, other = int_value(part.a), part.b
+        if by is None:
             return None
-        part, shift = other, factor.bit_length() - 1
+        part, factor = other, by
     elif isinstance(part, Call) and part.op == "shift_left":
         by = int_value(part.args[1])
         if by is None or not 0 <= by < 31:
             return None
-        part, shift = part.args[0], by
+        part, factor = part.args[0], 1 << by
     load = part.value if isinstance(part, Cast) and part.dtype == "int32" else None
     fits = isinstance(load, BufferLoad) and load.buffer is operand and load.dtype == "int8"
-    return (load, shift) if fits and isinstance(load, BufferLoad) else None
+    return (load, factor) if fits and isinstance(load, BufferLoad) else None
 
 
-def _eye(state: State, extent: int, shift: int) -> tuple[tuple[Constant, ...], Buffer]:
+def _eye(state: State, extent: int, factor: int) -> tuple[tuple[Constant, ...], Buffer]:
     """The program's constants with a scaled identity, shared with whoever needs the same."""
-    array = (np.eye(extent) * (1 << shift)).astype("int8")
+    array = (np.eye(extent) * factor).astype("int8")
     for known in state.func.constants:
         if known.buffer.dtype == "int8" and len(known.data) == array.size and np.array_equal(values(known), array):
             return state.func.constants, known.buffer
     assert isinstance(state.func.body, BlockRealize)
     taken = {b.name for b in (*state.func.given, *state.root.alloc_buffers)}
-    made = constant(fresh_name("eye" if shift == 0 else f"eye_{1 << shift}", taken), array)
+    name = "eye" if factor == 1 else f"eye_{factor}" if factor >= 0 else f"eye_minus_{-factor}"
+    made = constant(fresh_name(name, taken), array)
     return (*state.func.constants, made), made.buffer

@@ -1,0 +1,103 @@
+"""int8 operands of the ALU: they come in by the input memory, and a matrix product with an identity widens them.
+
+The ALU computes on int32 only, and a load does not convert. What is added to an int8 tensor becomes the initial value of a sum that
+the GEMM computes; a sum over a window of int8 is one as a whole; any other use reads a stage that is widened. A tensor of int8 takes
+two beats a vector so, and a cycle into a live sum, where an int32 tensor takes eight beats of the compute engine itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from autosched.errors import ScheduleError
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Var, int_value
+from autosched.ir.functor import expr_children, walk_expr
+from autosched.ir.stmt import Block
+from autosched.schedule import Schedule
+from autosched.target import Target
+from space.normalise.blocks import device_blocks, extents, product_of, store_of
+
+MOST = 64  # steps; every one widens an operand or splits a stage off for it
+
+
+def apply(sch: Schedule, target: Target) -> None:
+    """Widens every int8 operand of an ALU stage, one after the other.
+
+    Raises:
+        ScheduleError: more of them than a program of any use has; what the primitives refuse.
+    """
+    config = target.config
+    if config.block_in != config.block_out:
+        return
+    for _ in range(MOST):
+        if not any(_step(sch, block, config.block_out) for block in device_blocks(sch.func)):
+            return
+    raise ScheduleError("normalise", f"more than {MOST} steps to widen int8 operands")
+
+
+def _step(sch: Schedule, block: Block, lanes: int) -> bool:
+    """Widens one operand of a block, or splits off a stage that can be; whether there was one."""
+    store = store_of(block)
+    lane = store.indices[-1]
+    if product_of(block) is not None or store.buffer.dtype != "int32" or not isinstance(lane, Var):
+        return False
+    if extents(block).get(lane) != lanes:
+        return False
+    paths = list(_narrow(store.value))
+    if not paths:
+        return False
+    # What a stage is made of is replaced wherever it occurs: begin with what occurs once.
+    every = list(walk_expr(store.value))
+    path = min(paths, key=lambda p: every.count(_at(store.value, p)) > 1)
+    operand = _operand(_at(store.value, path))
+    handle = sch.get_sblock(block.name)
+    axis = next(k for k, iv in enumerate(block.iter_vars) if iv.var is lane)
+    if block.init is not None:
+        if isinstance(store.value, BinOp) and store.value.op == "+" and len(path) == 1:
+            sch.cast_by_gemm(handle, axis, operand)
+        else:
+            sch.cache_cast(handle, operand)
+        return True
+    if not path:
+        sch.cast_by_gemm(handle, axis, operand)
+        return True
+    parent = _at(store.value, path[:-1])
+    other = parent.a if isinstance(parent, BinOp) and path[-1] == 1 else parent.b if isinstance(parent, BinOp) else None
+    if other is None or not isinstance(parent, BinOp) or parent.op != "+" or next(_narrow(other), None) is not None:
+        sch.decompose_value(handle, list(path))
+    elif len(path) > 1:
+        sch.decompose_value(handle, list(path[:-1]))
+    elif not isinstance(other, BufferLoad) and int_value(other) is None:
+        # A stage of its own for what is there before, as if nothing were added: other rules know what to do with it.
+        sch.decompose_value(handle, [1 - path[-1]])
+    else:
+        sch.cast_by_gemm(handle, axis, operand)
+    return True
+
+
+def _narrow(value: Expr, path: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+    """Where a value uses an int8 operand: paths to its conversion, a constant factor included."""
+    if _operand(value):
+        yield path
+        return
+    if isinstance(value, BufferLoad):
+        return
+    for n, child in enumerate(expr_children(value)):
+        yield from _narrow(child, (*path, n))
+
+
+def _operand(value: Expr) -> str:
+    """Name of the tensor of ``cast(int32, x[..])``, times a constant if anything; empty for any other expression."""
+    if isinstance(value, BinOp) and value.op == "*" and None in (int_value(value.a), int_value(value.b)):
+        value = value.a if int_value(value.a) is None else value.b
+    elif isinstance(value, Call) and value.op == "shift_left" and int_value(value.args[1]) is not None:
+        value = value.args[0]
+    if isinstance(value, Cast) and value.dtype == "int32" and isinstance(value.value, BufferLoad) and value.value.dtype == "int8":
+        return value.value.buffer.name
+    return ""
+
+
+def _at(value: Expr, path: Sequence[int]) -> Expr:
+    for step in path:
+        value = expr_children(value)[step]
+    return value
