@@ -51,7 +51,7 @@ def normalise(func: PrimFunc, target: Target) -> tuple[PrimFunc, tuple[Instructi
 
 
 def _widened(sch: Schedule, target: Target) -> Schedule:
-    """The schedule with int8 operands of ALU stages widened; itself where that cannot be, and then they are what is in the way."""
+    """The schedule with int8 operands of ALU stages widened; itself where that cannot be: then they are what is in the way."""
     wide = sch.copy()
     try:
         widening.apply(wide, target)
