@@ -2,7 +2,7 @@
 
 The ALU computes on int32 only, and a load does not convert. What is added to an int8 tensor becomes the initial value of a sum
 that the GEMM computes; a sum over a window of int8 is one as a whole; any other use reads a stage that is widened. A tensor of
-int8 takes two beats a vector so, and a cycle into a live sum, where an int32 tensor takes eight beats of the compute engine itself.
+int8 takes two beats a vector so, and a cycle into a live sum, where an int32 tensor takes eight beats of the compute engine.
 """
 
 from __future__ import annotations
