@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sim import timing
-from space.nest import ACC
+from space.sites import ACC
 
 if TYPE_CHECKING:
     from space.model import Model

@@ -16,8 +16,8 @@ from autosched.schedule.kit.base import RV, BlockRV, LoopRV
 from autosched.schedule.kit.trace import Instruction, Trace
 from autosched.target import Target
 from space.model import Model
-from space.nest import ACC
 from space.plan import Part
+from space.sites import ACC
 
 
 class Recorder:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from space.nest import ACC
+from space.sites import ACC
 
 if TYPE_CHECKING:
     from space.model import Model

@@ -20,7 +20,8 @@ from autosched.ir.stmt import Block, BlockRealize, BufferStore
 from autosched.ir.value_bounds import ValueBounds
 from autosched.target import Target
 from sim import isa, timing
-from space.nest import ACC, INP, WGT, Nest
+from space.nest import Nest
+from space.sites import ACC, INP, WGT
 
 if TYPE_CHECKING:
     from space.model import Model

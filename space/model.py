@@ -14,9 +14,10 @@ import numpy.typing as npt
 from autosched.lower.tokens import CAPACITY
 from autosched.target import Target
 from sim import timing
-from space.nest import ACC, INP, WGT, Nest
+from space.nest import Nest
 from space.plan import Mask, Part, Plan
 from space.rule import Column, Ints, NumericRule, Points
+from space.sites import ACC, INP, WGT
 
 
 def _product(rows: Ints) -> Ints:

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.nest import ACC
 from space.plan import Plan
 from space.rule import Column, NumericRule, Points
+from space.sites import ACC
 
 if TYPE_CHECKING:
     from space.build import Build

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from autosched.lower.limits import LIMITS
 from space.model import Model
-from space.nest import ACC
 from space.plan import Part, Plan
 from space.rule import Column, Ints, NumericRule, Points
+from space.sites import ACC
 
 # What lowering takes is what VTA's runtime can hold; programs of half that length are a hundred times slower than a layer's best.
 LIMIT = LIMITS.instructions // 2

@@ -13,7 +13,7 @@ from space.rule import StructuralRule
 if TYPE_CHECKING:
     from autosched.schedule import Schedule
     from autosched.target import Target
-    from space.nest import Operand
+    from space.operands import Operand
 
 
 class Rows(StructuralRule):

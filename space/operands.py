@@ -1,0 +1,194 @@
+"""The tensors that a nest brings from DRAM: which memory they go to, who reads them, and which region its axes move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autosched.errors import ProgramError
+from autosched.ir.expr import BufferLoad, Call, Expr, IntImm, Var, int_value
+from autosched.ir.functor import free_vars, substitute, walk_expr
+from autosched.ir.printer import expr_text
+from autosched.ir.simplify import conjuncts, linear_form
+from autosched.ir.stmt import Block, Buffer
+from space.sites import ACC, INP, WGT, Site, is_copy, loads_of, starts_of
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor that must be brought from DRAM into an on-chip memory.
+
+    Args:
+        name: the DRAM buffer's name.
+        scope: the memory it goes to.
+        consumer: block that reads it.
+        read_index: index among the consumer's reads (for ``cache_read``), or -1 when ``producer`` is the copy itself.
+        producer: block that is itself the copy (a padding stage), or None.
+        dims: per dimension outside the element: (coefficient of every axis, size of the dimension).
+        source: size of each of these dimensions in DRAM (smaller than in ``dims`` where a producer pads).
+        inside: per dimension, which indices of the producer's tensor are no padding, from the first that is read; () without a
+            producer, or where the padding is no box.
+    """
+
+    name: str
+    scope: str
+    consumer: str
+    read_index: int
+    producer: str | None
+    dims: tuple[tuple[tuple[int, ...], int], ...]
+    source: tuple[int, ...]
+    inside: tuple[tuple[bool, ...], ...] = ()
+    twin: bool = False  # whether another operand before it is the same tensor
+
+    @property
+    def label(self) -> str:
+        """What columns and words call it: the tensor, and the reader where the tensor is read at several places."""
+        return f"{self.name}_{self.consumer}" if self.twin else self.name
+
+    def uses(self, axis: int) -> bool:
+        """Whether the region it needs moves with an axis."""
+        return any(coeffs[axis] for coeffs, _ in self.dims)
+
+
+def operands_of(
+    chain: list[Site], anchor: Site | None, matches: dict[str, tuple[BufferLoad, BufferLoad]],
+    by_output: dict[Buffer, Site], sources: set[Buffer], lanes: int, anchor_vars: list[Var],
+) -> tuple[Operand, ...]:
+    """What a nest loads: the factors of its products, sum by sum along the chain, then what goes to the accumulator.
+
+    Args:
+        chain: the blocks from the sum to the one that stores.
+        anchor: the sum, or None.
+        matches: by block that the GEMM computes, its factors.
+        by_output: the block that writes each buffer.
+        sources: tensors in DRAM when the nest begins.
+        lanes: dimensions of an element.
+        anchor_vars: per axis, the anchor's iterator (or the output's).
+
+    Raises:
+        ProgramError: an operand that nothing can bring on chip.
+    """
+    operands: list[Operand] = []
+    for site in chain:
+        if site.block.name not in matches:
+            continue
+        own_vars = anchor_vars if site is anchor else _spatial_vars(site, lanes, len(anchor_vars))
+        for load, scope in zip(matches[site.block.name], (INP, WGT)):
+            operands += _factor(site, load, scope, own_vars, operands, matches, by_output, sources, lanes)
+    for site in chain:
+        own = [v for v in site.store.indices[:-lanes] if isinstance(v, Var)]
+        loads = starts_of(site) if site.block.name in matches else loads_of(site)
+        seen: set[Buffer] = set()
+        for load in loads:
+            side = by_output.get(load.buffer) if site is anchor else None
+            if side is not None and side is not anchor and load.buffer not in seen:
+                seen.add(load.buffer)
+                dims = _dims(load, lanes, own, f"block {site.block.name!r}")
+                pad = (0,) * (len(anchor_vars) - len(own))
+                dims = tuple((coeffs + pad, size) for coeffs, size in dims)
+                for x in loads_of(side):
+                    operands.append(Operand(x.buffer.name, ACC, side.block.name, _read_index(side.block, x.buffer), None, dims,
+                                            tuple(size for _, size in dims)))
+                continue
+            if load.buffer in sources and load.buffer not in seen:
+                seen.add(load.buffer)
+                if load.dtype != "int32":
+                    raise ProgramError(f"block {site.block.name!r} reads {load.buffer.name} as {load.dtype}; the ALU takes int32")
+                dims = _dims(load, lanes, own, f"block {site.block.name!r}")
+                pad = (0,) * (len(anchor_vars) - len(own))
+                dims = tuple((coeffs + pad, size) for coeffs, size in dims)
+                twin = any(o.name == load.buffer.name for o in operands)
+                operands.append(Operand(load.buffer.name, ACC, site.block.name, _read_index(site.block, load.buffer), None, dims,
+                                        tuple(size for _, size in dims), twin=twin))
+    return tuple(operands)
+
+
+def _spatial_vars(site: Site, lanes: int, axes: int) -> list[Var]:
+    """A stage's variables of the axes, which it has in the same order as the output; fresh ones for what it does not have."""
+    own = [v for v in site.store.indices[:-lanes] if isinstance(v, Var)]
+    return [*own, *[Var(f"none{n}") for n in range(axes - len(own))]]
+
+
+def _factor(
+    site: Site, load: BufferLoad, scope: str, axis_vars: list[Var], before: list[Operand],
+    matches: dict[str, tuple[BufferLoad, BufferLoad]], by_output: dict[Buffer, Site], sources: set[Buffer], lanes: int,
+) -> list[Operand]:
+    """An operand of a matrix product; none where an earlier one of the same tensor, all of it, serves as well."""
+    name = site.block.name
+    dims = _dims(load, lanes, axis_vars, f"block {name!r}")
+    producer = None if load.buffer in sources else by_output.get(load.buffer)
+    if producer is None and load.buffer not in sources:
+        raise ProgramError(f"operand {load.buffer.name} of block {name!r} is never written")
+    if producer is not None and not is_copy(producer, matches):
+        raise ProgramError(
+            f"operand {load.buffer.name} is computed by block {producer.block.name!r}; only copies and zero padding "
+            "can feed the GEMM"
+        )
+    if producer is None:
+        same = [o for o in before if o.name == load.buffer.name]
+        if any(o.scope == scope and not any(any(c) for c, _ in (*o.dims, *dims)) for o in same):
+            return []
+        return [Operand(load.buffer.name, scope, name, _read_index(site.block, load.buffer), None, dims,
+                        tuple(size for _, size in dims), twin=bool(same))]
+    tensor = next(e.buffer for e in walk_expr(producer.store.value) if isinstance(e, BufferLoad))
+    source = tuple(int_value(x) or 0 for x in tensor.shape[:-lanes])
+    if len(source) != len(dims):
+        source = tuple(size for _, size in dims)  # a copy in another shape: its own dimensions are what is known
+    # Index 0 of a dimension's axes may be further in.
+    first = [_constant(index, axis_vars) for index in load.indices[:-lanes]]
+    inside = tuple(row[at:] for row, at in zip(_inside(producer, lanes), first))
+    return [Operand(tensor.name, scope, name, -1, producer.block.name, dims, source, inside,
+                    any(o.name == tensor.name for o in before))]
+
+
+def _dims(load: BufferLoad, lanes: int, axes: list[Var], where: str) -> tuple[tuple[tuple[int, ...], int], ...]:
+    dims = []
+    for index, size in zip(load.indices[:-lanes], load.buffer.shape[:-lanes]):
+        form = linear_form(index, axes)
+        coeffs = {} if form is None else {v: c for v, c in form[0].items() if isinstance(c, int) and c >= 0}
+        if form is None or len(coeffs) < len(form[0]):
+            raise ProgramError(f"{where}: index {expr_text(index)} of {load.buffer.name} is not affine in the block's iterators")
+        extent = int_value(size)
+        if extent is None:
+            raise ProgramError(f"{where}: {load.buffer.name} has a symbolic extent; a space needs constants")
+        dims.append((tuple(coeffs.get(v, 0) for v in axes), extent))
+    return tuple(dims)
+
+
+def _constant(index: Expr, axes: list[Var]) -> int:
+    form = linear_form(index, axes)
+    return (int_value(form[1]) or 0) if form is not None else 0
+
+
+def _read_index(block: Block, buffer: Buffer) -> int:
+    for n, region in enumerate(block.reads):
+        if region.buffer is buffer:
+            return n
+    raise ProgramError(f"block {block.name!r} does not declare that it reads {buffer.name}")
+
+
+def _inside(producer: Site, lanes: int) -> tuple[tuple[bool, ...], ...]:
+    """Per dimension of a copy, which indices are no padding; () where its condition does not say so dimension by dimension."""
+    value = producer.store.value
+    indices = producer.store.indices[:-lanes]
+    table = [[True] * (int_value(size) or 0) for size in producer.store.buffer.shape[:-lanes]]
+    if isinstance(value, BufferLoad):
+        return tuple(tuple(row) for row in table)
+    if not (isinstance(value, Call) and value.op == "if_then_else" and int_value(value.args[2]) == 0):
+        return ()
+    for condition in conjuncts(value.args[0]):
+        used = [d for d, index in enumerate(indices) if index in free_vars(condition)]
+        if len(used) != 1 or len(free_vars(condition)) != 1:
+            return ()
+        index = indices[used[0]]
+        assert isinstance(index, Var)
+        for i in range(len(table[used[0]])):
+            holds = int_value(substitute(condition, {index: IntImm(i)}))
+            if holds is None:
+                return ()
+            table[used[0]][i] &= bool(holds)
+    return tuple(tuple(row) for row in table)
+
+
+def moving(indices: tuple[Expr, ...]) -> list[Expr]:
+    """The indices that are not constant."""
+    return [i for i in indices if int_value(i) is None]

@@ -1,0 +1,156 @@
+"""The blocks of an unscheduled program as the analysis of nests sees them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autosched.errors import ProgramError
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Select, Var, int_value
+from autosched.ir.functor import expr_children, stmt_children, walk, walk_expr
+from autosched.ir.stmt import Block, BlockRealize, BufferStore, For, PrimFunc, Stmt
+from autosched.target import Target
+
+INP, WGT, ACC = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer"
+SCOPES = (INP, WGT, ACC)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A block with its loops.
+
+    Args:
+        block: it.
+        realize: where it stands.
+        loops: around it, outermost first.
+    """
+
+    block: Block
+    realize: BlockRealize
+    loops: tuple[For, ...]
+
+    @property
+    def store(self) -> BufferStore:
+        """Its only statement."""
+        assert isinstance(self.block.body, BufferStore)
+        return self.block.body
+
+
+def sites_of(func: PrimFunc) -> list[Site]:
+    """The blocks below the root, in program order.
+
+    Raises:
+        ProgramError: a block that holds others, or is not one store.
+    """
+    found: list[Site] = []
+
+    def visit(stmt: Stmt, loops: tuple[For, ...]) -> None:
+        if isinstance(stmt, BlockRealize) and stmt.block.name != "root":
+            if any(isinstance(s, BlockRealize) for s in walk(stmt.block.body)):
+                raise ProgramError(f"block {stmt.block.name!r} contains blocks; a space starts from an unscheduled program")
+            if not isinstance(stmt.block.body, BufferStore):
+                raise ProgramError(f"block {stmt.block.name!r} is not a single store; a space cannot tile it")
+            found.append(Site(stmt.block, stmt, loops))
+            return
+        for child in stmt_children(stmt):
+            visit(child, (*loops, stmt) if isinstance(stmt, For) else loops)
+
+    visit(func.body, ())
+    return found
+
+
+def match_gemm(block: Block, target: Target) -> tuple[BufferLoad, BufferLoad] | None:
+    """The (inp, wgt) operands where ``block`` is the target's GEMM on its innermost lanes, else None.
+
+    The form is ``C[.., i, j] += cast(A[.., i, k]) * cast(B[.., j, k])`` with i, j, k of the intrinsic's extents.
+    """
+    body = block.body
+    if block.init is None or not isinstance(body, BufferStore) or len(body.indices) < 2:
+        return None
+    value = body.value
+    if not (isinstance(value, BinOp) and value.op == "+"):
+        return None
+    own, product = value.a, value.b
+    if not (isinstance(own, BufferLoad) and own.buffer is body.buffer and own.indices == body.indices):
+        own, product = product, own
+    if not (isinstance(own, BufferLoad) and own.buffer is body.buffer and own.indices == body.indices):
+        return None
+    if not (isinstance(product, BinOp) and product.op == "*"):
+        return None
+    loads = [x.value if isinstance(x, Cast) else x for x in (product.a, product.b)]
+    extents = {iv.var: int_value(iv.dom.extent) for iv in block.iter_vars}
+    kinds = {iv.var: iv.kind for iv in block.iter_vars}
+    i, j = body.indices[-2:]
+    config = target.config
+    for inp, wgt in (loads, loads[::-1]):
+        if not (isinstance(inp, BufferLoad) and isinstance(wgt, BufferLoad)):
+            return None
+        k = inp.indices[-1]
+        if not (isinstance(j, Var) and isinstance(k, Var) and kinds.get(k) == "reduce"):
+            continue
+        # A row that is the only one may be written as index 0.
+        rows = extents.get(i) if isinstance(i, Var) else 1 if int_value(i) == 0 else None
+        lanes = (rows, extents.get(j), extents.get(k))
+        if lanes != (config.batch, config.block_out, config.block_in):
+            continue
+        if inp.indices[-2:] == (i, k) and wgt.indices[-2:] == (j, k) and inp.dtype == wgt.dtype == "int8":
+            return inp, wgt
+    return None
+
+
+def alu_ops(value: Expr) -> tuple[int, int]:
+    """(immediate, tensor) ALU operations that an element of an expression costs at least.
+
+    Not counted is what no instruction is needed for: arithmetic of indices, operations on constants alone, and those that
+    change nothing (a shift by 0, an addition of 0, a product with 1).
+    """
+    imm = tensor = 0
+
+    def visit(node: Expr) -> bool:
+        """Counts what is below; whether the node depends on a tensor."""
+        nonlocal imm, tensor
+        if isinstance(node, BufferLoad):
+            return True
+        parts = expr_children(node)
+        loaded = [visit(x) for x in parts]
+        if isinstance(node, BinOp) or (isinstance(node, Call) and node.op in ("shift_right", "shift_left")):
+            op = node.op
+            constants = [int_value(x) for x in parts]
+            neutral = 1 if op in ("*", "//") else 0
+            if all(loaded):
+                tensor += 1
+            elif any(loaded) and not (neutral in constants and op not in ("min", "max")):
+                imm += 1
+        return any(loaded)
+
+    visit(value)
+    return imm, tensor
+
+
+def loads_of(site: Site) -> list[BufferLoad]:
+    """What a block's value loads of other buffers."""
+    return [e for e in walk_expr(site.store.value) if isinstance(e, BufferLoad) and e.buffer is not site.store.buffer]
+
+
+def starts_of(site: Site) -> list[BufferLoad]:
+    """What the initial value of a sum loads."""
+    if not isinstance(site.block.init, BufferStore):
+        return []
+    return [e for e in walk_expr(site.block.init.value) if isinstance(e, BufferLoad)]
+
+
+def is_copy(site: Site, matches: dict[str, tuple[BufferLoad, BufferLoad]]) -> bool:
+    """Whether a block only moves (and pads with zeros) a DRAM tensor into the operand of the GEMM."""
+    operands = {x.buffer for pair in matches.values() for x in pair}
+    if site.store.buffer not in operands:
+        return False
+    value = site.store.value
+    if isinstance(value, Call) and value.op == "if_then_else":
+        value = value.args[1]
+    elif isinstance(value, Select):
+        value = value.true_value
+    return isinstance(value, BufferLoad)
+
+
+def factor_of(anchor: Site) -> BufferLoad:
+    """The int8 operand of a sum of products that comes first."""
+    return next(e for e in walk_expr(anchor.store.value) if isinstance(e, BufferLoad) and e.dtype == "int8")
