@@ -50,6 +50,7 @@ from sim.isa import (
     queue_of,
     table_of,
 )
+from sim.markup import listing
 
 __all__ = [
     "CLIENT_NAMES", "INSN_ADDRESS", "MAX_BURSTS", "MAX_CYCLES", "TOKEN_FROM", "Timing", "alu_cycles", "cycles",
@@ -110,6 +111,12 @@ class Timing:
     foreign: I64
     bursts: I64
     semantics: str = "chisel"
+
+    def _repr_html_(self) -> str:
+        """A chart of what the units did, for notebooks."""
+        from sim.timeline import gantt  # it draws what this makes
+
+        return listing(gantt(self))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from autosched.errors import ProgramError, UnknownNameError
 from autosched.ir.stmt import PrimFunc
 from autosched.target import Target, get_target
+from sim.markup import number, table, text
 from space.bound import bound
 from space.build import Build
 from space.draft import draft
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 VERSION = 5  # of the meaning of a point; part of every record
 CHUNK = 1 << 15  # rows expanded at once: a few MB per array
+SHOWN = 12  # values of a decision that are listed in a notebook
 PASSES = 4  # repairs until nothing changes; a row that still does is no point
 
 Mask = npt.NDArray[np.bool_]
@@ -74,6 +76,15 @@ class Space:
             for at, column in zip(places, sketch.columns):
                 table[at].update(column.choices)
         return tuple(np.array(sorted(values), dtype=np.int64) for values in table)
+
+    def _repr_html_(self) -> str:
+        """The decisions and what each may be, for notebooks."""
+        values = [", ".join(map(str, v[:SHOWN])) + (f" ... {v[-1]}" if len(v) > SHOWN else "") for v in self.choices]
+        rows = [(name, len(v), shown) for name, v, shown in zip(self.names, self.choices, values) if len(v) > 1]
+        done = [text(" | ".join(s.done) or "as it is") for s in self.sketches]
+        said = (f"<p>No schedule is faster than {number(self.floor())} cycles; {number(self.machine_bound())} are the least of "
+                f"any program on {text(self.target.name)}. Sketches: {'; '.join(done)}.</p>")
+        return said + table(["decision", "values", "which"], rows, {1})
 
     # -- rows of one sketch ---------------------------------------------------------------------------------------------
 

@@ -205,3 +205,13 @@ def random_networks() -> ModuleType:
 def user_programs() -> ModuleType:
     """Programs as users write them, and what becomes of each."""
     return load_oracle("user_programs")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> ModuleType:
+    """A browser without a window; skips where there is none."""
+    pytest.importorskip("websocket")
+    module = load_oracle("chromium")
+    if module.FOUND is None:
+        pytest.skip("no Chromium here")
+    return module

@@ -49,17 +49,22 @@ COMMANDS = {
                        "autosched compare resnet18.c8 resnet18.c8@vta-de10-portable"),
     "report": Command("report_command", "write one offline HTML page about a workload, a network or a log",
                       "autosched report resnet18 -o report.html"),
-    "db": Command("db_command", "look after a log: fsck, verify, merge, export", "autosched db verify --log tuning_logs/runs"),
+    "db": Command("db_command", "look after a log: best, list, merge, fsck, compact, verify, export, import",
+                  "autosched db list --shipped"),
     "sim": Command("sim_command", "run a program file on the simulator", "autosched sim t3.json --check --stats"),
     "list": Command("list_command", "names of workloads and targets, and the runs of a log", "autosched list workloads"),
+    "help": Command("help_command", "what a command does, and its options", "autosched help tune"),
+    "completion": Command("help_command", "a script that completes commands, options and names in a shell",
+                          "autosched completion bash"),
 }
 
 
-def build_parser(argv: Sequence[str] = ()) -> Parser:
+def build_parser(argv: Sequence[str] = (), everything: bool = False) -> Parser:
     """The parser of all commands.
 
     Args:
         argv: the words of the command line; only the command that they ask for has its options.
+        everything: whether all commands have their options.
     """
     parser = Parser(
         prog="autosched", description="Find, prove and apply the best schedule of a tensor program on a VTA.",
@@ -73,7 +78,7 @@ def build_parser(argv: Sequence[str] = ()) -> Parser:
             name, help=command.text, description=command.text, epilog=f"example: {command.example}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        if name == asked:
+        if everything or name == asked:
             importlib.import_module(f"autosched.cli.{command.module}").OPTIONS[name](sub)
     return parser
 

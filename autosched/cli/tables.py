@@ -15,20 +15,13 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from sim.markup import number as number
+from sim.markup import percent as percent
+
 LONG = 24  # columns above which a text is rather folded than its table split
 
 Columns = Sequence[tuple[str, bool]]
 Rows = Sequence[Sequence[str]]
-
-
-def number(value: int | None) -> str:
-    """``12345`` as ``12 345``; a dash for None."""
-    return "-" if value is None else f"{value:,}".replace(",", " ")
-
-
-def percent(value: float | None) -> str:
-    """A fraction as a percentage; a dash for None."""
-    return "-" if value is None else f"{100 * value:.2f} %"
 
 
 def console() -> Console:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autosched.ir.expr import BufferLoad, Expr, ExprLike, IntImm, Var, as_expr
+from sim.markup import listing
 
 Annotations = Mapping[str, Any]
 
@@ -343,6 +344,10 @@ class PrimFunc:
         new = {k: plain_value(v, f"attribute {k!r}", (Expr, Buffer)) for k, v in given.items()}
         name = str(new.pop("global_symbol", self.name))
         return replace(self, name=name, attrs={**self.attrs, **new})
+
+    def _repr_html_(self) -> str:
+        """The program, for notebooks."""
+        return listing(self.script())
 
     def script(self, dialect: str = "tvm") -> str:
         """This program as TVMScript text; see ``autosched.ir.printer.script``."""

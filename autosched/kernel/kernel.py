@@ -20,6 +20,7 @@ from autosched.schedule import Schedule, Trace
 from autosched.target import Target, get_target
 from autosched.workloads import Layout, Workload, of_func, workload
 from sim.files import write_text
+from sim.markup import number, table, text
 from sim.program import Program
 
 Array = np.ndarray[Any, Any]
@@ -52,6 +53,13 @@ class Kernel:
     def program(self) -> Program:
         """The VTA program without contents of its parameters; ``program.disassemble()`` is its text."""
         return self.lowered.program(cycles=self.cycles)
+
+    def _repr_html_(self) -> str:
+        """What it is and what it takes and gives, for notebooks."""
+        said = f"{text(self.workload.name)} on {text(self.target.name)}: {number(self.cycles)} cycles, "
+        rows = [(b.name, b.dtype, " x ".join(map(str, b.shape)), "written" if b in self.lowered.written else "read")
+                for b in self.lowered.params]
+        return f"<p>{said}{number(len(self.lowered.table))} instructions</p>" + table(["tensor", "dtype", "shape", "is"], rows)
 
     @property
     def func(self) -> PrimFunc:

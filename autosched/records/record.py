@@ -104,6 +104,8 @@ class TrialRecord(_OfRun):
         draft: estimated cycles.
         status: ``ok`` or the kind of failure.
         reason: why it failed, or empty.
+        ms: milliseconds from the run's begin until this was known; None where nobody wrote it. Two records are equal whatever
+            their times.
     """
 
     of: Run
@@ -115,6 +117,7 @@ class TrialRecord(_OfRun):
     draft: int
     status: str = "ok"
     reason: str = ""
+    ms: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

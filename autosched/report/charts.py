@@ -16,6 +16,8 @@ from sim.stats import FIRST_WAIT, UNITS, Activity
 
 INK = "#123456"  # stands for the page's own text colour until the SVG is written
 COLOURS = ("#3b75af", "#d1641c", "#3d923a", "#a03d92", "#8c6d31", "#7f7f7f")
+STYLES = ("-", "--", "-.", ":")  # runs and marks differ without colour, too
+MARKS = ("o", "s", "^", "v", "D", "x")
 COLUMNS = 240  # of a Gantt chart: a column shows what a unit did most of its time
 
 
@@ -34,29 +36,50 @@ class Dot:
     speed: float
 
 
-def convergence(runs: Sequence[tuple[str, Sequence[int | None]]], bounds: Sequence[tuple[str, int]]) -> str:
-    """The best cycles over the trials of every run, with bounds.
+@dataclass(frozen=True)
+class Course:
+    """The trials of a run, in order.
 
     Args:
-        runs: (name, cycles of each trial in order, None where it failed).
+        name: how the run is called.
+        cycles: of each trial; None where it failed.
+        seconds: when each was known, from the run's begin; empty where nobody wrote it.
+    """
+
+    name: str
+    cycles: Sequence[int | None]
+    seconds: Sequence[float] = ()
+
+
+def convergence(runs: Sequence[Course], bounds: Sequence[tuple[str, int]]) -> str:
+    """The best cycles over the trials of every run, and below over its seconds where they are known, with bounds.
+
+    Args:
+        runs: the runs; dots are their trials.
         bounds: (name, cycles).
     """
-    figure, axes = _figure(7, 3.2)
-    for k, (name, cycles) in enumerate(runs):
-        best = np.minimum.accumulate([np.inf if c is None else float(c) for c in cycles])
-        axes.step(np.arange(1, len(best) + 1), best, where="post", label=name, color=COLOURS[k % len(COLOURS)])
-        axes.plot(np.arange(1, len(cycles) + 1), [np.nan if c is None else c for c in cycles], ".", ms=3,
-                  color=COLOURS[k % len(COLOURS)], alpha=0.5)
-    for k, (name, cycles_) in enumerate(bounds):
-        axes.axhline(cycles_, color=INK, lw=1, ls=("--", ":")[k % 2], label=name)
-    finite = [c for _, cycles in runs for c in cycles if c is not None]
-    if finite:
-        low = min([*finite, *(c for _, c in bounds)])
-        # Bad trials may be a hundred times slower; what matters is close to the bound.
-        axes.set_ylim(low * 0.98, float(np.quantile(finite, 0.9)) * 1.02)
-    axes.set_xlabel("trial")
-    axes.set_ylabel("cycles")
-    _legend(axes)
+    timed = [r for r in runs if len(r.seconds) == len(r.cycles) > 0]
+    figure, all_axes = _figures(2 if timed else 1, 7, 5.6 if timed else 3.2)
+    for axes, shown, label in zip(all_axes, (runs, timed), ("trial", "seconds")):
+        for run in shown:
+            k = runs.index(run)
+            at = np.arange(1, len(run.cycles) + 1) if label == "trial" else np.asarray(run.seconds)
+            best = np.minimum.accumulate([np.inf if c is None else float(c) for c in run.cycles])
+            style = {"color": COLOURS[k % len(COLOURS)], "ls": STYLES[k % len(STYLES)]}
+            axes.step(at, best, where="post", label=run.name, **style)
+            axes.plot(at, [np.nan if c is None else c for c in run.cycles], MARKS[k % len(MARKS)], ms=3,
+                      color=style["color"], alpha=0.5)
+        for k, (name, cycles) in enumerate(bounds):
+            axes.axhline(cycles, color=INK, lw=1, ls=("--", ":")[k % 2], label=name)
+        finite = [c for r in runs for c in r.cycles if c is not None]
+        if finite:
+            low = min([*finite, *(c for _, c in bounds)])
+            # Bad trials may be a hundred times slower; what matters is close to the bound.
+            axes.set_ylim(low * 0.98, max(float(np.quantile(finite, 0.9)), low) * 1.02)
+        axes.set_xlabel(label)
+        axes.set_ylabel("cycles")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}".replace(",", " "))
+    _legend(all_axes[0])
     return _svg(figure)
 
 
@@ -81,7 +104,7 @@ def roofline(dots: Sequence[Dot], peak: float, bandwidth: float) -> str:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("multiply-accumulates per byte")
-    axes.set_ylabel("per cycle")
+    axes.set_ylabel("multiply-accumulates per cycle")
     _legend(axes)
     return _svg(figure)
 

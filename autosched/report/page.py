@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -19,20 +18,26 @@ from autosched.report.account import account
 from autosched.target import Target
 from autosched.workloads import Workload
 from sim import timing
+from sim.markup import number, percent, table, text
 from sim.stats import activity, summarize
 from space import VERSION, Space
 
 POINTS = 160  # of a task that are lowered again for the roofline
 TOP = 10
+DRAWN = 512  # points of the sample that stands for a first draft
 
+# Charts and tables scroll by themselves where a screen is narrow: letters stay large enough to be read.
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; }
 body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 60rem; padding: 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; border-top: 1px solid var(--line); padding-top: 1rem; } h3 { font-size: 1rem; }
-table { border-collapse: collapse; } td, th { padding: .2rem .6rem; border-bottom: 1px solid var(--line); text-align: left; }
+table { border-collapse: collapse; font-size: .95rem; }
+td, th { padding: .2rem .6rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.wide { overflow-x: auto; } svg { max-width: 100%; height: auto; } code { font-size: .85rem; overflow-wrap: anywhere; }
-figcaption { font-size: .85rem; } figure { margin: 1rem 0; } nav a { margin-right: 1rem; }
+td:last-child:not(.n):not(:first-child) { min-width: 15rem; }
+.wide { overflow-x: auto; } svg { display: block; width: 100%; min-width: 34rem; height: auto; }
+code { font-size: .85rem; overflow-wrap: anywhere; }
+figcaption { font-size: .85rem; } figure { margin: 1.5rem 0; } nav a { margin-right: 1rem; }
 """
 
 
@@ -66,13 +71,13 @@ def page(title: str, target: Target, tasks: Iterable[tuple[Workload, int]], know
     """
     sections = [_section(task, n, target, known) for task, n in tasks]
     found = [s for s in sections if s.record is not None]
-    links = "".join(f'<a href="#{_id(s.task)}">{_text(s.task.name)}</a>' for s in found)
+    links = "".join(f'<a href="#{_id(s.task)}">{text(s.task.name)}</a>' for s in found)
     parts = [
         "<!doctype html>", '<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{_text(title)} on {_text(target.name)}</title>",
-        f"<style>{STYLE}</style></head><body>", f"<h1>{_text(title)} on {_text(target.name)}</h1>", f"<nav>{links}</nav>",
-        _summary(sections), *(f'<section id="{_id(s.task)}"><h2>{_text(s.task.name)}</h2>{s.body}</section>' for s in found),
+        f"<title>{text(title)} on {text(target.name)}</title>",
+        f"<style>{STYLE}</style></head><body>", f"<h1>{text(title)} on {text(target.name)}</h1>", f"<nav>{links}</nav>",
+        _summary(sections), *(f'<section id="{_id(s.task)}"><h2>{text(s.task.name)}</h2>{s.body}</section>' for s in found),
         "<h2>Where this comes from</h2>", _environment(target, found), "</body></html>",
     ]
     return "\n".join(parts) + "\n"
@@ -83,13 +88,14 @@ def _summary(sections: Sequence[Section]) -> str:
     for s in sections:
         r = s.record
         times = f" x{s.multiplicity}" if s.multiplicity > 1 else ""
-        rows.append([s.task.name + times, *([_n(r.cycles), _n(r.bound), _p(r.gap), "yes" if r.verified else "not yet"]
-                                            if r is not None else ["-", "-", "-", "nothing logged"])])
+        figures = ["-", "-", "-", "nothing logged"] if r is None else [
+            number(r.cycles), number(r.bound), percent(r.gap), "yes" if r.verified else "not yet"]
+        rows.append([s.task.name + times, *figures])
     if len(sections) > 1 and all(s.record is not None for s in sections):
         cycles = sum(s.record.cycles * s.multiplicity for s in sections if s.record is not None)
         bound = sum(s.record.bound * s.multiplicity for s in sections if s.record is not None)
-        rows.append(["together", _n(cycles), _n(bound), _p(gap(cycles, bound)), ""])
-    return _table(["workload", "cycles", "machine bound", "gap", "bytes compared"], rows, numbers={1, 2, 3})
+        rows.append(["together", number(cycles), number(bound), percent(gap(cycles, bound)), ""])
+    return table(["workload", "cycles", "machine bound", "gap", "bytes compared"], rows, numbers={1, 2, 3})
 
 
 def _section(task: Workload, multiplicity: int, target: Target, known: Known) -> Section:
@@ -103,13 +109,14 @@ def _section(task: Workload, multiplicity: int, target: Target, known: Known) ->
     here = record.space == VERSION and len(record.point) > 0
     changes = ablate(task, target, record.point, found.cycles) if here else []
     first = _first(task, target, trials, space)
-    parts = [f"<p>{_n(record.cycles)} cycles, {_p(record.gap)} above the machine's bound of {_n(record.bound)}"
-             + (f"; <code>{_text(space.explain(np.array(record.point, dtype=np.int32)))}</code>" if here else "") + "</p>"]
+    parts = [f"<p>{number(record.cycles)} cycles, {percent(record.gap)} above the machine's bound of {number(record.bound)}"
+             + (f"; <code>{text(space.explain(np.array(record.point, dtype=np.int32)))}</code>" if here else "") + "</p>"]
     if trials:
-        runs = [(f"{name} (seed {run[0].seed})", [t.cycles for t in run]) for name, run in trials.items()]
+        runs = [_course(name, run) for name, run in trials.items()]
         bounds = [("machine bound", record.bound), ("bound of the space", record.space_bound)]
         parts.append(_chart(charts.convergence(runs, bounds),
-                            "Convergence: the best cycles over the trials that were simulated; dots are the trials."))
+                            "Convergence: the best cycles over the trials that were simulated, and over the run's seconds; "
+                            "marks are the trials."))
     parts.append(_chart(_roofline(task, target, kernel, first, trials, space),
                         "Roofline: a schedule under the slope waits for the bus, one under the flat roof for the GEMM unit."))
     shown = [("best", kernel), *([("first draft", first)] if first is not None else [])]
@@ -117,14 +124,14 @@ def _section(task: Workload, multiplicity: int, target: Target, known: Known) ->
     parts.append(_chart(charts.gantt(spans), "What the units did: full bars work, hatched ones wait, empty is idle."))
     if changes:
         parts.append(_chart(charts.importance(changes), "What every decision costs when it alone is changed, simulated."))
+    rest = [[r.cause, number(r.cycles), number(r.needed), r.freedom] for r in found.rest if r.cycles > r.needed]
     parts += ["<h3>What keeps it from the bound</h3>",
-              _table(["cause", "cycles", "needed", "what would have to be freer"],
-                     [[r.cause, _n(r.cycles), _n(r.needed), r.freedom] for r in found.rest if r.cycles > r.needed], {1, 2})]
+              table(["cause", "cycles", "needed", "what would have to be freer"], rest, {1, 2})]
     held = [t for run in trials.values() for t in run if t.cycles is not None]
     best = sorted(held, key=lambda t: (t.cycles or 0, t.trial))[:TOP]
     if best:
-        parts += [f"<h3>The best {len(best)} trials</h3>", _table(["cycles", "trial", "run", "schedule"], [
-            [_n(t.cycles), str(t.trial), t.run, space.explain(np.array(t.point, dtype=np.int32))] for t in best], {0, 1})]
+        parts += [f"<h3>The best {len(best)} trials</h3>", table(["cycles", "trial", "run", "schedule"], [
+            [number(t.cycles), str(t.trial), t.run, space.explain(np.array(t.point, dtype=np.int32))] for t in best], {0, 1})]
     return Section(task, multiplicity, record, "\n".join(parts), tuple(run[0].of for run in trials.values()))
 
 
@@ -139,12 +146,20 @@ def _trials(task: Workload, target: Target, known: Known) -> dict[str, list[Tria
     return {name: sorted(runs[name], key=lambda t: t.trial) for name in sorted(runs)}
 
 
+def _course(name: str, run: list[TrialRecord]) -> charts.Course:
+    seconds = [t.ms / 1000 for t in run if t.ms is not None]
+    return charts.Course(f"{name} (seed {run[0].seed})", [t.cycles for t in run], seconds)
+
+
 def _first(task: Workload, target: Target, trials: dict[str, list[TrialRecord]], space: Space) -> Kernel | None:
-    """The schedule that a run began with: what the estimate alone would choose."""
+    """The schedule that a run began with; where there is none, what the estimate alone chooses of a sample."""
     for run in trials.values():
         if run[0].cycles is not None:
             return build(task, target, space.trace(np.array(run[0].point, dtype=np.int32)))
-    return None
+    drawn = space.sample(np.random.default_rng(0), DRAWN)
+    if not len(drawn):
+        return None
+    return build(task, target, space.trace(drawn[int(np.argmin(space.draft(drawn)))]))
 
 
 def _roofline(
@@ -180,34 +195,14 @@ def _environment(target: Target, sections: Sequence[Section]) -> str:
         for run in s.runs:
             asked = ", ".join(f"{k} {v}" for k, v in {**run.asked, **run.libraries}.items())
             rows.append([f"run {run.run}", f"{s.task.name}, seed {run.seed}, host {run.host}, {asked}"])
-    return _table(["what", "is"], rows, set())
+    return table(["what", "is"], rows)
 
 
 def _chart(svg: str, caption: str) -> str:
-    shown = _text(caption)
+    shown = text(caption)
     return f'<figure role="img" aria-label="{shown}"><div class="wide">{svg}</div><figcaption>{shown}</figcaption></figure>'
-
-
-def _table(titles: Sequence[str], rows: Iterable[Sequence[str]], numbers: set[int]) -> str:
-    def cells(tag: str, row: Sequence[str]) -> str:
-        return "".join(f'<{tag}{" class=n" if k in numbers else ""}>{_text(cell)}</{tag}>' for k, cell in enumerate(row))
-
-    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    return f'<div class="wide"><table><thead><tr>{cells("th", titles)}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _id(task: Workload) -> str:
     return f"w-{task.key[:12]}"
-
-
-def _text(value: str) -> str:
-    return html.escape(value, quote=True)
-
-
-def _n(value: int | None) -> str:
-    return "-" if value is None else f"{value:,}".replace(",", " ")
-
-
-def _p(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.2f} %"
 

@@ -43,6 +43,7 @@ from autosched.schedule.primitives.reductions.zero_terms import ZeroTerms
 from autosched.schedule.primitives.sampling import Sampling
 from autosched.schedule.primitives.tensorize.blockize import Blockizing
 from autosched.schedule.primitives.tensorize.tensorize import Tensorizing
+from sim.markup import listing
 
 
 class Schedule(
@@ -136,6 +137,10 @@ class Schedule(
     def show(self, dialect: str = "tvm") -> None:
         """Print the program."""
         print(self.script(dialect))
+
+    def _repr_html_(self) -> str:
+        """The program, for notebooks."""
+        return listing(self.script())
 
     def copy(self) -> Schedule:
         """An independent schedule of the same program; handles made so far work on both."""

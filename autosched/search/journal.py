@@ -45,6 +45,7 @@ class Journal:
         )
         self._writer: Writer | None = None
         self._look_at = 0.0
+        self._begun = time.monotonic()
         self._known = self._trials()
 
     def __enter__(self) -> Journal:
@@ -104,8 +105,9 @@ class Journal:
             bound: its lower bound, in cycles.
             draft: its estimate, in cycles.
         """
+        ms = int(1000 * (time.monotonic() - self._begun))
         self._append(TrialRecord(
-            self.run, number, point, result.program, result.cycles, bound, draft, result.status, result.reason,
+            self.run, number, point, result.program, result.cycles, bound, draft, result.status, result.reason, ms,
         ))
 
     def incumbent(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from autosched.measure import gap
+from sim.markup import number, percent, table
 
 if TYPE_CHECKING:
     from autosched.kernel import Kernel
@@ -91,6 +92,15 @@ class TuneReport:
         data = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("task", "machine")}
         return {**data, "bound": self.machine_bound, "gap": self.gap}
 
+    def _repr_html_(self) -> str:
+        """The outcome as a table, for notebooks."""
+        return table((), [
+            ("workload", self.workload), ("target", self.target), ("cycles", number(self.cycles)),
+            ("machine bound", number(self.machine_bound)), ("gap", percent(self.gap)),
+            ("first draft", number(self.default_cycles)),
+            ("trials", f"{self.simulated} simulated, {self.from_log} from the log, {sum(self.failed.values())} failed"),
+            ("stopped by", self.stop), ("bytes compared", "equal" if self.verified else "no"), ("schedule", self.explain)])
+
     def schedule(self) -> Schedule:
         """The best schedule, applied to the program."""
         from autosched.schedule import Schedule, Trace
@@ -144,6 +154,13 @@ class NetworkReport:
     def seconds(self) -> float:
         """Wall time of all tasks together."""
         return sum(t.seconds for t in self.tasks)
+
+    def _repr_html_(self) -> str:
+        """The layers as a table, for notebooks."""
+        rows = [(f"{t.workload} x{t.multiplicity}", number(t.cycles), number(t.machine_bound), percent(t.gap), t.stop)
+                for t in self.tasks]
+        rows.append((self.network, number(self.cycles), number(self.machine_bound), percent(self.gap), ""))
+        return table(["workload", "cycles", "machine bound", "gap", "stopped by"], rows, {1, 2, 3})
 
     def as_json(self) -> dict[str, Any]:
         """The report as a JSON object; ``bound`` is the machine's."""

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -134,3 +135,33 @@ def test_warnings_are_remarks(log: Path, tmp_path: Path) -> None:
     assert code == Exit.BAD_INPUT
     lines = err.splitlines()
     assert len(lines) == 2 and all(line.startswith("autosched: ") for line in lines) and "was passed over" in lines[0]
+
+
+def test_help_is_that_of_the_command() -> None:
+    for words in (["tune"], ["db", "fsck"], []):
+        assert ran("help", *words) == ran(*words, "--help") and ran("help", *words)[0] == Exit.OK
+    code, out, err = ran("help", "tnue")
+    assert (code, out) == (Exit.BAD_INPUT, "") and "did you mean 'tune'?" in err
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_a_shell_completes_commands_options_and_names(tmp_path: Path) -> None:
+    pytest.importorskip("shtab")
+    code, script, _ = ran("completion", "bash")
+    assert code == Exit.OK
+    (tmp_path / "mine.json").write_text("{}")
+    (tmp_path / "a log").mkdir()
+    asked = {
+        "tu": {"tune"}, "db fs": {"fsck"}, "db fsck --re": {"--repair"}, "show t2 --as g": {"gantt"},
+        "tune resnet18.c1": {"resnet18.c1", "resnet18.c10", "resnet18.c11"}, "list w": {"workloads"},
+        "tune t2 --target vta-py": {"vta-pynq", "vta-pynq-portable"}, "tune t2 --target mi": {"mine.json"},
+        "tune t2 --log a": {"a log"}, "tune --trails": set(),
+    }
+    lines = [script, *(f"COMP_WORDS=(autosched {words}); COMP_CWORD={len(words.split())}; COMPREPLY=(); _shtab_autosched\n"
+                       "printf '%s\\n' \"${COMPREPLY[@]}\" ---" for words in asked)]
+    done = subprocess.run(["bash"], input="\n".join(lines), cwd=tmp_path, capture_output=True, text=True, check=True)
+    got = [set(part.split("\n")) - {""} for part in done.stdout.split("---\n")[:-1]]
+    assert dict(zip(asked, got)) == asked, done.stderr
+    assert "_shtab_autosched" in ran("completion", "zsh")[1] and "autosched" in ran("completion", "tcsh")[1]
+    code, _, err = ran("completion", "fish")
+    assert code == Exit.BAD_INPUT and "unknown shell 'fish'" in err

@@ -48,6 +48,9 @@ def test_lines_round_trip() -> None:
     for record in (TRIAL, FAILED, replace(FAILED, program=P)):
         line = trial_line(record, HEAD)
         assert line.count("\n") == 1 and read(line) == record
+    timed = read(trial_line(replace(TRIAL, ms=1234), HEAD))
+    # What a run took is told, and makes no other trial.
+    assert isinstance(timed, TrialRecord) and timed.ms == 1234 and timed == TRIAL
     bare = replace(RUN, space_bound=None, machine_bound=None, asked={}, libraries={})
     for best in (BEST, replace(BEST, verified=False, reason="mismatch"), replace(BEST, machine_bound=None, point=())):
         assert read(best_line(best, HEAD)) == replace(best, of=bare)
@@ -58,7 +61,7 @@ def test_lines_round_trip() -> None:
 @pytest.mark.parametrize("reason", ["", "x" * 10_000, '"\\\n' * 3000, "\U0001f600" * 3000])
 def test_a_trial_of_64_columns_takes_600_bytes(reason: str) -> None:
     most = 999_999_999
-    record = replace(TRIAL, point=tuple(range(9936, 10_000)), trial=9999, cycles=most, bound=most, draft=most)
+    record = replace(TRIAL, point=tuple(range(9936, 10_000)), trial=9999, cycles=most, bound=most, draft=most, ms=most)
     if reason:
         record = replace(record, cycles=None, status="environment", reason=reason)
     line = trial_line(record, HEAD)
@@ -243,6 +246,7 @@ IMPOSSIBLE: list[tuple[str, dict[str, Any], str]] = [
     ("trial", {"bound": -1}, "'bound'"), ("trial", {"draft": 1.5}, "'draft'"), ("trial", {"trial": -1}, "'trial'"),
     ("trial", {"program": "EF" * 32}, "'program'"), ("trial", {"program": "ef" * 31}, "'program'"),
     ("trial", {"program": None}, "'program'"),
+    ("trial", {"ms": -1}, "'ms' is -1"), ("trial", {"ms": 1.5}, "'ms' is 1.5"),
     ("trial", {"status": 5}, "'status'"), ("trial", {"status": "Ok"}, "'status'"), ("trial", {"head": 5}, "'head'"),
     ("trial", {"reason": 5}, "'reason'"), ("trial", {"draft": ...}, "'draft' is missing"), ("trial", {"format": 3}, "format 3"),
     ("trial", {"format": True}, "format True"), ("trial", {"format": "2"}, "format '2'"),
@@ -272,6 +276,7 @@ def test_a_field_that_cannot_be_is_named(tmp_path: Path, kind: str, fields: dict
 
 POSSIBLE: list[tuple[str, dict[str, Any]]] = [
     ("trial", {"cycles": 1, "point": [2**31 - 1, -(2**31)]}), ("trial", {"cycles": 2**62, "bound": 0, "draft": 0, "trial": 0}),
+    ("trial", {"ms": 0}), ("trial", {"ms": 2**62}),
     ("trial", {"point": [0] * 4096}), ("best", {"version": "1" * 9, "name": "x" * 4096}), ("best", {"machine_bound": None}),
     ("best", {"trace": [{**STEP, "args": {"x": [[[1.5, None, True]]]}}]}), ("best", {"trace": []}), ("trial", {"unknown": 5}),
 ]
