@@ -23,7 +23,7 @@ from autosched.errors import ProgramError
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 
-KINDS = ("conv", "dense", "add", "average", "max", "view", "pack")
+KINDS = ("conv", "deconv", "dense", "add", "average", "max", "view", "pack")
 ROUNDINGS = ("floor", "half-up")
 
 
@@ -88,11 +88,12 @@ class Layer:
         inputs: tensors, in order.
         output: tensor.
         requant: what follows the sums; None for ``max``, ``view`` and ``pack``.
-        weight: conv: int8[co, ci / group, kh, kw]; dense: int8[n, k]; else None.
+        weight: conv: int8[co, ci / group, kh, kw]; deconv, a transposed convolution: int8[co, ci, kh, kw]; dense: int8[n, k];
+            else None.
         factors: add: the power of two per input; average: the one multiplier of all window elements.
         kernel: height and width of a window.
-        stride: of the window, down and across.
-        pads: elements around the image: top, left, bottom, right.
+        stride: of the window, down and across; of a deconv's result.
+        pads: elements around the image: top, left, bottom, right; cut off the full result of a deconv.
         group: groups of channels.
         nodes: names of the file's nodes that it stands for.
     """
@@ -194,6 +195,8 @@ class Graph:
         """Multiply-accumulates that the file's operator stands for; 0 for what only adds, compares or renames."""
         if layer.weight is None:
             return 0
+        if layer.kind == "deconv":
+            return prod(self.tensors[layer.inputs[0]].shape) * len(layer.weight) * prod(layer.kernel)
         out = self.tensors[layer.output].shape
         return prod(out) * prod(layer.weight.shape[1:])
 

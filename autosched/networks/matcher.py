@@ -73,11 +73,17 @@ class Found:
         shape, out = self.tensors[layer.inputs[0]].shape, self.tensors[layer.output].shape
         want: tuple[int, ...] = (shape[0], len(layer.weight))
         channels = layer.weight.shape[1] * layer.group
+        top, left, bottom, right = layer.pads
         if layer.kind == "conv":
-            top, left, bottom, right = layer.pads
             want += tuple(
                 (e + p - k) // s + 1
                 for e, p, k, s in zip(shape[2:], (top + bottom, left + right), layer.kernel, layer.stride)
+            )
+        elif layer.kind == "deconv":
+            # What output_padding adds is the file's own word; it is less than a stride.
+            want += tuple(
+                o if 0 <= o - ((e - 1) * s + k - p) < s else (e - 1) * s + k - p
+                for e, p, k, s, o in zip(shape[2:], (top + bottom, left + right), layer.kernel, layer.stride, out[2:])
             )
         if shape[1] != channels or len(layer.weight) % layer.group or out != want or min(layer.pads) < 0:
             raise ProgramError(

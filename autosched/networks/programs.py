@@ -17,6 +17,8 @@ from autosched.ir.expr import Expr, IntImm, all_of, binary, cast, if_then_else, 
 from autosched.ir.stmt import Buffer, PrimFunc, Stmt, make_root, seq
 from autosched.networks.graph import Array, Graph, Layer
 from autosched.networks.ranges import reach
+from autosched.networks.transposed import Direction, by_class, directions
+from autosched.networks.transposed import sums as classes
 from autosched.workloads import Workload
 from autosched.workloads.layout import whole
 from autosched.workloads.stage import stage, tensor
@@ -31,7 +33,8 @@ class Spec:
     """What decides the program of a layer.
 
     Args:
-        kind: ``conv``, ``depthwise`` (each block of channels from its own alone), ``dense``, ``add`` or ``average``.
+        kind: ``conv``, ``deconv`` (transposed), ``depthwise`` (each block of channels from its own alone), ``dense``, ``add`` or
+            ``average``.
         n: batch.
         ci: input channels of one group (a dense layer's are the lanes that its input has in memory).
         h: input height.
@@ -41,7 +44,7 @@ class Spec:
         ow: output width.
         kernel: of the window.
         stride: of the window.
-        pads: zeros around the image: top, left, bottom, right.
+        pads: zeros around the image: top, left, bottom, right; of a deconv, what is cut off its full result in front, then 0.
         groups: of channels, each whole blocks.
         operands: tensors that an ``add`` adds.
         bias: ``none``, ``one`` for all channels, or ``channel``.
@@ -77,10 +80,28 @@ class Spec:
         )
 
     @property
+    def directions(self) -> tuple[Direction, Direction]:
+        """Rows and columns of a transposed convolution."""
+        made = directions((self.h, self.w), (self.oh, self.ow), self.kernel, self.stride, self.pads[:2])
+        assert not isinstance(made, str)
+        return made
+
+    @property
+    def zeros(self) -> tuple[int, int, int, int]:
+        """Zeros around the image that the program reads: top, left, bottom, right."""
+        if self.kind != "deconv":
+            return self.pads
+        down, across = self.directions
+        return down.before, across.before, down.after, across.after
+
+    @property
     def macs(self) -> int:
         """Multiply-accumulates of the program's products, identity tiles not counted."""
         if self.kind in ("add", "average"):
             return 0
+        if self.kind == "deconv":
+            down, across = self.directions
+            return self.n * self.co * self.oh * self.ow * self.ci * down.taps * across.taps
         return self.n * self.groups * self.co * self.oh * self.ow * self.ci * self.kernel[0] * self.kernel[1]
 
 
@@ -121,6 +142,8 @@ def spec_of(graph: Graph, layer: Layer, source: tuple[int, ...], block: int) -> 
         layer.kind, n, c, h, w, c, out[2], out[3], layer.kernel, layer.stride, layer.pads, bias=bias, bias_bits=bits,
         shift=shift, low=done.low, high=done.high,
     )
+    if layer.kind == "deconv":
+        return replace(common, co=out[1], pads=(*layer.pads[:2], 0, 0))
     if layer.kind in ("add", "average"):
         return replace(common, operands=len(layer.inputs))
     if layer.kind == "dense":
@@ -168,6 +191,9 @@ def program(spec: Spec, batch: int, block: int) -> PrimFunc:
     image = [("n", rows), ("co", oc), ("y", spec.oh), ("x", spec.ow), *lanes]
     groups = [("g", spec.groups)] if spec.groups > 1 else []
     axes = [image[0], *groups, *image[1:]]
+    if spec.kind == "deconv":
+        (_, sy), (_, sx) = ("y", spec.stride[0]), ("x", spec.stride[1])
+        axes = [*image[:2], ("y", spec.oh // sy), ("r", sy), ("x", spec.ow // sx), ("s", sx), *lanes]
     shape = [e for _, e in axes]
     ky, kx = ("ky", spec.kernel[0]), ("kx", spec.kernel[1])
     ib = ("ib", block)
@@ -187,6 +213,18 @@ def program(spec: Spec, batch: int, block: int) -> PrimFunc:
             return _product(source[(n, *g, ci, y * sy + r, x * sx + s, nb, i)], weight[(*g, co, ci, r, s, cb, i)])
 
         reduces = [("ci", ic), ky, kx, ib]
+    elif spec.kind == "deconv":
+        down, across = spec.directions
+        weight = tensor("weight", [oc, ic, down.taps, sy, across.taps, sx, *tile], "int8")
+
+        def at(*v: Expr) -> Expr:
+            n, co, y, r, x, s, nb, cb, ci, t, u, i = v
+            row = y + r * down.step if down.step else y
+            column = x + s * across.step if across.step else x
+            sample = source[n, ci, row + t + down.first, column + u + across.first, nb, i]
+            return _product(sample, weight[co, ci, t, r, u, s, cb, i])
+
+        reduces = [("ci", ic), ("ky", down.taps), ("kx", across.taps), ib]
     elif spec.kind == "depthwise":
         weight = tensor("weight", [oc, *spec.kernel, *tile], "int8")
 
@@ -230,8 +268,8 @@ class _Builder:
 
     def padded(self, data: Buffer) -> Buffer:
         """The data with zeros around every image."""
-        top, left, bottom, right = self.spec.pads
-        if not any(self.spec.pads):
+        top, left, bottom, right = self.spec.zeros
+        if not any(self.spec.zeros):
             return data
         h, w = self.spec.h, self.spec.w
         shape = [e.value for e in data.shape if isinstance(e, IntImm)]
@@ -259,9 +297,10 @@ class _Builder:
         """Bias, shift, clip and narrowing."""
         spec = self.spec
         shape = [e for _, e in axes]
-        channel = 1 if len(shape) == 6 else 2
-        one = [1] * (channel) + [shape[channel] if spec.bias == "channel" else 1, 1, 1, self.batch, self.block]
-        every = [1] * channel + [shape[channel], 1, 1, self.batch, self.block]
+        channel = 2 if spec.groups > 1 else 1
+        pixel = [1] * (len(shape) - channel - 3)
+        one = [1] * channel + [shape[channel] if spec.bias == "channel" else 1, *pixel, self.batch, self.block]
+        every = [1] * channel + [shape[channel], *pixel, self.batch, self.block]
         if channel == 2:
             one[1] = every[1] = shape[1]
         bias = tensor("bias", one, "int32") if spec.bias != "none" else None
@@ -292,13 +331,16 @@ class _Builder:
 
 def compute(spec: Spec, block: int, data: Array, weight: Array, *rest: Array) -> Array:
     """What the program of a spec computes, on packed NumPy arrays; the sums in float64, where they are exact."""
-    top, left, bottom, right = spec.pads
+    top, left, bottom, right = spec.zeros
     x = data if spec.groups > 1 else np.expand_dims(data, -6)
     # [.., n, g, ci, h, w, nb, ib] from here on; an add has its operands in front.
     x = np.pad(x, [(0, 0)] * (x.ndim - 4) + [(top, bottom), (left, right), (0, 0), (0, 0)]).astype(np.float64)
     w = weight.astype(np.float64)
     if spec.kind == "add":
         sums = np.einsum("jngcyxbi,joi->ngcyxbo", x, w)
+    elif spec.kind == "deconv":
+        down, across = spec.directions
+        sums = classes(x[:, 0], w, down, across, spec.oh // down.stride, spec.ow // across.stride)[:, None]
     else:
         windows = np.lib.stride_tricks.sliding_window_view(x, spec.kernel, axis=(3, 4))
         windows = windows[:, :, :, :: spec.stride[0], :: spec.stride[1]]
@@ -341,6 +383,11 @@ def _weight(layer: Layer, spec: Spec, source: tuple[int, ...], block: int) -> np
         w = np.pad(w, [(0, whole(len(w), block) - len(w)), (0, whole(c, block) - c), (0, 0), (0, 0)])
         w = w.reshape(len(w) // block, block, -1, block, h, width).transpose(0, 2, 4, 5, 1, 3)
         return np.ascontiguousarray(w.reshape(w.shape[0], -1, 1, 1, block, block))
+    if layer.kind == "deconv":
+        w = by_class(w, *spec.directions)
+        w = np.pad(w, [(0, whole(e, block) - e) for e in w.shape[:2]] + [(0, 0)] * 4)
+        w = w.reshape(w.shape[0] // block, block, w.shape[1] // block, block, *w.shape[2:]).transpose(0, 2, 4, 5, 6, 7, 1, 3)
+        return np.ascontiguousarray(w)
     cig, cog = w.shape[1], w.shape[0] // layer.group
     if spec.kind == "depthwise":
         blocks = whole(w.shape[0], block) // block
@@ -370,5 +417,6 @@ def _per_channel(values: Array, spec: Spec, batch: int, block: int) -> npt.NDArr
         per = np.pad(per, [(0, 0), (0, whole(spec.co, block) - spec.co)])
         blocks = per.reshape(spec.groups, -1, block)
     lead = (1, spec.groups) if spec.groups > 1 else (1,)
-    shaped = blocks.reshape(*lead, -1, 1, 1, 1, block)
+    pixel = (1,) * (4 if spec.kind == "deconv" else 2)
+    shaped = blocks.reshape(*lead, -1, *pixel, 1, block)
     return np.ascontiguousarray(np.broadcast_to(shaped, (*shaped.shape[:-2], batch, block)), dtype=np.int32)

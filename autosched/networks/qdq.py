@@ -11,6 +11,7 @@ from autosched.networks.graph import Array, Ints, Layer
 from autosched.networks.matcher import Found, requant
 from autosched.networks.onnx_file import Node
 from autosched.networks.scales import WAY_OUT, Value, exponents, int8_weight, machine_zero, zero_point
+from autosched.networks.transposed import directions
 
 VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze", "Identity", "Dropout")
 
@@ -235,10 +236,7 @@ def padding_fault(value: Value, pads: tuple[int, int, int, int], node: Node) -> 
 
 
 def _weighted(found: Found, node: Node) -> None:
-    """Conv, Gemm and MatMul with a constant weight."""
-    if node.op == "ConvTranspose":
-        found.reasons[node.name] = "transposed convolutions are not scheduled yet"
-        return
+    """Conv, ConvTranspose, Gemm and MatMul with a constant weight."""
     value = _value(found, node.inputs[0])
     if value is None:
         found.reasons[node.name] = "its input is float"
@@ -265,6 +263,13 @@ def _weighted(found: Found, node: Node) -> None:
             return
         stride, pads = sizes
         padding_fault(value, pads, node)
+    elif node.op == "ConvTranspose":
+        made = _transposed(node, value, shape, found.file.shapes[node.outputs[0]], weight)
+        if isinstance(made, str):
+            found.reasons[node.name] = made
+            return
+        stride, pads = made
+        weight = np.ascontiguousarray(weight.transpose(1, 0, 2, 3))
     else:
         reason = dense_fault(node, shape, weight)
         if reason:
@@ -283,11 +288,29 @@ def _weighted(found: Found, node: Node) -> None:
     shift = at - tail.exponent
     done = requant(node, channels, bias, sums, value.zero, tail.zero, shift, found.rounding, tail.low, tail.high)
     out = tail.value(found)
-    kind = "conv" if node.op == "Conv" else "dense"
+    kind = {"Conv": "conv", "ConvTranspose": "deconv"}.get(node.op, "dense")
     found.add(Layer(
         node.name, kind, (value.tensor,), out.tensor, done, weight, (),
-        (weight.shape[2], weight.shape[3]) if kind == "conv" else (1, 1), stride, pads, group, tuple(tail.nodes),
+        (weight.shape[2], weight.shape[3]) if kind != "dense" else (1, 1), stride, pads, group, tuple(tail.nodes),
     ))
+
+
+def _transposed(
+    node: Node, value: Value, shape: tuple[int, ...], out: tuple[int, ...], weight: Array
+) -> tuple[tuple[int, int], tuple[int, int, int, int]] | str:
+    """Stride of the result and what is cut off it, or why the machine's form does not have it."""
+    if len(shape) != 4 or weight.ndim != 4:
+        return "only images (N, C, H, W) have windows on the machine"
+    if node.attrs.get("group", 1) != 1 or any(d != 1 for d in node.attrs.get("dilations", [1, 1])):
+        return "transposed convolutions in groups or dilated are not on the machine"
+    if node.attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or "output_shape" in node.attrs:
+        return "only pads that are given as numbers are cut off on the machine"
+    if value.zero or any(value.pads):
+        return "its input has a zero point or is padded: at the edge fewer taps read it"
+    top, left, bottom, right = map(int, node.attrs.get("pads", [0, 0, 0, 0]))
+    down, across = map(int, node.attrs.get("strides", [1, 1]))
+    made = directions((shape[2], shape[3]), (out[2], out[3]), (weight.shape[2], weight.shape[3]), (down, across), (top, left))
+    return made if isinstance(made, str) else ((down, across), (top, left, bottom, right))
 
 
 def dense_fault(node: Node, shape: tuple[int, ...], weight: Array) -> str:

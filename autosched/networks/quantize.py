@@ -239,7 +239,7 @@ def _quantizable(net: FloatNet, op: Op, plan: _Plan) -> bool:
 
 def _fused(net: FloatNet, op: Op) -> Op | None:
     """The Relu or Clip that alone reads an operator's result: it becomes the operator's clip."""
-    if op.op not in ("Conv", "Gemm", "MatMul", "Add", "AveragePool", "GlobalAveragePool", "Mul"):
+    if op.op not in (*WEIGHTED, "Add", "AveragePool", "GlobalAveragePool", "Mul"):
         return None
     readers = net.readers(op.outputs[0])
     return readers[0] if len(readers) == 1 and readers[0].op in CLIPS else None

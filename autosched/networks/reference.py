@@ -166,6 +166,8 @@ def _layer(w: _Writer, layer: Layer, inputs: list[str]) -> str:
         assert layer.weight is not None
         sums = w.emit("ConvInteger", [inputs[0], w.constant(layer.weight)], kernel_shape=list(layer.kernel),
                       strides=list(layer.stride), pads=pads, group=layer.group)
+    elif layer.kind == "deconv":
+        sums = _transposed(w, layer, inputs[0])
     elif layer.kind == "dense":
         assert layer.weight is not None
         sums = w.emit("MatMulInteger", [inputs[0], w.constant(layer.weight.T)])
@@ -188,3 +190,22 @@ def _layer(w: _Writer, layer: Layer, inputs: list[str]) -> str:
     clipped = w.emit("Clip", [w.emit("Floor", [moved]), w.constant(np.array(float(done.low))),
                               w.constant(np.array(float(done.high)))])
     return w.cast(clipped, "int8")
+
+
+def _transposed(w: _Writer, layer: Layer, data: str) -> str:
+    """A transposed convolution by its definition: zeros between the pixels, then a convolution with the kernel turned around."""
+    assert layer.weight is not None
+    n, c, h, width = w.graph.tensors[layer.inputs[0]].shape
+    out = w.graph.tensors[layer.output].shape
+    (sy, sx), (kh, kw), (top, left, _, _) = layer.stride, layer.kernel, layer.pads
+    spread = w.emit("Reshape", [data, w.constant(np.array([n, c, h, 1, width, 1], np.int64))])
+    zeros = np.array([0, 0, 0, 0, 0, 0, 0, 0, 0, sy - 1, 0, sx - 1], np.int64)
+    spread = w.emit("Pad", [spread, w.constant(zeros), w.constant(np.array(0, np.int8))])
+    spread = w.emit("Reshape", [spread, w.constant(np.array([n, c, h * sy, width * sx], np.int64))])
+    # As many rows as the result needs: negative where zeros behind the last pixel are too many.
+    before = [kh - 1 - top, kw - 1 - left]
+    after = [out[2] + kh - 1 - h * sy - before[0], out[3] + kw - 1 - width * sx - before[1]]
+    ends = np.array([0, 0, *before, 0, 0, *after], np.int64)
+    spread = w.emit("Pad", [spread, w.constant(ends), w.constant(np.array(0, np.int8))])
+    turned = np.ascontiguousarray(layer.weight[:, :, ::-1, ::-1])
+    return w.emit("ConvInteger", [spread, w.constant(turned)], kernel_shape=[kh, kw])

@@ -44,7 +44,7 @@ def _step(b: Any, form: str, rng: np.random.Generator, x: str, images: list[str]
     if form != "qlinear":
         choices += ["mean" if h * w <= 64 else "conv", "maxpool"]
     if form == "qdq":
-        choices += ["average", "relu", "scale", "concat", "transpose", "sigmoid", "pad"]
+        choices += ["average", "relu", "scale", "concat", "transpose", "sigmoid", "pad", "transposed"]
     kind = choices[int(rng.integers(len(choices)))]
     if kind == "conv":
         k = int(rng.choice([k for k in (1, 2, 3, 5) if k <= min(h, w)]))
@@ -82,6 +82,8 @@ def _step(b: Any, form: str, rng: np.random.Generator, x: str, images: list[str]
         return str(b.quantize(y, (n, c, h, w), max(0, b.exponents[x] - 2)))
     if kind == "transpose":
         return _float(b, "Transpose", [x], (n, c, w, h), perm=[0, 1, 3, 2])
+    if kind == "transposed":
+        return _transposed(b, rng, x, zero)
     if kind == "sigmoid":
         y = b.node("Sigmoid", [b.floats(x)])
         return str(b.quantize(y, (n, c, h, w), 6))
@@ -96,6 +98,21 @@ def _step(b: Any, form: str, rng: np.random.Generator, x: str, images: list[str]
     wf = b.node("DequantizeLinear", [b.const(weight), b.scale(6)])
     y = b.node("Conv", [padded, wf], kernel_shape=[k, k])
     return str(b.quantize(y, (n, 5, h + 2 - k, w + 2 - k), max(0, b.exponents[x] - 3)))
+
+
+def _transposed(b: Any, rng: np.random.Generator, x: str, zero: int) -> str | None:
+    """A transposed convolution; some have no classes of even size, or an input with a zero point, and stay on the host."""
+    n, c, h, w = b.shapes[x]
+    k, s, co = [int(v) for v in rng.integers(1, 6, 2)], [int(v) for v in rng.integers(1, 4, 2)], int(rng.integers(1, 20))
+    pads = [int(rng.integers(0, min(e, 3))) for e in (*k, *k)]
+    more = [int(rng.integers(0, e)) for e in s]
+    shape = [(e - 1) * t + f - p - q + m for e, t, f, p, q, m in zip((h, w), s, k, pads, pads[2:], more)]
+    if min(shape) < 1 or co * np.prod(shape) > MOST:
+        return None
+    powers = rng.integers(5, 8, co) if rng.integers(2) else np.int64(6)
+    wf = b.node("DequantizeLinear", [b.const(b.weight((c, co, *k))), b.scale(powers)], **({"axis": 1} if np.ndim(powers) else {}))
+    y = b.node("ConvTranspose", [b.floats(x), wf], kernel_shape=k, strides=s, pads=pads, output_padding=more)
+    return str(b.quantize(y, (n, co, *shape), max(0, b.exponents[x] - 3), zero))
 
 
 def _float(b: Any, op: str, inputs: list[str], shape: tuple[int, ...], **attrs: Any) -> str:

@@ -72,7 +72,7 @@ def check_random(seed: int, onnx_models: ModuleType, random_networks: ModuleType
     assert all(check_races(s.program) == [] for s in ready.streams)
 
 
-@pytest.mark.parametrize("seed", [3, 4, 8, 21, 33, 41])
+@pytest.mark.parametrize("seed", [3004, 3008, 3018, 3022, 3033, 3036])
 def test_random_networks_give_the_bytes_of_onnxruntime(
     seed: int, onnx_models: ModuleType, random_networks: ModuleType, tmp_path: Path
 ) -> None:
