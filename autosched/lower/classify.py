@@ -171,6 +171,9 @@ def convert(builder: Builder, value: Expr, name: str) -> Node:
         if value.op == "shift_left":
             raise LoweringError("alu", f"block {name} shifts left by a tensor; VTA has no negation to express it")
         return Op("shr", a, b)
+    if isinstance(value, BinOp) and value.dtype in ("int8", "int16") and value.op in ("min", "max"):
+        # Operands come with their signs extended: the smaller or larger of them needs no more.
+        return _constant(Op(value.op, convert(builder, value.a, name), convert(builder, value.b, name)))
     if isinstance(value, BinOp) and value.dtype == "int32":
         a, b = convert(builder, value.a, name), convert(builder, value.b, name)
         if value.op in _BINARY:

@@ -9,6 +9,7 @@ from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, Var, int_value
 from autosched.ir.functor import walk, walk_expr
 from autosched.ir.host import kind_of
 from autosched.ir.stmt import Block, BlockRealize, BufferStore, PrimFunc
+from autosched.schedule import Schedule
 from autosched.target import Target
 
 
@@ -29,6 +30,11 @@ def device_blocks(func: PrimFunc) -> list[Block]:
     """The accelerator's blocks below the root, in program order."""
     found = [s.block for s in walk(func.body) if isinstance(s, BlockRealize) and s.block.name != "root"]
     return [b for b in found if kind_of(b) is None]
+
+
+def device_block(sch: Schedule, name: str) -> Block:
+    """A block as it is now."""
+    return next(b for b in device_blocks(sch.func) if b.name == name)
 
 
 def plain_blocks(func: PrimFunc) -> bool:

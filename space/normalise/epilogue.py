@@ -1,11 +1,11 @@
-"""The narrowing apart: what an int8 result converts is computed in an int32 stage of its own."""
+"""The narrowing apart: what an int8 result converts is computed in a stage of its own, and so is what is computed in int8."""
 
 from __future__ import annotations
 
-from autosched.ir.expr import BufferLoad, Cast
+from autosched.ir.expr import BinOp, BufferLoad, Cast
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_blocks, store_of
+from space.normalise.blocks import device_blocks, loads_of, store_of
 
 
 def apply(sch: Schedule, target: Target) -> None:
@@ -14,7 +14,12 @@ def apply(sch: Schedule, target: Target) -> None:
     for block in device_blocks(sch.func):
         store = store_of(block)
         value = store.value
-        if block.init is not None or store.buffer.dtype != "int8" or not isinstance(value, Cast) or value.value.dtype != "int32":
+        if block.init is not None or store.buffer.dtype != "int8":
+            continue
+        if isinstance(value, BinOp) and any(x.buffer in made for x in loads_of(block)):
+            sch.decompose_value(sch.get_sblock(block.name), [])
+            continue
+        if not isinstance(value, Cast) or value.value.dtype != "int32":
             continue
         # A sum that is only narrowed stays where it is; a parameter has to come into the accumulator first.
         if not (isinstance(value.value, BufferLoad) and value.value.buffer in made and value.value.indices == store.indices):

@@ -8,20 +8,20 @@ all tensors have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from itertools import product as iter_product
 from typing import Any
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import Expr, Var, int_value
-from autosched.ir.functor import free_vars
+from autosched.ir.expr import BufferLoad, Expr, Var, int_value
+from autosched.ir.functor import expr_children, free_vars
 from autosched.ir.host import PACK, kind_of
 from autosched.ir.stmt import Block, Buffer
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import Product, device_blocks, extents, loads_of, product_of, store_of
+from space.normalise.blocks import Product, device_block, device_blocks, extents, loads_of, product_of, store_of
 
 Place = tuple[object, object]  # (buffer, dimension) or (block ident, iterator)
 MOST_CHOICES = 16  # of lanes that are tried, for all products together
@@ -127,10 +127,12 @@ def apply(sch: Schedule, target: Target) -> None:
     """
     if target.config.batch != 1:
         raise _unfit("packing the rows of a batch is not known")
+    _spread(sch, target)
     blocks = device_blocks(sch.func)
     plan = _plan(blocks, target)
     # All of it is worked out before anything moves: primitives replace what the plan is about, but keep names.
-    packs = [r.block for r in sch.state.realizes.values() if kind_of(r.block) == PACK]
+    touched = {buffer for block in blocks for buffer, _ in _accesses(block)}
+    packs = [r.block for r in sch.state.realizes.values() if kind_of(r.block) == PACK and store_of(r.block).buffer in touched]
     pads = [(b.name, _factors(b, plan)) for b in (*packs, *blocks)]
     layouts: dict[Buffer, tuple[str, Any]] = {}
     for block in (*packs, *blocks):
@@ -146,18 +148,71 @@ def apply(sch: Schedule, target: Target) -> None:
         sch.transform_block_layout(sch.get_sblock(name), mapping)
 
 
-def _plan(blocks: Sequence[Block], target: Target) -> _Plan:
+def _spread(sch: Schedule, target: Target) -> None:
+    """What a stage reads at the same place for all lanes becomes a tensor with lanes, made by the host."""
+    blocks = device_blocks(sch.func)
+    try:
+        _plan(blocks, target)
+        return
+    except ScheduleError:
+        packs = {store_of(r.block).buffer for r in sch.state.realizes.values() if kind_of(r.block) == PACK}
+        for plan in _plans(blocks, target):
+            lacking = [buffer for block in blocks for buffer, _ in _accesses(block) if not _fits(plan, buffer)]
+            alone = {b for b in lacking if b in packs and not any(plan.of(b, range(b.ndim)))}
+            if lacking and alone == set(lacking):
+                break
+        else:
+            raise
+    for block in blocks:
+        for _ in [x for x in loads_of(block) if x.buffer in alone]:
+            value = store_of(device_block(sch, block.name)).value
+            path = _path(value, alone)
+            if block.init is not None or path is None:
+                raise _unfit(f"block {block.name} reads a tensor without lanes in its sum")
+            sch.host_stage(sch.decompose_value(sch.get_sblock(block.name), path))
+
+
+def _path(value: Expr, buffers: set[Buffer]) -> list[int] | None:
+    """Where in a value one of some tensors is read."""
+    if isinstance(value, BufferLoad):
+        return [] if value.buffer in buffers else None
+    for k, child in enumerate(expr_children(value)):
+        path = _path(child, buffers)
+        if path is not None:
+            return [k, *path]
+    return None
+
+
+def _fits(plan: _Plan, buffer: Buffer) -> bool:
+    try:
+        plan.order(buffer)
+    except ScheduleError:
+        return False
+    return True
+
+
+def _plans(blocks: Sequence[Block], target: Target) -> Iterator[_Plan]:
+    """What may become lanes, the most promising first."""
     axes = Axes(blocks)
+    config = target.config
     products = [p for b in blocks if (p := product_of(b)) is not None]
-    if not products or not any(_roles(p, axes, target) for p in products):
-        lane = _common_axis(blocks, axes, target.config.block_out)
-        return _Plan(axes, {lane: target.config.block_out}, {})
-    reasons = [_unfit("not every product has an index that can be its lanes")]
-    for choice in islice(iter_product(*[_roles(p, axes, target) for p in products]), MOST_CHOICES):
+    roles = [_roles(p, axes, target) for p in products]
+    if not any(roles):
+        for axis in _stored_axes(blocks, axes, config.block_out):
+            yield _Plan(axes, {axis: config.block_out}, {})
+        return
+    for choice in islice(iter_product(*roles), MOST_CHOICES):
         lanes: dict[Place, int] = {}
         for column, depth, _ in choice:
-            lanes[column], lanes[depth] = target.config.block_out, target.config.block_in
-        plan = _Plan(axes, lanes, {weight: column for column, _, weight in choice})
+            for axis, size in ((column, config.block_out), (depth, config.block_in)):
+                lanes[axis] = size if lanes.get(axis, size) == size else 0
+        if all(lanes.values()):
+            yield _Plan(axes, lanes, {weight: column for column, _, weight in choice})
+
+
+def _plan(blocks: Sequence[Block], target: Target) -> _Plan:
+    reasons = [_unfit("not every product has an index that can be its lanes")]
+    for plan in _plans(blocks, target):
         try:
             for block in blocks:
                 for buffer, _ in _accesses(block):
@@ -196,20 +251,12 @@ def _waste(extent: int, lanes: int) -> int:
     return 1000 - 1000 * extent // (-(-extent // lanes) * lanes)
 
 
-def _common_axis(blocks: Sequence[Block], axes: Axes, lanes: int) -> Place:
-    """An axis that every tensor has once, at a plain index."""
-    found: dict[Place, int] | None = None
-    for block in blocks:
-        for buffer, indices in _accesses(block):
-            mine = [axes.of((buffer, d)) for d in range(len(indices))]
-            once = {a: d for d, a in enumerate(mine) if mine.count(a) == 1 and a not in axes.sliding}
-            found = once if found is None else {a: d for a, d in found.items() if a in once}
+def _stored_axes(blocks: Sequence[Block], axes: Axes, lanes: int) -> list[Place]:
+    """The axes of what is stored last, at plain indices: those that leave fewest lanes empty first."""
     out = store_of(blocks[-1])
     order = [axes.of((out.buffer, d)) for d in range(out.buffer.ndim)]
-    rest = [a for a in order if found and a in found]
-    if not rest:
-        raise _unfit("no index that all tensors have can be the lanes")
-    return min(rest, key=lambda a: (_waste(axes.size(a), lanes), -order.index(a)))
+    rest = [a for a in order if order.count(a) == 1 and a not in axes.sliding]
+    return sorted(rest, key=lambda a: (_waste(axes.size(a), lanes), -order.index(a)))
 
 
 def _factors(block: Block, plan: _Plan) -> list[int] | None:
