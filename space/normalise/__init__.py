@@ -11,11 +11,11 @@ from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.kit.trace import Instruction, Trace
 from autosched.target import Target
-from space.normalise import apart, copies, diagonal, epilogue, groups, loops, packing, reversal, straight, widening
+from space.normalise import apart, copies, diagonal, epilogue, groups, guards, loops, packing, reversal, straight, widening
 from space.normalise.blocks import is_packed, plain_blocks
 
 # In this order, where tensors are not packed yet.
-PACKING = (loops.apply, copies.apply, straight.apply, reversal.apply, groups.apply, packing.apply, diagonal.apply)
+PACKING = (loops.apply, guards.apply, copies.apply, straight.apply, reversal.apply, groups.apply, packing.apply, diagonal.apply)
 
 
 def normalise(func: PrimFunc, target: Target) -> tuple[PrimFunc, tuple[Instruction, ...]]:

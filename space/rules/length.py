@@ -75,9 +75,11 @@ def _two_innermost(extents: Ints, sizes: tuple[int, ...]) -> tuple[Ints, Ints]:
         extents: indices moved, shape (n, dims).
         sizes: of the tensor's dimensions; where the innermost ones have size 1, the next one is as good.
     """
+    y = np.ones(len(extents), dtype=np.int64)
+    if not sizes:
+        return y, y  # a single vector
     last = max((d for d, size in enumerate(sizes) if size > 1), default=0)
     x = extents[:, last]
-    y = np.ones(len(extents), dtype=np.int64)
     for d in range(last - 1, -1, -1):
         y = np.where(y == 1, extents[:, d], y)
     return x, y

@@ -110,13 +110,56 @@ def test_a_part_of_a_value_becomes_a_stage(verify_trace_roundtrip: Verify, same:
 
 @pytest.mark.parametrize(("block", "path", "reason"), [
     ("D", [1], "has 1 operands; there is none at 1"), ("D", [0, 1], "0 in block D loads nothing"),
-    ("C", [0], "block C is not one plain store"), ("D", [0, 0, 1, 0], "has 0 operands"),
+    ("C", [0], "reads 0 elements of other tensors"), ("D", [0, 0, 1, 0], "has 0 operands"),
 ])
 def test_no_such_part(block: str, path: list[int], reason: str) -> None:
     sch = Schedule(dense)
     with pytest.raises(ScheduleError, match=reason):
         sch.decompose_value(block, path)
     assert sch.func == dense
+
+
+WINDOW = '''
+@T.prim_func
+def f(A: T.Buffer((2, 12), "int8"), W: T.Buffer((4,), "int8"), D: T.Buffer((5,), "int32")):
+    for i, k in T.grid(5, 4):
+        with T.block("D"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                D[vi] = 1
+            D[vi] = D[vi] + %s * T.Cast("int32", W[vk])
+'''
+INSIDE = "vi * 2 + vk >= 1 and vi * 2 + vk < 10"
+
+
+@pytest.mark.parametrize(("read", "stage"), [
+    (f"T.Cast('int32', T.if_then_else({INSIDE}, A[1, vi * 2 + vk - 1], T.int8(0)))",
+     "T.if_then_else(1 <= v_i1 and v_i1 < 10, A[1, v_i1 - 1], T.int8(0))"),
+    (f"T.if_then_else({INSIDE}, T.Cast('int32', A[1, vi * 2 + vk - 1]), -3)",
+     "T.if_then_else(1 <= v_i1 and v_i1 < 10, A[1, v_i1 - 1], T.int8(-3))"),
+    ("T.Cast('int32', A[1, vi * 2 + vk])", "A[1, v_i1]"),
+])
+def test_what_a_sum_reads_becomes_a_stage(read: str, stage: str, verify_trace_roundtrip: Verify, same: Same) -> None:
+    func = parse(WINDOW % read)
+    sch = Schedule(func)
+    made = sch.decompose_value("D", [1, 0])
+    assert sch.get(made).name == "D_A" and f"A_part[v_i0, v_i1] = {stage}\n" in sch.script()
+    assert 'D[vi] + T.Cast("int32", A_part[0, vi * 2 + vk]) * T.Cast("int32", W[vk])' in sch.script()
+    same(func, sch)
+    verify_trace_roundtrip(sch, func)
+
+
+@pytest.mark.parametrize(("read", "reason"), [
+    ("T.if_then_else(vk < 2, T.Cast('int32', A[1, vi * 2 + vk]), 0)", "depends on vi in another way than A is read"),
+    ("T.Cast('int32', A[1, vi * 2 + vk] + A[0, vi])", "reads 2 elements of other tensors"),
+    ("T.Cast('int32', A[1, vi * vk % 3])", "is not affine in its iterators"),
+])
+def test_what_depends_on_more_than_what_it_reads_stays(read: str, reason: str) -> None:
+    func = parse(WINDOW % read)
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match=reason):
+        sch.decompose_value("D", [1, 0])
+    assert sch.func == func
 
 
 def test_what_is_read_before_the_start_counts_as_zero(same: Same) -> None:

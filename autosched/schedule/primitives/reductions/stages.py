@@ -16,6 +16,7 @@ from autosched.schedule.kit.names import fresh_name
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
+from autosched.schedule.primitives.reductions.operand import operand_stage
 from autosched.schedule.primitives.reductions.zero_terms import Replaced
 
 
@@ -27,18 +28,24 @@ class Stages(ScheduleBase):
         """Computes a part of what a block stores in a stage of its own, before it.
 
         Args:
-            block: handle or name of a block without init, alone in its loops, that stores one element of each iteration.
+            block: handle or name of a block alone in its loops. Without init it stores one element of each iteration; of a
+                sum the part reads one element of another tensor at affine indices, and depends on the iterators only through
+                these.
             path: the operand to take at each step from the stored value down to the part, e.g. ``[0]`` for what
                 ``cast(int8, x)`` converts, ``[0, 1]`` for the second operand of the sum that it converts.
 
         Returns:
-            The block of the new stage; its buffer has the shape of the block's own and is named after it.
+            The block of the new stage; its buffer has the shape of the block's own and is named after it. Of a sum, it has an
+            element for every one that the part reads, and a conversion of the part stays in the sum.
 
         Raises:
-            ScheduleError: no such operand, or one that loads nothing; a block with init, or that shares its loops.
+            ScheduleError: no such operand, or one that loads nothing; a block that shares its loops; a part of a sum that
+                depends on more than what it reads.
 
         Before: ``D[i] = cast("int8", max(C[i], 0))``, after ``decompose_value("D", [0])``:
         ``D_part[i] = max(C[i], 0)`` and ``D[i] = cast("int8", D_part[i])``.
+        Before: ``C[y] += if_then_else(y + k >= 1, X[y + k - 1], 0) * W[k]``, after ``decompose_value("C", [1, 0])``:
+        ``C_X[i0] = if_then_else(i0 >= 1, X[i0 - 1], 0)`` and ``C[y] += X_part[y + k] * W[k]``.
         """
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)
@@ -53,7 +60,7 @@ class Stages(ScheduleBase):
 def _split(state: State, realize: BlockRealize, path: list[int]) -> tuple[Stmt, Block]:
     block = realize.block
     store = block.body
-    if block.init is not None or not isinstance(store, BufferStore):
+    if not isinstance(store, BufferStore):
         raise Refusal(f"block {block.name} is not one plain store", [block.ident])
     part: Expr = store.value
     for step in path:
@@ -65,26 +72,39 @@ def _split(state: State, realize: BlockRealize, path: list[int]) -> tuple[Stmt, 
     own = [iv.var for iv in block.iter_vars]
     if not any(v in own for v in free_vars(part)) or not _loads(part):
         raise Refusal(f"{expr_text(part)} in block {block.name} loads nothing", [block.ident])
+    scope = scope_of(state, block)
+    if block.init is not None:
+        names, buffers = set(state.block_names()), {b.name for b in scope.alloc_buffers}
+        made, nest, buffer, stands = operand_stage(block, part, names, buffers)
+        return _with_stage(state, realize, made, nest, buffer, Replaced(part, stands).visit_expr(store.value))
     used = [i for i in store.indices if int_value(i) != 0]
     needed = {iv.var for iv in block.iter_vars if int_value(iv.dom.extent) != 1}
     if not all(i in own for i in used) or not needed <= set(used) or len(set(used)) != len(used):
         raise Refusal(f"block {block.name} does not store at its plain iterators, each once", [block.ident],
                       "decompose_value before transform_layout")
-    top: Stmt = realize
-    scope = scope_of(state, block)
-    for loop in reversed(state.loops_above(realize)):
-        if loop.body is not top:
-            raise Refusal(f"loop {loop.var.name} holds more than block {block.name}", [loop.var, block.ident])
-        top = loop
     name = fresh_name(f"{block.name}_part", set(state.block_names()))
     shape = tuple([IntImm(1) if int_value(i) == 0 else s for i, s in zip(store.indices, store.buffer.shape)])
     buffer = Buffer(fresh_name(f"{store.buffer.name}_part", {b.name for b in scope.alloc_buffers}), shape, part.dtype)
     made, nest = _stage(block, name, buffer, store, part)
-    rest = replace(block, body=BufferStore(
-        store.buffer, store.indices, Replaced(part, BufferLoad(buffer, store.indices, part.dtype)).visit_expr(store.value)
-    ))
-    rest = _with_access(rest)
+    value = Replaced(part, BufferLoad(buffer, store.indices, part.dtype)).visit_expr(store.value)
+    return _with_stage(state, realize, made, nest, buffer, value)
+
+
+def _with_stage(
+    state: State, realize: BlockRealize, made: Block, nest: Stmt, buffer: Buffer, value: Expr
+) -> tuple[Stmt, Block]:
+    """The program with a stage before a block, which then stores ``value``."""
+    block = realize.block
+    store = block.body
+    assert isinstance(store, BufferStore)
+    top: Stmt = realize
+    for loop in reversed(state.loops_above(realize)):
+        if loop.body is not top:
+            raise Refusal(f"loop {loop.var.name} holds more than block {block.name}", [loop.var, block.ident])
+        top = loop
+    rest = _with_access(replace(block, body=BufferStore(store.buffer, store.indices, value)))
     changed = _put(top, realize, BlockRealize(realize.iter_values, realize.predicate, rest))
+    scope = scope_of(state, block)
     allocs = {id(scope): (*scope.alloc_buffers, buffer)}
     return state.rewrite({id(top): seq(nest, changed)}, allocs), made
 

@@ -1,0 +1,104 @@
+"""What a sum reads of one tensor, with what guards it, as a stage of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from autosched.ir.expr import BufferLoad, Call, Cast, Expr, IntImm, Select, Var, int_value
+from autosched.ir.functor import Substitute, expr_children, free_vars, walk_expr
+from autosched.ir.print_expr import expr_text
+from autosched.ir.region import block_access
+from autosched.ir.simplify import Analyzer, linear_form
+from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, For, IterVar, Range, Stmt
+from autosched.schedule.kit.names import fresh_name
+from autosched.schedule.kit.refusal import Refusal
+
+
+def operand_stage(block: Block, part: Expr, names: set[str], buffers: set[str]) -> tuple[Block, Stmt, Buffer, Expr]:
+    """A stage that computes a part of what a block with init stores, once for each element that the part reads.
+
+    Args:
+        block: sums up.
+        part: of its value; reads one element of one tensor at affine indices, and depends on the iterators through these only.
+        names: of blocks, taken.
+        buffers: names of buffers, taken.
+
+    Returns:
+        The stage, its loops, its tensor, and what stands for the part in the block.
+
+    Raises:
+        Refusal: the part reads several elements, or depends on something else.
+    """
+    convert, inner = _converted(part)
+    loads = [e for e in walk_expr(inner) if isinstance(e, BufferLoad)]
+    assert isinstance(block.body, BufferStore)
+    others = [x for x in loads if x.buffer is not block.body.buffer]
+    if len(others) != 1 or len(loads) != 1:
+        raise Refusal(f"{expr_text(part)} in block {block.name} reads {len(others)} elements of other tensors; a stage of its "
+                      "own needs one", [block.ident], "name the part that reads one tensor")
+    load = loads[0]
+    known = Analyzer({iv.var: iv.dom for iv in block.iter_vars})
+    own = [iv.var for iv in block.iter_vars]
+    places: list[tuple[Var, int, int]] = []
+    inverse: dict[Var, Expr] = {}
+    for d, index in enumerate(load.indices):
+        low, high = known.int_bounds(index)
+        form = linear_form(index, own)
+        if low is None or high is None or form is None:
+            raise Refusal(f"index {expr_text(index)} of {load.buffer.name} in block {block.name} is not affine in its iterators",
+                          [block.ident])
+        var = Var(f"v_i{d}", index.dtype)
+        places.append((var, low, high - low + 1))
+        pivot = next((v for v, c in form[0].items() if c == 1 and v not in inverse), None)
+        if pivot is not None:
+            # The iterator as the index and the other iterators give it.
+            inverse[pivot] = var + low - (index - pivot)
+    at = {var: Range(IntImm(0, var.dtype), IntImm(n, var.dtype)) for var, _, n in places}
+    known = Analyzer({**{iv.var: iv.dom for iv in block.iter_vars}, **at})
+    guarded = _Moved(load, BufferLoad(load.buffer, tuple([var + low for var, low, _ in places]), load.dtype), inverse)
+    value = known.simplify(guarded.visit_expr(inner))
+    strange = [v for v in free_vars(value) if v not in at]
+    if strange:
+        raise Refusal(f"{expr_text(part)} in block {block.name} depends on {strange[0].name} in another way than "
+                      f"{load.buffer.name} is read", [block.ident], "compute it before the sum")
+    name = fresh_name(f"{block.name}_{load.buffer.name}", names)
+    shape = tuple([IntImm(n) for _, _, n in places])
+    buffer = Buffer(fresh_name(f"{load.buffer.name}_part", buffers), shape, inner.dtype)
+    iter_vars = tuple([IterVar(var, at[var], "spatial") for var, _, _ in places])
+    made = Block(name, iter_vars, (), (), BufferStore(buffer, tuple([var for var, _, _ in places]), value))
+    reads, writes = block_access(made)
+    made = replace(made, reads=tuple(reads), writes=tuple(writes))
+    loops = [Var(f"i{d}", var.dtype) for d, (var, _, _) in enumerate(places)]
+    nest: Stmt = BlockRealize(tuple(loops), TRUE, made)
+    for loop, (var, _, _) in zip(reversed(loops), reversed(places)):
+        nest = For(loop, at[var].min, at[var].extent, "serial", nest)
+    indices = tuple([known.simplify(i - low) for i, (_, low, _) in zip(load.indices, places)])
+    stands: Expr = BufferLoad(buffer, indices, inner.dtype)
+    return made, nest, buffer, stands if convert is None else Cast(convert, stands)
+
+
+def _converted(part: Expr) -> tuple[str | None, Expr]:
+    """(what the whole part is converted to, the part without): a guarded conversion is the conversion of what is guarded."""
+    if isinstance(part, Cast):
+        return part.dtype, part.value
+    if not (isinstance(part, Select) or (isinstance(part, Call) and part.op == "if_then_else")):
+        return None, part
+    condition, yes, no = expr_children(part)
+    constant = int_value(no)
+    if not (isinstance(yes, Cast) and constant is not None and yes.value.dtype == "int8" and -128 <= constant <= 127):
+        return None, part
+    other = IntImm(constant, "int8")
+    if isinstance(part, Select):
+        return part.dtype, Select(condition, yes.value, other, "int8")
+    return part.dtype, Call(part.op, (condition, yes.value, other), "int8")
+
+
+class _Moved(Substitute):
+    """Puts another load in place of one, and the iterators elsewhere in terms of its indices."""
+
+    def __init__(self, load: BufferLoad, other: BufferLoad, inverse: dict[Var, Expr]) -> None:
+        super().__init__(inverse)
+        self.load, self.other = load, other
+
+    def visit_expr(self, expr: Expr) -> Expr:
+        return self.other if expr is self.load else super().visit_expr(expr)
