@@ -12,6 +12,7 @@ import numpy as np
 
 from autosched.errors import NotSupportedError
 from autosched.report.ablation import Change
+from sim.markup import number
 from sim.stats import FIRST_WAIT, UNITS, Activity
 
 INK = "#123456"  # stands for the page's own text colour until the SVG is written
@@ -132,7 +133,9 @@ def gantt(runs: Sequence[tuple[str, Activity, int]]) -> str:
         axes.set_xlim(0, longest)
         axes.set_ylim(0, len(UNITS))
         axes.set_yticks([])
-        axes.set_title(f"{name}: {cycles:,} cycles".replace(",", " "), loc="left", fontsize=9, color=INK)
+        # A dollar would begin a formula.
+        named = name.replace("$", r"\$")
+        axes.set_title(f"{named}: {number(cycles)} cycles", loc="left", fontsize=9, color=INK)
     all_axes[-1].set_xlabel("cycle")
     return _svg(figure)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autosched.kernel import Kernel
 from autosched.report import charts
@@ -19,7 +19,7 @@ class Picture:
         svg: the chart.
     """
 
-    svg: str
+    svg: str = field(repr=False)
 
     def _repr_html_(self) -> str:
         return f'<div style="max-width:60em">{self.svg}</div>'
