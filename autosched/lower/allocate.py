@@ -255,10 +255,11 @@ def _packed(
     """
     placed: list[Storage] = []
     high = 0
+    spans = {id(s): (uses[s.buffer][0][0].order, uses[s.buffer][-1][0].order) for s in storages}
     for s in sorted(storages, key=lambda s: -s.total):
         apart = {id(p): _apart(s, p, uses, tree) for p in placed}
         rivals = sorted((p for p in placed if not apart[id(p)]), key=lambda p: p.address)
-        others = [p for p in placed if apart[id(p)]] if careful else []
+        others = [p for p in placed if apart[id(p)] and not _between(s, p, spans)] if careful else []
         spots = {0, *[p.address + p.total for p in rivals]}
         spots |= {p.address + k * p.size for p in others for k in range(1, p.total // p.size + 1)}
         free = [
@@ -270,6 +271,12 @@ def _packed(
         high = max(high, s.address + s.total)
         placed.append(s)
     return high
+
+
+def _between(a: Storage, b: Storage, spans: Mapping[int, tuple[int, int]]) -> bool:
+    """Whether a third storage of the same memory lives wholly between two: then the work of the earlier one is long done."""
+    first, last = sorted((spans[id(a)], spans[id(b)]))
+    return any(first[1] < low and high < last[0] for low, high in spans.values())
 
 
 def _meeting(s: Storage, at: int, p: Storage, uses: Mapping[Buffer, list[Use]]) -> int:

@@ -14,16 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
 from autosched.lower import lower_table
+from autosched.lower.allocate import Storage, _packed
 from autosched.measure import Candidate, measure
 from autosched.schedule import BlockRV, LoopRV, Schedule
 from autosched.target import get_target
 from autosched.workloads import workload
+from autosched.workloads.stage import tensor
 from sim import isa
 
 Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
@@ -184,4 +188,19 @@ def test_the_parts_of_a_layer_come_near_a_program_by_hand() -> None:
     # ones at the end, so that little is left to finish and store when the last product is made.
     tiles = [Tile(4, 4, 56, 1), Tile(4, 4, 56, 2), Tile(4, 3, 56, 2), Tile(3, 1, 56, 4), Tile(1, 1, 56, 4, columns=14)]
     name = "resnet18.c2"
-    assert check(name, "vta-de10", in_parts(name, [(0, "y", [4, 48, 3]), (3, "co", [3])], tiles, "resident")) == 493_538
+    assert check(name, "vta-de10", in_parts(name, [(0, "y", [4, 48, 3]), (3, "co", [3])], tiles, "resident")) == 493_537
+
+
+@pytest.mark.parametrize(("sizes", "places"), [
+    ([70, 30, 30], [0, 70, 0]),  # the third follows the second, and stays clear of it
+    ([70, 70, 30, 30], [0, 0, 70, 0]),  # two that end long before it do not outweigh the one that it follows
+    ([60, 60], [0, 0]),  # there is no other place
+])
+def test_what_shares_memory_stays_clear_of_what_came_just_before(sizes: list[int], places: list[int]) -> None:
+    buffers = [tensor(f"b{k}", [size], "int32") for k, size in enumerate(sizes)]
+    stores = [Storage(b, (), (), (size,), 1, size, 1, ()) for b, size in zip(buffers, sizes)]
+    sites = [SimpleNamespace(order=k, path=()) for k in range(len(sizes))]
+    uses: Any = {b: [(site, None, True)] for b, site in zip(buffers, sites)}
+    tree: Any = SimpleNamespace(root=SimpleNamespace(body=sites))
+    assert _packed(stores, 100, uses, tree, True) <= 100
+    assert [s.address for s in stores] == places
