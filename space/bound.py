@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sim import timing
-from space.sites import ACC
+from space.sites import ACC, INP
 
 if TYPE_CHECKING:
     from space.model import Model
@@ -24,7 +24,12 @@ def compute_floor(model: Model, plan: Plan) -> Ints:
     alu = model.out_elements * (model.imm_ops + 2 * model.tensor_ops + model.added)
     if model.nest.anchor is None:
         return np.full(len(plan), alu, dtype=np.int64)
-    products = np.where(plan.drops, model.useful, model.products)
+    products = np.where(plan.drops, model.useful, model.products) * model.nest.step
+    if model.nest.wides:
+        # A reset and a product for every element that some step reads.
+        whole = model.neutral(1)
+        products = products + 2 * sum(int(model.least_elements(whole, k)[0]) for k, o in enumerate(model.nest.operands)
+                                      if o.scope == INP)
     # Every accumulator is written once before the first product adds to it.
     return np.asarray(products + model.out_elements + alu, dtype=np.int64)
 

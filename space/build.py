@@ -104,7 +104,8 @@ class Piece:
         init: the sum's initial value, once it is separate.
         lane: the intrinsic's outermost loop.
         starts: by stage that adds products, what it adds them to, once that is separate.
-        links: the intrinsic's outermost loops of these stages.
+        links: the intrinsic's outermost loops of these stages, and of what is widened.
+        wides: the blocks that widen what the sum reads.
         outer: the outer loop of every tiled axis.
         loops: the outer loops of the output, outermost first.
         copies: per operand, the block that loads it for this part; None where it is loaded once for all.
@@ -120,6 +121,7 @@ class Piece:
     lane: LoopRV | None = None
     starts: dict[int, BlockRV] = field(default_factory=dict)
     links: list[LoopRV] = field(default_factory=list)
+    wides: dict[str, BlockRV] = field(default_factory=dict)
     outer: dict[int, LoopRV] = field(default_factory=dict)
     loops: list[LoopRV] = field(default_factory=list)
     copies: list[BlockRV | None] = field(default_factory=list)
@@ -162,13 +164,16 @@ class Build(Recorder):
         self.sides = {name: self.block(name) for name in nest.sides}
         for block in self.sides.values():
             self.set_scope(block, ACC)
+        wides = {w.block: self.block(w.block) for w in nest.wides}
+        for block in wides.values():
+            self.set_scope(block, ACC)
         pads = {k: self.block(o.producer) for k, o in enumerate(nest.operands) if o.producer is not None}
         for k, pad in pads.items():
             if k not in self.padded:
                 self.set_scope(pad, nest.operands[k].scope)
         for rule in self.model.rules:
             rule.scoped(self, anchor, pads)
-        self._cut(Piece(self.plan.body, out, stages, anchor, pads))
+        self._cut(Piece(self.plan.body, out, stages, anchor, pads, wides=wides))
         for piece in self.pieces:
             self.piece = piece
             self._nest_part()
@@ -196,10 +201,12 @@ class Build(Recorder):
         outs = self._partition(whole.out, parts, [(0, int(e)) for e in self.model.extents])
         columns = [self.recompute(block, len(parts)) for block in reversed(whole.stages)][::-1]
         anchors = self.recompute(whole.anchor, len(parts)) if whole.anchor is not None else [None] * len(parts)
+        widened = {name: self.recompute(block, len(parts)) for name, block in whole.wides.items()}
         own = {k for k in whole.pads if k not in self.padded and not self.model.shared(self.plan, k)[0]}
         pads = {k: self.recompute(pad, len(parts)) if k in own else [pad] * len(parts) for k, pad in whole.pads.items()}
         self.pieces = [
-            Piece(part, outs[n], [column[n] for column in columns], anchors[n], {k: rows[n] for k, rows in pads.items()})
+            Piece(part, outs[n], [column[n] for column in columns], anchors[n], {k: rows[n] for k, rows in pads.items()},
+                  wides={name: rows[n] for name, rows in widened.items()})
             for n, part in enumerate(parts)
         ]
 
@@ -253,21 +260,36 @@ class Build(Recorder):
         if piece.anchor is not None:
             if at is not None:
                 self.compute_at(piece.anchor, at)
-            piece.init, piece.lane = self._tile_anchor(piece.anchor, tile, extent, len(piece.loops), piece.outer)
+            piece.init, lane = self._tile_anchor(piece.anchor, tile, extent, len(piece.loops), piece.outer)
+            piece.lane = lane if self.nest.tensorized else None
+        self._widen()
         depth = len(piece.loops) + (slices is not None)
         for n, stage in enumerate(self.nest.stages):
             if stage.products:
-                own = self.loops(piece.stages[n], depth + stage.iters)[depth:]
-                lanes = [own[k] for k in stage.lanes]
-                around = [loop for k, loop in enumerate(own) if k not in stage.lanes]
-                piece.starts[n] = self.decompose_reduction(piece.stages[n], (around or lanes)[0])
-                piece.links.append(lanes[0])
+                piece.starts[n] = self._product(piece.stages[n], depth, stage.iters, stage.lanes)
+
+    def _widen(self) -> None:
+        """What the sum reads is widened for every visit of its innermost loops."""
+        piece = self.piece
+        around = [*piece.loops, *(piece.outer[a] for a in self.nest.reduce if a in piece.outer)]
+        for wide in self.nest.wides:
+            if around:
+                self.compute_at(piece.wides[wide.block], around[-1])
+            self._product(piece.wides[wide.block], len(around), wide.iters, wide.lanes)
+
+    def _product(self, block: BlockRV, depth: int, iters: int, lanes: tuple[int, ...]) -> BlockRV:
+        """Makes a product of a single step: returns the block of its initial value, and keeps the loop of the intrinsic."""
+        own = self.loops(block, depth + iters)[depth:]
+        around = [loop for k, loop in enumerate(own) if k not in lanes]
+        start = self.decompose_reduction(block, (around or [own[lanes[0]]])[0])
+        self.piece.links.append(own[lanes[0]])
+        return start
 
     def _late(self) -> list[int]:
         """Operands that are read behind the GEMM only."""
         if self.nest.anchor is None:
             return []
-        early = (self.nest.anchor, *self.nest.sides)
+        early = (self.nest.anchor, *self.nest.sides, *(w.block for w in self.nest.wides))
         return [k for k, o in enumerate(self.nest.operands) if o.consumer not in early]
 
     # -- loads --------------------------------------------------------------------------------------------------------
@@ -310,8 +332,10 @@ class Build(Recorder):
         op = self.nest.operands[operand]
         if op.consumer in self.sides:
             return self.sides[op.consumer]
+        if op.consumer in piece.wides:
+            return piece.wides[op.consumer]
         if op.consumer == self.nest.anchor:
-            block = piece.init if op.scope == ACC and piece.init is not None else piece.anchor
+            block = piece.init if op.scope == ACC and piece.init is not None and self.nest.tensorized else piece.anchor
             assert block is not None
             return block
         at = next(n for n, s in enumerate(self.nest.stages) if s.block == op.consumer)

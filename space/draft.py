@@ -63,6 +63,9 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
     n = len(plan)
     nothing: Floats = np.zeros(n)
     work = np.where(part.on, part.extents.prod(axis=1), 0).astype(np.float64) if model.nest.anchor else nothing.copy()
+    if not model.nest.tensorized:
+        # What is widened is reset first.
+        work = work * model.nest.step + 2.0 * model.widened(part)
     operations = float(model.imm_ops + model.tensor_ops + model.added if model.nest.stages else 0)
     load = []
     for k in range(len(model.nest.operands)):

@@ -7,16 +7,16 @@ tiles, orders or places. docs/bound.md has the derivation.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from autosched.ir.constant import values as constants
-from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Var, int_value
 from autosched.ir.functor import walk, walk_expr
-from autosched.ir.stmt import Block, BlockRealize, BufferStore
+from autosched.ir.stmt import Block, BlockRealize, BufferStore, Range
 from autosched.ir.value_bounds import ValueBounds
 from autosched.target import Target
 from sim import isa, timing
@@ -70,7 +70,7 @@ def least_epilogue(nest: Nest, target: Target) -> Epilogue:
     """
     blocks = {r.block.name: r.block for r in walk(nest.func.body) if isinstance(r, BlockRealize)}
     values = ValueBounds(nest.func)
-    for name in (nest.anchor, *nest.links):
+    for name in (*(w.block for w in nest.wides), nest.anchor, *nest.links):
         if name is not None:
             _know_sums(values, blocks[name])
     needed: dict[str, bool] = {}
@@ -98,8 +98,8 @@ def least_epilogue(nest: Nest, target: Target) -> Epilogue:
             elif op == "+" and other is not None and any(isinstance(x, BufferLoad) for x in walk_expr(other)):
                 addend = True
     early = (nest.anchor, *nest.sides)
-    addend |= nest.anchor is not None and any(o.scope == ACC and o.consumer in early for o in nest.operands)
-    if nest.anchor is None:
+    addend |= nest.anchor is not None and nest.tensorized and any(o.scope == ACC and o.consumer in early for o in nest.operands)
+    if nest.anchor is None or not nest.tensorized:
         initial = 0
     elif not addend or target.semantics == "chisel":
         initial = 1
@@ -118,6 +118,8 @@ def _know_sums(values: ValueBounds, block: Block) -> None:
     tiles = {c.buffer: constants(c) for c in values.func.constants}
     weight = next((tiles[x.buffer] for x in loads if x.buffer in tiles), None)
     data = [x for x in loads if x.buffer not in tiles]
+    if not loads:
+        _know_steps(values, block, dom)
     if weight is None or weight.ndim != 2 or len(data) != 1:
         return
     depth = next(x for x in loads if x.buffer in tiles).indices[-1]
@@ -131,6 +133,25 @@ def _know_sums(values: ValueBounds, block: Block) -> None:
     least = first[0] + count * int(ends.min(axis=0).sum(axis=1).min())
     most = first[1] + count * int(ends.max(axis=0).sum(axis=1).max())
     values.know(block.body.buffer, (least, most))
+
+
+def _know_steps(values: ValueBounds, block: Block, dom: Mapping[Var, Range]) -> None:
+    """As ``_know_sums``, of a reduction that the ALU makes."""
+    assert isinstance(block.body, BufferStore) and isinstance(block.init, BufferStore)
+    value = block.body.value
+    if not isinstance(value, BinOp):
+        return
+    term = next((t for t in (value.a, value.b) if not (isinstance(t, BufferLoad) and t.buffer is block.body.buffer)), None)
+    if term is None:
+        return
+    low, high = values.of(term, dom)
+    first = values.of(block.init.value, dom)
+    if value.op == "+":
+        steps = int(np.prod([int_value(iv.dom.extent) or 1 for iv in block.iter_vars if iv.kind == "reduce"]))
+        values.know(block.body.buffer, (first[0] + min(0, steps * low), first[1] + max(0, steps * high)))
+    elif value.op in ("min", "max"):
+        pick = min if value.op == "min" else max
+        values.know(block.body.buffer, (pick(first[0], low), pick(first[1], high)))
 
 
 def _on_chain(e: Expr, block: Block) -> Expr | None:
@@ -249,8 +270,19 @@ def _needs(model: Model) -> _Needs:
     constant = {x.buffer.name for x in nest.func.constants}
     # Where a load widens, what an identity widens needs no product.
     loads_widen = model.target.semantics == "fsim"
-    widened = any(o.consumer == nest.anchor and o.scope == WGT and o.name in constant for o in nest.operands)
+    widened = any(o.consumer == nest.anchor and o.scope == WGT and o.name in constant and not o.dims for o in nest.operands)
     products = model.useful if nest.anchor and not (loads_widen and widened) else 0
+    starts = model.out_elements if products else 0
+    used = max((_least(model, k) for k, o in enumerate(nest.operands) if o.consumer in _reads(nest)), default=0)
+    if widened and products:
+        # Sums of windows that overlap may share their parts.
+        starts = starts if used == products else 0
+        products = max(used, model.out_elements)
+    if not nest.tensorized:
+        # Whatever order they come in, each step takes one more of the elements in, and each result is made by one at least.
+        steps = max(used - model.out_elements, model.out_elements) if model.products > model.out_elements else 0
+        products = steps + (0 if loads_widen else used) if nest.wides else 2 * steps
+        starts = 0
     links = 0 if loads_widen else len(nest.links)
     streams: dict[str, int] = {}
     addends: dict[str, int] = {}
@@ -265,14 +297,19 @@ def _needs(model: Model) -> _Needs:
         into = addends if operand.scope == ACC else streams
         into[name] = load(engine, least)
         words[name] = beats(engine, least)
-        first += load(engine, 1) if operand.consumer == nest.anchor and operand.scope != ACC and least else 0
+        first += load(engine, 1) if operand.consumer in _reads(nest) and operand.scope != ACC and least else 0
     moved = tuple((o.name, o.dims) for o in nest.operands if o.scope != ACC and o.consumer == nest.anchor)
     after = epilogue.after + links
     return _Needs(
         streams, addends, words, first, products, moved if nest.anchor else (),
-        epilogue.initial * model.out_elements if products else 0, after * model.out_elements, after, model.out_elements,
+        epilogue.initial * starts, after * model.out_elements, after, model.out_elements,
         epilogue.initial + after,
     )
+
+
+def _reads(nest: Nest) -> tuple[str, ...]:
+    """The blocks whose operands the anchor takes in."""
+    return (*([nest.anchor] if nest.anchor else []), *(w.block for w in nest.wides))
 
 
 def _least(model: Model, operand: int) -> int:

@@ -109,7 +109,7 @@ class Model:
         self.padded_operand = 0
         self._shares: dict[int, npt.NDArray[np.float64]] = {}
         padded = [k for k, o in enumerate(self.nest.operands) if any(not all(row) for row in o.inside)]
-        if len(padded) != 1:
+        if len(padded) != 1 or not self.nest.tensorized:
             return (), self.products
         groups: list[tuple[int, ...]] = []
         found: list[tuple[int, tuple[int, ...], tuple[bool, ...]]] = []
@@ -187,6 +187,18 @@ class Model:
             fills = np.where(self.shared(plan, operand) & other.on, 0, fills)
         return np.where(part.on, fills, 0)
 
+    def wide_elements(self, part: Part) -> Ints:
+        """Elements that are widened for one visit of a part's innermost nest, shape (n,)."""
+        total = np.zeros(len(part.tiles), dtype=np.int64)
+        for wide in self.nest.wides:
+            spans = [((part.tiles - 1) * np.array(c, dtype=np.int64)[None, :]).sum(axis=1) + 1 for c, _ in wide.dims]
+            total += _product(np.stack([np.minimum(s, size) for s, (_, size) in zip(spans, wide.dims)], axis=1))
+        return total
+
+    def widened(self, part: Part) -> Ints:
+        """Elements that are widened in all of a part, shape (n,)."""
+        return np.where(part.on, self.wide_elements(part) * _product(part.outer), 0)
+
     def tile_elements(self, part: Part) -> Ints:
         """Accumulator elements of one output tile of a part, shape (n,)."""
         return _product(part.tiles[:, : self.n_spatial])
@@ -211,7 +223,7 @@ class Model:
             acc = self.tile_elements(part) * (1 + plan.acc_banks)
             if self.nest.anchor is None:
                 acc = acc * max(1, len(self.nest.stages))
-            used[ACC] += acc
+            used[ACC] += acc + self.wide_elements(part)
             for k, operand in enumerate(self.nest.operands):
                 banks = plan.banks[k]
                 if self.nest.anchor is None:

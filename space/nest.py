@@ -14,8 +14,8 @@ from autosched.ir.functor import walk_expr
 from autosched.ir.printer import expr_text
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.target import Target
-from space.operands import Operand, moving, operands_of
-from space.sites import Site, alu_ops, factor_of, is_copy, loads_of, match_gemm, sites_of, starts_of
+from space.operands import Operand, dims_of, moving, operands_of
+from space.sites import Site, alu_ops, factor_of, is_copy, loads_of, match_gemm, sites_of, starts_of, term_of
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,23 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class Wide:
+    """A block that widens what a reduction of the ALU reads: a product with an identity, for every element of a window.
+
+    Args:
+        block: its name.
+        dims: of what it makes, as an operand's.
+        iters: iterators of the block.
+        lanes: which of them are the intrinsic's.
+    """
+
+    block: str
+    dims: tuple[tuple[tuple[int, ...], int], ...]
+    iters: int
+    lanes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Nest:
     """A program as the rules see it.
 
@@ -75,6 +92,9 @@ class Nest:
         init_cycles: cycles of the initial value of an element: one for a zero or for an immediate operation on a tensor.
         sides: blocks that make what the initial value reads, once for each distinct element.
         between: whether another nest reads what this one stores.
+        tensorized: whether the anchor is the intrinsic's; else the ALU reduces.
+        step: cycles of the anchor's step, per element.
+        wides: blocks that widen what the ALU reduces.
     """
 
     func: PrimFunc
@@ -89,6 +109,9 @@ class Nest:
     init_cycles: int = 1
     sides: tuple[str, ...] = ()
     between: bool = False
+    tensorized: bool = True
+    step: int = 1
+    wides: tuple[Wide, ...] = ()
 
     @property
     def links(self) -> tuple[str, ...]:
@@ -124,7 +147,7 @@ def analyse(func: PrimFunc, target: Target) -> tuple[Nest, ...]:
     matches = {s.block.name: m for s in sites if (m := match_gemm(s.block, target)) is not None}
     by_output = {s.store.buffer: s for s in sites}
     for site in sites:
-        _check_site(site, target, matches, by_output)
+        _check_site(site, matches)
     outs = _outputs(sites, matches, by_output, params)
     sources = params | {s.store.buffer for s in outs}
     taken: dict[str, str] = {}
@@ -174,7 +197,7 @@ def shared(func: PrimFunc, target: Target) -> str | None:
 def _blocks_of(nest: Nest) -> tuple[str, ...]:
     """Names of the blocks that a nest moves."""
     pads = [o.producer for o in nest.operands if o.producer is not None]
-    return (*([nest.anchor] if nest.anchor else []), *(s.block for s in nest.stages), *nest.sides, *pads)
+    return (*([nest.anchor] if nest.anchor else []), *(s.block for s in (*nest.stages, *nest.wides)), *nest.sides, *pads)
 
 
 def _check_tensors(func: PrimFunc) -> None:
@@ -185,16 +208,13 @@ def _check_tensors(func: PrimFunc) -> None:
                 raise ProgramError(f"{buffer.name} has the symbolic extent {expr_text(size)}; a space needs constants")
 
 
-def _check_site(
-    site: Site, target: Target, matches: dict[str, tuple[BufferLoad, BufferLoad]], by_output: dict[Buffer, Site]
-) -> None:
+def _check_site(site: Site, matches: dict[str, tuple[BufferLoad, BufferLoad]]) -> None:
     """Refuses what no nest can hold."""
     name, store = site.block.name, site.store
     if site.block.init is not None:
-        if name not in matches:
-            c = target.config
-            raise ProgramError(f"block {name!r} is a reduction that {target.name}'s {c.batch}x{c.block_in}x{c.block_out} GEMM "
-                               "does not match")
+        if name not in matches and term_of(site) is None:
+            raise ProgramError(f"block {name!r} is a reduction that neither the GEMM nor the ALU computes: {store.buffer.name} "
+                               "with +, min or max and a term that does not read it")
         return
     if any(isinstance(e, BufferLoad) and e.buffer is store.buffer for e in walk_expr(store.value)):
         raise ProgramError(f"block {name!r} reads {store.buffer.name}, which it writes: each of its elements would wait for "
@@ -236,7 +256,7 @@ def _chain(
         link = first.block.name in matches and _is_link(first, matches[first.block.name], by_output)
         inner = [x for x in (starts_of(first) if link else loads_of(first)) if x.buffer in by_output and x.buffer not in sources
                  and not is_copy(by_output[x.buffer], matches)]
-        if (first.block.name in matches and not link) or not inner:
+        if (first.block.init is not None and not link) or not inner:
             return chain
         made = {x.buffer for x in inner}
         if len(made) > 1:
@@ -251,11 +271,13 @@ def _nest(
 ) -> Nest:
     """The nest of one chain; what other nests store is as good as a parameter to it."""
     out = chain[-1]
-    anchor = chain[0] if chain[0].block.name in matches else None
+    anchor = chain[0] if chain[0].block.init is not None else None
+    tensorized = anchor is None or anchor.block.name in matches
     lanes = 2
     _check_elementwise(chain, anchor, lanes)
     axes, anchor_vars = _axes(out, anchor, lanes)
     operands = operands_of(chain, anchor, matches, by_output, sources, lanes, anchor_vars)
+    wides = () if tensorized or anchor is None else _wides(anchor, matches, by_output, sources, lanes, anchor_vars)
     stages = tuple(_stage(s, s.block.name in matches) for s in chain if s is not anchor and s is not out)
     stored = out.store.value.value if isinstance(out.store.value, Cast) else out.store.value
     if not isinstance(stored, BufferLoad) or out is chain[0]:
@@ -266,9 +288,10 @@ def _nest(
     sides = _sides(anchor, by_output, sources) if anchor else {}
     init_ops, init_cycles = _initial(anchor, target, bool(sides)) if anchor else ((0, 0), 0)
     between = out.store.buffer not in set(func.buffers)
+    imm, tensor = (0, 0) if tensorized or anchor is None else alu_ops(anchor.store.value)
     return Nest(func, anchor.block.name if anchor else None, axes, len(anchor.block.iter_vars) if anchor else 0,
                 operands, stages, out.block.name, len(out.loops), init_ops, init_cycles,
-                tuple(s.block.name for s in sides.values()), between)
+                tuple(s.block.name for s in sides.values()), between, tensorized, 1 if tensorized else imm + 2 * tensor, wides)
 
 
 def _is_link(site: Site, pair: tuple[BufferLoad, BufferLoad], by_output: dict[Buffer, Site]) -> bool:
@@ -281,14 +304,48 @@ def _is_link(site: Site, pair: tuple[BufferLoad, BufferLoad], by_output: dict[Bu
     return not more and not raised and any(x.buffer in by_output and x.indices == site.store.indices for x in starts)
 
 
+def _wides(
+    anchor: Site, matches: dict[str, tuple[BufferLoad, BufferLoad]], by_output: dict[Buffer, Site], sources: set[Buffer],
+    lanes: int, anchor_vars: list[Var],
+) -> tuple[Wide, ...]:
+    """The blocks that widen what a reduction reads.
+
+    Raises:
+        ProgramError: it reads what another block computes.
+    """
+    found: dict[str, Wide] = {}
+    for load in loads_of(anchor):
+        site = by_output.get(load.buffer)
+        if site is None or load.buffer in sources:
+            continue
+        name = site.block.name
+        if name not in matches or not _is_wide(site, matches[name]):
+            raise ProgramError(f"block {anchor.block.name!r} reduces what block {name!r} computes; a nest has one reduction: "
+                               f"store {load.buffer.name} as int8 first")
+        dims = dims_of(load, lanes, anchor_vars, f"block {anchor.block.name!r}")
+        found[name] = Wide(name, dims, len(site.block.iter_vars), _lanes_of(site))
+    return tuple(found.values())
+
+
+def _is_wide(site: Site, pair: tuple[BufferLoad, BufferLoad]) -> bool:
+    """Whether a sum of products has one product for each element, and starts with a constant."""
+    lane = pair[0].indices[-1]
+    more = any(iv.kind == "reduce" and iv.var is not lane and int_value(iv.dom.extent) != 1 for iv in site.block.iter_vars)
+    return not more and isinstance(site.block.init, BufferStore) and int_value(site.block.init.value) is not None
+
+
+def _lanes_of(site: Site) -> tuple[int, ...]:
+    """Which iterators of a sum of products are the intrinsic's."""
+    lanes = {*site.store.indices[-2:], factor_of(site).indices[-1]}
+    return tuple(n for n, iv in enumerate(site.block.iter_vars) if iv.var in lanes)
+
+
 def _stage(site: Site, link: bool) -> Stage:
     """A block of the chain."""
     if not link:
         return Stage(site.block.name, *alu_ops(site.store.value), iters=len(site.block.iter_vars))
     assert isinstance(site.block.init, BufferStore)
-    lanes = {*site.store.indices[-2:], factor_of(site).indices[-1]}
-    at = tuple(n for n, iv in enumerate(site.block.iter_vars) if iv.var in lanes)
-    return Stage(site.block.name, *alu_ops(site.block.init.value), 1, len(site.block.iter_vars), at)
+    return Stage(site.block.name, *alu_ops(site.block.init.value), 1, len(site.block.iter_vars), _lanes_of(site))
 
 
 def _sides(anchor: Site, by_output: dict[Buffer, Site], sources: set[Buffer]) -> dict[Buffer, Site]:
@@ -367,7 +424,9 @@ def _axes(out: Site, anchor: Site | None, lanes: int) -> tuple[tuple[Axis, ...],
         axes.append(Axis(var.name.removeprefix("v_"), extent, False, position, loop_of[value]))
         anchor_vars.append(var)
     if anchor is not None:
-        lane = factor_of(anchor).indices[-1]
+        # The lane of a sum of products is the intrinsic's; a reduction of the ALU has none.
+        loads = [e for e in walk_expr(anchor.store.value) if isinstance(e, BufferLoad) and e.dtype == "int8"]
+        lane = loads[0].indices[-1] if loads else None
         for n, iv in enumerate(anchor.block.iter_vars):
             if iv.kind == "reduce" and iv.var is not lane:
                 extent = int_value(iv.dom.extent)

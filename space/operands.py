@@ -68,6 +68,8 @@ def operands_of(
         ProgramError: an operand that nothing can bring on chip.
     """
     operands: list[Operand] = []
+    if anchor is not None and anchor.block.name not in matches:
+        operands += _reduced(anchor, matches, by_output, sources, lanes, anchor_vars)
     for site in chain:
         if site.block.name not in matches:
             continue
@@ -76,13 +78,13 @@ def operands_of(
             operands += _factor(site, load, scope, own_vars, operands, matches, by_output, sources, lanes)
     for site in chain:
         own = [v for v in site.store.indices[:-lanes] if isinstance(v, Var)]
-        loads = starts_of(site) if site.block.name in matches else loads_of(site)
+        loads = starts_of(site) if site is anchor or site.block.name in matches else loads_of(site)
         seen: set[Buffer] = set()
         for load in loads:
             side = by_output.get(load.buffer) if site is anchor else None
             if side is not None and side is not anchor and load.buffer not in seen:
                 seen.add(load.buffer)
-                dims = _dims(load, lanes, own, f"block {site.block.name!r}")
+                dims = dims_of(load, lanes, own, f"block {site.block.name!r}")
                 pad = (0,) * (len(anchor_vars) - len(own))
                 dims = tuple((coeffs + pad, size) for coeffs, size in dims)
                 for x in loads_of(side):
@@ -93,13 +95,36 @@ def operands_of(
                 seen.add(load.buffer)
                 if load.dtype != "int32":
                     raise ProgramError(f"block {site.block.name!r} reads {load.buffer.name} as {load.dtype}; the ALU takes int32")
-                dims = _dims(load, lanes, own, f"block {site.block.name!r}")
+                dims = dims_of(load, lanes, own, f"block {site.block.name!r}")
                 pad = (0,) * (len(anchor_vars) - len(own))
                 dims = tuple((coeffs + pad, size) for coeffs, size in dims)
                 twin = any(o.name == load.buffer.name for o in operands)
                 operands.append(Operand(load.buffer.name, ACC, site.block.name, _read_index(site.block, load.buffer), None, dims,
                                         tuple(size for _, size in dims), twin=twin))
     return tuple(operands)
+
+
+def _reduced(
+    anchor: Site, matches: dict[str, tuple[BufferLoad, BufferLoad]], by_output: dict[Buffer, Site], sources: set[Buffer],
+    lanes: int, anchor_vars: list[Var],
+) -> list[Operand]:
+    """What a reduction of the ALU reads, step by step: int32 tensors, and the factors of what is widened for it."""
+    found: list[Operand] = []
+    where = f"block {anchor.block.name!r}"
+    for load in loads_of(anchor):
+        wide = by_output.get(load.buffer)
+        if load.buffer in sources:
+            if load.dtype != "int32":
+                raise ProgramError(f"{where} reads {load.buffer.name} as {load.dtype}; the ALU takes int32")
+            dims = dims_of(load, lanes, anchor_vars, where)
+            found.append(Operand(load.buffer.name, ACC, anchor.block.name, _read_index(anchor.block, load.buffer), None, dims,
+                                 tuple(size for _, size in dims), twin=any(o.name == load.buffer.name for o in found)))
+        elif wide is not None and wide.block.name in matches:
+            at = {v: index for v, index in zip(wide.store.indices, load.indices) if isinstance(v, Var)}
+            for factor, scope in zip(matches[wide.block.name], (INP, WGT)):
+                moved = BufferLoad(factor.buffer, tuple([substitute(i, at) for i in factor.indices]), factor.dtype)
+                found += _factor(wide, moved, scope, anchor_vars, found, matches, by_output, sources, lanes)
+    return found
 
 
 def _spatial_vars(site: Site, lanes: int, axes: int) -> list[Var]:
@@ -114,7 +139,7 @@ def _factor(
 ) -> list[Operand]:
     """An operand of a matrix product; none where an earlier one of the same tensor, all of it, serves as well."""
     name = site.block.name
-    dims = _dims(load, lanes, axis_vars, f"block {name!r}")
+    dims = dims_of(load, lanes, axis_vars, f"block {name!r}")
     producer = None if load.buffer in sources else by_output.get(load.buffer)
     if producer is None and load.buffer not in sources:
         raise ProgramError(f"operand {load.buffer.name} of block {name!r} is never written")
@@ -140,7 +165,18 @@ def _factor(
                     any(o.name == tensor.name for o in before))]
 
 
-def _dims(load: BufferLoad, lanes: int, axes: list[Var], where: str) -> tuple[tuple[tuple[int, ...], int], ...]:
+def dims_of(load: BufferLoad, lanes: int, axes: list[Var], where: str) -> tuple[tuple[tuple[int, ...], int], ...]:
+    """Per dimension of what is loaded, outside the element: the coefficient of every axis, and the size.
+
+    Args:
+        load: it.
+        lanes: dimensions of an element.
+        axes: a variable for each.
+        where: the reader, for messages.
+
+    Raises:
+        ProgramError: an index that is not affine in the axes.
+    """
     dims = []
     for index, size in zip(load.indices[:-lanes], load.buffer.shape[:-lanes]):
         form = linear_form(index, axes)

@@ -154,3 +154,16 @@ def is_copy(site: Site, matches: dict[str, tuple[BufferLoad, BufferLoad]]) -> bo
 def factor_of(anchor: Site) -> BufferLoad:
     """The int8 operand of a sum of products that comes first."""
     return next(e for e in walk_expr(anchor.store.value) if isinstance(e, BufferLoad) and e.dtype == "int8")
+
+
+def term_of(site: Site) -> Expr | None:
+    """What a reduction of the ALU takes in at each step (``C = C op term``, ``op`` one of +, min, max); None for any other."""
+    store = site.store
+    value = store.value
+    if not (isinstance(value, BinOp) and value.op in ("+", "min", "max")):
+        return None
+    for own, term in ((value.a, value.b), (value.b, value.a)):
+        if isinstance(own, BufferLoad) and own.buffer is store.buffer and own.indices == store.indices:
+            if not any(isinstance(e, BufferLoad) and e.buffer is store.buffer for e in walk_expr(term)):
+                return term
+    return None

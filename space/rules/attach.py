@@ -20,7 +20,8 @@ class Attach(NumericRule):
         """``load_<operand>``, up to the number of outer loops that can move the operand."""
         made = []
         for operand in model.nest.operands:
-            most = model.n_spatial if operand.scope == ACC else len(model.nest.axes)
+            deep = operand.scope != ACC or (operand.consumer == model.nest.anchor and not model.nest.tensorized)
+            most = len(model.nest.axes) if deep else model.n_spatial
             if operand.consumer in model.nest.sides:
                 most = 0  # what is made once is loaded once
             made.append(Column(f"load_{operand.label}", tuple(range(most + 1)), 0, most))

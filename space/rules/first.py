@@ -56,5 +56,7 @@ class First(NumericRule):
 
 def _addends(model: Model) -> list[int]:
     """Operands that the initial value reads."""
+    if not model.nest.tensorized:
+        return []
     early = (model.nest.anchor, *model.nest.sides)
     return [k for k, o in enumerate(model.nest.operands) if o.scope == ACC and o.consumer in early]

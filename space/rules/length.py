@@ -119,6 +119,11 @@ def _products(model: Model, plan: Plan, part: Part) -> Ints:
         pieces = np.where(fits, pieces, work)
     tile = model.tile_elements(part)
     resets = np.where(tile // _longest_two(model, part) > model.config.uop_capacity, tile, 1)
+    if model.nest.wides:
+        # A reset and a product for every row of what is widened, at the worst.
+        pieces = pieces + 2 * model.wide_elements(part)
+    if not model.nest.tensorized:
+        pieces = pieces * max(1, model.nest.step)
     return np.asarray(visits * pieces + tiles_run * resets, dtype=np.int64)
 
 
@@ -130,7 +135,8 @@ def _one_instruction(model: Model, inner: Ints, forced: npt.NDArray[np.bool_]) -
         inner: iterations of every axis, shape (n, axes).
         forced: axes that must be one of the two loops.
     """
-    apart = model.target.semantics == "portable"
+    # Of the ALU no implementation takes one accumulator twice in a row.
+    apart = model.target.semantics == "portable" or not model.nest.tensorized
     n, axes = inner.shape
     done = np.zeros(n, dtype=np.bool_)
     repeats = inner[:, list(model.nest.reduce)].prod(axis=1) > 1

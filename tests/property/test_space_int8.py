@@ -1,16 +1,16 @@
-"""int8 operands of the ALU: random programs come into form, and every point of their spaces computes the interpreter's bytes."""
+"""int8 operands and reductions of the ALU: random programs come into form, and every point computes the interpreter's bytes."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from autosched.ir.expr import Expr, IntImm, cast, intrin, maximum, minimum
+from autosched.ir.expr import Expr, IntImm, all_of, binary, cast, if_then_else, int_value, intrin, maximum, minimum
 from autosched.ir.interp import run
-from autosched.ir.stmt import Buffer, PrimFunc, make_root, seq
+from autosched.ir.stmt import Buffer, PrimFunc, Stmt, make_root, seq
 from autosched.measure import Candidate, measure
 from autosched.workloads import Workload
-from autosched.workloads.stage import stage, tensor
+from autosched.workloads.stage import reduction, stage, tensor
 from space import Space
 
 TARGETS = ("vta-de10", "vta-de10-portable", "vta-fsim")
@@ -66,6 +66,67 @@ def chain(rng: np.random.Generator) -> PrimFunc:
     return PrimFunc((*params, out), make_root(seq(*stmts), tuple(made)), value_ranges=(None,) * (len(params) + 1))
 
 
+def pool(rng: np.random.Generator) -> PrimFunc:
+    """A window over a tensor, of int8 or int32, padded or not, reduced by +, max or min, and what follows."""
+    c, h, w = (int(e) for e in rng.integers(1, 6, 3))
+    kh, kw = int(rng.integers(1, min(h, 3) + 1)), int(rng.integers(1, min(w, 3) + 1))
+    stride = int(rng.integers(1, 3))
+    wide = bool(rng.random() < 0.4)
+    pad = 1 if not wide and rng.random() < 0.4 and min(kh, kw) > 1 else 0
+    shape = (c, h, w, 1, 16)
+    data = tensor("X", shape, "int32" if wide else "int8")
+    oh, ow = ((e + 2 * pad - k) // stride + 1 for e, k in ((h, kh), (w, kw)))
+    out_shape = (c, oh, ow, 1, 16)
+    axes = list(zip(("c", "y", "x", "b", "l"), out_shape))
+    stmts, made, source = [], [], data
+    if pad:
+        source, filled = padded(data, pad, pad, h, w, ("c", "y", "x", "b", "l"))
+        stmts.append(filled)
+        made.append(source)
+    op = ["+", "max", "min"][int(rng.integers(3))]
+    whole = rng.random() < 0.3
+    init = {"+": 0, "max": -(1 << 31), "min": (1 << 31) - 1}[op] if whole else int(rng.integers(-128, 128))
+    factor = int(rng.integers(1, 40)) if op == "+" and not wide and rng.random() < 0.5 else 1
+
+    def term(c: Expr, y: Expr, x: Expr, b: Expr, v: Expr, p: Expr, q: Expr) -> Expr:
+        load: Expr = source[c, y * stride + p, x * stride + q, b, v]
+        load = load if wide else cast("int32", load)
+        return load * factor if factor > 1 else load
+
+    def step(old: Expr, new: Expr) -> Expr:
+        return old + new if op == "+" else maximum(old, new) if op == "max" else minimum(old, new)
+
+    acc, done, out = (tensor(n, out_shape, d) for n, d in (("C", "int32"), ("D", "int32"), ("out", "int8")))
+    stmts.append(reduction(acc, axes, term, [("p", kh), ("q", kw)], IntImm(init), step))
+    made.append(acc)
+    params = [data]
+    last = acc
+    if rng.random() < 0.6:
+        other = tensor("R", out_shape, "int8")
+        added = bool(rng.random() < 0.5)
+        low = int(rng.integers(-100, 1))
+        stmts.append(stage(done, axes, lambda *at: maximum(
+            (acc[at] >> 2) + cast("int32", other[at]) if added else (acc[at] + 3) >> 1, low)))
+        made.append(done)
+        params += [other] if added else []
+        last = done
+    stmts.append(stage(out, axes, lambda *at: cast("int8", last[at])))
+    return PrimFunc((*params, out), make_root(seq(*stmts), tuple(made)), value_ranges=(None,) * (len(params) + 1))
+
+
+def padded(data: Buffer, before: int, after: int, h: int, w: int, names: tuple[str, ...]) -> tuple[Buffer, Stmt]:
+    """Zeros around every image of a tensor, and the stage that fills it."""
+    shape = [int_value(e) or 0 for e in data.shape]
+    shape[1], shape[2] = h + before + after, w + before + after
+    out = tensor("pad", shape, "int8")
+
+    def value(c: Expr, y: Expr, x: Expr, *rest: Expr) -> Expr:
+        inside = all_of([binary("<=", before, y), binary("<", y, h + before), binary("<=", before, x), binary("<", x, w + before)])
+        return if_then_else(inside, data[c, y - before, x - before, rest[0], rest[1]], IntImm(0, "int8"))
+
+    return out, stage(out, list(zip(names, shape)), value)
+
+
 def holds(func: PrimFunc, target: str, rng: np.random.Generator, points: int) -> None:
     space = Space(func, target)
     task = Workload("random", func, lambda *inputs: tuple(run(func, *inputs)), 0)
@@ -80,3 +141,9 @@ def holds(func: PrimFunc, target: str, rng: np.random.Generator, points: int) ->
 def test_chains(seed: int) -> None:
     rng = np.random.default_rng(seed)
     holds(chain(rng), TARGETS[seed % 3], rng, 3)
+
+
+@pytest.mark.parametrize("seed", range(9))
+def test_windows(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    holds(pool(rng), TARGETS[seed % 3], rng, 3)

@@ -122,6 +122,23 @@ def _starts_everywhere(realize: BlockRealize, loops: list[For]) -> bool:
     )
 
 
+def _moved_only(realize: BlockRealize, around: list[For], inside: list[For]) -> bool:
+    """Whether the bindings are affine in the loops inside, which those around only move, wherever to.
+
+    Init and updates of one iteration of the loops around then go over the same elements; what others leave between, or do again,
+    is nothing to them.
+    """
+    if not around or realize.predicate != TRUE:
+        return False
+    least = {n.var: n.min for n in around}
+    values = without(least, realize.iter_values)
+    analyzer = bind_all(Analyzer(), [*around, *inside])
+    inner = {n.var for n in inside}
+    if any(uses(analyzer.simplify(v - low), inner) for v, low in zip(realize.iter_values, values)):
+        return False
+    return affine_binding(replace(realize, iter_values=tuple(values)), inside)
+
+
 def _idempotent(state: State, realize: BlockRealize, target: For) -> bool:
     """Whether repeating a reduction on top of its result changes nothing: min or max of what stands still below a loop."""
     block = realize.block
@@ -163,11 +180,12 @@ def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[i
     if not any(n is target for n in loops):
         raise Refusal(f"loop {target.var.name} is not around block {block.name}", [target.var, block.ident],
                       hint=loops_around(state, realize))
-    reason = not_reduction(state, block, scope, _starts_everywhere(realize, loops))
+    position = next(k for k, n in enumerate(loops) if n is target)
+    bound = _starts_everywhere(realize, loops) or _moved_only(realize, loops[:position], loops[position:])
+    reason = not_reduction(state, block, scope, bound)
     if reason is not None:
         raise Refusal(f"block {block.name} is not a reduction block: {reason}", [block.ident],
                       hint=for_reduction(state, block, "decompose_reduction"))
-    position = next(k for k, n in enumerate(loops) if n is target)
     known = {n.var for n in loops}
     for iv, value in zip(block.iter_vars, realize.iter_values):
         if iv.kind != "reduce":
