@@ -197,7 +197,8 @@ def shared(func: PrimFunc, target: Target) -> str | None:
 def _blocks_of(nest: Nest) -> tuple[str, ...]:
     """Names of the blocks that a nest moves."""
     pads = [o.producer for o in nest.operands if o.producer is not None]
-    return (*([nest.anchor] if nest.anchor else []), *(s.block for s in (*nest.stages, *nest.wides)), *nest.sides, *pads)
+    stages = [*(s.block for s in nest.stages), *(w.block for w in nest.wides)]
+    return (*([nest.anchor] if nest.anchor else []), *stages, *nest.sides, *pads)
 
 
 def _check_tensors(func: PrimFunc) -> None:

@@ -16,7 +16,9 @@ def apply(sch: Schedule, target: Target) -> None:
         value = store.value
         if block.init is not None or store.buffer.dtype != "int8":
             continue
-        if isinstance(value, BinOp) and any(x.buffer in made for x in loads_of(block)):
+        # What a stage after it reads is a stage itself.
+        last = not any(x.buffer is store.buffer for b in device_blocks(sch.func) for x in loads_of(b))
+        if isinstance(value, BinOp) and last and any(x.buffer in made for x in loads_of(block)):
             sch.decompose_value(sch.get_sblock(block.name), [])
             continue
         if not isinstance(value, Cast) or value.value.dtype != "int32":

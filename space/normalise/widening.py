@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Var, int_value
 from autosched.ir.functor import expr_children, walk_expr
+from autosched.ir.host import is_move
 from autosched.ir.stmt import Block
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_blocks, extents, product_of, store_of
+from space.normalise.blocks import device_blocks, extents, loads_of, product_of, store_of
 
 MOST = 64  # steps; every one widens an operand or splits a stage off for it
 
@@ -43,7 +44,8 @@ def _step(sch: Schedule, block: Block, lanes: int) -> bool:
         return False
     if extents(block).get(lane) != lanes:
         return False
-    paths = list(_narrow(store.value))
+    made = _computed(sch)
+    paths = [p for p in _narrow(store.value) if _operand(_at(store.value, p)) not in made]
     if not paths:
         return False
     # What a stage is made of is replaced wherever it occurs: begin with what occurs once.
@@ -63,7 +65,8 @@ def _step(sch: Schedule, block: Block, lanes: int) -> bool:
         return True
     parent = _at(store.value, path[:-1])
     other = parent.a if isinstance(parent, BinOp) and path[-1] == 1 else parent.b if isinstance(parent, BinOp) else None
-    if other is None or not isinstance(parent, BinOp) or parent.op != "+" or next(_narrow(other), None) is not None:
+    more = other is not None and any(_operand(_at(other, p)) not in made for p in _narrow(other))
+    if other is None or not isinstance(parent, BinOp) or parent.op != "+" or more:
         sch.decompose_value(handle, list(path))
     elif len(path) > 1:
         sch.decompose_value(handle, list(path[:-1]))
@@ -73,6 +76,13 @@ def _step(sch: Schedule, block: Block, lanes: int) -> bool:
     else:
         sch.cast_by_gemm(handle, axis, operand)
     return True
+
+
+def _computed(sch: Schedule) -> set[str]:
+    """Names of the tensors that the accelerator computes: those of int8 among them are in the accumulator, and wide there."""
+    found = {store_of(b).buffer.name: b for b in device_blocks(sch.func)}
+    return {name for name, b in found.items() if b.init is not None or not is_move(store_of(b).value)
+            or any(x.buffer.name in found for x in loads_of(b))}
 
 
 def _narrow(value: Expr, path: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:

@@ -121,7 +121,8 @@ def padded(data: Buffer, before: int, after: int, h: int, w: int, names: tuple[s
     out = tensor("pad", shape, "int8")
 
     def value(c: Expr, y: Expr, x: Expr, *rest: Expr) -> Expr:
-        inside = all_of([binary("<=", before, y), binary("<", y, h + before), binary("<=", before, x), binary("<", x, w + before)])
+        tests = [(before, y, h + before), (before, x, w + before)]
+        inside = all_of([t for low, at, high in tests for t in (binary("<=", low, at), binary("<", at, high))])
         return if_then_else(inside, data[c, y - before, x - before, rest[0], rest[1]], IntImm(0, "int8"))
 
     return out, stage(out, list(zip(names, shape)), value)
