@@ -18,10 +18,7 @@ from space.normalise import normalise
 from space.normalise.blocks import is_packed
 
 # Programs of tests/data/programs that no rule brings into form yet.
-UNKNOWN = {
-    "conv_padding_inline", "conv_two_biases",
-    "gather", "symbolic",
-}
+UNKNOWN = {"gather", "symbolic"}
 INP, WGT, ACC = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer"
 
 
