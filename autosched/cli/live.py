@@ -131,7 +131,7 @@ def lines(progress: Progress, width: int, elapsed: float, unicode: bool = True) 
     simulated, known = sum(t.simulated for t in progress.tasks), sum(t.from_log for t in progress.tasks)
     left = progress.seconds_left(elapsed)
     pace = [(3, "" if left is None else f"{left:.0f} s left"),
-            (4, f"{simulated / elapsed:.1f} simulations/s" if elapsed > 0 else ""),
+            (4, f"{simulated / elapsed:.1f} simulations/s" if elapsed > 0 and simulated else ""),
             (5, f"{known} from the log" if known else ""), (6, "stops at " + ", ".join(progress.rules) if progress.rules else "")]
     task = progress.current
     if len(progress.tasks) == 1:
@@ -158,7 +158,7 @@ def lines(progress: Progress, width: int, elapsed: float, unicode: bool = True) 
 def _figures(task: Task) -> list[tuple[int, str]]:
     best = task.bests[-1] if task.bests else None
     if best is None or task.started is None or task.last is None:
-        return [(1, "nothing measured yet")]
+        return [(1, "nothing measured yet"), (2, "looking for the first schedules")]
     distance = gap(best, task.last.machine_bound)
     peak = percent(task.started.peak / best) if task.started.peak else ""
     return [(1, f"best {number(best)} cycles"), (2, f"gap {percent(distance)}"), (3, peak and f"{peak} of peak"),

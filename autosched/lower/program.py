@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,7 @@ class StorageInfo:
         copies: copies (banks times virtual threads).
         extents: indices held per dimension.
         loops: names of the loops around its scope, outermost first.
+        lives: how often it is filled anew: passes of those loops.
     """
 
     buffer: str
@@ -71,6 +73,7 @@ class StorageInfo:
     copies: int
     extents: tuple[int, ...]
     loops: tuple[str, ...]
+    lives: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,7 +304,8 @@ def warm() -> None:
 
 def _describe(s: Storage) -> StorageInfo:
     names = tuple([loop.name for loop in s.path])
-    return StorageInfo(s.buffer.name, s.buffer.scope, s.address, s.size, s.total // s.size, s.extents, names)
+    return StorageInfo(s.buffer.name, s.buffer.scope, s.address, s.size, s.total // s.size, s.extents, names,
+                       prod(loop.extent for loop in s.path))
 
 
 def _lanes(site: Site, config: VTAConfig) -> int:

@@ -72,7 +72,9 @@ class Held:
         memory: its scope.
         elements: of one bank.
         banks: copies.
+        bytes: of all banks.
         share: of the memory that all banks take, as a fraction.
+        fills: how often it is filled anew.
         loops: the loops around it, outermost first.
     """
 
@@ -80,7 +82,9 @@ class Held:
     memory: str
     elements: int
     banks: int
+    bytes: int
     share: float
+    fills: int
     loops: tuple[str, ...]
 
 
@@ -193,9 +197,11 @@ def _rest(stats: Stats, unit: str, bound: int, terms: dict[str, int]) -> tuple[R
 
 
 def _held(lowered: Lowered) -> Iterator[Held]:
+    memories = lowered.target.memories
     for s in lowered.storages:
-        share = s.elements * s.copies / lowered.target.capacity(s.scope)
-        yield Held(s.buffer, s.scope, s.elements, s.copies, share, s.loops)
+        memory, elements = memories[s.scope], s.elements * s.copies
+        yield Held(s.buffer, s.scope, s.elements, s.copies, elements * memory.element_bytes, elements / memory.elements, s.lives,
+                   s.loops)
 
 
 def _traffic(lowered: Lowered) -> Iterator[Traffic]:

@@ -44,7 +44,8 @@ def figures(found: Account) -> dict[str, int]:
     """The figures of a schedule: those of its program, the machine's bound, and what it holds and moves."""
     moved = {f"bytes of {t.tensor} ({t.memory})": t.bytes for t in found.traffic}
     held = {f"elements of {h.buffer}": h.elements * h.banks for h in found.held}
-    return {**of_run(found.stats), "machine bound": found.bound, **moved, **held}
+    bound = {f"bound: {term}": cycles for term, cycles in found.terms.items()}
+    return {**of_run(found.stats), "machine bound": found.bound, **bound, **moved, **held}
 
 
 def of_run(stats: Stats) -> dict[str, int]:

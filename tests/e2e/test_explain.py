@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from autosched.kernel import Kernel
 from autosched.measure import Candidate, measure
 from autosched.records import best_or_fail
 from autosched.report import Account, ablate, account, compare, figures
+from autosched.report.worth import decisions
 from autosched.search import TuneReport, tune
 from autosched.target import get_target
 from autosched.workloads import workload
@@ -75,6 +77,11 @@ def test_traffic_and_buffers_are_those_of_the_program(name: str, log: Path) -> N
             assert t.times == 1.0
     assert {h.buffer for h in found.held} == {s.buffer for s in kernel.lowered.storages}
     assert all(0 < h.share <= 1 for h in found.held)
+    # What a buffer takes over all of its fills is what its tensor moves: no copy holds more than it loads.
+    moved = {t.tensor: t.bytes for t in found.traffic}
+    for tensor in tensors & {"data", "kernel", "weight"}:
+        buffers = [h for h in found.held if h.buffer.startswith(tensor)]
+        assert buffers and sum(h.bytes // h.banks * h.fills for h in buffers) >= moved[tensor] > 0
 
 
 def test_the_nest_names_every_site(log: Path) -> None:
@@ -142,3 +149,62 @@ def test_the_commands(log: Path, tmp_path: Path) -> None:
     assert code == Exit.BAD_INPUT and err.count("\n") == 1
     code, _, err = ran("explain", WORKLOADS[0], "--target", "vta-pynq", "--log", log)
     assert code == Exit.BAD_INPUT and f"run: autosched tune {WORKLOADS[0]} --target vta-pynq --log {log}" in err
+
+
+def test_a_decision_of_the_other_is_worth_what_it_makes(log: Path) -> None:
+    task, target = workload(WORKLOADS[1]), get_target("vta-de10")
+    record, _ = best_or_fail(task, target, log)
+    space = Space(task.func, target)
+    drawn = space.sample(np.random.default_rng(0), 24)
+    one, two = min(((a, b) for a in drawn for b in drawn if (a != b).sum() > 3), key=lambda pair: int((pair[0] != pair[1]).sum()))
+    cycles = measure(Candidate(task, target, tuple(space.trace(one).as_json()))).cycles
+    assert cycles is not None
+    steps = {s.what: s for s in decisions(task, target, one.tolist(), two.tolist(), cycles)}
+    differ = {space.names[c] for c in np.flatnonzero(one != two)}
+    assert set(steps) == differ and len(differ) > 1
+    for name, step in steps.items():
+        column = space.names.index(name)
+        assert (step.first, step.second) == (one[column], two[column])
+        row = one.copy()
+        row[column] = two[column]
+        (fixed,), (inside,) = space.repair(row[None])
+        assert (step.cycles is not None) == (inside and fixed[column] == two[column])
+        if step.cycles is not None:
+            changed = measure(Candidate(task, target, tuple(space.trace(fixed).as_json()))).cycles
+            assert (step.cycles, step.difference) == (changed, changed - cycles)
+            assert set(step.others) == {space.names[c] for c in np.flatnonzero(fixed != one)} - {name}
+    assert decisions(task, target, record.point, record.point, record.cycles) == []
+
+
+def test_machines_are_compared_field_by_field(log: Path, tmp_path: Path) -> None:
+    target = get_target("vta-de10")
+    fields = {"read_delay": 32, "outstanding_reads": 4, "LOG_INP_BUFF_SIZE": 8}
+    (tmp_path / "mine.json").write_text(json.dumps({**target.config.to_json(), **fields, "name": "mine"}))
+    code, out, _ = ran("compare", "vta-de10", tmp_path / "mine.json", "--log", log, "--format", "json")
+    found = {s["what"]: s for s in json.loads(out)["fields"]}
+    assert code == Exit.OK and set(found) == set(fields)
+    assert {k: (s["first"], s["second"]) for k, s in found.items()} == {
+        k: (target.config.to_json()[k], v) for k, v in fields.items()}
+    # Whoever waits longer for memory needs more cycles; a schedule that no longer fits needs none, and says so.
+    assert found["read_delay"]["difference"] > 0 and found["outstanding_reads"]["difference"] >= 0
+    assert found["LOG_INP_BUFF_SIZE"]["cycles"] is None and "capacity" in found["LOG_INP_BUFF_SIZE"]["why"]
+    slow = replace(target, config=replace(target.config, read_delay=32))
+    wanted = 0
+    for name in (*WORKLOADS, ALU):
+        record, _ = best_or_fail(workload(name), target, log)
+        wanted += measure(Candidate(workload(name), slow, record.trace)).cycles or 0
+    assert found["read_delay"]["cycles"] == wanted
+    assert "no field differs" in ran("compare", "vta-de10", "vta-de10", "--log", log)[1]
+    code, _, err = ran("compare", "vta-de10", WORKLOADS[0], "--log", log)
+    assert code == Exit.BAD_INPUT and "vta-de10 is a target, the other one is none" in err
+
+
+def test_logs_are_compared_workload_by_workload(log: Path, tmp_path: Path) -> None:
+    tune(ALU, trials=2, jobs=1, log=tmp_path)
+    code, out, _ = ran("compare", log, tmp_path, "--format", "json")
+    rows = {r["workload"]: r for r in json.loads(out)["workloads"]}
+    assert code == Exit.OK and set(rows) == {*WORKLOADS, ALU}
+    assert all(r["second"] is None and r["change"] is None for name, r in rows.items() if name != ALU)
+    row = rows[ALU]
+    assert row["trials"][1] == 2 and row["change"] == row["second"] - row["first"]
+    assert "1 workloads in both" in ran("compare", log, tmp_path)[1]

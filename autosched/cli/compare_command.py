@@ -1,0 +1,221 @@
+"""``autosched compare A B``: what differs between two schedules, program files, machines or logs, and what it is worth."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autosched.cli.exit_codes import Exit
+from autosched.cli.log_commands import best_of
+from autosched.cli.options import Parser, add_format, add_log, add_target
+from autosched.cli.tables import number, percent, print_json, print_table, tell
+from autosched.errors import ProgramError
+
+if TYPE_CHECKING:
+    from autosched.records import BestRecord
+    from autosched.report.worth import Step
+    from autosched.target import Target
+    from autosched.workloads import Workload
+
+
+def _options(p: Parser) -> None:
+    p.add_argument("first", metavar="A", help="WORKLOAD[@TARGET][@LOGDIR], a program file, a target, or the directory of a log")
+    p.add_argument("second", metavar="B", help="likewise, of the same kind")
+    add_target(p)
+    add_log(p)
+    add_format(p)
+    p.set_defaults(run=compare)
+
+
+OPTIONS = {"compare": _options}
+
+
+@dataclass(frozen=True)
+class Side:
+    """What an argument names.
+
+    Args:
+        title: how it is called.
+        figures: its figures by name.
+        schedule: (workload, target, best record), where it is the best schedule of a workload.
+    """
+
+    title: str
+    figures: dict[str, int]
+    schedule: tuple[Workload, Target, BestRecord] | None = field(default=None)
+
+
+def compare(args: argparse.Namespace) -> int:
+    """Prints what differs."""
+    kinds = _kind(args.first), _kind(args.second)
+    if "log" in kinds and kinds[0] == kinds[1]:
+        return _logs(args)
+    if "target" in kinds and kinds[0] == kinds[1]:
+        return _machines(args)
+    for text, kind in zip((args.first, args.second), kinds):
+        if kind in ("log", "target"):
+            raise ProgramError(f"{text} is a {kind}, the other one is none; compare two of a kind")
+    return _schedules(args)
+
+
+def _kind(text: str) -> str:
+    """Whether an argument is a log, a target, a program file, or a schedule."""
+    from sim.presets import TARGETS
+
+    path = Path(text)
+    if path.is_dir():
+        return "log"
+    if text in TARGETS:
+        return "target"
+    if path.suffix == ".json" and path.exists():
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError):
+            return "program"
+        return "program" if not isinstance(data, dict) or "programs" in data else "target"
+    return "schedule"
+
+
+# -- schedules and program files ----------------------------------------------------------------------------------------
+
+
+def _schedules(args: argparse.Namespace) -> int:
+    from autosched.report import compare as differences
+
+    one, two = _side(args.first, args), _side(args.second, args)
+    found = differences(one.figures, two.figures)
+    steps = _decisions(one, two)
+    if args.format == "json":
+        print_json({"first": one.title, "second": two.title, "differences": [{**asdict(d), "change": d.change} for d in found],
+                    "decisions": [asdict(s) for s in steps]})
+        return Exit.OK
+    if not found and not steps:
+        tell(f"{one.title} and {two.title}: no figure differs")
+        return Exit.OK
+    print_table([("figure", False), ("A", True), ("B", True), ("B - A", True)],
+                [[d.what, number(d.first), number(d.second), number(d.change)] for d in found])
+    if steps:
+        tell("\nA with one decision of B at a time")
+        _print_steps("decision", steps)
+    tell(f"\nA: {one.title}\nB: {two.title}")
+    return Exit.OK
+
+
+def _side(text: str, args: argparse.Namespace) -> Side:
+    from autosched.report import account, figures, of_run
+
+    if _kind(text) == "program":
+        from autosched.cli.sim_command import load, record
+        from sim.stats import summarize
+
+        programs = load(text, None, None)
+        if len(programs) != 1:
+            raise ProgramError(f"{text} has {len(programs)} programs; compare takes files of one")
+        program, semantics = programs[0]
+        return Side(f"{text}: {program.name}", of_run(summarize(record(program, semantics), semantics)))
+    name, *places = text.split("@")
+    # A flag holds for both; what follows an @ holds for one.
+    chosen = argparse.Namespace(**{**vars(args), "workload": name})
+    for place in places:
+        if Path(place).is_dir():
+            chosen.log = place
+        else:
+            chosen.target = place
+    task, target, best, kernel = best_of(chosen)
+    title = f"{name} on {target.name}" + (f", log {chosen.log}" if chosen.log else "")
+    return Side(title, figures(account(kernel)), (task, target, best))
+
+
+def _decisions(one: Side, two: Side) -> list[Step]:
+    """What the decisions that differ are worth, where both are points of the same space."""
+    from autosched.report.worth import decisions
+    from space import VERSION
+
+    if one.schedule is None or two.schedule is None:
+        return []
+    (task, target, first), (other, _, second) = one.schedule, two.schedule
+    if task.key != other.key or {first.space, second.space} != {VERSION} or not first.point or not second.point:
+        return []
+    if len(first.point) != len(second.point):
+        return []
+    return decisions(task, target, first.point, second.point, first.cycles)
+
+
+def _print_steps(what: str, steps: list[Step]) -> None:
+    print_table(
+        [(what, False), ("A", False), ("B", False), ("cycles", True), ("worth", True), ("with it", False)],
+        [[s.what, _cell(s.first), _cell(s.second), number(s.cycles), number(s.difference), ", ".join(s.others) or s.why or "-"]
+         for s in steps])
+
+
+def _cell(value: Any) -> str:
+    return "-" if value is None else str(value)
+
+
+# -- machines -----------------------------------------------------------------------------------------------------------
+
+
+def _machines(args: argparse.Namespace) -> int:
+    from autosched.records import Known
+    from autosched.report.worth import machines
+    from autosched.target import get_target
+
+    first, second = get_target(args.first), get_target(args.second)
+    known = Known.open(first, args.log)
+    tasks = []
+    for name, key in known.tasks(first):
+        task, best = known.workload(name, key, first), known.best(key, first.key())
+        if task is not None and best is not None:
+            tasks.append((task, best.trace, best.cycles))
+    steps = machines(first, second, tasks)
+    if args.format == "json":
+        print_json({"first": first.name, "second": second.name, "workloads": [task.name for task, *_ in tasks],
+                    "fields": [asdict(s) for s in steps]})
+        return Exit.OK
+    if not steps:
+        tell(f"{first.name} and {second.name}: no field differs")
+        return Exit.OK
+    total = sum(cycles for *_, cycles in tasks)
+    tell(f"{first.name} with one field of {second.name} at a time, on the best schedules of {len(tasks)} workloads, "
+         f"{number(total)} cycles together")
+    _print_steps("field", steps)
+    return Exit.OK
+
+
+# -- logs ---------------------------------------------------------------------------------------------------------------
+
+
+def _logs(args: argparse.Namespace) -> int:
+    from autosched.records import Log, version
+
+    logs = [Log.open(path, must_exist=True) for path in (args.first, args.second)]
+    names = {(key, hardware): name for log in logs for name, key, hardware in log.tasks()}
+    counts = [log.counts() for log in logs]
+    rows: list[dict[str, Any]] = []
+    for task, name in sorted(names.items(), key=lambda item: item[1]):
+        bests = [log.first(*task, version()) for log in logs]
+        trials = [sum(n for (*of, _), n in count.items() if tuple(of) == task) for count in counts]
+        known = next(b for b in bests if b is not None)
+        a, b = (None if best is None else best.cycles for best in bests)
+        change = None if a is None or b is None else b - a
+        rows.append({"workload": name, "target": known.target, "first": a, "second": b, "change": change,
+                     "relative": None if change is None or not a else change / a, "trials": trials})
+    if args.format == "json":
+        print_json({"first": args.first, "second": args.second, "workloads": rows})
+        return Exit.OK
+    if not rows:
+        tell("nothing is logged")
+        return Exit.OK
+    print_table(
+        [("workload", False), ("target", False), ("A", True), ("B", True), ("B - A", True), ("of A", True), ("trials A", True),
+         ("trials B", True)],
+        [[str(r["workload"]), str(r["target"]), number(r["first"]), number(r["second"]), number(r["change"]),
+          percent(r["relative"]), *(number(n) for n in r["trials"])] for r in rows])
+    both = [r for r in rows if r["change"] is not None]
+    if both:
+        totals = [sum(r[side] for r in both) for side in ("first", "second")]
+        tell(f"\n{len(both)} workloads in both: {number(totals[0])} cycles in A, {number(totals[1])} in B")
+    return Exit.OK
