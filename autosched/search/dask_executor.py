@@ -81,7 +81,8 @@ class DaskExecutor:
 
     def submit(self, candidates: Sequence[Candidate]) -> Future[Measured]:
         """Hands candidates to the scheduler."""
-        future: Future[Measured] = self._calls.submit(work, tuple(candidates), version())
+        with undisturbed():
+            future: Future[Measured] = self._calls.submit(work, tuple(candidates), version())
         return future
 
     def fault(self, future: Future[Measured]) -> Fault:
@@ -90,7 +91,8 @@ class DaskExecutor:
 
     def abandon(self, future: Future[Measured]) -> None:
         """Takes a call back; a worker that hangs in it belongs to the cluster."""
-        future.cancel()
+        with undisturbed():
+            future.cancel()
 
     def stop(self) -> None:
         """Leaves the cluster, or ends it where it is ours."""

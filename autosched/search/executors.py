@@ -6,9 +6,13 @@ An executor hands out futures of ``Measured``. What is retried, and how long an 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from enum import Enum
+from multiprocessing import active_children
+from multiprocessing.process import BaseProcess
 from typing import Protocol
 
 from autosched.child import MEMORY, begin, deafen, undisturbed
@@ -114,8 +118,10 @@ class _Worker:
             loky_tracker.ensure_running()
             resource_tracker.ensure_running()
             deafen()
+            before = set(active_children())
             self.executor = ProcessPoolExecutor(max_workers=1, timeout=None, initializer=begin, initargs=(os.getpid(), MEMORY))
             self.ready: Future[None] = self.executor.submit(ready)
+            self.processes = set(active_children()) - before
         self.call: Future[Measured] | None = None
 
     def end(self, wait: bool) -> None:
@@ -136,6 +142,7 @@ class LokyExecutor:
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
         self._workers: list[_Worker] = []
+        self._processes: set[BaseProcess] = set()
 
     def start(self) -> None:
         """Starts all workers, which load what they need while this process goes on."""
@@ -151,15 +158,17 @@ class LokyExecutor:
         """Hands candidates to a worker that is free, or to a new one in the place of one that died."""
         from joblib.externals.loky import BrokenProcessPool
 
-        spot = next(k for k, w in enumerate(self._workers) if w.call is None or w.call.done())
         arguments = tuple(candidates), version()
-        try:
-            future: Future[Measured] = self._workers[spot].executor.submit(work, *arguments)
-        except BrokenProcessPool:
-            self._replace(spot)
-            future = self._workers[spot].executor.submit(work, *arguments)
-        self._workers[spot].call = future
-        return future
+        # An interrupt inside a library's queue would leave its lock locked, and the threads that need it waiting for ever.
+        with undisturbed():
+            spot = next(k for k, w in enumerate(self._workers) if w.call is None or w.call.done())
+            try:
+                future: Future[Measured] = self._workers[spot].executor.submit(work, *arguments)
+            except BrokenProcessPool:
+                self._replace(spot)
+                future = self._workers[spot].executor.submit(work, *arguments)
+            self._workers[spot].call = future
+            return future
 
     def fault(self, future: Future[Measured]) -> Fault:
         """A worker's end breaks its executor."""
@@ -178,11 +187,34 @@ class LokyExecutor:
 
     def _replace(self, spot: int) -> None:
         with undisturbed():
+            self._processes |= self._workers[spot].processes
             self._workers[spot].end(wait=False)
             self._workers[spot] = _Worker()
 
     def stop(self) -> None:
         """Kills all workers: none of them holds anything that is worth waiting for."""
-        for worker in self._workers:
-            worker.end(wait=True)
-        self._workers = []
+        with undisturbed(), _managers_end_quietly():
+            for worker in self._workers:
+                self._processes |= worker.processes
+                worker.end(wait=True)
+            # Whatever the library has made of it: a worker that is left would be waited for when this process ends.
+            for process in self._processes:
+                if process.is_alive():
+                    process.terminate()
+            self._workers, self._processes = [], set()
+
+
+@contextmanager
+def _managers_end_quietly() -> Iterator[None]:
+    """A thread of loky's that is told to end while a call is on its way to it may trip over that; nobody waits for it then."""
+    outer = threading.excepthook
+
+    def hook(args: threading.ExceptHookArgs) -> None:
+        if args.thread is None or args.thread.name != "ExecutorManagerThread":
+            outer(args)
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        threading.excepthook = outer

@@ -5,18 +5,22 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
 from types import TracebackType
 
+from autosched.child import undisturbed
 from autosched.errors import ExecutorError
-from autosched.measure import Candidate, Result, measure
+from autosched.measure import Candidate, Result
 from autosched.search.beside import Beside
 from autosched.search.executors import Executor, Fault, make_executor
+from autosched.search.guarded import check
 from autosched.search.worker import Measured, VersionError
 
 CALL_SECONDS = 0.05  # of work that a call should hold: below, sending it costs more than doing it
 PATIENCE_SECONDS = 120.0  # for one candidate; far above what counted work allows, so it speaks of the machine only
 LOOK_SECONDS = 1.0  # between two looks at a cluster without workers
+CHECK_SECONDS = 600.0  # for the check of one schedule, which executes its program bit by bit
 TRIES = 2  # times that a candidate's worker may end
 FALSE_STARTS = 6  # workers that end before their first call, one after another, until no more are started
 
@@ -49,6 +53,8 @@ class MeasurePool:
         self.each = CALL_SECONDS  # seconds per candidate, as measured lately
         # Calls that nobody waits for any more, and when their workers are given up; until then these are not free.
         self.strays: dict[Future[Measured], float] = {}
+        # Calls that have ended, in that order. Its ``get`` holds no lock of Python's that an interrupt could leave locked.
+        self.ended: SimpleQueue[Future[Measured]] = SimpleQueue()
 
     def __enter__(self) -> MeasurePool:
         from autosched import lower
@@ -80,13 +86,14 @@ class MeasurePool:
         self._stop()
 
     def _stop(self) -> None:
-        self.checks.stop()
-        self.executor.stop()
+        with undisturbed():
+            self.checks.stop()
+            self.executor.stop()
 
     def check(self, candidate: Candidate) -> Result:
-        """Measures a candidate, executes its program and compares what it computes, in this process."""
+        """Measures a candidate, executes its program and compares what it computes, in a process of its own."""
         self.checks.wait()
-        return measure(candidate, execute=True, wide=True)
+        return check(candidate, CHECK_SECONDS)
 
     def run(self, candidates: Sequence[Candidate], until: float | None = None) -> Generator[Result, None, None]:
         """The results, in the order of the candidates, as they come.
@@ -130,7 +137,7 @@ class _Batch:
 
     def abandon(self) -> None:
         """Whoever asked has gone; what is under way has nobody to go to."""
-        self.pool.strays.update({future: end for future, (_, end) in self.running.items() if not future.cancel()})
+        self.pool.strays.update({future: end for future, (_, end) in self.running.items()})
         self.running.clear()
 
     def _fill(self) -> None:
@@ -138,16 +145,23 @@ class _Batch:
             call = self.waiting.popleft()
             future = self.executor.submit([self.candidates[i] for i in call])
             self.running[future] = (call, time.monotonic() + self.pool.patience * len(call))
+            # The thread that ends a call takes the same lock: it must not be left locked.
+            with undisturbed():
+                future.add_done_callback(self.pool.ended.put)
 
     def _wait(self) -> None:
         strays = self.pool.strays
         now = time.monotonic()
         ends = [*strays.values(), *(end for _, end in self.running.values()), *([] if self.until is None else [self.until])]
         seconds = min([LOOK_SECONDS, *(max(0.0, end - now) for end in ends)])
-        done, _ = wait([*self.running, *strays], timeout=seconds, return_when=FIRST_COMPLETED)
-        for future in done:
-            if strays.pop(future, None) is None:
-                self._take(future)
+        try:
+            future = self.pool.ended.get(timeout=seconds)
+            while True:
+                if strays.pop(future, None) is None and future in self.running:
+                    self._take(future)
+                future = self.pool.ended.get_nowait()
+        except Empty:
+            pass
         now = time.monotonic()
         for future in [f for f, end in strays.items() if now >= end]:
             del strays[future]

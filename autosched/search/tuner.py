@@ -20,12 +20,12 @@ from autosched.measure import gap as relative_gap
 from autosched.records import BestRecord, Log
 from autosched.search.events import Listener, Remark, RunFinished, RunStarted, TaskFinished, TaskStarted, TrialEvent, emit
 from autosched.search.journal import Journal
-from autosched.search.pool import MeasurePool
+from autosched.search.pool import TRIES, MeasurePool
 from autosched.search.proposer import Point, Proposer
 from autosched.search.result import Interrupted, NetworkReport, TuneReport
 from autosched.target import Target, get_target
 from autosched.workloads import Workload, network, networks
-from autosched.workloads.rehearsal import at_most
+from autosched.workloads.apart import at_most
 from sim.notices import told_to
 from space import VERSION, Space
 from space.lowerable import require_lowerable
@@ -372,6 +372,10 @@ class _Run:
                 return True
             self.found.remove(best)
             self.dropped.append((cycles, f"{result.status}: {result.reason}"))
+            if sum(said.startswith("environment: ") for _, said in self.dropped) == TRIES:
+                # It is not the schedule that harms its process.
+                self.found.clear()
+                break
         return False
 
     def _write_best(self, cycles: int, number: int, ask: _Ask, program: str, verified: bool = False, reason: str = "") -> None:

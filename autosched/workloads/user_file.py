@@ -5,18 +5,23 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import inspect
+import json
+import os
 import sys
 import traceback
+import warnings
 import zlib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from autosched.errors import AutoschedError, ProgramError, UnknownNameError, shortened, suggest
 from autosched.ir import interp
 from autosched.ir.stmt import IRModule, PrimFunc
-from autosched.workloads.rehearsal import rehearse
+from autosched.ir.structural import structural_hash
+from autosched.script import parse
+from autosched.workloads.apart import LOST, told
 from autosched.workloads.workload import Array, Workload
 
 _LONGEST = 400  # characters of a message that a user's file may put into ours
@@ -40,21 +45,75 @@ def from_file(name: str, file: str, attribute: str) -> Workload:
         near = [str(p) for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
         raise ProgramError(f"no file {file}{suggest(file, near)}")
     path = path.resolve()
-    rehearse(file, path, attribute)
+    answer = told(file, path, attribute)
+    for text in answer.get("warnings", ()):
+        warnings.warn(text, stacklevel=2)
+    if "unknown" in answer:
+        raise UnknownNameError(*answer["unknown"])
+    if "error" in answer:
+        raise ProgramError(answer["error"])
+    if "type" in answer:
+        raise ProgramError(f"{name}: expected a PrimFunc or a function that returns one, got {answer['type']}")
+    if "script" in answer:
+        with warnings.catch_warnings():
+            # What there is to say of the program was said where it was written.
+            warnings.simplefilter("ignore")
+            func = parse(answer["script"])
+        assert isinstance(func, PrimFunc) and structural_hash(func) == answer["key"], f"{name} is not what it prints"
+        return of_func(func, name)
+    # A reference of the user's own is Python that no text carries: only then the file runs in this process as well.
     with _apart(path.parent):
         try:
             found = load(path, attribute)
-        except UnknownNameError:
-            raise
         except (Exception, SystemExit) as error:
             raise blame(error, file, path) from error
+    if not isinstance(found, Workload):
+        raise ProgramError(f"{name}: expected the same Workload again, got {type(found).__name__}")
+    return found
+
+
+def tell(file: str, path: str, attribute: str) -> NoReturn:
+    """In the child: says on standard output what a file gives, as JSON, and ends the process.
+
+    ``script`` and ``key`` of a program; ``workload`` alone for a ``Workload``; the ``type`` of anything else; ``error`` or
+    ``unknown`` where it does not get so far; ``warnings`` that came with a program.
+
+    Args:
+        file: the file as the user typed it.
+        path: the same, absolute.
+        attribute: what is wanted of it.
+    """
+    # Whatever the file prints, by Python or past it, goes where errors go.
+    out = os.dup(1)
+    os.dup2(2, 1)
+    code = 0
+    answer: dict[str, Any]
+    with warnings.catch_warnings(record=True) as caught, _apart(Path(path).parent):
+        try:
+            answer = _described(load(Path(path), attribute))
+        except MemoryError:
+            answer, code = {}, LOST
+        except UnknownNameError as error:
+            answer = {"unknown": [error.what, error.name, error.known]}
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a file raises is told by the parent
+            answer = {"error": str(blame(error, file, Path(path)))}
+    answer["warnings"] = [str(w.message) for w in caught] if "script" in answer else []
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with os.fdopen(out, "wb") as pipe:
+        pipe.write(json.dumps(answer).encode())
+    # Threads that the file has left running are not waited for.
+    os._exit(code)
+
+
+def _described(found: Any) -> dict[str, Any]:
     if isinstance(found, IRModule) and len(found.functions) == 1:
         found = next(iter(found.functions.values()))
     if isinstance(found, Workload):
-        return found
+        return {"workload": found.name}
     if not isinstance(found, PrimFunc):
-        raise ProgramError(f"{name}: expected a PrimFunc or a function that returns one, got {type(found).__name__}")
-    return of_func(found, name)
+        return {"type": type(found).__name__}
+    return {"script": found.script(), "key": structural_hash(found)}
 
 
 @contextlib.contextmanager

@@ -121,17 +121,17 @@ def test_an_interrupted_run_leaves_its_best_and_no_process(number: signal.Signal
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    until = time.monotonic() + 120
+    until = time.monotonic() + 600  # no test depends on how busy the machine is
     while time.monotonic() < until and not any(p.read_text().count("\n") > 4 for p in tmp_path.glob("*.jsonl")):
         time.sleep(0.1)
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=600)
     assert process.returncode == code, err
     assert "Traceback" not in err
     best = autosched("best", "resnet18.c2", "--log", tmp_path, "--format", "json")
     assert best.returncode == 0, best.stderr
     assert json.loads(best.stdout)[0]["cycles"] and not json.loads(best.stdout)[0]["verified"]
-    until = time.monotonic() + 20
+    until = time.monotonic() + 600
     while time.monotonic() < until:
         try:
             os.killpg(process.pid, 0)

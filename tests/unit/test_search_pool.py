@@ -1,15 +1,21 @@
 """The worker pool: order, one result per candidate, and workers that die or hang."""
 
+import os
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from autosched.cli.exit_codes import Exit
 from autosched.errors import ExecutorError, UnknownNameError
 from autosched.measure import Candidate, measure
+from autosched.search import guarded
 from autosched.search import pool as pool_module
 from autosched.search.pool import MeasurePool
 from autosched.workloads import workload
@@ -24,13 +30,19 @@ def candidates(n: int) -> list[Candidate]:
     return [Candidate(SMALL, "vta-de10", tuple(space.trace(p).as_json())) for p in points]
 
 
-def saboteur(tmp_path: Path, body: str) -> Candidate:
-    """A candidate whose worker runs ``body``: a program's file is loaded where the candidate is measured."""
-    path = tmp_path / "saboteur.py"
-    # The first look at a file, in a process of its own, is to find nothing.
-    first = "    if multiprocessing.current_process().name == 'MainProcess':\n        return None\n"
-    path.write_text("import multiprocessing, os, signal, time\n\n\ndef f():\n" + first + "    " + body + "\n    return None\n")
-    return Candidate(f"{path}:f", "vta-de10", ())
+class Trap:
+    """A candidate's trace that runs ``body`` where it is unpickled: in the worker that is to measure it."""
+
+    def __init__(self, body: str, trace: object) -> None:
+        self.text = f"(exec({body!r}), {trace!r})[1]"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return eval, (self.text,)
+
+
+def saboteur(body: str, like: Candidate) -> Candidate:
+    """The same candidate, but its worker runs ``body`` first."""
+    return Candidate(like.workload, like.target, Trap(f"import os, signal, time\n{body}", like.trace))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("jobs", "executor"), [(1, None), (2, None), (1, "loky"), (2, "serial")])
@@ -48,39 +60,40 @@ def test_results_come_in_order_whatever_the_jobs(jobs: int, executor: str | None
 
 def test_a_candidate_that_kills_its_worker_twice_costs_itself_only(tmp_path: Path) -> None:
     asked = candidates(4)
-    asked.insert(2, saboteur(tmp_path, f"open({str(tmp_path / 'tries')!r}, 'a').write('x'); os.kill(os.getpid(), 9)"))
+    asked.insert(2, saboteur(f"open({str(tmp_path / 'tries')!r}, 'a').write('x'); os.kill(os.getpid(), 9)", asked[0]))
     with MeasurePool(2) as pool:
         pool.each = 0.02  # two or three candidates per call: the innocent ones are in one boat with the killer
         results = list(pool.run(asked))
         assert [r.status for r in results] == ["ok", "ok", "environment", "ok", "ok"]
         assert results[2].reason == "its worker process died, 2 times"
         assert (tmp_path / "tries").read_text() == "xx"
-        assert [r.status for r in pool.run(asked[:2])] == ["ok", "ok"]
+        # Nor does it cost the pool.
+        once = saboteur(f"m = {str(tmp_path / 'm')!r}; os.path.exists(m) or (open(m, 'w'), os.kill(os.getpid(), 9))", asked[1])
+        assert list(pool.run([asked[0], once])) == results[:2]
+        assert (tmp_path / "m").exists()
 
 
-def test_a_candidate_that_kills_its_worker_once_is_measured(tmp_path: Path) -> None:
-    once = saboteur(tmp_path, f"m = {str(tmp_path / 'mark')!r}; os.path.exists(m) or (open(m, 'w'), os.kill(os.getpid(), 9))")
-    asked = [*candidates(3), once]
-    with MeasurePool(2) as pool, pytest.raises(Exception, match="expected a PrimFunc"):
-        # That its program is none is found at the second try: the first did not get so far.
-        list(pool.run(asked))
-    assert (tmp_path / "mark").exists()
+def test_a_candidate_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool's clock stands still until a worker hangs, and then jumps: no machine is too slow for this test."""
+    asked, marks, jumps = candidates(4), tmp_path / "marks", [0]
+    marks.touch()
+    asked.insert(1, saboteur(f"open({str(marks)!r}, 'a').write('x'); time.sleep(3600)", asked[0]))
 
+    def now() -> float:
+        jumps.append(len(marks.read_text()))
+        return 1000.0 * jumps[-1]
 
-def test_a_candidate_that_never_ends_is_given_up(tmp_path: Path) -> None:
-    asked = candidates(4)
-    asked.insert(1, saboteur(tmp_path, "time.sleep(3600)"))
-    with MeasurePool(2) as pool:
-        list(pool.run(asked[2:]))
-        pool.patience = 10.0
+    monkeypatch.setattr(pool_module, "time", SimpleNamespace(monotonic=now))
+    with MeasurePool(1, "loky") as pool:
         results = list(pool.run(asked))
     assert [r.status for r in results] == ["ok", "environment", "ok", "ok", "ok"]
-    assert results[1].reason == "no result after 10 seconds, 2 times"
+    assert results[1].reason == "no result after 120 seconds, 2 times"
+    assert marks.read_text() == "xx"
 
 
 def test_what_has_no_result_when_time_is_up_is_never_given(tmp_path: Path) -> None:
     asked = candidates(3)
-    asked.insert(1, saboteur(tmp_path, "time.sleep(3600)"))
+    asked.insert(1, saboteur("time.sleep(3600)", asked[0]))
     with MeasurePool(2) as pool:
         batch = pool_module._Batch(pool, asked, None)
         results = batch.results()
@@ -93,6 +106,79 @@ def test_what_has_no_result_when_time_is_up_is_never_given(tmp_path: Path) -> No
         assert [r.status for r in pool.run([asked[0], *asked[2:]])] == ["ok", "ok", "ok"]
     with MeasurePool(1) as serial:
         assert list(serial.run(asked, until=time.monotonic())) == []
+
+
+def test_an_interrupt_never_comes_inside_a_librarys_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Raised there, it leaves the lock locked, and the end of the run waits for ever for the threads that need it."""
+    from concurrent.futures import Future
+
+    from joblib.externals.loky import ProcessPoolExecutor
+
+    inside = []
+    asked = candidates(1)[0]
+
+    def interrupted(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            inside.append(True)
+            signal.raise_signal(signal.SIGTERM)
+            found = real(*args, **kwargs)
+            inside.pop()
+            return found
+
+        return call
+
+    def handler(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        for owner, name in ((ProcessPoolExecutor, "submit"), (Future, "add_done_callback")):
+            with MeasurePool(2) as pool, monkeypatch.context() as patched:
+                patched.setattr(owner, name, interrupted(getattr(owner, name)))
+                with pytest.raises(KeyboardInterrupt):
+                    next(pool.run([asked, saboteur("time.sleep(3600)", asked)]))
+            assert not inside, name
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize(("harm", "status", "reason"), [
+    ("kill", "environment", "its process died"), ("memory", "environment", "the worker's memory did not suffice"),
+    ("hang", "environment", "no result after 0.2 seconds"), ("none", "ok", ""),
+])
+def test_a_check_costs_itself_only(harm: str, status: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = guarded.measure
+
+    def harmful(*args: Any, **kwargs: Any) -> Any:
+        if harm == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if harm == "memory":
+            bytearray(1 << 45)
+        if harm == "hang":
+            time.sleep(3600)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(guarded, "measure", harmful)
+    if harm == "hang":
+        monkeypatch.setattr(pool_module, "CHECK_SECONDS", 0.2)
+    pool = MeasurePool(1)
+    result = pool.check(candidates(1)[0])
+    assert (result.status, result.reason) == (status, reason)
+
+
+def test_a_bug_in_a_check_is_raised_here() -> None:
+    with pytest.raises(UnknownNameError, match="unknown workload"):
+        MeasurePool(1).check(Candidate("denser", "vta-de10", ()))
+
+
+def test_a_run_whose_checks_die_says_so(
+    tmp_path: Path, command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guarded, "measure", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+    code, out, err = command("tune", SMALL, "--trials", "4", "--jobs", "1", "--log", tmp_path)
+    assert code == Exit.NO_SCHEDULE and "bit-equal" not in out and "Traceback" not in err
+    # Twice, and not for every schedule of the run.
+    assert err.count("its check failed: environment: its process died") == 2
 
 
 @contextmanager

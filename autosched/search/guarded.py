@@ -1,0 +1,89 @@
+"""A measurement in a process of its own, also where candidates are measured in this one: what harms it costs only that."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+
+from autosched.child import begin, undisturbed
+from autosched.measure import Candidate, Result, measure
+
+
+def check(candidate: Candidate, patience: float) -> Result:
+    """Measures a candidate, executes its program and compares what it computes with the reference.
+
+    Args:
+        candidate: what to check.
+        patience: seconds that it may take.
+
+    Returns:
+        The result; status ``environment`` where its process ended or gave no answer in time.
+    """
+    here, there = multiprocessing.Pipe(duplex=False)
+    try:
+        with undisturbed():
+            end = _started(there, candidate)
+            there.close()
+        try:
+            if not here.poll(patience):
+                return Result.failed("environment", f"no result after {patience:g} seconds")
+            found = here.recv()
+        except (EOFError, OSError):
+            return Result.failed("environment", "its process died")
+        finally:
+            with undisturbed():
+                end()
+    finally:
+        here.close()
+    if isinstance(found, Result):
+        return found
+    raise found
+
+
+def _started(pipe: Connection, candidate: Candidate) -> Callable[[], None]:
+    """Begins a check; returns what ends it. Signals must not disturb."""
+    parent = os.getpid()
+    if sys.platform == "linux":
+        # A copy of this process has everything loaded and compiled.
+        child = os.fork()
+        if not child:
+            _answer(pipe, candidate, parent)
+
+        def end() -> None:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+        return end
+    process = multiprocessing.get_context("spawn").Process(target=_answer, args=(pipe, candidate, parent))
+    process.start()
+
+    def stop() -> None:
+        process.kill()
+        process.join()
+
+    return stop
+
+
+def _answer(pipe: Connection, candidate: Candidate, parent: int) -> None:
+    """In the child: never returns, for in a copy the way back leads into what the original does next."""
+    try:
+        for name in ("SIGTERM", "SIGHUP"):
+            if hasattr(signal, name):
+                signal.signal(getattr(signal, name), signal.SIG_DFL)
+        begin(parent)
+        pipe.send(_found(candidate))
+    finally:
+        os._exit(0)
+
+
+def _found(candidate: Candidate) -> Result | Exception:
+    try:
+        return measure(candidate, execute=True, wide=True)
+    except MemoryError:
+        return Result.failed("environment", "the worker's memory did not suffice")
+    except Exception as error:  # noqa: BLE001 - a bug, or a mistake of the caller: raised where it can be told
+        return error

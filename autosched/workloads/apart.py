@@ -1,0 +1,82 @@
+"""A user's file is run in a process of its own: one that never ends, or takes all memory, costs only that process.
+
+What the file gives comes back as text, once: a program as its script, anything that is wrong as the line that says so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from autosched.child import undisturbed
+from autosched.errors import ProgramError
+
+SECONDS = 60.0  # that a file may take to be loaded, where nobody says less
+LOST = 3  # exit code of the child where memory did not suffice
+_CODE = """
+import sys
+from autosched.child import begin
+begin(int(sys.argv[1]))
+from autosched.workloads.user_file import tell
+tell(*sys.argv[2:])
+"""
+_seconds: ContextVar[float] = ContextVar("_seconds", default=SECONDS)
+
+
+@contextmanager
+def at_most(seconds: float | None) -> Iterator[None]:
+    """Within the block a file may take so many seconds to be loaded; None leaves it at what it was."""
+    token = _seconds.set(min(SECONDS, seconds) if seconds is not None else _seconds.get())
+    try:
+        yield
+    finally:
+        _seconds.reset(token)
+
+
+def told(file: str, path: Path, attribute: str) -> dict[str, Any]:
+    """What a file says in a child process, with limits on time and memory; see ``autosched.workloads.user_file.tell``.
+
+    Args:
+        file: the file as the user typed it.
+        path: the same, absolute.
+        attribute: what is wanted of it.
+
+    Raises:
+        ProgramError: it does not end in time, takes too much memory, or ends its process.
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    # What the file prints goes to standard error, for standard output is data.
+    try:
+        chatter: int = sys.stderr.fileno()
+    except (AttributeError, OSError, ValueError):
+        chatter = subprocess.PIPE
+    sys.stderr.flush()
+    with undisturbed():
+        child = subprocess.Popen(
+            [sys.executable, "-c", _CODE, str(os.getpid()), file, str(path), attribute], env=environment,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=chatter,
+        )
+    try:
+        answer, printed = child.communicate(timeout=_seconds.get())
+    except subprocess.TimeoutExpired:
+        raise ProgramError(f"{file}: {attribute} is not loaded after {_seconds.get():g} seconds") from None
+    finally:
+        child.kill()
+        child.wait()
+    if printed:
+        sys.stderr.write(printed.decode(errors="replace"))
+    if child.returncode == LOST:
+        raise ProgramError(f"{file}: {attribute} takes more memory than a file may")
+    if child.returncode < 0:
+        raise ProgramError(f"{file}: {attribute} ends its process by signal {-child.returncode}")
+    if not answer:
+        raise ProgramError(f"{file}: {attribute} ends its process with code {child.returncode}")
+    found: dict[str, Any] = json.loads(answer)
+    return found
