@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from autosched.errors import ProgramError
-from autosched.ir.expr import BufferLoad, Expr, IntImm
+from autosched.ir.expr import BufferLoad, Expr, IntImm, int_value
 from autosched.ir.functor import Mutator
 from autosched.ir.simplify import simplify
 from autosched.ir.stmt import (
@@ -20,6 +20,7 @@ from autosched.ir.stmt import (
     Buffer,
     BufferRegion,
     BufferStore,
+    Constant,
     Ident,
     PrimFunc,
     Range,
@@ -144,8 +145,15 @@ def compose(
     ranges: list[tuple[int, int] | None] = [None] * len(params)
     allocs: list[Buffer] = [buffers[r.name] for r in regions.values() if not r.outside]
     bodies: list[Stmt] = []
+    constants: dict[tuple[object, ...], Constant] = {}
     for part in parts:
         rewriter = _Rewriter(part, places, buffers)
+        for constant in part.func.constants:
+            # Layers that hold the same numbers read the same bytes.
+            key = (constant.data, constant.buffer.dtype, tuple(map(int_value, constant.buffer.shape)))
+            if key not in constants:
+                constants[key] = replace(constant, buffer=rewriter.visit_buffer(constant.buffer))
+            rewriter.fresh[constant.buffer] = constants[key].buffer
         body = part.func.body
         assert isinstance(body, BlockRealize)
         bodies.append(rewriter.visit_stmt(body.block.body))
@@ -154,7 +162,9 @@ def compose(
             if buffer not in rewriter.tensors:
                 params.append(rewriter.visit_buffer(buffer))
                 ranges.append(part.func.value_ranges[k] if k < len(part.func.value_ranges) else None)
-    return PrimFunc(tuple(params), make_root(seq(*bodies), tuple(allocs)), value_ranges=tuple(ranges))
+    return PrimFunc(
+        tuple(params), make_root(seq(*bodies), tuple(allocs)), value_ranges=tuple(ranges), constants=tuple(constants.values()),
+    )
 
 
 class _Rewriter(Mutator):

@@ -72,6 +72,8 @@ def _match(found: Found, node: Node) -> None:
         integers.match(found, node)
     elif node.op == "Add" and found.file.dtypes.get(node.outputs[0]) == "int32":
         integers.match_sum(found, node)
+    elif node.op == "MaxPool" and found.file.dtypes.get(node.inputs[0]) in ("int8", "uint8"):
+        integers.match_pool(found, node)
     elif node.op in qdq.VIEWS and node.inputs[0] in found.tensors:
         known = found.tensors[node.inputs[0]]
         out = found.tensor(node.outputs[0], known.exponent, known.zero)

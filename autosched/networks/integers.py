@@ -12,8 +12,9 @@ import numpy as np
 from autosched.networks.graph import Array, Ints, Layer, Requant
 from autosched.networks.matcher import Found
 from autosched.networks.onnx_file import Node
-from autosched.networks.qdq import dense_fault, padding_fault, window
+from autosched.networks.qdq import dense_fault
 from autosched.networks.scales import Value, exponent, int8_weight, zero_point
+from autosched.networks.windows import max_layer, padding_fault, window
 
 FLOOR = "round towards minus infinity: write Add 2^(s-1), Mul 2^-s, Floor, or take the QDQ form"
 
@@ -63,6 +64,18 @@ def match_sum(found: Found, node: Node) -> None:
         return
     core = _Sums(layer, shape[1], np.zeros(1, dtype=np.int64), nodes=[*(n for _, _, used in parts for n in used), node.name])
     _finish(found, node, core, node.outputs[0])
+
+
+def match_pool(found: Found, node: Node) -> None:
+    """Makes a layer of a pool by maxima of an int8 tensor, or notes why it stays on the host."""
+    name = node.inputs[0]
+    known = found.tensors.get(name) or found.tensor(name, None, 0)
+    layer = max_layer(found, node, Value(known.name, known.exponent or 0, known.zero))
+    if isinstance(layer, str):
+        found.reasons[node.name] = layer
+        return
+    out = found.tensor(node.outputs[0], known.exponent, known.zero)
+    found.add(replace(layer, output=out.name, nodes=(node.name,)))
 
 
 def _plain(found: Found, node: Node, name: str, zero: int = 0) -> str:

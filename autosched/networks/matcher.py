@@ -47,6 +47,14 @@ class Found:
             self.tensors[name] = known
         return known
 
+    def least(self, name: str) -> int:
+        """A bound from below of the machine's values of a tensor, from the clip of the layer that makes it."""
+        while (made := next((x for x in self.layers if x.output == name), None)) is not None:
+            if made.requant is not None:
+                return made.requant.low
+            name = made.inputs[0]  # views and pools by maxima make no new values
+        return -128
+
     def view(self, value: Value, shape: tuple[int, ...], name: str, node: Node) -> Value:
         """A value under another shape."""
         out = f"{name}:view"

@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from autosched.ir.expr import Expr, IntImm, all_of, binary, cast, if_then_else, maximum, minimum
 from autosched.ir.stmt import Buffer, PrimFunc, Stmt, make_root, seq
 from autosched.networks.graph import Array, Graph, Layer
 from autosched.networks.ranges import reach
-from autosched.networks.transposed import Direction, by_class, directions
+from autosched.networks.tiles import image_of, per_channel, weight_tiles
+from autosched.networks.transposed import Direction, directions
 from autosched.networks.transposed import sums as classes
 from autosched.workloads import Workload
 from autosched.workloads.layout import whole
-from autosched.workloads.stage import stage, tensor
+from autosched.workloads.stage import reduction, stage, tensor
 
 TENSOR_SHIFT = -1
 USUAL_SHIFT = 8
@@ -33,8 +33,8 @@ class Spec:
     """What decides the program of a layer.
 
     Args:
-        kind: ``conv``, ``deconv`` (transposed), ``depthwise`` (each block of channels from its own alone), ``dense``, ``add`` or
-            ``average``.
+        kind: ``conv``, ``deconv`` (transposed), ``depthwise`` (each block of channels from its own alone), ``dense``, ``add``,
+            ``average`` or ``max`` (which has no bias and no shift; padding counts as 0).
         n: batch.
         ci: input channels of one group (a dense layer's are the lanes that its input has in memory).
         h: input height.
@@ -75,6 +75,8 @@ class Spec:
 
     def structure(self) -> Spec:
         """The spec whose schedules serve this one: other immediates of the same instructions cost the same cycles."""
+        if self.kind == "max":
+            return self
         return replace(
             self, shift=USUAL_SHIFT if self.shift > 0 else self.shift, low=0, high=127, bias_bits=16,
         )
@@ -97,7 +99,7 @@ class Spec:
     @property
     def macs(self) -> int:
         """Multiply-accumulates of the program's products, identity tiles not counted."""
-        if self.kind in ("add", "average"):
+        if self.kind in ("add", "average", "max"):
             return 0
         if self.kind == "deconv":
             down, across = self.directions
@@ -128,9 +130,11 @@ def spec_of(graph: Graph, layer: Layer, source: tuple[int, ...], block: int) -> 
         block: channel lanes.
     """
     done = layer.requant
+    out = image_of(graph.tensors[layer.output].shape)
+    n, c, h, w = image_of(source)
+    if layer.kind == "max":
+        return Spec("max", n, c, h, w, c, out[2], out[3], layer.kernel, layer.stride, layer.pads, bias="none", shift=0)
     assert done is not None
-    out = _image(graph.tensors[layer.output].shape)
-    n, c, h, w = _image(source)
     bits = 16
     while (1 << bits) < int(np.abs(done.bias).max(initial=0)):
         bits += 4
@@ -162,12 +166,13 @@ def call_of(graph: Graph, layer: Layer, source: tuple[int, ...], batch: int, blo
     """A layer as a program with its constants, packed; arguments as for ``spec_of``."""
     spec = spec_of(graph, layer, source, block)
     done = layer.requant
-    assert done is not None
-    constants: dict[str, Array] = {"weight": _weight(layer, spec, source, block)}
+    if done is None:
+        return Call(spec, {})
+    constants: dict[str, Array] = {"weight": weight_tiles(layer, spec, source, block)}
     if spec.bias != "none":
-        constants["bias"] = _per_channel(done.bias, spec, batch, block)
+        constants["bias"] = per_channel(done.bias, spec, batch, block)
     if spec.shift == TENSOR_SHIFT:
-        constants["shift"] = _per_channel(done.shift, spec, batch, block)
+        constants["shift"] = per_channel(done.shift, spec, batch, block)
     return Call(spec, constants)
 
 
@@ -203,6 +208,8 @@ def program(spec: Spec, batch: int, block: int) -> PrimFunc:
     data = tensor("data", data_shape, "int8")
     source = b.padded(data)
     sy, sx = spec.stride
+    if spec.kind == "max":
+        return b.largest(data, source, axes, [ky, kx])
     tile = [block, block]
     if spec.kind in ("conv", "dense"):
         weight = tensor("weight", [*[e for _, e in groups], oc, ic, *spec.kernel, *tile], "int8")
@@ -293,6 +300,19 @@ class _Builder:
         self.allocs.append(out)
         return out
 
+    def largest(self, data: Buffer, source: Buffer, axes: list[tuple[str, int]], window: list[tuple[str, int]]) -> PrimFunc:
+        """The largest element of every window, and narrowing."""
+        (sy, sx), shape = self.spec.stride, [e for _, e in axes]
+        most, out = tensor("most", shape, "int32"), tensor("out", shape, "int8")
+
+        def sample(*v: Expr) -> Expr:
+            n, co, y, x, nb, cb, r, s = v
+            return cast("int32", source[n, co, y * sy + r, x * sx + s, nb, cb])
+
+        self.stmts.append(reduction(most, axes, sample, window, IntImm(self.spec.low), maximum))
+        self.stmts.append(stage(out, axes, lambda *at: cast("int8", most[at])))
+        return PrimFunc((data, out), make_root(seq(*self.stmts), (*self.allocs, most)), value_ranges=(None, None))
+
     def finish(self, data: Buffer, weight: Buffer, acc: Buffer, axes: list[tuple[str, int]]) -> PrimFunc:
         """Bias, shift, clip and narrowing."""
         spec = self.spec
@@ -329,12 +349,18 @@ class _Builder:
         return PrimFunc(params, make_root(seq(*self.stmts), (*self.allocs, acc, done)), value_ranges=ranges)
 
 
-def compute(spec: Spec, block: int, data: Array, weight: Array, *rest: Array) -> Array:
+def compute(spec: Spec, block: int, data: Array, *constants: Array) -> Array:
     """What the program of a spec computes, on packed NumPy arrays; the sums in float64, where they are exact."""
     top, left, bottom, right = spec.zeros
     x = data if spec.groups > 1 else np.expand_dims(data, -6)
     # [.., n, g, ci, h, w, nb, ib] from here on; an add has its operands in front.
-    x = np.pad(x, [(0, 0)] * (x.ndim - 4) + [(top, bottom), (left, right), (0, 0), (0, 0)]).astype(np.float64)
+    x = np.pad(x, [(0, 0)] * (x.ndim - 4) + [(top, bottom), (left, right), (0, 0), (0, 0)])
+    if spec.kind == "max":
+        windows = np.lib.stride_tricks.sliding_window_view(x[:, 0], spec.kernel, axis=(2, 3))
+        largest: Array = windows[:, :, :: spec.stride[0], :: spec.stride[1]].max(axis=(-2, -1))
+        return largest
+    weight, *rest = constants
+    x = x.astype(np.float64)
     w = weight.astype(np.float64)
     if spec.kind == "add":
         sums = np.einsum("jngcyxbi,joi->ngcyxbo", x, w)
@@ -363,60 +389,3 @@ def compute(spec: Spec, block: int, data: Array, weight: Array, *rest: Array) ->
     clipped: Array = np.clip(total, spec.low, spec.high).astype(np.int8)
     return clipped
 
-
-def _image(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
-    """A shape as N, C, H, W."""
-    n, c, h, w = (*shape, 1, 1)[:4] if len(shape) == 2 else shape
-    return n, c, h, w
-
-
-def _weight(layer: Layer, spec: Spec, source: tuple[int, ...], block: int) -> npt.NDArray[np.int8]:
-    """The weight tiles of a layer."""
-    eye = np.eye(block, dtype=np.int8)
-    if layer.kind in ("add", "average"):
-        return np.stack([eye * np.int8(f) for f in layer.factors])
-    assert layer.weight is not None
-    w = layer.weight
-    if layer.kind == "dense":
-        _, c, h, width = _image(source)
-        w = w.reshape(len(w), c, h, width)
-        w = np.pad(w, [(0, whole(len(w), block) - len(w)), (0, whole(c, block) - c), (0, 0), (0, 0)])
-        w = w.reshape(len(w) // block, block, -1, block, h, width).transpose(0, 2, 4, 5, 1, 3)
-        return np.ascontiguousarray(w.reshape(w.shape[0], -1, 1, 1, block, block))
-    if layer.kind == "deconv":
-        w = by_class(w, *spec.directions)
-        w = np.pad(w, [(0, whole(e, block) - e) for e in w.shape[:2]] + [(0, 0)] * 4)
-        w = w.reshape(w.shape[0] // block, block, w.shape[1] // block, block, *w.shape[2:]).transpose(0, 2, 4, 5, 6, 7, 1, 3)
-        return np.ascontiguousarray(w)
-    cig, cog = w.shape[1], w.shape[0] // layer.group
-    if spec.kind == "depthwise":
-        blocks = whole(w.shape[0], block) // block
-        tiles = np.zeros((blocks, *w.shape[2:], block, block), dtype=np.int8)
-        for o in range(w.shape[0]):
-            first = o // cig * cig % block
-            tiles[o // block, :, :, o % block, first : first + cig] = w[o].transpose(1, 2, 0)
-        return tiles
-    if spec.groups == 1 and layer.group > 1:
-        full = np.zeros((w.shape[0], cig * layer.group, *w.shape[2:]), dtype=np.int8)
-        for g in range(layer.group):
-            full[g * cog : (g + 1) * cog, g * cig : (g + 1) * cig] = w[g * cog : (g + 1) * cog]
-        w, cog, cig = full, full.shape[0], full.shape[1]
-    w = w.reshape(spec.groups, cog, cig, *w.shape[2:])
-    w = np.pad(w, [(0, 0), (0, whole(cog, block) - cog), (0, whole(cig, block) - cig), (0, 0), (0, 0)])
-    g, o, i, kh, kw = w.shape
-    w = w.reshape(g, o // block, block, i // block, block, kh, kw).transpose(0, 1, 3, 5, 6, 2, 4)
-    return np.ascontiguousarray(w if spec.groups > 1 else w[0])
-
-
-def _per_channel(values: Array, spec: Spec, batch: int, block: int) -> npt.NDArray[np.int32]:
-    """One int32 per channel, the same for every batch lane."""
-    if spec.bias == "one" and len(values) == 1:
-        blocks = np.broadcast_to(values, (1, 1, block))
-    else:
-        per = np.broadcast_to(values, (spec.groups * spec.co,)).reshape(spec.groups, spec.co)
-        per = np.pad(per, [(0, 0), (0, whole(spec.co, block) - spec.co)])
-        blocks = per.reshape(spec.groups, -1, block)
-    lead = (1, spec.groups) if spec.groups > 1 else (1,)
-    pixel = (1,) * (4 if spec.kind == "deconv" else 2)
-    shaped = blocks.reshape(*lead, -1, *pixel, 1, block)
-    return np.ascontiguousarray(np.broadcast_to(shaped, (*shaped.shape[:-2], batch, block)), dtype=np.int32)

@@ -9,8 +9,9 @@ import numpy as np
 from autosched.networks.graph import Array, Layer
 from autosched.networks.matcher import Found, requant
 from autosched.networks.onnx_file import Node
-from autosched.networks.qdq import average_layer, dense_fault, padding_fault, sum_layer, window
+from autosched.networks.qdq import dense_fault, sum_layer
 from autosched.networks.scales import WAY_OUT, Value, exponents, int8_weight, machine_zero
+from autosched.networks.windows import average_layer, padding_fault, window
 
 NAMES = ("QLinearConv", "QLinearMatMul", "QLinearAdd", "QLinearGlobalAveragePool", "QLinearAveragePool")
 
