@@ -87,7 +87,9 @@ def _nothing(file: File, found: Found) -> ProgramError:
     way = f"quantize it: autosched quantize {file.name}.onnx --calibrate data.npz -o q.onnx"
     for node in file.nodes:
         if node.op in COUNTED:
-            return node.refuse(found.reasons.get(node.name, "it is not quantized"), way)
+            reason = found.reasons.get(node.name, "it is not quantized")
+            unquantized = "float" in reason or "quantized" in reason
+            return node.refuse(reason, way if unquantized else "nothing is left for the machine: run it with onnxruntime")
     names = ", ".join(dict.fromkeys(n.op for n in file.nodes[:5]))
     return ProgramError(f"{file.name}: no layer for the machine among its {len(file.nodes)} nodes ({names}, ...); {way}")
 

@@ -25,9 +25,8 @@ def random_network(builder: Any, rng: np.random.Generator, steps: int) -> Any:
         made = _step(b, form, rng, x, images)
         if made is not None:
             images.append(made)
-    last = images[-1]
-    if last == "x":
-        last = b.conv("x", 8, 1)
+    # Whatever was drawn, the last layer is for the machine.
+    last = b.conv(images[-1], 8, 1)
     outputs = [last]
     if rng.random() < 0.5 and np.prod(b.shapes[last][1:]) <= MOST:
         outputs = [b.dense(b.flatten(last), int(rng.integers(1, 20)))]
@@ -71,7 +70,8 @@ def _step(b: Any, form: str, rng: np.random.Generator, x: str, images: list[str]
     if kind == "mean":
         return str(b.mean(x))
     if kind == "maxpool":
-        return str(b.maxpool(x)) if min(h, w) >= 2 else None
+        k = int(rng.integers(1, min(h, w, 4) + 1))
+        return str(b.maxpool(x, k, int(rng.integers(1, 4)), int(rng.integers(0, (k + 1) // 2))))
     if kind == "average":
         k = int(rng.integers(1, min(4, h, w) + 1))
         return _float(b, "AveragePool", [x], (n, c, h - k + 1, w - k + 1), kernel_shape=[k, k])
