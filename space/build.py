@@ -266,7 +266,7 @@ class Build(Recorder):
         depth = len(piece.loops) + (slices is not None)
         for n, stage in enumerate(self.nest.stages):
             if stage.products:
-                piece.starts[n] = self._product(piece.stages[n], depth, stage.iters, stage.lanes)
+                piece.starts[n] = self._product(piece.stages[n], depth, stage.iters, stage.lanes, stage.sums)
 
     def _widen(self) -> None:
         """What the sum reads is widened for every visit of its innermost loops."""
@@ -277,10 +277,14 @@ class Build(Recorder):
                 self.compute_at(piece.wides[wide.block], around[-1])
             self._product(piece.wides[wide.block], len(around), wide.iters, wide.lanes)
 
-    def _product(self, block: BlockRV, depth: int, iters: int, lanes: tuple[int, ...]) -> BlockRV:
-        """Makes a product of a single step: returns the block of its initial value, and keeps the loop of the intrinsic."""
+    def _product(
+        self, block: BlockRV, depth: int, iters: int, lanes: tuple[int, ...], sums: tuple[int, ...] = ()
+    ) -> BlockRV:
+        """Makes a product that no tile cuts: returns the block of its initial value, and keeps the loop of the intrinsic."""
         own = self.loops(block, depth + iters)[depth:]
-        around = [loop for k, loop in enumerate(own) if k not in lanes]
+        around = [*(own[k] for k in sums), *(loop for k, loop in enumerate(own) if k not in (*lanes, *sums))]
+        if sums:
+            self.reorder([*around, *(own[k] for k in lanes)])
         start = self.decompose_reduction(block, (around or [own[lanes[0]]])[0])
         self.piece.links.append(own[lanes[0]])
         return start

@@ -283,7 +283,8 @@ def _needs(model: Model) -> _Needs:
         steps = max(used - model.out_elements, model.out_elements) if model.products > model.out_elements else 0
         products = steps + (0 if loads_widen else used) if nest.wides else 2 * steps
         starts = 0
-    links = 0 if loads_widen else len(nest.links)
+    # A single product may be an identity's.
+    links = [s.products for s in nest.stages if s.products > loads_widen]
     streams: dict[str, int] = {}
     addends: dict[str, int] = {}
     words: dict[str, int] = {}
@@ -299,10 +300,10 @@ def _needs(model: Model) -> _Needs:
         words[name] = beats(engine, least)
         first += load(engine, 1) if operand.consumer in _reads(nest) and operand.scope != ACC and least else 0
     moved = tuple((o.name, o.dims) for o in nest.operands if o.scope != ACC and o.consumer == nest.anchor)
-    after = epilogue.after + links
+    after = epilogue.after + sum(links)
     return _Needs(
         streams, addends, words, first, products, moved if nest.anchor else (),
-        epilogue.initial * starts, after * model.out_elements, after, model.out_elements,
+        epilogue.initial * starts, after * model.out_elements, epilogue.after + len(links), model.out_elements,
         epilogue.initial + after,
     )
 

@@ -109,7 +109,7 @@ class Model:
         self.padded_operand = 0
         self._shares: dict[int, npt.NDArray[np.float64]] = {}
         padded = [k for k, o in enumerate(self.nest.operands) if any(not all(row) for row in o.inside)]
-        if len(padded) != 1 or not self.nest.tensorized:
+        if len(padded) != 1 or not self.nest.tensorized or self.nest.operands[padded[0]].consumer != self.nest.anchor:
             return (), self.products
         groups: list[tuple[int, ...]] = []
         found: list[tuple[int, tuple[int, ...], tuple[bool, ...]]] = []
@@ -149,13 +149,18 @@ class Model:
         ranges = self.ranges(plan, part, depth)
         op = self.nest.operands[operand]
         plain = self.plain(plan, operand)
-        columns = []
+        columns: list[Ints] = []
         for (coeffs, size), source in zip(op.dims, op.source):
             c = np.array(coeffs, dtype=np.int64)
-            extent = ((ranges - 1) * c[None, :]).sum(axis=1) + 1
+            extent = ((ranges - 1) * c[None, :]).sum(axis=1) + 1 + op.reach(len(columns))
             extent = np.where(depth == 0, size, extent)
             columns.append(np.where(plain, np.minimum(extent, source), extent))
         return np.stack(columns, axis=1) if columns else np.ones((len(ranges), 1), dtype=np.int64)
+
+    def span(self, operand: int, dim: int) -> int:
+        """Indices of a dimension of an operand from the first to the last that is used."""
+        op = self.nest.operands[operand]
+        return sum((int(e) - 1) * c for e, c in zip(self.extents, op.dims[dim][0])) + 1 + op.reach(dim)
 
     def plain(self, plan: Plan, operand: int) -> Mask:
         """Whether an operand is loaded without padding, shape (n,)."""
@@ -173,7 +178,7 @@ class Model:
         if not plan.keep[operand].any():
             return held
         op = self.nest.operands[operand]
-        spans = [sum((int(e) - 1) * c for e, c in zip(self.extents, coeffs)) + 1 for coeffs, _ in op.dims]
+        spans = [self.span(operand, d) for d in range(len(op.dims))]
         bare = int(np.prod([min(span, source) for span, source in zip(spans, op.source)]))
         whole = np.where(self.plain(plan, operand), bare, int(np.prod(spans)))
         return np.asarray(np.where(plan.keep[operand], whole, held), dtype=np.int64)
@@ -263,7 +268,7 @@ class Model:
             runs, dense = np.ones(n, dtype=np.int64), np.ones(n, dtype=bool)
             for d in range(len(op.dims) - 1, -1, -1):
                 runs = np.where(dense, runs, runs * extents[:, d])
-                span = sum((int(e) - 1) * c for e, c in zip(self.extents, op.dims[d][0])) + 1
+                span = self.span(operand, d)
                 dense &= extents[:, d] >= np.where(plain, min(span, op.source[d]), span)
             transfers = np.where(plan.keep[operand], np.maximum(transfers, runs), transfers)
         return merged * -(-self.bytes_of[op.scope] // self.config.bus_bytes), transfers
@@ -362,9 +367,10 @@ class Model:
             axes = [a for a, c in enumerate(coeffs) if c]
             divisors = [np.array([d for d in range(1, e + 1) if e % d == 0], dtype=np.int64) for e in self.extents[axes]]
             inside = np.array(op.inside[dim] if op.inside else [True] * size)
+            within = np.array(op.within[dim] if op.within else [0])
             table: Ints = np.zeros([len(d) for d in divisors], dtype=np.int64)
             for rank in np.ndindex(*table.shape):
-                start, step = np.zeros(1, np.int64), np.zeros(1, np.int64)
+                start, step = np.zeros(1, np.int64), within
                 for i, (place, a) in enumerate(zip(rank, axes)):
                     inner = int(divisors[i][place])
                     start = np.add.outer(start, coeffs[a] * np.arange(0, self.extents[a], inner)).ravel()

@@ -7,6 +7,7 @@ target's GEMM intrinsic, or none, and a chain of element-wise stages that ends i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from autosched.errors import ProgramError
 from autosched.ir.expr import BufferLoad, Cast, Var, int_value
@@ -48,6 +49,7 @@ class Stage:
         products: matrix products added to each element; such a stage starts with what the ALU makes.
         iters: iterators of the block.
         lanes: which of them are the intrinsic's.
+        sums: which of them the products are summed over, lanes aside.
     """
 
     block: str
@@ -56,6 +58,7 @@ class Stage:
     products: int = 0
     iters: int = 0
     lanes: tuple[int, ...] = ()
+    sums: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -296,13 +299,11 @@ def _nest(
 
 
 def _is_link(site: Site, pair: tuple[BufferLoad, BufferLoad], by_output: dict[Buffer, Site]) -> bool:
-    """Whether a sum of products goes on from what other blocks make, and adds one product to each element."""
-    lane = pair[0].indices[-1]
-    more = any(iv.kind == "reduce" and iv.var is not lane and int_value(iv.dom.extent) != 1 for iv in site.block.iter_vars)
+    """Whether a sum of products goes on from what other blocks of the chain make, and does not bring in parameters alone."""
     starts = starts_of(site)
     # What a maximum brings in is a value of its own, made on the side.
     raised = any(x.buffer is site.store.buffer for x in starts)
-    return not more and not raised and any(x.buffer in by_output and x.indices == site.store.indices for x in starts)
+    return not raised and any(x.buffer in by_output and x.indices == site.store.indices for x in starts)
 
 
 def _wides(
@@ -346,7 +347,10 @@ def _stage(site: Site, link: bool) -> Stage:
     if not link:
         return Stage(site.block.name, *alu_ops(site.store.value), iters=len(site.block.iter_vars))
     assert isinstance(site.block.init, BufferStore)
-    return Stage(site.block.name, *alu_ops(site.block.init.value), 1, len(site.block.iter_vars), _lanes_of(site))
+    lanes = _lanes_of(site)
+    over = [(n, int_value(iv.dom.extent) or 1) for n, iv in enumerate(site.block.iter_vars) if iv.kind == "reduce" and n not in lanes]
+    return Stage(site.block.name, *alu_ops(site.block.init.value), prod(e for _, e in over), len(site.block.iter_vars), lanes,
+                 tuple(n for n, _ in over))
 
 
 def _sides(anchor: Site, by_output: dict[Buffer, Site], sources: set[Buffer]) -> dict[Buffer, Site]:

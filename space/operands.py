@@ -38,11 +38,16 @@ class Operand:
     source: tuple[int, ...]
     inside: tuple[tuple[bool, ...], ...] = ()
     twin: bool = False  # whether another operand before it is the same tensor
+    within: tuple[tuple[int, ...], ...] = ()  # per dimension, what one iteration of the axes reads; () for index 0 everywhere
 
     @property
     def label(self) -> str:
         """What columns and words call it: the tensor, and the reader where the tensor is read at several places."""
         return f"{self.name}_{self.consumer}" if self.twin else self.name
+
+    def reach(self, dim: int) -> int:
+        """How far behind the first index of a dimension one iteration of the axes reads."""
+        return max(self.within[dim]) if self.within else 0
 
     def uses(self, axis: int) -> bool:
         """Whether the region it needs moves with an axis."""
@@ -140,6 +145,7 @@ def _factor(
     """An operand of a matrix product; none where an earlier one of the same tensor, all of it, serves as well."""
     name = site.block.name
     dims = dims_of(load, lanes, axis_vars, f"block {name!r}")
+    within = _within(site, load, axis_vars, lanes)
     producer = None if load.buffer in sources else by_output.get(load.buffer)
     if producer is None and load.buffer not in sources:
         raise ProgramError(f"operand {load.buffer.name} of block {name!r} is never written")
@@ -153,16 +159,36 @@ def _factor(
         if any(o.scope == scope and not any(any(c) for c, _ in (*o.dims, *dims)) for o in same):
             return []
         return [Operand(load.buffer.name, scope, name, _read_index(site.block, load.buffer), None, dims,
-                        tuple(size for _, size in dims), twin=bool(same))]
+                        tuple(size for _, size in dims), twin=bool(same), within=within)]
     tensor = next(e.buffer for e in walk_expr(producer.store.value) if isinstance(e, BufferLoad))
     source = tuple(int_value(x) or 0 for x in tensor.shape[:-lanes])
     if len(source) != len(dims):
         source = tuple(size for _, size in dims)  # a copy in another shape: its own dimensions are what is known
     # Index 0 of a dimension's axes may be further in.
-    first = [_constant(index, axis_vars) for index in load.indices[:-lanes]]
+    first = [_constant(index, [iv.var for iv in site.block.iter_vars]) for index in load.indices[:-lanes]]
     inside = tuple(row[at:] for row, at in zip(_inside(producer, lanes), first))
     return [Operand(tensor.name, scope, name, -1, producer.block.name, dims, source, inside,
-                    any(o.name == tensor.name for o in before))]
+                    any(o.name == tensor.name for o in before), within)]
+
+
+def _within(site: Site, load: BufferLoad, axis_vars: list[Var], lanes: int) -> tuple[tuple[int, ...], ...]:
+    """Per dimension, the indices that a sum's own iterators reach, which are no axes of the nest; () where there are none."""
+    over = {iv.var: int_value(iv.dom.extent) or 1 for iv in site.block.iter_vars
+            if iv.kind == "reduce" and iv.var not in axis_vars and iv.var is not load.indices[-1]
+            and int_value(iv.dom.extent) != 1}
+    if not over:
+        return ()
+    found = []
+    for index in load.indices[:-lanes]:
+        form = linear_form(index, list(over))
+        reached = {0}
+        for var, step in (form[0].items() if form is not None else ()):
+            if not isinstance(step, int) or step < 0:
+                raise ProgramError(f"block {site.block.name!r}: index {expr_text(index)} of {load.buffer.name} does not grow "
+                                   f"with {var.name}")
+            reached = {at + step * k for at in reached for k in range(over[var])}
+        found.append(tuple(sorted(reached)))
+    return tuple(found)
 
 
 def dims_of(load: BufferLoad, lanes: int, axes: list[Var], where: str) -> tuple[tuple[tuple[int, ...], int], ...]:

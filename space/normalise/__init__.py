@@ -11,7 +11,7 @@ from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.kit.trace import Instruction, Trace
 from autosched.target import Target
-from space.normalise import apart, copies, diagonal, epilogue, groups, guards, loops, packing, reversal, straight, widening
+from space.normalise import apart, copies, diagonal, epilogue, groups, guards, loops, packing, reversal, straight, sums, widening
 from space.normalise.blocks import is_packed, plain_blocks
 
 # In this order, where tensors are not packed yet.
@@ -34,6 +34,7 @@ def normalise(func: PrimFunc, target: Target) -> tuple[PrimFunc, tuple[Instructi
     sch = Schedule(func, seed=0, error_render_level="fast")
     try:
         epilogue.apply(sch, target)
+        sums.apply(sch, target)
         diagonal.apply(sch, target)
         if not is_packed(sch.func, target):
             for rule in PACKING:

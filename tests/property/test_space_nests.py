@@ -22,18 +22,23 @@ def sizes(tensor: Tensor) -> list[int]:
     return [int_value(e) or 0 for e in tensor.shape]
 
 
+def total(data: Tensor, weight: Tensor, name: str) -> Tensor:
+    """``data`` times the transposed ``weight``, in int32."""
+    k = te.reduce_axis((0, sizes(data)[1]), f"k{name}")
+    return te.compute((sizes(data)[0], sizes(weight)[0]),
+                      lambda i, j: te.sum(data[i, k].astype("int32") * weight[j, k].astype("int32"), axis=k), name=name)
+
+
 def product(data: Tensor, n: int, name: str, tail: str = "clip") -> tuple[list[Tensor], Tensor]:
     """(parameters, an int8 layer of ``n`` columns over ``data``)."""
     m, depth = sizes(data)
     weight = te.placeholder((n, depth), "int8", f"W{name}")
-    k = te.reduce_axis((0, depth), f"k{name}")
-    total = te.compute((m, n), lambda i, j: te.sum(data[i, k].astype("int32") * weight[j, k].astype("int32"), axis=k),
-                       name=f"C{name}")
+    summed = total(data, weight, f"C{name}")
     if tail == "cast":
-        return [weight], te.compute((m, n), lambda i, j: total[i, j].astype("int8"), name=f"o{name}")
+        return [weight], te.compute((m, n), lambda i, j: summed[i, j].astype("int8"), name=f"o{name}")
     bias = te.placeholder((n,), "int32", f"b{name}")
     return [weight, bias], te.compute(
-        (m, n), lambda i, j: T.min(T.max((total[i, j] + bias[j]) >> 6, -128), 127).astype("int8"), name=f"o{name}")
+        (m, n), lambda i, j: T.min(T.max((summed[i, j] + bias[j]) >> 6, -128), 127).astype("int8"), name=f"o{name}")
 
 
 def layers(rng: np.random.Generator, shape: str) -> PrimFunc:
@@ -57,9 +62,15 @@ def layers(rng: np.random.Generator, shape: str) -> PrimFunc:
         more, second = product(first, drawn(8, 40), "1")
         return te.create_prim_func([data, *params, *more, first, second])
     weight = params[0]
-    k = te.reduce_axis((0, sizes(data)[1]), "k")
-    m, n = sizes(data)[0], sizes(weight)[0]
-    summed = te.compute((m, n), lambda i, j: te.sum(data[i, k].astype("int32") * weight[j, k].astype("int32"), axis=k), name="C")
+    if shape == "sum":  # of a product, of one over another tensor, and of an addend
+        other, n = te.placeholder((sizes(data)[0], drawn(8, 60)), "int8", "B"), sizes(weight)[0]
+        added, addend = te.placeholder((n, sizes(other)[1]), "int8", "V"), te.placeholder((n,), "int32", "b")
+        totals = [total(data, weight, "C"), total(other, added, "E")]
+        out = te.compute((sizes(data)[0], n), lambda i, j: T.max(
+            ((totals[0][i, j] >> 1) + totals[1][i, j] + addend[j]) >> 6, -128).astype("int8"), name="out")
+        return te.create_prim_func([data, weight, other, added, addend, out])
+    summed = total(data, weight, "C")
+    m, n = sizes(summed)
     low = te.compute((m, n), lambda i, j: summed[i, j].astype("int8"), name="low")
     high = te.compute((m, n), lambda i, j: T.max(summed[i, j] >> 8, 0).astype("int8"), name="high")
     return te.create_prim_func([data, weight, low, high])
@@ -67,7 +78,7 @@ def layers(rng: np.random.Generator, shape: str) -> PrimFunc:
 
 @pytest.mark.parametrize(("shape", "target"), [
     ("chain", "vta-de10"), ("chain of three", "vta-de10-portable"), ("two of one", "vta-de10"), ("both", "vta-de10"),
-    ("two results", "vta-de10-portable"),
+    ("two results", "vta-de10-portable"), ("sum", "vta-de10"), ("sum", "vta-de10-portable"),
 ])
 def test_every_point_computes_all_results(shape: str, target: str) -> None:
     rng = np.random.default_rng(sum(map(ord, shape)))
@@ -75,7 +86,7 @@ def test_every_point_computes_all_results(shape: str, target: str) -> None:
     machine = get_target(target)
     task = resolve(func, machine)
     space = Space(func, machine)
-    assert all(len(s.models) == {"chain of three": 3}.get(shape, 2) for s in space.sketches)
+    assert all(len(s.models) == {"chain of three": 3, "sum": 1}.get(shape, 2) for s in space.sketches)
     assert len(set(space.names)) == len(space.names)
     drawn = space.sample(rng, 3)
     bred = space.mutate(np.repeat(drawn, 4, axis=0), rng)

@@ -1,0 +1,65 @@
+"""Sums of several products: the later one goes on from what is added to it, so that one accumulator holds them all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autosched.ir.expr import BinOp, BufferLoad, Expr, int_value
+from autosched.ir.functor import expr_children, walk_expr
+from autosched.ir.stmt import Block, Buffer, BufferStore
+from autosched.schedule import Schedule
+from autosched.target import Target
+from space.normalise.blocks import device_blocks, loads_of, product_of, store_of
+
+MOST = 16  # sums; each costs a stage that is taken into one
+
+
+def apply(sch: Schedule, target: Target) -> None:
+    """Lets every sum of products start with what a stage adds to it, where that is made by other blocks."""
+    for _ in range(MOST):
+        if not any(_step(sch, block) for block in device_blocks(sch.func)):
+            return
+
+
+def _step(sch: Schedule, stage: Block) -> bool:
+    if stage.init is not None:
+        return False
+    blocks = device_blocks(sch.func)
+    made = {store_of(b).buffer: n for n, b in enumerate(blocks)}
+    read = [x.buffer for b in blocks for x in loads_of(b)]
+    # A sum that starts at zero, and that nothing else reads.
+    sums = {store_of(b).buffer for b in blocks if product_of(b) is not None and isinstance(b.init, BufferStore)
+            and int_value(b.init.value) == 0 and read.count(store_of(b).buffer) == 1}
+    store = store_of(stage)
+    path = _addition(store.value, stage, sums, made)
+    if path is None:
+        return False
+    handle = sch.get_sblock(stage.name)
+    added = sch.decompose_value(handle, list(path)) if path else handle
+    block = sch.get(added)
+    assert isinstance(block, Block)
+    value = store_of(block).value
+    assert isinstance(value, BinOp)
+    later = max((x.buffer for x in (value.a, value.b) if isinstance(x, BufferLoad) and x.buffer in sums), key=lambda b: made[b])
+    sch.fuse_reduction_epilogue(sch.get_sblock(blocks[made[later]].name), added)
+    return True
+
+
+def _addition(
+    value: Expr, stage: Block, sums: set[Buffer], made: dict[Buffer, int], path: Sequence[int] = ()
+) -> list[int] | None:
+    """Where a value adds a sum, at the place that is stored, to what an earlier block makes; innermost additions first."""
+    if isinstance(value, BufferLoad):
+        return None
+    for k, child in enumerate(expr_children(value)):
+        found = _addition(child, stage, sums, made, (*path, k))
+        if found is not None:
+            return found
+    if isinstance(value, BinOp) and value.op == "+" and value.dtype == "int32":
+        for one, other in ((value.b, value.a), (value.a, value.b)):
+            if not (isinstance(one, BufferLoad) and one.buffer in sums and one.indices == store_of(stage).indices):
+                continue
+            before = [x.buffer for x in walk_expr(other) if isinstance(x, BufferLoad) and x.buffer in made]
+            if before and all(made[b] < made[one.buffer] for b in before):
+                return list(path)
+    return None
