@@ -348,7 +348,8 @@ def _stage(site: Site, link: bool) -> Stage:
         return Stage(site.block.name, *alu_ops(site.store.value), iters=len(site.block.iter_vars))
     assert isinstance(site.block.init, BufferStore)
     lanes = _lanes_of(site)
-    over = [(n, int_value(iv.dom.extent) or 1) for n, iv in enumerate(site.block.iter_vars) if iv.kind == "reduce" and n not in lanes]
+    over = [(n, int_value(iv.dom.extent) or 1) for n, iv in enumerate(site.block.iter_vars)
+            if iv.kind == "reduce" and n not in lanes]
     return Stage(site.block.name, *alu_ops(site.block.init.value), prod(e for _, e in over), len(site.block.iter_vars), lanes,
                  tuple(n for n, _ in over))
 
