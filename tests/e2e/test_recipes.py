@@ -1,0 +1,82 @@
+"""The recipes of docs/howto/recipes.md, followed literally in a copy of this repository: what they add is there, and works."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "howto" / "recipes.md"
+SECTION = re.compile(r"^## (.+?)\n(.*?)(?=^## |\Z)", re.M | re.S)
+BLOCK = re.compile(r"^```(diff|sh)\n(.*?)^```$", re.M | re.S)
+RECIPES = {m[1]: m[2] for m in SECTION.finditer(PAGE.read_text())}
+# Programs and tests as they are, caches with them: nothing is compiled again that a recipe does not change.
+COPIED = ("autosched", "space", "sim", "tuning_logs", "tests", "docs", "pyproject.toml")
+LEFT = shutil.ignore_patterns("runs", "data", "golden", "peer", ".hypothesis", "notebooks", "mutation")
+
+
+def changed(text: str, hunk: list[str]) -> str:
+    """A file's text with one hunk applied, whose old lines stand in it exactly once."""
+    old = "".join(line[1:] + "\n" for line in hunk if line[:1] in " -")
+    new = "".join(line[1:] + "\n" for line in hunk if line[:1] in " +")
+    assert old and text.count(old) == 1, f"these lines stand {text.count(old)} times in the file:\n{old}"
+    return text.replace(old, new)
+
+
+def apply(diff: str, root: Path) -> None:
+    """Makes the changes of a diff without line numbers; hunks are parted by ``@@``."""
+    for part in re.split(r"^--- ", diff, flags=re.M)[1:]:
+        source, target, *lines = part.splitlines()
+        path = root / target.removeprefix("+++ ")
+        if source == "/dev/null":
+            assert not path.exists() and all(line[:1] == "+" for line in lines), path
+            path.write_text("".join(line[1:] + "\n" for line in lines))
+            continue
+        for hunk in "\n".join(lines).split("\n@@\n"):
+            # A blank line of the file may have lost its one blank here.
+            path.write_text(changed(path.read_text(), [line or " " for line in hunk.split("\n")]))
+
+
+def shell(command: str, root: Path) -> None:
+    words = command.replace("autosched ", f"{sys.executable} -m autosched ", 1) if command.startswith("autosched ") else command
+    words = words.replace("python ", f"{sys.executable} ", 1) if words.startswith("python ") else words
+    paths = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
+    # In a pipe it is the command that must not fail with a traceback, and grep that must find something.
+    done = subprocess.run(["bash", "-c", words], cwd=root, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths})
+    assert done.returncode == 0, f"$ {command}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.skipif(shutil.which("bash") is None or shutil.which("sed") is None, reason="recipes are for a shell")
+def test_a_recipe_does_what_it_says(name: str, tmp_path: Path) -> None:
+    for what in COPIED:
+        if (ROOT / what).is_dir():
+            shutil.copytree(ROOT / what, tmp_path / what, ignore=LEFT)
+        else:
+            shutil.copy2(ROOT / what, tmp_path / what)
+    done = []
+    for kind, text in BLOCK.findall(RECIPES[name]):
+        if kind == "diff":
+            apply(text, tmp_path)
+        else:
+            for command in text.splitlines():
+                shell(command, tmp_path)
+        done.append(kind)
+    assert set(done) == {"diff", "sh"}
+
+
+def test_a_hunk_that_does_not_fit_is_no_change() -> None:
+    assert changed("a\nb\nc\n", [" a", "-b", "+B"]) == "a\nB\nc\n"
+    for text in ("a\nb\na\nb\n", "b\na\n", ""):
+        with pytest.raises(AssertionError, match="times in the file"):
+            changed(text, [" a", "-b", "+B"])
+
+
+def test_every_kind_of_thing_has_a_recipe() -> None:
+    assert {"A primitive", "A rule of the space", "A workload", "A target", "A command"} <= set(RECIPES)
