@@ -48,7 +48,8 @@ def shell(command: str, root: Path) -> None:
     words = words.replace("python ", f"{sys.executable} ", 1) if words.startswith("python ") else words
     paths = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
     # In a pipe it is the command that must not fail with a traceback, and grep that must find something.
-    done = subprocess.run(["bash", "-c", words], cwd=root, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths})
+    env = {**os.environ, "PYTHONPATH": paths}
+    done = subprocess.run(["bash", "-c", words], cwd=root, capture_output=True, text=True, env=env)
     assert done.returncode == 0, f"$ {command}\n{done.stdout}\n{done.stderr}"
 
 
