@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from autosched.ir.index_map import IndexMap
 from autosched.schedule.kit.base import RV, BlockRV, LoopRV
 from autosched.schedule.kit.trace import Instruction, Trace
 from autosched.target import Target
 from space.model import Model
 from space.plan import Part
-from space.sites import ACC
+from space.sites import ACC, LANES
 
 
 class Recorder:
@@ -312,6 +313,7 @@ class Build(Recorder):
             if plan.keep[k][0]:
                 piece = self.pieces[0]
                 self.shared[k] = self._loading(k, piece, None)
+                self._lay_out(k, self.shared[k])
                 loop = next((piece.outer[places[d]] for d in range(depth - 1, -1, -1) if places[d] in piece.outer), None)
                 if loop is not None:
                     self.compute_at(self.shared[k], loop, resident=True)
@@ -330,6 +332,20 @@ class Build(Recorder):
                     loop = piece.loops[0] if piece.loops else None
                 if loop is not None:
                     self.compute_at(copy, loop)
+
+    def _lay_out(self, operand: int, copy: BlockRV) -> None:
+        """Pieces of what stays lie one after another."""
+        order = [int(d) for d in self.model.kept_order(self.plan, operand)[0]]
+        if order == sorted(order) or operand in self.piece.pads:
+            return
+
+        def turned(*indices: Any) -> list[Any]:
+            return [*(indices[d] for d in order), *indices[len(order) :]]
+
+        mapping = IndexMap.from_func(turned, len(order) + LANES)
+        self.record("transform_layout", (), block=copy, buffer=("write", 0), index_map=mapping, pad_value=None,
+                    assume_injective_transform=False)
+        self.record("transform_block_layout", (), block=copy, index_map=mapping)
 
     def _reader(self, operand: int, piece: Piece) -> BlockRV:
         """The block of a part that reads an operand."""

@@ -1,8 +1,8 @@
 """The draft: estimated cycles of many points at once, from how the three engines take turns on a tile.
 
 A tile of the output is initialised, gets its matrix products and its element-wise stages, and is stored; the next tile's loads
-run meanwhile, as far ahead as their banks allow. The estimate is the longer of two chains: the compute engine's, tile after tile
-and part after part with what it has to wait for, and the load engine's, with what remains to be done after the last load.
+run meanwhile, as far ahead as their banks allow. What every step of it takes is said here, by the geometry and the rules; the
+engines then play it through (:mod:`space.play`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from space.play import (
+    BANKS, BEATS, DEPTH, ENGINE, EXTENT, INIT, KNOWN, LATE, LOW, ONCE, OUTER, PIECES, PRODUCTS, SLICES, STAGE, STORE, TILE, TRANSFERS,
+    UOPS, play,
+)
 from space.sites import ACC
 
 if TYPE_CHECKING:
@@ -38,7 +42,9 @@ class Terms:
         init: of the initial values of one output element.
         stages: of the element-wise stages of one output element.
         operations: ALU instructions of one slice.
-        load: per operand, of all its fills.
+        fills: per operand, how often it is loaded.
+        beats: per operand, bus words of one fill.
+        transfers: per operand, DMA instructions of one fill.
         store: of all stores.
         extra: whatever a rule knows better.
         addends_first: of the addends that the first load waits for; what is not loaded first waits for the first loads.
@@ -51,11 +57,17 @@ class Terms:
     init: Floats
     stages: Floats
     operations: Floats
-    load: list[Floats]
+    fills: list[Floats]
+    beats: list[Floats]
+    transfers: list[Floats]
     store: Floats
     extra: Floats
     uops: Floats
     addends_first: Floats | float = 0.0
+
+    def load(self, operand: int) -> Floats:
+        """Cycles of all fills of an operand, shape (n,)."""
+        return self.fills[operand] * (self.beats[operand] + LATENCY * self.transfers[operand])
 
 
 def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
@@ -67,52 +79,112 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
         # What is widened is reset first.
         work = work * model.nest.step + 2.0 * model.widened(part)
     operations = float(model.imm_ops + model.tensor_ops + model.added if model.nest.stages else 0)
-    load = []
+    fills, beats, transfers = [], [], []
     for k in range(len(model.nest.operands)):
-        beats, transfers = model.transfer(plan, part, k)
-        load.append((model.fills(plan, part, k) * (beats + LATENCY * transfers)).astype(np.float64))
+        words, dmas = model.transfer(plan, part, k)
+        fills.append(model.fills(plan, part, k).astype(np.float64))
+        beats.append(words.astype(np.float64))
+        transfers.append(dmas.astype(np.float64))
     return Terms(
         part, work, np.ones(n), np.full(n, float(model.nest.init_cycles if model.nest.anchor else 0)),
         np.full(n, float(model.imm_ops + 2 * model.tensor_ops + model.added)), np.full(n, operations),
-        load, np.where(part.on, model.store_cycles(part), 0.0), nothing.copy(), uops(model, plan, part),
+        fills, beats, transfers, np.where(part.on, model.store_cycles(part), 0.0), nothing.copy(), uops(model, plan, part),
     )
 
 
 def draft(model: Model, plan: Plan) -> Floats:
     """Estimated cycles of every point, shape (n,)."""
-    n = len(plan)
-    computing: Floats = np.zeros(n)
-    loading: Floats = np.zeros(n)
+    n, operands = len(plan), len(model.nest.operands)
+    parts = [part for part in plan.parts if part.on.any()]
+    order = np.argsort(plan.position, axis=1, kind="stable")
+    shape = np.zeros((n, len(parts), len(model.extents), 4), dtype=np.int64)
+    fill = np.zeros((n, len(parts), operands, 6))
+    work = np.zeros((n, len(parts), 9))
+    widths = np.zeros((n, len(parts), len(model.padded), 5))
     extra: Floats = np.zeros(n)
-    last: _Chain | None = None
-    for part, together in zip(plan.parts, _side_by_side(model, plan)):
-        if not part.on.any():
-            continue
+    for p, part in enumerate(parts):
         terms = terms_of(model, plan, part)
         for rule in model.rules:
             rule.draft(model, plan, terms)
-        step = _chain(model, plan, terms)
-        if last is None:
-            begin = step.begin
-        else:
-            # A later part's first loads run during the last product and the stages of the part before, where they have memory
-            # of their own; else they wait for it, and so do its initial values for the last store.
-            apart = np.maximum(step.first_fill - last.after, 0.0)
-            begin = np.where(last.on, PART + np.where(together, apart, step.first_fill + last.drain), step.begin)
-        computing += np.where(part.on, begin + step.computing, 0.0)
-        loading += np.where(part.on, step.load, 0.0)
         extra += np.where(part.on, terms.extra, 0.0)
-        last = step if last is None else _Chain(*(np.where(part.on, new, old) for new, old in zip(step.all(), last.all())))
-    assert last is not None
-    return np.asarray(np.maximum(computing, loading + last.after) + last.drain + extra + START, dtype=np.float64)
+        for column, values in ((OUTER, part.outer), (LOW, part.lows), (TILE, part.tiles), (EXTENT, part.extents)):
+            shape[:, p, :, column] = np.take_along_axis(values, order, axis=1)
+        _fills(model, plan, terms, fill[:, p], work[:, p])
+        _work(model, plan, terms, work[:, p])
+        for n_dim, (d, _, inside) in enumerate(model.padded):
+            extents = model.extent_of(plan, part, model.padded_operand)
+            widths[:, p, n_dim, 0] = extents[:, d]
+            widths[:, p, n_dim, 1] = model.most_of(plan, part, n_dim)
+            widths[:, p, n_dim, 2] = extents[:, :d].prod(axis=1)
+            widths[:, p, n_dim, 3:] = sum(inside), int(np.argmax(inside))
+    place = np.argsort(order, axis=1)
+    dims = np.full((n, len(model.padded), 4), -1, dtype=np.int64)
+    for n_dim, (d, axes, _) in enumerate(model.padded):
+        coeffs = model.nest.operands[model.padded_operand].dims[d][0]
+        for a in axes:
+            side = 0 if a < model.n_spatial else 1
+            dims[:, n_dim, side] = place[:, a]
+            dims[:, n_dim, 2 + side] = coeffs[a]
+    on = np.stack([part.on for part in parts], axis=1)
+    apart = np.stack(_side_by_side(model, plan, parts), axis=1)
+    out: Floats = np.zeros(n)
+    play(
+        on, shape, model.n_spatial, fill, work, apart, plan.acc_banks, dims, model.useful_before(), model.padded_operand
+        if model.padded else -1, plan.drops, widths, float(ISSUE), float(LATENCY), float(FETCH), float(START), out,
+    )
+    return np.asarray(out + extra, dtype=np.float64)
 
 
-def _side_by_side(model: Model, plan: Plan) -> list[npt.NDArray[np.bool_]]:
+def _fills(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) -> None:
+    """What every operand's loads take, and the addends' that are loaded once."""
+    known = np.asarray(terms.addends_first)
+    late: Floats = np.zeros(len(plan))
+    for k, operand in enumerate(model.nest.operands):
+        compute = operand.scope == ACC
+        once = compute & (plan.attach[k] == 0)
+        busy = (terms.fills[k] > 0) & ~once
+        late += np.where(once, terms.load(k), 0.0)
+        for column, values in (
+            (DEPTH, plan.attach[k]), (BEATS, np.where(busy, terms.beats[k], 0.0)), (TRANSFERS, terms.transfers[k]),
+            (BANKS, 1 + plan.banks[k]), (ONCE, np.where(plan.keep[k], 1 + _overlaps(model, plan, k), 0)), (ENGINE, 1 if compute else 2 if operand.consumer in model.nest.links else 0),
+        ):
+            fill[:, k, column] = values
+    work[:, LATE] = np.where(known > 0, 0.0, late)
+    work[:, KNOWN] = known
+
+
+def _overlaps(model: Model, plan: Plan, operand: int) -> npt.NDArray[np.bool_]:
+    """Whether pieces of an operand that stays share elements: two axes move a dimension, and one of them is around the load."""
+    found = np.zeros(len(plan), dtype=np.bool_)
+    around = model.around(plan, operand)
+    for coeffs, _ in model.nest.operands[operand].dims:
+        moving = [a for a, c in enumerate(coeffs) if c and model.extents[a] > 1]
+        if len(moving) > 1:
+            found |= around[:, moving].any(axis=1)
+    return found
+
+
+def _work(model: Model, plan: Plan, terms: Terms, work: Floats) -> None:
+    """What the compute engine does between two loads, for a tile, and for a slice of it."""
+    part, n = terms.part, len(plan)
+    tiles = np.maximum(model.tiles_run(plan, part), 1).astype(np.float64)
+    slices = model.slices(part) if model.nest.stages else np.ones(n, dtype=np.int64)
+    elements = model.tile_elements(part)
+    work[:, PRODUCTS] = terms.products / np.maximum(part.outer.prod(axis=1), 1)
+    work[:, PIECES] = terms.pieces if model.nest.anchor else 0.0
+    work[:, INIT] = elements * terms.init + ISSUE if model.nest.anchor else 0.0
+    work[:, STAGE] = elements / slices * terms.stages + ISSUE * terms.operations
+    work[:, SLICES] = slices
+    work[:, STORE] = terms.store / tiles / slices
+    work[:, UOPS] = terms.uops / 2
+
+
+def _side_by_side(model: Model, plan: Plan, parts: list[Part]) -> list[npt.NDArray[np.bool_]]:
     """Per part, whether its first buffers have room beside those that the part before used last, shape (n,) each."""
     n = len(plan)
     found = []
     before = {scope: np.zeros(n, dtype=np.int64) for scope in model.depths}
-    for part in plan.parts:
+    for part in parts:
         used = {scope: np.zeros(n, dtype=np.int64) for scope in model.depths}
         used[ACC] += model.tile_elements(part)
         stays = {scope: np.zeros(n, dtype=np.int64) for scope in model.depths}
@@ -129,115 +201,27 @@ def _side_by_side(model: Model, plan: Plan) -> list[npt.NDArray[np.bool_]]:
     return found
 
 
-@dataclass
-class _Chain:
-    """Cycles of one part, shape (n,) each.
-
-    Args:
-        begin: until the first product, when nothing runs before.
-        first_fill: loads before the first product that are the part's own.
-        computing: from the first product to the end of the last stages.
-        load: of the load engine.
-        drain: of the last store, after the stages.
-        after: of the last product and the stages, during which the next part may load.
-        on: where the part exists.
-    """
-
-    begin: Floats
-    first_fill: Floats
-    computing: Floats
-    load: Floats
-    drain: Floats
-    after: Floats
-    on: npt.NDArray[np.bool_]
-
-    def all(self) -> tuple[npt.NDArray[np.generic], ...]:
-        """Every field in order."""
-        return self.begin, self.first_fill, self.computing, self.load, self.drain, self.after, self.on
-
-
-def _chain(model: Model, plan: Plan, terms: Terms) -> _Chain:
-    """How a part's tiles follow each other."""
-    n = len(plan)
-    part = terms.part
-    tiles = np.maximum(model.tiles_run(plan, part), 1).astype(np.float64)
-    links = {k for k, operand in enumerate(model.nest.operands) if operand.consumer in model.nest.links}
-    loads = [k for k, operand in enumerate(model.nest.operands) if operand.scope != ACC and k not in links]
-    fills = {k: np.maximum(model.fills(plan, part, k), 1).astype(np.float64) for k in range(len(model.nest.operands))}
-    depth = np.full(n, model.n_spatial, dtype=np.int64)
-    for k in loads:
-        depth = np.maximum(depth, plan.attach[k])
-    visits = np.maximum(model.trips(plan, part, depth), 1).astype(np.float64)  # of the innermost matrix product
-    finest = visits.copy()
-    if loads:
-        finest = np.maximum.reduce([fills[k] for k in loads])
-
-    slices = model.slices(part) if model.nest.stages else np.ones(n, dtype=np.int64)
-    elements = model.tile_elements(part)
-    stages = elements * terms.stages + ISSUE * slices * terms.operations
-    gemms = visits * terms.pieces if model.nest.anchor else np.zeros(n)
-    init = elements * terms.init + ISSUE if model.nest.anchor else np.zeros(n)
-    gemm = (terms.products + ISSUE * gemms) / tiles
-    step = gemm * tiles / finest  # products between two of the most frequent loads
-    store = terms.store / tiles
-    slice_store = store / slices
-
-    acc_once, acc_again, transfers, load, first_fill, own_fill = (np.zeros(n) for _ in range(6))
-    each = np.zeros(n)  # of all loads that come as often as the most frequent one
-    waits = np.zeros(n)  # what stands still because a buffer has one bank, or a load comes too late
-    ahead = np.full(n, np.inf)  # further banks of the most frequent loads
-    for k, operand in enumerate(model.nest.operands):
-        total = terms.load[k]
-        transfers += np.where(total > 0, fills[k] * model.transfer(plan, part, k)[1], 0)
-        if operand.scope == ACC:
-            once = plan.attach[k] == 0
-            acc_once += np.where(once, total, 0.0)
-            acc_again += np.where(once, 0.0, total)
-            continue
-        load += total
-        if k in links:
-            continue  # comes while the product before it is at work
-        first_fill += total / fills[k]
-        own_fill += np.where(model.shared(plan, k), 0.0, total / fills[k])
-        often = (fills[k] == finest) & (fills[k] > 1)
-        each += np.where(often, total / fills[k], 0.0)
-        # What stays has a place for every piece: nothing waits for a bank.
-        ahead = np.where(often & ~plan.keep[k], np.minimum(ahead, plan.banks[k]), ahead)
-        # With one bank a load and the products that use it take turns.
-        alone = (fills[k] > 1) & (plan.banks[k] == 0) & ~plan.keep[k]
-        waits += np.where(alone, np.minimum(total * (fills[k] - 1) / fills[k], terms.products), 0.0)
-    ahead = np.where(np.isinf(ahead), 4.0, ahead)
-    # With one bank the next tile begins when the last slice is stored.
-    held = (plan.acc_banks == 0) & (tiles > 1)
-    rest = stages + init + acc_again / tiles + np.where(held, np.maximum(slice_store, store - stages), 0.0)
-    for k in loads:
-        # Loads are in program order, and the most frequent ones keep pace with the products: a rarer one starts only as far
-        # ahead of its use as those have banks.
-        rare = (fills[k] < finest) & (fills[k] > 1) & (plan.banks[k] > 0)
-        hidden = ahead * step + np.where(plan.attach[k] <= model.n_spatial, rest, 0.0)
-        waits += np.where(rare, (fills[k] - 1) * np.maximum(terms.load[k] / fills[k] + each - hidden, 0.0), 0.0)
-    per_tile = finest / tiles
-    # While the stages run no more is loaded than there are banks.
-    stalled = np.where(per_tile >= 1, np.maximum(rest + step - each * (1 + ahead), 0.0), 0.0)
-    following = np.maximum(np.maximum(rest + gemm, each * per_tile + stalled), store)
-    # An initial value needs no data: it is there while the first tile loads.
-    # Addends have the lowest priority at the memory: they come before all else, or when the load engine has nothing to do.
-    known = np.asarray(terms.addends_first)
-    behind = np.where((known > 0) | (acc_once == 0), 0.0, first_fill + acc_once)
-    begin = np.maximum(known + first_fill, np.maximum(known, behind) + init) - init
-    first = np.maximum(gemm, each * np.maximum(per_tile - 1, 0) + np.minimum(step, gemm)) + rest
-    instructions = transfers + gemms + tiles * (1 + slices * (1 + terms.operations))
-    computing = first + (tiles - 1) * following + waits + terms.uops / 2
-    drain = np.maximum(slice_store, store - stages)
-    return _Chain(begin, own_fill, computing, load + FETCH * instructions, drain, step + stages, part.on)
-
-
 def uops(model: Model, plan: Plan, part: Part) -> Floats:
-    """Micro-ops of one GEMM kernel: all inner loops but the two that the instruction folds, per bank combination."""
-    tiles = np.sort(part.tiles, axis=1)
-    refilled = np.zeros(len(plan), dtype=np.int64)
+    """Micro-ops of a part's products: a list for every combination of addresses that its operands take at the instruction."""
+    spatial, n = model.n_spatial, len(plan)
+    depth = np.full(n, spatial, dtype=np.int64)
+    moved = np.zeros((n, len(model.extents)), dtype=np.bool_)
+    banks = np.zeros(n, dtype=np.int64)
     for k, operand in enumerate(model.nest.operands):
-        if operand.scope != ACC:
-            refilled = np.maximum(refilled, plan.banks[k])
-    banks = (1 + refilled) * (1 + plan.acc_banks)
-    return np.asarray(tiles[:, :-2].prod(axis=1) * banks, dtype=np.float64)
+        if operand.scope != ACC and operand.consumer not in model.nest.links:
+            depth = np.maximum(depth, plan.attach[k])
+            banks = np.maximum(banks, plan.banks[k])
+    inside = plan.position < depth[:, None]
+    for k, operand in enumerate(model.nest.operands):
+        if operand.scope != ACC and operand.consumer not in model.nest.links:
+            # What is filled outside a loop is read at another place in each of its iterations.
+            since = np.where(plan.keep[k], 0, plan.attach[k])
+            uses = np.array([operand.uses(a) for a in range(len(model.extents))])
+            moved |= uses[None, :] & (plan.position >= since[:, None]) & inside
+    for group in model.taps:
+        for a in group:
+            moved[:, a] |= plan.drops & inside[:, a] & (a >= spatial)
+    ranges = np.sort(model.ranges(plan, part, depth), axis=1)
+    combinations = np.where(moved, part.outer, 1).prod(axis=1) * (1 + banks) * (1 + plan.acc_banks)
+    visits = model.trips(plan, part, depth)
+    return np.asarray(ranges[:, :-2].prod(axis=1) * np.minimum(combinations, np.maximum(visits, 1)), dtype=np.float64)

@@ -55,6 +55,8 @@ class Model:
         c, held = self.config, target.usable
         self.depths = {INP: held.inp, WGT: held.wgt, ACC: held.acc}
         self.bytes_of = {INP: c.inp_elem_bytes, ACC: c.acc_elem_bytes, WGT: c.wgt_elem_bytes}
+        self._most: dict[tuple[int, ...], int] = {}
+        self._before: Ints | None = None
         self._tables: dict[tuple[int, int, bool], tuple[Ints, list[Ints]]] = {}
         self.out_elements = int(np.prod([nest.axes[i].extent for i in spatial]))
         self.products = int(self.extents.prod())
@@ -172,6 +174,22 @@ class Model:
         """Whether one load serves all parts: outside all loops, or piece by piece in the first part, shape (n,)."""
         return np.asarray((plan.attach[operand] == 0) | plan.keep[operand], dtype=np.bool_)
 
+    def around(self, plan: Plan, operand: int) -> Mask:
+        """Which axes have a loop of several iterations around an operand's load in the first part, shape (n, axes)."""
+        first = plan.parts[0]
+        outer = np.where(first.on[:, None], first.outer, plan.body.outer)
+        return np.asarray((plan.position < plan.attach[operand][:, None]) & (outer > 1), dtype=np.bool_)
+
+    def kept_order(self, plan: Plan, operand: int) -> Ints:
+        """In which order the dimensions of an operand that stays lie on chip, outermost first, shape (n, dims).
+
+        Those that the loops around its load move come first: then every piece is as dense as it can be.
+        """
+        around = self.around(plan, operand)
+        dims = self.nest.operands[operand].dims
+        inner = np.stack([~(around & (np.array(coeffs) != 0)).any(axis=1) for coeffs, _ in dims], axis=1)
+        return np.argsort(inner, axis=1, kind="stable")
+
     def footprint(self, plan: Plan, part: Part, operand: int) -> Ints:
         """Elements of one bank of an operand, shape (n,); what stays for later parts is held whole."""
         held = _product(self.extent_of(plan, part, operand))
@@ -266,10 +284,13 @@ class Model:
             # A piece of what stays lies among the others: a DMA fills consecutive elements, up to the first dimension of which
             # the piece is a part.
             runs, dense = np.ones(n, dtype=np.int64), np.ones(n, dtype=bool)
-            for d in range(len(op.dims) - 1, -1, -1):
-                runs = np.where(dense, runs, runs * extents[:, d])
-                span = self.span(operand, d)
-                dense &= extents[:, d] >= np.where(plain, min(span, op.source[d]), span)
+            order, every = self.kept_order(plan, operand), np.arange(n)
+            spans = np.array([self.span(operand, d) for d in range(len(op.dims))])
+            sources = np.array(op.source)
+            for place in range(len(op.dims) - 1, -1, -1):
+                at = order[:, place]
+                runs = np.where(dense, runs, runs * extents[every, at])
+                dense &= extents[every, at] >= np.where(plain, np.minimum(spans, sources)[at], spans[at])
             transfers = np.where(plan.keep[operand], np.maximum(transfers, runs), transfers)
         return merged * -(-self.bytes_of[op.scope] // self.config.bus_bytes), transfers
 
@@ -322,6 +343,53 @@ class Model:
                 per = values.reshape(len(values), -1).mean(axis=1)
                 self._shares[key] = np.concatenate([[0.0], np.cumsum(per)])
         return self._shares[key]
+
+    def most_of(self, plan: Plan, part: Part, dim: int) -> Ints:
+        """The most indices that any fill of the padded operand brings along a dimension, padding left out; shape (n,).
+
+        Args:
+            plan: the points.
+            part: the part whose fills are meant.
+            dim: index into ``padded``.
+        """
+        d, axes, inside = self.padded[dim]
+        coeffs = self.nest.operands[self.padded_operand].dims[d][0]
+        depth = plan.attach[self.padded_operand]
+        fields = [self.extent_of(plan, part, self.padded_operand)[:, d]]
+        for a in axes:
+            fields += [part.lows[:, a], part.tiles[:, a], np.where(plan.position[:, a] < depth, part.outer[:, a], 1)]
+        keys, which = np.unique(np.stack(fields, axis=1), axis=0, return_inverse=True)
+        ahead = np.concatenate([[0], np.cumsum(inside)])
+        most = np.zeros(len(keys), dtype=np.int64)
+        for n, row in enumerate(keys.tolist()):
+            known = self._most.get((dim, *row))
+            if known is None:
+                starts = np.zeros((), dtype=np.int64)
+                for a, (low, tile, steps) in zip(axes, np.reshape(row[1:], (-1, 3))):
+                    starts = np.add.outer(starts, coeffs[a] * (low + tile * np.arange(steps)))
+                starts = np.minimum(starts, len(inside))
+                known = self._most[(dim, *row)] = int((ahead[np.minimum(starts + row[0], len(inside))] - ahead[starts]).max())
+            most[n] = known
+        return most[which.reshape(-1)]
+
+    def useful_before(self) -> Ints:
+        """Per padded dimension, how many pairs of indices before (i, j) of its spatial and its reduction axis are no padding.
+
+        Shape (dims, longest spatial axis + 1, longest reduction axis + 1); an axis that there is not counts as one index.
+        """
+        if self._before is None:
+            longest = int(self.extents.max()) + 1
+            table = np.zeros((len(self.padded), longest, longest), dtype=np.int64)
+            for n, (d, axes, inside) in enumerate(self.padded):
+                coeffs = self.nest.operands[self.padded_operand].dims[d][0]
+                index = np.zeros((1, 1), dtype=np.int64)
+                for a in axes:
+                    steps = coeffs[a] * np.arange(self.extents[a])
+                    index = index + (steps[:, None] if a < self.n_spatial else steps[None, :])
+                sums = np.asarray(inside, dtype=np.int64)[index].cumsum(axis=0).cumsum(axis=1)
+                table[n, 1 : 1 + sums.shape[0], 1 : 1 + sums.shape[1]] = sums
+            self._before = table
+        return self._before
 
     # -- bounds -------------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from autosched.ir.printer import expr_text
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.target import Target
 from space.operands import Operand, dims_of, moving, operands_of
-from space.sites import Site, alu_ops, factor_of, is_copy, loads_of, match_gemm, sites_of, starts_of, term_of
+from space.sites import LANES, Site, alu_ops, factor_of, is_copy, loads_of, match_gemm, sites_of, starts_of, term_of
 
 
 @dataclass(frozen=True)
@@ -277,7 +277,7 @@ def _nest(
     out = chain[-1]
     anchor = chain[0] if chain[0].block.init is not None else None
     tensorized = anchor is None or anchor.block.name in matches
-    lanes = 2
+    lanes = LANES
     _check_elementwise(chain, anchor, lanes)
     axes, anchor_vars = _axes(out, anchor, lanes)
     operands = operands_of(chain, anchor, matches, by_output, sources, lanes, anchor_vars)

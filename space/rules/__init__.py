@@ -10,6 +10,7 @@ from space.rules.epilogue import Epilogue
 from space.rules.first import First
 from space.rules.length import Length
 from space.rules.order import Order
+from space.rules.ramp import Ramp
 from space.rules.residency import Residency
 from space.rules.rows import Rows
 from space.rules.slices import Slices
@@ -18,5 +19,5 @@ from space.rules.zeros import Zeros
 
 STRUCTURAL: tuple[StructuralRule, ...] = (Epilogue(), Rows())
 NUMERIC: tuple[NumericRule, ...] = (
-    Cuts(), Tiling(), Zeros(), Order(), Attach(), Residency(), Slices(), Banks(), First(), Length(),
+    Cuts(), Tiling(), Ramp(), Zeros(), Order(), Attach(), Residency(), Slices(), Banks(), First(), Length(),
 )

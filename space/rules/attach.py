@@ -33,7 +33,10 @@ class Attach(NumericRule):
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """A load stands directly inside a loop of several iterations that moves its region, or outside of all."""
+        # The first part may load in finer pieces, inside loops that the others do not have.
         outer = plan.body.outer
+        if plan.main:
+            outer = np.where(plan.parts[0].on[:, None], np.maximum(outer, plan.parts[0].outer), outer)
         axis_at = np.argsort(plan.position, axis=1, kind="stable")
         rows = np.arange(len(points))
         for operand in model.nest.operands:

@@ -33,7 +33,10 @@ class Banks(NumericRule):
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """A buffer that is filled once has one bank."""
         for k, operand in enumerate(model.nest.operands):
-            points[(model.fills(plan, plan.body, k) <= 1) | plan.keep[k], model.index[f"banks_{operand.label}"]] = 0
+            fills = model.fills(plan, plan.body, k)
+            if plan.main:
+                fills = np.maximum(fills, model.fills(plan, plan.parts[0], k))
+            points[(fills <= 1) | plan.keep[k], model.index[f"banks_{operand.label}"]] = 0
         points[model.tiles_run(plan, plan.body) <= 1, model.index["banks_acc"]] = 0
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:

@@ -131,6 +131,29 @@ class Cuts(NumericRule):
             small = (size < tile) | (kept & (size == tile))
             points[head.on & ~(_divides(head) & small), model.index["head"]] = 0
 
+    def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
+        """Another cut; as often, a tile along one axis with the first and the last part that make it come out even."""
+        whole = rng.random(len(points)) < 0.5
+        mine = points[~whole]
+        super().vary(model, mine, rng)
+        points[~whole] = mine
+        axes = [a for a in model.nest.spatial if model.nest.axes[a].extent > 1 and f"tile_{model.nest.axes[a].name}" in model.index]
+        if not axes or "head" not in model.index:
+            return
+        values = {meaning: n for n, meaning in enumerate(table(model))}
+        for n in np.flatnonzero(whole):
+            a = int(rng.choice(axes))
+            extent = model.nest.axes[a].extent
+            column = model.index[f"tile_{model.nest.axes[a].name}"]
+            tile = int(points[n, column]) if rng.random() < 0.3 else int(rng.integers(1, extent // 2 + 1))
+            if tile not in model.columns[column].choices:
+                continue
+            last = int(rng.choice([0, 1, 2, tile // 2]))
+            first = (extent - last) % tile or (tile if rng.random() < 0.5 else 0)
+            points[n, column] = tile
+            points[n, model.index["head"]] = values.get((a, first), 0)
+            points[n, model.index["cut"]] = values.get((a, last), 0)
+
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """Log elements of the first and the last part's tile."""
         n = len(points)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from space.model import Model
 from space.plan import Plan
-from space.rule import Column, NumericRule, Points
+from space.rule import Column, Ints, NumericRule, Points
 from space.rules.cuts import table
 from space.sites import ACC
 
@@ -30,11 +30,8 @@ class Residency(NumericRule):
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """Only a first part that needs all of an operand, and loads it inside its loops, can load it for others."""
         first = plan.parts[0]
-        if plan.main:
-            first_on = plan.parts[0].on
-            extents = np.where(first_on[:, None], first.extents, plan.body.extents)
-        else:
-            extents = plan.body.extents
+        on = first.on if plan.main else np.zeros(len(points), dtype=np.bool_)
+        extents = np.where(on[:, None], first.extents, plan.body.extents)
         several = np.zeros(len(points), dtype=np.bool_)
         for n, part in enumerate(plan.parts):
             several |= part.on & (n != plan.main)
@@ -44,7 +41,7 @@ class Residency(NumericRule):
                 continue
             uses = np.array([operand.uses(a) for a in range(len(model.nest.axes))])
             whole = ((extents == model.extents[None, :]) | ~uses[None, :]).all(axis=1)
-            whole &= _gapless(model, plan, k)
+            whole &= _gapless(model, plan, np.where(on[:, None], first.tiles, plan.body.tiles), k)
             points[~(several & whole & (plan.attach[k] > 0)), model.index[name]] = 0
 
     def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
@@ -73,10 +70,9 @@ class Residency(NumericRule):
         return "keep " + " ".join(kept) if kept else ""
 
 
-def _gapless(model: Model, plan: Plan, operand: int) -> npt.NDArray[np.bool_]:
+def _gapless(model: Model, plan: Plan, tiles: Ints, operand: int) -> npt.NDArray[np.bool_]:
     """Whether the pieces of an operand leave no holes between them: a stride over more than a piece would."""
     ok = np.ones(len(plan), dtype=np.bool_)
-    tiles = plan.body.tiles
     inside = plan.position >= plan.attach[operand][:, None]
     ranges = np.where(inside, model.extents[None, :], tiles)
     for coeffs, _ in model.nest.operands[operand].dims:

@@ -40,9 +40,8 @@ class Zeros(NumericRule):
         return ok
 
     def draft(self, model: Model, plan: Plan, terms: Terms) -> None:
-        """Fewer products; taps that a border cuts differently are instructions of their own."""
+        """Taps that a border cuts differently are instructions of their own."""
         part = terms.part
-        terms.products = np.where(plan.drops, terms.products * model.drop_share(part), terms.products)
         depth = np.full(len(plan), model.n_spatial, dtype=np.int64)
         for k, operand in enumerate(model.nest.operands):
             if operand.scope != ACC:
@@ -62,6 +61,7 @@ class Zeros(NumericRule):
             found = found * np.where(tiles > 1, (2 * border + tiles - 2) / tiles, border)
         terms.pieces = np.where(plan.drops, terms.pieces * found, terms.pieces)
 
+
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
         """Only said when it is done."""
         return "no zeros" if plan.drops[0] else ""
@@ -80,3 +80,4 @@ class Zeros(NumericRule):
         """Leaves out what the padding makes zero, in the part at hand."""
         if build.padded and build.piece.anchor is not None:
             build.record("drop_zero_terms", (), block=build.piece.anchor)
+

@@ -1,0 +1,79 @@
+"""Ramp: in how fine pieces the first part's sums load, so that the first product need not wait for all of a tile's operands."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from space.model import Model
+from space.plan import Plan
+from space.rule import Column, NumericRule, Points
+from space.rules.tiling import divisors
+
+
+class Ramp(NumericRule):
+    """One column per reduction axis: the first part's tile along it, where that is smaller than the others'."""
+
+    name = "ramp"
+
+    def columns(self, model: Model) -> tuple[Column, ...]:
+        """``head_<axis>``, where there are cuts; the axis' extent where the first part is like the others."""
+        if not any(rule.cuts for rule in model.rules):
+            return ()
+        axes = (model.nest.axes[a] for a in model.nest.reduce)
+        return tuple(Column(f"head_{axis.name}", tuple(divisors(axis.extent)), axis.extent, 1) for axis in axes)
+
+    def _columns(self, model: Model) -> list[tuple[int, int]]:
+        """(axis, column) of every column."""
+        names = ((a, f"head_{model.nest.axes[a].name}") for a in model.nest.reduce)
+        return [(a, model.index[name]) for a, name in names if name in model.index]
+
+    def plan(self, model: Model, points: Points, plan: Plan) -> None:
+        """The first part's tiles."""
+        if not plan.main:
+            return
+        tiles = plan.parts[0].tiles.copy()
+        for a, column in self._columns(model):
+            tiles[:, a] = np.minimum(tiles[:, a], points[:, column])
+        plan.parts[0].tiles = tiles
+
+    def repair(self, model: Model, points: Points, plan: Plan) -> None:
+        """Only a first part has finer pieces, and only of what the others take at once."""
+        on = plan.parts[0].on if plan.main else np.zeros(len(points), dtype=np.bool_)
+        for a, column in self._columns(model):
+            idle = ~on | (points[:, column] >= plan.body.tiles[:, a])
+            points[idle, column] = model.extents[a]
+
+    def settle(self, model: Model, points: Points, plan: Plan) -> None:
+        """A reduction is split only around a load."""
+        deepest = np.zeros(len(points), dtype=np.int64)
+        for attach in plan.attach:
+            deepest = np.maximum(deepest, attach)
+        for a, column in self._columns(model):
+            points[deepest <= plan.position[:, a], column] = model.extents[a]
+
+    def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
+        """Another piece for the first part; as often, all others get a larger one, and the first part keeps what they had."""
+        mine = [(a, column) for a, column in self._columns(model) if model.extents[a] > 1]
+        if not mine:
+            return
+        which = rng.integers(len(mine), size=len(points))
+        for k, (a, column) in enumerate(mine):
+            rows = np.flatnonzero(which == k)
+            choices = np.array(model.columns[column].choices)
+            tile = model.index[f"tile_{model.nest.axes[a].name}"]
+            drawn = rng.choice(choices, size=len(rows))
+            swap = (rng.random(len(rows)) < 0.5) & (drawn > points[rows, tile])
+            points[rows, column] = np.where(swap, points[rows, tile], drawn)
+            points[rows[swap], tile] = drawn[swap]
+
+    def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
+        """Log sizes of the first part's tiles."""
+        if not plan.main:
+            return [np.zeros(len(points)) for _ in self._columns(model)]
+        return [np.log2(plan.parts[0].tiles[:, a]) for a, _ in self._columns(model)]
+
+    def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
+        """The sizes that differ."""
+        said = [f"{model.nest.axes[a].name}={point[c]}" for a, c in self._columns(model) if point[c] < model.extents[a]]
+        return "first by " + " ".join(said) if said else ""
