@@ -21,7 +21,7 @@ AXES = 12  # at most
 
 
 @njit(cache=True, nogil=True)
-def play(  # type: ignore[no-untyped-def]
+def play(
     on: Any, shape: Any, spatial: Any, fill: Any, work: Any, apart: Any, acc_banks: Any, dims: Any, counts: Any, padded: Any,
     drops: Any, widths: Any, issue: float, latency: float, fetch: float, begin: float, out: Any,
 ) -> None:
