@@ -14,8 +14,26 @@ import numpy as np
 import numpy.typing as npt
 
 from space.play import (
-    BANKS, BEATS, DEPTH, ENGINE, EXTENT, INIT, KNOWN, LATE, LOW, ONCE, OUTER, PIECES, PRODUCTS, SLICES, STAGE, STORE, TILE, TRANSFERS,
-    UOPS, play,
+    BANKS,
+    BEATS,
+    DEPTH,
+    ENGINE,
+    EXTENT,
+    INIT,
+    KNOWN,
+    LATE,
+    LOW,
+    ONCE,
+    OUTER,
+    PIECES,
+    PRODUCTS,
+    SLICES,
+    STAGE,
+    STORE,
+    TILE,
+    TRANSFERS,
+    UOPS,
+    play,
 )
 from space.sites import ACC
 
@@ -141,12 +159,13 @@ def _fills(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) -
     late: Floats = np.zeros(len(plan))
     for k, operand in enumerate(model.nest.operands):
         compute = operand.scope == ACC
+        engine = 1 if compute else 2 if operand.consumer in model.nest.links else 0
         once = compute & (plan.attach[k] == 0)
         busy = (terms.fills[k] > 0) & ~once
         late += np.where(once, terms.load(k), 0.0)
         for column, values in (
             (DEPTH, plan.attach[k]), (BEATS, np.where(busy, terms.beats[k], 0.0)), (TRANSFERS, terms.transfers[k]),
-            (BANKS, 1 + plan.banks[k]), (ONCE, np.where(plan.keep[k], 1 + _overlaps(model, plan, k), 0)), (ENGINE, 1 if compute else 2 if operand.consumer in model.nest.links else 0),
+            (BANKS, 1 + plan.banks[k]), (ONCE, np.where(plan.keep[k], 1 + _overlaps(model, plan, k), 0)), (ENGINE, engine),
         ):
             fill[:, k, column] = values
     work[:, LATE] = np.where(known > 0, 0.0, late)

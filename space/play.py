@@ -32,7 +32,8 @@ def play(
         shape: loops, axes outermost first, int64, shape (n, parts, axes, 4).
         spatial: how many of the axes are loops over tiles of the output.
         fill: of every operand, float64, shape (n, parts, operands, 6); ``ENGINE`` 1 where the compute engine loads it, 2
-            where only the stages read it, ``ONCE`` 1 where every fill has a place of its own, 2 where it touches that of the fill before.
+            where only the stages read it, ``ONCE`` 1 where every fill has a place of its own, 2 where it touches that of the
+            fill before.
         work: of a part, float64, shape (n, parts, 9).
         apart: whether a part's first buffers have room beside those of the part before, shape (n, parts).
         acc_banks: of the accumulator, shape (n,).
@@ -140,13 +141,13 @@ def play(
                             if fill[r, p, k, ENGINE] == 0 and filled[k] > 0:
                                 late = max(late, ready[k])
                         comp = late + w[LATE]
-                    for k in range(operands):
-                        f = fill[r, p, k]
-                        if f[ENGINE] == 1 and f[BEATS] > 0 and (step == 0 or changed < f[DEPTH]):
-                            # Last at the memory: it gets the gaps between loads, or waits until they pause.
-                            own = f[BEATS] + latency * f[TRANSFERS]
-                            comp += own + min(max(load - comp, 0.0), own / gaps)
                     comp += w[INIT]
+                for k in range(operands):
+                    f = fill[r, p, k]
+                    if f[ENGINE] == 1 and f[BEATS] > 0 and (step == 0 or changed < f[DEPTH]):
+                        # Last at the memory: it gets the gaps between loads, or waits until they pause.
+                        own = f[BEATS] + latency * f[TRANSFERS]
+                        comp += own + min(max(load - comp, 0.0), own / gaps)
                 products = w[PRODUCTS]
                 if drops[r]:
                     for d in range(ndims):

@@ -137,7 +137,8 @@ class Cuts(NumericRule):
         mine = points[~whole]
         super().vary(model, mine, rng)
         points[~whole] = mine
-        axes = [a for a in model.nest.spatial if model.nest.axes[a].extent > 1 and f"tile_{model.nest.axes[a].name}" in model.index]
+        axes = [a for a in model.nest.spatial
+                if model.nest.axes[a].extent > 1 and f"tile_{model.nest.axes[a].name}" in model.index]
         if not axes or "head" not in model.index:
             return
         values = {meaning: n for n, meaning in enumerate(table(model))}

@@ -224,5 +224,5 @@ def f(A: T.Buffer((8,), 'int32'), C: T.Buffer((8,), 'int8')):
     wide = wide.replace("for i in T.serial(8):", "for i, j, k, n in T.grid(1, 8, 1, 16):")
     wide = wide.replace("vi = T.axis.spatial(8, i)", "a, b, c, d = T.axis.remap('SSSS', [i, j, k, n])")
     wide = wide.replace("C[vi] = T.Cast('int8', A[vi * vi % 8])", "C[a, b, c, d] = A[a, b, c, d] + 1")
-    with pytest.raises(ProgramError, match="must only narrow an int32 stage"):
+    with pytest.raises(ProgramError, match="the machine stores int8 only"):
         Space(parse(wide), "vta-de10")
