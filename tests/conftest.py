@@ -6,6 +6,7 @@ import functools
 import importlib.util
 import json
 import lzma
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -109,6 +110,30 @@ def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str,
     def run(*args: str | Path) -> tuple[int, str, str]:
         code = main([str(a) for a in args])
         return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def here(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The command ``autosched`` in this process and a folder (the root of the tree), as ``subprocess.run`` would give it.
+
+    Where the process itself is no part of what is tested: it costs its imports each time.
+    """
+    from autosched.cli import main
+
+    def run(*args: str | Path, cwd: Path = ORACLES.parent.parent) -> subprocess.CompletedProcess[str]:
+        monkeypatch.chdir(cwd)
+        words = [str(a) for a in args]
+        try:
+            code = main(words)
+        except SystemExit as end:
+            # As argparse ends a command.
+            code = int(end.code or 0)
+        out, err = capsys.readouterr()
+        return subprocess.CompletedProcess(words, code, out, err)
 
     return run
 

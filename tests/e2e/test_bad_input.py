@@ -6,7 +6,7 @@ import json
 import pickle
 import re
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -36,11 +36,7 @@ def add(A: T.Buffer((1, 4, 1, 16), "int32"), B: T.Buffer((1, 4, 1, 16), "int32")
 '''
 
 
-def autosched(*args: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "autosched", *map(str, args)]
-    # The package stands on the path whatever the working directory is.
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, check=False,
-                          env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(Path.home())})
+Here = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def refused(done: subprocess.CompletedProcess[str]) -> str:
@@ -64,8 +60,8 @@ def test_a_seed_has_32_bits_whatever_the_sampler(sampler: str, tmp_path: Path) -
     ("tune", SMALL, "--seed", "-1"), ("tune", SMALL, "--seed", "4294967296"), ("space", SMALL, "--seed", "-1"),
     ("apply", SMALL, "--seed", "1.5"), ("export", SMALL, "-o", "x.json", "--seed", "9" * 5000),
 ], ids=lambda a: a[0])
-def test_a_seed_on_the_command_line(args: tuple[str, ...]) -> None:
-    assert "--seed: expected an integer from 0 to 4294967295" in refused(autosched(*args))
+def test_a_seed_on_the_command_line(args: tuple[str, ...], here: Here) -> None:
+    assert "--seed: expected an integer from 0 to 4294967295" in refused(here(*args))
 
 
 FILES = [
@@ -87,17 +83,17 @@ FILES = [
 
 
 @pytest.mark.parametrize(("text", "said"), FILES, ids=[s[:40] for _, s in FILES])
-def test_a_users_file_that_goes_wrong_is_named_with_its_line(text: str, said: str, tmp_path: Path) -> None:
+def test_a_users_file_that_goes_wrong_is_named_with_its_line(text: str, said: str, tmp_path: Path, here: Here) -> None:
     (tmp_path / "file.py").write_text(text)
     (tmp_path / "neighbour.py").write_text("d = {}\nd['no']\n")
-    assert said in refused(autosched("space", "file.py:f", cwd=tmp_path))
+    assert said in refused(here("space", "file.py:f", cwd=tmp_path))
 
 
-def test_what_a_users_file_prints_does_not_mix_with_data(tmp_path: Path) -> None:
+def test_what_a_users_file_prints_does_not_mix_with_data(tmp_path: Path, here: Here) -> None:
     (tmp_path / "part.py").write_text(PROGRAM)
     (tmp_path / "file.py").write_text(
         "print('noise')\nimport os\ndef f():\n    print('more')\n    import part\n    return part.add\n")
-    done = autosched("space", "file.py:f", "--format", "json", cwd=tmp_path)
+    done = here("space", "file.py:f", "--format", "json", cwd=tmp_path)
     assert done.returncode == Exit.OK, done.stderr
     assert json.loads(done.stdout)["workload"] == "file.py:f"
     assert "noise\nmore" in done.stderr
@@ -115,28 +111,28 @@ MACHINES = [
 
 
 @pytest.mark.parametrize(("text", "said"), MACHINES, ids=[t[:12] for t, _ in MACHINES])
-def test_a_machine_that_cannot_be_read(text: str, said: str, tmp_path: Path) -> None:
+def test_a_machine_that_cannot_be_read(text: str, said: str, tmp_path: Path, here: Here) -> None:
     (tmp_path / "machine.json").write_text(text)
-    line = refused(autosched("space", "t2", "--target", "machine.json", cwd=tmp_path))
+    line = refused(here("space", "t2", "--target", "machine.json", cwd=tmp_path))
     assert "target file machine.json" in line and said in line
 
 
 @pytest.mark.parametrize(("text", "said"), [('{"programs": []}', "programs: empty"), ("[" * 100_000, "nested too deep")])
-def test_a_program_file_without_programs(text: str, said: str, tmp_path: Path) -> None:
+def test_a_program_file_without_programs(text: str, said: str, tmp_path: Path, here: Here) -> None:
     (tmp_path / "p.json").write_text(text)
-    assert said in refused(autosched("sim", "p.json", cwd=tmp_path))
+    assert said in refused(here("sim", "p.json", cwd=tmp_path))
 
 
-def test_names_in_brackets_are_shown_as_they_are(tmp_path: Path) -> None:
+def test_names_in_brackets_are_shown_as_they_are(tmp_path: Path, here: Here) -> None:
     folder = tmp_path / "[red]x[/red]"
     folder.mkdir(parents=True)
     (folder / "[b].py").write_text(PROGRAM)
     name = "[red]x[/red]/[b].py:add"
-    done = autosched("tune", name, "--trials", "2", "--jobs", "1", "--log", "[log]", cwd=tmp_path)
+    done = here("tune", name, "--trials", "2", "--jobs", "1", "--log", "[log]", cwd=tmp_path)
     assert done.returncode == Exit.OK, done.stderr
     assert name in done.stdout and name in done.stderr and (tmp_path / "[log]").is_dir()
-    assert "[red]x[/red]/[c].py" in refused(autosched("tune", "[red]x[/red]/[c].py:add", cwd=tmp_path))
-    assert "[/nope]" in refused(autosched("best", "--log", "[/nope]", cwd=tmp_path))
+    assert "[red]x[/red]/[c].py" in refused(here("tune", "[red]x[/red]/[c].py:add", cwd=tmp_path))
+    assert "[/nope]" in refused(here("best", "--log", "[/nope]", cwd=tmp_path))
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
@@ -172,16 +168,16 @@ def test_what_is_compiled_and_called(tmp_path: Path) -> None:
     assert kernel(np.ones((1, 16), np.int8), np.eye(16, dtype=np.int8)).tolist() == [[1] * 16]
 
 
-def test_sim_says_with_its_exit_code_that_bytes_differ(tmp_path: Path) -> None:
+def test_sim_says_with_its_exit_code_that_bytes_differ(tmp_path: Path, here: Here) -> None:
     data = json.loads((ROOT / "tests/data/rtl_outputs.json").read_text())
     data["programs"] = data["programs"][:2]
     path = tmp_path / "p.json"
     path.write_text(json.dumps(data))
-    assert autosched("sim", path, "--target", "vta-de10").returncode == Exit.OK
+    assert here("sim", path, "--target", "vta-de10").returncode == Exit.OK
     output = data["programs"][1]["outputs"][0]
     output["expected"] = ("B" if output["expected"][0] == "A" else "A") + output["expected"][1:]
     path.write_text(json.dumps(data))
-    done = autosched("sim", path, "--target", "vta-de10", "--format", "json")
+    done = here("sim", path, "--target", "vta-de10", "--format", "json")
     assert done.returncode == Exit.DIFFERS
     assert [p["outputs_match"] for p in json.loads(done.stdout)] == [True, False]
 

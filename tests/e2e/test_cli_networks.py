@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,22 @@ EXAMPLES = ROOT / "examples"
 pytest.importorskip("onnxruntime")
 
 
-def autosched(*words: object, code: int = 0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "autosched", *map(str, words)], capture_output=True, text=True, check=False, cwd=cwd,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(Path.home())},
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
+Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def outcome(*words: object) -> tuple[dict[str, Any], dict[str, Any]]:
+@pytest.fixture
+def autosched(here: Command) -> Command:
+    """The command in this process, with the exit code that is expected."""
+
+    def run(*words: object, code: int = 0, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+        done = here(*words, cwd=cwd)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+    return run
+
+
+def outcome(autosched: Command, *words: object) -> tuple[dict[str, Any], dict[str, Any]]:
     """What ``tune`` says at its end of the digits network: the report and the summary."""
     done = autosched("tune", EXAMPLES / "digits_q.onnx", *words, "--format", "json")
     events = [json.loads(line) for line in done.stdout.splitlines()]
@@ -35,10 +41,10 @@ def outcome(*words: object) -> tuple[dict[str, Any], dict[str, Any]]:
     return events[-2], events[-1]
 
 
-def test_tune_run_export_and_sim(tmp_path: Path) -> None:
+def test_tune_run_export_and_sim(tmp_path: Path, autosched: Command) -> None:
     net = EXAMPLES / "digits_q.onnx"
     log = tmp_path / "log"
-    tuned, summary = outcome("--trials", 2, "--jobs", 1, "--log", log)
+    tuned, summary = outcome(autosched, "--trials", 2, "--jobs", 1, "--log", log)
     assert sum(t["simulated"] for t in tuned["tasks"]) == 2 * len(tuned["tasks"])
     assert all(t["verified"] for t in tuned["tasks"])
     run = json.loads(autosched(
@@ -60,7 +66,7 @@ def test_tune_run_export_and_sim(tmp_path: Path) -> None:
     assert [(p["cycles"], p["outputs_match"]) for p in found] == [(run["cycles"], True)]
 
 
-def test_quantize(tmp_path: Path) -> None:
+def test_quantize(tmp_path: Path, autosched: Command) -> None:
     out = tmp_path / "q.onnx"
     shown = autosched("quantize", EXAMPLES / "digits.onnx", "--calibrate", EXAMPLES / "digits_test.npz", "-o", out)
     assert "logits" in shown.stdout and "accuracy 99.25 % before" in shown.stdout
@@ -85,7 +91,7 @@ def test_quantize(tmp_path: Path) -> None:
     (("quantize", EXAMPLES / "digits.onnx", "--calibrate", EXAMPLES / "kernels.py", "-o", "q.onnx"), "is not a NumPy file"),
     (("quantize", EXAMPLES / "digits.onnx", "--calibrate", EXAMPLES / "digits_test.npz", "-o", "no/q.onnx"), "no directory"),
 ])
-def test_bad_input_is_one_line(words: tuple[object, ...], said: str, tmp_path: Path) -> None:
+def test_bad_input_is_one_line(words: tuple[object, ...], said: str, tmp_path: Path, autosched: Command) -> None:
     done = autosched(*words, code=2, cwd=tmp_path)
     assert said in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
     assert [p for p in tmp_path.iterdir() if p.suffix in (".onnx", ".npy", ".zip")] == []

@@ -14,11 +14,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 MINUTES = 600.0
+NAME = "t3"  # thousands of trials are no end of it
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes through /proc")
 
 
 def start(log: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "autosched", "tune", "resnet18.c2", "--trials", "4000", "--jobs", "2", "--log", str(log)]
+    command = [sys.executable, "-m", "autosched", "tune", NAME, "--trials", "4000", "--jobs", "2", "--log", str(log)]
     return subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         preexec_fn=lambda: [signal.signal(s, signal.SIG_DFL) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)],
@@ -95,11 +96,12 @@ def test_other_signals_end_it_in_order_too(number: signal.Signals, tmp_path: Pat
     process.send_signal(number)
     _, err = process.communicate(timeout=MINUTES)
     assert process.returncode == 128 + number, err
-    assert "Traceback" not in err and f"autosched: ended by {number.name}; resnet18.c2: " in err.splitlines()[-1]
+    assert "Traceback" not in err and f"autosched: ended by {number.name}; {NAME}: " in err.splitlines()[-1]
     nothing_is_left(process)
-    best = subprocess.run([sys.executable, "-m", "autosched", "best", "resnet18.c2", "--log", str(tmp_path), "--format", "json"],
+    best = subprocess.run([sys.executable, "-m", "autosched", "best", NAME, "--log", str(tmp_path), "--format", "json"],
                           cwd=ROOT, capture_output=True, text=True, timeout=MINUTES, check=False)
-    assert json.loads(best.stdout)[0]["cycles"]
+    (found,) = json.loads(best.stdout)
+    assert found["cycles"] and not found["verified"]
 
 
 def test_workers_ignore_ctrl_c(tmp_path: Path) -> None:
@@ -119,7 +121,7 @@ def test_workers_ignore_ctrl_c(tmp_path: Path) -> None:
     nothing_is_left(process)
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("moment", list(MOMENTS)[1:])
 def test_a_killed_command_leaves_no_process_and_no_shared_memory(moment: str, tmp_path: Path) -> None:
     process = start(tmp_path)
     wait_for(lambda: MOMENTS[moment](process, tmp_path))

@@ -9,7 +9,6 @@ import pytest
 from autosched.ir.interp import random_inputs, run
 from autosched.ir.verify import verify
 from autosched.script import parse
-from autosched.workloads import workload
 
 
 def test_every_file_is_a_program_with_a_verdict(user_programs) -> None:
@@ -20,7 +19,7 @@ def test_every_file_is_a_program_with_a_verdict(user_programs) -> None:
     for name in names:
         wanted = user_programs.verdict(name)
         assert wanted == "accepted" or wanted.startswith("refused: "), name
-        func = workload(f"{user_programs.FOLDER / name}.py:main").func
+        func = user_programs.program(name)
         assert not verify(func), name
         assert parse(func.script()) == func, name
 
@@ -28,7 +27,7 @@ def test_every_file_is_a_program_with_a_verdict(user_programs) -> None:
 def test_accepted_programs_run_in_the_interpreter(user_programs) -> None:
     for name in user_programs.names():
         if user_programs.verdict(name) == "accepted":
-            func = workload(f"{user_programs.FOLDER / name}.py:main").func
+            func = user_programs.program(name)
             outputs = run(func, *random_inputs(func))
             # A program whose result does not depend on its input would prove nothing.
             again = run(func, *random_inputs(func, 1))

@@ -25,6 +25,7 @@ SMALL = "dense:m=2,k=256,n=256"
 LONG = "dense:m=2,k=256,n=256,bias=0,tail=cast"
 WIDTHS = [40, 60, 80, 100, 120]
 TALL = 200
+TRIALS = 10
 
 
 class Seen:
@@ -101,16 +102,17 @@ def piped(*args: str | Path) -> str:
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The last event of the run that the next test shows on every width."""
-    words = ("tune", SMALL, "--trials", "48", "--jobs", "1", "--log", tmp_path_factory.mktemp("o"), "--format", "json", "--quiet")
+    log = tmp_path_factory.mktemp("o")
+    words = ("tune", SMALL, "--trials", str(TRIALS), "--jobs", "1", "--log", log, "--format", "json", "--quiet")
     events = [json.loads(line) for line in piped(*words).splitlines()]
-    assert [e["event"] for e in events] == ["run", "task", *["trial"] * 48, "task_finished", "finished"]
+    assert [e["event"] for e in events] == ["run", "task", *["trial"] * TRIALS, "task_finished", "finished"]
     found: dict[str, Any] = events[-1]
     return found
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_run_is_shown_without_cutting_a_number(width: int, outcome: dict[str, Any], tmp_path: Path) -> None:
-    seen = autosched(width, "tune", SMALL, "--trials", "48", "--jobs", "1", "--log", tmp_path)
+    seen = autosched(width, "tune", SMALL, "--trials", str(TRIALS), "--jobs", "1", "--log", tmp_path)
     assert seen.code == Exit.OK, seen.text
     for key in ("cycles", "bound", "default_cycles"):
         assert whole(seen.text, grouped(outcome[key])), (key, seen.text)
@@ -119,18 +121,18 @@ def test_a_run_is_shown_without_cutting_a_number(width: int, outcome: dict[str, 
                   "checked", "best schedule:"):
         assert title in seen.text, seen.text
     assert SMALL in seen.text and "bit-equal" in seen.text and "…" not in seen.text
-    panels = [frame for frame in seen.frames if any("/48 trials" in line for line in frame)]
+    panels = [frame for frame in seen.frames if any(f"/{TRIALS} trials" in line for line in frame)]
     assert panels, seen.frames[:3]
     for frame in panels:
         shown = [line for line in frame if line]
         # Title, pace, figures, bars, schedule: nothing was wrapped, and nothing is left over from the panel before.
-        assert len(shown) <= 5 and sum("/48 trials" in line for line in shown) == 1, shown
+        assert len(shown) <= 5 and sum(f"/{TRIALS} trials" in line for line in shown) == 1, shown
         assert all(len(line) < width for line in shown)
         for line in shown:
             for best in re.findall(r"best ([\d ]+) cycles", line):
                 assert int(best.replace(" ", "")) >= outcome["cycles"]
     assert any(f"best {grouped(outcome['cycles'])} cycles" in line for frame in panels for line in frame), panels[-1]
-    assert "/48 trials" not in seen.text, "the panel is still there"
+    assert f"/{TRIALS} trials" not in seen.text, "the panel is still there"
 
 
 @pytest.mark.parametrize("width", WIDTHS)

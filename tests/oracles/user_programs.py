@@ -10,6 +10,7 @@ records the present state in ``tests/data/programs/today.json``, which ``tests/e
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.util
 import json
 import sys
@@ -17,7 +18,11 @@ import tempfile
 import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autosched.ir import PrimFunc
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "tests" / "data" / "programs"
@@ -58,14 +63,30 @@ def names() -> list[str]:
     return sorted(p.stem for p in FOLDER.glob("*.py"))
 
 
-def verdict(name: str) -> str:
-    """What a file asks for."""
+@functools.cache
+def module(name: str) -> ModuleType:
+    """A program's file, imported here: these files are ours."""
     spec = importlib.util.spec_from_file_location(f"user_program_{name}", FOLDER / f"{name}.py")
     assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return str(module.VERDICT)
+    found = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = found
+    spec.loader.exec_module(found)
+    return found
+
+
+def verdict(name: str) -> str:
+    """What a file asks for."""
+    return str(module(name).VERDICT)
+
+
+def program(name: str) -> PrimFunc:
+    """A file's program."""
+    from autosched.ir import IRModule, PrimFunc
+
+    main = module(name).main
+    found = main if isinstance(main, PrimFunc | IRModule) else main()
+    func: PrimFunc = next(iter(found.functions.values())) if isinstance(found, IRModule) else found
+    return func
 
 
 def try_one(name: str, trials: int = 4, target: str = "vta-de10", jobs: int = 1) -> Row:
