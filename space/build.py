@@ -263,6 +263,8 @@ class Build(Recorder):
                 self.compute_at(piece.anchor, at)
             piece.init, lane = self._tile_anchor(piece.anchor, tile, extent, len(piece.loops), piece.outer)
             piece.lane = lane if self.nest.tensorized else None
+            if self.nest.guarded:
+                self.record("drop_neutral_terms", (), block=piece.anchor)
         self._widen()
         depth = len(piece.loops) + (slices is not None)
         for n, stage in enumerate(self.nest.stages):

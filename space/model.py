@@ -61,6 +61,8 @@ class Model:
         self.out_elements = int(np.prod([nest.axes[i].extent for i in spatial]))
         self.products = int(self.extents.prod())
         self.taps, self.useful = self._useful_products()
+        if not nest.tensorized:
+            self.taps = ()  # what is padding is no term anyway, or counts as any other
         self.imm_ops = sum(s.imm_ops for s in nest.stages)
         self.tensor_ops = sum(s.tensor_ops for s in nest.stages)
         self.added = sum(s.products for s in nest.stages)  # products that stages add to every element
@@ -111,7 +113,8 @@ class Model:
         self.padded_operand = 0
         self._shares: dict[int, npt.NDArray[np.float64]] = {}
         padded = [k for k, o in enumerate(self.nest.operands) if any(not all(row) for row in o.inside)]
-        if len(padded) != 1 or not self.nest.tensorized or self.nest.operands[padded[0]].consumer != self.nest.anchor:
+        summed = self.nest.tensorized and padded and self.nest.operands[padded[0]].consumer == self.nest.anchor
+        if len(padded) != 1 or not (summed or self.nest.guarded):
             return (), self.products
         groups: list[tuple[int, ...]] = []
         found: list[tuple[int, tuple[int, ...], tuple[bool, ...]]] = []

@@ -16,7 +16,7 @@ from autosched.ir.printer import expr_text
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.target import Target
 from space.operands import Operand, dims_of, moving, operands_of
-from space.sites import LANES, Site, alu_ops, factor_of, is_copy, loads_of, match_gemm, sites_of, starts_of, term_of
+from space.sites import LANES, Site, alu_ops, factor_of, is_copy, is_guarded, loads_of, match_gemm, sites_of, starts_of, term_of
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,7 @@ class Nest:
         tensorized: whether the anchor is the intrinsic's; else the ALU reduces.
         step: cycles of the anchor's step, per element.
         wides: blocks that widen what the ALU reduces.
+        guarded: whether the anchor's terms are constants outside of a condition, padding that is left out of the window.
     """
 
     func: PrimFunc
@@ -115,6 +116,7 @@ class Nest:
     tensorized: bool = True
     step: int = 1
     wides: tuple[Wide, ...] = ()
+    guarded: bool = False
 
     @property
     def links(self) -> tuple[str, ...]:
@@ -295,7 +297,8 @@ def _nest(
     imm, tensor = (0, 0) if tensorized or anchor is None else alu_ops(anchor.store.value)
     return Nest(func, anchor.block.name if anchor else None, axes, len(anchor.block.iter_vars) if anchor else 0,
                 operands, stages, out.block.name, len(out.loops), init_ops, init_cycles,
-                tuple(s.block.name for s in sides.values()), between, tensorized, 1 if tensorized else imm + 2 * tensor, wides)
+                tuple(s.block.name for s in sides.values()), between, tensorized, 1 if tensorized else imm + 2 * tensor, wides,
+                not tensorized and anchor is not None and is_guarded(term_of(anchor)))
 
 
 def _is_link(site: Site, pair: tuple[BufferLoad, BufferLoad], by_output: dict[Buffer, Site]) -> bool:

@@ -168,3 +168,8 @@ def term_of(site: Site) -> Expr | None:
             if not any(isinstance(e, BufferLoad) and e.buffer is store.buffer for e in walk_expr(term)):
                 return term
     return None
+
+
+def is_guarded(value: Expr | None) -> bool:
+    """Whether a value is a constant where a condition does not hold."""
+    return isinstance(value, Call) and value.op == "if_then_else" and int_value(value.args[2]) is not None

@@ -33,12 +33,14 @@ from autosched.schedule.primitives.placement.inline import Inlining
 from autosched.schedule.primitives.placement.recompute import Recomputing
 from autosched.schedule.primitives.reductions.diagonal import Diagonals
 from autosched.schedule.primitives.reductions.fold import Folding
+from autosched.schedule.primitives.reductions.neutral_terms import NeutralTerms
 from autosched.schedule.primitives.reductions.pad_block import PadBlocks
 from autosched.schedule.primitives.reductions.pad_einsum import PadEinsum
 from autosched.schedule.primitives.reductions.raising import Raising
 from autosched.schedule.primitives.reductions.reduction import Reductions
 from autosched.schedule.primitives.reductions.rfactor import Factoring
 from autosched.schedule.primitives.reductions.stages import Stages
+from autosched.schedule.primitives.reductions.widening import Widening
 from autosched.schedule.primitives.reductions.zero_terms import ZeroTerms
 from autosched.schedule.primitives.sampling import Sampling
 from autosched.schedule.primitives.tensorize.blockize import Blockizing
@@ -49,7 +51,7 @@ from sim.markup import listing
 class Schedule(
     Lookup, Pieces, Kinds, ReindexCache, CacheIndex, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing,
     Notes, Sampling, Layout, Reindex, ZeroTerms, Folding, Raising, Factoring, PadEinsum,
-    DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals,
+    DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Widening, NeutralTerms,
 ):
     """Rewrites a program step by step; every step is legal, and recorded.
 

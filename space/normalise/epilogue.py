@@ -10,6 +10,13 @@ from space.normalise.blocks import device_blocks, loads_of, store_of
 
 def apply(sch: Schedule, target: Target) -> None:
     """Splits a stage off every block that computes and narrows at once."""
+    for block in device_blocks(sch.func):
+        # What is computed in int8 from tensors that come from outside; what a stage has narrowed stays in the accumulator.
+        store = store_of(block)
+        inside = {store_of(b).buffer for b in device_blocks(sch.func)} - {store.buffer}
+        alone = not any(x.buffer in inside for x in loads_of(block)) or block.init is not None
+        if store.buffer.dtype == "int8" and isinstance(store.value, BinOp) and alone:
+            sch.widen_block(sch.get_sblock(block.name))
     made = {store_of(b).buffer for b in device_blocks(sch.func)}
     for block in device_blocks(sch.func):
         store = store_of(block)

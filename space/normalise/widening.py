@@ -30,10 +30,23 @@ def apply(sch: Schedule, target: Target) -> None:
     config = target.config
     if config.block_in != config.block_out:
         return
+    _unpadded(sch)
     for _ in range(MOST):
         if not any(_step(sch, block, config.block_out) for block in device_blocks(sch.func)):
             return
     raise ScheduleError("normalise", f"more than {MOST} steps to widen int8 operands")
+
+
+def _unpadded(sch: Schedule) -> None:
+    """Pads with zeros what a minimum or maximum reads, which is all that a load can: other padding is left out of the window."""
+    for block in device_blocks(sch.func):
+        value = store_of(block).value
+        if not (isinstance(value, Call) and value.op == "if_then_else" and int_value(value.args[2])):
+            continue
+        readers = [b for b in device_blocks(sch.func) if any(x.buffer is store_of(block).buffer for x in loads_of(b))]
+        kinds = [getattr(store_of(b).value, "op", "") for b in readers if b.init is not None]
+        if len(kinds) == len(readers) and all(k in ("min", "max") for k in kinds):
+            sch.zero_padding(sch.get_sblock(block.name))
 
 
 def _step(sch: Schedule, block: Block, lanes: int) -> bool:
@@ -66,7 +79,8 @@ def _step(sch: Schedule, block: Block, lanes: int) -> bool:
     parent = _at(store.value, path[:-1])
     other = parent.a if isinstance(parent, BinOp) and path[-1] == 1 else parent.b if isinstance(parent, BinOp) else None
     more = other is not None and any(_operand(_at(other, p)) not in made for p in _narrow(other))
-    if other is None or not isinstance(parent, BinOp) or parent.op != "+" or more:
+    sums = isinstance(parent, BinOp) and (parent.op == "+" or (parent.op == "-" and path[-1] == 1))
+    if other is None or not sums or more:
         sch.decompose_value(handle, list(path))
     elif len(path) > 1:
         sch.decompose_value(handle, list(path[:-1]))

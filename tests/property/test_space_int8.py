@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autosched.ir.expr import Expr, IntImm, all_of, binary, cast, if_then_else, int_value, intrin, maximum, minimum
+from autosched.ir.expr import Cast, Expr, IntImm, all_of, binary, cast, if_then_else, int_value, intrin, maximum, minimum
 from autosched.ir.interp import run
 from autosched.ir.stmt import Buffer, PrimFunc, Stmt, make_root, seq
 from autosched.measure import Candidate, measure
@@ -54,7 +54,9 @@ def chain(rng: np.random.Generator) -> PrimFunc:
             elif kind == 1:
                 found = minimum(maximum(found, int(rng.integers(-200, 0))), int(rng.integers(1, 200)))
             else:
-                found = found + operand(*at)
+                added = operand(*at)
+                plain = isinstance(added, Cast) and rng.random() < 0.3
+                found = found - added if plain else found + added
         return found
 
     for n in range(int(rng.integers(1, 3))):
@@ -79,13 +81,17 @@ def pool(rng: np.random.Generator) -> PrimFunc:
     out_shape = (c, oh, ow, 1, 16)
     axes = list(zip(("c", "y", "x", "b", "l"), out_shape))
     stmts, made, source = [], [], data
-    if pad:
-        source, filled = padded(data, pad, pad, h, w, ("c", "y", "x", "b", "l"))
-        stmts.append(filled)
-        made.append(source)
     op = ["+", "max", "min"][int(rng.integers(3))]
     whole = rng.random() < 0.3
     init = {"+": 0, "max": -(1 << 31), "min": (1 << 31) - 1}[op] if whole else int(rng.integers(-128, 128))
+    if pad:
+        # Padding by what leaves a maximum or minimum as it is drops out of the window; any other has to be zero.
+        ends = {"max": (-128, min(init, 127)), "min": (max(init, -128), 127)}.get(op)
+        neutral = ends is not None and ends[0] <= ends[1] and rng.random() < 0.6
+        other = int(rng.integers(ends[0], ends[1] + 1)) if ends and neutral else 0
+        source, filled = padded(data, pad, pad, h, w, ("c", "y", "x", "b", "l"), other)
+        stmts.append(filled)
+        made.append(source)
     factor = int(rng.integers(1, 40)) if op == "+" and not wide and rng.random() < 0.5 else 1
 
     def term(c: Expr, y: Expr, x: Expr, b: Expr, v: Expr, p: Expr, q: Expr) -> Expr:
@@ -114,8 +120,10 @@ def pool(rng: np.random.Generator) -> PrimFunc:
     return PrimFunc((*params, out), make_root(seq(*stmts), tuple(made)), value_ranges=(None,) * (len(params) + 1))
 
 
-def padded(data: Buffer, before: int, after: int, h: int, w: int, names: tuple[str, ...]) -> tuple[Buffer, Stmt]:
-    """Zeros around every image of a tensor, and the stage that fills it."""
+def padded(
+    data: Buffer, before: int, after: int, h: int, w: int, names: tuple[str, ...], other: int
+) -> tuple[Buffer, Stmt]:
+    """A constant around every image of a tensor, and the stage that fills it."""
     shape = [int_value(e) or 0 for e in data.shape]
     shape[1], shape[2] = h + before + after, w + before + after
     out = tensor("pad", shape, "int8")
@@ -123,7 +131,7 @@ def padded(data: Buffer, before: int, after: int, h: int, w: int, names: tuple[s
     def value(c: Expr, y: Expr, x: Expr, *rest: Expr) -> Expr:
         tests = [(before, y, h + before), (before, x, w + before)]
         inside = all_of([t for low, at, high in tests for t in (binary("<=", low, at), binary("<", at, high))])
-        return if_then_else(inside, data[c, y - before, x - before, rest[0], rest[1]], IntImm(0, "int8"))
+        return if_then_else(inside, data[c, y - before, x - before, rest[0], rest[1]], IntImm(other, "int8"))
 
     return out, stage(out, list(zip(names, shape)), value)
 

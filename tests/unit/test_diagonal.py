@@ -178,6 +178,14 @@ def test_an_identity_is_shared() -> None:
     assert len(sch.func.constants) == 1
 
 
+def test_what_is_subtracted_has_a_negative_factor(same: Same) -> None:
+    func = parse(residual.script().replace('+ T.Cast("int32", R[vm, vn, vb, vl]) * 4', '- T.Cast("int32", R[vm, vn, vb, vl])'))
+    sch = Schedule(func)
+    sch.cast_by_gemm("B", 3, "R")
+    assert np.array_equal(values(sch.func.constants[0]), -np.eye(16))
+    same(func, sch)
+
+
 @pytest.mark.parametrize(("factor", "reason"), [
     (" * 64", None), (" * 127", None), (" * 128", "factor 128 is more than an int8 holds"), (" * 3", None), (" * -128", None),
     (" * -129", "factor -129 is more than"), (" * X[vm, vn, vb, vl]", "does not add cast"),

@@ -317,6 +317,11 @@ def _no_store(block: Block) -> Refusal:
 
 def _addends(value: Expr) -> list[tuple[Expr, Expr | None]]:
     """The parts of a sum, each with the rest."""
+    if isinstance(value, BinOp) and value.op == "-":
+        return [
+            *[(p, r - value.b if r is not None else 0 - value.b) for p, r in _addends(value.a)],
+            *([(value.b * -1, value.a)] if isinstance(value.b, Cast) else []),
+        ]
     if isinstance(value, BinOp) and value.op == "+":
         return [
             *[(p, value.b if r is None else r + value.b) for p, r in _addends(value.a)],

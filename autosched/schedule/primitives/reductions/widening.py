@@ -1,0 +1,150 @@
+"""Computing in int32 what a program computes in int8: widen_block."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, IntImm, Select, binary, cast, const
+from autosched.ir.functor import Mutator, walk_expr
+from autosched.ir.region import block_access
+from autosched.ir.stmt import Block, Buffer, BufferStore, Ident, Stmt
+from autosched.schedule.analysis.dependence import names, scope_of
+from autosched.schedule.kit.base import BlockRV, ScheduleBase
+from autosched.schedule.kit.primitive import primitive
+from autosched.schedule.kit.refusal import Refusal
+from autosched.schedule.kit.state import State
+
+WRAPPING = ("+", "-", "*")  # of which the low bits of a result are those of the operands' low bits
+ORDERED = ("min", "max")  # which need the operands themselves
+
+
+class Widening(ScheduleBase):
+    """The primitive for machines that compute on one width only."""
+
+    @primitive
+    def widen_block(self, block: BlockRV | str) -> None:
+        """Computes in int32 what a block computes in int8, and narrows the result.
+
+        A reduction keeps its running value in int32: its buffer becomes int32, and readers narrow what they read. The low 8 bits
+        of sums, differences and products are those of their operands, so only minima and maxima need operands that have not
+        wrapped around.
+
+        Args:
+            block: handle or name of a block that stores an int8 value made of loads, constants, ``+ - *``, ``min`` and ``max``.
+
+        Raises:
+            ScheduleError: another type or operation; a minimum or maximum of a value that may have wrapped around; a reduction
+                into a parameter, or one that others write too.
+
+        Before: ``C[i] = max(X[i], int8(0))``, after ``widen_block("C")``:
+        ``C[i] = cast("int8", max(cast("int32", X[i]), 0))``.
+        """
+        assert isinstance(block, BlockRV)
+        state, realize = self.block_at(block)
+        try:
+            body = _wide_reduction(state, realize.block) if realize.block.init is not None else _wide_value(state, realize.block)
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state)
+        self.commit(state, body)
+
+
+def _store(block: Block) -> BufferStore:
+    store = block.body
+    if not isinstance(store, BufferStore) or store.buffer.dtype != "int8":
+        raise Refusal(f"block {block.name} is not one store of an int8 value", [block.ident])
+    return store
+
+
+def _wide_value(state: State, block: Block) -> Stmt:
+    store = _store(block)
+    if not isinstance(store.value, BinOp | Select):
+        raise Refusal(f"block {block.name} computes nothing in int8", [block.ident])
+    value, _ = _wide(block, store.value)
+    new = _with_access(replace(block, body=BufferStore(store.buffer, store.indices, cast("int8", value))))
+    return state.rewrite({id(block): new})
+
+
+def _wide_reduction(state: State, block: Block) -> Stmt:
+    store = _store(block)
+    scope = scope_of(state, block)
+    old = store.buffer
+    if all(b is not old for b in scope.alloc_buffers):
+        raise Refusal(f"{old.name} is not allocated in {scope.name}, and its readers outside want int8", [block.ident],
+                      "cache_write first")
+    others = [w for w in state.writers(scope, old) if w.ident is not block.ident]
+    if others:
+        raise Refusal(f"{old.name} is also written by {names(others)}", [block.ident, *[w.ident for w in others]])
+    init = block.init
+    assert isinstance(init, BufferStore)
+    wide = replace(old, dtype="int32", ident=Ident())
+    kept = _steps(block, store)
+    own = BufferLoad(wide, store.indices, "int32")
+    start, _ = _wide(block, init.value)
+    assert isinstance(store.value, BinOp)
+    body = BufferStore(wide, store.indices, binary(store.value.op, own, kept))
+    new = replace(block, init=BufferStore(wide, init.indices, start), body=body)
+    table: dict[int, Stmt | None] = {id(block): _with_access(new)}
+    narrowed = _Narrowed(old, wide)
+    for reader in state.readers(scope, old):
+        if reader.ident is not block.ident:
+            changed = narrowed.visit_block(reader)
+            table[id(reader)] = _with_access(changed)
+    allocs = {id(scope): tuple([wide if b is old else b for b in scope.alloc_buffers])}
+    return state.rewrite(table, allocs)
+
+
+def _steps(block: Block, store: BufferStore) -> Expr:
+    """What a reduction takes in at each step, in int32."""
+    value = store.value
+    if isinstance(value, BinOp) and value.op in (*ORDERED, "+"):
+        for own, term in ((value.a, value.b), (value.b, value.a)):
+            mine = isinstance(own, BufferLoad) and own.buffer is store.buffer and own.indices == store.indices
+            if mine and not any(isinstance(e, BufferLoad) and e.buffer is store.buffer for e in walk_expr(term)):
+                wide, exact = _wide(block, term)
+                if value.op in ORDERED and not exact:
+                    raise _wrapped(block, value.op)
+                return wide
+    raise Refusal(f"block {block.name} is no reduction with +, min or max", [block.ident])
+
+
+def _wide(block: Block, value: Expr) -> tuple[Expr, bool]:
+    """A value in int32 with the same low 8 bits, and whether it is the value itself."""
+    if isinstance(value, IntImm):
+        return const(value.value, "int32"), True
+    if isinstance(value, BufferLoad) and value.dtype == "int8":
+        return cast("int32", value), True
+    if isinstance(value, Cast) and value.dtype == "int8" and value.value.dtype == "int32":
+        return value.value, False
+    if isinstance(value, BinOp) and value.dtype == "int8" and value.op in (*WRAPPING, *ORDERED):
+        (a, a_exact), (b, b_exact) = _wide(block, value.a), _wide(block, value.b)
+        exact = a_exact and b_exact
+        if value.op in ORDERED and not exact:
+            raise _wrapped(block, value.op)
+        return binary(value.op, a, b), exact and value.op in ORDERED
+    if isinstance(value, Select) and value.dtype == "int8":
+        (a, a_exact), (b, b_exact) = _wide(block, value.true_value), _wide(block, value.false_value)
+        return Select(value.condition, a, b, "int32"), a_exact and b_exact
+    raise Refusal(f"block {block.name} does not compute an int8 value with + - * min and max alone", [block.ident])
+
+
+def _wrapped(block: Block, op: str) -> Refusal:
+    return Refusal(f"block {block.name} takes the {op} of an int8 value that may have wrapped around", [block.ident],
+                   "convert its operands to int32 in the program")
+
+
+class _Narrowed(Mutator):
+    """Loads of a buffer as the narrowed ones of another."""
+
+    def __init__(self, old: Buffer, new: Buffer) -> None:
+        self.old, self.new = old, new
+
+    def visit_load(self, load: BufferLoad) -> Expr:
+        if load.buffer is not self.old:
+            return super().visit_load(load)
+        return cast("int8", BufferLoad(self.new, self.visit_exprs(load.indices), "int32"))
+
+
+def _with_access(block: Block) -> Block:
+    reads, writes = block_access(block)
+    order = {r.buffer.name: k for k, r in enumerate(block.reads)}
+    return replace(block, reads=tuple(sorted(reads, key=lambda r: order.get(r.buffer.name, len(order)))), writes=writes)
