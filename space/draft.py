@@ -96,6 +96,10 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
     if not model.nest.tensorized:
         # What is widened is reset first.
         work = work * model.nest.step + 2.0 * model.widened(part)
+    pieces = np.ones(n)
+    if model.nest.guarded:
+        # What a border cuts differently is an instruction of its own: here every step of the window.
+        pieces = part.tiles[:, model.n_spatial :].prod(axis=1).astype(np.float64)
     operations = float(model.imm_ops + model.tensor_ops + model.added if model.nest.stages else 0)
     fills, beats, transfers = [], [], []
     for k in range(len(model.nest.operands)):
@@ -104,7 +108,7 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
         beats.append(words.astype(np.float64))
         transfers.append(dmas.astype(np.float64))
     return Terms(
-        part, work, np.ones(n), np.full(n, float(model.nest.init_cycles if model.nest.anchor else 0)),
+        part, work, pieces, np.full(n, float(model.nest.init_cycles if model.nest.anchor else 0)),
         np.full(n, float(model.imm_ops + 2 * model.tensor_ops + model.added)), np.full(n, operations),
         fills, beats, transfers, np.where(part.on, model.store_cycles(part), 0.0), nothing.copy(), uops(model, plan, part),
     )
