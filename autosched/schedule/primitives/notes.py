@@ -29,7 +29,19 @@ class Notes(ScheduleBase):
         Raises:
             ArgumentError: the value is something else, which neither text nor traces could hold.
 
-        Before: ``for i in range(8)``, after ``annotate(i, "k", 1)``: ``for i in T.serial(8, annotations={"k": 1})``.
+        Before::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = A[vi] * 2
+
+        After ``sch.annotate(sch.get_axis("i"), "vta.loop", "unroll")``::
+
+            for i in T.serial(16, annotations={"vta.loop": "unroll"}):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = A[vi] * 2
         """
         state, node = self._annotated(block_or_loop)
         try:
@@ -48,6 +60,20 @@ class Notes(ScheduleBase):
 
         Raises:
             ScheduleError: there is no such annotation.
+
+        Before::
+
+            for i in T.serial(16, annotations={"vta.loop": "unroll"}):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = A[vi] * 2
+
+        After ``sch.unannotate(sch.get_axis("i"), "vta.loop")``::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = A[vi] * 2
         """
         state, node = self._annotated(block_or_loop)
         if ann_key not in node.annotations:

@@ -81,6 +81,21 @@ class Access(ScheduleBase):
 
         After ``annotate_buffer_access("B", 0, "read", lambda i: ((i - 1, i + 2),))``: ``T.reads(A[i - 1:i + 2])`` and
         ``T.sblock_attr({"explicit_read_region": [0]})``.
+
+        Before::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = A[vi] * 2
+
+        After ``sch.annotate_buffer_access("C", 0, "read", lambda i: ((0, i + 1),))``::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    T.sblock_attr({"explicit_read_region": [0]})
+                    C[vi] = A[vi] * 2
         """
         assert isinstance(block, BlockRV) and isinstance(gen_new_ranges, IndexMap)
         state, realize = self.block_at(block)
@@ -111,7 +126,23 @@ class Access(ScheduleBase):
         Raises:
             ScheduleError: no such buffer.
 
-        Before: ``T.reads(A[i], index[i])``, after ``unsafe_hide_buffer_access(block, "read", [1])``: ``T.reads(A[i])``.
+        Before::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    T.reads(A[vi])
+                    T.writes(C[vi])
+                    C[vi] = A[vi] * 2
+
+        After ``sch.unsafe_hide_buffer_access("C", "read", [0])``::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    T.reads()
+                    T.writes(C[vi])
+                    C[vi] = A[vi] * 2
         """
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)

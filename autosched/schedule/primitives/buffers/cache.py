@@ -54,8 +54,24 @@ class Cache(Scope):
         Raises:
             ScheduleError: no such buffer, several writers, readers that need what is not written yet, no such memory.
 
-        Before: ``B: B[i] = A[i] * 2``, after ``cache_read("B", 0, "local")``:
-        ``A_local: A_local[v0] = A[v0]`` in its own loops, then ``B: B[i] = A_local[i] * 2``.
+        Before::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = A[vi] * 2
+
+        After ``sch.cache_read("C", 0, "local.inp_buffer")``::
+
+            A_local_inp_buffer = T.sblock_alloc_buffer((16,), "int32", scope="local.inp_buffer")
+            for ax0 in range(16):
+                with T.sblock("A_local.inp_buffer"):
+                    v0 = T.axis.spatial(16, ax0)
+                    A_local_inp_buffer[v0] = A[v0]
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = A_local_inp_buffer[vi] * 2
         """
         assert isinstance(block, BlockRV)
         self.check_scope(storage_scope)
@@ -123,8 +139,24 @@ class Cache(Scope):
         Raises:
             ScheduleError: no such buffer, several writers, no such memory.
 
-        Before: ``B: B[i] = A[i] * 2``, after ``cache_write("B", 0, "local")``:
-        ``B: B_local[i] = A[i] * 2``, then ``B_local: B[v0] = B_local[v0]`` in its own loops.
+        Before::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = A[vi] * 2
+
+        After ``sch.cache_write("C", 0, "local.acc_buffer")``::
+
+            C_local_acc_buffer = T.sblock_alloc_buffer((16,), "int32", scope="local.acc_buffer")
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C_local_acc_buffer[vi] = A[vi] * 2
+            for ax0 in range(16):
+                with T.sblock("C_local.acc_buffer"):
+                    v0 = T.axis.spatial(16, ax0)
+                    C[v0] = C_local_acc_buffer[v0]
         """
         assert isinstance(block, BlockRV)
         self.check_scope(storage_scope)
@@ -179,7 +211,28 @@ class Cache(Scope):
         Raises:
             ScheduleError: the block does not both read and write the buffer, no such memory.
 
-        Before: ``A: f(D)``, after: ``D_local: D_local[v] = D[v]``, ``A: f(D_local)``, ``D_local: D[v] = D_local[v]``.
+        Before::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = C[vi] * 2
+
+        After ``sch.cache_inplace("C", 0, "local")``::
+
+            C_local = T.sblock_alloc_buffer((16,), "int32", scope="local")
+            for i in range(16):
+                for ax0 in range(1):
+                    with T.sblock("C_local"):
+                        v0 = T.axis.spatial(16, i + ax0)
+                        C_local[v0] = C[v0]
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C_local[vi] = C_local[vi] * 2
+                for ax0 in range(1):
+                    with T.sblock("C_local"):
+                        v0 = T.axis.spatial(16, i + ax0)
+                        C[v0] = C_local[v0]
         """
         assert isinstance(block, BlockRV)
         self.check_scope(storage_scope)

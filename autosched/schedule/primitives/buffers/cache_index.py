@@ -63,9 +63,29 @@ class CacheIndex(Cache):
         Raises:
             ScheduleError: a negative threshold, an iterator without constant bounds or below zero, no such memory.
 
-        Before: ``B[vi, vj] = A[vi // 4 + vj // 4, vj // 2]``, after ``cache_index("B", "global")``:
-        ``index_var_0[v0, v1] = v0 // 4 + v1 // 4`` and ``index_var_1[v0] = v0 // 2`` in loops of their own, then
-        ``B[vi, vj] = A[index_var_0[vi, vj], index_var_1[vj]]``.
+        Before::
+
+            for i, j in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = A[vi // 4 + vj // 4, vj // 2]
+
+        After ``sch.cache_index("C", "global")``::
+
+            index_var_0 = T.sblock_alloc_buffer((16, 16), "int32")
+            index_var_1 = T.sblock_alloc_buffer((16,), "int32")
+            for ax0, ax1 in T.grid(16, 16):
+                with T.sblock("index_0"):
+                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                    index_var_0[v0, v1] = v0 // 4 + v1 // 4
+            for ax0 in range(16):
+                with T.sblock("index_1"):
+                    v0 = T.axis.spatial(16, ax0)
+                    index_var_1[v0] = v0 // 2
+            for i, j in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = A[index_var_0[vi, vj], index_var_1[vj]]
         """
         assert isinstance(block, BlockRV)
         self.check_scope(storage_scope)

@@ -73,8 +73,24 @@ class ReindexCache(Cache):
             ScheduleError: not one element per instance, other iterators than those that index the buffer, two instances
                 that would share an element of the copy, a scope that is no pipeline of stages.
 
-        Before: ``C: C[i, j] = B[i, j] + 1``, after ``reindex_cache_read("C", 0, "shared", lambda i, j: (j, i))``:
-        ``B_shared: B_shared[vj, vi] = B[vi, vj]``, then ``C: C[i, j] = B_shared[j, i] + 1``.
+        Before::
+
+            for i, j in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = A[vi, vj] * 2
+
+        After ``sch.reindex_cache_read("C", 0, "shared", lambda i, j: (j, i))``::
+
+            A_shared = T.sblock_alloc_buffer((16, 16), "int32", scope="shared")
+            for i, j in T.grid(16, 16):
+                with T.sblock("A_shared"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    A_shared[vj, vi] = A[vi, vj]
+            for i, j in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = A_shared[vj, vi] * 2
         """
         assert isinstance(block, BlockRV)
         assert isinstance(index_map, IndexMap)
@@ -111,8 +127,24 @@ class ReindexCache(Cache):
         Raises:
             ScheduleError: as for ``reindex_cache_read``, or several writers.
 
-        Before: ``B: B[i, j] = A[i, j] * 2``, after ``reindex_cache_write("B", 0, "shared", lambda i, j: (j, i))``:
-        ``B: B_shared[j, i] = A[i, j] * 2``, then ``B_shared: B[vi, vj] = B_shared[vj, vi]``.
+        Before::
+
+            for i, j in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = A[vi, vj] * 2
+
+        After ``sch.reindex_cache_write("C", 0, "shared", lambda i, j: (j, i))``::
+
+            C_shared = T.sblock_alloc_buffer((16, 16), "int32", scope="shared")
+            for i, j in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C_shared[vj, vi] = A[vi, vj] * 2
+            for i, j in T.grid(16, 16):
+                with T.sblock("C_shared"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = C_shared[vj, vi]
         """
         assert isinstance(block, BlockRV)
         assert isinstance(index_map, IndexMap)

@@ -60,8 +60,26 @@ class CopyAt(Scope):
         Raises:
             ScheduleError: a block not below the loop, writes to the buffer after it was read, a region without bounds.
 
-        Before: ``for k: for i: C[i] += A[i, k]``, after ``read_at(k, "C", 1, "shared")``:
-        ``for k: (A_shared[0:n, k] = A[0:n, k]; for i: C[i] += A_shared[i, k])``.
+        Before::
+
+            for i, j in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = A[vi, vj] * 2
+
+        After ``sch.read_at(sch.get_loops("C")[0], "C", 0, "shared")``::
+
+            A_shared = T.sblock_alloc_buffer((16, 16), "int32", scope="shared")
+            for i in range(16):
+                with T.sblock("A_shared"):
+                    v0 = T.axis.spatial(16, i)
+                    T.sblock_attr({"auto_copy": True})
+                    for ax0, ax1 in T.grid(1, 16):
+                        A_shared[v0 + ax0, ax1] = A[v0 + ax0, ax1]
+                for j in range(16):
+                    with T.sblock("C"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        C[vi, vj] = A_shared[vi, vj] * 2
         """
         assert isinstance(loop, LoopRV) and isinstance(block, BlockRV)
         return self._copy_at(loop, block, read_buffer_index, storage_scope, True)
@@ -85,8 +103,26 @@ class CopyAt(Scope):
             ScheduleError: as for ``read_at``, or writes that leave holes in what is stored, or that continue what was
                 written outside of the loop.
 
-        Before: ``for i: for k: C[i] += A[i, k]``, after ``write_at(i, "C", 0, "local")``:
-        ``for i: (for k: C_local[i] += A[i, k]; C[i] = C_local[i])``.
+        Before::
+
+            for i, j in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = A[vi, vj] * 2
+
+        After ``sch.write_at(sch.get_loops("C")[0], "C", 0, "local")``::
+
+            C_local = T.sblock_alloc_buffer((16, 16), "int32", scope="local")
+            for i in range(16):
+                for j in range(16):
+                    with T.sblock("C"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        C_local[vi, vj] = A[vi, vj] * 2
+                with T.sblock("C_local"):
+                    v0 = T.axis.spatial(16, i)
+                    T.sblock_attr({"auto_copy": True})
+                    for ax0, ax1 in T.grid(1, 16):
+                        C[v0 + ax0, ax1] = C_local[v0 + ax0, ax1]
         """
         assert isinstance(loop, LoopRV) and isinstance(block, BlockRV)
         return self._copy_at(loop, block, write_buffer_index, storage_scope, False)

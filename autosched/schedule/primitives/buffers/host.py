@@ -31,6 +31,31 @@ class HostStages(ScheduleBase):
             ScheduleError: the block depends on the accelerator and the accelerator on it, or it shares its loops.
 
         After: the same block with ``T.sblock_attr({"host_stage": "pack"})`` (or ``"unpack"``).
+
+        Before::
+
+            B = T.sblock_alloc_buffer((16,), "int32")
+            for i in range(16):
+                with T.sblock("B"):
+                    vi = T.axis.spatial(16, i)
+                    B[vi] = A[vi] * 2
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = B[vi] + 1
+
+        After ``sch.host_stage("B")``::
+
+            B = T.sblock_alloc_buffer((16,), "int32")
+            for i in range(16):
+                with T.sblock("B"):
+                    vi = T.axis.spatial(16, i)
+                    T.sblock_attr({"host_stage": "pack"})
+                    B[vi] = A[vi] * 2
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = B[vi] + 1
         """
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)

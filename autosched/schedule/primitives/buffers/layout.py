@@ -152,8 +152,29 @@ class Layout(ScheduleBase):
             ScheduleError: a view or a viewed buffer, a map that is not one to one, unused elements without a
                 ``pad_value``, a ``pad_value`` of another type or that reads another buffer.
 
-        Before: ``B[vi, vj] = A[vi, vj]``, after ``transform_layout("B", "B", lambda i, j: (i // 16, j, i % 16))``:
-        ``B[vi // 16, vj, vi % 16] = A[vi, vj]`` and likewise in every reader; the buffer's shape follows.
+        Before::
+
+            B = T.sblock_alloc_buffer((16,), "int32")
+            for i in range(16):
+                with T.sblock("B"):
+                    vi = T.axis.spatial(16, i)
+                    B[vi] = A[vi] * 2
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = B[vi] + 1
+
+        After ``sch.transform_layout("B", ("write", 0), lambda i: (i // 4, i % 4))``::
+
+            B = T.sblock_alloc_buffer((4, 4), "int32")
+            for i in range(16):
+                with T.sblock("B"):
+                    vi = T.axis.spatial(16, i)
+                    B[vi // 4, vi % 4] = A[vi] * 2
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = B[vi // 4, vi % 4] + 1
         """
         assert isinstance(block, BlockRV) and isinstance(index_map, IndexMap) and isinstance(buffer, tuple)
         state, realize = self.block_at(block)
@@ -219,8 +240,19 @@ class Layout(ScheduleBase):
             ScheduleError: other bindings than loops, loops shared with other blocks, a map that is not one to one and
                 affine, or that mixes kinds of iterators.
 
-        Before: ``for i, j: B[vi, vj] = ..``, after ``transform_block_layout("B", lambda i, j: (i * 128 + j,))``:
-        ``for ax0: B[v0 // 128, v0 % 128] = ..``.
+        Before::
+
+            for i, j in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = A[vi, vj] * 2
+
+        After ``sch.transform_block_layout("C", lambda i, j: (i * 16 + j,))``::
+
+            for ax0 in range(256):
+                with T.sblock("C"):
+                    v0 = T.axis.spatial(256, ax0)
+                    C[v0 // 16, v0 % 16] = A[v0 // 16, v0 % 16] * 2
         """
         assert isinstance(block, BlockRV) and isinstance(index_map, IndexMap)
         state, realize = self.block_at(block)

@@ -37,8 +37,23 @@ class DecomposePadding(ScheduleBase):
         Raises:
             ScheduleError: a block of another form, a condition that always holds or is no bound, a loop elsewhere.
 
-        Before: ``for i in range(140): y[i] = if_then_else(6 <= i < 134, x[i - 6], 0)``, after:
-        ``for i in range(140): y[i] = 0``, then ``for i in range(128): y[i + 6] = x[i]``.
+        Before::
+
+            for i in range(20):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(20, i)
+                    C[vi] = T.if_then_else(2 <= vi and vi < 18, A[vi - 2], 0)
+
+        After ``sch.decompose_padding("C", sch.get_loops("C")[0])``::
+
+            for i in range(20):
+                with T.sblock("C_pad_const"):
+                    vi = T.axis.spatial(20, i)
+                    C[vi] = 0
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi + 2] = A[vi]
         """
         assert isinstance(block, BlockRV) and isinstance(loop, LoopRV)
         state, realize = self.block_at(block)

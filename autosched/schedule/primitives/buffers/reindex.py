@@ -58,8 +58,24 @@ class Reindex(ScheduleBase):
                 that holds blocks, or shares its loops with one that writes the buffer (or reads it, if the block writes
                 it); a written buffer of which the block stores a part only.
 
-        Before: ``B[vi, vj] = A[vj, vi] * 2``, after ``reindex("B", ("read", 0))``: ``A_reindex[vi, vj] = A[vj, vi]`` in
-        loops of its own, then ``B[vi, vj] = A_reindex[vi, vj] * 2``.
+        Before::
+
+            for i, j in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = A[vj, vi] * 2
+
+        After ``sch.reindex("C", ("read", 0))``::
+
+            A_reindex = T.sblock_alloc_buffer((16, 16), "int32")
+            for ax0, ax1 in T.grid(16, 16):
+                with T.sblock("A_reindex_reindex"):
+                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                    A_reindex[v0, v1] = A[v1, v0]
+            for i, j in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = A_reindex[vi, vj] * 2
         """
         assert isinstance(block, BlockRV) and isinstance(buffer, tuple)
         state, realize = self.block_at(block)

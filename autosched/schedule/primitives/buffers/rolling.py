@@ -39,8 +39,38 @@ class Rolling(ScheduleBase):
         each overlapping dimension the block skips what the tile before has left, and the iterators of that dimension
         become opaque: its iterations depend on each other from now on.
 
-        Before: ``for i0 in range(2): for a in range(6): B[i0 * 4 + a] = ..; for b in range(4): C[..] = B[i0 * 4 + b + k]``,
-        after: ``B`` has 6 elements, ``T.where(i0 < 1 or 2 <= a)``, ``B[(i0 * 4 + a) % 6] = ..``.
+        Before::
+
+            B = T.sblock_alloc_buffer((10,), "int32")
+            for i_0 in range(2):
+                for ax0 in range(6):
+                    with T.sblock("B"):
+                        vi = T.axis.spatial(10, i_0 * 4 + ax0)
+                        B[vi] = A[vi] * 2
+                for i_1, k in T.grid(4, 3):
+                    with T.sblock("C"):
+                        vi = T.axis.spatial(8, i_0 * 4 + i_1)
+                        vk = T.axis.reduce(3, k)
+                        with T.init():
+                            C[vi] = 0
+                        C[vi] = C[vi] + B[vi + vk]
+
+        After ``sch.rolling_buffer("B", 0)``::
+
+            B = T.sblock_alloc_buffer((6,), "int32")
+            for i_0 in range(2):
+                for ax0 in range(6):
+                    with T.sblock("B"):
+                        vi = T.axis.opaque(10, i_0 * 4 + ax0)
+                        T.where(i_0 < 1 or 2 <= ax0)
+                        B[vi % 6] = A[vi] * 2
+                for i_1, k in T.grid(4, 3):
+                    with T.sblock("C"):
+                        vi = T.axis.opaque(8, i_0 * 4 + i_1)
+                        vk = T.axis.reduce(3, k)
+                        with T.init():
+                            C[vi] = 0
+                        C[vi] = C[vi] + B[(vi + vk) % 6]
         """
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)

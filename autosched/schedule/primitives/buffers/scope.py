@@ -90,8 +90,29 @@ class Scope(ScheduleBase):
         Raises:
             ScheduleError: a parameter of the function or a view, or no such memory.
 
-        Before: ``B = T.sblock_alloc_buffer((16,))``, after: ``B = T.sblock_alloc_buffer((16,),
-            scope="local.inp_buffer")``.
+        Before::
+
+            B = T.sblock_alloc_buffer((16,), "int32")
+            for i in range(16):
+                with T.sblock("B"):
+                    vi = T.axis.spatial(16, i)
+                    B[vi] = A[vi] * 2
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = B[vi] + 1
+
+        After ``sch.set_scope("B", 0, "local.acc_buffer")``::
+
+            B_local_acc_buffer = T.sblock_alloc_buffer((16,), "int32", scope="local.acc_buffer")
+            for i in range(16):
+                with T.sblock("B"):
+                    vi = T.axis.spatial(16, i)
+                    B_local_acc_buffer[vi] = A[vi] * 2
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = B_local_acc_buffer[vi] + 1
         """
         assert isinstance(block, BlockRV)
         self.check_scope(storage_scope)
@@ -113,7 +134,29 @@ class Scope(ScheduleBase):
         Raises:
             ScheduleError: a parameter of the function or a view, or no such type.
 
-        Before: ``B[i] = A[i]; C[i] = B[i]``, after: ``B[i] = T.Cast("int8", A[i]); C[i] = T.Cast("int32", B[i])``.
+        Before::
+
+            B = T.sblock_alloc_buffer((16,), "int32")
+            for i in range(16):
+                with T.sblock("B"):
+                    vi = T.axis.spatial(16, i)
+                    B[vi] = A[vi] * 2
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = B[vi] + 1
+
+        After ``sch.unsafe_set_dtype("B", 0, "int8")``::
+
+            B = T.sblock_alloc_buffer((16,), "int8")
+            for i in range(16):
+                with T.sblock("B"):
+                    vi = T.axis.spatial(16, i)
+                    B[vi] = T.Cast("int8", A[vi] * 2)
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = T.Cast("int32", B[vi]) + 1
         """
         state, owner, buffer, _ = self._written(block, buffer_index)
         if dtype not in DTYPES:
@@ -136,6 +179,31 @@ class Scope(ScheduleBase):
             ScheduleError: a parameter of the function, no such dimension, a factor below one, a malformed annotation.
 
         After: ``T.sblock_attr({"buffer_dim_align": [[buffer_index, axis, factor, offset]]})``.
+
+        Before::
+
+            B = T.sblock_alloc_buffer((16, 16), "int32")
+            for i, j in T.grid(16, 16):
+                with T.sblock("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi, vj] = A[vi, vj] * 2
+            for i, j in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = B[vi, vj] + 1
+
+        After ``sch.storage_align("B", 0, axis=0, factor=32, offset=1)``::
+
+            B = T.sblock_alloc_buffer((16, 16), "int32")
+            for i, j in T.grid(16, 16):
+                with T.sblock("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    T.sblock_attr({"buffer_dim_align": [[0, 0, 32, 1]]})
+                    B[vi, vj] = A[vi, vj] * 2
+            for i, j in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = B[vi, vj] + 1
         """
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)
@@ -174,6 +242,33 @@ class Scope(ScheduleBase):
             ScheduleError: a parameter of the function or a view, a buffer with other writers.
 
         After: ``T.sblock_attr({"double_buffer_scope": buffer_index})``.
+
+        Before::
+
+            B = T.sblock_alloc_buffer((16, 16), "int32")
+            for i in range(16):
+                for ax0 in range(16):
+                    with T.sblock("B"):
+                        vi, vj = T.axis.remap("SS", [i, ax0])
+                        B[vi, vj] = A[vi, vj] * 2
+                for j in range(16):
+                    with T.sblock("C"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        C[vi, vj] = B[vi, vj] + 1
+
+        After ``sch.double_buffer("B")``::
+
+            B = T.sblock_alloc_buffer((16, 16), "int32")
+            for i in range(16):
+                for ax0 in range(16):
+                    with T.sblock("B"):
+                        vi, vj = T.axis.remap("SS", [i, ax0])
+                        T.sblock_attr({"double_buffer_scope": 0})
+                        B[vi, vj] = A[vi, vj] * 2
+                for j in range(16):
+                    with T.sblock("C"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        C[vi, vj] = B[vi, vj] + 1
         """
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)
@@ -211,6 +306,30 @@ class Scope(ScheduleBase):
             ScheduleError: no such buffer, separators not increasing or not between two of its dimensions.
 
         After: ``B = T.sblock_alloc_buffer((2, 4096), axis_separators=[1])``.
+
+        Before::
+
+            B = T.sblock_alloc_buffer((16, 16), "int32")
+            for i, j in T.grid(16, 16):
+                with T.sblock("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi, vj] = A[vi, vj] * 2
+            for i, j in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = B[vi, vj] + 1
+
+        After ``sch.set_axis_separator("B", ("write", 0), [1])``::
+
+            B = T.sblock_alloc_buffer((16, 16), "int32", axis_separators=[1])
+            for i, j in T.grid(16, 16):
+                with T.sblock("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi, vj] = A[vi, vj] * 2
+            for i, j in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = B[vi, vj] + 1
         """
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)

@@ -32,7 +32,19 @@ class Kinds(ScheduleBase):
         Raises:
             ScheduleError: a block below does not allow it.
 
-        Before: ``for i in range(n)``, after: ``for i in T.parallel(n)``.
+        Before::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = A[vi] * 2
+
+        After ``sch.parallel("i")``::
+
+            for i in T.parallel(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = A[vi] * 2
         """
         self._concurrent(loop, "parallel", None)
 
@@ -46,7 +58,19 @@ class Kinds(ScheduleBase):
         Raises:
             ScheduleError: a block below does not allow it.
 
-        Before: ``for i in range(n)``, after: ``for i in T.vectorized(n)``.
+        Before::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = A[vi] * 2
+
+        After ``sch.vectorize("i")``::
+
+            for i in T.vectorized(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = A[vi] * 2
         """
         self._concurrent(loop, "vectorized", None)
 
@@ -61,7 +85,19 @@ class Kinds(ScheduleBase):
         Raises:
             ScheduleError: a block below does not allow it, or no such axis.
 
-        Before: ``for i in range(n)``, after: ``for i in T.thread_binding(n, thread="vthread")``.
+        Before::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = A[vi] * 2
+
+        After ``sch.bind("i", "vthread")``::
+
+            for i in T.thread_binding(16, thread="vthread"):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = A[vi] * 2
         """
         if thread_axis not in THREADS:
             self.refuse(f"unknown thread axis {thread_axis!r}{suggest(thread_axis, THREADS)}")
@@ -74,7 +110,19 @@ class Kinds(ScheduleBase):
         Args:
             loop: handle or name.
 
-        Before: ``for i in range(n)``, after: ``for i in T.unroll(n)``.
+        Before::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = A[vi] * 2
+
+        After ``sch.unroll("i")``::
+
+            for i in T.unroll(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = A[vi] * 2
         """
         assert isinstance(loop, LoopRV)
         state, node = self.loop_at(loop)

@@ -88,9 +88,21 @@ class Loops(ScheduleBase):
             ScheduleError: two unknown factors, a factor below one, a product below the extent or beyond the loop's
                 integer type, an annotated or bound loop, a name that is taken.
 
-        Before: ``for i in range(128): S(i)``, after ``split(i, [None, 32])``:
-        ``for i_0, i_1 in T.grid(4, 32): S(i_0 * 32 + i_1)``; where the product exceeds the extent, S gets the predicate
-        ``i_0 * 32 + i_1 < extent``.
+        Where the product of the factors exceeds the extent, the block gets the predicate that its index is below the extent.
+
+        Before::
+
+            for i in range(128):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(128, i)
+                    C[vi] = A[vi] * 2
+
+        After ``sch.split("i", factors=[None, 32])``::
+
+            for i_0, i_1 in T.grid(4, 32):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(128, i_0 * 32 + i_1)
+                    C[vi] = A[vi] * 2
         """
         assert isinstance(loop, LoopRV)
         state, node = self.loop_at(loop)
@@ -207,8 +219,20 @@ class Loops(ScheduleBase):
             ScheduleError: not perfectly nested in this order, annotated or bound loops, an extent that depends on
                 another of the loops, more iterations than the integer type of the loops counts, a name that is taken.
 
-        Before: ``for i, j in T.grid(16, 8): S(i, j)``, after ``fuse(i, j)``:
-        ``for i_j_fused in range(128): S(i_j_fused // 8, i_j_fused % 8)``.
+        Before::
+
+            for i, j in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = A[vi, vj] * 2
+
+        After ``sch.fuse("i", "j")``::
+
+            for i_j_fused in range(256):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i_j_fused // 16)
+                    vj = T.axis.spatial(16, i_j_fused % 16)
+                    C[vi, vj] = A[vi, vj] * 2
         """
         if not loops:
             self.refuse("at least one loop is needed", error=ArgumentError)
@@ -283,7 +307,19 @@ class Loops(ScheduleBase):
                 other than spatial and reduction or bindings that are not affine, an extent that would depend on an
                 inner loop.
 
-        Before: ``for i, j in T.grid(4, 8): S(i, j)``, after ``reorder(j, i)``: ``for j, i in T.grid(8, 4): S(i, j)``.
+        Before::
+
+            for i, j in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = A[vi, vj] * 2
+
+        After ``sch.reorder("j", "i")``::
+
+            for j, i in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = A[vi, vj] * 2
         """
         if len(ordered_loops) < 2:
             return
@@ -406,7 +442,19 @@ class Loops(ScheduleBase):
         Raises:
             ScheduleError: the root block.
 
-        Before: ``S``, after: ``for u in range(1): S``.
+        Before::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = A[vi] * 2
+
+        After ``sch.add_unit_loop("C")``::
+
+            for i, u in T.grid(16, 1):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = A[vi] * 2
         """
         if isinstance(block_or_loop, LoopRV):
             state, target = self._stmt_of_loop(block_or_loop)

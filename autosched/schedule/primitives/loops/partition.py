@@ -49,10 +49,27 @@ class Partition(Loops):
             ScheduleError: a symbolic range, two unknown lengths, a length below one, lengths that leave nothing, a loop
                 that drives a reduction with its init.
 
-        Before: ``for i in range(128): B(i)``, after ``loop_partition(i, [2, None])``: a block ``B_i_common`` that holds
-            the
-        blocks ``B_i0_partition`` with ``for i0 in range(2): B_i0(i0)`` and ``B_i1_partition`` with
-        ``for i1 in range(2, 128): B_i1(i1)``.
+        Before::
+
+            for i in range(128):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(128, i)
+                    C[vi] = A[vi] * 2
+
+        After ``sch.loop_partition("i", factors=[2, None])``::
+
+            with T.sblock("root"):
+                with T.sblock("C_i_common"):
+                    with T.sblock("C_i0_partition"):
+                        for i0 in range(2):
+                            with T.sblock("C_i0"):
+                                vi = T.axis.spatial(2, i0)
+                                C[vi] = A[vi] * 2
+                    with T.sblock("C_i1_partition"):
+                        for i1 in range(2, 128):
+                            with T.sblock("C_i1"):
+                                vi = T.axis.spatial((2, 128), i1)
+                                C[vi] = A[vi] * 2
         """
         assert isinstance(loop, LoopRV)
         state, node = self.loop_at(loop)
@@ -119,8 +136,26 @@ class Partition(Loops):
             ScheduleError: the nests differ in shape, or a later body would read or overwrite what an earlier one has
                 not yet, or has already, touched.
 
-        Before: ``for i in range(8): S(i)`` and ``for j in range(8): T(j)``, after ``merge(i, j)``:
-        ``for i_m in range(8): S(i_m); T(i_m)``.
+        Before::
+
+            for i in range(16):
+                with T.sblock("B"):
+                    vi = T.axis.spatial(16, i)
+                    B[vi] = A[vi] * 2
+            for j in range(16):
+                with T.sblock("C"):
+                    vj = T.axis.spatial(16, j)
+                    C[vj] = A[vj] + 1
+
+        After ``sch.merge("i", "j")``::
+
+            for i_m in range(16):
+                with T.sblock("B"):
+                    vi = T.axis.spatial(16, i_m)
+                    B[vi] = A[vi] * 2
+                with T.sblock("C"):
+                    vj = T.axis.spatial(16, i_m)
+                    C[vj] = A[vj] + 1
         """
         if len(loops) < 2:
             self.refuse("at least two loops are needed", error=ArgumentError)

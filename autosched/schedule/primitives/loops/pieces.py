@@ -44,8 +44,23 @@ class Pieces(Partition):
             ScheduleError: other blocks stand under the loops around the block, the loop drives a reduction or nothing at
                 all, others read the result, or the factors leave nothing.
 
-        Before: ``for i in range(128): D[i] = C[i]``, after ``partition_block(i, [96, None])``:
-        ``for i0 in range(96): D[i0] = C[i0]`` then ``for i1 in range(32): D[i1 + 96] = C[i1 + 96]``.
+        Before::
+
+            for i in range(128):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(128, i)
+                    C[vi] = A[vi] * 2
+
+        After ``sch.partition_block("i", factors=[96, None])``::
+
+            for i0 in range(96):
+                with T.sblock("C_i0"):
+                    vi = T.axis.spatial(96, i0)
+                    C[vi] = A[vi] * 2
+            for i1 in range(32):
+                with T.sblock("C_i1"):
+                    vi = T.axis.spatial((96, 128), i1 + 96)
+                    C[vi] = A[vi] * 2
         """
         assert isinstance(loop, LoopRV)
         state, node = self.loop_at(loop)

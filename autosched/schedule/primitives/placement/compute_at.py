@@ -71,8 +71,30 @@ class ComputeAt(ScheduleBase):
             resident: allow consumers behind the loop's nest, which then read what all its iterations together have made (a
                 part of a program loads the weights as it needs them, and the parts behind it find all of them).
 
-        Before: ``for i, j: B[i, j] = A[i, j]`` then ``for i, j: C[i, j] = B[i, j]``; after ``compute_at("B", i)``:
-        ``for i: (for ax0: B[i, ax0] = A[i, ax0]; for j: C[i, j] = B[i, j])``.
+        Before::
+
+            B = T.sblock_alloc_buffer((16, 16), "int32")
+            for i, j in T.grid(16, 16):
+                with T.sblock("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi, vj] = A[vi, vj] * 2
+            for i, j in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = B[vi, vj] + 1
+
+        After ``sch.compute_at("B", sch.get_loops("C")[0])``::
+
+            B = T.sblock_alloc_buffer((16, 16), "int32")
+            for i in range(16):
+                for ax0 in range(16):
+                    with T.sblock("B"):
+                        vi, vj = T.axis.remap("SS", [i, ax0])
+                        B[vi, vj] = A[vi, vj] * 2
+                for j in range(16):
+                    with T.sblock("C"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        C[vi, vj] = B[vi, vj] + 1
 
         Raises:
             ScheduleError: a consumer is outside the loop (it is named, with the order to use), the block is an
@@ -101,8 +123,30 @@ class ComputeAt(ScheduleBase):
                 position.
             last_iteration: under a loop of the producer's reduction, run only in its last iteration, by a predicate.
 
-        Before: ``for i, j: B[i, j] = A[i, j]`` then ``for i, j: C[i, j] = B[i, j]``; after
-        ``reverse_compute_at("C", i)``: ``for i: (for j: B[i, j] = A[i, j]; for ax0: C[i, ax0] = B[i, ax0])``.
+        Before::
+
+            B = T.sblock_alloc_buffer((16, 16), "int32")
+            for i, j in T.grid(16, 16):
+                with T.sblock("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi, vj] = A[vi, vj] * 2
+            for i, j in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = B[vi, vj] + 1
+
+        After ``sch.reverse_compute_at("C", sch.get_loops("B")[0])``::
+
+            B = T.sblock_alloc_buffer((16, 16), "int32")
+            for i in range(16):
+                for j in range(16):
+                    with T.sblock("B"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        B[vi, vj] = A[vi, vj] * 2
+                for ax0 in range(16):
+                    with T.sblock("C"):
+                        vi, vj = T.axis.remap("SS", [i, ax0])
+                        C[vi, vj] = B[vi, vj] + 1
 
         Raises:
             ScheduleError: a producer is outside the loop; or the loop belongs to the producer's reduction and

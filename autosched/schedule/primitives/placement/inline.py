@@ -42,7 +42,24 @@ class Inlining(ScheduleBase):
         Args:
             block: a complete block ``B[f(i, j)] = value``, ``f`` one to one, that writes an intermediate buffer.
 
-        Before: ``B[i] = A[i] + 1`` then ``C[i] = B[i] * 2``; after ``compute_inline("B")``: ``C[i] = (A[i] + 1) * 2``.
+        Before::
+
+            B = T.sblock_alloc_buffer((16,), "int32")
+            for i in range(16):
+                with T.sblock("B"):
+                    vi = T.axis.spatial(16, i)
+                    B[vi] = A[vi] * 2
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = B[vi] + 1
+
+        After ``sch.compute_inline("B")``::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = A[vi] * 2 + 1
 
         Raises:
             ScheduleError: the block has an init, several or external outputs, a body of another form, or its buffer
@@ -64,8 +81,24 @@ class Inlining(ScheduleBase):
             block: a complete block that reads one intermediate buffer ``B[f(i, j)]``, ``f`` quasi-affine and one to
                 one, whose only writer is a complete block that stores single elements.
 
-        Before: ``B[i] = A[i] + 1`` then ``C[i] = B[i] * 2``; after ``reverse_compute_inline("C")``: block B:
-        ``C[i] = (A[i] + 1) * 2``.
+        Before::
+
+            B = T.sblock_alloc_buffer((16,), "int32")
+            for i in range(16):
+                with T.sblock("B"):
+                    vi = T.axis.spatial(16, i)
+                    B[vi] = A[vi] * 2
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = B[vi] + 1
+
+        After ``sch.reverse_compute_inline("C")``::
+
+            for i in range(16):
+                with T.sblock("B"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = A[vi] * 2 + 1
 
         Raises:
             ScheduleError: several producers, a reduction as producer, indices that have no inverse, or a producer

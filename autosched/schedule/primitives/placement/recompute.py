@@ -38,7 +38,42 @@ class Recomputing(ScheduleBase):
         Returns:
             One block per consumer, in program order; the first is the block itself, the others write new buffers.
 
-        Before: ``X; Y reads x; Z reads x``; after: ``X; X_Z; Y reads x; Z reads x_Z``.
+        Before::
+
+            B = T.sblock_alloc_buffer((16,), "int32")
+            for i in range(16):
+                with T.sblock("B"):
+                    vi = T.axis.spatial(16, i)
+                    B[vi] = A[vi] * 2
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = B[vi] + 1
+            for i in range(16):
+                with T.sblock("D"):
+                    vi = T.axis.spatial(16, i)
+                    D[vi] = B[vi] + 2
+
+        After ``sch.recompute_at_consumers("B")``::
+
+            B = T.sblock_alloc_buffer((16,), "int32")
+            B_D = T.sblock_alloc_buffer((16,), "int32")
+            for i in range(16):
+                with T.sblock("B"):
+                    vi = T.axis.spatial(16, i)
+                    B[vi] = A[vi] * 2
+            for i in range(16):
+                with T.sblock("B_D"):
+                    vi = T.axis.spatial(16, i)
+                    B_D[vi] = A[vi] * 2
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = B[vi] + 1
+            for i in range(16):
+                with T.sblock("D"):
+                    vi = T.axis.spatial(16, i)
+                    D[vi] = B_D[vi] + 2
 
         Raises:
             ScheduleError: the block is an output, or has fewer than two consumers.

@@ -42,8 +42,27 @@ class Diagonals(ScheduleBase):
         Raises:
             ScheduleError: another body, an axis that is not a plain index of both operands, once each.
 
-        Before: ``C[i] += A[i] * W[i]``, after ``diagonalize("C", 0, 1)``:
-        ``W_diagonal[i, k] = if_then_else(i == k, W[i], 0)`` and ``C[i] += A[k] * W_diagonal[i, k]`` with ``k`` reduced over.
+        Before::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = T.Cast("int32", A[vi]) * T.Cast("int32", W[vi])
+
+        After ``sch.diagonalize("C", 0, 1)``::
+
+            W_diagonal = T.sblock_alloc_buffer((16, 16), "int8")
+            for i0, i1 in T.grid(16, 16):
+                with T.sblock("W_diagonal"):
+                    v0, v1 = T.axis.remap("SS", [i0, i1])
+                    T.sblock_attr({"host_stage": "pack"})
+                    W_diagonal[v0, v1] = T.if_then_else(v0 == v1, W[v0], T.int8(0))
+            for i, i_k in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vi_k = T.axis.remap("SR", [i, i_k])
+                    with T.init():
+                        C[vi] = 0
+                    C[vi] = C[vi] + T.Cast("int32", A[vi_k]) * T.Cast("int32", W_diagonal[vi, vi_k])
         """
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)
@@ -79,8 +98,21 @@ class Diagonals(ScheduleBase):
             ScheduleError: another body or type, a factor that no int8 holds, an axis that is not a plain index of the operand,
                 once.
 
-        Before: ``D[i] = C[i] + cast("int32", R[i]) * 4``, after ``cast_by_gemm("D", 0, 1)``:
-        ``init: D[i] = C[i]; D[i] += cast("int32", R[k]) * cast("int32", eye[i, k])`` with ``eye[i, i] == 4``.
+        Before::
+
+            for i in range(16):
+                with T.sblock("D"):
+                    vi = T.axis.spatial(16, i)
+                    D[vi] = C[vi] + T.Cast("int32", R[vi]) * 4
+
+        After ``sch.cast_by_gemm("D", 0, 1)``::
+
+            for i, i_k in T.grid(16, 16):
+                with T.sblock("D"):
+                    vi, vi_k = T.axis.remap("SR", [i, i_k])
+                    with T.init():
+                        D[vi] = C[vi]
+                    D[vi] = D[vi] + T.Cast("int32", R[vi_k]) * T.Cast("int32", eye_4[vi, vi_k])
         """
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)
@@ -104,8 +136,28 @@ class Diagonals(ScheduleBase):
         Raises:
             ScheduleError: a use of the operand that is not converted; what ``cache_read`` refuses.
 
-        Before: ``C[i] = max(C[i], cast("int32", A[i, j]))``, after ``cache_cast("C", 0)``:
-        ``A_int32[i, j] = cast("int32", A[i, j])`` and ``C[i] = max(C[i], A_int32[i, j])``.
+        Before::
+
+            for i, k in T.grid(16, 4):
+                with T.sblock("C"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        C[vi] = -128
+                    C[vi] = T.max(C[vi], T.Cast("int32", A[vi, vk]))
+
+        After ``sch.cache_cast("C", 0)``::
+
+            A_int32 = T.sblock_alloc_buffer((16, 4), "int32")
+            for ax0, ax1 in T.grid(16, 4):
+                with T.sblock("A_global"):
+                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                    A_int32[v0, v1] = T.Cast("int32", A[v0, v1])
+            for i, k in T.grid(16, 4):
+                with T.sblock("C"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        C[vi] = -128
+                    C[vi] = T.max(C[vi], A_int32[vi, vk])
         """
         assert isinstance(block, BlockRV)
         _, realize = self.block_at(block)

@@ -39,8 +39,43 @@ class Folding(ScheduleBase):
                 ranges (``PrimFunc.value_ranges``; a type's range where nothing is declared) do not prove that no partial
                 sum overflows; the addend is not available where the sum starts.
 
-        Before: ``init: C[i] = 0; C[i] += A[i, k] * B[k]`` then ``D[i] = max((C[i] >> 8) + b[i], 0)``, after:
-        ``init: C[i] = b[i] << 8; ..`` then ``D[i] = max(C[i] >> 8, 0)``.
+        Before::
+
+            C = T.sblock_alloc_buffer((16,), "int32")
+            R = T.sblock_alloc_buffer((16,), "int32")
+            for i, k in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        C[vi] = 0
+                    C[vi] = C[vi] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", W[vk])
+            for i in range(16):
+                with T.sblock("R"):
+                    vi = T.axis.spatial(16, i)
+                    R[vi] = T.min(T.max(T.shift_right(C[vi], 8) + b[vi], 0), 127)
+            for i in range(16):
+                with T.sblock("D"):
+                    vi = T.axis.spatial(16, i)
+                    D[vi] = T.Cast("int8", R[vi])
+
+        After ``sch.fold_epilogue("R")``::
+
+            C = T.sblock_alloc_buffer((16,), "int32")
+            R = T.sblock_alloc_buffer((16,), "int32")
+            for i, k in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        C[vi] = T.shift_left(b[vi], 8)
+                    C[vi] = C[vi] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", W[vk])
+            for i in range(16):
+                with T.sblock("R"):
+                    vi = T.axis.spatial(16, i)
+                    R[vi] = T.min(T.max(T.shift_right(C[vi], 8), 0), 127)
+            for i in range(16):
+                with T.sblock("D"):
+                    vi = T.axis.spatial(16, i)
+                    D[vi] = T.Cast("int8", R[vi])
         """
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)

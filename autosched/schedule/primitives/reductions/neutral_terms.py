@@ -31,8 +31,33 @@ class NeutralTerms(ScheduleBase):
         Raises:
             ScheduleError: a block of another form, a constant that is zero already.
 
-        Before: ``P[i] = if_then_else(1 <= i, X[i - 1], -128)`` and ``C[i] = max(C[i], P[i + k])``, after: ``P`` with 0 and
-        ``C[i] = max(C[i], if_then_else(1 <= i + k, P[i + k], -128))``.
+        Before::
+
+            P = T.sblock_alloc_buffer((18,), "int32")
+            for i in range(18):
+                with T.sblock("P"):
+                    vi = T.axis.spatial(18, i)
+                    P[vi] = T.if_then_else(1 <= vi and vi < 17, X[vi - 1], -128)
+            for i, k in T.grid(16, 3):
+                with T.sblock("C"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        C[vi] = -128
+                    C[vi] = T.max(C[vi], P[vi + vk])
+
+        After ``sch.zero_padding("P")``::
+
+            P = T.sblock_alloc_buffer((18,), "int32")
+            for i in range(18):
+                with T.sblock("P"):
+                    vi = T.axis.spatial(18, i)
+                    P[vi] = T.if_then_else(1 <= vi and vi < 17, X[vi - 1], 0)
+            for i, k in T.grid(16, 3):
+                with T.sblock("C"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        C[vi] = -128
+                    C[vi] = T.max(C[vi], T.if_then_else(1 <= vi + vk and vi + vk < 17, P[vi + vk], -128))
         """
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)
@@ -53,8 +78,38 @@ class NeutralTerms(ScheduleBase):
         Raises:
             ScheduleError: a block with an init, another body, no term that is known to change nothing.
 
-        Before: ``C[i] = max(C[i], if_then_else(1 <= i + k, P[i + k], -128))`` where ``C[i]`` starts with -128, after:
-        ``T.where(1 <= i + k)`` and ``C[i] = max(C[i], P[i + k])``.
+        Before::
+
+            P = T.sblock_alloc_buffer((18,), "int32")
+            for i in range(18):
+                with T.sblock("P"):
+                    vi = T.axis.spatial(18, i)
+                    P[vi] = T.if_then_else(1 <= vi and vi < 17, X[vi - 1], 0)
+            for i in range(16):
+                with T.sblock("C_init"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = -128
+                for k in range(3):
+                    with T.sblock("C_update"):
+                        vi, vk = T.axis.remap("SR", [i, k])
+                        C[vi] = T.max(C[vi], T.if_then_else(1 <= vi + vk and vi + vk < 17, P[vi + vk], -128))
+
+        After ``sch.drop_neutral_terms("C_update")``::
+
+            P = T.sblock_alloc_buffer((18,), "int32")
+            for i in range(18):
+                with T.sblock("P"):
+                    vi = T.axis.spatial(18, i)
+                    P[vi] = T.if_then_else(1 <= vi and vi < 17, X[vi - 1], 0)
+            for i in range(16):
+                with T.sblock("C_init"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = -128
+                for k in range(3):
+                    with T.sblock("C_update"):
+                        vi, vk = T.axis.remap("SR", [i, k])
+                        T.where(1 <= i + k and i + k < 17)
+                        C[vi] = T.max(C[vi], P[vi + vk])
         """
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)

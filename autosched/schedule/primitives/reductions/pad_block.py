@@ -53,8 +53,29 @@ class PadBlocks(ScheduleBase):
             ScheduleError: not such a block; a parameter is written; a reduction iterator of which the added terms are not known
                 to be zero.
 
-        Before: ``for i in 10: B[i] = A[i]``, after ``pad_block("B", [16])``:
-        ``for i in 16: B[i] = if_then_else(i < 10, A[i], 0)`` with ``B`` of 16 elements.
+        Before::
+
+            B = T.sblock_alloc_buffer((10,), "int32")
+            for i in range(10):
+                with T.sblock("B"):
+                    vi = T.axis.spatial(10, i)
+                    B[vi] = A[vi] * 2
+            for i in range(10):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(10, i)
+                    C[vi] = B[vi] + 1
+
+        After ``sch.pad_block("B", [16])``::
+
+            B = T.sblock_alloc_buffer((16,), "int32")
+            for i in range(16):
+                with T.sblock("B"):
+                    vi = T.axis.spatial(16, i)
+                    B[vi] = T.if_then_else(vi < 10, A[vi], 0) * 2
+            for i in range(10):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(10, i)
+                    C[vi] = B[vi] + 1
         """
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)

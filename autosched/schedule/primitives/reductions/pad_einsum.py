@@ -71,9 +71,28 @@ class PadEinsum(ScheduleBase):
                 that hold other blocks, a result that is not stored as a whole, operands filled or results used in shared
                 loops, a reduction that zeros would change.
 
-        Before: ``for i, j, k in grid(128, n, 128): C[i, j] += A[i, k] * B[j, k]``, after ``pad_einsum("C", [32, 32, 32])``:
-        ``B_pad[j, k] = if_then_else(j < n, B[j, k], 0)``, the block over ``(n + 31) // 32 * 32`` columns of ``B_pad`` into
-        ``C_pad``, and ``C[i, j] = C_pad[i, j]``.
+        Before::
+
+            for i, k in T.grid(16, 10):
+                with T.sblock("C"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        C[vi] = 0
+                    C[vi] = C[vi] + A[vi, vk]
+
+        After ``sch.pad_einsum("C", [1, 16])``::
+
+            A_pad = T.sblock_alloc_buffer((16, 16), "int32")
+            for i0, i1 in T.grid(16, 16):
+                with T.sblock("A_pad"):
+                    v0, v1 = T.axis.remap("SS", [i0, i1])
+                    A_pad[v0, v1] = T.if_then_else(v1 < 10, A[v0, v1], 0)
+            for i, k in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        C[vi] = 0
+                    C[vi] = C[vi] + A_pad[vi, vk]
         """
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)

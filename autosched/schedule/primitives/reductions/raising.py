@@ -44,8 +44,48 @@ class Raising(ScheduleBase):
             ScheduleError: no such clip, sum or start; somebody reads more than the low 8 bits; the declared value ranges do
                 not prove that every start exceeds every result, or that no partial sum overflows.
 
-        Before: ``C[i] = b[i] << 8; C[i] += ..; D[i] = min(max(C[i] >> 8, 0), 127); E[i] = int8(D[i])``, after:
-        ``R[i] = (b[i] + 32512) << 8; C[i] = R[i]; C[i] += ..; D[i] = min(max(C[i] >> 8, 32512), 32639); E[i] = int8(D[i])``.
+        Before::
+
+            C = T.sblock_alloc_buffer((16,), "int32")
+            R = T.sblock_alloc_buffer((16,), "int32")
+            for i, k in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        C[vi] = T.shift_left(b[vi], 8)
+                    C[vi] = C[vi] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", W[vk])
+            for i in range(16):
+                with T.sblock("R"):
+                    vi = T.axis.spatial(16, i)
+                    R[vi] = T.min(T.max(T.shift_right(C[vi], 8), 0), 127)
+            for i in range(16):
+                with T.sblock("D"):
+                    vi = T.axis.spatial(16, i)
+                    D[vi] = T.Cast("int8", R[vi])
+
+        After ``sch.raise_epilogue("R")``::
+
+            C = T.sblock_alloc_buffer((16,), "int32")
+            R = T.sblock_alloc_buffer((16,), "int32")
+            b_raised = T.sblock_alloc_buffer((16,), "int32")
+            for ax0 in range(16):
+                with T.sblock("b_raised"):
+                    vi = T.axis.spatial(16, ax0)
+                    b_raised[vi] = T.shift_left(b[vi] + 32512, 8)
+            for i, k in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        C[vi] = b_raised[vi]
+                    C[vi] = C[vi] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", W[vk])
+            for i in range(16):
+                with T.sblock("R"):
+                    vi = T.axis.spatial(16, i)
+                    R[vi] = T.min(T.max(T.shift_right(C[vi], 8), 32512), 32639)
+            for i in range(16):
+                with T.sblock("D"):
+                    vi = T.axis.spatial(16, i)
+                    D[vi] = T.Cast("int8", R[vi])
         """
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)

@@ -52,8 +52,25 @@ class Reductions(ScheduleBase):
             The initialising block, ``<name>_init``; the handle of the given block is the updating one,
             ``<name>_update``.
 
-        Before: ``for i, k: with init: C[i] = 0; C[i] += A[i, k]``; after ``decompose_reduction("C", k)``:
-        ``for i: (C_init: C[i] = 0; for k: C_update: C[i] += A[i, k])``.
+        Before::
+
+            for i, k in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        C[vi] = 0
+                    C[vi] = C[vi] + A[vi, vk]
+
+        After ``sch.decompose_reduction("C", "k")``::
+
+            for i in range(16):
+                with T.sblock("C_init"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = 0
+                for k in range(16):
+                    with T.sblock("C_update"):
+                        vi, vk = T.axis.remap("SR", [i, k])
+                        C[vi] = C[vi] + A[vi, vk]
 
         Raises:
             ScheduleError: not a reduction block, or a loop above ``loop`` belongs to the reduction.
@@ -87,7 +104,29 @@ class Reductions(ScheduleBase):
         none, by the declared value ranges (``PrimFunc.value_ranges``; a type's range where nothing is declared). The
         integer result is the same; a floating sum is rounded in another order. The buffer between stays allocated.
 
-        Before: ``C[i] = 0; C[i] += A[i, k]`` then ``D[i] = C[i] + bias[i]``; after: ``D[i] = bias[i]; D[i] += A[i, k]``.
+        Before::
+
+            B = T.sblock_alloc_buffer((16,), "int32")
+            for i, k in T.grid(16, 16):
+                with T.sblock("B"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        B[vi] = 0
+                    B[vi] = B[vi] + A[vi, vk]
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = B[vi] + bias[vi]
+
+        After ``sch.fuse_reduction_epilogue("B", "C")``::
+
+            B = T.sblock_alloc_buffer((16,), "int32")
+            for i, k in T.grid(16, 16):
+                with T.sblock("B"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        C[vi] = bias[vi]
+                    C[vi] = C[vi] + A[vi, vk]
 
         Raises:
             ScheduleError: another reader, another form (an epilogue such as ``max`` would act on partial sums), or an

@@ -53,8 +53,31 @@ class Factoring(ScheduleBase):
             ScheduleError: a block that is no reduction of that kind, a loop that also moves its output, that shares its
                 body, or is not serial; a condition on the reduction's loops; no such axis.
 
-        Before: ``for i, ko, ki: B[i] += A[i, ko * 8 + ki]``; after ``rfactor(ki, 1)``:
-        ``for i, ko, ki: B_rf[i, ki] += A[i, ko * 8 + ki]``, then ``for i, ki: B[i] += B_rf[i, ki]``.
+        Before::
+
+            for i, k_0, k_1 in T.grid(16, 4, 4):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    vk = T.axis.reduce(16, k_0 * 4 + k_1)
+                    with T.init():
+                        C[vi] = 0
+                    C[vi] = C[vi] + A[vi, vk]
+
+        After ``sch.rfactor(ki, 1)``::
+
+            C_rf = T.sblock_alloc_buffer((16, 4), "int32")
+            for i, k_0, k_1 in T.grid(16, 4, 4):
+                with T.sblock("C_rf"):
+                    vk_1, vi, vk_0 = T.axis.remap("SSR", [k_1, i, k_0])
+                    with T.init():
+                        C_rf[vi, vk_1] = 0
+                    C_rf[vi, vk_1] = C_rf[vi, vk_1] + A[vi, vk_0 * 4 + vk_1]
+            for i, k_1 in T.grid(16, 4):
+                with T.sblock("C"):
+                    vk_1, vi = T.axis.remap("RS", [k_1, i])
+                    with T.init():
+                        C[vi] = 0
+                    C[vi] = C[vi] + C_rf[vi, vk_1]
         """
         assert isinstance(loop, LoopRV)
         state, node = self.loop_at(loop)

@@ -42,10 +42,24 @@ class Stages(ScheduleBase):
             ScheduleError: no such operand, or one that loads nothing; a block that shares its loops; a part of a sum that
                 depends on more than what it reads.
 
-        Before: ``D[i] = cast("int8", max(C[i], 0))``, after ``decompose_value("D", [0])``:
-        ``D_part[i] = max(C[i], 0)`` and ``D[i] = cast("int8", D_part[i])``.
-        Before: ``C[y] += if_then_else(y + k >= 1, X[y + k - 1], 0) * W[k]``, after ``decompose_value("C", [1, 0])``:
-        ``C_X[i0] = if_then_else(i0 >= 1, X[i0 - 1], 0)`` and ``C[y] += X_part[y + k] * W[k]``.
+        Before::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = T.max(A[vi] + 1, 0)
+
+        After ``sch.decompose_value("C", [0])``::
+
+            C_part = T.sblock_alloc_buffer((16,), "int32")
+            for i in range(16):
+                with T.sblock("C_part"):
+                    vi = T.axis.spatial(16, i)
+                    C_part[vi] = A[vi] + 1
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = T.max(C_part[vi], 0)
         """
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)

@@ -36,8 +36,19 @@ class Widening(ScheduleBase):
             ScheduleError: another type or operation; a minimum or maximum of a value that may have wrapped around; a reduction
                 into a parameter, or one that others write too.
 
-        Before: ``C[i] = max(X[i], int8(0))``, after ``widen_block("C")``:
-        ``C[i] = cast("int8", max(cast("int32", X[i]), 0))``.
+        Before::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = T.max(A[vi], T.int8(0))
+
+        After ``sch.widen_block("C")``::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = T.Cast("int8", T.max(T.Cast("int32", A[vi]), 0))
         """
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)

@@ -45,8 +45,28 @@ class ZeroTerms(ScheduleBase):
             ScheduleError: a block with an init (its first term may be one that is dropped), another body than a sum of
                 integers, no operand that is known to be zero somewhere.
 
-        Before: ``for y, ky: C[y] += if_then_else(1 <= y + ky, A[y + ky - 1], 0) * W[ky]``, after: the same loops with
-        ``T.where(1 <= y + ky)`` and ``C[y] += A[y + ky - 1] * W[ky]``.
+        Before::
+
+            for i in range(16):
+                with T.sblock("C_init"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = 0
+                for k in range(3):
+                    with T.sblock("C_update"):
+                        vi, vk = T.axis.remap("SR", [i, k])
+                        C[vi] = C[vi] + T.if_then_else(1 <= vi + vk and vi + vk < 17, A[vi + vk - 1], 0) * W[vk]
+
+        After ``sch.drop_zero_terms("C_update")``::
+
+            for i in range(16):
+                with T.sblock("C_init"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = 0
+                for k in range(3):
+                    with T.sblock("C_update"):
+                        vi, vk = T.axis.remap("SR", [i, k])
+                        T.where(1 <= i + k and i + k < 17)
+                        C[vi] = C[vi] + A[vi + vk - 1] * W[vk]
         """
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)

@@ -49,8 +49,22 @@ class Blockizing(ScheduleBase):
         Returns:
             The new outer block, ``<name>_o`` (of several blocks: ``outer_<names>_``).
 
-        Before: ``for i0, j0, i1, j1: B: v = i0 * 16 + i1, w = j0 * 16 + j1``; after ``blockize(i1)``:
-        ``for i0, j0: B_o: v_o = i0, w_o = j0; for i1, j1: B: v_i = i1, w_i = j1``, which uses ``v_o * 16 + v_i``.
+        Before::
+
+            for i_0, i_1 in T.grid(8, 16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(128, i_0 * 16 + i_1)
+                    C[vi] = A[vi] * 2
+
+        After ``sch.blockize(i1)``::
+
+            for i_0 in range(8):
+                with T.sblock("C_o"):
+                    vi_o = T.axis.spatial(8, i_0)
+                    for i_1 in range(16):
+                        with T.sblock("C"):
+                            vi_i = T.axis.spatial(16, i_1)
+                            C[vi_o * 16 + vi_i] = A[vi_o * 16 + vi_i] * 2
 
         Raises:
             ScheduleError: several blocks below the loop, or iterators that do not divide into an outer and an inner
@@ -76,8 +90,19 @@ class Blockizing(ScheduleBase):
             block: any block.
             new_order: a permutation of 0 .. n-1, the old position of each new one.
 
-        Before: ``vi, vj, vk = remap("SSR", [i, j, k])``; after ``reorder_block_iter_var(block, [2, 0, 1])``:
-        ``vk, vi, vj = remap("RSS", [k, i, j])``.
+        Before::
+
+            for i, j in T.grid(16, 16):
+                with T.sblock("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = A[vi, vj] * 2
+
+        After ``sch.reorder_block_iter_var("C", [1, 0])``::
+
+            for i, j in T.grid(16, 16):
+                with T.sblock("C"):
+                    vj, vi = T.axis.remap("SS", [j, i])
+                    C[vi, vj] = A[vi, vj] * 2
 
         Raises:
             ScheduleError: not a permutation.

@@ -47,8 +47,26 @@ class Tensorizing(ScheduleBase):
             tensor_intrin: name under which the intrinsic was registered with ``TensorIntrin.register``.
             preserve_unit_iters: keep iterators of extent 1 in the block that is made of a loop.
 
-        Before: ``for i, j, k in grid(1, 16, 16): C: c[i, j] += a[i, k] * b[j, k]``; after: one block ``C_o`` with
-        ``match_buffer`` lines for the tiles and the intrinsic's body. Handles of block ``C`` now mean ``C_o``.
+        Handles of the block afterwards mean the one around the intrinsic.
+
+        Before::
+
+            for i, j, k in T.grid(1, 16, 16):
+                with T.sblock("C"):
+                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                    C[vi, vj] = C[vi, vj] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", W[vj, vk])
+
+        After ``sch.tensorize(sch.get_axis("i"), "vta.gemm.1x16x16")``::
+
+            with T.sblock("C_o"):
+                vi_o = T.axis.spatial(1, 0)
+                vj_o = T.axis.spatial(1, 0)
+                vk_o = T.axis.reduce(1, 0)
+                out = T.match_buffer(C[vi_o, 0:16], (1, 16), "int32", scope="local.acc_buffer")
+                inp = T.match_buffer(A[vi_o, 0:16], (1, 16), "int8", scope="local.inp_buffer")
+                wgt = T.match_buffer(W[0:16, 0:16], (16, 16), "int8", scope="local.wgt_buffer")
+                with T.sblock("gemm"):
+                    T.call_extern("int32", "vta.gemm", out.data, inp.data, wgt.data)
 
         Raises:
             ScheduleError: the program computes something else there, or loops and blocks stand between the loops
