@@ -58,6 +58,12 @@ for _layer, (_size, _ci, _co, _k, _pad, _stride, _) in _RESNET18.items():
 # The first layer, on three channels, which networks leave to the host.
 ALIASES["resnet18.c1"] = "conv2d:h=224,w=224,ci=3,co=64,k=7,stride=2,pad=3"
 
+# What stands between its convolutions, on tensors of their own: a maximum after the first, additions of shortcuts, the mean.
+ALIASES["resnet18.max_pool"] = "max_pool2d:h=112,w=112,c=64,k=3,stride=2,pad=1"
+ALIASES["resnet18.mean"] = "avg_pool2d:h=7,w=7,c=512,k=7"
+for _stage, _size in enumerate((56, 28, 14, 7), 1):
+    ALIASES[f"resnet18.add{_stage}"] = f"residual:h={_size},w={_size},c={3584 // _size}"
+
 for _layer, (_size, _c, _stride) in _MOBILENET.items():
     ALIASES[f"mobilenet.{_layer}"] = f"conv2d:h={_size},w={_size},ci={_c},co={_c},k=3,stride={_stride},pad=1,groups={_c // 16}"
 for _layer, (_size, _ci, _co) in _DCGAN.items():

@@ -31,7 +31,7 @@ class _Pool2d:
         pad: zeros on each side of both directions; they count as 0.
 
     Raises:
-        ProgramError: the window is larger than the padded input, or a mean over a number that is no power of two.
+        ProgramError: the window is larger than the padded input.
     """
 
     h: int
@@ -76,7 +76,7 @@ class _Pool2d:
         found = np.lib.stride_tricks.sliding_window_view(x, (self.k, self.k), axis=(2, 3))
         return found[:, :, :: self.stride, :: self.stride]
 
-    def _program(self, batch: int, block: int, init: int, largest: bool, shift: int) -> PrimFunc:
+    def _program(self, batch: int, block: int, init: int, largest: bool, shift: int, factor: int = 1) -> PrimFunc:
         shapes = [layout.packed_shape for layout in self.layouts(batch, block)]
         data, out = tensor("data", shapes[0], "int8"), tensor("out", shapes[1], "int8")
         acc = tensor("pool", shapes[1], "int32")
@@ -91,7 +91,8 @@ class _Pool2d:
         s = self.stride
 
         def sample(n: Expr, c: Expr, y: Expr, x: Expr, nb: Expr, cb: Expr, ky: Expr, kx: Expr) -> Expr:
-            return cast("int32", source[n, c, y * s + ky, x * s + kx, nb, cb])
+            load = cast("int32", source[n, c, y * s + ky, x * s + kx, nb, cb])
+            return load if factor == 1 else load * factor
 
         def step(old: Expr, term: Expr) -> Expr:
             return maximum(old, term) if largest else old + term
@@ -123,22 +124,35 @@ class MaxPool2d(_Pool2d):
 
 @dataclass(frozen=True)
 class AvgPool2d(_Pool2d):
-    """The mean of each window, rounded half up; the window's size is a power of two. Padding counts as 0."""
+    """The mean of each window, rounded half up; padding counts as 0.
+
+    Over n elements, a power of two, the sum is shifted; else every element is multiplied by ``m = round(2^s / n)`` first, with
+    the largest shift s for which m is at most 127.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.k & (self.k - 1):
-            raise ProgramError(f"avg_pool2d: k={self.k} is no power of two; the mean is a shift")
+        if self.k * self.k > 127 << 8:
+            raise ProgramError(f"avg_pool2d: k={self.k}: a window of more than {127 << 8} elements is not known")
+
+    def _scale(self) -> tuple[int, int]:
+        """(factor of every element, shift of the sum)."""
+        n = self.k * self.k
+        if n & (n - 1) == 0:
+            return 1, n.bit_length() - 1
+        shift = max(s for s in range(32) if (2 << s) // n + 1 >> 1 <= 127)
+        return (2 << shift) // n + 1 >> 1, shift
 
     def func(self, batch: int, block: int) -> PrimFunc:
         """The program: blocks ``pad`` (where there is padding), ``pool``, ``mean`` and ``out``."""
-        return self._program(batch, block, 0, False, 2 * (self.k.bit_length() - 1))
+        factor, shift = self._scale()
+        return self._program(batch, block, 0, False, shift, factor)
 
     def compute(self, batch: int, block: int, data: Array) -> Array:
         """The same on NumPy, packed in and out."""
         full = replace(self, n=whole(self.n, batch), c=whole(self.c, block))
-        sums = wrap32(self._windows(batch, block, data).sum(axis=(4, 5)))
-        shift = 2 * (self.k.bit_length() - 1)
+        factor, shift = self._scale()
+        sums = wrap32(factor * self._windows(batch, block, data).sum(axis=(4, 5)))
         mean = (sums + (1 << (shift - 1)) >> shift) if shift else sums
         return full.layouts(batch, block)[1].pack(mean.astype(np.int8))
 

@@ -48,6 +48,8 @@ SMALL = [
     "max_pool2d:h=7,w=8,c=20,k=3,stride=2,pad=1",
     "avg_pool2d:n=2,h=8,w=8,c=16,k=2,stride=2",
     "avg_pool2d:h=8,w=8,c=40,k=8",
+    "avg_pool2d:h=7,w=7,c=40,k=7",
+    "avg_pool2d:h=5,w=6,c=16,k=3,pad=1",
     "residual:h=3,w=3,c=20",
     "residual:h=3,w=3,c=20,relu=0",
 ]
@@ -188,7 +190,7 @@ def test_a_name_and_its_spelling_are_one_program() -> None:
         ("conv2d_transpose:h=4,w=4,ci=16,co=16,k=4,stride=3,pad=1", NotSupportedError, "stride=3 with pad=1"),
         ("conv2d_transpose:h=1,w=1,ci=16,co=16,k=2,pad=1", ProgramError, "leaves nothing"),
         ("conv2d_transpose:h=4,w=4,ci=16,co=16,k=4,stride=2,pad=1,opad=2", ProgramError, "opad=2 is not below"),
-        ("avg_pool2d:h=8,w=8,c=16,k=3", ProgramError, "no power of two"),
+        ("avg_pool2d:h=200,w=200,c=16,k=181", ProgramError, "more than 32512 elements"),
         ("max_pool2d:h=2,w=2,c=16,k=3", ProgramError, "larger than the padded input"),
         ("max_pool2d:h=8,w=8,c=16,k=2,pad=2", ProgramError, "pad=2 is not below"),
         ("mobilenet.d10", UnknownNameError, "did you mean 'mobilenet.d"),
