@@ -5,33 +5,21 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from running import MINUTES, trials, wait_for
 
 pytest.importorskip("distributed")
 
 ROOT = Path(__file__).resolve().parents[2]
-MINUTES = 600.0
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
 
 
 def spawn(*args: str, cwd: Path) -> subprocess.Popen[str]:
     with (cwd / "output.txt").open("a") as output:
         return subprocess.Popen([sys.executable, "-m", *args], cwd=cwd, env=ENV, stdout=output, stderr=output, text=True)
-
-
-def wait_for(what: Callable[[], Any]) -> Any:
-    until = time.monotonic() + MINUTES
-    while time.monotonic() < until:
-        value = what()
-        if value:
-            return value
-        time.sleep(0.02)
-    raise AssertionError("it never came true")
 
 
 @pytest.fixture
@@ -59,16 +47,6 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[str]]]]
 
 def command(*args: str | Path) -> list[str]:
     return [sys.executable, "-m", "autosched", "tune", "t3", "--trials", "24", "--cold", *map(str, args)]
-
-
-def lines(log: Path) -> list[dict[str, Any]]:
-    texts = [path.read_text() for path in sorted(log.glob("*.jsonl"))]
-    return [json.loads(line) for text in texts for line in text.splitlines() if line.endswith("}")]
-
-
-def trials(log: Path) -> list[tuple[Any, ...]]:
-    """Point, cycles and status of every trial, in order."""
-    return [(t["point"], t.get("cycles"), t["status"]) for t in lines(log) if t["kind"] == "trial"]
 
 
 def test_a_cluster_gives_the_trials_of_one_process_and_a_killed_worker_costs_nothing(

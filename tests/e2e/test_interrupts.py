@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from running import MINUTES, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
-MINUTES = 600.0
 NAME = "t3"  # thousands of trials are no end of it
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes through /proc")
 
@@ -24,16 +24,6 @@ def start(log: Path) -> subprocess.Popen[str]:
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         preexec_fn=lambda: [signal.signal(s, signal.SIG_DFL) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)],
     )
-
-
-def wait_for(what: Callable[[], Any]) -> Any:
-    until = time.monotonic() + MINUTES
-    while time.monotonic() < until:
-        value = what()
-        if value:
-            return value
-        time.sleep(0.01)
-    raise AssertionError("it never came true")
 
 
 def group(session: int) -> set[int]:

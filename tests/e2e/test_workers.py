@@ -5,15 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from running import MINUTES, lines, trials, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
-MINUTES = 600.0  # generous: no test may depend on how busy the machine is
 
 
 def command(*args: str | Path) -> list[str]:
@@ -25,17 +22,6 @@ def run(*args: str | Path, env: dict[str, str] | None = None) -> subprocess.Comp
                           env={**os.environ, **(env or {})})
 
 
-def wait_for(what: Callable[[], Any]) -> Any:
-    """The first true value of ``what()``."""
-    until = time.monotonic() + MINUTES
-    while time.monotonic() < until:
-        value = what()
-        if value:
-            return value
-        time.sleep(0.02)
-    raise AssertionError(f"{what} never came true")
-
-
 def children(pid: int) -> list[int]:
     """Worker processes of a process (not the one that tracks semaphores)."""
     try:
@@ -43,16 +29,6 @@ def children(pid: int) -> list[int]:
         return [int(p) for p in found if b"popen_loky" in Path(f"/proc/{p}/cmdline").read_bytes()]
     except (FileNotFoundError, ProcessLookupError):
         return []
-
-
-def lines(log: Path) -> list[dict[str, Any]]:
-    texts = [path.read_text() for path in sorted(log.glob("*.jsonl"))]
-    return [json.loads(line) for text in texts for line in text.splitlines() if line.endswith("}")]
-
-
-def trials(log: Path) -> list[tuple[Any, ...]]:
-    """Point, cycles and status of every trial, in order."""
-    return [(tuple(t["point"]), t.get("cycles"), t["status"]) for t in lines(log) if t.get("kind") == "trial"]
 
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="finds workers through /proc")

@@ -312,6 +312,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so many")
+    parser.add_argument("--rooms", nargs="*", default=list(ROOMS), help="only the mutants of the sample that are in these folders")
     parser.add_argument("--tests", nargs="*", default=list(TESTS), help="patterns of test files")
     parser.add_argument("--work", type=Path, required=True, help="folder of the run, outside the repository")
     args = parser.parse_args()
@@ -330,7 +331,7 @@ def main() -> None:
     known: dict[Mutant, dict[str, Any]] = {}
     if out.exists():
         known = {tuple(row["mutant"]): row for row in map(json.loads, out.read_text(encoding="utf-8").splitlines())}
-    chosen = sampled(tree, args.count, args.seed)
+    chosen = [m for m in sampled(tree, args.count, args.seed) if m[0].startswith(tuple(f"{room}/" for room in args.rooms))]
     # In every fork they are there already.
     import hypothesis.extra.numpy
     import numba

@@ -8,6 +8,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+import small_programs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -41,14 +42,7 @@ def pipeline(A: T.Buffer((12, 10), "int32"), D: T.Buffer((12, 8), "int32")):
             D[vi, vj] = T.max(C[vi, vj], B[vi, vj])
 
 
-@T.prim_func
-def matmul(A: T.Buffer((7, 9), "int8"), B: T.Buffer((5, 9), "int8"), C: T.Buffer((7, 5), "int32")):
-    for i, j, k in T.grid(7, 5, 9):
-        with T.sblock("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = 0
-            C[vi, vj] = C[vi, vj] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", B[vj, vk])
+matmul = small_programs.matmul(7, 5, 9, "int8", "int32", transposed=True)
 
 
 class Chooser:

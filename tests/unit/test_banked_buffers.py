@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import small_programs
 
 from autosched import te
 from autosched.errors import LoweringError, ScheduleError
@@ -25,14 +26,7 @@ VTCM, BLOCK_2 = "local.vtcm", "local.vtcm_Block_2"
 SIZE, TILE_M, TILE_N, TILE_K = 256, 64, 64, 128
 
 
-@T.prim_func
-def matmul(A: T.Buffer((256, 256), "float32"), B: T.Buffer((256, 256), "float32"), C: T.Buffer((256, 256), "float32")):
-    for m, n, k in T.grid(256, 256, 256):
-        with T.sblock("C"):
-            vm, vn, vk = T.axis.remap("SSR", [m, n, k])
-            with T.init():
-                C[vm, vn] = T.float32(0)
-            C[vm, vn] = C[vm, vn] + A[vm, vk] * B[vk, vn]
+matmul = small_programs.matmul(256, 256, 256, "float32", axes="mnk")
 
 
 @T.prim_func

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import small_programs
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
@@ -14,14 +15,7 @@ from autosched.script import T
 Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
 
 
-@T.prim_func
-def matmul(A: T.Buffer((16, 16)), B: T.Buffer((16, 16)), C: T.Buffer((16, 16))):
-    for i, j, k in T.grid(16, 16, 16):
-        with T.sblock("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = 0.0
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+matmul = small_programs.matmul(16, 16, 16, "float32")
 
 
 @T.prim_func

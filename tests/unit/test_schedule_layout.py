@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import small_programs
 
 from autosched.errors import ScheduleError
 from autosched.ir import IntImm, IRModule, PrimFunc
@@ -61,14 +62,7 @@ def two_effects(A: T.Buffer((14,), "int32"), C: T.Buffer((14,), "int32")):
             C[vi] = B[vi] + D[vi]
 
 
-@T.prim_func
-def matmul(A: T.Buffer((16, 24), "int32"), B: T.Buffer((24, 32), "int32"), C: T.Buffer((16, 32), "int32")):
-    for i, j, k in T.grid(16, 32, 24):
-        with T.sblock("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = 0
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+matmul = small_programs.matmul(16, 32, 24)
 
 
 @T.prim_func

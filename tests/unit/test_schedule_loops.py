@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import small_programs
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
@@ -24,14 +25,7 @@ def elementwise(A: T.Buffer((128, 100)), B: T.Buffer((128, 100))):
             B[vi, vj] = A[vi, vj] * 2.0
 
 
-@T.prim_func
-def matmul(A: T.Buffer((16, 16)), B: T.Buffer((16, 16)), C: T.Buffer((16, 16))):
-    for i, j, k in T.grid(16, 16, 16):
-        with T.sblock("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = 0.0
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+matmul = small_programs.matmul(16, 16, 16, "float32")
 
 
 @T.prim_func

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import small_programs
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
@@ -75,14 +76,7 @@ def from_one(A: T.Buffer((8, 32), "int32"), B: T.Buffer((8,), "int32")):
             B[vi] = B[vi] + A[vi, vk]
 
 
-@T.prim_func
-def matmul(A: T.Buffer((12, 10), "int32"), B: T.Buffer((10, 7), "int32"), C: T.Buffer((12, 7), "int32")):
-    for i, j, k in T.grid(12, 7, 10):
-        with T.sblock("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = 0
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+matmul = small_programs.matmul(12, 7, 10)
 
 
 @T.prim_func

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from math import prod
 
 import pytest
+import small_programs
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
@@ -17,17 +18,7 @@ from autosched.script import T
 Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
 
 
-@T.prim_func
-def chain(A: T.Buffer((128, 1470)), C: T.Buffer((128, 1470))):
-    B = T.sblock_alloc_buffer((128, 1470))
-    for i, j in T.grid(128, 1470):
-        with T.sblock("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * 2.0
-    for i, j in T.grid(128, 1470):
-        with T.sblock("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = B[vi, vj] + 1.0
+chain = small_programs.chain(128, 1470, "float32")
 
 
 @T.prim_func

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import small_programs
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
@@ -16,17 +17,7 @@ from autosched.script import T
 Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
 
 
-@T.prim_func
-def chain(A: T.Buffer((16, 8), "int32"), C: T.Buffer((16, 8), "int32")):
-    B = T.sblock_alloc_buffer((16, 8), "int32")
-    for i, j in T.grid(16, 8):
-        with T.sblock("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * 2
-    for i, j in T.grid(16, 8):
-        with T.sblock("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = B[vi, vj] + 1
+chain = small_programs.chain(16, 8)
 
 
 @T.prim_func

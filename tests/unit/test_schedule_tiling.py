@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import small_programs
 
 from autosched.errors import UnknownNameError
 from autosched.ir.interp import random_inputs, run
@@ -13,16 +14,7 @@ from autosched.script import T
 
 
 def matmul(m: int, n: int, k: int) -> PrimFunc:
-    @T.prim_func
-    def main(A: T.Buffer((m, k), "int32"), B: T.Buffer((n, k), "int32"), C: T.Buffer((m, n), "int32")):
-        for i, j, l in T.grid(m, n, k):  # noqa: E741
-            with T.sblock("C"):
-                vi, vj, vk = T.axis.remap("SSR", [i, j, l])
-                with T.init():
-                    C[vi, vj] = 0
-                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vj, vk]
-
-    return main
+    return small_programs.matmul(m, n, k, transposed=True)
 
 
 @T.prim_func

@@ -7,7 +7,7 @@ from pathlib import Path
 from autosched.search import Event, NetworkReport, RunFinished, RunStarted, TaskFinished, TaskStarted, TrialEvent, tune_tasks
 from autosched.workloads import workload
 
-TASKS = [(workload("dense:m=1,k=64,n=64"), 1), (workload("conv2d:h=8,w=8,ci=32,co=32,k=3,pad=1"), 5)]
+TASKS = [(workload("dense:m=1,k=64,n=64"), 1), (workload("dense:m=2,k=64,n=96"), 5)]
 
 
 def tuned(log: Path, trials: int = 24, **options: object) -> NetworkReport:
