@@ -312,7 +312,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so many")
-    parser.add_argument("--rooms", nargs="*", default=list(ROOMS), help="only the mutants of the sample that are in these folders")
+    parser.add_argument("--rooms", nargs="*", default=list(ROOMS), help="only the mutants of the sample in these folders")
     parser.add_argument("--tests", nargs="*", default=list(TESTS), help="patterns of test files")
     parser.add_argument("--work", type=Path, required=True, help="folder of the run, outside the repository")
     args = parser.parse_args()
