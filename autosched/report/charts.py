@@ -99,7 +99,8 @@ def roofline(dots: Sequence[Dot], peak: float, bandwidth: float) -> str:
     x = np.geomspace(low / 1.5, high * 1.5, 100)
     roof = f"roof: {peak:g} per cycle, {bandwidth:g} bytes per cycle"
     axes.plot(x, np.minimum(peak, bandwidth * x), color=INK, lw=1, label=roof)
-    axes.plot([d.intensity for d in some[2:]], [d.speed for d in some[2:]], ".", color=COLOURS[5], alpha=0.6, label="trials")
+    if some[2:]:
+        axes.plot([d.intensity for d in some[2:]], [d.speed for d in some[2:]], ".", color=COLOURS[5], alpha=0.6, label="trials")
     for k, dot in enumerate(some[:2]):
         axes.plot([dot.intensity], [dot.speed], ("*", "s")[k], ms=9, color=COLOURS[k], label=dot.name)
     axes.set_xscale("log")

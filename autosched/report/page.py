@@ -37,7 +37,8 @@ td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space:
 td:last-child:not(.n):not(:first-child) { min-width: 15rem; }
 .wide { overflow-x: auto; } svg { display: block; width: 100%; min-width: 34rem; height: auto; }
 code { font-size: .85rem; overflow-wrap: anywhere; }
-figcaption { font-size: .85rem; } figure { margin: 1.5rem 0; } nav a { margin-right: 1rem; }
+figcaption { font-size: .85rem; } figure { margin: 1.5rem 0; }
+nav { display: flex; flex-wrap: wrap; gap: .2rem 1rem; margin-bottom: 1rem; }
 """
 
 
@@ -71,7 +72,7 @@ def page(title: str, target: Target, tasks: Iterable[tuple[Workload, int]], know
     """
     sections = [_section(task, n, target, known) for task, n in tasks]
     found = [s for s in sections if s.record is not None]
-    links = "".join(f'<a href="#{_id(s.task)}">{text(s.task.name)}</a>' for s in found)
+    links = " ".join(f'<a href="#{_id(s.task)}">{text(s.task.name)}</a>' for s in found)
     parts = [
         "<!doctype html>", '<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',

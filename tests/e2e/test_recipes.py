@@ -80,4 +80,4 @@ def test_a_hunk_that_does_not_fit_is_no_change() -> None:
 
 
 def test_every_kind_of_thing_has_a_recipe() -> None:
-    assert {"A primitive", "A rule of the space", "A workload", "A target", "A command"} <= set(RECIPES)
+    assert {"A primitive", "A rule of the space", "A workload", "An ALU operation", "A target", "A command"} <= set(RECIPES)

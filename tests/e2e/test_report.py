@@ -131,7 +131,7 @@ def test_a_person_clicks_through_it(log: Path, tmp_path: Path, chromium: ModuleT
             end = tab.value("Math.abs(scrollY + innerHeight - document.documentElement.scrollHeight) < 2")
             assert heading == name and (abs(top) < 2 or end)
         assert len(seen) == 2
-        for width in (390, 1200):
+        for width in (240, 390, 1200):
             for dark in (False, True):
                 tab.screen(width, 900, dark)
                 # What is wider than the screen scrolls by itself; the page never does.
