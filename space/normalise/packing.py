@@ -196,8 +196,9 @@ def _plans(blocks: Sequence[Block], target: Target) -> Iterator[_Plan]:
     axes = Axes(blocks)
     config = target.config
     products = [p for b in blocks if (p := product_of(b)) is not None]
-    roles = [_roles(p, axes, target) for p in products]
-    if not any(roles):
+    # A filter of each channel by itself has no lanes of its own: it takes those of what it reads.
+    roles = [found for p in products if (found := _roles(p, axes, target))]
+    if not roles:
         for axis in _stored_axes(blocks, axes, config.block_out):
             yield _Plan(axes, {axis: config.block_out}, {})
         return

@@ -57,7 +57,7 @@ def _step(sch: Schedule, block: Block, lanes: int) -> bool:
         return False
     if extents(block).get(lane) != lanes:
         return False
-    made = _computed(sch)
+    made = _computed(sch) - set(_joined(sch, block))
     paths = [p for p in _narrow(store.value) if _operand(_at(store.value, p)) not in made]
     if not paths:
         return False
@@ -93,10 +93,26 @@ def _step(sch: Schedule, block: Block, lanes: int) -> bool:
 
 
 def _computed(sch: Schedule) -> set[str]:
-    """Names of the tensors that the accelerator computes: those of int8 among them are in the accumulator, and wide there."""
+    """Names of the tensors that the accelerator computes: those of int8 among them are in the accumulator, and wide there.
+
+    What a product reads is not: that goes through DRAM, and comes from there for every other reader too.
+    """
     found = {store_of(b).buffer.name: b for b in device_blocks(sch.func)}
-    return {name for name, b in found.items() if b.init is not None or not is_move(store_of(b).value)
-            or any(x.buffer.name in found for x in loads_of(b))}
+    stored = {f.buffer.name for b in found.values() if (p := product_of(b)) is not None for f in p.factors}
+    for name, block in reversed(found.items()):
+        if name in stored and is_move(store_of(block).value):
+            stored |= {x.buffer.name for x in loads_of(block)}
+    return {name for name, b in found.items() if name not in stored and (
+        b.init is not None or not is_move(store_of(b).value) or any(x.buffer.name in found for x in loads_of(b)))}
+
+
+def _joined(sch: Schedule, block: Block) -> list[str]:
+    """Of the tensors of several chains that a block reads, those of int8 but for the last: one chain goes on, the others are stored."""
+    computed = _computed(sch)
+    order = [store_of(b).buffer for b in device_blocks(sch.func)]
+    read = sorted({x.buffer for x in loads_of(block) if x.buffer.name in computed}, key=order.index)
+    narrow = [b.name for b in read if b.dtype == "int8"]
+    return narrow[: len(read) - 1]
 
 
 def _narrow(value: Expr, path: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:

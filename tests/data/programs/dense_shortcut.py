@@ -1,0 +1,32 @@
+"""Two layers with a shortcut around the second."""
+
+from autosched.script import T
+
+VERDICT = "accepted"
+
+
+@T.prim_func
+def main(A: T.Buffer((16, 32), "int8"), W: T.Buffer((32, 32), "int8"), V: T.Buffer((32, 32), "int8"), out: T.Buffer((16, 32), "int8")):
+    C = T.alloc_buffer((16, 32), "int32")
+    h = T.alloc_buffer((16, 32), "int8")
+    D = T.alloc_buffer((16, 32), "int32")
+    for i, j, k in T.grid(16, 32, 32):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 0
+            C[vi, vj] += A[vi, vk].astype("int32") * W[vj, vk].astype("int32")
+    for i, j in T.grid(16, 32):
+        with T.block("h"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            h[vi, vj] = T.min(T.max(C[vi, vj] >> 6, 0), 127).astype("int8")
+    for i, j, k in T.grid(16, 32, 32):
+        with T.block("D"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                D[vi, vj] = 0
+            D[vi, vj] += h[vi, vk].astype("int32") * V[vj, vk].astype("int32")
+    for i, j in T.grid(16, 32):
+        with T.block("out"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            out[vi, vj] = T.min(T.max((D[vi, vj] >> 6) + h[vi, vj].astype("int32"), 0), 127).astype("int8")
