@@ -11,11 +11,28 @@ from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.kit.trace import Instruction, Trace
 from autosched.target import Target
-from space.normalise import apart, copies, diagonal, epilogue, groups, guards, loops, packing, reversal, straight, sums, widening
+from space.normalise import (
+    apart,
+    copies,
+    diagonal,
+    epilogue,
+    groups,
+    guards,
+    initial,
+    loops,
+    packing,
+    reversal,
+    straight,
+    sums,
+    widening,
+)
 from space.normalise.blocks import is_packed, plain_blocks
 
 # In this order, where tensors are not packed yet.
-PACKING = (loops.apply, guards.apply, copies.apply, straight.apply, reversal.apply, groups.apply, packing.apply, diagonal.apply)
+PACKING = (
+    loops.arranged, guards.apply, copies.apply, straight.apply, reversal.apply,
+    groups.apply, packing.apply, diagonal.apply,
+)
 
 
 def normalise(func: PrimFunc, target: Target) -> tuple[PrimFunc, tuple[Instruction, ...]]:
@@ -33,6 +50,8 @@ def normalise(func: PrimFunc, target: Target) -> tuple[PrimFunc, tuple[Instructi
         return func, ()
     sch = Schedule(func, seed=0, error_render_level="fast")
     try:
+        initial.apply(sch, target)
+        loops.apply(sch, target)
         epilogue.apply(sch, target)
         sums.apply(sch, target)
         diagonal.apply(sch, target)

@@ -127,6 +127,7 @@ def apply(sch: Schedule, target: Target) -> None:
     """
     if target.config.batch != 1:
         raise _unfit("packing the rows of a batch is not known")
+    _cut(sch, target)
     _spread(sch, target)
     blocks = device_blocks(sch.func)
     plan = _plan(blocks, target)
@@ -146,6 +147,33 @@ def apply(sch: Schedule, target: Target) -> None:
         sch.transform_layout(sch.get_sblock(name), ("write", 0), mapping)
     for name, mapping in domains:
         sch.transform_block_layout(sch.get_sblock(name), mapping)
+
+
+def _cut(sch: Schedule, target: Target) -> None:
+    """Of a parameter that a product reads from an index on, the host packs what is read, so that its lanes begin at 0."""
+    if _packable(device_blocks(sch.func), target):
+        return
+    packs = {store_of(r.block).buffer for r in sch.state.realizes.values() if kind_of(r.block) == PACK}
+    for block in device_blocks(sch.func):
+        product = product_of(block)
+        for factor in product.factors if product is not None else ():
+            shifted = any(not isinstance(i, Var) and int_value(i) is None and len(set(free_vars(i))) == 1 for i in factor.indices)
+            path = _path(store_of(device_block(sch, block.name)).value, {factor.buffer})
+            if factor.buffer in packs and shifted and path is not None:
+                sch.host_stage(sch.decompose_value(sch.get_sblock(block.name), path))
+
+
+def _packable(blocks: Sequence[Block], target: Target) -> bool:
+    """Whether every product, if there are any, has lanes, and all tensors have them once."""
+    axes = Axes(blocks)
+    products = [p for b in blocks if (p := product_of(b)) is not None]
+    if products and not any(_roles(p, axes, target) for p in products):
+        return False
+    try:
+        _plan(blocks, target)
+    except ScheduleError:
+        return False
+    return True
 
 
 def _spread(sch: Schedule, target: Target) -> None:

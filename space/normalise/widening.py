@@ -107,7 +107,7 @@ def _computed(sch: Schedule) -> set[str]:
 
 
 def _joined(sch: Schedule, block: Block) -> list[str]:
-    """Of the tensors of several chains that a block reads, those of int8 but for the last: one chain goes on, the others are stored."""
+    """Of the tensors of several chains that a block reads those of int8, but for the last: one chain goes on."""
     computed = _computed(sch)
     order = [store_of(b).buffer for b in device_blocks(sch.func)]
     read = sorted({x.buffer for x in loads_of(block) if x.buffer.name in computed}, key=order.index)

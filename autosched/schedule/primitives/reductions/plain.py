@@ -1,0 +1,168 @@
+"""Blocks in the plain form that other primitives expect: one loop for each iterator, initial values inside their sums."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from autosched.ir.expr import BufferLoad, Var, int_value
+from autosched.ir.functor import free_vars, substitute, walk, walk_expr
+from autosched.ir.itermap import detect_iter_map
+from autosched.ir.region import block_access
+from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, For, Stmt
+from autosched.schedule.analysis.boxes import loop_ranges
+from autosched.schedule.analysis.dependence import scope_of
+from autosched.schedule.kit.base import BlockRV, ScheduleBase
+from autosched.schedule.kit.primitive import primitive
+from autosched.schedule.kit.refusal import Refusal
+from autosched.schedule.kit.state import State
+
+
+class PlainForms(ScheduleBase):
+    """Undoing what a program has been written in, rather than scheduled to."""
+
+    @primitive
+    def renest(self, block: BlockRV | str) -> None:
+        """Gives a block one loop for each of its iterators, in their order, in place of whatever loops it has.
+
+        Args:
+            block: handle or name of a block alone in its loops, which run every combination of its iterators exactly once.
+
+        Before: ``for f in range(512): vi = f // 32, vj = f % 32``, or ``for io, ii: vi = io * 4 + ii where io * 4 + ii < 14``;
+        after: ``for i, j: vi = i, vj = j``.
+
+        Raises:
+            ScheduleError: loops that are shared, marked, or not known to run every combination once.
+        """
+        assert isinstance(block, BlockRV)
+        state, realize = self.block_at(block)
+        try:
+            table = _renested(state, realize)
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state)
+        self.commit_nodes(state, table)
+
+    @primitive
+    def compose_reduction(self, init_block: BlockRV | str, update_block: BlockRV | str) -> None:
+        """Makes one reduction of a block that sets what another one updates: the inverse of ``decompose_reduction``.
+
+        Args:
+            init_block: handle or name of a block that sets every element of a buffer, in loops of its own.
+            update_block: handle or name of the block after it that updates each of these elements, in loops of its own.
+
+        Before: ``C_init: C[i] = b[i]``, then ``C: C[i] = C[i] + A[i, k]``; after: ``C: init C[i] = b[i]; C[i] = C[i] + A[i, k]``.
+
+        Raises:
+            ScheduleError: the blocks set and update different elements, or somebody else comes between them.
+        """
+        assert isinstance(init_block, BlockRV) and isinstance(update_block, BlockRV)
+        state, init = self.block_at(init_block)
+        other, update = self.block_at(update_block)
+        try:
+            if other is not state:
+                raise Refusal("the blocks belong to different functions")
+            table = _composed(state, init, update)
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state)
+        self.commit_nodes(state, table)
+
+
+def _top(state: State, realize: BlockRealize) -> Stmt:
+    """The outermost loop of a block that is alone in its loops."""
+    top: Stmt = realize
+    for loop in reversed(state.loops_above(realize)):
+        if loop.body is not top:
+            raise Refusal(f"loop {loop.var.name} holds more than block {realize.block.name}", [loop.var, realize.block.ident])
+        if loop.kind != "serial" or loop.annotations:
+            raise Refusal(f"loop {loop.var.name} is {loop.kind} or marked", [loop.var], "do so afterwards")
+        top = loop
+    return top
+
+
+def _once(state: State, realize: BlockRealize) -> None:
+    """Refuses a block of which some combination of iterators is not known to run exactly once."""
+    block = realize.block
+    loops = state.loops_above(realize)
+    found = detect_iter_map(list(realize.iter_values), loop_ranges(loops), realize.predicate)
+    known = bool(found) and all(
+        prod(int_value(a.extent) or 0 if not isinstance(a.extent, int) else a.extent for a in s.args) == int_value(iv.dom.extent)
+        for s, iv in zip(found.indices, block.iter_vars)
+    )
+    if not known:
+        reason = f": {found.errors[0]}" if found.errors else ""
+        raise Refusal(f"the loops around block {block.name} are not known to run every combination of its iterators once{reason}",
+                      [block.ident])
+
+
+def _renested(state: State, realize: BlockRealize) -> dict[int, Stmt | None]:
+    block = realize.block
+    top = _top(state, realize)
+    _once(state, realize)
+    loops = [Var(iv.var.name.removeprefix("v_").removeprefix("v") or iv.var.name, iv.var.dtype) for iv in block.iter_vars]
+    nest: Stmt = BlockRealize(tuple(loops), TRUE, block)
+    for var, iv in zip(reversed(loops), reversed(block.iter_vars)):
+        nest = For(var, iv.dom.min, iv.dom.extent, "serial", nest)
+    return {id(top): nest}
+
+
+def _composed(state: State, init: BlockRealize, update: BlockRealize) -> dict[int, Stmt | None]:
+    first, last = init.block, update.block
+    marks = [first.ident, last.ident]
+    begin, store = first.body, last.body
+    if not (isinstance(begin, BufferStore) and isinstance(store, BufferStore)) or first.init is not None or last.init is not None:
+        raise Refusal("the blocks must each be a single store without init", marks)
+    if begin.buffer is not store.buffer:
+        raise Refusal(f"block {first.name} sets {begin.buffer.name}, block {last.name} updates {store.buffer.name}", marks)
+    own = [e for e in walk_expr(store.value) if isinstance(e, BufferLoad) and e.buffer is store.buffer]
+    if not own or any(e.indices != store.indices for e in own):
+        raise Refusal(f"block {last.name} does not update the elements of {store.buffer.name} in place", marks)
+    if scope_of(state, first) is not scope_of(state, last):
+        raise Refusal("the blocks are in different scopes", marks)
+    tops = _top(state, init), _top(state, update)
+    for realize in (init, update):
+        _once(state, realize)
+    table = _same_elements(first, last, begin, store)
+    _nobody_between(state, first, last, begin)
+    body = replace(last, init=BufferStore(store.buffer, store.indices, substitute(begin.value, table)))
+    reads, writes = block_access(body)
+    order = {r.buffer: k for k, r in enumerate(last.reads)}
+    reads = tuple(sorted((r for r in reads if r.buffer is not store.buffer), key=lambda r: order.get(r.buffer, len(order))))
+    new = replace(body, reads=reads, writes=writes)
+    return {id(tops[0]): None, id(update): replace(update, block=new)}
+
+
+def _same_elements(first: Block, last: Block, begin: BufferStore, store: BufferStore) -> dict[Var, Var]:
+    """The updating block's iterator for each of the setting one's."""
+    marks = [first.ident, last.ident]
+    ranges = {iv.var: (int_value(iv.dom.min), int_value(iv.dom.extent)) for iv in (*first.iter_vars, *last.iter_vars)}
+    table: dict[Var, Var] = {}
+    for a, b in zip(begin.indices, store.indices):
+        if int_value(a) is not None and int_value(a) == int_value(b):
+            continue
+        if not (isinstance(a, Var) and isinstance(b, Var)) or a in table or b in table.values() or ranges.get(a) != ranges.get(b):
+            raise Refusal(f"block {first.name} does not set, one for one, the elements that block {last.name} updates", marks)
+        table[a] = b
+    for iv in last.iter_vars:
+        if (iv.var in table.values()) == (iv.kind == "reduce") and int_value(iv.dom.extent) != 1:
+            raise Refusal(f"iterator {iv.var.name} of block {last.name} is {iv.kind}, and {store.buffer.name} is "
+                          f"{'' if iv.var in table.values() else 'not '}indexed by it", [last.ident])
+    left = [iv for iv in first.iter_vars if iv.var not in table and int_value(iv.dom.extent) != 1]
+    if left or any(v not in table for v in free_vars(begin.value)):
+        raise Refusal(f"block {first.name} depends on more than the element that it sets", [first.ident])
+    return table
+
+
+def _nobody_between(state: State, first: Block, last: Block, begin: BufferStore) -> None:
+    """Refuses others that touch the buffer before the update, or that change what the initial value reads."""
+    blocks = [s.block for s in walk(scope_of(state, first)) if isinstance(s, BlockRealize)]
+    order = [b.ident for b in blocks]
+    used: set[Buffer] = {e.buffer for e in walk_expr(begin.value) if isinstance(e, BufferLoad)}
+    at, until = order.index(first.ident), order.index(last.ident)
+    if at > until:
+        raise Refusal(f"block {first.name} comes after block {last.name}", [first.ident, last.ident])
+    for n, block in enumerate(blocks):
+        if n in (at, until):
+            continue
+        touched = {r.buffer for r in (*block.reads, *block.writes)} if n < until else {r.buffer for r in block.writes}
+        if begin.buffer in touched or (at < n < until and used & {r.buffer for r in block.writes}):
+            raise Refusal(f"block {block.name} touches {begin.buffer.name}, or what it starts with, as well", [block.ident])
