@@ -68,6 +68,37 @@ def chain(rng: np.random.Generator) -> PrimFunc:
     return PrimFunc((*params, out), make_root(seq(*stmts), tuple(made)), value_ranges=(None,) * (len(params) + 1))
 
 
+def residual(rng: np.random.Generator) -> PrimFunc:
+    """A product, shifted or not, with a bias or not, to which int8 tensors are added, its own data among them."""
+    m, n, k = (int(e) for e in rng.integers(1, 5, 3))
+    k = n if rng.random() < 0.3 else k
+    data, weight = tensor("A", (m, k, 1, 16), "int8"), tensor("W", (n, k, 16, 16), "int8")
+    bias, other = tensor("b", (1, n, 1, 16), "int32"), tensor("R", (m, n, 1, 16), "int8")
+    out = tensor("out", (m, n, 1, 16), "int8")
+    acc, done = tensor("C", (m, n, 1, 16), "int32"), tensor("D", (m, n, 1, 16), "int32")
+    axes = list(zip(("m", "n", "b", "l"), (m, n, 1, 16)))
+    shift, factor, low = int(rng.integers(0, 9)), int(rng.choice([1, 4, -7])), int(rng.integers(-128, 1))
+    biased, twice = bool(rng.random() < 0.5), k == n and bool(rng.random() < 0.7)
+
+    def term(m: Expr, n: Expr, b: Expr, v: Expr, k: Expr, w: Expr) -> Expr:
+        return cast("int32", data[m, k, b, w]) * cast("int32", weight[n, k, v, w])
+
+    def value(*at: Expr) -> Expr:
+        found: Expr = acc[at] >> shift if shift else acc[at]
+        if biased:
+            found = found + bias[0, at[1], 0, at[3]]
+        load = cast("int32", other[at])
+        found = found + (load * factor if factor != 1 else load)
+        found = found + cast("int32", data[at]) if twice else found
+        return minimum(maximum(found, low), 127)
+
+    stmts = [reduction(acc, axes, term, [("k", k), ("w", 16)], IntImm(0), lambda old, new: old + new), stage(done, axes, value),
+             stage(out, axes, lambda *at: cast("int8", done[at]))]
+    params = [data, weight, *([bias] if biased else []), other]
+    ranges = tuple([(-(1 << 14), 1 << 14) if p is bias else None for p in (*params, out)])
+    return PrimFunc((*params, out), make_root(seq(*stmts), (acc, done)), value_ranges=ranges)
+
+
 def pool(rng: np.random.Generator) -> PrimFunc:
     """A window over a tensor, of int8 or int32, padded or not, reduced by +, max or min, and what follows."""
     c, h, w = (int(e) for e in rng.integers(1, 6, 3))
@@ -156,3 +187,9 @@ def test_chains(seed: int) -> None:
 def test_windows(seed: int) -> None:
     rng = np.random.default_rng(seed)
     holds(pool(rng), TARGETS[seed % 3], rng, 3)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_residuals(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    holds(residual(rng), TARGETS[seed % 3], rng, 3)
