@@ -78,7 +78,7 @@ def _stage(stage: Stage, key: str, arrays: dict[str, Array]) -> dict[str, Any]:
         "kind": "stream", "name": p.name, "insn_address": p.insn_address, "cycles": p.cycles,
         "memory": [s.address for s in p.memory], "program_outputs": [[o.name, o.address, o.size] for o in p.outputs],
         "inputs": stage.inputs, "outputs": stage.outputs, "edge": stage.edge,
-        "layers": [[x.name, x.kind, x.macs, x.cycles, x.alone, x.work, x.binds] for x in stage.layers],
+        "layers": [[x.name, x.kind, x.macs, x.cycles, x.alone, x.work, x.binds, x.apart] for x in stage.layers],
         "places": {t: [x.region, x.slot] for t, x in stage.places.items()},
         "regions": [[r.name, r.slots, r.rows, r.vectors, r.outside, at] for r, at in stage.regions.values()],
     }
@@ -159,7 +159,7 @@ def _stream(s: Mapping[str, Any], key: str, arrays: Mapping[str, Array], target:
         if not 0 <= place.slot < regions[place.region][0].slots:
             raise ValueError(f"slot {place.slot} of region {place.region}")
     layers = tuple(
-        LayerCost(str(n), str(k), int(macs), int(cycles), int(alone), int(work), str(binds))
-        for n, k, macs, cycles, alone, work, binds in s["layers"]
+        LayerCost(str(n), str(k), int(macs), int(cycles), int(alone), int(work), str(binds), int(apart))
+        for n, k, macs, cycles, alone, work, binds, apart in s["layers"]
     )
     return Stream(program, tuple(s["inputs"]), tuple(s["outputs"]), places, regions, layers, int(s["edge"]))

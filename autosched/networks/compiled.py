@@ -32,6 +32,7 @@ class LayerCost:
         alone: cycles of its own program.
         work: cycles that the compute engine cannot do without, whatever the schedule.
         binds: what its own lower bound is made of: ``compute``, ``load``, ``bus`` or ``store``.
+        apart: as ``alone``, but of a layer with a residual sum the cycles of the two programs that it stands for.
     """
 
     name: str
@@ -41,6 +42,7 @@ class LayerCost:
     alone: int
     work: int
     binds: str
+    apart: int
 
 
 @dataclass(frozen=True, eq=False)

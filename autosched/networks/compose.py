@@ -71,10 +71,11 @@ class Part:
 
     Args:
         name: unique within the stream; prefix of its parameters.
-        func: its scheduled program, with parameters ``data``, constants, ``out``.
+        func: its scheduled program, with parameters ``data``, constants, ``res`` if there is a residual, ``out``.
         inputs: tensors that ``data`` holds, in order.
         output: tensor that ``out`` holds.
         stacked: whether the first dimension of ``data`` counts its inputs.
+        residual: tensor that ``res`` holds, or None where there is no such parameter.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Part:
     inputs: tuple[str, ...]
     output: str
     stacked: bool
+    residual: str | None = None
 
 
 def plan(
@@ -180,6 +182,9 @@ class _Rewriter(Mutator):
             data: _Move(buffers[first.region], first.slot, second.slot - first.slot, data, part.stacked),
             out: _Move(buffers[places[part.output].region], places[part.output].slot, 0, out, False),
         }
+        if part.residual is not None:
+            place, res = places[part.residual], by_name["res"]
+            self.tensors[res] = _Move(buffers[place.region], place.slot, 0, res, False)
 
     def visit_buffer(self, buffer: Buffer) -> Buffer:
         if buffer in self.tensors:

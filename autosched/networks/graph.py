@@ -77,6 +77,28 @@ class Requant:
     high: int = 127
 
 
+@dataclass(frozen=True)
+class Residual:
+    """A sum that a convolution's result goes into without leaving the accumulator:
+    ``clip(((result << own) + (other << factor) + bias) >> shift, low, high)``.
+
+    Args:
+        own: shift of the result, to the left.
+        factor: shift of the other operand, to the left; at most 6.
+        bias: added.
+        shift: to the right.
+        low: least value.
+        high: greatest value.
+    """
+
+    own: int
+    factor: int
+    bias: int
+    shift: int
+    low: int
+    high: int
+
+
 @dataclass(frozen=True, eq=False)
 class Layer:
     """One step on the machine.
@@ -96,6 +118,7 @@ class Layer:
         pads: elements around the image: top, left, bottom, right; cut off the full result of a deconv.
         group: groups of channels.
         nodes: names of the file's nodes that it stands for.
+        residual: conv: a sum with its second input, behind ``requant``; or None.
     """
 
     name: str
@@ -110,6 +133,7 @@ class Layer:
     pads: tuple[int, int, int, int] = (0, 0, 0, 0)
     group: int = 1
     nodes: tuple[str, ...] = ()
+    residual: Residual | None = None
 
 
 FEEDS = "feeds the host"

@@ -22,6 +22,7 @@ from autosched.networks.graph import Graph
 from autosched.networks.importer import import_graph
 from autosched.networks.programs import Call, Spec, program, workload_of
 from autosched.networks.repack import repacked
+from autosched.networks.residuals import candidates, fused, joined
 from autosched.networks.stream import Run, stages
 from autosched.networks.tasks import Task, calls, tasks
 from autosched.target import Target, get_target
@@ -74,18 +75,20 @@ class Network:
 
         return tune(self, trials=trials, timeout=timeout, **options)
 
-    def compile(self, log: str | Path | None = None) -> CompiledNetwork:
+    def compile(self, log: str | Path | None = None, fuse: bool | None = None) -> CompiledNetwork:
         """The network with the best logged schedules, as programs.
 
         Args:
             log: the only place to look when given; else the default log. A layer without a logged schedule takes the first
                 draft of its space.
+            fuse: whether residual sums join the convolutions in front of them; by default where a logged schedule of both in
+                one is faster than theirs apart.
 
         Raises:
             RecordError: ``log`` does not exist.
             ProgramError: its tensors do not fit the machine's DRAM.
         """
-        return _Compiler(self, log).run()
+        return _Compiler(self, log, fuse).run()
 
 
 def load(
@@ -110,18 +113,36 @@ def load(
 class _Compiler:
     """Schedules, composes and lowers the runs of one network."""
 
-    def __init__(self, network: Network, log: str | Path | None) -> None:
+    def __init__(self, network: Network, log: str | Path | None, fuse: bool | None) -> None:
         from autosched.records import Known
 
         self.graph, self.target = network.packed, network.target
         self.macs = {x.name: network.graph.macs(x) for x in network.graph.layers}
         self.known = Known.open(network.target, log)
-        self.calls: Mapping[str, Call] = calls(network.packed, network.target)
+        self.calls: dict[str, Call] = dict(calls(network.packed, network.target))
         self.lanes = network.target.config.batch, network.target.config.block_in
         self.scheduled: dict[Spec, tuple[PrimFunc, bool]] = {}
         self.alone: dict[Spec, int] = {}
         self.bounds: dict[Spec, tuple[int, int, str]] = {}
         self.traces: dict[Spec, tuple[TraceLike, bool]] = {}
+        self.apart: dict[str, int] = {}
+        self.join(fuse)
+
+    def join(self, fuse: bool | None) -> None:
+        """Joins residual sums to convolutions where that is wanted, or faster."""
+        pairs = {} if fuse is False else candidates(self.graph)
+        more = calls(fused(self.graph, pairs), self.target) if pairs else {}
+        chosen = []
+        for name, (conv, add) in pairs.items():
+            both = joined(conv, add).name
+            spec = more[both].spec
+            if fuse is None and not self.trace(spec.structure())[1]:
+                continue
+            apart = sum(self.cycles_alone(self.calls[x.name].spec) for x in (conv, add))
+            if fuse or self.cycles_alone(spec) < apart:
+                chosen.append(name)
+                self.calls[both], self.macs[both], self.apart[both] = more[both], self.macs[conv.name], apart
+        self.graph = fused(self.graph, chosen)
 
     def run(self) -> CompiledNetwork:
         """The compiled network."""
@@ -179,15 +200,19 @@ class _Compiler:
         for t in dict.fromkeys((*run.inputs, *(x.output for x in run.layers))):
             packed = compiled.layout_of(graph.tensors[t].shape, batch, block).packed_shape
             sizes[t] = (packed[0], int(np.prod(packed[1:-2])))
-        sums = [tuple(run.root(t) for t in x.inputs) for x in run.layers if len(x.inputs) > 1]
+        sums = [tuple(run.root(t) for t in x.inputs) for x in run.layers if x.kind == "add" and len(x.inputs) > 1]
         places, regions = plan(sums, sizes, {*run.inputs, *run.outputs})
         parts, constants = [], {}
         for k, layer in enumerate(run.layers):
-            inputs = tuple(run.root(t) for t in layer.inputs)
+            inputs = [run.root(t) for t in layer.inputs]
             call = self.calls[layer.name]
+            residual = None
+            if layer.residual is not None:
+                *inputs, residual = inputs
             order = sorted(range(len(inputs)), key=lambda i: places[inputs[i]].slot)
             parts.append(Part(
-                f"l{k}", self.schedule(call.spec)[0], tuple(inputs[i] for i in order), layer.output, layer.kind == "add"
+                f"l{k}", self.schedule(call.spec)[0], tuple(inputs[i] for i in order), layer.output, layer.kind == "add",
+                residual,
             ))
             for name, array in call.constants.items():
                 constants[f"l{k}_{name}"] = array[order] if layer.kind == "add" and name == "weight" else array
@@ -225,6 +250,7 @@ class _Compiler:
             work, _, binds = self.bound(spec)
             found.append(LayerCost(
                 layer.name, layer.kind, self.macs[layer.name], end - before, self.cycles_alone(spec), work, binds,
+                self.apart.get(layer.name, self.cycles_alone(spec)),
             ))
             before = end
         return tuple(found)

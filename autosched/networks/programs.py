@@ -14,7 +14,7 @@ import numpy as np
 
 from autosched.ir.expr import Expr, IntImm, all_of, binary, cast, if_then_else, maximum, minimum
 from autosched.ir.stmt import Buffer, PrimFunc, Stmt, make_root, seq
-from autosched.networks.graph import Array, Graph, Layer
+from autosched.networks.graph import Array, Graph, Layer, Residual
 from autosched.networks.ranges import reach
 from autosched.networks.tiles import image_of, per_channel, weight_tiles
 from autosched.networks.transposed import Direction, directions
@@ -52,6 +52,7 @@ class Spec:
         shift: to the right, or ``TENSOR_SHIFT`` for one per channel.
         low: least result.
         high: greatest result.
+        residual: conv: the sum that its result goes into, or None.
     """
 
     kind: str
@@ -72,13 +73,17 @@ class Spec:
     shift: int = USUAL_SHIFT
     low: int = -128
     high: int = 127
+    residual: Residual | None = None
 
     def structure(self) -> Spec:
         """The spec whose schedules serve this one: other immediates of the same instructions cost the same cycles."""
         if self.kind == "max":
             return self
+        add = self.residual
+        if add is not None:
+            add = Residual(min(add.own, 1), min(add.factor, 1), 1 if add.bias else 0, 1 if add.shift else 0, 0, 127)
         return replace(
-            self, shift=USUAL_SHIFT if self.shift > 0 else self.shift, low=0, high=127, bias_bits=16,
+            self, shift=USUAL_SHIFT if self.shift > 0 else self.shift, low=0, high=127, bias_bits=16, residual=add,
         )
 
     @property
@@ -144,7 +149,7 @@ def spec_of(graph: Graph, layer: Layer, source: tuple[int, ...], block: int) -> 
     bias = "none" if not done.bias.any() else "channel" if len(done.bias) > 1 or layer.weight is not None else "one"
     common = Spec(
         layer.kind, n, c, h, w, c, out[2], out[3], layer.kernel, layer.stride, layer.pads, bias=bias, bias_bits=bits,
-        shift=shift, low=done.low, high=done.high,
+        shift=shift, low=done.low, high=done.high, residual=layer.residual,
     )
     if layer.kind == "deconv":
         return replace(common, co=out[1], pads=(*layer.pads[:2], 0, 0))
@@ -342,11 +347,27 @@ class _Builder:
 
         done, out = tensor("requant", shape, "int32"), tensor("out", shape, "int8")
         self.stmts.append(stage(done, axes, value))
-        self.stmts.append(stage(out, axes, lambda *at: cast("int8", done[at])))
-        params = (data, weight, *((bias,) if bias is not None else ()), *((shift,) if shift is not None else ()), out)
+        last, res = done, None
+        add = spec.residual
+        if add is not None:
+            last, res = tensor("total", shape, "int32"), tensor("res", shape, "int8")
+            other = res
+
+            def total(*at: Expr) -> Expr:
+                # Plain where a shift is by 0: then the machine has nothing to do.
+                own: Expr = done[at] << add.own if add.own else done[at]
+                more = cast("int32", other[at])
+                sums: Expr = own + (more * (1 << add.factor) if add.factor else more)
+                sums = sums + add.bias if add.bias else sums
+                return minimum(maximum(sums >> add.shift if add.shift else sums, add.low), add.high)
+
+            self.stmts.append(stage(last, axes, total))
+            self.allocs.append(done)
+        self.stmts.append(stage(out, axes, lambda *at: cast("int8", last[at])))
+        params = tuple([p for p in (data, weight, bias, shift, res, out) if p is not None])
         limit = (1 << spec.bias_bits) - (1 if spec.bias_bits == 31 else 0)
         ranges = tuple([(-limit, limit) if p is bias else SHIFT_RANGE if p is shift else None for p in params])
-        return PrimFunc(params, make_root(seq(*self.stmts), (*self.allocs, acc, done)), value_ranges=ranges)
+        return PrimFunc(params, make_root(seq(*self.stmts), (*self.allocs, acc, last)), value_ranges=ranges)
 
 
 def compute(spec: Spec, block: int, data: Array, *constants: Array) -> Array:
@@ -386,6 +407,10 @@ def compute(spec: Spec, block: int, data: Array, *constants: Array) -> Array:
     if spec.bias != "none":
         total = total + given.pop(0)
     total = total >> (given.pop(0).astype(np.int64) if spec.shift == TENSOR_SHIFT else spec.shift)
-    clipped: Array = np.clip(total, spec.low, spec.high).astype(np.int8)
-    return clipped
+    clipped: Array = np.clip(total, spec.low, spec.high)
+    add = spec.residual
+    if add is not None:
+        joint = (clipped << add.own) + (given.pop(0).astype(np.int64) << add.factor) + add.bias
+        clipped = np.clip(joint >> add.shift, add.low, add.high)
+    return clipped.astype(np.int8)
 

@@ -17,6 +17,7 @@ class Summary:
         cycles: of all streams.
         streams: cycles per stream.
         alone: sum of the cycles of all layers' own programs.
+        apart: the same with every residual sum in a program of its own.
         bound: cycles that no program can beat which forms the layers' products on the GEMM.
         milliseconds: at the target's clock; packing and host parts are not in it.
         images: images a second.
@@ -32,6 +33,7 @@ class Summary:
     cycles: int
     streams: tuple[int, ...]
     alone: int
+    apart: int
     bound: int
     milliseconds: float
     images: float
@@ -72,7 +74,8 @@ def summarize(net: CompiledNetwork) -> Summary:
     array = config.batch * config.block_in * config.block_out
     batch = max((net.tensors[n].shape[0] for n in net.inputs if net.tensors[n].shape), default=1)
     return Summary(
-        net.name, cycles, tuple(s.cycles for s in net.streams), sum(x.alone for x in layers), sum(s.bound for s in net.streams),
+        net.name, cycles, tuple(s.cycles for s in net.streams), sum(x.alone for x in layers),
+        sum(x.apart for x in layers), sum(s.bound for s in net.streams),
         cycles / (config.clock_mhz * 1e3), images * batch, 2 * macs * images / 1e9, macs / array / cycles if cycles else 0.0,
         macs / total if total else 1.0, sum(s.dram_bytes for s in net.streams), layers,
         tuple(n for h in host for n in h.nodes),

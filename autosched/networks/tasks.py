@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from autosched.networks.graph import Graph
 from autosched.networks.programs import Call, call_of, workload_of
+from autosched.networks.residuals import candidates, fused
 from autosched.networks.stream import Run, stages
 from autosched.target import Target
 from autosched.workloads import Workload
@@ -38,7 +39,7 @@ def calls(graph: Graph, target: Target) -> Mapping[str, Call]:
 
 
 def tasks(graph: Graph, target: Target) -> tuple[Task, ...]:
-    """The distinct tasks of a network, in order of first use.
+    """The distinct tasks of a network, in order of first use: each layer by itself, and with a residual sum if it may have one.
 
     Args:
         graph: an imported network.
@@ -46,7 +47,8 @@ def tasks(graph: Graph, target: Target) -> tuple[Task, ...]:
     """
     batch, block = target.config.batch, target.config.block_in
     found: dict[str, tuple[Workload, list[str]]] = {}
-    for name, call in calls(graph, target).items():
+    all_calls = {**calls(graph, target), **calls(fused(graph, candidates(graph)), target)}
+    for name, call in all_calls.items():
         # By program, not by spec: channels that a block rounds up to are the same program.
         task = workload_of(call.spec.structure(), f"{graph.name}.{name}", batch, block)
         found.setdefault(task.key, (task, []))[1].append(name)

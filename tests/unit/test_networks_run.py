@@ -35,6 +35,14 @@ def test_a_residual_network_gives_the_bytes_of_its_integer_form(
     want = np.concatenate([reference.run(net.graph, {"x": x[None]})[b.last] for x in images])
     got = ready(images)
     assert np.array_equal(got, want)
+    # Both sums stay in the accumulator if that is asked for, and are tasks of their own; untuned they stay apart.
+    joined = net.compile(tmp_path, fuse=True)
+    names = [x.name for x in joined.streams[0].layers if " + " in x.name]
+    assert len(names) == 2 and set(names) <= {n for t in net.tasks for n in t.layers}
+    assert not any(" + " in x.name for x in ready.streams[0].layers)
+    assert np.array_equal(joined(images), want) and check_races(joined.streams[0].program) == []
+    apart = {x.name: x.alone for x in ready.streams[0].layers}
+    assert all(x.apart == sum(apart[n] for n in x.name.split(" + ")) for x in joined.streams[0].layers)
     assert len(np.unique(want)) > 8  # not a row of clipped values
     if form == "integer":
         # The file is itself in integer form: it is a second reference, in which nothing of ours was rewritten.
@@ -146,3 +154,25 @@ def test_tensors_that_are_never_alive_together_share_dram(onnx_models: ModuleTyp
         assert check_races(ready.streams[0].program) == []
     # Five layers more, each with a page of weights and one of bias; their tensors of 25 600 bytes take no place of their own.
     assert 5 * 2 * 4096 <= ends[1] - ends[0] <= 5 * 2 * 4096 + 2 * 4096
+
+
+def test_a_sum_joins_a_convolution_that_nobody_else_reads(onnx_models: ModuleType, tmp_path: Path) -> None:
+    """A sum of a tensor with itself, a result that others read or that leaves the network: each keeps a layer of its own."""
+    from autosched.networks.residuals import candidates
+
+    def found(build: Any) -> list[str]:
+        b = onnx_models.Builder("integer", np.random.default_rng(0), (1, 16, 4, 4))
+        outputs = build(b)
+        net = load(saved(b.model(*outputs), tmp_path / "net.onnx"))
+        return [conv.name for conv, _ in candidates(net.packed).values()]
+
+    def conv(b: Any) -> str:
+        return str(b.conv("x", 16, 1))
+
+    assert len(found(lambda b: [b.add(conv(b), "x")])) == 1
+    assert len(found(lambda b: [b.add("x", conv(b))])) == 1
+    assert len(found(lambda b: [b.add(conv(b), conv(b))])) == 1
+    assert found(lambda b: [b.add("x", "x")]) == []
+    assert found(lambda b: [b.add(t := conv(b), "x"), t]) == []
+    assert found(lambda b: [b.add(t := conv(b), "x"), b.conv(t, 16, 1)]) == []
+    assert found(lambda b: [b.add(b.conv("x", 16, 1, group=2), "x")]) == []
