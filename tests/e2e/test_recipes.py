@@ -49,8 +49,11 @@ def shell(command: str, root: Path) -> None:
     paths = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
     # In a pipe it is the command that must not fail with a traceback, and grep that must find something.
     env = {**os.environ, "PYTHONPATH": paths}
+    edited = root / command.split()[-1] if command.startswith("sed -i ") else None
+    before = edited.read_text() if edited is not None else ""
     done = subprocess.run(["bash", "-c", words], cwd=root, capture_output=True, text=True, env=env)
     assert done.returncode == 0, f"$ {command}\n{done.stdout}\n{done.stderr}"
+    assert edited is None or edited.read_text() != before, f"$ {command}\nchanges nothing"
 
 
 @pytest.mark.parametrize("name", RECIPES)
