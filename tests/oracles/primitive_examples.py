@@ -170,6 +170,22 @@ EXAMPLES: dict[str, Example] = {
     "widen_block": Example("|".join((
         'A: T.Buffer((16,), "int8"), C: T.Buffer((16,), "int8")', stage("C[vi]", "T.max(A[vi], T.int8(0))"))),
         'sch.widen_block("C")'),
+    "renest": Example("|".join(('A: T.Buffer((6, 8), "int32"), C: T.Buffer((6, 8), "int32")', """for f in range(48):
+    with T.sblock("C"):
+        vi = T.axis.spatial(6, f // 8)
+        vj = T.axis.spatial(8, f % 8)
+        C[vi, vj] = A[vi, vj] + 1
+""")), 'sch.renest("C")'),
+    "compose_reduction": Example("|".join((
+        'A: T.Buffer((16, 4), "int32"), C: T.Buffer((16,), "int32")', """for i in range(16):
+    with T.sblock("begin"):
+        vi = T.axis.spatial(16, i)
+        C[vi] = 1
+for i, k in T.grid(16, 4):
+    with T.sblock("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        C[vi] = C[vi] + A[vi, vk]
+""")), 'sch.compose_reduction("begin", "C")'),
     "zero_padding": Example("|".join(POOL), 'sch.zero_padding("P")'),
     "drop_neutral_terms": Example("|".join(POOL), 'sch.drop_neutral_terms("C_update")',
                                   'sch.decompose_reduction("C", "k")\nsch.zero_padding("P")'),

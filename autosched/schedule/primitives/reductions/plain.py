@@ -28,11 +28,23 @@ class PlainForms(ScheduleBase):
         Args:
             block: handle or name of a block alone in its loops, which run every combination of its iterators exactly once.
 
-        Before: ``for f in range(512): vi = f // 32, vj = f % 32``, or ``for io, ii: vi = io * 4 + ii where io * 4 + ii < 14``;
-        after: ``for i, j: vi = i, vj = j``.
-
         Raises:
             ScheduleError: loops that are shared, marked, or not known to run every combination once.
+
+        Before::
+
+            for f in range(48):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(6, f // 8)
+                    vj = T.axis.spatial(8, f % 8)
+                    C[vi, vj] = A[vi, vj] + 1
+
+        After ``sch.renest("C")``::
+
+            for i, j in T.grid(6, 8):
+                with T.sblock("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = A[vi, vj] + 1
         """
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)
@@ -50,10 +62,28 @@ class PlainForms(ScheduleBase):
             init_block: handle or name of a block that sets every element of a buffer, in loops of its own.
             update_block: handle or name of the block after it that updates each of these elements, in loops of its own.
 
-        Before: ``C_init: C[i] = b[i]``, then ``C: C[i] = C[i] + A[i, k]``; after: ``C: init C[i] = b[i]; C[i] = C[i] + A[i, k]``.
-
         Raises:
             ScheduleError: the blocks set and update different elements, or somebody else comes between them.
+
+        Before::
+
+            for i in range(16):
+                with T.sblock("begin"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = 1
+            for i, k in T.grid(16, 4):
+                with T.sblock("C"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    C[vi] = C[vi] + A[vi, vk]
+
+        After ``sch.compose_reduction("begin", "C")``::
+
+            for i, k in T.grid(16, 4):
+                with T.sblock("C"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        C[vi] = 1
+                    C[vi] = C[vi] + A[vi, vk]
         """
         assert isinstance(init_block, BlockRV) and isinstance(update_block, BlockRV)
         state, init = self.block_at(init_block)
