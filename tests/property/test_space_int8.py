@@ -9,9 +9,10 @@ from autosched.ir.expr import Cast, Expr, IntImm, all_of, binary, cast, if_then_
 from autosched.ir.interp import run
 from autosched.ir.stmt import Buffer, PrimFunc, Stmt, make_root, seq
 from autosched.measure import Candidate, measure
-from autosched.workloads import Workload
+from autosched.workloads import Workload, workload
 from autosched.workloads.stage import reduction, stage, tensor
 from space import Space
+from space.rules.cuts import table
 
 TARGETS = ("vta-de10", "vta-de10-portable", "vta-fsim")
 
@@ -193,3 +194,16 @@ def test_windows(seed: int) -> None:
 def test_residuals(seed: int) -> None:
     rng = np.random.default_rng(seed)
     holds(residual(rng), TARGETS[seed % 3], rng, 3)
+
+
+def test_a_fused_residual_beats_the_program_written_by_hand(user_programs) -> None:
+    task = workload(f"{user_programs.FOLDER / 'conv_residual_packed'}.py:main")
+    space = Space(task.func, "vta-de10")
+    last_rows = table(space.sketches[0].model).index((2, 2))
+    point = space.point(
+        cut=last_rows, tile_vy=4, tile_vc=2, order=2, load_X=5, load_W=5, load_R=1, tail_last=2,
+        banks_X=1, banks_W=1, banks_R=1, banks_acc=1,
+    )
+    result = measure(Candidate(task, "vta-de10", tuple(space.trace(point).as_json())), execute=True)
+    # 1x1 on 14x14x64 with bias and an int8 shortcut through an identity: 8 338 cycles by hand on the RTL.
+    assert result.ok and result.cycles is not None and space.machine_bound() <= 7170 < result.cycles <= 8000, result
