@@ -41,6 +41,7 @@ TESTS = (
     "tests/property/test_space_*.py",
 )
 EQUIVALENT = Path(__file__).with_name("equivalent.json")
+NAMED = Path(__file__).with_name("named.json")  # changes that no test noticed once
 # Decorators and exceptions are part of signatures; the others need arguments.
 OPERATORS_OUT = ("RemoveDecorator", "ExceptionReplacer", "Variable")
 TEST_SECONDS = float(os.environ.get("MUTATION_SECONDS", "8"))
@@ -283,6 +284,22 @@ def picked(tests: Sequence[str], found: Covered, seed: int) -> tuple[list[str], 
     return chosen, total
 
 
+def named(tree: Path) -> int:
+    """Makes every change of ``named.json`` and runs the test that is to notice it; returns how many were not noticed."""
+    unnoticed = 0
+    for change in json.loads(NAMED.read_text(encoding="utf-8")):
+        path, test = tree / change["file"], change["test"]
+        code = path.read_text(encoding="utf-8")
+        assert code.count(change["from"]) == 1, f"{change['file']} has changed: {change['from']}"
+        (tree / "original.json").write_text(json.dumps({change["file"]: code}), encoding="utf-8")
+        path.write_text(code.replace(change["from"], change["to"]), encoding="utf-8")
+        result = "survived" if passes(tree, [test], 600) else "killed"
+        restored(tree)
+        unnoticed += result == "survived"
+        print(f"{result}: {change['file']}: {change['from']} -> {change['to'] or 'nothing'}: {test}", flush=True)
+    return unnoticed
+
+
 def explained(row: dict[str, Any], reasons: Sequence[dict[str, str]]) -> str:
     """Why a survivor is none, or nothing."""
     name, operator = row["mutant"][:2]
@@ -312,6 +329,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so many")
+    parser.add_argument("--named", action="store_true", help="only the changes of named.json, each with its one test")
     parser.add_argument("--rooms", nargs="*", default=list(ROOMS), help="only the mutants of the sample in these folders")
     parser.add_argument("--tests", nargs="*", default=list(TESTS), help="patterns of test files")
     parser.add_argument("--work", type=Path, required=True, help="folder of the run, outside the repository")
@@ -323,6 +341,8 @@ def main() -> None:
     args.work.mkdir(parents=True, exist_ok=True)
     copied(tree)
     restored(tree)
+    if args.named:
+        sys.exit(named(tree) > 0)
     found = covered(tree, args.tests, args.work / "covered.json")
     # What runs at import has no test of its own: any test that covers the file.
     by_file: dict[str, set[str]] = defaultdict(set)

@@ -226,3 +226,18 @@ def f(A: T.Buffer((8,), 'int32'), C: T.Buffer((8,), 'int8')):
     wide = wide.replace("C[vi] = T.Cast('int8', A[vi * vi % 8])", "C[a, b, c, d] = A[a, b, c, d] + 1")
     with pytest.raises(ProgramError, match="the machine stores int8 only"):
         Space(parse(wide), "vta-de10")
+
+
+def test_the_largest_tiles_of_an_alu_program_fit_with_their_banks() -> None:
+    """A result may take the place of an operand, whose buffer then has the banks of both."""
+    space = Space(workload("add:m=64,n=1024").func, "vta-de10")
+    rng = np.random.default_rng(0)
+    raw = np.stack([rng.choice(choices, 4000) for choices in space.choices], axis=1).astype(np.int32)
+    rows, inside = space.repair(raw)
+    rows = np.unique(rows[inside], axis=0)
+    named = {name: rows[:, n] for n, name in enumerate(space.names)}
+    rows = rows[(named["banks_acc"] == 1) & (named["banks_A"] == 0) & (named["banks_B"] == 0)]
+    tile = rows[:, space.names.index("tile_m")] * rows[:, space.names.index("tile_n")]
+    for point in rows[np.argsort(-tile, kind="stable")[:24]]:
+        low = lower(space.schedule(point).func, space.target)
+        assert len(low.table), space.explain(point)

@@ -152,6 +152,7 @@ def test_a_store_of_what_nothing_wrote():
         ([1, 0, 15], []),
         ([1, 16], [("shift-range", ("hls",))]),
         ([1, -1], [("shift-direction", ("chisel",))]),
+        ([1, -16], [("shift-direction", ("chisel",))]),
         ([1, -17], [("shift-direction", ("chisel",)), ("shift-range", ("hls",))]),
         ([40], [("shift-range", ("chisel", "hls", "fsim"))]),
     ],
