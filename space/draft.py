@@ -143,7 +143,7 @@ def draft(model: Model, plan: Plan) -> Floats:
     dims = np.full((n, len(model.padded), 4), -1, dtype=np.int64)
     for n_dim, (d, axes, _) in enumerate(model.padded):
         coeffs = model.nest.operands[model.padded_operand].dims[d][0]
-        for a in axes:
+        for a in model.movers(axes):
             side = 0 if a < model.n_spatial else 1
             dims[:, n_dim, side] = place[:, a]
             dims[:, n_dim, 2 + side] = coeffs[a]

@@ -5,7 +5,7 @@ It knows what a program needs (its nest) and what a plan says; it decides nothin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import permutations
 
 import numpy as np
@@ -375,6 +375,19 @@ class Model:
             most[n] = known
         return most[which.reshape(-1)]
 
+    def movers(self, axes: Iterable[int]) -> list[int]:
+        """Of the axes that move a padded dimension, the longest spatial and the longest reduction axis: the estimate knows one each.
+
+        Args:
+            axes: positions of the axes, e.g. rows and the phases of a transposed convolution's rows.
+        """
+        longest: dict[bool, int] = {}
+        for a in axes:
+            side = a < self.n_spatial
+            if side not in longest or self.extents[a] > self.extents[longest[side]]:
+                longest[side] = a
+        return list(longest.values())
+
     def useful_before(self) -> Ints:
         """Per padded dimension, how many pairs of indices before (i, j) of its spatial and its reduction axis are no padding.
 
@@ -386,7 +399,7 @@ class Model:
             for n, (d, axes, inside) in enumerate(self.padded):
                 coeffs = self.nest.operands[self.padded_operand].dims[d][0]
                 index = np.zeros((1, 1), dtype=np.int64)
-                for a in axes:
+                for a in self.movers(axes):
                     steps = coeffs[a] * np.arange(self.extents[a])
                     index = index + (steps[:, None] if a < self.n_spatial else steps[None, :])
                 sums = np.asarray(inside, dtype=np.int64)[index].cumsum(axis=0).cumsum(axis=1)
