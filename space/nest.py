@@ -152,7 +152,7 @@ def analyse(func: PrimFunc, target: Target) -> tuple[Nest, ...]:
     matches = {s.block.name: m for s in sites if (m := match_gemm(s.block, target)) is not None}
     by_output = {s.store.buffer: s for s in sites}
     for site in sites:
-        _check_site(site, matches)
+        _check_site(site, matches, by_output)
     outs = _outputs(sites, matches, by_output, params)
     sources = params | {s.store.buffer for s in outs}
     taken: dict[str, str] = {}
@@ -214,9 +214,20 @@ def _check_tensors(func: PrimFunc) -> None:
                 raise ProgramError(f"{buffer.name} has the symbolic extent {expr_text(size)}; a space needs constants")
 
 
-def _check_site(site: Site, matches: dict[str, tuple[BufferLoad, BufferLoad]]) -> None:
+def _check_site(
+    site: Site, matches: dict[str, tuple[BufferLoad, BufferLoad]], by_output: dict[Buffer, Site]
+) -> None:
     """Refuses what no nest can hold."""
     name, store = site.block.name, site.store
+    writer = by_output[store.buffer].block.name
+    if writer != name:
+        raise ProgramError(f"blocks {name!r} and {writer!r} both write {store.buffer.name}; a nest stores one tensor, and "
+                           "all of it: give each block a tensor of its own")
+    for load in loads_of(site):
+        data = [e for i in load.indices for e in walk_expr(i) if isinstance(e, BufferLoad)]
+        if data:
+            raise ProgramError(f"block {name!r} reads {load.buffer.name} at {expr_text(data[0])}, an index that is data; the "
+                               "machine needs addresses that are known before it runs")
     if site.block.init is not None:
         if name not in matches and term_of(site) is None:
             raise ProgramError(f"block {name!r} is a reduction that neither the GEMM nor the ALU computes: {store.buffer.name} "

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from autosched.ir.expr import Expr
+from autosched.ir.functor import expr_children
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_blocks, loads_of, store_of
+from space.normalise.blocks import device_blocks, loads_of, product_of, store_of
 
 
 def apply(sch: Schedule, target: Target) -> None:
     """Gives every parameter that the accelerator touches a copy, made by a host stage."""
     params = set(sch.func.buffers)
+    written = {store_of(b).buffer for b in device_blocks(sch.func)}
+    for block in device_blocks(sch.func):
+        product = product_of(block)
+        if product is not None and product.factors[0].buffer is product.factors[1].buffer:
+            # A tensor times itself: as data it lies otherwise than as weight.
+            path = _path(store_of(block).value, product.factors[1])
+            if product.factors[1].buffer in params - written and path is not None:
+                sch.host_stage(sch.decompose_value(sch.get_sblock(block.name), path))
     seen = {store_of(b).buffer for b in device_blocks(sch.func)}  # what it writes itself the host does not fill
     for block in device_blocks(sch.func):
         for load in loads_of(block):
@@ -26,3 +36,14 @@ def apply(sch: Schedule, target: Target) -> None:
             readers = [b.name for b in device_blocks(sch.func) if any(x.buffer is store_of(block).buffer for x in loads_of(b))]
             copy = sch.cache_write(sch.get_sblock(block.name), 0, "global", [sch.get_sblock(name) for name in readers])
             sch.host_stage(copy)
+
+
+def _path(value: Expr, part: Expr) -> list[int] | None:
+    """Where in a value a part of it is."""
+    if value is part:
+        return []
+    for k, child in enumerate(expr_children(value)):
+        path = _path(child, part)
+        if path is not None:
+            return [k, *path]
+    return None

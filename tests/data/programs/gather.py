@@ -2,7 +2,7 @@
 
 from autosched.script import T
 
-VERDICT = "refused: "
+VERDICT = "refused: an index that is data"
 
 
 @T.prim_func

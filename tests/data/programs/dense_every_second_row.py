@@ -1,0 +1,20 @@
+"""Every second row."""
+
+from autosched.script import T
+
+VERDICT = "accepted"
+
+
+@T.prim_func
+def main(A: T.Buffer((32, 32), "int8"), W: T.Buffer((32, 32), "int8"), out: T.Buffer((16, 32), "int8")):
+    C = T.alloc_buffer((16, 32), "int32")
+    for i, j, k in T.grid(16, 32, 32):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.int32(0)
+            C[vi, vj] = T.Cast("int32", A[vi * 2, vk]) * T.Cast("int32", W[vj, vk]) + C[vi, vj]
+    for i, j in T.grid(16, 32):
+        with T.block("out"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            out[vi, vj] = T.Cast("int8", T.shift_right(C[vi, vj], 8))
