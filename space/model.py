@@ -376,7 +376,7 @@ class Model:
         return most[which.reshape(-1)]
 
     def movers(self, axes: Iterable[int]) -> list[int]:
-        """Of the axes that move a padded dimension, the longest spatial and the longest reduction axis: the estimate knows one each.
+        """Of the axes that move a padded dimension, the longest spatial and the longest reduction axis: one each is known.
 
         Args:
             axes: positions of the axes, e.g. rows and the phases of a transposed convolution's rows.
