@@ -94,6 +94,7 @@ class Model:
         plan = self.neutral(len(points))
         for rule in self.rules:
             rule.plan(self, points, plan)
+        plan.memo = {}
         return plan
 
     def repair(self, points: Points) -> Points:
@@ -150,17 +151,18 @@ class Model:
 
         A load outside all loops copies the whole tensor for all parts, also what a stride never reaches.
         """
+        return plan.once("extent", part, operand, lambda: self._extent_of(plan, part, operand))
+
+    def _extent_of(self, plan: Plan, part: Part, operand: int) -> Ints:
         depth = plan.attach[operand]
         ranges = self.ranges(plan, part, depth)
         op = self.nest.operands[operand]
-        plain = self.plain(plan, operand)
-        columns: list[Ints] = []
-        for (coeffs, size), source in zip(op.dims, op.source):
-            c = np.array(coeffs, dtype=np.int64)
-            extent = ((ranges - 1) * c[None, :]).sum(axis=1) + 1 + op.reach(len(columns))
-            extent = np.where(depth == 0, size, extent)
-            columns.append(np.where(plain, np.minimum(extent, source), extent))
-        return np.stack(columns, axis=1) if columns else np.ones((len(ranges), 1), dtype=np.int64)
+        if not op.dims:
+            return np.ones((len(ranges), 1), dtype=np.int64)
+        coeffs = np.array([c for c, _ in op.dims], dtype=np.int64).T
+        extents = (ranges - 1) @ coeffs + np.array([1 + op.reach(d) for d in range(len(op.dims))])
+        extents = np.where(depth[:, None] == 0, np.array([size for _, size in op.dims]), extents)
+        return np.asarray(np.where(self.plain(plan, operand)[:, None], np.minimum(extents, np.array(op.source)), extents))
 
     def span(self, operand: int, dim: int) -> int:
         """Indices of a dimension of an operand from the first to the last that is used."""
@@ -195,6 +197,9 @@ class Model:
 
     def footprint(self, plan: Plan, part: Part, operand: int) -> Ints:
         """Elements of one bank of an operand, shape (n,); what stays for later parts is held whole."""
+        return plan.once("footprint", part, operand, lambda: self._footprint(plan, part, operand))
+
+    def _footprint(self, plan: Plan, part: Part, operand: int) -> Ints:
         held = _product(self.extent_of(plan, part, operand))
         if not plan.keep[operand].any():
             return held
@@ -206,6 +211,9 @@ class Model:
 
     def fills(self, plan: Plan, part: Part, operand: int) -> Ints:
         """How often an operand is loaded in a part, shape (n,); what is loaded for all parts counts for the first."""
+        return plan.once("fills", part, operand, lambda: self._fills(plan, part, operand))
+
+    def _fills(self, plan: Plan, part: Part, operand: int) -> Ints:
         fills = self.trips(plan, part, plan.attach[operand])
         for other in plan.parts:
             if other is part:

@@ -6,6 +6,7 @@ the first ``d`` of them. The output may be cut into parts (boxes that follow eac
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,6 +55,7 @@ class Plan:
         first: whether addends are loaded before all else, shape (n,).
         keep: per operand, whether the first part loads it for all parts, shape (n,).
         main: index of the main part.
+        memo: what the model has worked out of a plan that is complete, by (what, part, operand); None while rules fill it in.
     """
 
     parts: list[Part]
@@ -65,6 +67,7 @@ class Plan:
     first: Mask
     keep: list[Mask]
     main: int = 0
+    memo: dict[tuple[str, int, int], Ints] | None = None
 
     @property
     def body(self) -> Part:
@@ -73,3 +76,13 @@ class Plan:
 
     def __len__(self) -> int:
         return len(self.position)
+
+    def once(self, what: str, part: Part, operand: int, work_out: Callable[[], Ints]) -> Ints:
+        """A figure of one operand in one part, worked out once of a complete plan."""
+        at = next((n for n, own in enumerate(self.parts) if own is part), None)
+        if self.memo is None or at is None:
+            return work_out()
+        key = what, at, operand
+        if key not in self.memo:
+            self.memo[key] = work_out()
+        return self.memo[key]

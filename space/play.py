@@ -16,7 +16,7 @@ OUTER, LOW, TILE, EXTENT = range(4)
 DEPTH, BEATS, TRANSFERS, BANKS, ONCE, ENGINE = range(6)
 # Columns of ``work``: of a part.
 PRODUCTS, PIECES, INIT, STAGE, SLICES, STORE, UOPS, LATE, KNOWN = range(9)
-MOST = 6000  # innermost visits of a part that are played; the rest goes on at the same pace
+MOST = 1500  # innermost visits of a part that are played; the rest goes on at the same pace
 AXES = 12  # at most
 
 
