@@ -38,12 +38,15 @@ class Column:
         choices: every value it may take, ascending.
         default: the value when nothing is said: whole, outermost, one bank.
         loosest: the value that needs the least memory, while the others are not known; None where memory does not depend on it.
+        eager: the value that lets the engines run furthest ahead of each other, where there is memory for it; None where that
+            cannot be said.
     """
 
     name: str
     choices: tuple[int, ...]
     default: int = 0
     loosest: int | None = None
+    eager: int | None = None
 
 
 class StructuralRule:

@@ -259,6 +259,21 @@ class Space:
         first = next(self.enumerate(), None) if self.raw() < 1e8 else None
         return first[:n] if first is not None else np.zeros((0, self.width), dtype=np.int32)
 
+    def eager(self, rng: np.random.Generator, n: int) -> Points:
+        """Points from ``n`` draws in which most decisions let the engines run as far ahead of each other as they can.
+
+        Args:
+            rng: source of randomness; the same state gives the same points.
+            n: draws; those that do not fit the memories are dropped.
+        """
+        drawn = self.draws(rng, n)
+        for k in range(len(self.sketches)):
+            rows = np.flatnonzero(drawn[:, 0] == k)
+            for column, at in zip(self.sketches[k].columns, self._places[k]):
+                if column.eager is not None:
+                    drawn[rows[rng.random(len(rows)) < 0.75], at] = column.eager
+        return self.mutate(drawn, rng)
+
     def _near_default(self, rng: np.random.Generator, drawn: Points) -> Points:
         out = drawn.copy()
         keep = rng.random(drawn.shape) < 0.5

@@ -15,8 +15,10 @@ Points = npt.NDArray[np.int32]
 
 SCAN_LIMIT = 300_000  # combinations of all decisions up to which every point is listed; a second or two, once
 SHORTLIST = 4096  # points, by draft, that the model judges
-POPULATION = 512
-GENERATIONS = 20  # until the lowest draft no longer depends on the seed
+POPULATION = 256
+GENERATIONS = 40  # few parents for long go further than many for a short time
+EAGER = 8192  # rows of the first population that ask for all the memory they can use; most have to be given up
+ALIKE = 4  # survivors that share all tiles: else one good tile fills the population before others have found their places
 REFINEMENTS = 2  # generations bred for the model's score, per batch
 EPSILON = 0.1  # share of a batch drawn at random from the shortlist: the model's blind spots
 
@@ -111,7 +113,8 @@ class Proposer:
             self.model.fit(self.space.features(points), self.space.draft(points), np.array(self._cycles))
         if not self.scans:
             if not len(self._pool):
-                self._breed(GENERATIONS, self.space.sample(self.rng, 2 * POPULATION))
+                first = [self.space.sample(self.rng, 2 * POPULATION), self.space.eager(self.rng, EAGER)]
+                self._breed(GENERATIONS, np.unique(np.concatenate(first), axis=0))
             if self._points:
                 self._refine()
         pool, drafts = self._shortlist(n)
@@ -185,13 +188,26 @@ class Proposer:
         """Generation after generation of changed survivors; all that lived joins the pool."""
         kept, scores = population, self._score(population, self.space.draft(population)) if len(population) else np.zeros(0)
         for _ in range(generations):
-            best = np.argsort(scores, kind="stable")[:POPULATION]
-            children = self.space.mutate(np.repeat(kept[best], 2, axis=0), self.rng)
+            parents = self._survivors(kept[np.argsort(scores, kind="stable")])
+            children = self.space.mutate(np.repeat(parents, 2, axis=0), self.rng)
             kept, scores = self._merged(kept, scores, children)
         known = {row.tobytes() for row in self._pool}
         fresh = np.array([row.tobytes() not in known for row in kept], dtype=bool)
         self._pool = np.concatenate([self._pool, kept[fresh]])
         self._judge()
+
+    def _survivors(self, ranked: Points) -> Points:
+        """The parents of a generation: the best, few of them with the same tiles."""
+        taken: dict[bytes, int] = {}
+        chosen = []
+        for n, own in enumerate(self.space.same_tiles(ranked)):
+            key = own.tobytes()
+            taken[key] = taken.get(key, 0) + 1
+            if taken[key] <= ALIKE:
+                chosen.append(n)
+                if len(chosen) == POPULATION:
+                    break
+        return ranked[chosen]
 
     def _merged(self, kept: Points, scores: Floats, children: Points) -> tuple[Points, Floats]:
         """Both generations without twins; only the new ones are judged."""

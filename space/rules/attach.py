@@ -24,7 +24,7 @@ class Attach(NumericRule):
             most = len(model.nest.axes) if deep else model.n_spatial
             if operand.consumer in model.nest.sides:
                 most = 0  # what is made once is loaded once
-            made.append(Column(f"load_{operand.label}", tuple(range(most + 1)), 0, most))
+            made.append(Column(f"load_{operand.label}", tuple(range(most + 1)), 0, most, most))
         return tuple(made)
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:

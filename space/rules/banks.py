@@ -23,7 +23,7 @@ class Banks(NumericRule):
     def columns(self, model: Model) -> tuple[Column, ...]:
         """``banks_<operand>``, ``banks_acc``."""
         names = [*(o.label for o in model.nest.operands), "acc"]
-        return tuple(Column(f"banks_{name}", (0, 1), 0, 0) for name in names)
+        return tuple(Column(f"banks_{name}", (0, 1), 0, 0, 1) for name in names)
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """Further banks of every buffer."""

@@ -24,7 +24,7 @@ class First(NumericRule):
 
     def columns(self, model: Model) -> tuple[Column, ...]:
         """``addend_first``, where a sum starts with an addend."""
-        return (Column("addend_first", (0, 1) if _addends(model) else (0,)),)
+        return (Column("addend_first", (0, 1) if _addends(model) else (0,), eager=int(bool(_addends(model)))),)
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """Marks the rows."""

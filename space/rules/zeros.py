@@ -25,7 +25,7 @@ class Zeros(NumericRule):
 
     def columns(self, model: Model) -> tuple[Column, ...]:
         """``drop_zeros``; only programs with a padded operand have the choice."""
-        return (Column("drop_zeros", (0, 1) if model.taps else (0,), 0, 1 if model.taps else 0),)
+        return (Column("drop_zeros", (0, 1) if model.taps else (0,), 0, int(bool(model.taps)), int(bool(model.taps))),)
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """Marks the rows."""
