@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from typing import Any
 
 from autosched.errors import BadArgumentError
@@ -42,6 +43,21 @@ def seed(value: Any) -> int:
         BadArgumentError: not an integer of 32 bits.
     """
     return integer("seed", value, *SEEDS)
+
+
+def decisions(what: str, value: Any) -> dict[str, int]:
+    """Decisions of a design space by name.
+
+    Args:
+        what: name of the argument.
+        value: what was given: a mapping of names to whole numbers.
+
+    Raises:
+        BadArgumentError: anything else.
+    """
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise BadArgumentError(what, repr(value), "decisions by name, such as {'tile_y': 7}")
+    return {name: integer(f"{what}: {name}", number, 0) for name, number in value.items()}
 
 
 def fraction(what: str, value: Any) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -40,12 +40,16 @@ class Space:
         func: an unscheduled program.
         target: a target or its name.
         rules: the rules to compose; all of ours when not given.
+        fixed: decisions by name (``names`` lists them) that are made already: the space holds only the points that have them.
 
     Raises:
-        ProgramError: the program is outside what the rules can tile; the message says why.
+        ProgramError: the program is outside what the rules can tile; the message says why. A fixed decision that no point has.
+        UnknownNameError: a fixed decision that there is not.
     """
 
-    def __init__(self, func: PrimFunc, target: Target | str, rules: Sequence[Rule] | None = None) -> None:
+    def __init__(
+        self, func: PrimFunc, target: Target | str, rules: Sequence[Rule] | None = None, fixed: Mapping[str, int] | None = None
+    ) -> None:
         self.func = func
         self.target = get_target(target)
         chosen: Sequence[Rule] = (*STRUCTURAL, *NUMERIC) if rules is None else rules
@@ -60,6 +64,37 @@ class Space:
         self.names = tuple(names)
         place = {name: n for n, name in enumerate(self.names)}
         self._places = [np.array([place[name] for name in s.names], dtype=np.int64) for s in self.sketches]
+        self._fixed: dict[int, int] = {}
+        self._fix(fixed or {})
+
+    def _fix(self, fixed: Mapping[str, int]) -> None:
+        """Takes the decisions that are made already."""
+        for name, value in fixed.items():
+            if name not in self.names:
+                raise UnknownNameError("decision", name, self.names)
+            at = self.names.index(name)
+            values = self.choices[at].tolist()
+            if value not in values:
+                raise ProgramError(f"decision {name}={value}: choose one of {', '.join(map(str, values))}")
+            self._fixed[at] = value
+        self.__dict__.pop("choices", None)
+        every = range(len(self.sketches))
+        self._open = [k for k in every if self._fixed.get(0, k) == k and set(self._fixed) <= {0, *self._places[k].tolist()}]
+        if not self._open:
+            raise ProgramError(f"no form of the program has the decisions {', '.join(fixed)} together")
+
+    def _pinned(self, points: Points) -> Points:
+        """Rows with the decisions that are fixed, in place."""
+        for at, value in self._fixed.items():
+            points[:, at] = value
+        return points
+
+    def _as_fixed(self, points: Points) -> Mask:
+        """Which rows have the decisions that are fixed, shape (n,)."""
+        ok = np.isin(points[:, 0], self._open)
+        for at, value in self._fixed.items():
+            ok &= points[:, at] == value
+        return ok
 
     @property
     def width(self) -> int:
@@ -75,6 +110,8 @@ class Space:
                 table[n].add(0)
             for at, column in zip(places, sketch.columns):
                 table[at].update(column.choices)
+        for n, value in self._fixed.items():
+            table[n] = {value}
         return tuple(np.array(sorted(values), dtype=np.int64) for values in table)
 
     def _repr_html_(self) -> str:
@@ -114,7 +151,7 @@ class Space:
             ok = (self._repaired(k, own) == own).all(axis=1) & (points[rows] == self._global(k, own)).all(axis=1)
             ok[ok] = self._legal(k, own[ok])
             inside[rows] = ok
-        return inside
+        return inside & self._as_fixed(points)
 
     def _repaired(self, sketch: int, own: Points) -> Points:
         return np.concatenate([model.repair(mine) for model, mine in self.sketches[sketch].split(own)], axis=1)
@@ -148,11 +185,11 @@ class Space:
             settled[settled] = self._legal(k, own[settled])
             out[rows] = self._global(k, own)
             inside[rows] = settled
-        return out, inside
+        return out, inside & self._as_fixed(out)
 
     def blocks(self) -> Iterator[Points]:
         """All points, sketch by sketch, in lexicographic order of the columns, a block at a time; blocks may be empty."""
-        for k, sketch in enumerate(self.sketches):
+        for k, sketch in ((k, self.sketches[k]) for k in self._open):
             start = np.array([[c.default if c.loosest is None else c.loosest for c in sketch.columns]], dtype=np.int32)
             for rows in self._expand(k, start, 0):
                 yield self._global(k, rows)
@@ -162,9 +199,11 @@ class Space:
         if column == len(columns):
             yield points[self.valid(self._global(sketch, points))]
             return
-        step = max(1, CHUNK // len(columns[column].choices))
+        value = self._fixed.get(int(self._places[sketch][column]))
+        choices = columns[column].choices if value is None else (value,)
+        step = max(1, CHUNK // len(choices))
         for first in range(0, len(points), step):
-            wider = product(points[first : first + step], column, columns[column].choices)
+            wider = product(points[first : first + step], column, choices)
             yield from self._expand(sketch, wider[self._possible(sketch, wider, column)], column + 1)
 
     def _possible(self, sketch: int, points: Points, column: int) -> Mask:
@@ -219,11 +258,15 @@ class Space:
 
     def raw(self) -> float:
         """Combinations of all columns' values, most of them no points."""
-        return float(sum(np.prod([float(len(c.choices)) for c in s.columns]) for s in self.sketches))
+        return float(sum(self._raw(k) for k in self._open))
+
+    def _raw(self, sketch: int) -> float:
+        columns, places = self.sketches[sketch].columns, self._places[sketch]
+        return float(np.prod([float(len(c.choices)) for c, at in zip(columns, places) if int(at) not in self._fixed]))
 
     def draws(self, rng: np.random.Generator, n: int) -> Points:
         """``n`` rows with every column drawn evenly from its choices, sketches by the size of their product."""
-        sizes = np.array([float(np.prod([float(len(c.choices)) for c in s.columns])) for s in self.sketches])
+        sizes = np.array([self._raw(k) if k in self._open else 0.0 for k in range(len(self.sketches))])
         which = rng.choice(len(self.sketches), size=n, p=sizes / sizes.sum())
         out = np.zeros((n, self.width), dtype=np.int32)
         for k, sketch in enumerate(self.sketches):
@@ -231,7 +274,7 @@ class Space:
             columns = sketch.columns
             own = np.stack([rng.choice(np.array(c.choices), size=len(rows)) for c in columns], axis=1).astype(np.int32)
             out[rows] = self._global(k, own)
-        return out
+        return self._pinned(out)
 
     def sample(self, rng: np.random.Generator, n: int) -> Points:
         """``n`` distinct points (fewer where the space is smaller), drawn at random and repaired.
@@ -281,7 +324,7 @@ class Space:
         for k, rows, _ in self._groups(drawn):
             base = self._global(k, np.array([[c.default for c in self.sketches[k].columns]], dtype=np.int32))
             out[rows] = np.where(keep[rows], drawn[rows], base)
-        return out
+        return self._pinned(out)
 
     def mutate(self, parents: Points, rng: np.random.Generator) -> Points:
         """Points made from others by one to three rules that decide anew; those that are none are dropped.
@@ -312,7 +355,7 @@ class Space:
             moved = np.flatnonzero(rng.random(len(children)) < 0.05)
             children[moved, 0] = rng.integers(len(self.sketches), size=len(moved))
             children[moved] = self._clipped(children[moved])
-        rows_, inside = self.repair(children)
+        rows_, inside = self.repair(self._pinned(children))
         return rows_[inside]
 
     def _clipped(self, points: Points) -> Points:

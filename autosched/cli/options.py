@@ -58,6 +58,17 @@ def seed(text: str) -> int:
     return _checked(text, lambda: arguments.seed(_whole(text)))
 
 
+def decisions(text: str) -> dict[str, int]:
+    """Decisions such as ``tile_y=7,banks_acc=1``, for ``type=``."""
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        name, equals, value = part.strip().partition("=")
+        if not (name and equals and value.strip().isdigit() and len(value) < 10):
+            raise argparse.ArgumentTypeError(f"expected decisions such as tile_y=7,banks_acc=1, got {shortened(text, 60)!r}")
+        found[name.strip()] = int(value)
+    return found
+
+
 def seconds(text: str) -> float:
     """A positive number of seconds, for ``type=``."""
     return _checked(text, lambda: arguments.seconds("", _real(text)))

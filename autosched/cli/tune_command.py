@@ -12,8 +12,9 @@ from autosched.cli.exit_codes import Exit
 from autosched.cli.live import Lines, Panel
 from autosched.cli.network_commands import add_network, is_network, print_summary, summary_json
 from autosched.cli.network_commands import load as load_network
-from autosched.cli.options import Parser, add_log, add_target, fraction, positive, seconds, seed
+from autosched.cli.options import Parser, add_log, add_target, decisions, fraction, positive, seconds, seed
 from autosched.cli.tables import number, percent, print_table, tell
+from autosched.errors import BadArgumentError
 from autosched.search.events import Event, Listener, as_json
 from autosched.search.result import NetworkReport, TuneReport
 
@@ -31,10 +32,14 @@ def _options(p: Parser) -> None:
     add_log(p)
     p.add_argument("--cold", action="store_true", help="do not start from the best schedules in the log")
     p.add_argument("--sampler", default="cost-model", metavar="NAME",
-                   help="cost-model (default), tpe, nsgaii, qmc, random or grid")
+                   help="cost-model (default), draft, tpe, nsgaii, qmc, random or grid")
     p.add_argument("--timeout", type=seconds, metavar="SECONDS", help="end a task after so long")
     p.add_argument("--gap", type=fraction, default=0.0, metavar="F", help="stop within this fraction of the bound, e.g. 1%%")
     p.add_argument("--patience", type=positive, metavar="N", help="stop after N trials without a better one")
+    p.add_argument("--fix", type=decisions, action="append", default=[], metavar="NAME=VALUE[,..]",
+                   help="decisions that are made already, e.g. tile_y=7,banks_acc=1 (`autosched space` lists them)")
+    p.add_argument("--enqueue", type=decisions, action="append", default=[], metavar="NAME=VALUE[,..]",
+                   help="a schedule to try first, by its decisions; may be repeated")
     add_network(p)
     p.add_argument("--quiet", action="store_true", help="no progress and no remarks, the result only")
     p.add_argument("--format", choices=("table", "json"), default="table",
@@ -53,12 +58,16 @@ def run(args: argparse.Namespace) -> int:
         "trials": args.trials, "jobs": args.jobs, "seed": args.seed, "log": args.log, "cold": args.cold, "sampler": args.sampler,
         "timeout": args.timeout, "gap": args.gap, "executor": args.executor, "scheduler": args.scheduler,
     }
+    if (args.fix or args.enqueue) and is_network(args.workload):
+        raise BadArgumentError("--fix and --enqueue", args.workload, "one workload, whose decisions they name")
     network = load_network(args.workload, args) if is_network(args.workload) else None
     with _listening(args) as listener:
         if network is not None:
             report: NetworkReport | TuneReport = network.tune(listener=listener, **options)
         else:
-            report = tune(args.workload, target=args.target, patience=args.patience, listener=listener, **options)
+            fix = {name: value for made in args.fix for name, value in made.items()}
+            options |= {"target": args.target, "patience": args.patience, "fix": fix, "enqueue": args.enqueue}
+            report = tune(args.workload, listener=listener, **options)
     tasks = list(report.tasks) if isinstance(report, NetworkReport) else [report]
     if tasks[0].damaged and not args.quiet:
         print(f"autosched: {tasks[0].damaged} damaged line(s) in the log were skipped", file=sys.stderr)

@@ -36,6 +36,7 @@ class Proposer:
         self.seed = seed
         self.rng = np.random.default_rng(seed)
         self.model = CostModel(seed)
+        self.learns = True  # whether the model has a say; else the draft alone
         self.seen: set[bytes] = set()
         self._measured: set[bytes] = set()
         self._points: list[Point] = []
@@ -108,7 +109,7 @@ class Proposer:
 
     def batch(self, n: int) -> list[Point]:
         """Up to ``n`` unseen points that may beat the best; fewer only where no more are known."""
-        if self._points:
+        if self._points and self.learns:
             points = np.stack(self._points)
             self.model.fit(self.space.features(points), self.space.draft(points), np.array(self._cycles))
         if not self.scans:
@@ -168,7 +169,7 @@ class Proposer:
                 return
 
     def _score(self, points: Points, drafts: Floats) -> Floats:
-        return self.model.predict(self.space.features(points), drafts) if self._points else drafts
+        return self.model.predict(self.space.features(points), drafts) if self._points and self.learns else drafts
 
     def _judge(self) -> None:
         """Estimates and bounds of what came to the pool last."""

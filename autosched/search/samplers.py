@@ -23,7 +23,7 @@ from space import Space
 
 STEPS = 8  # neighbourhoods that a repair looks at before it draws at random
 POOL = 4096  # points of such a draw
-NAMES = ("cost-model", "tpe", "nsgaii", "qmc", "random", "grid")
+NAMES = ("cost-model", "draft", "tpe", "nsgaii", "qmc", "random", "grid")
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
@@ -169,6 +169,7 @@ def make_sampler(name: str, proposer: Proposer, seed: int, batch: int) -> SpaceS
     if name not in NAMES:
         raise UnknownNameError("sampler", name, NAMES)
     inner: BaseSampler | None = None
+    proposer.learns = name != "draft"
     if name == "tpe":
         inner = optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True)
     elif name == "nsgaii":

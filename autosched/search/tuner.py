@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +56,8 @@ def tune(
     executor: str | None = None,
     scheduler: str | None = None,
     pool: MeasurePool | None = None,
+    fix: Mapping[str, int] | None = None,
+    enqueue: Sequence[Mapping[str, int]] = (),
 ) -> TuneReport | NetworkReport:
     """Searches for the best schedule of a workload, or of every layer of a network.
 
@@ -67,7 +69,8 @@ def tune(
         seed: same seed, same trials.
         log: directory of the log; default ``tuning_logs/runs`` of the working directory.
         cold: do not start from the best schedules of the log.
-        sampler: ``cost-model`` or one of Optuna's: ``tpe``, ``nsgaii``, ``qmc``, ``random``, ``grid``.
+        sampler: ``cost-model``, ``draft`` (the estimate alone) or one of Optuna's: ``tpe``, ``nsgaii``, ``qmc``, ``random``,
+            ``grid``.
         timeout: seconds after which a task ends; a candidate that has no result by then is given up.
         gap: stop when the best is within this fraction of the lower bound.
         patience: stop after so many trials without a better one.
@@ -76,6 +79,8 @@ def tune(
             (this process; the default for one job), ``dask`` (a cluster). The result does not depend on it.
         scheduler: address of a Dask scheduler, e.g. ``tcp://host:8786``; ``dask`` without one starts ``jobs`` workers here.
         pool: workers that are there already, in place of those; they stay.
+        fix: decisions that are made already, by name (``Space.names`` lists them), e.g. ``{"tile_y": 7, "banks_acc": 1}``.
+        enqueue: schedules to try first, each as the decisions that ``Space.point`` takes.
 
     Raises:
         ExecutorError: no worker can be had.
@@ -88,6 +93,8 @@ def tune(
     patience = None if patience is None else arguments.integer("patience", patience)
     timeout = None if timeout is None else arguments.seconds("timeout", timeout)
     gap = arguments.fraction("gap", gap)
+    fix = None if fix is None else arguments.decisions("fix", fix)
+    enqueue = [arguments.decisions("enqueue", one) for one in enqueue]
     machine = get_target(target)
     lanes = machine.config.batch, machine.config.block_in
     with at_most(timeout):
@@ -104,7 +111,7 @@ def tune(
     own = nullcontext(pool) if pool is not None else MeasurePool(min(jobs, BATCH), executor, scheduler)
     with told_to(lambda text: emit(listener, Remark(text))), own as pool:
         for number, (task, multiplicity) in enumerate(tasks):
-            run = _Run(task, machine, trials, seed, known, cold, sampler, timeout, gap, patience, listener)
+            run = _Run(task, machine, trials, seed, known, cold, sampler, timeout, gap, patience, listener, fix, enqueue)
             # Kernels and workers are part of what a person waits for.
             run.since, begun = begun, time.monotonic()
             emit(listener, run.started(number))
@@ -130,14 +137,15 @@ class _Run:
 
     def __init__(
         self, task: Workload, target: Target, trials: int, seed: int, log: Log, cold: bool, sampler: str,
-        timeout: float | None, gap: float, patience: int | None, listener: Listener | None,
+        timeout: float | None, gap: float, patience: int | None, listener: Listener | None, fix: Mapping[str, int] | None,
+        enqueue: Sequence[Mapping[str, int]],
     ) -> None:
         from autosched.search.samplers import make_sampler
 
         self.begun = self.since = time.monotonic()
         self.task, self.target, self.trials, self.log = task, target, trials, log
         self.timeout, self.gap, self.patience, self.listener = timeout, gap, patience, listener
-        self.space = Space(task.func, target)
+        self.space = Space(task.func, target, fixed=fix)
         require_lowerable(self.space)
         self.proposer = Proposer(self.space, seed)
         self.sampler: SpaceSampler = make_sampler(sampler, self.proposer, seed, BATCH)
@@ -155,7 +163,7 @@ class _Run:
         self.found: list[tuple[int, int, _Ask, str]] = []  # cycles, trial, what it was, program
         self.dropped: list[tuple[int, str]] = []
         self.best_at = 0
-        self.warm = [] if cold else self._warm()
+        self.warm = [_Ask(self.space.point(**decisions)) for decisions in enqueue] + ([] if cold or fix else self._warm())
 
     @property
     def best(self) -> tuple[int, int, _Ask, str] | None:

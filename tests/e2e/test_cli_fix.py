@@ -1,0 +1,87 @@
+"""A search of which a person has decided something already: ``--fix`` and ``--enqueue``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import autosched as at
+from autosched.cli import main
+from autosched.errors import BadArgumentError, ProgramError, UnknownNameError
+from autosched.search.cost_model import CostModel
+from autosched.search.events import TrialEvent
+from autosched.search.result import TuneReport
+from autosched.workloads import workload
+from space import Space
+
+
+def test_fixed_decisions_hold_in_every_point() -> None:
+    func = workload("t2").func
+    space = Space(func, "vta-de10", fixed={"tile_k": 4, "banks_acc": 1})
+    rng = np.random.default_rng(0)
+    drawn = space.sample(rng, 200)
+    grown = space.mutate(drawn, rng)
+    column = {name: n for n, name in enumerate(space.names)}
+    for points in (drawn, grown, space.neighbours(drawn[0]), space.eager(rng, 200)):
+        assert len(points) and (points[:, column["tile_k"]] == 4).all() and (points[:, column["banks_acc"]] == 1).all()
+        # They are points of the whole space as well.
+        assert Space(func, "vta-de10").valid(points).all() and space.valid(points).all()
+    other = Space(func, "vta-de10", fixed={"tile_k": 8}).sample(rng, 20)
+    assert not space.valid(other).any()
+
+
+def test_a_fixed_space_lists_what_the_whole_one_lists_with_these_decisions() -> None:
+    func = workload("dense:m=1,k=32,n=64").func
+    whole = np.concatenate(list(Space(func, "vta-de10").enumerate()))
+    names = Space(func, "vta-de10").names
+    fixed = np.concatenate(list(Space(func, "vta-de10", fixed={"tile_n": 2}).enumerate()))
+    want = whole[whole[:, names.index("tile_n")] == 2]
+    assert len(want) and sorted(map(tuple, fixed.tolist())) == sorted(map(tuple, want.tolist()))
+
+
+def test_what_there_is_not_is_named() -> None:
+    func = workload("t2").func
+    with pytest.raises(UnknownNameError, match="tile_q"):
+        Space(func, "vta-de10", fixed={"tile_q": 1})
+    with pytest.raises(ProgramError, match="tile_k=3: choose one of 1, 2, 4, 8, 16"):
+        Space(func, "vta-de10", fixed={"tile_k": 3})
+
+
+def test_fix_and_enqueue_through_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = str(tmp_path)
+    line = ["tune", "t2", "--cold", "--trials", "6", "--jobs", "1", "--log", log, "--quiet",
+            "--fix", "tile_k=8", "--fix", "banks_acc=0"]
+    assert main([*line, "--enqueue", "tile_k=8,tile_n=8,load_weight=3,banks_weight=1"]) == 0
+    assert "k=8" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="2"):
+        main([*line[:-2], "--fix", "tile_k"])
+    assert "expected decisions such as" in capsys.readouterr().err
+    assert main([*line, "--enqueue", "tile_k=4"]) == 2
+    assert "tile" in capsys.readouterr().err
+    assert main(["tune", "resnet18", "--fix", "tile_k=4", "--log", log]) == 2
+
+
+def test_what_is_enqueued_is_the_first_trial(tmp_path: Path) -> None:
+    seen: list[TrialEvent] = []
+    space = Space(workload("t2").func, "vta-de10")
+    point = {"tile_k": 8, "tile_n": 8, "load_weight": 3, "banks_weight": 1}
+    at.tune("t2", trials=2, jobs=1, log=tmp_path, cold=True, enqueue=[point],
+            listener=lambda e: seen.append(e) if isinstance(e, TrialEvent) else None)
+    assert [e.trial for e in seen] == [0, 1] and seen[0].explain == space.explain(space.point(**point))
+    with pytest.raises(BadArgumentError, match="enqueue"):
+        at.tune("t2", trials=1, jobs=1, log=tmp_path, enqueue=["tile_k=8"])
+    with pytest.raises(BadArgumentError, match="fix"):
+        at.tune("t2", trials=1, jobs=1, log=tmp_path, fix={"tile_k": "8"})
+
+
+def test_the_draft_alone_never_asks_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(*_: object) -> None:
+        raise AssertionError("the model was asked")
+
+    monkeypatch.setattr(CostModel, "fit", asked)
+    report = at.tune("t2", trials=20, jobs=1, log=tmp_path / "draft", cold=True, sampler="draft")
+    assert isinstance(report, TuneReport) and report.cycles is not None and report.cycles <= 8600
+    with pytest.raises(AssertionError, match="the model was asked"):
+        at.tune("t2", trials=20, jobs=1, log=tmp_path / "model", cold=True)
