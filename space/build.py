@@ -338,7 +338,7 @@ class Build(Recorder):
     def _lay_out(self, operand: int, copy: BlockRV) -> None:
         """Pieces of what stays lie one after another."""
         order = [int(d) for d in self.model.kept_order(self.plan, operand)[0]]
-        if order == sorted(order) or operand in self.piece.pads:
+        if order == sorted(order):
             return
 
         def turned(*indices: Any) -> list[Any]:

@@ -188,10 +188,13 @@ class Model:
     def kept_order(self, plan: Plan, operand: int) -> Ints:
         """In which order the dimensions of an operand that stays lie on chip, outermost first, shape (n, dims).
 
-        Those that the loops around its load move come first: then every piece is as dense as it can be.
+        Those that the loops around its load move come first: then every piece is as dense as it can be. What is padded lies
+        as the program has it.
         """
-        around = self.around(plan, operand)
         dims = self.nest.operands[operand].dims
+        if self.nest.operands[operand].producer is not None:
+            return np.broadcast_to(np.arange(len(dims)), (len(plan), len(dims)))
+        around = self.around(plan, operand)
         inner = np.stack([~(around & (np.array(coeffs) != 0)).any(axis=1) for coeffs, _ in dims], axis=1)
         return np.argsort(inner, axis=1, kind="stable")
 
@@ -293,16 +296,24 @@ class Model:
             merged = merged * extents[:, d]
         if plan.keep[operand].any():
             # A piece of what stays lies among the others: a DMA fills consecutive elements, up to the first dimension of which
-            # the piece is a part.
+            # the piece is a part. They come in the order on chip, which may be another than the tensor's: elements one after
+            # another there, then one more dimension.
             runs, dense = np.ones(n, dtype=np.int64), np.ones(n, dtype=bool)
+            turned, run, rows = np.ones(n, dtype=np.int64), np.ones(n, dtype=np.int64), np.zeros(n, dtype=bool)
             order, every = self.kept_order(plan, operand), np.arange(n)
             spans = np.array([self.span(operand, d) for d in range(len(op.dims))])
             sources = np.array(op.source)
+            strides = np.array([int(np.prod(op.source[d + 1 :])) for d in range(len(op.dims))])
             for place in range(len(op.dims) - 1, -1, -1):
                 at = order[:, place]
-                runs = np.where(dense, runs, runs * extents[every, at])
-                dense &= extents[every, at] >= np.where(plain, np.minimum(spans, sources)[at], spans[at])
-            transfers = np.where(plan.keep[operand], np.maximum(transfers, runs), transfers)
+                size = extents[every, at]
+                runs = np.where(dense, runs, runs * size)
+                dense &= size >= np.where(plain, np.minimum(spans, sources)[at], spans[at])
+                joins = ~rows & (strides[at] == run)
+                run = np.where(joins, run * size, run)
+                turned = np.where(rows, turned * size, turned)
+                rows |= ~joins & (size > 1)
+            transfers = np.where(plan.keep[operand], np.maximum(np.where(plain, turned, transfers), runs), transfers)
         return merged * -(-self.bytes_of[op.scope] // self.config.bus_bytes), transfers
 
     def store_cycles(self, part: Part) -> npt.NDArray[np.float64]:
@@ -402,16 +413,18 @@ class Model:
         Shape (dims, longest spatial axis + 1, longest reduction axis + 1); an axis that there is not counts as one index.
         """
         if self._before is None:
-            longest = int(self.extents.max()) + 1
-            table = np.zeros((len(self.padded), longest, longest), dtype=np.int64)
-            for n, (d, axes, inside) in enumerate(self.padded):
+            sums = []
+            for d, axes, inside in self.padded:
                 coeffs = self.nest.operands[self.padded_operand].dims[d][0]
                 index = np.zeros((1, 1), dtype=np.int64)
                 for a in self.movers(axes):
                     steps = coeffs[a] * np.arange(self.extents[a])
                     index = index + (steps[:, None] if a < self.n_spatial else steps[None, :])
-                sums = np.asarray(inside, dtype=np.int64)[index].cumsum(axis=0).cumsum(axis=1)
-                table[n, 1 : 1 + sums.shape[0], 1 : 1 + sums.shape[1]] = sums
+                sums.append(np.asarray(inside, dtype=np.int64)[index].cumsum(axis=0).cumsum(axis=1))
+            longest = np.max([s.shape for s in sums], axis=0) + 1 if sums else (1, 1)
+            table = np.zeros((len(sums), *longest), dtype=np.int64)
+            for n, own in enumerate(sums):
+                table[n, 1 : 1 + own.shape[0], 1 : 1 + own.shape[1]] = own
             self._before = table
         return self._before
 

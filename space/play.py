@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numba import njit
 
 # Columns of ``shape``: one row per part, axes in the order of the loops.
@@ -17,7 +18,6 @@ DEPTH, BEATS, TRANSFERS, BANKS, ONCE, ENGINE = range(6)
 # Columns of ``work``: of a part.
 PRODUCTS, PIECES, INIT, STAGE, SLICES, STORE, UOPS, LATE, KNOWN = range(9)
 MOST = 1500  # innermost visits of a part that are played; the rest goes on at the same pace
-AXES = 12  # at most
 
 
 @njit(cache=True, nogil=True)
@@ -52,11 +52,17 @@ def play(
     """
     n, parts, axes = shape.shape[0], shape.shape[1], shape.shape[2]
     operands, ndims = fill.shape[2], dims.shape[1]
-    counter = [0] * AXES
-    ready = [0.0] * 8
-    filled = [0] * 8
-    release = [[0.0] * 4 for _ in range(8)]
-    stored = [0.0] * 4
+    counter = np.zeros(axes, dtype=np.int64)
+    ready = np.zeros(operands)
+    filled = np.zeros(operands, dtype=np.int64)
+    held = 1
+    for r in range(n):
+        held = max(held, acc_banks[r] + 1)
+        for p in range(parts):
+            for k in range(operands):
+                held = max(held, int(fill[r, p, k, BANKS]))
+    release = np.zeros((operands, held))
+    stored = np.zeros(held)
     for r in range(n):
         for k in range(operands):
             ready[k] = 0.0
@@ -83,9 +89,8 @@ def play(
                 comp = max(comp, store)
             for k in range(operands):
                 filled[k] = 0
-                for b in range(4):
-                    release[k][b] = 0.0
-            for b in range(4):
+                release[k] = 0.0
+            for b in range(held):
                 stored[b] = 0.0 if apart[r, p] or first_part else store
             if first_part and w[KNOWN] > 0:
                 comp += w[KNOWN]
@@ -123,9 +128,9 @@ def play(
                         continue
                     slot = filled[k] % int(f[BANKS])
                     if filled[k] > 0:
-                        release[k][(filled[k] - 1) % int(f[BANKS])] = last
+                        release[k, (filled[k] - 1) % int(f[BANKS])] = last
                     if f[ONCE] == 0:
-                        load = max(load, release[k][slot])
+                        load = max(load, release[k, slot])
                     elif f[ONCE] == 2 and filled[k] > 0:
                         load = max(load, last)
                     load += beats + (latency + fetch) * transfers

@@ -449,21 +449,29 @@ class Space:
         return self.machine.cycles
 
     def features(self, points: Points) -> npt.NDArray[np.float32]:
-        """What the cost model sees, shape (n, f): what every rule says of its decision, and the draft."""
-        blocks = []
-        widest = 0
+        """What the cost model sees, shape (n, f): what every rule says of its decision, and the draft.
+
+        ``f`` is that of the sketch with the most, whichever sketches the points are of.
+        """
+        out = np.zeros((len(points), self._features_each), dtype=np.float32)
         for k, rows, own in self._groups(points):
-            found: list[npt.NDArray[np.float64]] = []
-            for model, mine in self.sketches[k].split(own):
-                plan = model.plan(mine)
-                found += [f for rule in model.rules for f in rule.features(model, mine, plan)]
-            found += [np.log2(self._draft(k, own)), np.full(len(rows), float(k))]
-            blocks.append((rows, np.stack(found, axis=1)))
-            widest = max(widest, len(found))
-        out = np.zeros((len(points), widest), dtype=np.float32)
-        for rows, values in blocks:
+            values = self._features(k, own)
             out[rows, : values.shape[1]] = values
         return out
+
+    @cached_property
+    def _features_each(self) -> int:
+        """Features of a point of the sketch with the most."""
+        whole = [np.array([[c.default for c in sketch.columns]], dtype=np.int32) for sketch in self.sketches]
+        return max(self._features(k, row).shape[1] for k, row in enumerate(whole))
+
+    def _features(self, sketch: int, own: Points) -> npt.NDArray[np.float64]:
+        found: list[npt.NDArray[np.float64]] = []
+        for model, mine in self.sketches[sketch].split(own):
+            plan = model.plan(mine)
+            found += [f for rule in model.rules for f in rule.features(model, mine, plan)]
+        found += [np.log2(self._draft(sketch, own)), np.full(len(own), float(sketch))]
+        return np.asarray(np.stack(found, axis=1), dtype=np.float64)
 
     def same_tiles(self, points: Points) -> Points:
         """The columns that say what a point's tiles are: points equal in them tell the model little more than one of them."""

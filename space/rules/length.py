@@ -65,7 +65,15 @@ def _dmas(model: Model, plan: Plan, part: Part, operand: int) -> Ints:
         pads = [size - source for (_, size), source in zip(op.dims, op.source)]
         if max(pads, default=0) > 15:
             cut, pieces = np.full(len(plan), True), 5
-    return np.asarray(np.where(cut, pieces * total // x, total // (x * y)), dtype=np.int64)
+    covered = np.where(cut, x, x * y)
+    if plan.keep[operand].any():
+        # A piece of what stays lies among the others: only the innermost dimension there is surely one run, here or there.
+        order, sizes, every = model.kept_order(plan, operand), np.array([size for _, size in op.dims]), np.arange(len(plan))
+        dim = order[:, -1].copy()
+        for place in range(len(sizes) - 2, -1, -1):
+            dim = np.where(sizes[dim] > 1, dim, order[:, place])
+        covered = np.where(plan.keep[operand], extents[every, dim], covered)
+    return np.asarray(np.where(cut, pieces, 1) * total // covered, dtype=np.int64)
 
 
 def _two_innermost(extents: Ints, sizes: tuple[int, ...]) -> tuple[Ints, Ints]:

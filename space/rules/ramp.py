@@ -18,7 +18,7 @@ class Ramp(NumericRule):
 
     def columns(self, model: Model) -> tuple[Column, ...]:
         """``head_<axis>``, where there are cuts; the axis' extent where the first part is like the others."""
-        if not any(rule.cuts for rule in model.rules):
+        if not any(rule.name == "cuts" for rule in model.rules):
             return ()
         axes = (model.nest.axes[a] for a in model.nest.reduce)
         return tuple(Column(f"head_{axis.name}", tuple(divisors(axis.extent)), axis.extent, 1) for axis in axes)
@@ -45,12 +45,19 @@ class Ramp(NumericRule):
             points[idle, column] = model.extents[a]
 
     def settle(self, model: Model, points: Points, plan: Plan) -> None:
-        """A reduction is split only around a load."""
-        deepest = np.zeros(len(points), dtype=np.int64)
-        for attach in plan.attach:
+        """A reduction is split only around a load: what only the first part loads there splits only the first part's."""
+        deepest, others = np.zeros((2, len(points)), dtype=np.int64)
+        on = plan.parts[0].on if plan.main else np.zeros(len(points), dtype=np.bool_)
+        for attach, keep in zip(plan.attach, plan.keep):
             deepest = np.maximum(deepest, attach)
+            others = np.maximum(others, np.where(on & keep, 0, attach))
         for a, column in self._columns(model):
-            points[deepest <= plan.position[:, a], column] = model.extents[a]
+            position, tile = plan.position[:, a], model.index.get(f"tile_{model.nest.axes[a].name}")
+            if tile is not None:
+                alone = (others <= position) & (position < deepest)
+                points[alone, column] = np.minimum(points[alone, column], points[alone, tile])
+                points[alone, tile] = model.extents[a]
+            points[deepest <= position, column] = model.extents[a]
 
     def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
         """Another piece for the first part; as often, all others get a larger one, and the first part keeps what they had."""
@@ -68,10 +75,10 @@ class Ramp(NumericRule):
             points[rows[swap], tile] = drawn[swap]
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
-        """Log sizes of the first part's tiles."""
-        if not plan.main:
-            return [np.zeros(len(points)) for _ in self._columns(model)]
-        return [np.log2(plan.parts[0].tiles[:, a]) for a, _ in self._columns(model)]
+        """Log sizes of the first part's tiles; 0 where there is none."""
+        first = plan.parts[0]
+        on = first.on if plan.main else np.zeros(len(points), dtype=np.bool_)
+        return [np.where(on, np.log2(first.tiles[:, a]), 0.0) for a, _ in self._columns(model)]
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
         """The sizes that differ."""

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from autosched.errors import ProgramError
+from autosched.lower import lower_table
 from autosched.measure import Candidate, measure
 from autosched.workloads import workload
+from sim import isa
 from space import Space
 from space.model import Model
 from space.plan import Plan
 from space.rule import PROTOCOL, Column, NumericRule, Points
 from space.rules import NUMERIC, STRUCTURAL
+from space.sites import INP, WGT
 
 if TYPE_CHECKING:
     from space.build import Build
@@ -101,3 +105,86 @@ def test_the_machine_bound_is_products_and_the_least_epilogue() -> None:
         assert bound.vector == each and bound.binds == "compute"
         rest = bound.cycles - bound.terms["products"] - each * 12_544
         assert 0 < rest < 200, "start, drain, loads of micro-ops and addends, what an instruction costs beyond its micro-ops"
+
+
+TINY = "dense:m=2,k=32,n=32,tail=cast,bias=0"
+
+
+def test_a_first_part_loads_in_pieces_smaller_than_a_tile_and_only_there() -> None:
+    name = "dense:m=4,k=128,n=32,tail=cast,bias=0"
+    space = Space(workload(name).func, "vta-de10")
+    head = {"head": 1, "tile_m": 2, "cut": 1, "tile_k": 4, "load_data": 3, "load_weight": 3}
+    for size, inside in ((1, True), (2, True), (4, False), (8, True)):
+        if inside:
+            point = space.point(**head, head_k=size)
+            assert ("first by k=" in space.explain(point)) == (size < 4)
+            assert measure(Candidate(name, "vta-de10", tuple(space.trace(point).as_json())), execute=True).ok
+        else:
+            with pytest.raises(ProgramError, match="has a simpler twin"):
+                space.point(**head, head_k=size)
+    for less in ("head", "cut"):  # nothing is first; parts are not even
+        with pytest.raises(ProgramError, match="not in the space"):
+            space.point(**{**head, less: 0}, head_k=2)
+    with pytest.raises(ProgramError, match="not in the space"):
+        space.point(**{**head, "tile_k": 8, "load_data": 1, "load_weight": 0}, head_k=2)
+
+
+def test_what_only_the_first_part_loads_splits_only_the_first_part() -> None:
+    space = Space(workload(TINY).func, "vta-de10")
+    kept = {"head": 1, "tile_m": 1, "load_weight": 3, "keep_weight": 1}
+    point = space.point(**kept, tile_k=2, head_k=1)
+    with pytest.raises(ProgramError, match="has a simpler twin"):
+        space.point(**kept, tile_k=1)
+    twin = point.copy()
+    twin[[space.names.index("tile_k"), space.names.index("head_k")]] = 1, 2
+    assert np.array_equal(space.repair(twin[None])[0][0], point)
+    programs = [measure(Candidate(TINY, "vta-de10", tuple(space.trace(p).as_json()))).program for p in (point, twin)]
+    assert programs[0] == programs[1]
+    # As long as the others load something there, their loops stay.
+    assert space.valid(space.point(**kept, tile_k=1, load_data=3)[None]).all()
+
+
+def test_points_with_first_parts_are_programs_of_their_own() -> None:
+    space = Space(workload(TINY).func, "vta-de10")
+    points = np.concatenate(list(space.enumerate()))
+    columns = {name: points[:, n] for n, name in enumerate(space.names)}
+    some = points[(columns["head_k"] < 2) | (columns["keep_data"] > 0) | (columns["keep_weight"] > 0)]
+    assert len(some) == 50
+    results = [measure(Candidate(TINY, "vta-de10", tuple(space.trace(p).as_json()))) for p in some]
+    assert all(r.ok for r in results) and len({r.program for r in results}) == len(some)
+
+
+def test_pieces_that_stay_are_loaded_with_as_many_dmas_as_the_model_says() -> None:
+    name = "dense:m=4,k=128,n=48"
+    space = Space(workload(name).func, "vta-de10")
+    places = {own: n for n, own in enumerate(space.names)}
+    points = space.eager(np.random.default_rng(0), 3000)
+    points = points[(points[:, places["keep_weight"]] == 1) | (points[:, places["keep_data"]] == 1)][:24]
+    assert len(points) == 24
+    # Of one index each, a piece is one DMA: they lie one after another.
+    ones = space.point(head=1, tile_m=1, tile_k=8, head_k=1, load_weight=3, load_data=1, keep_weight=1)
+    for point in (*points, ones):
+        sketch, plan = space.meaning(point[None])
+        model = sketch.model
+        lowered = lower_table(space.schedule(point).func, "vta-de10").table
+        loads = lowered[lowered[:, isa.OPCODE] == isa.OP_LOAD]
+        for k, operand in enumerate(model.nest.operands):
+            if not plan.keep[k][0]:
+                continue
+            said = sum(model.fills(plan, p, k)[0] * model.transfer(plan, p, k)[1][0] for p in plan.parts if p.on[0])
+            memory = {INP: isa.MEM_INP, WGT: isa.MEM_WGT}[operand.scope]
+            assert (loads[:, isa.MEM] == memory).sum() == said, space.explain(point)
+            if point is ones:
+                assert said == 8
+
+
+def test_eager_points_ask_for_memory_and_fall_alike() -> None:
+    space = Space(workload(CONV).func, "vta-de10")
+    points = space.eager(np.random.default_rng(3), 2000)
+    assert np.array_equal(points, space.eager(np.random.default_rng(3), 2000))
+    assert not np.array_equal(points, space.eager(np.random.default_rng(4), 2000))
+    assert len(points) > 100 and space.valid(points).all()
+    drawn = space.sample(np.random.default_rng(3), len(points))
+    for name in ("banks_data", "banks_kernel", "banks_acc", "drop_zeros"):
+        column = space.names.index(name)
+        assert points[:, column].mean() > drawn[:, column].mean() + 0.05, name

@@ -1,0 +1,113 @@
+"""The draft against the simulator, and against itself: near the machine, and of a point alone as of many."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched import te
+from autosched.ir.stmt import PrimFunc
+from autosched.measure import Candidate, measure
+from autosched.workloads import workload
+from space import Space
+
+PADDED = "conv2d:h=7,w=6,ci=32,co=48,k=3,pad=1"
+
+
+def of(name: str, target: str, points: int) -> tuple[Space, np.ndarray]:
+    """A space and points of it, half of them such as a search starts from."""
+    space = Space(workload(name).func, target)
+    rng = np.random.default_rng(5)
+    eager = space.eager(rng, 40 * points)
+    return space, np.unique(np.concatenate([eager[:points], space.sample(rng, points)]), axis=0)
+
+
+def off(space: Space, name: str | PrimFunc, target: str, points: np.ndarray) -> np.ndarray:
+    """By how much the draft is too high, as a share of the cycles."""
+    cycles = [measure(Candidate(name, target, tuple(space.trace(p).as_json()))).cycles for p in points]
+    return np.asarray(space.draft(points) / np.array(cycles, dtype=np.float64) - 1)
+
+
+@pytest.mark.parametrize(("name", "target", "near"), [
+    ("t2", "vta-de10", 0.02), ("t2", "vta-de10-portable", 0.02), ("dense:m=2,n=64,k=64", "vta-de10", 0.05),
+    (PADDED, "vta-de10", 0.08), (PADDED, "vta-de10-portable", 0.08), ("mobilenet.d9", "vta-de10", 0.03),
+])
+def test_the_draft_is_near_the_machine(name: str, target: str, near: float) -> None:
+    space, points = of(name, target, 8)
+    assert np.median(np.abs(off(space, name, target, points))) < near
+
+
+def test_a_border_is_as_small_as_it_is() -> None:
+    """Tiles of rows, each loading its own: at the border less is loaded, and fewer products are formed."""
+    name, target = "conv2d:h=4,w=5,ci=64,co=48,k=5,pad=2,bias=0,tail=cast", "vta-de10"
+    space = Space(workload(name).func, target)
+    places = {own: n for n, own in enumerate(space.names)}
+    points = space.eager(np.random.default_rng(0), 6000)
+    points = points[(points[:, places["drop_zeros"]] == 1) & (points[:, places["load_data"]] > 0)
+                    & (points[:, places["tile_y"]] < 3)]
+    found = off(space, name, target, points[:16])
+    assert len(found) == 16 and np.median(np.abs(found)) < 0.04
+
+
+@pytest.mark.parametrize("name", [
+    PADDED, "conv2d:h=8,w=9,ci=16,co=16,k=5,stride=2,pad=2", "conv2d_transpose:h=3,w=4,ci=16,co=16,k=4,stride=2,pad=1",
+])
+def test_useful_products_are_counted_tile_by_tile(name: str) -> None:
+    model = Space(workload(name).func, "vta-de10").sketches[0].model
+    table = model.useful_before()
+    assert model.padded and len(table) == len(model.padded)
+    for own, (d, axes, inside) in zip(table, model.padded):
+        coeffs = model.nest.operands[model.padded_operand].dims[d][0]
+        movers = {a < model.n_spatial: a for a in model.movers(axes)}
+        rows, columns = (int(model.extents[movers[side]]) if side in movers else 1 for side in (True, False))
+        steps = [coeffs[movers[side]] if side in movers else 0 for side in (True, False)]
+        for i, j in itertools.product(range(rows + 1), range(columns + 1)):
+            assert own[i, j] == sum(inside[y * steps[0] + k * steps[1]] for y in range(i) for k in range(j))
+
+
+@pytest.mark.parametrize("name", ["dense:m=2,n=64,k=64", PADDED])
+def test_what_is_said_of_a_point_does_not_depend_on_others(name: str) -> None:
+    space, points = of(name, "vta-de10", 60)
+    head = next(n for n, own in enumerate(space.names) if own == "head")
+    assert (points[:, head] > 0).any() and (points[:, head] == 0).any()
+    some = points[np.random.default_rng(0).permutation(len(points))[:30]]
+    for judge in (space.draft, space.features, space.bound, space.valid, lambda rows: space.repair(rows)[0]):
+        together: Any = judge(some)
+        assert np.array_equal(np.concatenate([judge(row[None]) for row in some]), together)
+
+
+def test_every_sketch_has_as_many_features() -> None:
+    """What was learnt from points of one sketch is asked about points of another."""
+    space, points = of(PADDED, "vta-de10", 40)
+    sketches = np.unique(points[:, 0])
+    assert len(sketches) > 1
+    assert len({space.features(points[points[:, 0] == k]).shape[1] for k in sketches}) == 1
+
+
+def added(count: int) -> PrimFunc:
+    """A product to whose elements so many tensors are added, with a shift after each."""
+    data, weight = te.placeholder((2, 2, 1, 16), "int8", name="data"), te.placeholder((3, 2, 16, 16), "int8", name="weight")
+    more = [te.placeholder((2, 3, 1, 16), "int32", name=f"more{i}") for i in range(count)]
+    ko, ki = te.reduce_axis((0, 2), name="ko"), te.reduce_axis((0, 16), name="ki")
+    c = te.compute((2, 3, 1, 16), lambda m, n, b, v: te.sum(
+        data[m, ko, b, ki].astype("int32") * weight[n, ko, v, ki].astype("int32"), axis=[ko, ki]), name="C")
+
+    def value(*at: Any) -> Any:
+        total = c[at]
+        for tensor in more:
+            total = (total + tensor[at]) >> 1
+        return total
+
+    out = te.compute((2, 3, 1, 16), lambda m, n, b, v: value(m, n, b, v).astype("int8"), name="out")
+    return te.create_prim_func([data, weight, *more, out])
+
+
+def test_any_number_of_tensors_is_drafted() -> None:
+    func = added(12)
+    space = Space(func, "vta-de10")
+    assert len(space.sketches[0].model.nest.operands) == 14
+    points = space.sample(np.random.default_rng(0), 4)
+    assert np.median(np.abs(off(space, func, "vta-de10", points))) < 0.08
