@@ -60,7 +60,7 @@ class Terms:
         init: of the initial values of one output element.
         stages: of the element-wise stages of one output element.
         operations: ALU instructions of one slice.
-        fills: per operand, how often it is loaded.
+        fills: per operand, how often it is loaded; where it is not, 0.
         beats: per operand, bus words of one fill.
         transfers: per operand, DMA instructions of one fill.
         store: of all stores.

@@ -463,7 +463,7 @@ class Space:
     def _features_each(self) -> int:
         """Features of a point of the sketch with the most."""
         whole = [np.array([[c.default for c in sketch.columns]], dtype=np.int32) for sketch in self.sketches]
-        return max(self._features(k, row).shape[1] for k, row in enumerate(whole))
+        return max(len(self._features(k, row)[0]) for k, row in enumerate(whole))
 
     def _features(self, sketch: int, own: Points) -> npt.NDArray[np.float64]:
         found: list[npt.NDArray[np.float64]] = []
