@@ -11,7 +11,9 @@ import pytest
 from autosched import te
 from autosched.ir.stmt import PrimFunc
 from autosched.measure import Candidate, measure
+from autosched.target import get_target
 from autosched.workloads import workload
+from sim import isa, timing
 from space import Space
 from space.bound import compute_floor
 from space.rules import NUMERIC, STRUCTURAL
@@ -116,3 +118,30 @@ def test_the_drafts_favourites_hold_the_best(name: str) -> None:
     assert cycles(order[:16]).min() <= 1.01 * others.min()
     ranks = np.argsort(np.argsort(others)), np.argsort(np.argsort(space.draft(everything[rest])))
     assert np.corrcoef(*ranks)[0, 1] > 0.9
+
+
+@pytest.mark.parametrize(("name", "loads", "instructions"), [
+    # A load of each tensor and of micro-ops, a reset and a product, a store, FINISH.
+    ("dense:m=2,k=32,n=48,tail=cast,bias=0", [(isa.MEM_INP, 2 * 2), (isa.MEM_WGT, 3 * 2)], 2 + 1 + 2 + 2),
+    ("dense:m=2,k=32,n=48,tail=cast,bias=1", [(isa.MEM_INP, 2 * 2), (isa.MEM_WGT, 3 * 2), (isa.MEM_ACC, 3)], 3 + 1 + 2 + 2),
+    ("add:m=2,n=48", [(isa.MEM_ACC, 2 * 3)] * 2, 2 + 1 + 2),
+])
+def test_the_chains_of_a_small_program_are_its_sums(name: str, loads: list[tuple[int, int]], instructions: int) -> None:
+    config = get_target("vta-de10").config
+    found = Space(workload(name).func, "vta-de10").machine
+    cycles = [(memory, int(timing.load_cycles_floor(memory, 0, 1, n, n, config=config))) for memory, n in loads]
+    operands = [c for memory, c in cycles if memory != isa.MEM_ACC]
+    assert found.terms["addends"] == sum(c for memory, c in cycles if memory == isa.MEM_ACC)
+    # After the last operand one product is still to come.
+    assert found.terms["load chain"] == (sum(operands) + 1 + 6 if operands else 0)
+    moved = sum(n * int(isa.element_bytes(config)[memory]) for memory, n in loads)
+    assert found.terms["bus chain"] == (moved + 16 * instructions) // config.bus_bytes
+    assert found.cycles == found.terms["start"] + found.terms[f"{found.binds} chain"] + found.terms["drain"]
+
+
+def test_an_operation_on_an_addend_is_none_on_the_sum() -> None:
+    """A bias that is the same for every row may be clipped once; what is clipped is not the sum."""
+    plain, clipped, after = (Space(matmul(None, post, (4, 2)), "vta-de10").machine for post in (
+        lambda c, b: (c >> 8) + b, lambda c, b: (c >> 8) + te.max(b, 0), lambda c, b: te.max((c >> 8) + b, 0)))
+    assert clipped == plain
+    assert after.vector == plain.vector + 1

@@ -61,3 +61,12 @@ def test_points_whose_program_cannot_be_held_are_outside() -> None:
     sketch, plan = space.meaning(single[None])
     assert instructions(sketch.model, plan)[0] > LIMITS.instructions > LIMIT
     assert not space.valid(space.repair(single[None])[0])[0]
+
+
+def test_rows_of_a_whole_tile_are_one_dma() -> None:
+    bounds = set()
+    for h in (8, 24):
+        space = Space(workload(f"conv2d:h={h},w=8,ci=16,co=16,k=1").func, "vta-de10")
+        sketch, plan = space.meaning(space.point()[None])
+        bounds.add(int(instructions(sketch.model, plan)[0]))
+    assert len(bounds) == 1

@@ -11,11 +11,13 @@ from autosched.ir.expr import int_value
 from autosched.ir.stmt import PrimFunc
 from autosched.kernel import resolve
 from autosched.measure import Candidate, measure
-from autosched.script import T
+from autosched.script import T, parse
 from autosched.target import get_target
 from autosched.te import Tensor
 from space import Space
 from space.lowerable import require_lowerable
+from space.nest import analyse
+from space.sites import match_gemm, sites_of
 
 
 def sizes(tensor: Tensor) -> list[int]:
@@ -141,3 +143,44 @@ def test_what_the_machine_cannot_compute_is_refused_before_any_trial(form: str, 
     assert "\n" not in str(caught.value)
     if form in ("product", "three"):
         require_lowerable(Space(elementwise(form), "vta-fsim"))  # its ALU has MUL
+
+
+def started(index: str, op: str = "+") -> PrimFunc:
+    """A packed product, or what another operation makes of it, that starts by a maximum with what a block makes of R."""
+    term = 'T.Cast("int32", A[vm, vk, vi, vr]) * T.Cast("int32", W[vn, vk, vj, vr])'
+    own = "C[vm, vn, vi, vj]"
+    return parse(f'''
+@T.prim_func
+def f(A: T.Buffer((2, 2, 1, 16), "int8"), W: T.Buffer((2, 2, 16, 16), "int8"), R: T.Buffer((2, 2, 2, 16), "int32"),
+      out: T.Buffer((2, 2, 1, 16), "int8")):
+    S = T.alloc_buffer((2, 2, 1, 16), "int32")
+    C = T.alloc_buffer((2, 2, 1, 16), "int32")
+    for m, n, i, j in T.grid(2, 2, 1, 16):
+        with T.block("S"):
+            vm, vn, vi, vj = T.axis.remap("SSSS", [m, n, i, j])
+            S[vm, vn, 0, vj] = T.max(R[{index}], 3)
+    for m, n, i, j, k, r in T.grid(2, 2, 1, 16, 2, 16):
+        with T.block("C"):
+            vm, vn, vi, vj, vk, vr = T.axis.remap("SSSSRR", [m, n, i, j, k, r])
+            with T.init():
+                {own} = T.max({own}, S[vm, vn, vi, vj])
+            {own} = {f"T.{op}({own}, {term})" if op in ("min", "max") else f"{own} {op} {term}"}
+    for m, n, i, j in T.grid(2, 2, 1, 16):
+        with T.block("out"):
+            vm, vn, vi, vj = T.axis.remap("SSSS", [m, n, i, j])
+            out[vm, vn, vi, vj] = T.Cast("int8", {own})
+''')
+
+
+def test_what_a_sum_starts_with_is_made_element_by_element() -> None:
+    """Constant indices may differ, those that move may not."""
+    for index in ("vm, vn, 0, vj", "vm, vn, 1, vj"):
+        assert analyse(started(index), get_target("vta-de10"))[0].sides == ("S",)
+    with pytest.raises(ProgramError, match="block 'S' makes what 'C' starts with, and not element by element from parameters"):
+        analyse(started("vn, vm, 0, vj"), get_target("vta-de10"))
+
+
+@pytest.mark.parametrize("op", ["+", "-", "*", "min", "max"])
+def test_only_sums_of_products_are_the_gemms(op: str) -> None:
+    block = next(s.block for s in sites_of(started("vm, vn, 0, vj", op)) if s.block.name == "C")
+    assert (match_gemm(block, get_target("vta-de10")) is not None) == (op == "+")

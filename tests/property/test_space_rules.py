@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,13 +11,17 @@ import pytest
 from autosched.errors import ProgramError
 from autosched.lower import lower_table
 from autosched.measure import Candidate, measure
+from autosched.target import get_target
 from autosched.workloads import workload
 from sim import isa
 from space import Space
 from space.model import Model
+from space.normalise import normalised
 from space.plan import Plan
 from space.rule import PROTOCOL, Column, NumericRule, Points
 from space.rules import NUMERIC, STRUCTURAL
+from space.rules.epilogue import Epilogue
+from space.rules.rows import Rows
 from space.sites import INP, WGT
 
 if TYPE_CHECKING:
@@ -188,3 +193,51 @@ def test_eager_points_ask_for_memory_and_fall_alike() -> None:
     for name in ("banks_data", "banks_kernel", "banks_acc", "drop_zeros"):
         column = space.names.index(name)
         assert points[:, column].mean() > drawn[:, column].mean() + 0.05, name
+
+
+class Far(NumericRule):
+    """Two columns, one of which is no decision; nothing is a member where it says so."""
+
+    name = "far"
+
+    def __init__(self, members: bool = True) -> None:
+        self.members = members
+        self.asked: list[int] = []
+
+    def columns(self, model: Model) -> tuple[Column, ...]:
+        return (Column("settled", (0,)), Column("far", tuple(range(1 << 20))))
+
+    def plan(self, model: Model, points: Points, plan: Plan) -> None:
+        """Nothing."""
+
+    def allows(self, model: Model, points: Points, plan: Plan) -> np.ndarray:
+        self.asked.append(len(points))
+        return np.full(len(points), self.members)
+
+
+def test_what_has_one_choice_is_not_varied() -> None:
+    rule = Far()
+    space = Space(workload("dense:m=1,k=32,n=64,tail=cast,bias=0").func, "vta-de10", [*EVERY, rule])
+    model = space.sketches[0].model
+    points = np.zeros((200, len(model.columns)), dtype=np.int32)
+    rule.vary(model, points, np.random.default_rng(0))
+    assert (points[:, model.index["far"]] > 0).all(), "one of a million choices"
+
+
+def test_a_space_without_members_is_given_up_after_four_rounds() -> None:
+    rule = Far(members=False)
+    space = Space(workload("dense:m=1,k=32,n=64,tail=cast,bias=0").func, "vta-de10", [*EVERY, rule])
+    rule.asked.clear()
+    assert len(space.sample(np.random.default_rng(0), 5)) == 0
+    assert len(rule.asked) == 4
+
+
+def test_structural_rules_say_what_they_did() -> None:
+    machine = get_target("vta-de10")
+    for stride, wanted in ((1, []), (2, ["rows in use"])):
+        sch = normalised(workload(f"conv2d:h=8,w=8,ci=32,co=48,k=1,stride={stride}").func, machine)
+        assert [what for what, _ in Rows().apply(sch, machine)] == wanted
+    # Names of semantics come from files as well.
+    for semantics, first in (("chisel", "init by copy"), ("portable", "addend in front")):
+        target = replace(machine, semantics="".join(list(semantics)))
+        assert Epilogue().apply(sch, target)[0][0] == first

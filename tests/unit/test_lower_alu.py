@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import ModuleType
 
 import pytest
 
 from autosched.errors import LoweringError
+from autosched.ir.expr import BinOp, Expr, IntImm
+from autosched.ir.functor import Mutator
 from autosched.ir.stmt import PrimFunc
 from autosched.lower import lower_table
 from autosched.script import parse
@@ -162,3 +165,27 @@ def test_reductions_on_the_alu(width: int, window: int, stride: int, target: str
 @pytest.mark.parametrize("target", TARGETS)
 def test_reduction_of_an_expression(target: str, vta_schedules: ModuleType) -> None:
     vta_schedules.verify(pool(9, 3, 2, post=" + 3"), target)
+
+
+class Factor(Mutator):
+    """Puts a constant into products, unfolded: the parser writes ``x * 0`` as 0 and ``x * 1`` as x."""
+
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+
+    def visit_expr(self, expr: Expr) -> Expr:
+        if isinstance(expr, BinOp) and expr.op == "*" and expr.b == IntImm(12345):
+            return replace(expr, b=IntImm(self.factor))
+        return super().visit_expr(expr)
+
+
+@pytest.mark.parametrize(("factor", "shifts"), [(0, False), (1, True), (2, True), (3, False), (-2, False)])
+def test_a_product_with_a_positive_power_of_two_is_a_shift(factor: int, shifts: bool, vta_schedules: ModuleType) -> None:
+    func = elementwise(f"{X} * 12345 + {Y}")
+    func = replace(func, body=Factor(factor).visit_stmt(func.body))
+    if shifts:
+        vta_schedules.verify(func, "vta-de10")
+        return
+    with pytest.raises(LoweringError, match="multiplies"):
+        lower_table(func, "vta-de10")
+    vta_schedules.verify(func, "vta-fsim")

@@ -204,3 +204,85 @@ def test_a_guard_that_no_index_shows_is_no_sure_write() -> None:
     same_meaning(Schedule(guarded).func, flat)
     unguarded = parse("".join(x for x in Schedule(guarded).script().splitlines(keepends=True) if "T.where" not in x))
     assert shapes(flatten(unguarded, compact=True))["s"] == (16,)
+
+
+@pytest.mark.parametrize("depth", [50, 64])
+def test_banks_of_a_tile_that_is_cut_off_shrink(depth: int) -> None:
+    """No box says what the last tile of 18 writes in two banks of 16: that it is read at the same places does."""
+    k = te.reduce_axis((0, depth), "k")
+    a, b = te.placeholder((8, depth), "int32", name="A"), te.placeholder((depth, 8), "int32", name="B")
+    sch = Schedule(te.create_prim_func([a, b, te.compute((8, 8), lambda m, n: te.sum(a[m, k] * b[k, n], axis=k), name="C")]))
+    cache = sch.cache_read("C", 0, "local.vtcm")
+    m, n, r = sch.get_loops("C")
+    outer, inner = sch.split(r, [None, 32])
+    sch.reorder(outer, m, n, inner)
+    sch.compute_at(cache, outer)
+    sch.transform_layout("C", ("read", 0), lambda m, k: [k // 16 % 2, AXIS_SEPARATOR, m, k // 32, k % 16],
+                         assume_injective_transform=True)
+    flat = flatten(sch.func, compact=True)
+    assert shapes(flat) == {"A_local.vtcm": (2, 8 * 16)}
+    same_meaning(sch.func, flat)
+
+
+@T.prim_func
+def odd(A: T.Buffer((4, 8), "int32"), B: T.Buffer((4, 8), "int32")):
+    """Odd steps read, at the same place, what the even ones before them wrote."""
+    s = T.alloc_buffer((4, 8), "int32")
+    for i in range(4):
+        for j in range(8):
+            with T.block("s"):
+                va = T.axis.spatial(4, i // 2 * 2)
+                vg = T.axis.spatial(2, i % 2)  # noqa: F841
+                vj = T.axis.spatial(8, j)
+                T.where(i % 2 < 1)
+                s[va, vj] = A[va, vj]
+        for j in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(4, i)
+                vb = T.axis.spatial(4, i // 2 * 2)
+                vj = T.axis.spatial(8, j)
+                B[vi, vj] = s[vb, vj]
+
+
+def test_a_write_that_may_not_happen_covers_no_read_of_its_place() -> None:
+    flat = flatten(odd, compact=True)
+    assert shapes(flat)["s"] == (24,)
+    same_meaning(Schedule(odd).func, flat)
+    always = parse("".join(x for x in Schedule(odd).script().splitlines(keepends=True) if "T.where" not in x))
+    assert shapes(flatten(always, compact=True))["s"] == (8,)
+
+
+def overlapping(step: int) -> PrimFunc:
+    """Every row is filled by views of three that overlap in runs of five; the pass before wrote elements 5, 11 and 17 of it."""
+    width = 3 * step + 5
+    return parse(f'''
+@T.prim_func
+def main(A: T.Buffer((4, {width}), "int32"), B: T.Buffer((4, {width}), "int32")):
+    s = T.alloc_buffer((5, {width}), "int32")
+    for i in range(4):
+        for r, c in T.grid(2, 3):
+            with T.block("ahead"):
+                vi = T.axis.spatial(5, i + r)
+                vc = T.axis.spatial(3, c)
+                T.where(i == 0 or r == 1)
+                s[vi, vc * 6 + 5] = 7
+        for o, j in T.grid(4, 3):
+            with T.block("s"):
+                vi, vo, vj = T.axis.remap("SSS", [i, o, j])
+                T.reads(A[vi, vo * {step} + vj:vo * {step} + vj + 3])
+                T.writes(s[vi, vo * {step} + vj:vo * {step} + vj + 3])
+                view = T.match_buffer(s[vi, vo * {step} + vj:vo * {step} + vj + 3], (1, 3), "int32", offset_factor=1)
+                for c in range(3):
+                    view[0, c] = A[vi, vo * {step} + vj + c]
+        for j in range({width}):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = s[vi, vj]
+''')
+
+
+@pytest.mark.parametrize(("step", "rows"), [(5, 2), (6, 5)])
+def test_views_that_overlap_cover_a_row_if_their_runs_meet(step: int, rows: int) -> None:
+    flat = flatten(overlapping(step), compact=True)
+    assert shapes(flat)["s"] == (rows * (3 * step + 5),)
+    same_meaning(overlapping(step), flat)

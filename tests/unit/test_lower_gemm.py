@@ -11,6 +11,7 @@ import pytest
 from autosched.errors import LoweringError
 from autosched.ir.stmt import PrimFunc
 from autosched.lower import lower_table
+from autosched.schedule import Schedule
 from autosched.script import parse
 from autosched.target import Target, get_target
 from autosched.target.intrin import register
@@ -288,3 +289,20 @@ def test_taps_that_are_told_apart_stay_apart(vta_schedules: ModuleType) -> None:
     func = taps(24, 3, "1 <= vx + vt and vx + vt < 25", notes='"vta.loop": "unroll"', loops="t, x")
     vta_schedules.verify(func, "vta-de10")
     assert counted(func) == (3, 1)
+
+
+def test_a_condition_may_be_written_either_way(vta_schedules: ModuleType) -> None:
+    wanted = gemms(taps(8, 3, inside(8, 3)))
+    assert wanted == [(1, 7, 2), (1, 8, 1)]
+    for where in ("vx + vt > 0 and 9 > vx + vt", "vx + vt >= 1 and 8 >= vx + vt", "0 < vx + vt and vx + vt <= 8"):
+        assert gemms(taps(8, 3, where)) == wanted, where
+    vta_schedules.verify(taps(8, 3, "vx + vt > 0 and 9 > vx + vt"), "vta-de10")
+
+
+def test_only_the_tiles_at_a_border_mind_it(vta_schedules: ModuleType) -> None:
+    """Tiles are told apart where something else shares their loop: here the load of the weights."""
+    sch = Schedule(taps(12, 3, inside(12, 3), outer=3))
+    sch.compute_at("load_w", sch.get_loops("gemm")[0])
+    vta_schedules.verify(sch.func, "vta-de10")
+    # The first and the last leave out one product of the twelve; the one between has nothing to leave out.
+    assert gemms(sch.func) == [(1, 3, 1), (1, 4, 2), (4, 3, 1), (1, 3, 1), (1, 4, 2)]

@@ -142,3 +142,29 @@ def f(X: T.Buffer((6, {groups * size}), "int8"), W: T.Buffer(({groups * each}, {
     space = Space(func, target)
     kernel = of_schedule(func, target, space.schedule(space.sample(np.random.default_rng(0), 1)[0]))
     assert np.array_equal(kernel(*inputs), run(func, *inputs)[0])
+
+
+@pytest.mark.parametrize("weight", ["r, j", "j, r"])
+def test_a_product_of_lanes_is_no_diagonal(weight: str) -> None:
+    """A plain matmul of an element's extents: the lane of the result is the last index of one operand, or of none."""
+    from autosched.script import parse
+
+    func = parse(f'''
+@T.prim_func
+def f(A: T.Buffer((5, 16), "int8"), W: T.Buffer((16, 16), "int8"), out: T.Buffer((5, 16), "int8")):
+    C = T.alloc_buffer((5, 16), "int32")
+    for i, j, r in T.grid(5, 16, 16):
+        with T.block("C"):
+            vi, vj, vr = T.axis.remap("SSR", [i, j, r])
+            with T.init():
+                C[vi, vj] = 0
+            C[vi, vj] = C[vi, vj] + T.Cast("int32", A[vi, vr]) * T.Cast("int32", W[v{weight.replace(", ", ", v")}])
+    for i, j in T.grid(5, 16):
+        with T.block("out"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            out[vi, vj] = T.Cast("int8", C[vi, vj])
+''')
+    new, steps = normalise(func, get_target("vta-de10"))
+    assert steps and "diagonalize" not in [i.op for i in steps]
+    inputs = random_inputs(func)
+    assert np.array_equal(run(new, *inputs)[0], run(func, *inputs)[0])
