@@ -36,13 +36,14 @@ def fits(space: Space, point: np.ndarray, target: str) -> bool:
     return len(lower_table(space.schedule(point).func, target).table) <= int(instructions(sketch.model, plan)[0])
 
 
-@pytest.mark.parametrize("name", ["dense:m=4,k=128,n=48", "conv2d:h=8,w=9,ci=64,co=32,k=5,stride=2,pad=2"])
-def test_pieces_that_stay_are_counted_as_they_lie(name: str) -> None:
-    space = Space(workload(name).func, "vta-de10")
-    points = space.eager(np.random.default_rng(1), 3000)
-    stays = points[:, [n for n, own in enumerate(space.names) if own.startswith("keep_")]].any(axis=1)
-    assert stays.sum() > 12
-    for point in points[stays][:12]:
+def test_pieces_that_stay_are_counted_as_they_lie() -> None:
+    space = Space(workload("conv2d:h=8,w=9,ci=64,co=32,k=5,stride=2,pad=2").func, "vta-de10")
+    points = space.eager(np.random.default_rng(1), 6000)
+    column = {name: points[:, n] for n, name in enumerate(space.names)}
+    # Of many taps that lie in a row a piece has one: the rows of a piece are apart, and DMAs of their own.
+    apart = points[(column["keep_data"] == 1) & (column["load_data"] == max(column["load_data"])) & (column["head_kx"] == 1)]
+    assert len(apart) >= 8
+    for point in apart[:12]:
         assert fits(space, point, "vta-de10"), space.explain(point)
 
 

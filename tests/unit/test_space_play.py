@@ -62,6 +62,7 @@ def test_useful_products_are_counted_tile_by_tile(name: str) -> None:
     for own, (d, axes, inside) in zip(table, model.padded):
         coeffs = model.nest.operands[model.padded_operand].dims[d][0]
         movers = {a < model.n_spatial: a for a in model.movers(axes)}
+        assert all(model.extents[a] <= model.extents[movers[a < model.n_spatial]] for a in axes)
         rows, columns = (int(model.extents[movers[side]]) if side in movers else 1 for side in (True, False))
         steps = [coeffs[movers[side]] if side in movers else 0 for side in (True, False)]
         for i, j in itertools.product(range(rows + 1), range(columns + 1)):
