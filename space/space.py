@@ -176,11 +176,13 @@ class Space:
         inside = np.zeros(len(points), dtype=np.bool_)
         for k, rows, own in self._groups(points):
             settled = np.zeros(len(own), dtype=np.bool_)
+            open_ = np.arange(len(own))
             for _ in range(PASSES):
-                again = self._repaired(k, own)
-                settled = (again == own).all(axis=1)
-                own = again
-                if settled.all():
+                again = self._repaired(k, own[open_])
+                settled[open_] = (again == own[open_]).all(axis=1)
+                own[open_] = again
+                open_ = open_[~settled[open_]]
+                if not len(open_):
                     break
             settled[settled] = self._legal(k, own[settled])
             out[rows] = self._global(k, own)
@@ -370,6 +372,17 @@ class Space:
 
     def neighbours(self, point: npt.NDArray[np.int32]) -> Points:
         """The points that differ from ``point`` in one column, or in one and in where or how often a buffer is filled."""
+        return self.neighbours_of(point[None])
+
+    def neighbours_of(self, points: Points) -> Points:
+        """The distinct neighbours of several points, these left out."""
+        near, inside = self.repair(np.unique(np.concatenate([self._around(p) for p in points]), axis=0))
+        candidates = np.unique(near[inside], axis=0)
+        given = {p.tobytes() for p in points}
+        return candidates[np.array([row.tobytes() not in given for row in candidates], dtype=bool)]
+
+    def _around(self, point: npt.NDArray[np.int32]) -> Points:
+        """Rows with one or two columns changed, not repaired."""
         k = int(point[0])
         columns, starts = self.sketches[k].columns, self.sketches[k].starts
         own = point[self._places[k]]
@@ -390,7 +403,7 @@ class Space:
                     rows.append(row)
                     changed.append(int(np.searchsorted(starts, n, side="right")))
         flags = [n for n, c in enumerate(columns) if c.loosest is not None and len(c.choices) <= 16
-                 and not c.name.startswith("tile_")]
+                 and not c.name.rpartition(".")[2].startswith(("tile_", "head_"))]
         # A tile that changes often needs its load or its bank to change with it: try those of each neighbour too.
         for row, nest in list(zip(rows, changed))[1:]:
             for n in flags:
@@ -401,13 +414,7 @@ class Space:
                         twin = row.copy()
                         twin[n] = value
                         rows.append(twin)
-        near_rows, inside = self.repair(self._global(k, np.unique(np.stack(rows), axis=0)))
-        candidates = np.unique(near_rows[inside], axis=0)
-        return np.asarray(candidates[(candidates != point).any(axis=1)], dtype=np.int32)
-
-    def neighbours_of(self, points: Points) -> Points:
-        """The distinct neighbours of several points."""
-        return np.unique(np.concatenate([self.neighbours(p) for p in points]), axis=0)
+        return self._global(k, np.stack(rows))
 
     # -- judgement ------------------------------------------------------------------------------------------------------
 
