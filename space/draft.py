@@ -33,7 +33,6 @@ from space.play import (
     TILE,
     TRANSFERS,
     UOPS,
-    play,
 )
 from space.sites import ACC
 
@@ -116,6 +115,8 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
 
 def draft(model: Model, plan: Plan) -> Floats:
     """Estimated cycles of every point, shape (n,)."""
+    from space._play_kernel import play
+
     n, operands = len(plan), len(model.nest.operands)
     parts = [part for part in plan.parts if part.on.any()]
     order = np.argsort(plan.position, axis=1, kind="stable")

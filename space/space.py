@@ -379,7 +379,8 @@ class Space:
         near, inside = self.repair(np.unique(np.concatenate([self._around(p) for p in points]), axis=0))
         candidates = np.unique(near[inside], axis=0)
         given = {p.tobytes() for p in points}
-        return candidates[np.array([row.tobytes() not in given for row in candidates], dtype=bool)]
+        fresh = np.array([row.tobytes() not in given for row in candidates], dtype=np.bool_)
+        return np.asarray(candidates[fresh], dtype=np.int32)
 
     def _around(self, point: npt.NDArray[np.int32]) -> Points:
         """Rows with one or two columns changed, not repaired."""

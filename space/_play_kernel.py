@@ -1,0 +1,221 @@
+"""The compiled clock of the draft (:mod:`space.play`).
+
+It is the machine with its instructions put together: a fill, the matrix products between two fills, the stages of a slice, a
+store. Products and fills at a border are as small as the border makes them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from sim._kernels import refresh
+from space import play as columns
+from space.play import (
+    BANKS,
+    BEATS,
+    DEPTH,
+    ENGINE,
+    INIT,
+    KNOWN,
+    LATE,
+    LOW,
+    MOST,
+    ONCE,
+    OUTER,
+    PIECES,
+    PRODUCTS,
+    SLICES,
+    STAGE,
+    STORE,
+    TILE,
+    TRANSFERS,
+    UOPS,
+)
+
+refresh(__file__, columns)
+
+
+@njit(cache=True, nogil=True)
+def play(
+    on: Any, shape: Any, spatial: Any, fill: Any, work: Any, apart: Any, acc_banks: Any, dims: Any, counts: Any, padded: Any,
+    drops: Any, widths: Any, issue: float, latency: float, fetch: float, begin: float, out: Any,
+) -> None:
+    """Cycles of every point.
+
+    Args:
+        on: whether a part exists, shape (n, parts).
+        shape: loops, axes outermost first, int64, shape (n, parts, axes, 4).
+        spatial: how many of the axes are loops over tiles of the output.
+        fill: of every operand, float64, shape (n, parts, operands, 6); ``ENGINE`` 1 where the compute engine loads it, 2
+            where only the stages read it, ``ONCE`` 1 where every fill has a place of its own, 2 where it touches that of the
+            fill before.
+        work: of a part, float64, shape (n, parts, 9).
+        apart: whether a part's first buffers have room beside those of the part before, shape (n, parts).
+        acc_banks: of the accumulator, shape (n,).
+        dims: per padded dimension its place among the loops of the spatial and of the reduction axis (-1 where there is none),
+            and the coefficients of both, shape (n, dims, 4).
+        counts: per padded dimension, useful indices before (i, j) of both axes, shape (dims, spatial + 1, reduction + 1).
+        padded: index of the padded operand, -1 without.
+        drops: whether padding is left out, shape (n,).
+        widths: per part and padded dimension: indices of a whole fill, the most of any fill, rows outside, indices that are no
+            padding, and the first of them; shape (n, parts, dims, 5).
+        issue: cycles of a computing instruction beyond its micro-ops.
+        latency: cycles between two loads beyond their beats.
+        fetch: bus words of an instruction.
+        begin: cycles before the first instruction.
+        out: the result, shape (n,).
+    """
+    n, parts, axes = shape.shape[0], shape.shape[1], shape.shape[2]
+    operands, ndims = fill.shape[2], dims.shape[1]
+    counter = np.zeros(axes, dtype=np.int64)
+    ready = np.zeros(operands)
+    filled = np.zeros(operands, dtype=np.int64)
+    held = 1
+    for r in range(n):
+        held = max(held, acc_banks[r] + 1)
+        for p in range(parts):
+            for k in range(operands):
+                held = max(held, int(fill[r, p, k, BANKS]))
+    release = np.zeros((operands, held))
+    stored = np.zeros(held)
+    for r in range(n):
+        for k in range(operands):
+            ready[k] = 0.0
+        load = begin  # when the load engine is free
+        comp = begin  # when the compute engine is free
+        last = begin  # the end of the last product
+        store = begin
+        tiles_done = 0
+        banks_acc = acc_banks[r] + 1
+        first_part = True
+        gaps = 1.0  # share of the load engine's time in which it leaves the bus alone
+        for p in range(parts):
+            if not on[r, p]:
+                continue
+            w = work[r, p]
+            visits = 1.0
+            for a in range(axes):
+                counter[a] = 0
+                visits *= shape[r, p, a, OUTER]
+            comp += w[UOPS]
+            if not first_part and not apart[r, p]:
+                # No room beside the part before: the loads wait for its products, its initial values for its last store.
+                load = max(load, last)
+                comp = max(comp, store)
+            for k in range(operands):
+                filled[k] = 0
+                release[k] = 0.0
+            for b in range(held):
+                stored[b] = 0.0 if apart[r, p] or first_part else store
+            if first_part and w[KNOWN] > 0:
+                comp += w[KNOWN]
+                load = max(load, comp)
+            tiles_done = 0
+            step = 0.0
+            changed = 0
+            started = comp
+            while True:
+                new_tile = changed < spatial or step == 0
+                # Loads of this visit, in program order.
+                for k in range(operands):
+                    f = fill[r, p, k]
+                    if f[ENGINE] == 1 or (step > 0 and not changed < f[DEPTH]) or f[BEATS] == 0:
+                        continue
+                    beats, transfers = f[BEATS], f[TRANSFERS]
+                    if k == padded and drops[r]:
+                        for d in range(ndims):
+                            a, b = int(dims[r, d, 0]), int(dims[r, d, 1])
+                            at = 0
+                            if a >= 0:
+                                low = shape[r, p, a, LOW] if f[DEPTH] > 0 else 0
+                                if a < f[DEPTH]:
+                                    low += counter[a] * shape[r, p, a, TILE]
+                                at += dims[r, d, 2] * low
+                            if b >= 0 and b < f[DEPTH]:
+                                at += dims[r, d, 3] * (counter[b] * shape[r, p, b, TILE])
+                            whole, most, rows, size, pad = widths[r, p, d]
+                            high = min(at + whole, pad + size)
+                            got = max(high - max(at, pad), 0.0)
+                            beats *= got / whole
+                            if got < most:
+                                transfers = max(transfers, rows)
+                    if beats == 0:
+                        continue
+                    slot = filled[k] % int(f[BANKS])
+                    if filled[k] > 0:
+                        release[k, (filled[k] - 1) % int(f[BANKS])] = last
+                    if f[ONCE] == 0:
+                        load = max(load, release[k, slot])
+                    elif f[ONCE] == 2 and filled[k] > 0:
+                        load = max(load, last)
+                    load += beats + (latency + fetch) * transfers
+                    gaps = latency * transfers / (beats + latency * transfers)
+                    ready[k] = load
+                    filled[k] += 1
+                if new_tile:
+                    # The initial values, once the slot is stored.
+                    comp = max(comp, stored[tiles_done % banks_acc])
+                    if step == 0 and first_part and w[LATE] > 0:
+                        late = comp
+                        for k in range(operands):
+                            if fill[r, p, k, ENGINE] == 0 and filled[k] > 0:
+                                late = max(late, ready[k])
+                        comp = late + w[LATE]
+                    comp += w[INIT]
+                for k in range(operands):
+                    f = fill[r, p, k]
+                    if f[ENGINE] == 1 and f[BEATS] > 0 and (step == 0 or changed < f[DEPTH]):
+                        # Last at the memory: it gets the gaps between loads, or waits until they pause.
+                        own = f[BEATS] + latency * f[TRANSFERS]
+                        comp += own + min(max(load - comp, 0.0), own / gaps)
+                products = w[PRODUCTS]
+                if drops[r]:
+                    for d in range(ndims):
+                        a, b = int(dims[r, d, 0]), int(dims[r, d, 1])
+                        i0, i1, j0, j1 = 0, 1, 0, 1
+                        if a >= 0:
+                            i0 = int(shape[r, p, a, LOW] + counter[a] * shape[r, p, a, TILE])
+                            i1 = int(i0 + shape[r, p, a, TILE])
+                        if b >= 0:
+                            j0 = int(counter[b] * shape[r, p, b, TILE])
+                            j1 = int(j0 + shape[r, p, b, TILE])
+                        useful = counts[d, i1, j1] - counts[d, i0, j1] - counts[d, i1, j0] + counts[d, i0, j0]
+                        products *= useful / ((i1 - i0) * (j1 - j0))
+                if products > 0:
+                    for k in range(operands):
+                        if fill[r, p, k, ENGINE] == 0:
+                            comp = max(comp, ready[k])
+                    comp += products + issue * w[PIECES]
+                    load += fetch * w[PIECES]
+                    last = comp
+                step += 1
+                # The next visit.
+                changed = -1
+                for a in range(axes - 1, -1, -1):
+                    counter[a] += 1
+                    if counter[a] < shape[r, p, a, OUTER]:
+                        changed = a
+                        break
+                    counter[a] = 0
+                if changed < spatial:
+                    # The tile is complete: its stages and stores, slice by slice.
+                    for k in range(operands):
+                        if fill[r, p, k, ENGINE] == 2:
+                            comp = max(comp, ready[k])
+                    for _ in range(int(w[SLICES])):
+                        comp += w[STAGE]
+                        store = max(store, comp) + w[STORE]
+                    stored[tiles_done % banks_acc] = store
+                    tiles_done += 1
+                if changed < 0:
+                    break
+                if step >= MOST:
+                    pace = (comp - started) / step
+                    comp += pace * (visits - step)
+                    load, last, store = max(load, comp), comp, comp + w[STORE]
+                    break
+            first_part = False
+        out[r] = max(store, comp)

@@ -1,0 +1,72 @@
+"""What the search finds, and what it costs: ``python tests/benchmarks/bench_search.py [WORKLOAD ...] [--seeds N] [--trials N]``.
+
+Every workload is tuned cold into an empty log, with one job, for every seed and every sampler. Printed as Markdown: the cycles of
+every seed, how far the worst is above the best known (of these runs and of what ships), the gap of the best to the machine bound,
+and CPU seconds of a run, simulations included. ``--target`` is another machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+
+from autosched.errors import RecordError
+from autosched.records import compile as compile_best
+from autosched.search import TuneReport, tune
+
+WORKLOADS = ("t2", "t3", "resnet18.c2", "resnet18.c5", "resnet18.c8", "resnet18.c10", "resnet18.c11")
+SAMPLERS = ("cost-model", "draft", "random")
+
+
+def run(name: str, target: str, sampler: str, trials: int, seed: int) -> tuple[TuneReport, float]:
+    """A cold run, and its CPU seconds."""
+    with tempfile.TemporaryDirectory() as log:
+        begun = time.process_time()
+        report = tune(name, target=target, trials=trials, jobs=1, seed=seed, log=log, cold=True, sampler=sampler)
+        assert isinstance(report, TuneReport)
+        return report, time.process_time() - begun
+
+
+def shipped(name: str, target: str) -> int | None:
+    """The cycles of what ships, or None."""
+    with tempfile.TemporaryDirectory() as empty:
+        here = os.getcwd()
+        os.chdir(empty)  # no log but the shipped one
+        try:
+            return compile_best(name, target=target).cycles
+        except RecordError:
+            return None
+        finally:
+            os.chdir(here)
+
+
+def main() -> None:
+    """Prints the table."""
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("workloads", nargs="*", default=WORKLOADS)
+    p.add_argument("--seeds", type=int, default=5)
+    p.add_argument("--trials", type=int, default=64)
+    p.add_argument("--target", default="vta-de10")
+    p.add_argument("--sampler", action="append", help=f"default: {', '.join(SAMPLERS)}")
+    args = p.parse_args()
+    run("t2", args.target, "cost-model", 2, 0)  # compiles
+    print(f"{args.trials} trials on {args.target}, cold, seeds 0 to {args.seeds - 1}\n")
+    print("| workload | sampler | cycles by seed | best known | worst above it | gap of the best | CPU s a run |")
+    print("|---|---|---|---|---|---|---|")
+    for name in args.workloads:
+        rows = []
+        known = shipped(name, args.target)
+        for sampler in args.sampler or SAMPLERS:
+            runs = [run(name, args.target, sampler, args.trials, seed) for seed in range(args.seeds)]
+            cycles = [report.cycles for report, _ in runs if report.cycles is not None]
+            rows.append((sampler, cycles, runs[0][0].machine_bound, max(cpu for _, cpu in runs)))
+        best = min(c for _, cycles, _, _ in rows for c in [*cycles, *([known] if known else [])])
+        for sampler, cycles, bound, cpu in rows:
+            print(f"| {name} | {sampler} | {' '.join(map(str, cycles))} | {best} | {100 * (max(cycles) / best - 1):.2f} % | "
+                  f"{100 * (min(cycles) / bound - 1):.2f} % | {cpu:.1f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
