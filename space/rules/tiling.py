@@ -20,10 +20,10 @@ def divisors(n: int) -> list[int]:
 
 
 @cache
-def nearest_divisors(n: int) -> Ints:
-    """For every tile from 0 to ``n``, the largest divisor of ``n`` that is no larger (1 for 0)."""
+def nearest_divisors(n: int, choices: tuple[int, ...]) -> Ints:
+    """For every tile from 0 to ``n``, the largest divisor of ``n`` among the choices that is no larger (1 for 0)."""
     table = np.ones(n + 1, dtype=np.int64)
-    for d in divisors(n):
+    for d in sorted(set(divisors(n)) & set(choices)):
         table[d:] = d
     return table
 
@@ -56,7 +56,8 @@ class Tiling(NumericRule):
             extents = plan.body.extents[:, a]
             for extent in np.unique(extents):
                 rows = np.flatnonzero(extents == extent)
-                table = nearest_divisors(int(extent))
+                # Of a long axis not every tile is a choice: what a cut leaves may have divisors that are none.
+                table = nearest_divisors(int(extent), model.columns[column].choices)
                 points[rows, column] = table[np.minimum(points[rows, column], extent)]
 
     def settle(self, model: Model, points: Points, plan: Plan) -> None:

@@ -241,3 +241,13 @@ def test_structural_rules_say_what_they_did() -> None:
     for semantics, first in (("chisel", "init by copy"), ("portable", "addend in front")):
         target = replace(machine, semantics="".join(list(semantics)))
         assert Epilogue().apply(sch, target)[0][0] == first
+
+
+def test_what_a_cut_leaves_of_a_long_axis_is_tiled_by_choices_only() -> None:
+    # 112 rows are cut at powers of two, and 110 or 108 of them have divisors that are no choices of the column.
+    space = Space(workload("mobilenet.d1").func, "vta-de10")
+    rng = np.random.default_rng(0)
+    points = space.mutate(space.eager(rng, 600), rng)
+    assert len(points) > 50 and space.valid(points).all()
+    for column, values in zip(points.T, space.choices):
+        assert np.isin(column, values).all()
