@@ -47,7 +47,7 @@ def play(
 
     Args:
         on: whether a part exists, shape (n, parts).
-        shape: loops, axes outermost first, int64, shape (n, parts, axes, 4).
+        shape: loops, axes outermost first, int64, shape (n, parts, axes, 3).
         spatial: how many of the axes are loops over tiles of the output.
         fill: of every operand, float64, shape (n, parts, operands, 6); ``ENGINE`` 1 where the compute engine loads it, 2
             where only the stages read it, ``ONCE`` 1 where every fill has a place of its own, 2 where it touches that of the
@@ -88,7 +88,6 @@ def play(
         comp = begin  # when the compute engine is free
         last = begin  # the end of the last product
         store = begin
-        tiles_done = 0
         banks_acc = acc_banks[r] + 1
         first_part = True
         gaps = 1.0  # share of the load engine's time in which it leaves the bus alone

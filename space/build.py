@@ -304,8 +304,6 @@ class Build(Recorder):
     def _load(self) -> None:
         """What all parts share is loaded once, before them; the rest in its place in every part."""
         nest, plan = self.nest, self.plan
-        order = [int(a) for a in np.argsort(plan.position[0], kind="stable") if a < self.model.n_spatial]
-        places = [*order, *nest.reduce]
         late = self._late() if self.pieces[0].bare else []
         for piece in self.pieces:
             piece.copies = [None] * len(nest.operands)
@@ -316,7 +314,7 @@ class Build(Recorder):
                 piece = self.pieces[0]
                 self.shared[k] = self._loading(k, piece, None)
                 self._lay_out(k, self.shared[k])
-                loop = next((piece.outer[places[d]] for d in range(depth - 1, -1, -1) if places[d] in piece.outer), None)
+                loop = self._innermost(piece, depth)
                 if loop is not None:
                     self.compute_at(self.shared[k], loop, resident=True)
                 continue
@@ -329,11 +327,16 @@ class Build(Recorder):
             for piece in self.pieces:
                 copy = self._loading(k, piece, None if alone else self._reader(k, piece))
                 piece.copies[k] = copy
-                loop = next((piece.outer[places[d]] for d in range(depth - 1, -1, -1) if places[d] in piece.outer), None)
+                loop = self._innermost(piece, depth)
                 if not depth or loop is None:
                     loop = piece.loops[0] if piece.loops else None
                 if loop is not None:
                     self.compute_at(copy, loop)
+
+    def _innermost(self, piece: Piece, depth: int) -> LoopRV | None:
+        """The innermost loop that a part has among the first ``depth`` of the plan's, or None."""
+        around = np.argsort(self.plan.position[0], kind="stable")[:depth]
+        return next((piece.outer[int(a)] for a in around[::-1] if int(a) in piece.outer), None)
 
     def _lay_out(self, operand: int, copy: BlockRV) -> None:
         """Pieces of what stays lie one after another."""

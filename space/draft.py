@@ -18,7 +18,6 @@ from space.play import (
     BEATS,
     DEPTH,
     ENGINE,
-    EXTENT,
     INIT,
     KNOWN,
     LATE,
@@ -45,7 +44,6 @@ Floats = npt.NDArray[np.float64]
 ISSUE = 7  # cycles of a computing instruction beyond its micro-ops: pipeline and hand-over (vta.md 5)
 LATENCY = 23  # cycles between two loads beyond their beats: request, delay, drain (vta.md 5.7, E = 22 + beats, occupancy E + 1)
 FETCH = 2  # bus words of an instruction
-PART = 64  # of a further part: micro-ops of its own for the sum, the initial values and the stages
 START = 60  # launch, first instructions, FINISH
 
 
@@ -120,7 +118,7 @@ def draft(model: Model, plan: Plan) -> Floats:
     n, operands = len(plan), len(model.nest.operands)
     parts = [part for part in plan.parts if part.on.any()]
     order = np.argsort(plan.position, axis=1, kind="stable")
-    shape = np.zeros((n, len(parts), len(model.extents), 4), dtype=np.int64)
+    shape = np.zeros((n, len(parts), len(model.extents), 3), dtype=np.int64)
     fill = np.zeros((n, len(parts), operands, 6))
     work = np.zeros((n, len(parts), 9))
     widths = np.zeros((n, len(parts), len(model.padded), 5))
@@ -130,7 +128,7 @@ def draft(model: Model, plan: Plan) -> Floats:
         for rule in model.rules:
             rule.draft(model, plan, terms)
         extra += np.where(part.on, terms.extra, 0.0)
-        for column, values in ((OUTER, part.outer), (LOW, part.lows), (TILE, part.tiles), (EXTENT, part.extents)):
+        for column, values in ((OUTER, part.outer), (LOW, part.lows), (TILE, part.tiles)):
             shape[:, p, :, column] = np.take_along_axis(values, order, axis=1)
         _fills(model, plan, terms, fill[:, p], work[:, p])
         _work(model, plan, terms, work[:, p])
@@ -140,13 +138,12 @@ def draft(model: Model, plan: Plan) -> Floats:
             widths[:, p, n_dim, 1] = model.most_of(plan, part, n_dim)
             widths[:, p, n_dim, 2] = extents[:, :d].prod(axis=1)
             widths[:, p, n_dim, 3:] = sum(inside), int(np.argmax(inside))
-    place = np.argsort(order, axis=1)
     dims = np.full((n, len(model.padded), 4), -1, dtype=np.int64)
     for n_dim, (d, axes, _) in enumerate(model.padded):
         coeffs = model.nest.operands[model.padded_operand].dims[d][0]
         for a in model.movers(axes):
             side = 0 if a < model.n_spatial else 1
-            dims[:, n_dim, side] = place[:, a]
+            dims[:, n_dim, side] = plan.position[:, a]
             dims[:, n_dim, 2 + side] = coeffs[a]
     on = np.stack([part.on for part in parts], axis=1)
     apart = np.stack(_side_by_side(model, plan, parts), axis=1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import numpy.typing as npt
 
@@ -44,10 +42,11 @@ class Proposer:
         listed = self._list_all()
         self.scans = listed is not None
         # What may be proposed, with what never changes: estimate and lower bound. Evolution adds to it.
-        self._pool = listed if listed is not None else np.zeros((0, space.width), np.int32)
+        self._pool = np.zeros((0, space.width), np.int32)
         self._drafts: Floats = np.zeros(0)
         self._bounds = np.zeros(0, np.int64)
-        self._judge()
+        if listed is not None:
+            self._take(listed, space.draft(listed))
 
     def _list_all(self) -> Points | None:
         """All valid points, or None where there are too many to list."""
@@ -124,7 +123,8 @@ class Proposer:
         scores = self._score(pool, drafts)
         chosen: dict[bytes, Point] = {}
         random = round(EPSILON * n) if self._points else 0
-        for point in self._spread(pool[np.argsort(scores, kind="stable")], n - random):
+        # Neighbours tell the model little more than one of them.
+        for point in self._spread(pool[np.argsort(scores, kind="stable")], n - random, n if self._points else ALIKE):
             chosen.setdefault(point.tobytes(), point)
         for index in self.rng.permutation(len(pool)):
             if len(chosen) >= n:
@@ -152,30 +152,27 @@ class Proposer:
     def _incumbents(self, n: int) -> Points:
         return np.stack([self._points[i] for i in np.argsort(self._cycles, kind="stable")[:n]])
 
-    def _spread(self, ranked: Points, n: int) -> Iterable[Point]:
-        """The best points, at most a few that share all tiles: neighbours tell the model little more than one of them."""
-        limit = 4 if not self._points else n
+    def _spread(self, ranked: Points, n: int, alike: int) -> Points:
+        """The first ``n``, at most ``alike`` of them with the same tiles."""
         taken: dict[bytes, int] = {}
-        chosen = 0
-        tiles = self.space.same_tiles(ranked)
-        for row, own in zip(ranked, tiles):
+        chosen: list[int] = []
+        for row, own in enumerate(self.space.same_tiles(ranked)):
+            if len(chosen) >= n:
+                break
             key = own.tobytes()
-            if taken.get(key, 0) >= limit:
-                continue
             taken[key] = taken.get(key, 0) + 1
-            chosen += 1
-            yield row
-            if chosen >= n:
-                return
+            if taken[key] <= alike:
+                chosen.append(row)
+        return ranked[chosen]
 
     def _score(self, points: Points, drafts: Floats) -> Floats:
         return self.model.predict(self.space.features(points), drafts) if self._points and self.learns else drafts
 
-    def _judge(self) -> None:
-        """Estimates and bounds of what came to the pool last."""
-        new = self._pool[len(self._drafts) :]
-        self._drafts = np.concatenate([self._drafts, self.space.draft(new)])
-        self._bounds = np.concatenate([self._bounds, self.space.bound(new)])
+    def _take(self, points: Points, drafts: Floats) -> None:
+        """Points that are new join the pool."""
+        self._pool = np.concatenate([self._pool, points])
+        self._drafts = np.concatenate([self._drafts, drafts])
+        self._bounds = np.concatenate([self._bounds, self.space.bound(points)])
 
     def _refine(self) -> None:
         """Breeds from what was measured best and what the model thinks best."""
@@ -187,38 +184,24 @@ class Proposer:
 
     def _breed(self, generations: int, population: Points) -> None:
         """Generation after generation of changed survivors; all that lived joins the pool."""
-        kept, scores = population, self._score(population, self.space.draft(population)) if len(population) else np.zeros(0)
+        kept, drafts = population, self.space.draft(population)
+        scores = self._score(kept, drafts) if len(kept) else drafts
         for _ in range(generations):
-            parents = self._survivors(kept[np.argsort(scores, kind="stable")])
-            children = self.space.mutate(np.repeat(parents, 2, axis=0), self.rng)
-            kept, scores = self._merged(kept, scores, children)
+            parents = self._spread(kept[np.argsort(scores, kind="stable")], POPULATION, ALIKE)
+            new = self._fresh_of(self.space.mutate(np.repeat(parents, 2, axis=0), self.rng), kept)
+            if len(new):
+                found = self.space.draft(new)
+                kept, drafts = np.concatenate([kept, new]), np.concatenate([drafts, found])
+                scores = np.concatenate([scores, self._score(new, found)])
         known = {row.tobytes() for row in self._pool}
         fresh = np.array([row.tobytes() not in known for row in kept], dtype=bool)
-        self._pool = np.concatenate([self._pool, kept[fresh]])
-        self._judge()
+        self._take(kept[fresh], drafts[fresh])
 
-    def _survivors(self, ranked: Points) -> Points:
-        """The parents of a generation: the best, few of them with the same tiles."""
-        taken: dict[bytes, int] = {}
-        chosen = []
-        for n, own in enumerate(self.space.same_tiles(ranked)):
-            key = own.tobytes()
-            taken[key] = taken.get(key, 0) + 1
-            if taken[key] <= ALIKE:
-                chosen.append(n)
-                if len(chosen) == POPULATION:
-                    break
-        return ranked[chosen]
-
-    def _merged(self, kept: Points, scores: Floats, children: Points) -> tuple[Points, Floats]:
-        """Both generations without twins; only the new ones are judged."""
+    def _fresh_of(self, children: Points, kept: Points) -> Points:
+        """The distinct children that are not kept already, in order."""
         known = {row.tobytes() for row in kept}
         fresh: dict[bytes, Point] = {}
         for row in children:
-            key = row.tobytes()
-            if key not in known:
-                fresh.setdefault(key, row)
-        if not fresh:
-            return kept, scores
-        new = np.stack(list(fresh.values()))
-        return np.concatenate([kept, new]), np.concatenate([scores, self._score(new, self.space.draft(new))])
+            if row.tobytes() not in known:
+                fresh.setdefault(row.tobytes(), row)
+        return np.stack(list(fresh.values())) if fresh else children[:0]

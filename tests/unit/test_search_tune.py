@@ -265,7 +265,9 @@ def test_a_network_is_the_weighted_sum_of_its_layers(tmp_path: Path, monkeypatch
     monkeypatch.setitem(NETWORKS, "small", ((SMALL, 4), ("t2", 1), ("dense:m=1,k=64,n=48", 3)))
     said: list[Event] = []
     report = tune("small", jobs=1, trials=1, cold=True, log=tmp_path, listener=said.append)
-    assert [type(e) for e in said] == [RunStarted, *[TaskStarted, TrialEvent, TaskFinished] * 3, RunFinished]
+    # A machine that has no kernels yet says so in between.
+    heard = [type(e) for e in said if not isinstance(e, Remark)]
+    assert heard == [RunStarted, *[TaskStarted, TrialEvent, TaskFinished] * 3, RunFinished]
     assert [e.number for e in said if isinstance(e, TaskStarted)] == list(range(3))
     assert isinstance(report, NetworkReport) and len(report.tasks) == 3
     assert [t.multiplicity for t in report.tasks] == [4, 1, 3]
