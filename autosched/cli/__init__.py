@@ -46,6 +46,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             # signal and not with our code. Running text makes it forget.
             exec("")
             return interrupts.code
+        except Exception as error:
+            if not interrupts.number:
+                # Python ends with Exit.BUG after an exception that nobody expected; the last line of its traceback is this one.
+                error.add_note("autosched: this is a bug of autosched; the lines above belong into its report")
+                raise
+            # NumPy, for one, takes an interrupt that comes while it compares types for types that cannot be compared.
+            print(interrupts.line(KeyboardInterrupt(*getattr(error, "__notes__", ())[-1:])), file=sys.stderr)
+            return interrupts.code
 
 
 def _notice(text: str) -> None:
@@ -69,7 +77,3 @@ def _run(words: Sequence[str]) -> int:
         name = f"{error.filename}: " if error.filename else ""
         print(f"autosched: {name}{error.strerror or error}", file=sys.stderr)
         return Exit.BAD_INPUT
-    except Exception as error:
-        # Python ends with Exit.BUG after an exception that nobody expected; the last line of its traceback is this one.
-        error.add_note("autosched: this is a bug of autosched; the lines above belong into its report")
-        raise

@@ -87,7 +87,7 @@ def listing(args: argparse.Namespace) -> int:
         [("workload", False), ("target", False), ("cycles", True), ("bound", True), ("gap", True), ("checked", False),
          ("version", False), ("trials", True)],
         [[str(r["workload"]), str(r["target"]), number(r["cycles"]), number(r["bound"]), percent(r["gap"]),
-          "yes" if r["verified"] else "not yet", str(r["version"]), number(r["trials"])] for r in rows])
+          str(r["checked"]), str(r["version"]), number(r["trials"])] for r in rows])
     return Exit.OK
 
 
@@ -101,7 +101,7 @@ def _held(log: Log) -> Iterator[dict[str, Any]]:
         if best is not None:
             count = sum(n for (w, h, _), n in trials.items() if (w, h) == (workload, hardware))
             yield {"workload": name, "target": best.target, "cycles": best.cycles, "bound": best.bound, "gap": best.gap,
-                   "verified": best.verified, "version": best.version, "trials": count, "key": workload, "hardware": hardware}
+                   "verified": best.checked == "yes", "checked": best.checked, "version": best.version, "trials": count, "key": workload, "hardware": hardware}
 
 
 def _once(log: Log) -> list[tuple[str, str, str]]:

@@ -128,13 +128,13 @@ def _best_json(name: str, multiplicity: int, record: BestRecord | None) -> dict[
         return {**base, "cycles": None}
     return {**base, "target": record.target, "cycles": record.cycles, "bound": record.bound, "gap": record.gap,
             "space_bound": record.space_bound, "machine_bound": record.machine_bound, "version": record.version,
-            "verified": record.verified, "run": record.run, "point": list(record.point), "trace": list(record.trace)}
+            "verified": record.checked == "yes", "run": record.run, "point": list(record.point), "trace": list(record.trace)}
 
 
 def _checked(record: BestRecord) -> str:
     if record.version != version():
         return f"by version {record.version}"
-    return "yes" if record.verified else "not yet"
+    return record.checked
 
 
 def _print_best(found: list[tuple[str, int, BestRecord | None]], target: Target) -> None:

@@ -160,6 +160,11 @@ class BestRecord(_OfRun):
         """Relative distance to the bound."""
         return gap(self.cycles, self.bound)
 
+    @property
+    def checked(self) -> str:
+        """What a listing, which simulates nothing, says of its check: fewer cycles than its own bound are not believed."""
+        return "below its bound" if self.cycles < self.bound else "yes" if self.verified else "not yet"
+
 
 @dataclass(frozen=True)
 class ProgramRecord:

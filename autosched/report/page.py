@@ -90,7 +90,7 @@ def _summary(sections: Sequence[Section]) -> str:
         r = s.record
         times = f" x{s.multiplicity}" if s.multiplicity > 1 else ""
         figures = ["-", "-", "-", "nothing logged"] if r is None else [
-            number(r.cycles), number(r.bound), percent(r.gap), "yes" if r.verified else "not yet"]
+            number(r.cycles), number(r.bound), percent(r.gap), r.checked]
         rows.append([s.task.name + times, *figures])
     if len(sections) > 1 and all(s.record is not None for s in sections):
         cycles = sum(s.record.cycles * s.multiplicity for s in sections if s.record is not None)

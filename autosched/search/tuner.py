@@ -197,6 +197,10 @@ class _Run:
                 verified = self._settle(pool)
         except KeyboardInterrupt as interrupt:
             raise Interrupted(self._so_far()) from interrupt
+        except Exception as error:
+            # Whatever ended the run, what it has found is there.
+            error.add_note(self._so_far())
+            raise
         return self._report(stop, verified, multiplicity)
 
     def _so_far(self) -> str:

@@ -128,3 +128,27 @@ def test_a_run_that_is_to_ignore_hangups_does(tmp_path: Path) -> None:
     process.send_signal(signal.SIGHUP)
     _, err = process.communicate(timeout=MINUTES)
     assert process.returncode == 0, err
+
+
+def test_an_interrupt_that_a_library_made_an_error_of_its_own_is_still_one_line(
+    command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def swallowing(*_: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt:
+            # As np.unique does when it is interrupted while it compares structured types.
+            raise TypeError("cannot compare structured arrays") from None
+
+    def broken(*_: object) -> None:
+        raise TypeError("cannot compare structured arrays")
+
+    run = ("tune", "t2", "--trials", "4", "--jobs", "1", "--log", tmp_path, "--quiet")
+    monkeypatch.setattr("autosched.search.tuner._Run._ask", swallowing)
+    code, out, err = command(*run)
+    assert (code, out) == (143, "")
+    assert err == f"autosched: ended by SIGTERM; t2: 0 of 4 trials, nothing was found so far; the log is {tmp_path}\n"
+    monkeypatch.setattr("autosched.search.tuner._Run._ask", broken)
+    with pytest.raises(TypeError) as caught:
+        command(*run)
+    assert f"the log is {tmp_path}" in caught.value.__notes__[0] and "bug of autosched" in caught.value.__notes__[1]

@@ -5,6 +5,7 @@ import os
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -161,6 +162,16 @@ def test_a_record_that_lies_is_passed_over(tmp_path: Path, small: BestRecord) ->
     only = log_of(tmp_path / "only", cheap)
     failed = autosched("show", SMALL, "--log", only, cwd=tmp_path)
     assert failed.returncode in (2, 3) and "that holds" in failed.stderr.splitlines()[-1] and "Traceback" not in failed.stderr
+
+
+def test_fewer_cycles_than_the_bound_are_not_called_checked(
+    command: Callable[..., tuple[int, str, str]], tmp_path: Path, small: BestRecord
+) -> None:
+    for cycles, said in ((small.bound - 1, "below its bound"), (small.bound, "yes")):
+        log = log_of(tmp_path / str(cycles), replace(small, cycles=cycles))
+        assert said in command("best", "--log", log)[1].splitlines()[1]
+        assert said in command("db", "list", "--log", log)[1].splitlines()[1]
+        assert json.loads(command("best", "--log", log, "--format", "json")[1])[0]["verified"] == (said == "yes")
 
 
 def test_a_record_of_another_version_is_marked_and_checked(tmp_path: Path, small: BestRecord) -> None:

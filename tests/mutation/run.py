@@ -208,7 +208,10 @@ def outcome(tree: Path, mutant: Mutant, tests: Sequence[str], seconds: float) ->
     path = tree / name
     code = path.read_text(encoding="utf-8")
     changed = mutate_code(code, get_operator(operator)(), occurrence)
-    if changed is None or meaning(changed) == meaning(code):
+    try:
+        if changed is None or meaning(changed) == meaning(code):
+            return "none", ""
+    except SyntaxError:  # an operator of its own in place of the stars of a call
         return "none", ""
     before, after = code.splitlines(), changed.splitlines()
     text = next((b.strip() for a, b in zip(before, after) if a != b), "")
