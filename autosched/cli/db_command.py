@@ -101,7 +101,8 @@ def _held(log: Log) -> Iterator[dict[str, Any]]:
         if best is not None:
             count = sum(n for (w, h, _), n in trials.items() if (w, h) == (workload, hardware))
             yield {"workload": name, "target": best.target, "cycles": best.cycles, "bound": best.bound, "gap": best.gap,
-                   "verified": best.checked == "yes", "checked": best.checked, "version": best.version, "trials": count, "key": workload, "hardware": hardware}
+                   "verified": best.checked == "yes", "checked": best.checked, "version": best.version, "trials": count,
+                   "key": workload, "hardware": hardware}
 
 
 def _once(log: Log) -> list[tuple[str, str, str]]:
