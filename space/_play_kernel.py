@@ -50,8 +50,8 @@ def play(
         shape: loops, axes outermost first, int64, shape (n, parts, axes, 3).
         spatial: how many of the axes are loops over tiles of the output.
         fill: of every operand, float64, shape (n, parts, operands, 6); ``ENGINE`` 1 where the compute engine loads it, 2
-            where only the stages read it, ``ONCE`` 1 where every fill has a place of its own, 2 where it touches that of the
-            fill before.
+            where only the stages read it, 3 where both the products and the stages do, ``ONCE`` 1 where every fill has a place
+            of its own, 2 where it touches that of the fill before.
         work: of a part, float64, shape (n, parts, 9).
         apart: whether a part's first buffers have room beside those of the part before, shape (n, parts).
         acc_banks: of the accumulator, shape (n,).
@@ -87,6 +87,7 @@ def play(
         load = begin  # when the load engine is free
         comp = begin  # when the compute engine is free
         last = begin  # the end of the last product
+        done = begin  # the end of the last stage
         store = begin
         banks_acc = acc_banks[r] + 1
         first_part = True
@@ -103,6 +104,9 @@ def play(
             if not first_part and not apart[r, p]:
                 # No room beside the part before: the loads wait for its products, its initial values for its last store.
                 load = max(load, last)
+                for k in range(operands):
+                    if fill[r, p, k, ENGINE] > 1:
+                        load = max(load, done)
                 comp = max(comp, store)
             for k in range(operands):
                 filled[k] = 0
@@ -145,11 +149,11 @@ def play(
                         continue
                     slot = filled[k] % int(f[BANKS])
                     if filled[k] > 0:
-                        release[k, (filled[k] - 1) % int(f[BANKS])] = last
+                        release[k, (filled[k] - 1) % int(f[BANKS])] = done if f[ENGINE] > 1 else last
                     if f[ONCE] == 0:
                         load = max(load, release[k, slot])
                     elif f[ONCE] == 2 and filled[k] > 0:
-                        load = max(load, last)
+                        load = max(load, done if f[ENGINE] > 1 else last)
                     load += beats + (latency + fetch) * transfers
                     gaps = latency * transfers / (beats + latency * transfers)
                     ready[k] = load
@@ -160,7 +164,7 @@ def play(
                     if step == 0 and first_part and w[LATE] > 0:
                         late = comp
                         for k in range(operands):
-                            if fill[r, p, k, ENGINE] == 0 and filled[k] > 0:
+                            if fill[r, p, k, ENGINE] % 3 == 0 and filled[k] > 0:
                                 late = max(late, ready[k])
                         comp = late + w[LATE]
                     comp += w[INIT]
@@ -185,7 +189,7 @@ def play(
                         products *= useful / ((i1 - i0) * (j1 - j0))
                 if products > 0:
                     for k in range(operands):
-                        if fill[r, p, k, ENGINE] == 0:
+                        if fill[r, p, k, ENGINE] % 3 == 0:
                             comp = max(comp, ready[k])
                     comp += products + issue * w[PIECES]
                     load += fetch * w[PIECES]
@@ -207,6 +211,7 @@ def play(
                     for _ in range(int(w[SLICES])):
                         comp += w[STAGE]
                         store = max(store, comp) + w[STORE]
+                    done = comp
                     stored[tiles_done % banks_acc] = store
                     tiles_done += 1
                 if changed < 0:

@@ -204,12 +204,16 @@ class Build(Recorder):
         anchors = self.recompute(whole.anchor, len(parts)) if whole.anchor is not None else [None] * len(parts)
         widened = {name: self.recompute(block, len(parts)) for name, block in whole.wides.items()}
         own = {k for k in whole.pads if k not in self.padded and not self.model.shared(self.plan, k)[0]}
-        pads = {k: self.recompute(pad, len(parts)) if k in own else [pad] * len(parts) for k, pad in whole.pads.items()}
+        alone = {k for k in own if not self.nest.operands[k].also}
+        pads = {k: self.recompute(pad, len(parts)) if k in alone else [pad] * len(parts) for k, pad in whole.pads.items()}
         self.pieces = [
             Piece(part, outs[n], [column[n] for column in columns], anchors[n], {k: rows[n] for k, rows in pads.items()},
                   wides={name: rows[n] for name, rows in widened.items()})
             for n, part in enumerate(parts)
         ]
+        for k in sorted(own - alone):
+            for piece in self.pieces[1:]:
+                piece.pads[k] = self.recompute(whole.pads[k], 2, self._readers(k, piece))[1]
 
     def _partition(self, block: BlockRV, parts: list[Part], box: list[tuple[int, int]]) -> list[BlockRV]:
         """Blocks for parts that tile a box, in order: cut off the first, or all but the last, until each stands alone."""
@@ -233,10 +237,10 @@ class Build(Recorder):
         self.record("partition_block", tuple(rvs), loop=loop, factors=[first, None])
         return rvs
 
-    def recompute(self, block: BlockRV, count: int) -> list[BlockRV]:
-        """A copy of a block for each of its consumers."""
+    def recompute(self, block: BlockRV, count: int, consumers: list[BlockRV] | None = None) -> list[BlockRV]:
+        """A copy of a block for each of its consumers, or one for some of them together."""
         rvs = [BlockRV() for _ in range(count)]
-        self.record("recompute_at_consumers", tuple(rvs), block=block)
+        self.record("recompute_at_consumers", tuple(rvs), block=block, consumer_blocks=consumers)
         return rvs
 
     # -- one part -----------------------------------------------------------------------------------------------------
@@ -325,7 +329,7 @@ class Build(Recorder):
                 self.shared[k] = first
                 continue
             for piece in self.pieces:
-                copy = self._loading(k, piece, None if alone else self._reader(k, piece))
+                copy = self._loading(k, piece, None if alone else self._readers(k, piece))
                 piece.copies[k] = copy
                 loop = self._innermost(piece, depth)
                 if not depth or loop is None:
@@ -352,30 +356,33 @@ class Build(Recorder):
                     assume_injective_transform=False)
         self.record("transform_block_layout", (), block=copy, index_map=mapping)
 
-    def _reader(self, operand: int, piece: Piece) -> BlockRV:
-        """The block of a part that reads an operand."""
+    def _readers(self, operand: int, piece: Piece) -> list[BlockRV]:
+        """The blocks of a part that read an operand."""
+        return [self._reader(operand, piece, name) for name in self.nest.operands[operand].readers]
+
+    def _reader(self, operand: int, piece: Piece, name: str) -> BlockRV:
         op = self.nest.operands[operand]
-        if op.consumer in self.sides:
-            return self.sides[op.consumer]
-        if op.consumer in piece.wides:
-            return piece.wides[op.consumer]
-        if op.consumer == self.nest.anchor:
+        if name in self.sides:
+            return self.sides[name]
+        if name in piece.wides:
+            return piece.wides[name]
+        if name == self.nest.anchor:
             block = piece.init if op.scope == ACC and piece.init is not None and self.nest.tensorized else piece.anchor
             assert block is not None
             return block
-        at = next(n for n, s in enumerate(self.nest.stages) if s.block == op.consumer)
+        at = next(n for n, s in enumerate(self.nest.stages) if s.block == name)
         return piece.starts.get(at, piece.stages[at]) if op.scope == ACC else piece.stages[at]
 
-    def _loading(self, operand: int, piece: Piece, only: BlockRV | None) -> BlockRV:
-        """The block that loads an operand, for all of the nest that read it or for one reader only."""
+    def _loading(self, operand: int, piece: Piece, only: list[BlockRV] | None) -> BlockRV:
+        """The block that loads an operand, for all of the nest that read it or for some readers only."""
         op = self.nest.operands[operand]
         if operand in piece.pads and operand not in self.padded:
             return piece.pads[operand]
-        consumers = None if only is None else [only]
+        consumers = only
         if only is None and (self.model.nests > 1 or any(o.twin and o.name == op.name for o in self.nest.operands)):
             # What reads it elsewhere has a copy of its own.
-            consumers = list(dict.fromkeys(self._reader(operand, p) for p in self.pieces))
-        return self.cache_read(self._reader(operand, piece), op.name, op.scope, consumers)
+            consumers = list(dict.fromkeys(block for p in self.pieces for block in self._readers(operand, p)))
+        return self.cache_read(self._readers(operand, piece)[0], op.name, op.scope, consumers)
 
     def refills(self, operand: int) -> bool:
         """Whether the part at hand loads an operand more than once."""

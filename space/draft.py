@@ -161,7 +161,8 @@ def _fills(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) -
     late: Floats = np.zeros(len(plan))
     for k, operand in enumerate(model.nest.operands):
         compute = operand.scope == ACC
-        engine = 1 if compute else 2 if operand.consumer in model.nest.links else 0
+        stages = [reader in model.nest.links for reader in operand.readers]
+        engine = 1 if compute else 2 if all(stages) else 3 if any(stages) else 0
         once = compute & (plan.attach[k] == 0)
         busy = (terms.fills[k] > 0) & ~once
         late += np.where(once, terms.load(k), 0.0)

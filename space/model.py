@@ -114,7 +114,8 @@ class Model:
         self.padded_operand = 0
         self._shares: dict[int, npt.NDArray[np.float64]] = {}
         padded = [k for k, o in enumerate(self.nest.operands) if any(not all(row) for row in o.inside)]
-        summed = self.nest.tensorized and padded and self.nest.operands[padded[0]].consumer == self.nest.anchor
+        # What several blocks read is padded for all of them.
+        summed = self.nest.tensorized and padded and self.nest.operands[padded[0]].readers == (self.nest.anchor,)
         if len(padded) != 1 or not (summed or self.nest.guarded):
             return (), self.products
         groups: list[tuple[int, ...]] = []

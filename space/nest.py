@@ -201,7 +201,7 @@ def shared(func: PrimFunc, target: Target) -> str | None:
 
 def _blocks_of(nest: Nest) -> tuple[str, ...]:
     """Names of the blocks that a nest moves."""
-    pads = [o.producer for o in nest.operands if o.producer is not None]
+    pads = dict.fromkeys(o.producer for o in nest.operands if o.producer is not None)
     stages = [*(s.block for s in nest.stages), *(w.block for w in nest.wides)]
     return (*([nest.anchor] if nest.anchor else []), *stages, *nest.sides, *pads)
 

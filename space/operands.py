@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autosched.errors import ProgramError
 from autosched.ir.expr import BufferLoad, Call, Expr, IntImm, Var, int_value
@@ -27,6 +27,10 @@ class Operand:
         source: size of each of these dimensions in DRAM (smaller than in ``dims`` where a producer pads).
         inside: per dimension, which indices of the producer's tensor are no padding, from the first that is read; () without a
             producer, or where the padding is no box.
+        twin: whether another operand before it is the same tensor.
+        within: per dimension, what one iteration of the axes reads, from the first; () for index 0 everywhere.
+        also: further blocks that read what is loaded.
+        first: per dimension, the first index that is read.
     """
 
     name: str
@@ -37,8 +41,15 @@ class Operand:
     dims: tuple[tuple[tuple[int, ...], int], ...]
     source: tuple[int, ...]
     inside: tuple[tuple[bool, ...], ...] = ()
-    twin: bool = False  # whether another operand before it is the same tensor
-    within: tuple[tuple[int, ...], ...] = ()  # per dimension, what one iteration of the axes reads; () for index 0 everywhere
+    twin: bool = False
+    within: tuple[tuple[int, ...], ...] = ()
+    also: tuple[str, ...] = ()
+    first: tuple[int, ...] = ()
+
+    @property
+    def readers(self) -> tuple[str, ...]:
+        """The blocks that read what is loaded, in program order."""
+        return (self.consumer, *self.also)
 
     @property
     def label(self) -> str:
@@ -80,7 +91,7 @@ def operands_of(
             continue
         own_vars = anchor_vars if site is anchor else _spatial_vars(site, lanes, len(anchor_vars))
         for load, scope in zip(matches[site.block.name], (INP, WGT)):
-            operands += _factor(site, load, scope, own_vars, operands, matches, by_output, sources, lanes)
+            _join(operands, _factor(site, load, scope, own_vars, operands, matches, by_output, sources, lanes), site, own_vars)
     for site in chain:
         own = [v for v in site.store.indices[:-lanes] if isinstance(v, Var)]
         loads = starts_of(site) if site is anchor or site.block.name in matches else loads_of(site)
@@ -128,7 +139,8 @@ def _reduced(
             at = {v: index for v, index in zip(wide.store.indices, load.indices) if isinstance(v, Var)}
             for factor, scope in zip(matches[wide.block.name], (INP, WGT)):
                 moved = BufferLoad(factor.buffer, tuple([substitute(i, at) for i in factor.indices]), factor.dtype)
-                found += _factor(wide, moved, scope, anchor_vars, found, matches, by_output, sources, lanes)
+                made = _factor(wide, moved, scope, anchor_vars, found, matches, by_output, sources, lanes)
+                _join(found, made, anchor, anchor_vars)
     return found
 
 
@@ -141,8 +153,8 @@ def _spatial_vars(site: Site, lanes: int, axes: int) -> list[Var]:
 def _factor(
     site: Site, load: BufferLoad, scope: str, axis_vars: list[Var], before: list[Operand],
     matches: dict[str, tuple[BufferLoad, BufferLoad]], by_output: dict[Buffer, Site], sources: set[Buffer], lanes: int,
-) -> list[Operand]:
-    """An operand of a matrix product; none where an earlier one of the same tensor, all of it, serves as well."""
+) -> Operand:
+    """An operand of a matrix product."""
     name = site.block.name
     dims = dims_of(load, lanes, axis_vars, f"block {name!r}")
     within = _within(site, load, axis_vars, lanes)
@@ -154,21 +166,67 @@ def _factor(
             f"operand {load.buffer.name} is computed by block {producer.block.name!r}; only copies and zero padding "
             "can feed the GEMM"
         )
+    # Index 0 of a dimension's axes may be further in.
+    first = tuple(_constant(index, [*axis_vars, *(iv.var for iv in site.block.iter_vars)]) for index in load.indices[:-lanes])
     if producer is None:
-        same = [o for o in before if o.name == load.buffer.name]
-        if any(o.scope == scope and not any(any(c) for c, _ in (*o.dims, *dims)) for o in same):
-            return []
-        return [Operand(load.buffer.name, scope, name, _read_index(site.block, load.buffer), None, dims,
-                        tuple(size for _, size in dims), twin=bool(same), within=within)]
+        return Operand(load.buffer.name, scope, name, _read_index(site.block, load.buffer), None, dims,
+                       tuple(size for _, size in dims), twin=any(o.name == load.buffer.name for o in before), within=within,
+                       first=first)
     tensor = next(e.buffer for e in walk_expr(producer.store.value) if isinstance(e, BufferLoad))
     source = tuple(int_value(x) or 0 for x in tensor.shape[:-lanes])
     if len(source) != len(dims):
         source = tuple(size for _, size in dims)  # a copy in another shape: its own dimensions are what is known
-    # Index 0 of a dimension's axes may be further in.
-    first = [_constant(index, [iv.var for iv in site.block.iter_vars]) for index in load.indices[:-lanes]]
     inside = tuple(row[at:] for row, at in zip(_inside(producer, lanes), first))
-    return [Operand(tensor.name, scope, name, -1, producer.block.name, dims, source, inside,
-                    any(o.name == tensor.name for o in before), within)]
+    return Operand(tensor.name, scope, name, -1, producer.block.name, dims, source, inside,
+                   any(o.name == tensor.name for o in before), within, first=first)
+
+
+def _join(operands: list[Operand], new: Operand, site: Site, axis_vars: list[Var]) -> None:
+    """Adds an operand, or lets an earlier load of the same tensor serve its reader as well.
+
+    That is where both move with the same axes, none of them a reduction's, and most of what one reads the other reads too: one
+    load then brings the box around both.
+    """
+    extents = {iv.var: int_value(iv.dom.extent) or 1 for iv in site.block.iter_vars}
+    reduced = {iv.var for iv in site.block.iter_vars if iv.kind == "reduce"}
+    steps = [(extents.get(v, 1), v in reduced) for v in axis_vars]
+    for k, old in enumerate(operands):
+        if (old.name, old.scope, old.producer, old.dims, old.source) != (new.name, new.scope, new.producer, new.dims, new.source):
+            continue
+        if not any(any(c) for c, _ in new.dims):
+            operands[k] = replace(old, also=tuple(dict.fromkeys((*old.also, new.consumer))))
+            return
+        if any(c and sums for coeffs, _ in new.dims for c, (_, sums) in zip(coeffs, steps)):
+            continue
+        both = _around(old, new)
+        size = [_size(o, [extent for extent, _ in steps]) for o in (old, new, both)]
+        if 2 * size[2] <= 3 * max(size[:2]) or old.producer is not None:
+            operands[k] = both
+            return
+    operands.append(new)
+
+
+def _around(old: Operand, new: Operand) -> Operand:
+    """The operand that brings what two of one tensor bring."""
+    first = tuple(min(pair) for pair in zip(old.first, new.first))
+    within = []
+    for d, low in enumerate(first):
+        reached = {o.first[d] - low + at for o in (old, new) for at in (o.within[d] if o.within else (0,))}
+        within.append(tuple(sorted(reached)))
+    inside = old.inside if old.first == first else new.inside if new.first == first else ()
+    if old.inside and not inside:
+        inside = tuple(min(rows, key=lambda pair: pair[0])[1] for rows in
+                       (((old.first[d], old.inside[d]), (new.first[d], new.inside[d])) for d in range(len(first))))
+    also = tuple(name for name in dict.fromkeys((*old.also, *new.readers)) if name != old.consumer)
+    return replace(old, first=first, within=tuple(within), inside=inside, also=also)
+
+
+def _size(operand: Operand, extents: list[int]) -> int:
+    """Elements of the box that an operand reads."""
+    total = 1
+    for d, (coeffs, _) in enumerate(operand.dims):
+        total *= sum((extent - 1) * c for extent, c in zip(extents, coeffs)) + 1 + operand.reach(d)
+    return total
 
 
 def _within(site: Site, load: BufferLoad, axis_vars: list[Var], lanes: int) -> tuple[tuple[int, ...], ...]:

@@ -61,9 +61,10 @@ def _step(sch: Schedule, block: Block, lanes: int) -> bool:
     paths = [p for p in _narrow(store.value) if _operand(_at(store.value, p)) not in made]
     if not paths:
         return False
-    # What a stage is made of is replaced wherever it occurs: begin with what occurs once.
+    # What a stage is made of is replaced wherever it occurs: what occurs more than once comes last, unless a sum takes it in
+    # where it stands. Of the rest the outermost first, so that what a sum goes on from is one chain.
     every = list(walk_expr(store.value))
-    path = min(paths, key=lambda p: every.count(_at(store.value, p)) > 1)
+    path = min(paths, key=lambda p: (not _is_added(store.value, p) and every.count(_at(store.value, p)) > 1, len(p)))
     operand = _operand(_at(store.value, path))
     handle = sch.get_sblock(block.name)
     axis = next(k for k, iv in enumerate(block.iter_vars) if iv.var is lane)
@@ -79,9 +80,11 @@ def _step(sch: Schedule, block: Block, lanes: int) -> bool:
     parent = _at(store.value, path[:-1])
     other = parent.a if isinstance(parent, BinOp) and path[-1] == 1 else parent.b if isinstance(parent, BinOp) else None
     more = other is not None and any(_operand(_at(other, p)) not in made for p in _narrow(other))
-    sums = isinstance(parent, BinOp) and (parent.op == "+" or (parent.op == "-" and path[-1] == 1))
-    if other is None or not sums or more:
+    if other is None or not _is_added(store.value, path):
         sch.decompose_value(handle, list(path))
+    elif more:
+        # One chain: what the operand is added to comes first, as a whole.
+        sch.decompose_value(handle, [*path[:-1], 1 - path[-1]])
     elif len(path) > 1:
         sch.decompose_value(handle, list(path[:-1]))
     elif not isinstance(other, BufferLoad) and int_value(other) is None:
@@ -90,6 +93,12 @@ def _step(sch: Schedule, block: Block, lanes: int) -> bool:
     else:
         sch.cast_by_gemm(handle, axis, operand)
     return True
+
+
+def _is_added(value: Expr, path: tuple[int, ...]) -> bool:
+    """Whether an operand is added to something, or taken from it."""
+    parent = _at(value, path[:-1]) if path else None
+    return isinstance(parent, BinOp) and (parent.op == "+" or (parent.op == "-" and path[-1] == 1))
 
 
 def _computed(sch: Schedule) -> set[str]:

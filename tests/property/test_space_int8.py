@@ -152,6 +152,36 @@ def pool(rng: np.random.Generator) -> PrimFunc:
     return PrimFunc((*params, out), make_root(seq(*stmts), tuple(made)), value_ranges=(None,) * (len(params) + 1))
 
 
+def shifted(rng: np.random.Generator) -> PrimFunc:
+    """int8 tensors added up, most of them read at several places, padded or not, and clips between."""
+    c, h, w = (int(e) for e in rng.integers(1, 6, 3))
+    stride, pad = int(rng.integers(1, 3)), int(rng.random() < 0.5)
+    reach = int(rng.integers(1, 4))
+    far = int(rng.random() < 0.3) * h * stride
+    size = [(e - 1) * stride + reach + 1 for e in (h, w)]
+    data = tensor("X", (c, size[0] - 2 * pad + far, size[1] - 2 * pad + 8 * pad, 1, 16), "int8")
+    stmts, made, source = [], [], data
+    if pad:
+        source, filled = padded(data, 1, 1, *(int_value(e) or 0 for e in data.shape[1:3]), ("c", "y", "x", "b", "l"), 0)
+        stmts.append(filled)
+        made.append(source)
+    shape = (c, h, w, 1, 16)
+    axes = list(zip(("c", "y", "x", "b", "l"), shape))
+    places = [(int(p), int(q)) for p, q in rng.integers(0, reach + 1, (int(rng.integers(2, 5)), 2))]
+    places[0] = places[0][0] + far, places[0][1]
+
+    def value(c: Expr, y: Expr, x: Expr, b: Expr, v: Expr) -> Expr:
+        found: Expr = cast("int32", source[c, y * stride, x * stride, b, v])
+        for n, (p, q) in enumerate(places):
+            found = found + cast("int32", source[c, y * stride + p, x * stride + q, b, v]) * (n + 2)
+            found = maximum(found, -100) if rng.random() < 0.4 else found
+        return found
+
+    done, out = tensor("D", shape, "int32"), tensor("out", shape, "int8")
+    stmts += [stage(done, axes, value), stage(out, axes, lambda *at: cast("int8", done[at]))]
+    return PrimFunc((data, out), make_root(seq(*stmts), (*made, done)), value_ranges=(None, None))
+
+
 def padded(
     data: Buffer, before: int, after: int, h: int, w: int, names: tuple[str, ...], other: int
 ) -> tuple[Buffer, Stmt]:
@@ -188,6 +218,12 @@ def test_chains(seed: int) -> None:
 def test_windows(seed: int) -> None:
     rng = np.random.default_rng(seed)
     holds(pool(rng), TARGETS[seed % 3], rng, 3)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_shifted_reads(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    holds(shifted(rng), TARGETS[seed % 3], rng, 3)
 
 
 @pytest.mark.parametrize("seed", range(6))

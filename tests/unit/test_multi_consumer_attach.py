@@ -115,6 +115,43 @@ def test_recomputed_for_each_consumer(same: Same) -> None:
     assert [b.name for b in sch.state.root.alloc_buffers] == ["x", "y", "z"]
 
 
+def test_some_consumers_share_a_copy(same: Same) -> None:
+    @T.prim_func
+    def three(a: T.Buffer((16,), "int32"), out: T.Buffer((8,), "int32")):
+        x = T.alloc_buffer((16,), "int32")
+        y = T.alloc_buffer((8,), "int32")
+        z = T.alloc_buffer((8,), "int32")
+        for i in range(16):
+            with T.block("x"):
+                vi = T.axis.spatial(16, i)
+                x[vi] = a[vi] + 1
+        for i in range(8):
+            with T.block("y"):
+                vi = T.axis.spatial(8, i)
+                y[vi] = x[vi] * 2
+        for i in range(8):
+            with T.block("z"):
+                vi = T.axis.spatial(8, i)
+                z[vi] = x[vi + 4] - y[vi]
+        for i in range(8):
+            with T.block("out"):
+                vi = T.axis.spatial(8, i)
+                out[vi] = x[vi + 6] + z[vi]
+
+    sch = Schedule(three)
+    names = [sch.get(b).name for b in sch.recompute_at_consumers("x", [sch.get_sblock("out"), sch.get_sblock("z")])]
+    assert names == ["x", "x_z"]
+    same(three, sch)
+    # The copy runs for what the two of them read, the block itself for the rest.
+    assert [loop.extent.value for name in names for loop in [sch.get(sch.get_loops(name)[0])]] == [8, 10]
+    assert [sch.get(b).name for b in sch.get_consumers("x_z")] == ["z", "out"]
+    sch.trace.apply_to_schedule(again := Schedule(three), remove_postproc=False)
+    assert again.func == sch.func
+    for chosen, reason in ((["y", "z", "out"], "all of the 3"), ([], "none of the 3"), (["x"], "does not read")):
+        with pytest.raises(ScheduleError, match=reason):
+            Schedule(three).recompute_at_consumers("x", chosen)
+
+
 def test_two_outputs_have_no_common_loop(same: Same) -> None:
     sch = Schedule(two_outputs)
     (i,) = sch.get_loops("c")

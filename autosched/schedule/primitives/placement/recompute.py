@@ -26,7 +26,7 @@ class Recomputing(ScheduleBase):
     """Duplicating a producer."""
 
     @primitive
-    def recompute_at_consumers(self, block: BlockRV) -> list[BlockRV]:
+    def recompute_at_consumers(self, block: BlockRV, consumer_blocks: list[BlockRV] | None = None) -> list[BlockRV]:
         """Gives every consumer of a block a copy of its own, so that each copy can be attached or inlined by itself.
 
         A copy runs for what its consumer's domain lets it read, where that is plain: one loop for each iterator of the
@@ -34,9 +34,11 @@ class Recomputing(ScheduleBase):
 
         Args:
             block: a complete or reduction block that writes one intermediate buffer.
+            consumer_blocks: consumers that get one copy together, named after the first of them; the others stay with the
+                block. Every consumer by itself when not given.
 
         Returns:
-            One block per consumer, in program order; the first is the block itself, the others write new buffers.
+            One block per consumer (or group), in program order; the first is the block itself, the others write new buffers.
 
         Before::
 
@@ -76,18 +78,20 @@ class Recomputing(ScheduleBase):
                     D[vi] = B_D[vi] + 2
 
         Raises:
-            ScheduleError: the block is an output, or has fewer than two consumers.
+            ScheduleError: the block is an output, or has fewer than two consumers; a block among ``consumer_blocks`` that does
+                not read it, or all that do.
         """
         state, realize = self.block_at(block)
+        together = None if consumer_blocks is None else [self.block_at(b)[1].block for b in consumer_blocks]
         try:
-            body, copies = _duplicate(state, realize)
+            body, copies = _duplicate(state, realize, together)
         except Refusal as r:
             self.refuse(r.reason, r.marks, r.hint, state)
         self.commit(state, body)
         return [self.block_rv(b) for b in copies]
 
 
-def _duplicate(state: State, realize: BlockRealize) -> tuple[Stmt, list[Ident]]:
+def _duplicate(state: State, realize: BlockRealize, together: list[Block] | None) -> tuple[Stmt, list[Ident]]:
     block = realize.block
     scope = scope_of(state, block)
     require_pipeline(state, scope)
@@ -101,38 +105,56 @@ def _duplicate(state: State, realize: BlockRealize) -> tuple[Stmt, list[Ident]]:
     if len(consumers) < 2:
         raise Refusal(f"block {block.name} has {len(consumers)} consumer: there is nothing to duplicate", [block.ident],
                       f'sch.compute_at("{block.name}", a loop of {consumers[0].name}) moves it there' if consumers else "")
+    groups = _groups(block, consumers, together)
     nest: Stmt = realize
     for node in nodes_inside(state, realize, scope):
         if not isinstance(node, For) or len(state.children_of(node)) > 1:
             break
         nest = node
     buffers = list(dict.fromkeys(w.buffer for w in block.writes))
-    stmts: list[Stmt] = [_restricted(nest, block, consumers[0])]
+    stmts: list[Stmt] = [_restricted(nest, block, groups[0])]
     idents = [block.ident]
     allocs = list(scope.alloc_buffers)
     table: dict[int, Stmt | None] = {}
-    for consumer in consumers[1:]:
-        fresh = {b: replace(b, name=f"{b.name}_{consumer.name}", ident=Ident()) for b in buffers}
-        copy = refresh(replace_buffers(_restricted(nest, block, consumer), fresh))
-        copy, ident = _renamed(copy, f"{block.name}_{consumer.name}")
+    for group in groups[1:]:
+        first = group[0]
+        fresh = {b: replace(b, name=f"{b.name}_{first.name}", ident=Ident()) for b in buffers}
+        copy = refresh(replace_buffers(_restricted(nest, block, group), fresh))
+        copy, ident = _renamed(copy, f"{block.name}_{first.name}")
         stmts.append(copy)
         idents.append(ident)
         for old, new in fresh.items():
             allocs.insert(allocs.index(old) + 1 if old in allocs else len(allocs), new)
-        site = state.realizes[consumer.ident]
-        table[id(site)] = replace_buffers(site, fresh)
+        for consumer in group:
+            site = state.realizes[consumer.ident]
+            table[id(site)] = replace_buffers(site, fresh)
     table[id(nest)] = seq(*stmts)
     return state.rewrite(table, {id(scope): tuple(allocs)}), idents
 
 
-def _restricted(nest: Stmt, block: Block, consumer: Block) -> Stmt:
-    """The nest of a block, run for what a consumer reads. Iterators count from 0 as before, and end where it does."""
+def _groups(block: Block, consumers: list[Block], together: list[Block] | None) -> list[list[Block]]:
+    """The consumers that share a copy each; the first keep the block itself."""
+    if together is None:
+        return [[consumer] for consumer in consumers]
+    named = {b.ident for b in together}
+    strange = [b for b in together if all(b.ident is not c.ident for c in consumers)]
+    if strange:
+        raise Refusal(f"block {strange[0].name} does not read what block {block.name} writes", [block.ident, strange[0].ident])
+    rest = [c for c in consumers if c.ident not in named]
+    if not rest or not together:
+        raise Refusal(f"consumer_blocks names {'all' if together else 'none'} of the {len(consumers)} consumers of block "
+                      f"{block.name}: there is nothing to duplicate", [block.ident])
+    return [rest, [c for c in consumers if c.ident in named]]
+
+
+def _restricted(nest: Stmt, block: Block, consumers: list[Block]) -> Stmt:
+    """The nest of a block, run for what consumers read. Iterators count from 0 as before, and end where it does."""
     loops: list[For] = []
     inner = nest
     while isinstance(inner, For):
         loops.append(inner)
         inner = inner.body
-    spans = _spans(block, consumer)
+    spans = _spans(block, consumers)
     if not spans or not isinstance(inner, BlockRealize) or inner.predicate != TRUE:
         return nest
     values, iters = list(inner.iter_values), list(inner.block.iter_vars)
@@ -154,12 +176,12 @@ def _restricted(nest: Stmt, block: Block, consumer: Block) -> Stmt:
     return new
 
 
-def _spans(block: Block, consumer: Block) -> dict[Var, tuple[int, int]]:
-    """What a consumer reads of each dimension that an iterator of the block writes at, from and up to (exclusive)."""
-    dom = {iv.var: iv.dom for iv in consumer.iter_vars}
+def _spans(block: Block, consumers: list[Block]) -> dict[Var, tuple[int, int]]:
+    """What consumers read of each dimension that an iterator of the block writes at, from and up to (exclusive)."""
+    dom = {iv.var: iv.dom for consumer in consumers for iv in consumer.iter_vars}
     found: dict[Var, tuple[int, int]] = {}
     for write in block.writes:
-        for read in (r for r in consumer.reads if r.buffer is write.buffer):
+        for read in (r for consumer in consumers for r in consumer.reads if r.buffer is write.buffer):
             for mine, theirs, size in zip(write.region, region_bounds(read, dom), write.buffer.shape):
                 low, count, most = int_value(theirs.min), int_value(theirs.extent), int_value(size)
                 if not isinstance(mine.min, Var) or int_value(mine.extent) != 1 or None in (low, count, most):
