@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -61,15 +62,14 @@ def told(file: str, path: Path, attribute: str) -> dict[str, Any]:
     with undisturbed():
         child = subprocess.Popen(
             [sys.executable, "-c", _CODE, str(os.getpid()), file, str(path), attribute], env=environment,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=chatter,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=chatter, start_new_session=True,
         )
     try:
         answer, printed = child.communicate(timeout=_seconds.get())
     except subprocess.TimeoutExpired:
         raise ProgramError(f"{file}: {attribute} is not loaded after {_seconds.get():g} seconds") from None
     finally:
-        child.kill()
-        child.wait()
+        _end(child)
     if printed:
         sys.stderr.write(printed.decode(errors="replace"))
     if child.returncode == LOST:
@@ -80,3 +80,12 @@ def told(file: str, path: Path, attribute: str) -> dict[str, Any]:
         raise ProgramError(f"{file}: {attribute} ends its process with code {child.returncode}")
     found: dict[str, Any] = json.loads(answer)
     return found
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Ends a file's process, and those that it has started and left."""
+    if hasattr(os, "killpg"):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+    child.kill()
+    child.wait()

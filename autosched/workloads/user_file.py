@@ -65,7 +65,9 @@ def from_file(name: str, file: str, attribute: str) -> Workload:
     with _apart(path.parent):
         try:
             found = load(path, attribute)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise blame(error, file, path) from error
     if not isinstance(found, Workload):
         raise ProgramError(f"{name}: expected the same Workload again, got {type(found).__name__}")
@@ -95,13 +97,16 @@ def tell(file: str, path: str, attribute: str) -> NoReturn:
             answer, code = {}, LOST
         except UnknownNameError as error:
             answer = {"unknown": [error.what, error.name, error.known]}
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a file raises is told by the parent
+        except BaseException as error:  # noqa: BLE001 - whatever a file raises is told by the parent
             answer = {"error": str(blame(error, file, Path(path)))}
     answer["warnings"] = [str(w.message) for w in caught] if "script" in answer else []
     sys.stdout.flush()
     sys.stderr.flush()
-    with os.fdopen(out, "wb") as pipe:
-        pipe.write(json.dumps(answer).encode())
+    try:
+        with os.fdopen(out, "wb") as pipe:
+            pipe.write(json.dumps(answer).encode())
+    except OSError:  # the file has closed what is not its own
+        code = 1
     # Threads that the file has left running are not waited for.
     os._exit(code)
 
@@ -191,9 +196,17 @@ def blame(error: BaseException, file: str, path: Path) -> ProgramError:
     elif isinstance(error, SystemExit):
         said = f"the file ends the process (SystemExit: {error.code})"
     else:
-        said = f"{type(error).__name__}: {error}".rstrip(": ")
+        said = f"{type(error).__name__}: {_text(error)}".rstrip(": ")
     first = next((part.strip() for part in said.splitlines() if part.strip()), type(error).__name__)
     return ProgramError(f"{name}:{line}: {shortened(first, _LONGEST)}" if line else f"{name}: {shortened(first, _LONGEST)}")
+
+
+def _text(error: BaseException) -> str:
+    """What an exception of a user's file says; making it is the file's own code."""
+    try:
+        return str(error)
+    except Exception as another:
+        return f"its text raises {type(another).__name__}"
 
 
 def of_func(func: PrimFunc, name: str | None = None) -> Workload:

@@ -78,6 +78,11 @@ FILES = [
     ("def f():\n    raise RuntimeError('two\\nlines')\n", "file.py:2: RuntimeError: two"),
     (PROGRAM.replace("A[vi, vj, vk, vl] +", "A[vi, vj, vk, vl] + nobody +").replace("def add", "def f"),
      "file.py:10: name 'nobody' is not defined"),
+    ("raise KeyboardInterrupt\n", "file.py:1: KeyboardInterrupt"),
+    ("class Mine(BaseException):\n    pass\n\nraise Mine('[x]')\n", "file.py:4: Mine: [x]"),
+    ("class Mine(Exception):\n    def __str__(self):\n        raise ValueError\n\nraise Mine\n",
+     "file.py:5: Mine: its text raises ValueError"),
+    ("import os\nos.closerange(3, 99)\n", "file.py: f ends its process with code 1"),
     ("def g():\n    pass\n", "unknown function of file.py 'f'"),
 ]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from running import wait_for
 
 from autosched.workloads import workload
 
@@ -25,6 +26,15 @@ def test_a_harmful_file_is_one_line(body: str, more: list[str], said: str, tmp_p
     done = subprocess.run(args, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 2, done.stderr
     assert said in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+def test_what_a_file_starts_and_leaves_ends_with_it(tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:
+    text = "import pathlib, subprocess, sys\nleft = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+    text += "pathlib.Path(__file__).with_name('left').write_text(str(left.pid))\nf = 1\n"
+    (tmp_path / "mine.py").write_text(text)
+    assert command("space", str(tmp_path / "mine.py") + ":f")[0] == 2
+    left = Path("/proc") / (tmp_path / "left").read_text() / "stat"
+    wait_for(lambda: not left.exists() or left.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
 FICKLE = """
