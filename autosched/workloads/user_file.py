@@ -205,7 +205,7 @@ def _text(error: BaseException) -> str:
     """What an exception of a user's file says; making it is the file's own code."""
     try:
         return str(error)
-    except Exception as another:
+    except Exception as another:  # noqa: BLE001 - as above
         return f"its text raises {type(another).__name__}"
 
 
