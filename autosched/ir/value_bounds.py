@@ -64,6 +64,8 @@ class ValueBounds:
             if expr.op in ("shift_left", "shift_right") and isinstance(expr.args[1], IntImm):
                 low, high = self.of(expr.args[0], dom)
                 by = expr.args[1].value
+                if not 0 <= by < bits(expr.dtype):
+                    return None
                 return (low << by, high << by) if expr.op == "shift_left" else (low >> by, high >> by)
             return None
         if isinstance(expr, BinOp) and is_int(expr.dtype):

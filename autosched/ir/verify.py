@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from autosched.errors import ProgramError
+from autosched.errors import ProgramError, shortened
 from autosched.ir.expr import (
     COMPARISON,
     LOGICAL,
@@ -18,6 +18,7 @@ from autosched.ir.expr import (
     BufferLoad,
     Call,
     Expr,
+    IntImm,
     Let,
     Select,
     Var,
@@ -46,6 +47,7 @@ from autosched.ir.stmt import (
     Stmt,
     While,
 )
+from autosched.ir.value_bounds import dtype_bounds
 
 LOOP_KINDS = ("serial", "unrolled", "vectorized", "parallel", "thread_binding")
 ITER_KINDS = ("spatial", "reduce", "scan", "opaque")
@@ -176,6 +178,12 @@ def _conditions(node: IfThenElse | While | AssertStmt | Select | BlockRealize | 
         condition = node.predicate if isinstance(node, BlockRealize) else node.condition
     if condition.dtype.split("x")[0] != "bool":
         yield f"a condition is {condition.dtype}, not bool"
+
+
+def _literal(node: IntImm, scope: Scope) -> Iterator[str]:
+    low, high = dtype_bounds(node.dtype)
+    if not low <= node.value <= high:
+        yield f"constant {shortened(str(node.value), 40)} does not fit {node.dtype}"
 
 
 def _loop(node: For, scope: Scope) -> Iterator[str]:
@@ -320,6 +328,7 @@ RULES: tuple[Rule, ...] = (
     Rule("stored type", "a stored value has its buffer's type", (BufferStore,), _value_type),
     Rule("loaded type", "a load has its buffer's type", (BufferLoad,), _load_type),
     Rule("operands", "operands of an operation have one type", (BinOp,), _operand_types),
+    Rule("constant", "a constant lies in the range of its type", (IntImm,), _literal),
     Rule("condition", "a condition is a bool", (IfThenElse, While, AssertStmt, Select, BlockRealize, Call), _conditions),
     Rule("loop", "a loop has a known kind, one type and no negative extent", (For,), _loop),
     Rule("binding", "every iterator of a block has a value of its type", (BlockRealize,), _binding),

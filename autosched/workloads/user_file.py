@@ -18,8 +18,11 @@ from typing import Any, NoReturn
 
 from autosched.errors import AutoschedError, ProgramError, UnknownNameError, shortened, suggest
 from autosched.ir import interp
+from autosched.ir.expr import int_value
+from autosched.ir.inside import require_inside
 from autosched.ir.stmt import IRModule, PrimFunc
 from autosched.ir.structural import structural_hash
+from autosched.ir.verify import check
 from autosched.script import parse
 from autosched.workloads.apart import LOST, told
 from autosched.workloads.workload import Array, Workload
@@ -215,7 +218,15 @@ def of_func(func: PrimFunc, name: str | None = None) -> Workload:
     Args:
         func: the program.
         name: how to call it; default the program's name.
+
+    Raises:
+        ProgramError: it is malformed, certainly reads or writes outside a buffer, or has a tensor without elements.
     """
+    check(func)
+    require_inside(func)
+    for buffer in func.buffers:
+        if 0 in map(int_value, buffer.shape):
+            raise ProgramError(f"{func.name}: {buffer.name} has no elements")
     label = name or func.name
     return Workload(label, func, partial(_interpret, func), 0, label, tuple(None for _ in func.buffers))
 

@@ -94,6 +94,7 @@ BROKEN: list[tuple[str, str, Callable[[Program], PrimFunc]]] = [
     ("parameters", "listed twice", lambda p: replace(p.func, params=(p.a, p.b, p.a))),
     ("parameters", "1 value ranges for 2", lambda p: replace(p.func, value_ranges=((0, 1),))),
     ("parameters", "is empty", lambda p: replace(p.func, value_ranges=((1, 0), None))),
+    ("constant", "constant 2147483648 does not fit int32", lambda p: p.store(index=IntImm(1 << 31))),
     ("defined", "'k' is used but not defined", lambda p: p.store(index=Var("k"))),
     ("defined", "'vi' is used but not defined", lambda p: p.store(index=p.vi)),
     ("defined", "loop variable 'j' is used inside block 'second'", lambda p: p.store(index=p.j)),
