@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from math import isqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,8 @@ EVERY = 64  # up to this extent every tile may divide what a cut leaves; above, 
 
 def divisors(n: int) -> list[int]:
     """All divisors of ``n``, ascending."""
-    return [d for d in range(1, n + 1) if n % d == 0]
+    low = [d for d in range(1, isqrt(n) + 1) if n % d == 0]
+    return low + [n // d for d in reversed(low) if d * d != n]
 
 
 @cache
