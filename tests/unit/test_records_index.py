@@ -158,3 +158,18 @@ def test_trials_without_a_run_are_damage_in_the_index_too(log: Path) -> None:
     writer.path.write_text(writer.path.read_text().replace('"kind":"run"', '"kind":"rum"'))
     first = [str(f) for f in Log(log).damage]
     assert [str(f) for f in Log(log).damage] == first and any("its run" in f for f in first)
+
+
+@pytest.mark.parametrize(("system", "folder"), [
+    ("linux", "home/.cache/autosched"), ("darwin", "home/Library/Caches/autosched"), ("win32", "local/autosched/Cache"),
+])
+def test_caches_lie_where_the_system_keeps_them(
+    system: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.platform", system)
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
+    monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
+    assert index.cache_folder() == tmp_path / folder
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert index.cache_folder() == tmp_path / "autosched"

@@ -424,3 +424,21 @@ def test_a_line_that_a_full_disk_cut_is_taken_back(tmp_path: Path, monkeypatch: 
         writer.append(replace(TRIAL, point=(8,)))
     log = Log.open(tmp_path)
     assert log.damaged == 0 and set(known(log)) == {TRIAL.point, (8,)} and log.best(W, H) is None
+
+
+def test_a_program_is_the_one_that_was_asked_for(tmp_path: Path) -> None:
+    write(tmp_path, PROGRAM, BEST)
+    log = Log.open(tmp_path)
+    (path,) = tmp_path.glob("*.jsonl")
+    text = path.read_text()
+    # Behind the log's back another one of as many bytes stands there now.
+    (line,) = [line for line in text.splitlines(True) if '"kind":"program"' in line]
+    path.write_text(text.replace(line, seal("program", vars(replace(PROGRAM, workload="9" * 64)))))
+    assert log.program(W) is None
+
+
+@pytest.mark.parametrize(("cycles", "reads"), [(2**62, True), (2**62 + 1, False), (1, True), (0, False)])
+def test_cycles_have_bounds(tmp_path: Path, cycles: int, reads: bool) -> None:
+    write(tmp_path, replace(BEST, cycles=cycles))
+    log = Log.open(tmp_path)
+    assert (log.best(W, H) is not None) == reads and bool(log.damage) != reads

@@ -12,6 +12,7 @@ from sim.errors import DeadlockError, ExecutionError, ProgramError
 from sim.presets import TARGETS
 from sim.program import Program, Segment
 from sim.races import MAX_RACES, check_races
+from sim.trace import stores_meet, uops_are_constant
 
 DE10 = TARGETS["vta-de10"].config
 UOPS, INP, WGT, ACC, OUT = 0x10000, 0x20000, 0x40000, 0x80000, 0xC0000
@@ -149,3 +150,21 @@ def test_many_races_are_cut_and_thousands_of_instructions_are_quick():
     loose = [replace(i, pop_next=0, push_prev=0) for i in insns]
     loose[-1] = isa.Load(mem=isa.MEM_UOP)
     assert len(check_races(program(loose))) == MAX_RACES
+
+
+def test_which_stores_meet_bytes_of_memory():
+    def meet(low, high, mode="chisel", **store):
+        return list(stores_meet(isa.table_of([isa.Store(**store)]), DE10, mode, low, high))
+
+    first = {"dram": 0, "y_size": 1, "x_size": 1, "x_stride": 1}
+    assert meet(0, 1, **first) == meet(15, 99, **first) == [0] and meet(16, 99, **first) == []
+    # Without rows the functional simulator stores nothing; the RTL counts to 65 536.
+    none = {**first, "dram": 2, "y_size": 0}
+    assert meet(16, 48, "fsim", **none) == [] and meet(16, 48, **none) == [0]
+
+
+def test_a_stride_that_is_never_taken_moves_no_micro_op():
+    load = isa.Load(mem=isa.MEM_UOP, dram=4, y_size=1, x_size=1, x_stride=4096)
+    for dram, constant in ((0, True), (1, False), (2, True)):
+        store = isa.Store(dram=dram, y_size=1, x_size=1, x_stride=1)
+        assert uops_are_constant(isa.table_of([load, store]), DE10, "chisel") == constant

@@ -269,3 +269,19 @@ def test_start_up_is_quick() -> None:
     done = subprocess.run(command, cwd=DATA.parents[1], capture_output=True, text=True, check=True)
     # Processor time, so that a busy machine does not count: about 0.8 s from the cache, 9 s without.
     assert float(done.stdout) < 3
+
+
+def test_the_last_cycle_that_counts_is_that_of_the_end() -> None:
+    # The load goes on after FINISH is done, which nothing makes wait for it.
+    table = table_of([Load(mem=MEM_INP, dram=4096, y_size=8, x_size=16, x_stride=16), Finish()])
+    end = timing.cycles(table, DE10)
+    for cycles in (timing.cycles, reference.cycles):
+        assert [cycles(table, DE10, cap=cap) for cap in (end - 1, end, end + 1)] == [-1, end, end]
+
+
+@pytest.mark.parametrize("opcode", [-1, 5, 7])
+def test_an_opcode_that_is_none_is_refused(opcode: int) -> None:
+    table = table_of([Load(), Finish()])
+    table[0, isa.OPCODE] = opcode
+    with pytest.raises(FieldError):
+        timing.cycles(table, DE10)
