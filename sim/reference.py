@@ -215,7 +215,7 @@ class _Machine:
         while self.events.heap:
             time, _, _, action = heapq.heappop(self.events.heap)
             if self.finish is not None and time > self.finish:
-                break
+                break  # nothing after it counts
             if cap is not None and time > cap:
                 return -1
             self.events.now = time

@@ -178,6 +178,8 @@ def test_a_record_of_another_version_is_marked_and_checked(tmp_path: Path, small
     old = replace(small, of=replace(small.of, version="0.9"), cycles=7)
     older = replace(old, of=replace(old.of, version="0.10"), cycles=8)
     log = log_of(tmp_path / "log", old, older)
+    target = get_target("vta-de10")
+    assert [r.version for r in Known.open(target, log).bests(small.workload, target.key())] == ["0.10", "0.9"]
     (listed,) = json.loads(autosched("best", "--log", log, "--format", "json", cwd=tmp_path).stdout)
     assert (listed["version"], listed["cycles"]) == ("0.10", 8)
     assert "by version 0.10" in autosched("best", "--log", log, cwd=tmp_path).stdout

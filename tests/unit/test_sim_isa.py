@@ -150,3 +150,7 @@ def test_queues() -> None:
     assert isa.as_table([]).shape == (0, isa.NCOLS)
     with pytest.raises(ValueError, match="shape"):
         isa.as_table(np.zeros((2, 5)))
+
+
+def test_every_column_has_its_name_and_place() -> None:
+    assert [getattr(isa, name.upper()) for name in isa.COLUMN_NAMES] == list(range(isa.NCOLS))
