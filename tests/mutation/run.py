@@ -38,7 +38,8 @@ TESTS = (
     "tests/unit/test_sim_*.py", "tests/unit/test_lower_*.py", "tests/unit/test_records_*.py", "tests/unit/test_measure.py",
     "tests/unit/test_target.py", "tests/unit/test_normalise.py", "tests/unit/test_fsim_counters.py", "tests/unit/test_kernel.py",
     "tests/unit/test_tuning_logs.py", "tests/unit/test_limits.py", "tests/unit/test_markup.py",
-    "tests/property/test_sim_*.py", "tests/property/test_lower_*.py", "tests/property/test_space_*.py", "tests/e2e/test_readme.py",
+    "tests/property/test_sim_*.py", "tests/property/test_lower_*.py", "tests/property/test_space_*.py",
+    "tests/e2e/test_readme.py",
 )
 EQUIVALENT = Path(__file__).with_name("equivalent.json")
 NAMED = Path(__file__).with_name("named.json")  # changes that no test noticed once
