@@ -16,6 +16,7 @@ from space import play as columns
 from space.play import (
     BANKS,
     BEATS,
+    CLEAR,
     DEPTH,
     ENGINE,
     INIT,
@@ -52,7 +53,7 @@ def play(
         fill: of every operand, float64, shape (n, parts, operands, 6); ``ENGINE`` 1 where the compute engine loads it, 2
             where only the stages read it, 3 where both the products and the stages do, ``ONCE`` 1 where every fill has a place
             of its own, 2 where it touches that of the fill before.
-        work: of a part, float64, shape (n, parts, 9).
+        work: of a part, float64, shape (n, parts, 10).
         apart: whether a part's first buffers have room beside those of the part before, shape (n, parts).
         acc_banks: of the accumulator, shape (n,).
         dims: per padded dimension its place among the loops of the spatial and of the reduction axis (-1 where there is none),
@@ -91,6 +92,7 @@ def play(
         store = begin
         banks_acc = acc_banks[r] + 1
         first_part = True
+        known = 0.0  # accumulators whose contents are known to be small
         gaps = 1.0  # share of the load engine's time in which it leaves the bus alone
         for p in range(parts):
             if not on[r, p]:
@@ -167,6 +169,9 @@ def play(
                             if fill[r, p, k, ENGINE] % 3 == 0 and filled[k] > 0:
                                 late = max(late, ready[k])
                         comp = late + w[LATE]
+                    if w[CLEAR] > 0 and known < w[CLEAR] * min(tiles_done + 1, banks_acc):
+                        known = w[CLEAR] * min(tiles_done + 1, banks_acc)
+                        comp += w[CLEAR] + issue
                     comp += w[INIT]
                 for k in range(operands):
                     f = fill[r, p, k]

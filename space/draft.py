@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from autosched.lower.compute import HAZARD_DISTANCE
 from space.play import (
     BANKS,
     BEATS,
+    CLEAR,
     DEPTH,
     ENGINE,
     INIT,
@@ -94,6 +96,10 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
         # What is widened is reset first.
         work = work * model.nest.step + 2.0 * model.widened(part)
     pieces = np.ones(n)
+    if model.target.semantics == "portable":
+        # Products close together must not add to one accumulator: where a tile has too few, each is an instruction.
+        sums = part.tiles[:, model.n_spatial :].prod(axis=1).astype(np.float64)
+        pieces = np.where(model.tile_elements(part) <= HAZARD_DISTANCE, sums, pieces)
     if model.nest.guarded:
         # What a border cuts differently is an instruction of its own: here every step of the window.
         pieces = part.tiles[:, model.n_spatial :].prod(axis=1).astype(np.float64)
@@ -120,7 +126,7 @@ def draft(model: Model, plan: Plan) -> Floats:
     order = np.argsort(plan.position, axis=1, kind="stable")
     shape = np.zeros((n, len(parts), len(model.extents), 3), dtype=np.int64)
     fill = np.zeros((n, len(parts), operands, 6))
-    work = np.zeros((n, len(parts), 9))
+    work = np.zeros((n, len(parts), 10))
     widths = np.zeros((n, len(parts), len(model.padded), 5))
     extra: Floats = np.zeros(n)
     for p, part in enumerate(parts):
@@ -199,6 +205,8 @@ def _work(model: Model, plan: Plan, terms: Terms, work: Floats) -> None:
     work[:, SLICES] = slices
     work[:, STORE] = terms.store / tiles / slices
     work[:, UOPS] = terms.uops / 2
+    # A maximum can only bring in a value where something smaller is known to stand: a place's first tile finds anything.
+    work[:, CLEAR] = elements if model.nest.clears else 0.0
 
 
 def _side_by_side(model: Model, plan: Plan, parts: list[Part]) -> list[npt.NDArray[np.bool_]]:

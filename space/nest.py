@@ -99,6 +99,7 @@ class Nest:
         step: cycles of the anchor's step, per element.
         wides: blocks that widen what the ALU reduces.
         guarded: whether the anchor's terms are constants outside of a condition, padding that is left out of the window.
+        clears: whether the initial value comes in by a maximum, so that the first tile of an accumulator is cleared before.
     """
 
     func: PrimFunc
@@ -117,6 +118,7 @@ class Nest:
     step: int = 1
     wides: tuple[Wide, ...] = ()
     guarded: bool = False
+    clears: bool = False
 
     @property
     def links(self) -> tuple[str, ...]:
@@ -309,7 +311,8 @@ def _nest(
     return Nest(func, anchor.block.name if anchor else None, axes, len(anchor.block.iter_vars) if anchor else 0,
                 operands, stages, out.block.name, len(out.loops), init_ops, init_cycles,
                 tuple(s.block.name for s in sides.values()), between, tensorized, 1 if tensorized else imm + 2 * tensor, wides,
-                not tensorized and anchor is not None and is_guarded(term_of(anchor)))
+                not tensorized and anchor is not None and is_guarded(term_of(anchor)),
+                bool(sides) and target.semantics != "chisel")
 
 
 def _is_link(site: Site, pair: tuple[BufferLoad, BufferLoad], by_output: dict[Buffer, Site]) -> bool:

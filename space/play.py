@@ -10,5 +10,5 @@ OUTER, LOW, TILE = range(3)
 # Columns of ``fill``: one row per operand.
 DEPTH, BEATS, TRANSFERS, BANKS, ONCE, ENGINE = range(6)
 # Columns of ``work``: of a part.
-PRODUCTS, PIECES, INIT, STAGE, SLICES, STORE, UOPS, LATE, KNOWN = range(9)
+PRODUCTS, PIECES, INIT, STAGE, SLICES, STORE, UOPS, LATE, KNOWN, CLEAR = range(10)
 MOST = 1500  # innermost visits of a part that are played; the rest goes on at the same pace

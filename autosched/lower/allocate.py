@@ -112,7 +112,8 @@ def allocate(tree: Tree, sites: list[Site], target: Target) -> dict[Buffer, Stor
         _check_threads(storages[buffer], found)
     for scope in (INP, WGT, ACC):
         mine = [s for s in storages.values() if s.buffer.scope == scope]
-        _place(mine, scope, target.capacity(scope), uses, tree)
+        # Where a maximum brings in what a sum starts with, a place that another sum has left needs no clearing.
+        _place(mine, scope, target.capacity(scope), uses, tree, scope == ACC and target.semantics != "chisel")
     return storages
 
 
@@ -221,8 +222,15 @@ def _check_threads(storage: Storage, uses: list[Use]) -> None:
                 )
 
 
-def _place(storages: list[Storage], scope: str, depth: int, uses: Mapping[Buffer, list[Use]], tree: Tree) -> None:
+def _place(
+    storages: list[Storage], scope: str, depth: int, uses: Mapping[Buffer, list[Use]], tree: Tree, again: bool
+) -> None:
+    """Gives every storage of a memory its address; ``again``: rather where another has been, if nothing waits for it."""
     need = sum(s.total for s in storages)
+    if again and len(storages) > 1:
+        high, meeting = _packed(storages, depth, uses, tree, True)
+        if high <= depth and not meeting:
+            return
     if need <= depth:
         at = 0
         for s in storages:
@@ -230,9 +238,9 @@ def _place(storages: list[Storage], scope: str, depth: int, uses: Mapping[Buffer
             at += s.total
         return
     # By preference where storages that follow each other do not meet, else as tight as it goes.
-    high = _packed(storages, depth, uses, tree, True)
+    high, _ = _packed(storages, depth, uses, tree, True)
     if high > depth:
-        high = _packed(storages, depth, uses, tree, False)
+        high, _ = _packed(storages, depth, uses, tree, False)
     if high > depth:
         parts = ", ".join(
             f"{s.buffer.name} {s.size}" + (f" x {s.total // s.size} copies" if s.total != s.size else "") for s in storages
@@ -242,8 +250,10 @@ def _place(storages: list[Storage], scope: str, depth: int, uses: Mapping[Buffer
 
 def _packed(
     storages: Sequence[Storage], depth: int, uses: Mapping[Buffer, list[Use]], tree: Tree, careful: bool
-) -> int:
-    """Places storages, sharing memory between those that are never alive together; returns the end of what they take.
+) -> tuple[int, int]:
+    """Places storages, sharing memory between those that are never alive together.
+
+    Returns the end of what they take, and how many elements storages that follow each other have in common at the wrong time.
 
     Args:
         storages: of one memory.
@@ -254,7 +264,7 @@ def _packed(
             product may still be under way.
     """
     placed: list[Storage] = []
-    high = 0
+    high = meeting = 0
     spans = {id(s): (uses[s.buffer][0][0].order, uses[s.buffer][-1][0].order) for s in storages}
     for s in sorted(storages, key=lambda s: -s.total):
         apart = {id(p): _apart(s, p, uses, tree) for p in placed}
@@ -269,8 +279,9 @@ def _packed(
         fits = [at for at in free if at + s.total <= depth] or free[:1]
         s.address = min(fits, key=lambda at: (sum(_meeting(s, at, p, uses) for p in others), at))
         high = max(high, s.address + s.total)
+        meeting += sum(_meeting(s, s.address, p, uses) for p in others)
         placed.append(s)
-    return high
+    return high, meeting
 
 
 def _between(a: Storage, b: Storage, spans: Mapping[int, tuple[int, int]]) -> bool:

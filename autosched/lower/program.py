@@ -368,10 +368,8 @@ class _Emitter:
         check_work(stream.table, self.config, mode_of(self.semantics))
         leading = target[np.flatnonzero(np.isin(position[sequence], leaders))]
         if self.semantics != "chisel":
-            rows = len(stream.table)
-            stream = starts.start_by_max(stream, self.config, self.declared(at))
-            # Rows that went away have moved the others; what waits for nothing but a better moment goes without.
-            leading = leading if len(stream.table) == rows else leading[:0]
+            stream, kept = starts.start_by_max(stream, self.config, self.declared(at))
+            leading = np.searchsorted(kept, leading)
         table = tokens.finish(stream, self.config, self.semantics, self.shared_dram(at), leading)
         check_instructions(len(table), self.program.root.name)
         insns = pages.take("insns", INSN_BYTES * len(table))

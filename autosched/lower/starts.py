@@ -21,8 +21,10 @@ from sim.config import VTAConfig
 LEAST, MOST = -(1 << 31), (1 << 31) - 1
 
 
-def start_by_max(stream: Stream, config: VTAConfig, declared: Iterable[tuple[int, int, tuple[int, int]]]) -> Stream:
-    """The stream with a MAX in place of a reset and an ADD wherever that is the same.
+def start_by_max(
+    stream: Stream, config: VTAConfig, declared: Iterable[tuple[int, int, tuple[int, int]]]
+) -> tuple[Stream, Ints]:
+    """The stream with a MAX in place of a reset and an ADD wherever that is the same, and which rows of the old one it keeps.
 
     Args:
         stream: instructions in program order, with their micro-ops.
@@ -32,14 +34,15 @@ def start_by_max(stream: Stream, config: VTAConfig, declared: Iterable[tuple[int
     table = stream.table
     tensor = (table[:, isa.OPCODE] == isa.OP_ALU) & (table[:, isa.ALU_OP] == isa.ALU_ADD) & (table[:, isa.USE_IMM] == 0)
     if not bool(tensor.any()):
-        return stream
+        return stream, np.arange(len(table))
     from autosched.lower._start_kernel import by_max
 
     low, high = ranges(table, config, declared)
     found = by_max(table, stream.uop_at, stream.triples, config.acc_depth, low, high)
     table = table.copy()
     table[found == 2, isa.ALU_OP] = isa.ALU_MAX
-    return Stream(np.ascontiguousarray(table[found != 1]), stream.uop_at[found != 1], stream.triples)
+    kept = np.flatnonzero(found != 1)
+    return Stream(np.ascontiguousarray(table[kept]), stream.uop_at[kept], stream.triples), kept
 
 
 def ranges(table: isa.Table, config: VTAConfig, declared: Iterable[tuple[int, int, tuple[int, int]]]) -> tuple[Ints, Ints]:

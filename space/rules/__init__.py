@@ -14,10 +14,11 @@ from space.rules.ramp import Ramp
 from space.rules.residency import Residency
 from space.rules.rows import Rows
 from space.rules.slices import Slices
+from space.rules.taper import Taper
 from space.rules.tiling import Tiling
 from space.rules.zeros import Zeros
 
 STRUCTURAL: tuple[StructuralRule, ...] = (Epilogue(), Rows())
 NUMERIC: tuple[NumericRule, ...] = (
-    Cuts(), Tiling(), Ramp(), Zeros(), Order(), Attach(), Residency(), Slices(), Banks(), First(), Length(),
+    Cuts(), Tiling(), Ramp(), Taper(), Zeros(), Order(), Attach(), Residency(), Slices(), Banks(), First(), Length(),
 )

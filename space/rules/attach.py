@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
 from space.plan import Plan
-from space.rule import Column, NumericRule, Points
+from space.rule import Column, Ints, NumericRule, Points
 from space.sites import ACC
+
+if TYPE_CHECKING:
+    from space.operands import Operand
 
 
 class Attach(NumericRule):
@@ -33,22 +38,14 @@ class Attach(NumericRule):
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """A load stands directly inside a loop of several iterations that moves its region, or outside of all."""
-        # The first part may load in finer pieces, inside loops that the others do not have.
+        # The first and the last part may load in finer pieces, inside loops that the others do not have.
         outer = plan.body.outer
-        if plan.main:
-            outer = np.where(plan.parts[0].on[:, None], np.maximum(outer, plan.parts[0].outer), outer)
-        axis_at = np.argsort(plan.position, axis=1, kind="stable")
-        rows = np.arange(len(points))
+        for part in plan.parts:
+            outer = np.where(part.on[:, None], np.maximum(outer, part.outer), outer)
         for operand in model.nest.operands:
             column = model.index[f"load_{operand.label}"]
-            uses = np.array([operand.uses(a) for a in range(len(model.nest.axes))])
-            most = max(model.columns[column].choices)
-            depth = np.minimum(points[:, column].astype(np.int64), most)
-            for _ in range(most):
-                last = axis_at[rows, np.maximum(depth - 1, 0)]
-                wrong = (depth > 0) & ~((outer[rows, last] > 1) & uses[last])
-                depth = np.where(wrong, depth - 1, depth)
-            points[:, column] = depth
+            depth = np.minimum(points[:, column].astype(np.int64), max(model.columns[column].choices))
+            points[:, column] = standing(model, plan, operand, depth, outer)
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """Depths, and log sizes of what is moved."""
@@ -67,3 +64,22 @@ class Attach(NumericRule):
             twice = f" x{1 + int(plan.banks[k][0])}" if plan.banks[k][0] else ""
             loads.append(f"{operand.label}@{at.get(int(plan.attach[k][0]), 'root')}{twice}")
         return "load " + " ".join(loads)
+
+
+def standing(model: Model, plan: Plan, operand: Operand, depth: Ints, outer: Ints) -> Ints:
+    """The nearest depth, outwards, directly inside a loop of several iterations that moves an operand's region; 0 without one.
+
+    Args:
+        model: of the sketch.
+        plan: of the rows.
+        operand: what is loaded.
+        depth: loops around its load, shape (n,).
+        outer: iterations of every axis' outer loop, shape (n, axes).
+    """
+    axis_at = np.argsort(plan.position, axis=1, kind="stable")
+    rows = np.arange(len(depth))
+    uses = np.array([operand.uses(a) for a in range(len(model.nest.axes))])
+    for _ in range(int(depth.max(initial=0))):
+        last = axis_at[rows, np.maximum(depth - 1, 0)]
+        depth = np.where((depth > 0) & ~((outer[rows, last] > 1) & uses[last]), depth - 1, depth)
+    return depth

@@ -34,8 +34,8 @@ class Banks(NumericRule):
         """A buffer that is filled once has one bank."""
         for k, operand in enumerate(model.nest.operands):
             fills = model.fills(plan, plan.body, k)
-            if plan.main:
-                fills = np.maximum(fills, model.fills(plan, plan.parts[0], k))
+            for part in plan.parts:
+                fills = np.maximum(fills, model.fills(plan, part, k))
             points[(fills <= 1) | plan.keep[k], model.index[f"banks_{operand.label}"]] = 0
         points[model.tiles_run(plan, plan.body) <= 1, model.index["banks_acc"]] = 0
 

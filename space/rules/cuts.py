@@ -124,11 +124,12 @@ class Cuts(NumericRule):
             head = plan.parts[0]
             axis, size = self._decode(model, points, "head")
             tile = plan.body.tiles[np.arange(len(points)), np.maximum(axis, 0)]
-            # A first part as large as a tile is a tile, unless it loads something for all the others.
+            # A first part as large as a tile is a tile, unless it loads something for all the others: then it may be larger
+            # too, so that the engine that computes is not done before these loads are.
             kept = np.zeros(len(points), dtype=np.bool_)
             for keep in plan.keep:
                 kept |= keep
-            small = (size < tile) | (kept & (size == tile))
+            small = (size < tile) | kept
             points[head.on & ~(_divides(head) & small), model.index["head"]] = 0
 
     def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
@@ -151,6 +152,8 @@ class Cuts(NumericRule):
                 continue
             last = int(rng.choice([0, 1, 2, tile // 2]))
             first = (extent - last) % tile or (tile if rng.random() < 0.5 else 0)
+            # More than a tile only where it loads for the others: it is taken back elsewhere.
+            first += tile * int(rng.integers(0, 3)) if rng.random() < 0.3 else 0
             points[n, column] = tile
             points[n, model.index["head"]] = values.get((a, first), 0)
             points[n, model.index["cut"]] = values.get((a, last), 0)

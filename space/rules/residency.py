@@ -8,6 +8,7 @@ import numpy.typing as npt
 from space.model import Model
 from space.plan import Plan
 from space.rule import Column, Ints, NumericRule, Points
+from space.rules.attach import standing
 from space.rules.cuts import table
 from space.sites import ACC
 
@@ -45,8 +46,20 @@ class Residency(NumericRule):
             whole &= _gapless(model, plan, np.where(on[:, None], first.tiles, plan.body.tiles), k)
             points[~(several & whole & (plan.attach[k] > 0)), model.index[name]] = 0
 
+    def settle(self, model: Model, points: Points, plan: Plan) -> None:
+        """What the first part loads stands in a loop that the first part has."""
+        first = plan.parts[0]
+        outer = np.where(first.on[:, None], first.outer, plan.body.outer) if plan.main else plan.body.outer
+        for k, operand in enumerate(model.nest.operands):
+            name = f"keep_{operand.label}"
+            if name in model.index and plan.keep[k].any():
+                depth = standing(model, plan, operand, plan.attach[k], outer)
+                column = model.index[f"load_{operand.label}"]
+                points[:, column] = np.where(plan.keep[k], depth, points[:, column])
+                points[plan.keep[k] & (depth == 0), model.index[name]] = 0
+
     def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
-        """Keeps an operand or lets it go; to keep it, a first part of one tile along an axis that it does not use loads it."""
+        """Keeps an operand or lets it go; to keep it, a first part of a few tiles along an axis that it does not use loads it."""
         mine = [k for k, o in enumerate(model.nest.operands) if f"keep_{o.label}" in model.index]
         if not mine or "head" not in model.index:
             return
@@ -59,7 +72,8 @@ class Residency(NumericRule):
             if not row[keep] or not axes:
                 continue
             a = int(rng.choice(axes))
-            head = values.get((a, int(row[model.index[f"tile_{model.nest.axes[a].name}"]])))
+            # Several tiles at once where one is too short for what is loaded meanwhile.
+            head = values.get((a, int(row[model.index[f"tile_{model.nest.axes[a].name}"]]) * int(rng.integers(1, 4))))
             if head is not None and rng.random() < 0.7:
                 row[model.index["head"]] = head
             if rng.random() < 0.7:

@@ -24,8 +24,8 @@ class Slices(NumericRule):
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """The axis of every part; one that has a single slice there goes whole."""
         tail, last = model.column(points, "tail"), model.column(points, "tail_last")
-        for part, final in zip(plan.parts, _final(plan)):
-            axis = np.where(final, last, tail)
+        for part, ends in zip(plan.parts, final(plan)):
+            axis = np.where(ends, last, tail)
             part.slices = np.where(part.tiles[np.arange(len(points)), np.maximum(axis - 1, 0)] > 1, axis, 0)
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
@@ -33,7 +33,7 @@ class Slices(NumericRule):
 
         Without stages only the store is sliced, and along the first axis that is the same program.
         """
-        masks = _final(plan)
+        masks = final(plan)
         for name, parts in (("tail", [plan.body]), ("tail_last", plan.parts)):
             if name not in model.index:
                 continue
@@ -57,7 +57,7 @@ class Slices(NumericRule):
         return ", ".join([*said, f"the last by {names[1]}"] if names[1] and len(plan.parts) > plan.main + 1 else said)
 
 
-def _final(plan: Plan) -> list[Mask]:
+def final(plan: Plan) -> list[Mask]:
     """Per part, in which rows it is the last of several."""
     taken = np.zeros(len(plan), dtype=np.bool_)
     found = []

@@ -46,10 +46,12 @@ class Tiling(NumericRule):
         return tuple(made)
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
-        """Every part has the tile, or less where it is smaller."""
+        """Every part has the tile, or less where it is smaller; a first part is one tile of the axis that it was cut from."""
         tiles = np.stack([model.column(points, f"tile_{a.name}", a.extent) for a in model.nest.axes], axis=1)
-        for part in plan.parts:
+        for n, part in enumerate(plan.parts):
             part.tiles = np.minimum(tiles, part.extents)
+            if n < plan.main:
+                part.tiles = np.where(part.extents < model.extents[None, :], part.extents, part.tiles)
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """The largest tile that divides the main part."""

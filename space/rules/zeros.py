@@ -59,7 +59,7 @@ class Zeros(NumericRule):
             # Taps that a border cuts alike share an instruction: all of them inside, about half of them at one border.
             border = np.where(tiles > 1, (taps + 2) // 2, taps)
             found = found * np.where(tiles > 1, (2 * border + tiles - 2) / tiles, border)
-        terms.pieces = np.where(plan.drops, terms.pieces * found, terms.pieces)
+        terms.pieces = np.where(plan.drops, np.maximum(terms.pieces, found), terms.pieces)
 
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:

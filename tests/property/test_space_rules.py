@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from autosched.errors import ProgramError
+from autosched.kernel import replay
 from autosched.lower import lower_table
 from autosched.measure import Candidate, measure
 from autosched.target import get_target
@@ -81,7 +82,7 @@ def test_every_rule_can_be_left_out(left_out: NumericRule) -> None:
 
 
 @pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable"])
-@pytest.mark.parametrize("column", ["head", "cut", "cut_again", "keep_data", "keep_kernel", "addend_first", "sketch"])
+@pytest.mark.parametrize("column", ["head", "cut", "cut_again", "last_ky", "keep_data", "keep_kernel", "addend_first", "sketch"])
 def test_every_freedom_gives_the_same_bytes(column: str, target: str) -> None:
     name = "conv2d:h=8,w=8,ci=32,co=48,k=1,stride=2" if column == "sketch" else "conv2d:h=7,w=6,ci=32,co=48,k=3,pad=1"
     space = Space(workload(name).func, target)
@@ -149,12 +150,48 @@ def test_what_only_the_first_part_loads_splits_only_the_first_part() -> None:
     assert space.valid(space.point(**kept, tile_k=1, load_data=3)[None]).all()
 
 
+def loads(space: Space, point: np.ndarray, memory: int) -> list[int]:
+    """Elements of every DMA into a memory, in program order."""
+    table = lower_table(replay(space.func, space.trace(point).as_json()).func, space.target).table
+    mine = table[(table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.MEM] == memory) & (table[:, isa.X_SIZE] > 0)]
+    return [int(n) for n in mine[:, isa.Y_SIZE] * mine[:, isa.X_SIZE]]
+
+
+def test_the_last_part_loads_in_pieces_of_its_own() -> None:
+    """Where loads are all that counts: few large ones, and little to compute after the last."""
+    name = "dense:m=1,k=512,n=512,bias=0"
+    space = Space(workload(name).func, "vta-de10")
+    many = {"cut": 1, "tile_n": 31, "tile_k": 8, "load_weight": 3, "banks_weight": 1}
+    cycles = {}
+    for size, found in ((0, [8] * 4), (32, [32]), (16, [16, 16]), (1, [1] * 32)):
+        point = space.point(**many, last_k=size)
+        assert loads(space, point, isa.MEM_WGT) == [31 * 8] * 4 + found and ("last by k=" in space.explain(point)) == (size > 0)
+        result = measure(Candidate(name, "vta-de10", tuple(space.trace(point).as_json())), execute=True)
+        assert result.ok and abs(space.draft(point[None])[0] / result.cycles - 1) < 0.005
+        cycles[size] = result.cycles
+    assert cycles[32] < cycles[16] < cycles[0] < cycles[1]
+    for twin in ({"last_k": 8}, {"cut": 0, "tile_n": 32, "last_k": 16}, {"load_weight": 1, "tile_k": 32, "last_k": 16}):
+        with pytest.raises(ProgramError, match="not in the space"):
+            space.point(**{**many, **twin})
+
+
+def test_a_first_part_that_loads_for_all_may_be_larger_than_a_tile_and_no_other() -> None:
+    name = "dense:m=6,k=128,n=32,tail=cast,bias=0"
+    space = Space(workload(name).func, "vta-de10")
+    kept = {"head": 2, "tile_m": 1, "tile_k": 4, "load_data": 3, "load_weight": 3, "keep_weight": 1}
+    point = space.point(**kept)
+    assert measure(Candidate(name, "vta-de10", tuple(space.trace(point).as_json())), execute=True).ok
+    assert loads(space, point, isa.MEM_INP) == [8] * 2 + [4] * 8, "two rows at once, then each alone"
+    with pytest.raises(ProgramError, match="not in the space"):
+        space.point(**{**kept, "keep_weight": 0})
+
+
 def test_points_with_first_parts_are_programs_of_their_own() -> None:
     space = Space(workload(TINY).func, "vta-de10")
     points = np.concatenate(list(space.enumerate()))
     columns = {name: points[:, n] for n, name in enumerate(space.names)}
-    some = points[(columns["head_k"] < 2) | (columns["keep_data"] > 0) | (columns["keep_weight"] > 0)]
-    assert len(some) == 50
+    some = points[(columns["head_k"] < 2) | (columns["last_k"] > 0) | (columns["keep_data"] > 0) | (columns["keep_weight"] > 0)]
+    assert len(some) == 122
     results = [measure(Candidate(TINY, "vta-de10", tuple(space.trace(p).as_json()))) for p in some]
     assert all(r.ok for r in results) and len({r.program for r in results}) == len(some)
 

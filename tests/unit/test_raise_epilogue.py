@@ -12,10 +12,14 @@ import pytest
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
 from autosched.ir.interp import run
+from autosched.kernel import replay
 from autosched.lower import lower_table
 from autosched.schedule import Schedule
 from autosched.script import T, parse
+from autosched.workloads import workload
 from sim import isa
+from space import Space
+from space.rules.cuts import table
 
 Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
 
@@ -213,3 +217,29 @@ def test_what_is_left_behind_counts_not_what_was_stored(vta_schedules: ModuleTyp
     vta_schedules.verify(parse(lines), "vta-de10-portable")
     assert resets(parse(lines), "vta-de10-portable") == 4
     assert resets(parse(text), "vta-de10-portable") == 1
+
+
+def test_places_that_another_sum_has_left_are_not_cleared_again() -> None:
+    """A first part and the tiles behind it share the accumulator, away from what is still being stored."""
+    space = Space(workload("conv2d:h=12,w=8,ci=32,co=32,k=1").func, "vta-de10-portable")
+    rows = {size: n for n, size in enumerate(table(space.sketches[0].model))}
+    point = space.point(head=rows[2, 3], tile_y=3, order=2, load_data=1, load_kernel=5, head_ci=1, banks_acc=1,
+                        keep_kernel=1)
+    lowered = lower_table(replay(space.func, space.trace(point).as_json()).func, space.target)
+    sums = [s for s in lowered.storages if s.buffer.startswith("conv")]
+    assert sorted(s.elements * s.copies for s in sums) == [3 * 8 * 2, 2 * 3 * 8 * 2]
+    rows_of = lowered.table[(lowered.table[:, isa.OPCODE] == isa.OP_GEMM) & (lowered.table[:, isa.RESET] == 1)]
+    cleared = rows_of[:, [isa.ITER_OUT, isa.ITER_IN]].prod(axis=1) * (rows_of[:, isa.UOP_END] - rows_of[:, isa.UOP_BGN])
+    # The first part's 48, and 2 of the raised bias; of the two banks behind it, one is where the first part was.
+    assert sorted(cleared) == [2, 48, 48]
+
+
+def test_an_addend_that_goes_first_is_waited_for() -> None:
+    space = Space(workload("conv2d:h=8,w=8,ci=16,co=32,k=1").func, "vta-de10-portable")
+    for first in (0, 1):
+        point = space.point(tile_y=2, order=2, load_data=1, banks_acc=1, addend_first=first)
+        program = lower_table(replay(space.func, space.trace(point).as_json()).func, space.target).table
+        loads = program[:, isa.OPCODE] == isa.OP_LOAD
+        addend = np.flatnonzero(loads & (program[:, isa.MEM] == isa.MEM_ACC))[0]
+        data = np.flatnonzero(loads & np.isin(program[:, isa.MEM], (isa.MEM_INP, isa.MEM_WGT)))[0]
+        assert program[addend, isa.PUSH_PREV] == program[data, isa.POP_NEXT] == first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -13,6 +14,7 @@ from autosched.ir.stmt import PrimFunc
 from autosched.measure import Candidate, measure
 from autosched.workloads import workload
 from space import Space
+from space.draft import ISSUE, terms_of
 
 PADDED = "conv2d:h=7,w=6,ci=32,co=48,k=3,pad=1"
 
@@ -33,7 +35,7 @@ def off(space: Space, name: str | PrimFunc, target: str, points: np.ndarray) -> 
 
 @pytest.mark.parametrize(("name", "target", "near"), [
     ("t2", "vta-de10", 0.02), ("t2", "vta-de10-portable", 0.02), ("dense:m=2,n=64,k=64", "vta-de10", 0.05),
-    (PADDED, "vta-de10", 0.08), (PADDED, "vta-de10-portable", 0.08), ("mobilenet.d9", "vta-de10", 0.03),
+    (PADDED, "vta-de10", 0.08), (PADDED, "vta-de10-portable", 0.08), ("mobilenet.d9", "vta-de10", 0.05),
 ])
 def test_the_draft_is_near_the_machine(name: str, target: str, near: float) -> None:
     space, points = of(name, target, 8)
@@ -112,3 +114,32 @@ def test_any_number_of_tensors_is_drafted() -> None:
     assert len(space.sketches[0].model.nest.operands) == 14
     points = space.sample(np.random.default_rng(0), 4)
     assert np.median(np.abs(off(space, func, "vta-de10", points))) < 0.08
+
+
+def test_a_place_is_cleared_once_before_a_maximum_brings_in_its_first_value() -> None:
+    space = Space(workload("conv2d:h=8,w=8,ci=16,co=32,k=1").func, "vta-de10-portable")
+    model = space.sketches[0].model
+    assert model.nest.clears and not Space(space.func, "vta-de10").sketches[0].model.nest.clears
+    model.nest = dataclasses.replace(model.nest, clears=False)
+    for banks in (0, 1):
+        for y in (2, 4, 8):
+            several = {"order": 2, "load_data": 1, "banks_acc": banks} if y < 8 else {}
+            point = space.point(tile_y=y, **several)[None]
+            free = space.draft(point)[0]
+            model.nest = dataclasses.replace(model.nest, clears=True)
+            used = 2 if banks and y < 8 else 1
+            assert space.draft(point)[0] - free == used * (8 * y * 2 + ISSUE)
+            model.nest = dataclasses.replace(model.nest, clears=False)
+
+
+def test_products_of_one_accumulator_are_instructions_where_they_may_not_be_close() -> None:
+    name = "dense:m=1,k=256,n=64,bias=0,tail=cast"
+    for target, worth in (("vta-de10", 1), ("vta-de10-portable", 16)):
+        space = Space(workload(name).func, target)
+        for tile, pieces in ((1, worth), (2, worth), (4, 1)):
+            model = space.sketches[0].model
+            point = space.point(tile_n=tile)[None]
+            plan = model.plan(point[:, 1:])
+            assert terms_of(model, plan, plan.body).pieces[0] == pieces
+            cycles = measure(Candidate(name, target, tuple(space.trace(point[0]).as_json()))).cycles
+            assert abs(space.draft(point)[0] / cycles - 1) < 0.08

@@ -1,0 +1,79 @@
+"""Taper: in what pieces the last part's sums load, so that little is left to compute when the last operand has come.
+
+Where loads are what takes long, all but the last should be as large as the memories allow: every one costs a latency. What the
+last one brings is multiplied when nothing else runs any more.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from space.model import Model
+from space.plan import Mask, Plan
+from space.rule import Column, Ints, NumericRule, Points
+from space.rules.slices import final
+from space.rules.tiling import divisors
+
+
+class Taper(NumericRule):
+    """One column per reduction axis: the last part's tile along it, finer or coarser than the others'."""
+
+    name = "taper"
+
+    def columns(self, model: Model) -> tuple[Column, ...]:
+        """``last_<axis>``, where there are cuts; 0 where the last part is like the others."""
+        if not any(rule.name == "cuts" for rule in model.rules):
+            return ()
+        axes = (model.nest.axes[a] for a in model.nest.reduce)
+        return tuple(Column(f"last_{axis.name}", (0, *divisors(axis.extent)), 0, 1) for axis in axes if axis.extent > 1)
+
+    def _columns(self, model: Model) -> list[tuple[int, int]]:
+        """(axis, column) of every column."""
+        names = ((a, f"last_{model.nest.axes[a].name}") for a in model.nest.reduce)
+        return [(a, model.index[name]) for a, name in names if name in model.index]
+
+    def plan(self, model: Model, points: Points, plan: Plan) -> None:
+        """The last part's tiles."""
+        for part, last in zip(plan.parts, final(plan)):
+            tiles = part.tiles.copy()
+            for a, column in self._columns(model):
+                tiles[:, a] = np.where(last & (points[:, column] > 0), points[:, column], tiles[:, a])
+            part.tiles = tiles
+
+    def repair(self, model: Model, points: Points, plan: Plan) -> None:
+        """Only a last part has pieces of its own."""
+        alone = ~_any(plan)
+        for a, column in self._columns(model):
+            points[alone | (points[:, column] == plan.body.tiles[:, a]), column] = 0
+
+    def settle(self, model: Model, points: Points, plan: Plan) -> None:
+        """A reduction is split only around a load of the last part."""
+        deepest: Ints = np.zeros(len(points), dtype=np.int64)
+        for attach, keep in zip(plan.attach, plan.keep):
+            deepest = np.maximum(deepest, np.where(keep, 0, attach))
+        for a, column in self._columns(model):
+            points[deepest <= plan.position[:, a], column] = 0
+
+    def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
+        """Log sizes of the last part's tiles; 0 where there is none."""
+        found = []
+        for a, _ in self._columns(model):
+            size = np.zeros(len(points))
+            for part, last in zip(plan.parts, final(plan)):
+                size = np.where(last, np.log2(part.tiles[:, a]), size)
+            found.append(size)
+        return found
+
+    def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
+        """The sizes that differ."""
+        said = [f"{model.nest.axes[a].name}={point[c]}" for a, c in self._columns(model) if point[c]]
+        return "last by " + " ".join(said) if said else ""
+
+
+def _any(plan: Plan) -> Mask:
+    """In which rows there is a last of several parts."""
+    found = np.zeros(len(plan), dtype=np.bool_)
+    for last in final(plan):
+        found |= last
+    return found
