@@ -82,6 +82,11 @@ def play(
                 held = max(held, int(fill[r, p, k, BANKS]))
     release = np.zeros((operands, held))
     stored = np.zeros(held)
+    # What a part's loops read stands in tables of their own: a view of a row costs more than what is read from it.
+    beats_of, transfers_of = np.zeros(operands), np.zeros(operands)
+    depth, banks = np.zeros(operands, dtype=np.int64), np.zeros(operands, dtype=np.int64)
+    once, engine = np.zeros(operands, dtype=np.int64), np.zeros(operands, dtype=np.int64)
+    slot = np.zeros(operands, dtype=np.int64)  # of the next fill
     for r in range(n):
         for k in range(operands):
             ready[k] = 0.0
@@ -111,14 +116,18 @@ def play(
                         load = max(load, done)
                 comp = max(comp, store)
             for k in range(operands):
-                filled[k] = 0
-                release[k] = 0.0
+                filled[k] = slot[k] = 0
+                for b in range(held):
+                    release[k, b] = 0.0
+                depth[k], banks[k] = int(fill[r, p, k, DEPTH]), int(fill[r, p, k, BANKS])
+                once[k], engine[k] = int(fill[r, p, k, ONCE]), int(fill[r, p, k, ENGINE])
+                beats_of[k], transfers_of[k] = fill[r, p, k, BEATS], fill[r, p, k, TRANSFERS]
             for b in range(held):
                 stored[b] = 0.0 if apart[r, p] or first_part else store
             if first_part and w[KNOWN] > 0:
                 comp += w[KNOWN]
                 load = max(load, comp)
-            tiles_done = 0
+            bank = 0  # of the accumulator
             step = 0.0
             changed = 0
             started = comp
@@ -126,47 +135,48 @@ def play(
                 new_tile = changed < spatial or step == 0
                 # Loads of this visit, in program order.
                 for k in range(operands):
-                    f = fill[r, p, k]
-                    if f[ENGINE] == 1 or (step > 0 and not changed < f[DEPTH]) or f[BEATS] == 0:
+                    beats, transfers = beats_of[k], transfers_of[k]
+                    if engine[k] == 1 or (step > 0 and not changed < depth[k]) or beats == 0:
                         continue
-                    beats, transfers = f[BEATS], f[TRANSFERS]
                     if k == padded and drops[r]:
                         for d in range(ndims):
-                            a, b = int(dims[r, d, 0]), int(dims[r, d, 1])
+                            a, b = dims[r, d, 0], dims[r, d, 1]
                             at = 0
                             if a >= 0:
-                                low = shape[r, p, a, LOW] if f[DEPTH] > 0 else 0
-                                if a < f[DEPTH]:
+                                low = shape[r, p, a, LOW] if depth[k] > 0 else 0
+                                if a < depth[k]:
                                     low += counter[a] * shape[r, p, a, TILE]
                                 at += dims[r, d, 2] * low
-                            if b >= 0 and b < f[DEPTH]:
+                            if b >= 0 and b < depth[k]:
                                 at += dims[r, d, 3] * (counter[b] * shape[r, p, b, TILE])
-                            whole, most, rows, size, pad = widths[r, p, d]
-                            high = min(at + whole, pad + size)
+                            whole, pad = widths[r, p, d, 0], widths[r, p, d, 4]
+                            high = min(at + whole, pad + widths[r, p, d, 3])
                             got = max(high - max(at, pad), 0.0)
                             beats *= got / whole
-                            if got < most:
-                                transfers = max(transfers, rows)
+                            if got < widths[r, p, d, 1]:
+                                transfers = max(transfers, widths[r, p, d, 2])
                     if beats == 0:
                         continue
-                    slot = filled[k] % int(f[BANKS])
-                    if filled[k] > 0:
-                        release[k, (filled[k] - 1) % int(f[BANKS])] = done if f[ENGINE] > 1 else last
-                    if f[ONCE] == 0:
-                        load = max(load, release[k, slot])
-                    elif f[ONCE] == 2 and filled[k] > 0:
-                        load = max(load, done if f[ENGINE] > 1 else last)
+                    own = slot[k]
+                    used = done if engine[k] > 1 else last
+                    if filled[k]:
+                        release[k, (own if own else banks[k]) - 1] = used
+                    if once[k] == 0:
+                        load = max(load, release[k, own])
+                    elif once[k] == 2 and filled[k]:
+                        load = max(load, used)
                     load += beats + (latency + fetch) * transfers
                     gaps = latency * transfers / (beats + latency * transfers)
                     ready[k] = load
-                    filled[k] += 1
+                    filled[k] = 1
+                    slot[k] = own + 1 if own + 1 < banks[k] else 0
                 if new_tile:
                     # The initial values, once the slot is stored.
-                    comp = max(comp, stored[tiles_done % banks_acc])
+                    comp = max(comp, stored[bank])
                     if step == 0 and first_part and w[LATE] > 0:
                         late = comp
                         for k in range(operands):
-                            if fill[r, p, k, ENGINE] % 3 == 0 and filled[k] > 0:
+                            if engine[k] % 3 == 0 and filled[k]:
                                 late = max(late, ready[k])
                         comp = late + w[LATE]
                     if w[CLEAR] > 0 and known < w[CLEAR] * min(tiles_done + 1, banks_acc):
@@ -174,27 +184,26 @@ def play(
                         comp += w[CLEAR] + issue
                     comp += w[INIT]
                 for k in range(operands):
-                    f = fill[r, p, k]
-                    if f[ENGINE] == 1 and f[BEATS] > 0 and (step == 0 or changed < f[DEPTH]):
+                    if engine[k] == 1 and beats_of[k] > 0 and (step == 0 or changed < depth[k]):
                         # Last at the memory: it gets the gaps between loads, or waits until they pause.
-                        own = f[BEATS] + latency * f[TRANSFERS]
-                        comp += own + min(max(load - comp, 0.0), own / gaps)
+                        needed = beats_of[k] + latency * transfers_of[k]
+                        comp += needed + min(max(load - comp, 0.0), needed / gaps)
                 products = w[PRODUCTS]
                 if drops[r]:
                     for d in range(ndims):
-                        a, b = int(dims[r, d, 0]), int(dims[r, d, 1])
+                        a, b = dims[r, d, 0], dims[r, d, 1]
                         i0, i1, j0, j1 = 0, 1, 0, 1
                         if a >= 0:
-                            i0 = int(shape[r, p, a, LOW] + counter[a] * shape[r, p, a, TILE])
-                            i1 = int(i0 + shape[r, p, a, TILE])
+                            i0 = shape[r, p, a, LOW] + counter[a] * shape[r, p, a, TILE]
+                            i1 = i0 + shape[r, p, a, TILE]
                         if b >= 0:
-                            j0 = int(counter[b] * shape[r, p, b, TILE])
-                            j1 = int(j0 + shape[r, p, b, TILE])
+                            j0 = counter[b] * shape[r, p, b, TILE]
+                            j1 = j0 + shape[r, p, b, TILE]
                         useful = counts[d, i1, j1] - counts[d, i0, j1] - counts[d, i1, j0] + counts[d, i0, j0]
                         products *= useful / ((i1 - i0) * (j1 - j0))
                 if products > 0:
                     for k in range(operands):
-                        if fill[r, p, k, ENGINE] % 3 == 0:
+                        if engine[k] % 3 == 0:
                             comp = max(comp, ready[k])
                     comp += products + issue * w[PIECES]
                     load += fetch * w[PIECES]
@@ -211,14 +220,14 @@ def play(
                 if changed < spatial:
                     # The tile is complete: its stages and stores, slice by slice.
                     for k in range(operands):
-                        if fill[r, p, k, ENGINE] == 2:
+                        if engine[k] == 2:
                             comp = max(comp, ready[k])
                     for _ in range(int(w[SLICES])):
                         comp += w[STAGE]
                         store = max(store, comp) + w[STORE]
                     done = comp
-                    stored[tiles_done % banks_acc] = store
-                    tiles_done += 1
+                    stored[bank] = store
+                    bank = bank + 1 if bank + 1 < banks_acc else 0
                 if changed < 0:
                     break
                 if step >= MOST:

@@ -55,7 +55,7 @@ class Model:
         c, held = self.config, target.usable
         self.depths = {INP: held.inp, WGT: held.wgt, ACC: held.acc}
         self.bytes_of = {INP: c.inp_elem_bytes, ACC: c.acc_elem_bytes, WGT: c.wgt_elem_bytes}
-        self._most: dict[tuple[int, ...], int] = {}
+        self._most: dict[int, dict[bytes, int]] = {}
         self._before: Ints | None = None
         self._tables: dict[tuple[int, int, bool], tuple[Ints, list[Ints]]] = {}
         self.out_elements = int(np.prod([nest.axes[i].extent for i in spatial]))
@@ -375,25 +375,29 @@ class Model:
             part: the part whose fills are meant.
             dim: index into ``padded``.
         """
-        d, axes, inside = self.padded[dim]
-        coeffs = self.nest.operands[self.padded_operand].dims[d][0]
+        d, axes, _ = self.padded[dim]
         depth = plan.attach[self.padded_operand]
         fields = [self.extent_of(plan, part, self.padded_operand)[:, d]]
         for a in axes:
             fields += [part.lows[:, a], part.tiles[:, a], np.where(plan.position[:, a] < depth, part.outer[:, a], 1)]
-        keys, which = np.unique(np.stack(fields, axis=1), axis=0, return_inverse=True)
+        rows = np.ascontiguousarray(np.stack(fields, axis=1))
+        known = self._most.setdefault(dim, {})
+        keys = [row.tobytes() for row in rows]
+        for n, key in enumerate(keys):
+            if key not in known:
+                known[key] = self._most_of(dim, rows[n].tolist())
+        return np.array([known[key] for key in keys], dtype=np.int64)
+
+    def _most_of(self, dim: int, fill: list[int]) -> int:
+        """That of one fill: its extent, and of every axis that moves it where it begins, its tile and its steps."""
+        d, axes, inside = self.padded[dim]
+        coeffs = self.nest.operands[self.padded_operand].dims[d][0]
         ahead = np.concatenate([[0], np.cumsum(inside)])
-        most = np.zeros(len(keys), dtype=np.int64)
-        for n, row in enumerate(keys.tolist()):
-            known = self._most.get((dim, *row))
-            if known is None:
-                starts = np.zeros((), dtype=np.int64)
-                for a, (low, tile, steps) in zip(axes, np.reshape(row[1:], (-1, 3))):
-                    starts = np.add.outer(starts, coeffs[a] * (low + tile * np.arange(steps)))
-                starts = np.minimum(starts, len(inside))
-                known = self._most[(dim, *row)] = int((ahead[np.minimum(starts + row[0], len(inside))] - ahead[starts]).max())
-            most[n] = known
-        return most[which.reshape(-1)]
+        starts = np.zeros((), dtype=np.int64)
+        for a, (low, tile, steps) in zip(axes, np.reshape(fill[1:], (-1, 3))):
+            starts = np.add.outer(starts, coeffs[a] * (low + tile * np.arange(steps)))
+        starts = np.minimum(starts, len(inside))
+        return int((ahead[np.minimum(starts + fill[0], len(inside))] - ahead[starts]).max())
 
     def movers(self, axes: Iterable[int]) -> list[int]:
         """Of the axes that move a padded dimension, the longest spatial and the longest reduction axis: one each is known.

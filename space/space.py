@@ -456,20 +456,26 @@ class Space:
         """Cycles that no program of the machine can beat which forms the workload's products on the GEMM."""
         return self.machine.cycles
 
-    def features(self, points: Points) -> npt.NDArray[np.float32]:
-        """What the cost model sees, shape (n, f): what every rule says of its decision, and the draft.
+    def features(self, points: Points, drafts: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float32]:
+        """What the cost model sees, shape (n, f): what every rule says of its decision, the draft and the sketch.
 
         ``f`` is that of the sketch with the most, whichever sketches the points are of.
+
+        Args:
+            points: shape (n, width).
+            drafts: of these points, where they are known; worked out otherwise. Shape (n,).
         """
-        out = np.zeros((len(points), self._features_each), dtype=np.float32)
+        out = np.zeros((len(points), self._features_each + 2), dtype=np.float32)
         for k, rows, own in self._groups(points):
             values = self._features(k, own)
-            out[rows, : values.shape[1]] = values
+            out[rows, 2 : 2 + values.shape[1]] = values
+        out[:, 0] = points[:, 0]
+        out[:, 1] = np.log2(self.draft(points) if drafts is None else drafts)
         return out
 
     @cached_property
     def _features_each(self) -> int:
-        """Features of a point of the sketch with the most."""
+        """What rules say of a point of the sketch with the most."""
         whole = [np.array([[c.default for c in sketch.columns]], dtype=np.int32) for sketch in self.sketches]
         return max(len(self._features(k, row)[0]) for k, row in enumerate(whole))
 
@@ -478,7 +484,6 @@ class Space:
         for model, mine in self.sketches[sketch].split(own):
             plan = model.plan(mine)
             found += [f for rule in model.rules for f in rule.features(model, mine, plan)]
-        found += [np.log2(self._draft(sketch, own)), np.full(len(own), float(sketch))]
         return np.asarray(np.stack(found, axis=1), dtype=np.float64)
 
     def same_tiles(self, points: Points) -> Points:

@@ -39,6 +39,7 @@ class Proposer:
         self._measured: set[bytes] = set()
         self._points: list[Point] = []
         self._cycles: list[float] = []
+        self._explored: set[bytes] = set()  # points whose neighbours are in the pool
         listed = self._list_all()
         self.scans = listed is not None
         # What may be proposed, with what never changes: estimate and lower bound. Evolution adds to it.
@@ -110,7 +111,8 @@ class Proposer:
         """Up to ``n`` unseen points that may beat the best; fewer only where no more are known."""
         if self._points and self.learns:
             points = np.stack(self._points)
-            self.model.fit(self.space.features(points), self.space.draft(points), np.array(self._cycles))
+            known = self.space.draft(points)
+            self.model.fit(self.space.features(points, known), known, np.array(self._cycles))
         if not self.scans:
             if not len(self._pool):
                 first = [self.space.sample(self.rng, 2 * POPULATION), self.space.eager(self.rng, EAGER)]
@@ -166,7 +168,7 @@ class Proposer:
         return ranked[chosen]
 
     def _score(self, points: Points, drafts: Floats) -> Floats:
-        return self.model.predict(self.space.features(points), drafts) if self._points and self.learns else drafts
+        return self.model.predict(self.space.features(points, drafts), drafts) if self._points and self.learns else drafts
 
     def _take(self, points: Points, drafts: Floats) -> None:
         """Points that are new join the pool."""
@@ -178,30 +180,37 @@ class Proposer:
         """Breeds from what was measured best and what the model thinks best."""
         lowest = np.argsort(self._drafts, kind="stable")[:SHORTLIST]
         order = np.argsort(self._score(self._pool[lowest], self._drafts[lowest]), kind="stable")[: POPULATION // 4]
-        parents = np.concatenate([self._pool[lowest[order]], self._incumbents(8)])
-        near = self.space.neighbours_of(np.concatenate([self._pool[lowest[order[:8]]], self._incumbents(8)]))
-        self._breed(REFINEMENTS, np.unique(np.concatenate([parents, near]), axis=0))
+        population = np.concatenate([self._pool[lowest[order]], self._incumbents(8)])
+        centres = np.concatenate([self._pool[lowest[order[:8]]], self._incumbents(8)])
+        new = np.array([row.tobytes() not in self._explored for row in centres], dtype=bool)
+        if new.any():
+            self._explored.update(row.tobytes() for row in centres[new])
+            population = np.concatenate([population, self.space.neighbours_of(centres[new])])
+        self._breed(REFINEMENTS, np.unique(population, axis=0))
 
     def _breed(self, generations: int, population: Points) -> None:
         """Generation after generation of changed survivors; all that lived joins the pool."""
         kept, drafts = population, self.space.draft(population)
+        known = {row.tobytes() for row in kept}
         scores = self._score(kept, drafts) if len(kept) else drafts
         for _ in range(generations):
             parents = self._spread(kept[np.argsort(scores, kind="stable")], POPULATION, ALIKE)
-            new = self._fresh_of(self.space.mutate(np.repeat(parents, 2, axis=0), self.rng), kept)
+            new = _fresh_of(self.space.mutate(np.repeat(parents, 2, axis=0), self.rng), known)
             if len(new):
                 found = self.space.draft(new)
                 kept, drafts = np.concatenate([kept, new]), np.concatenate([drafts, found])
                 scores = np.concatenate([scores, self._score(new, found)])
-        known = {row.tobytes() for row in self._pool}
-        fresh = np.array([row.tobytes() not in known for row in kept], dtype=bool)
+        pooled = {row.tobytes() for row in self._pool}
+        fresh = np.array([row.tobytes() not in pooled for row in kept], dtype=bool)
         self._take(kept[fresh], drafts[fresh])
 
-    def _fresh_of(self, children: Points, kept: Points) -> Points:
-        """The distinct children that are not kept already, in order."""
-        known = {row.tobytes() for row in kept}
-        fresh: dict[bytes, Point] = {}
-        for row in children:
-            if row.tobytes() not in known:
-                fresh.setdefault(row.tobytes(), row)
-        return np.stack(list(fresh.values())) if fresh else children[:0]
+
+def _fresh_of(children: Points, known: set[bytes]) -> Points:
+    """The distinct children that are not known yet, in order; now they are."""
+    fresh = []
+    for n, row in enumerate(children):
+        key = row.tobytes()
+        if key not in known:
+            known.add(key)
+            fresh.append(n)
+    return children[fresh]

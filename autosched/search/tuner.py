@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,6 +130,8 @@ class _Ask:
     point: Point
     trial: optuna.Trial | None = None
     record: BestRecord | None = None
+    bound: int = 0
+    draft: int = 0
 
 
 class _Run:
@@ -160,6 +162,7 @@ class _Run:
         self.failed: dict[str, int] = {}
         self.violations: list[tuple[tuple[int, ...], int, int]] = []
         self.simulated = self.from_log = 0
+        self.said = ""  # what the best does
         self.found: list[tuple[int, int, _Ask, str]] = []  # cycles, trial, what it was, program
         self.dropped: list[tuple[int, str]] = []
         self.best_at = 0
@@ -258,7 +261,20 @@ class _Run:
             except optuna.TrialPruned:
                 break
             batch.append(_Ask(to_point(self.space, trial.params), trial))
-        return batch
+        return self._judged(batch)
+
+    def _judged(self, batch: list[_Ask]) -> list[_Ask]:
+        """With bounds and drafts; the schedules of other versions of the space have none."""
+        own = [ask.point for ask in batch if ask.record is None]
+        if not own:
+            return batch
+        points = np.stack(own)
+        known = zip(self.space.bound(points).tolist(), self.space.draft(points).tolist())
+        judged: list[_Ask] = []
+        for ask in batch:
+            bound, draft = next(known) if ask.record is None else (0, 0.0)
+            judged.append(replace(ask, bound=bound, draft=int(draft)))
+        return judged
 
     def _results(self, pool: MeasurePool, asks: Sequence[_Ask]) -> Generator[tuple[Result, bool], None, None]:
         """(result, whether from the log) per ask, as they come; what the log knows is not simulated again."""
@@ -286,8 +302,7 @@ class _Run:
         return Result.success(record.cycles, record.program) if same else None
 
     def _bound(self, ask: _Ask) -> int:
-        own = 0 if ask.record is not None else int(self.space.bound(ask.point[None])[0])
-        return max(own, self.machine_bound)
+        return max(ask.bound, self.machine_bound)
 
     def _candidate(self, ask: _Ask) -> Candidate:
         return Candidate(self.task, self.target, self._trace(ask))
@@ -306,8 +321,7 @@ class _Run:
         if cached:
             self.from_log += 1
         else:
-            draft = int(self.space.draft(ask.point[None])[0]) if ask.record is None else 0
-            self.journal.trial(number, _numbers(ask.point), result, bound, draft)
+            self.journal.trial(number, _numbers(ask.point), result, bound, ask.draft)
             self.simulated += 1
         self.history.append(cycles)
         if result.status == "environment":
@@ -323,10 +337,11 @@ class _Run:
                 self.violations.append((_numbers(ask.point), cycles, bound))
         if better:
             self.best_at = len(self.history)
+            self.said = self._explain(ask)
         best = self.best
         emit(self.listener, TrialEvent(
             self.task.name, number, self.trials, cycles, best[0] if best else None, self.space_bound, self.machine_bound, cached,
-            time.monotonic() - self.since, self._explain(best[2]) if best else "", self.proposer.engine, result.status,
+            time.monotonic() - self.since, self.said, self.proposer.engine, result.status,
             result.reason,
         ))
 

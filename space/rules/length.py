@@ -148,16 +148,16 @@ def _one_instruction(model: Model, inner: Ints, forced: npt.NDArray[np.bool_]) -
     n, axes = inner.shape
     done = np.zeros(n, dtype=np.bool_)
     repeats = inner[:, list(model.nest.reduce)].prod(axis=1) > 1
+    whole, tile, all_forced = inner.prod(axis=1), inner[:, : model.n_spatial].prod(axis=1), forced.sum(axis=1)
     for a in range(axes):
         for b in range(a, axes):
-            rest = inner.copy()
-            rest[:, [a, b]] = 1
-            others = forced.copy()
-            others[:, [a, b]] = False
-            fits = (rest.prod(axis=1) <= model.config.uop_capacity) & ~others.any(axis=1)
+            both = [a] if a == b else [a, b]
+            taken = inner[:, both].prod(axis=1)
+            fits = (whole // taken <= model.config.uop_capacity) & (forced[:, both].sum(axis=1) == all_forced)
             if apart:
                 # Micro-ops run through the accumulators first: three of them keep every return three apart.
-                fits &= ~repeats | (rest[:, : model.n_spatial].prod(axis=1) > 2)
+                own = inner[:, [x for x in both if x < model.n_spatial]].prod(axis=1)
+                fits &= ~repeats | (tile // own > 2)
             done |= fits
     return done
 
