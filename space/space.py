@@ -163,7 +163,7 @@ class Space:
             for rule in model.rules:
                 ok &= rule.allows(model, mine, plan)
             # What does not divide has no footprint.
-            ok[ok] = model.capacity(model.plan(mine[ok]))
+            ok[ok] = model.capacity(plan if ok.all() else model.plan(mine[ok]))
         return ok
 
     def repair(self, points: Points) -> tuple[Points, Mask]:

@@ -14,7 +14,8 @@ Points = npt.NDArray[np.int32]
 SCAN_LIMIT = 300_000  # combinations of all decisions up to which every point is listed; a second or two, once
 SHORTLIST = 4096  # points, by draft, that the model judges
 POPULATION = 256
-GENERATIONS = 40  # few parents for long go further than many for a short time
+GENERATIONS = 160  # few parents for long go further than many for a short time
+IDLE = 40  # generations without a lower draft after which no better one is expected
 EAGER = 8192  # rows of the first population that ask for all the memory they can use; most have to be given up
 ALIKE = 4  # survivors that share all tiles: else one good tile fills the population before others have found their places
 REFINEMENTS = 2  # generations bred for the model's score, per batch
@@ -193,11 +194,15 @@ class Proposer:
         kept, drafts = population, self.space.draft(population)
         known = {row.tobytes() for row in kept}
         scores = self._score(kept, drafts) if len(kept) else drafts
+        idle = 0
         for _ in range(generations):
+            if idle == IDLE:
+                break
             parents = self._spread(kept[np.argsort(scores, kind="stable")], POPULATION, ALIKE)
             new = _fresh_of(self.space.mutate(np.repeat(parents, 2, axis=0), self.rng), known)
             if len(new):
                 found = self.space.draft(new)
+                idle = 0 if found.min() < drafts.min() else idle + 1
                 kept, drafts = np.concatenate([kept, new]), np.concatenate([drafts, found])
                 scores = np.concatenate([scores, self._score(new, found)])
         pooled = {row.tobytes() for row in self._pool}

@@ -145,21 +145,19 @@ def _one_instruction(model: Model, inner: Ints, forced: npt.NDArray[np.bool_]) -
     """
     # Of the ALU no implementation takes one accumulator twice in a row.
     apart = model.target.semantics == "portable" or not model.nest.tensorized
-    n, axes = inner.shape
-    done = np.zeros(n, dtype=np.bool_)
-    repeats = inner[:, list(model.nest.reduce)].prod(axis=1) > 1
-    whole, tile, all_forced = inner.prod(axis=1), inner[:, : model.n_spatial].prod(axis=1), forced.sum(axis=1)
-    for a in range(axes):
-        for b in range(a, axes):
-            both = [a] if a == b else [a, b]
-            taken = inner[:, both].prod(axis=1)
-            fits = (whole // taken <= model.config.uop_capacity) & (forced[:, both].sum(axis=1) == all_forced)
-            if apart:
-                # Micro-ops run through the accumulators first: three of them keep every return three apart.
-                own = inner[:, [x for x in both if x < model.n_spatial]].prod(axis=1)
-                fits &= ~repeats | (tile // own > 2)
-            done |= fits
-    return done
+    # All pairs of loops at once, a loop with itself included.
+    first, second = np.triu_indices(inner.shape[1])
+    single, spatial = first == second, model.n_spatial
+    taken = inner[:, first] * np.where(single, 1, inner[:, second])
+    held = forced[:, first].astype(np.int64) + np.where(single, 0, forced[:, second])
+    whole = inner.prod(axis=1)[:, None]
+    fits = (whole // taken <= model.config.uop_capacity) & (held == forced.sum(axis=1)[:, None])
+    if apart:
+        # Micro-ops run through the accumulators first: three of them keep every return three apart.
+        repeats = inner[:, list(model.nest.reduce)].prod(axis=1)[:, None] > 1
+        own = np.where(first < spatial, inner[:, first], 1) * np.where((second < spatial) & ~single, inner[:, second], 1)
+        fits &= ~repeats | (inner[:, :spatial].prod(axis=1)[:, None] // own > 2)
+    return np.asarray(fits.any(axis=1), dtype=np.bool_)
 
 
 def _longest_two(model: Model, part: Part) -> Ints:
