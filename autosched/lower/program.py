@@ -356,7 +356,8 @@ class _Emitter:
         target = np.arange(len(sequence)) + np.searchsorted(spots, np.arange(len(sequence)), side="right")
         stream = tokens.Stream.empty(len(sequence) + len(loads), micro.triples)
         if len(loads) <= 1:
-            np.take(table, sequence, axis=0, out=stream.table[len(loads) : len(loads) + len(sequence)])
+            # By clipping: to check the indices, NumPy would write to a buffer first.
+            np.take(table, sequence, axis=0, out=stream.table[len(loads) : len(loads) + len(sequence)], mode="clip")
         else:
             stream.table[target] = table[sequence]
         stream.table[spots + np.arange(len(loads))] = loads
