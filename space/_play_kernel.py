@@ -179,8 +179,8 @@ def play(
                             if engine[k] % 3 == 0 and filled[k]:
                                 late = max(late, ready[k])
                         comp = late + w[LATE]
-                    if w[CLEAR] > 0 and known < w[CLEAR] * min(tiles_done + 1, banks_acc):
-                        known = w[CLEAR] * min(tiles_done + 1, banks_acc)
+                    if w[CLEAR] > 0 and known < w[CLEAR] * (bank + 1):
+                        known = w[CLEAR] * (bank + 1)
                         comp += w[CLEAR] + issue
                     comp += w[INIT]
                 for k in range(operands):
