@@ -4,9 +4,64 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Literal
 
 # Of one refusal: the note of a replayed trace, which tells the instruction, is a line more.
 MOST_LINES = 14
+
+
+ScheduleCode = Literal[
+    "address", "argument", "depth", "domain", "form", "handle", "index", "intrinsic", "layout", "loop", "name", "order", "output",
+    "place", "range", "reader", "reduction", "root", "symbolic", "writer",
+]
+# What a primitive refuses; docs/api.md has the same table. Texts may change, codes do not.
+SCHEDULE_CODES: dict[ScheduleCode, str] = {
+    "argument": "an argument is of a kind or value that cannot be",
+    "name": "nothing has the name that was given, or more than one thing has",
+    "handle": "a handle of something that is gone, of another kind or of another function",
+    "root": "the root block is not for primitives",
+    "intrinsic": "a block or a loop is not what the tensor intrinsic computes",
+    "place": "blocks or loops do not stand as they would have to: around, below or beside each other, alone, in a chain",
+    "loop": "a loop's start, kind or marks, or what it drives",
+    "symbolic": "an extent is not a constant",
+    "form": "the statements of a block are not of the form that the primitive works on",
+    "index": "indices are not those that the primitive can follow: plain iterators, affine, one to one",
+    "layout": "an index map or a layout does not fit the buffer",
+    "domain": "a block runs, or is known to run, for a part of its iterations only",
+    "order": "something would be read before it is written, or written in another order",
+    "reduction": "a reduction would start, end or add up differently",
+    "writer": "something else writes the buffer, or the block itself does",
+    "reader": "something else reads the buffer, or the block reads it in several ways",
+    "output": "the buffer is a result or a parameter, not an intermediate",
+    "address": "the address of the buffer is taken, or a view of it",
+    "range": "a value or an index would leave its type's range",
+    "depth": "the program is nested too deep",
+}
+
+LoweringCode = Literal[
+    "alu", "annotation", "capacity", "dtype", "element", "empty", "extern", "field", "index", "pad", "pattern", "scope",
+    "statement", "store", "symbolic", "thread", "tokens",
+]
+# Why a scheduled program has no equivalent on the target; docs/api.md has the same table.
+LOWERING_CODES: dict[LoweringCode, str] = {
+    "symbolic": "a size is not a constant",
+    "index": "an index is no place in an instruction stream",
+    "statement": "a statement is none",
+    "extern": "a call is none",
+    "scope": "the machine has no such memory, or no such way between memories",
+    "dtype": "the machine has no operation on such elements",
+    "pattern": "a block is no pattern that an instruction computes",
+    "pad": "a load cannot pad so",
+    "alu": "the ALU has no such operation",
+    "element": "a transfer or an operation does not work on whole elements",
+    "store": "a store cannot take it from there",
+    "thread": "a thread binding asks for what the machine does not do",
+    "annotation": "an annotation does",
+    "capacity": "it is too large for a memory or a buffer",
+    "field": "it is too large for a field of an instruction",
+    "tokens": "more would wait than the token counters count",
+    "empty": "nothing is left to do",
+}
 
 
 class AutoschedError(Exception):
@@ -43,10 +98,14 @@ class ScheduleError(AutoschedError):
         reason: why it was refused, in the field's words; one line where possible.
         excerpt: the lines of the program at fault, culprits marked; may be empty.
         hint: what to do instead; may be empty.
+        code: what kind of refusal it is, one of ``SCHEDULE_CODES``; the texts may change.
     """
 
-    def __init__(self, primitive: str, reason: str, excerpt: str = "", hint: str = "") -> None:
-        super().__init__(primitive, reason, excerpt, hint)
+    usual: ScheduleCode = "form"  # where nothing else is said
+
+    def __init__(self, primitive: str, reason: str, excerpt: str = "", hint: str = "", code: ScheduleCode | None = None) -> None:
+        super().__init__(primitive, reason, excerpt, hint, code)
+        self.code: ScheduleCode = code or self.usual
         self.primitive = primitive
         self.reason = reason
         self.excerpt = excerpt
@@ -73,14 +132,19 @@ class LoweringError(AutoschedError):
     """A scheduled program has no equivalent on the target, with a reason code.
 
     Args:
-        kind: short reason code, e.g. ``capacity``, ``pattern``, ``field``, ``scope``.
+        kind: one of ``LOWERING_CODES``.
         message: what does not fit and where, in one line.
     """
 
-    def __init__(self, kind: str, message: str) -> None:
+    def __init__(self, kind: LoweringCode, message: str) -> None:
         super().__init__(kind, message)
-        self.kind = kind
+        self.kind: LoweringCode = kind
         self.message = message
+
+    @property
+    def code(self) -> LoweringCode:
+        """What kind of refusal it is, as of a ``ScheduleError``; the texts may change."""
+        return self.kind
 
     @property
     def of_program(self) -> bool:

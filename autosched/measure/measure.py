@@ -108,7 +108,7 @@ def _execute(task: Workload, target: Target, lowered: Lowered, inputs: tuple[Arr
 
 def _line(error: Exception) -> str:
     if isinstance(error, ScheduleError):
-        text = f"{error.primitive}: {error.reason}"
+        text = f"{error.primitive} ({error.code}): {error.reason}"
     elif isinstance(error, LoweringError):
         text = f"{error.kind}: {error.message}"
     else:

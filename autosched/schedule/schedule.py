@@ -131,7 +131,8 @@ class Schedule(
         """
         with self._doing("work_on"):
             if not isinstance(func_name, str):
-                self.refuse(f"argument 'func_name' cannot be {describe(func_name)}; it takes a string", error=ArgumentError)
+                self.refuse(f"argument 'func_name' cannot be {describe(func_name)}; it takes a string", error=ArgumentError,
+                            code="argument")
             self._working_on = self.func_name(func_name)
 
     def script(self, dialect: str = "tvm") -> str:
@@ -177,13 +178,13 @@ class Schedule(
             if isinstance(rand_var, ExprRV):
                 return int(self._value(rand_var))
             what = f"expected a handle of a block, a loop or an integer, got {describe(rand_var)}"
-            return self.refuse(what, error=ArgumentError)
+            return self.refuse(what, error=ArgumentError, code="argument")
 
     def remove_rv(self, rand_var: RV) -> None:
         """Forgets a handle."""
         with self._doing("remove_rv"):
             if not isinstance(rand_var, RV):
-                self.refuse(f"expected a handle, got {describe(rand_var)}", error=ArgumentError)
+                self.refuse(f"expected a handle, got {describe(rand_var)}", error=ArgumentError, code="handle")
             self._value(rand_var)
             del self._symbols[rand_var]
 

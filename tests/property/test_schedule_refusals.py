@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from autosched.errors import AutoschedError, NotSupportedError, ScheduleError
+from autosched.errors import SCHEDULE_CODES, AutoschedError, NotSupportedError, ScheduleError
 from autosched.schedule import Schedule
 from autosched.script import parse
 
@@ -20,7 +20,8 @@ def check(error: AutoschedError) -> None:
     assert len(lines) + len(getattr(error, "__notes__", ())) <= MOST, text
     if isinstance(error, ScheduleError):
         assert lines[0].startswith(f"{error.primitive}: ")
-        assert error.primitive
+        assert error.primitive and error.code in SCHEDULE_CODES
+        assert pickle.loads(pickle.dumps(error)).code == error.code
         assert len(error.reason) > 10
         assert error.reason.split("\n")[0][:900] in text
         if error.excerpt:

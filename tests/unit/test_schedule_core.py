@@ -365,7 +365,7 @@ def test_one_registration_gives_all_forms(verify_trace_roundtrip: Verify) -> Non
             """Runs a loop backwards."""
             state, node = self.loop_at(loop)
             if node.kind != "serial":
-                self.refuse(f"loop {node.var.name} is {node.kind}", [node.var])
+                self.refuse(f"loop {node.var.name} is {node.kind}", [node.var], code="loop")
             var = Var(node.var.name, node.var.dtype)
             body = substitute_stmt(node.body, {node.var: node.extent - 1 - var})
             new = replace(node, var=var, body=body)

@@ -346,7 +346,7 @@ def _unsolved(block: Block, buffer: Buffer, index: Expr) -> Refusal:
 
     return Refusal(
         f"the index {expr_text(index)} of {buffer.name} in block {block.name} cannot be solved for one iterator",
-        [block.ident],
+        [block.ident], code="index",
     )
 
 

@@ -517,7 +517,7 @@ def require_pipeline(state: State, scope: Block) -> None:
     """Raises a ``Refusal`` where ``broken_pipeline`` finds something."""
     broken = broken_pipeline(state, scope)
     if broken is not None:
-        raise Refusal(f"the scope {scope.name} is not a stage pipeline: {broken[0]}", broken[1])
+        raise Refusal(f"the scope {scope.name} is not a stage pipeline: {broken[0]}", broken[1], code="order")
 
 
 def scope_of(state: State, block: Block) -> Block:
@@ -528,10 +528,10 @@ def scope_of(state: State, block: Block) -> Block:
     """
     scope = state.scope_of(block)
     if scope is None:
-        raise Refusal("the primitive does not operate on the root block", hint=inner_blocks(state))
+        raise Refusal("the primitive does not operate on the root block", hint=inner_blocks(state), code="root")
     if not any(child is block for child in state.children_of(scope)):
         raise Refusal(f"block {block.name} stands in the init of {scope.name}", [block.ident],
-                      "decompose_reduction makes it a block of its own")
+                      "decompose_reduction makes it a block of its own", code="reduction")
     return scope
 
 

@@ -61,7 +61,7 @@ def init_predicate(
         if not ranges.can_prove(start):
             raise Refusal(
                 f"the predicate of {block.name} ties the reduction's loops to others: {cond}",
-                [block.ident], "split by factors that divide, or decompose before fusing",
+                [block.ident], "split by factors that divide, or decompose before fusing", code="reduction",
             )
         known = bind_all(Analyzer(), others)
         known.assume(logical_and(*kept))

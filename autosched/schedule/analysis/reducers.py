@@ -97,11 +97,12 @@ def recognise(block: Block) -> Reduction:
         stores = _bound(block, lets, stores)
     elif len(stores) > 1:
         raise Refusal(f"block {block.name} updates several buffers one after another", [block.ident],
-                      "bind all new values by T.let first")
+                      "bind all new values by T.let first", code="reduction")
     if {s.buffer for s in starts} != {s.buffer for s in stores} or len(starts) != len(stores):
-        raise Refusal(f"block {block.name} does not initialise exactly what it updates", [block.ident])
+        raise Refusal(f"block {block.name} does not initialise exactly what it updates", [block.ident], code="reduction")
     if any(s.indices != stores[0].indices or s.buffer.shape != stores[0].buffer.shape for s in (*stores, *starts)):
-        raise Refusal(f"block {block.name} updates buffers at different indices or of different shapes", [block.ident])
+        raise Refusal(f"block {block.name} updates buffers at different indices or of different shapes", [block.ident],
+                      code="index")
     by_buffer = {s.buffer: s.value for s in starts}
     own = [BufferLoad(s.buffer, s.indices, s.buffer.dtype) for s in stores]
     dtypes = [s.buffer.dtype for s in stores]
@@ -114,7 +115,7 @@ def recognise(block: Block) -> Reduction:
             return Reduction(reducer, tuple(stores), tuple(terms))
     raise Refusal(
         f"block {block.name} does not combine by a known reducer from its neutral value: sum, product, min, max, argmax, "
-        "argmin", [block.ident],
+        "argmin", [block.ident], code="reduction",
     )
 
 
@@ -122,9 +123,9 @@ def _stores(block: Block, stmt: Stmt | None) -> list[BufferStore]:
     stmts = list(stmt.stmts) if isinstance(stmt, SeqStmt) else [stmt]
     found = [s for s in stmts if isinstance(s, BufferStore)]
     if len(found) != len(stmts):
-        raise Refusal(f"the init and the body of block {block.name} are not stores alone", [block.ident])
+        raise Refusal(f"the init and the body of block {block.name} are not stores alone", [block.ident], code="reduction")
     if len({s.buffer for s in found}) != len(found):
-        raise Refusal(f"block {block.name} stores a buffer twice", [block.ident])
+        raise Refusal(f"block {block.name} stores a buffer twice", [block.ident], code="writer")
     return found
 
 
@@ -132,7 +133,7 @@ def _bound(block: Block, lets: Mapping[Var, Expr], stores: Sequence[BufferStore]
     """The stores with the values that were bound, in the order of the bindings."""
     by_var = {s.value: s for s in stores if isinstance(s.value, Var)}
     if set(by_var) != set(lets) or len(stores) != len(lets):
-        raise Refusal(f"block {block.name} does not store each of the values that it binds, once", [block.ident])
+        raise Refusal(f"block {block.name} does not store each of the values that it binds, once", [block.ident], code="form")
     return [BufferStore(by_var[v].buffer, by_var[v].indices, value) for v, value in lets.items()]
 
 

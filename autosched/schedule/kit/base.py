@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakKeyDictionary, ref
 
-from autosched.errors import MOST_LINES, AutoschedError, ScheduleError, folded, suggest
+from autosched.errors import MOST_LINES, AutoschedError, ScheduleCode, ScheduleError, folded, suggest
 from autosched.ir.expr import Expr, IntImm, Var
 from autosched.ir.stmt import Block, BlockRealize, Buffer, Evaluate, For, Ident, PrimFunc, Range, Stmt
 from autosched.schedule.kit.limits import Overflow, bounds, check_indices
@@ -111,13 +111,19 @@ class ExprRV(RV):
 class UnknownRVError(ScheduleError, IndexError):
     """A handle that this schedule did not make, or has forgotten."""
 
+    usual = "handle"
+
 
 class StaleRVError(ScheduleError, ValueError):
     """A handle of a loop or block that is no longer in the program."""
 
+    usual = "handle"
+
 
 class ArgumentError(ScheduleError, TypeError, ValueError):
     """An argument of a kind or value that the parameter does not take, or arguments that do not fit the signature."""
+
+    usual = "argument"
 
 
 class NoFunctionError(AutoschedError, ValueError):
@@ -200,7 +206,7 @@ class ScheduleBase:
         try:
             check_indices(state, new)
         except Overflow as error:
-            self.refuse(str(error), hint="smaller factors, or extents declared as int64")
+            self.refuse(str(error), hint="smaller factors, or extents declared as int64", code="range")
         self._states = {n: new if s is state else s for n, s in self._states.items()}
         return new
 
@@ -292,14 +298,15 @@ class ScheduleBase:
             StaleRVError: the block is no longer in the program.
         """
         if not isinstance(rv, BlockRV):
-            self.refuse(f"expected a block, got {describe(rv)}", error=ArgumentError, hint="get_block(name) gives a block")
+            self.refuse(f"expected a block, got {describe(rv)}", error=ArgumentError, hint="get_block(name) gives a block",
+                        code="handle")
         ident = self._value(rv)
         for state in self._in_order():
             realize = state.realizes.get(ident)
             if realize is not None:
                 return state, realize
         return self.refuse(f"the block is no longer in the program{self._consumed(rv)}", error=StaleRVError,
-                           hint="look it up again with get_block(name)")
+                           hint="look it up again with get_block(name)", code="handle")
 
     def loop_at(self, rv: LoopRV) -> tuple[State, For]:
         """The state and the loop behind a handle.
@@ -310,22 +317,22 @@ class ScheduleBase:
         """
         if not isinstance(rv, LoopRV):
             self.refuse(f"expected a loop, got {describe(rv)}", error=ArgumentError,
-                        hint="get_loops(block) gives the loops around a block")
+                        hint="get_loops(block) gives the loops around a block", code="handle")
         var = self._value(rv)
         if isinstance(var, Special):
-            self.refuse(f"a real loop is needed here, not the place '{var.name}'")
+            self.refuse(f"a real loop is needed here, not the place '{var.name}'", code="handle")
         for state in self._in_order():
             loop = state.loops.get(var)
             if loop is not None:
                 return state, loop
         return self.refuse(f"loop {var.name} no longer exists in the program{self._consumed(rv)}", error=StaleRVError,
-                           hint="use the loops that the later primitive returned, or get_loops(block)")
+                           hint="use the loops that the later primitive returned, or get_loops(block)", code="handle")
 
     def loops_at(self, rvs: Sequence[LoopRV]) -> tuple[State, list[For]]:
         """The loops behind several handles of one function."""
         found = [self.loop_at(rv) for rv in rvs]
         if any(state is not found[0][0] for state, _ in found):
-            self.refuse("the loops belong to different functions", hint="give loops of one function")
+            self.refuse("the loops belong to different functions", hint="give loops of one function", code="handle")
         return found[0][0], [loop for _, loop in found]
 
     def int_of(self, value: int | ExprRV) -> int:
@@ -349,7 +356,7 @@ class ScheduleBase:
 
     def refuse(
         self, reason: str, marks: Sequence[Stmt | Ident | Var] = (), hint: str = "", state: State | None = None,
-        error: type[ScheduleError] = ScheduleError,
+        error: type[ScheduleError] = ScheduleError, *, code: ScheduleCode,
     ) -> NoReturn:
         """Raises a ``ScheduleError`` of the primitive that is running.
 
@@ -359,17 +366,18 @@ class ScheduleBase:
             hint: what to do instead.
             state: the function that the marks are in; default: the one that holds the first mark.
             error: a subclass to raise.
+            code: what kind of refusal it is.
         """
         if self.error_render_level == "none":
-            raise error(self._op or "schedule", "refused (not rendered)") from None
+            raise error(self._op or "schedule", "refused (not rendered)", code=code) from None
         if self.error_render_level == "fast" or not marks:
-            raise error(self._op or "schedule", reason, "", hint) from None
+            raise error(self._op or "schedule", reason, "", hint, code) from None
         from autosched.ir.printer import excerpt
 
         func = (state or self._holder(marks[0])).func
         room = MOST_LINES - len(folded(reason.split("\n"), 3)) - (1 + hint.count("\n") if hint else 0)
         # What was caught on the way is said in the reason: users see one error.
-        raise error(self._op, reason, excerpt(func, list(marks), max_lines=max(4, min(MOST_EXCERPT, room))), hint) from None
+        raise error(self._op, reason, excerpt(func, list(marks), max_lines=max(4, min(MOST_EXCERPT, room))), hint, code) from None
 
     def way_out(self, known: str, find: Callable[[], str]) -> str:
         """A hint: the one that is known, else one that is looked for, where it is going to be shown.
@@ -392,7 +400,7 @@ class ScheduleBase:
             for index in indices:
                 bounds(index, dom)
         except Overflow as error:
-            self.refuse(str(error), marks, hint="keep these dimensions apart, or declare extents as int64")
+            self.refuse(str(error), marks, hint="keep these dimensions apart, or declare extents as int64", code="range")
 
     def _holder(self, mark: Stmt | Ident | Var) -> State:
         for state in self._in_order():
@@ -419,16 +427,16 @@ class ScheduleBase:
             if not 0 <= index < len(regions):
                 listed = ", ".join(f"{i}: {n}" for i, n in enumerate(names)) or "none"
                 reason = f"block {block.name} has no {kind} buffer {index}; its {kind} buffers are {listed}"
-                self.refuse(reason, [block.ident], self._buffers_there(block, kind))
+                self.refuse(reason, [block.ident], self._buffers_there(block, kind), code="argument")
             return index
         hits = [i for i, r in enumerate(regions) if r.buffer is index or r.buffer.name == index]
         if not hits:
             name = index if isinstance(index, str) else index.name
             self.refuse(f"block {block.name} has no {kind} buffer {name!r}{suggest(name, names)}", [block.ident],
-                        self._buffers_there(block, kind))
+                        self._buffers_there(block, kind), code="name")
         if len(hits) > 1 and any(regions[i].buffer is not regions[hits[0]].buffer for i in hits):
             reason = f"block {block.name} has several {kind} buffers named {index!r}; give a position"
-            self.refuse(reason, [block.ident])
+            self.refuse(reason, [block.ident], code="argument")
         return hits[0]
 
     def _buffers_there(self, block: Block, kind: str) -> str:

@@ -257,7 +257,7 @@ def _register(
             done = True
             return value
         except RecursionError:
-            raise ScheduleError(name, TOO_DEEP) from None
+            raise ScheduleError(name, TOO_DEEP, code="depth") from None
         finally:
             sch._op = saved[3]
             if not done:
@@ -302,7 +302,7 @@ def _conform(sch: ScheduleBase, value: Any, p: Parameter) -> Any:
             value = value[0]  # one list stands for what it holds
         return tuple(conform(v, p.kinds) for v in value)
     except WrongArgument as error:
-        sch.refuse(fault(p.name, p.annotation, error), error=ArgumentError)
+        sch.refuse(fault(p.name, p.annotation, error), error=ArgumentError, code="argument")
 
 
 def _resolve(sch: Any, value: Any, p: Parameter) -> Any:
@@ -319,7 +319,7 @@ def _resolve(sch: Any, value: Any, p: Parameter) -> Any:
         sch._value(value)
         if (isinstance(value, BlockRV) and not p.takes_block) or (isinstance(value, LoopRV) and not p.takes_loop):
             kind = "a block" if isinstance(value, BlockRV) else "a loop"
-            sch.refuse(f"argument {p.name!r} cannot be {kind}", error=ArgumentError)
+            sch.refuse(f"argument {p.name!r} cannot be {kind}", error=ArgumentError, code="argument")
         return value
     return plain_argument(value)
 

@@ -40,10 +40,10 @@ class Lookup(ScheduleBase):
             tail = suggest(name, names) or f"; the first are: {', '.join(names[:12])}"
             # Each in TVM's words, which people search for; the name helps at either level.
             what = "specified name" if self.error_render_level == "fast" else "name"
-            self.refuse(f"Cannot find a block with the {what}: {name}{tail}")
+            self.refuse(f"Cannot find a block with the {what}: {name}{tail}", code="name")
         if len(found) > 1:
             self.refuse(f"{len(found)} blocks are named {name!r}", [b.ident for b in found], state=state,
-                        hint="reach one of them with get_child_blocks, get_consumers or get_producers")
+                        hint="reach one of them with get_child_blocks, get_consumers or get_producers", code="name")
         return self.block_rv(found[0])
 
     def get_block(self, name: str, func_name: str | None = None) -> BlockRV:
@@ -137,16 +137,16 @@ class Lookup(ScheduleBase):
         found = state.loops_named(name, loops)
         if not found and "=>" in name:
             hint = 'split("i => i0, i1", ...) and fuse("i, j => ij") take such strings'
-            self.refuse(f"{name!r} is no name of a loop", hint=hint)
+            self.refuse(f"{name!r} is no name of a loop", hint=hint, code="name")
         if not found:
             known = [state.loop_name(x.var) for x in loops]
-            self.refuse(f"Cannot find a loop with the name: {name}{suggest(name, known)}")
+            self.refuse(f"Cannot find a loop with the name: {name}{suggest(name, known)}", code="name")
         if len(found) > 1:
             above = [", ".join(b.name for b in state.children_of(x)) for x in found]
             self.refuse(
                 f"{len(found)} loops are named {name!r}: around {'; around '.join(above[:6])}"
                 f"{'; ...' if len(above) > 6 else ''}", [x.var for x in found],
-                hint=f'get_axis("{name}", block="{above[0].split(", ")[0]}")',
+                hint=f'get_axis("{name}", block="{above[0].split(", ")[0]}")', code="name",
             )
         if not state.children_of(found[0]) or len(state.blocks_named(state.root.name)) > 1:
             # No block leads there.
@@ -178,7 +178,7 @@ class Lookup(ScheduleBase):
     def _inside(self, block: BlockRV | str) -> tuple[State, BlockRealize]:
         state, realize = self.block_at(_handle(block))
         if state.scope_of(realize.block) is None:
-            self.refuse("the primitive does not operate on the root block", hint=inner_blocks(state))
+            self.refuse("the primitive does not operate on the root block", hint=inner_blocks(state), code="root")
         return state, realize
 
     def get_scope(self, block: BlockRV | str) -> Block:
@@ -189,7 +189,7 @@ class Lookup(ScheduleBase):
             del self.trace.insts[traced:]
         state, realize = self.block_at(block)
         if state.scope_of(realize.block) is None:
-            self.refuse("the root block is contained in no other", hint=inner_blocks(state))
+            self.refuse("the root block is contained in no other", hint=inner_blocks(state), code="root")
         scope = state.scope_of(realize.block)
         assert scope is not None
         return scope

@@ -80,7 +80,7 @@ class Notes(ScheduleBase):
             mark = node.var if isinstance(node, For) else node.ident
             known = list(node.annotations)
             self.refuse(f"there is no annotation {ann_key!r}{suggest(ann_key, known)}", [mark], state=state,
-                        hint=annotated_with(state, node, ann_key))
+                        hint=annotated_with(state, node, ann_key), code="name")
         self._annotate(state, node, {k: v for k, v in node.annotations.items() if k != ann_key})
 
     def _annotated(self, rv: BlockRV | LoopRV | str) -> tuple[State, Block | For]:

@@ -46,16 +46,16 @@ class Sampling(ScheduleBase):
         """
         n = len(candidates)
         if n != len(probs) or n == 0:
-            self.refuse(f"{n} candidates and {len(probs)} probabilities", hint="one probability per candidate")
+            self.refuse(f"{n} candidates and {len(probs)} probabilities", hint="one probability per candidate", code="argument")
         wrong = next((p for p in probs if not 0 <= p < inf), None)
         if wrong is not None or not 0 < sum(probs) < inf:
             self.refuse("the probabilities are all zero" if wrong is None else f"a probability cannot be {wrong!r}",
-                        hint="weights that are not negative, and not all zero")
+                        hint="weights that are not negative, and not all zero", code="argument")
         if decision is None:
             ends = list(accumulate(p / sum(probs) for p in probs))[:-1]
             decision = bisect_left(ends, self._uniform())
         if not 0 <= decision < n:
-            self.refuse(f"decision {decision} is out of range: there are {n} candidates", hint=f"0 to {n - 1}")
+            self.refuse(f"decision {decision} is out of range: there are {n} candidates", hint=f"0 to {n - 1}", code="argument")
         self.decide(decision)
         return self.expr_rv(int(candidates[decision]))
 
@@ -78,7 +78,8 @@ class Sampling(ScheduleBase):
         _, node = self.loop_at(loop)
         extent = self._tiled(node, n, decision)
         if max_innermost_factor < 1 and max_innermost_factor != -1:
-            self.refuse(f"max_innermost_factor is at least 1, or -1, not {max_innermost_factor}", hint="-1 is no limit")
+            self.refuse(f"max_innermost_factor is at least 1, or -1, not {max_innermost_factor}", hint="-1 is no limit",
+                        code="argument")
         if extent is None:
             return self._untiled(n)
         if decision is not None:
@@ -113,9 +114,10 @@ class Sampling(ScheduleBase):
         _, node = self.loop_at(loop)
         extent = self._tiled(node, n, decision)
         if not 0 <= partition_pos < n:
-            self.refuse(f"partition_pos {partition_pos} is not a position among {n} factors", hint=f"0 to {n - 1}")
+            self.refuse(f"partition_pos {partition_pos} is not a position among {n} factors", hint=f"0 to {n - 1}",
+                        code="argument")
         if innerpart_factor < 1:
-            self.refuse(f"innerpart_factor is at least 1, not {innerpart_factor}", hint="innerpart_factor=1")
+            self.refuse(f"innerpart_factor is at least 1, not {innerpart_factor}", hint="innerpart_factor=1", code="argument")
         if extent is None or extent % innerpart_factor:
             return self._untiled(n)
         if decision is not None:
@@ -147,9 +149,10 @@ class Sampling(ScheduleBase):
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)
         if state.scope_of(realize.block) is None:
-            self.refuse("the primitive does not operate on the root block", hint=inner_blocks(state))
+            self.refuse("the primitive does not operate on the root block", hint=inner_blocks(state), code="root")
         if decision is not None and decision < -2:
-            self.refuse(f"there is no place {decision}", hint="-2 (inlined), -1 (the root) or the position of a loop")
+            self.refuse(f"there is no place {decision}", hint="-2 (inlined), -1 (the root) or the position of a loop",
+                        code="argument")
         places = self._places(state, realize.block, block)
         if decision is None:
             chosen, place = places[self._below(len(places))]
@@ -183,14 +186,16 @@ class Sampling(ScheduleBase):
     def _tiled(self, node: For, n: int, decision: Sequence[int] | None) -> int | None:
         """The extent of a loop to tile, None if it is symbolic; refuses what is no number, or no list, of factors."""
         if not 1 <= n <= MOST_FACTORS:
-            self.refuse(f"cannot tile loop {node.var.name} into {n} factors", [node.var], hint=f"n=1 to {MOST_FACTORS}")
+            self.refuse(f"cannot tile loop {node.var.name} into {n} factors", [node.var], hint=f"n=1 to {MOST_FACTORS}",
+                        code="argument")
         if decision is not None:
             if len(decision) != n:
-                self.refuse(f"the decision has {len(decision)} factors, {n} are needed", hint=f"a list of {n} factors")
+                self.refuse(f"the decision has {len(decision)} factors, {n} are needed", hint=f"a list of {n} factors",
+                            code="argument")
             # What a symbolic loop leaves open is written -1.
             wrong = next((f for i, f in enumerate(decision) if f < 1 and not (i == 0 and f == -1)), None)
             if wrong is not None:
-                self.refuse(f"the decision has a factor {wrong}", hint="factors are positive")
+                self.refuse(f"the decision has a factor {wrong}", hint="factors are positive", code="argument")
         return int_value(node.extent)
 
     def _untiled(self, n: int) -> list[ExprRV | None]:

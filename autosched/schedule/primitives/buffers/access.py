@@ -42,7 +42,7 @@ def _ranges_argument(sch: Any, args: dict[str, Any]) -> None:
     if len(made.final) != 2 * ndim:
         sch.refuse(f"gen_new_ranges gives {len(made.final)} ends, {2 * ndim} are needed: (first, end) per dimension",
                    [block.ident],
-                   hint="two results per dimension: its first index and its end")
+                   hint="two results per dimension: its first index and its end", code="argument")
     names = list(func.__code__.co_varnames[: func.__code__.co_argcount]) if hasattr(func, "__code__") else []
     if len(names) == len(made.initial):
         fresh = tuple(Var(n, v.dtype) for n, v in zip(names, made.initial))
@@ -159,6 +159,7 @@ class Access(ScheduleBase):
     def declared(self, block: Block, kind: str, index: int) -> BufferRegion:
         """A declared region of a block by kind and position; refuses where there is none (not traced)."""
         if kind not in ("read", "write"):
-            self.refuse(f"the kind of an access is 'read' or 'write', not {kind!r}", [block.ident], hint='"read" or "write"')
+            self.refuse(f"the kind of an access is 'read' or 'write', not {kind!r}", [block.ident], hint='"read" or "write"',
+                        code="argument")
         position = self.block_region_buffer(block, int(index), kind)
         return (block.reads if kind == "read" else block.writes)[position]

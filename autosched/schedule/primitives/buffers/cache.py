@@ -243,7 +243,7 @@ class Cache(Scope):
         read, write = region_of(node.reads, buffer), region_of(node.writes, buffer)
         if read is None or write is None:
             self.refuse(f"block {node.name} does not both read and write {buffer.name}", [node.ident],
-                        hint="cache_read or cache_write")
+                        hint="cache_read or cache_write", code="form")
         assert read is not None and write is not None
         cached = replace(in_scope(buffer, storage_scope), strides=(), ident=Ident())
         name = f"{buffer.name}_{storage_scope}"
@@ -271,7 +271,7 @@ class Cache(Scope):
     def _scope(self, state: State, block: Block) -> Block:
         scope = state.scope_of(block)
         if scope is None:
-            self.refuse("the primitive does not operate on the root block", hint=inner_blocks(state))
+            self.refuse("the primitive does not operate on the root block", hint=inner_blocks(state), code="root")
         assert scope is not None
         return scope
 
@@ -282,11 +282,11 @@ class Cache(Scope):
             listed = ", ".join(w.name for w in writers)
             self.refuse(
                 f"buffer {buffer.name} is expected to be written by a single block, but {listed} write it",
-                [w.ident for w in writers], state=state, hint=f"{self._op} before decompose_reduction",
+                [w.ident for w in writers], state=state, hint=f"{self._op} before decompose_reduction", code="writer",
             )
         if writers and region_of(writers[0].writes, buffer) is None:
             self.refuse(f"{buffer.name} is written inside block {writers[0].name}, which does not declare it",
-                        [writers[0].ident], state=state, hint=f"{self._op} before loop_partition")
+                        [writers[0].ident], state=state, hint=f"{self._op} before loop_partition", code="writer")
         return writers[0] if writers else None
 
     def _starts_anew(self, writer: Block, buffer: Buffer) -> None:
@@ -294,7 +294,7 @@ class Cache(Scope):
         if _needs_old(writer, buffer):
             self.refuse(
                 f"block {writer.name} updates {buffer.name} in place, and the copy would start without its values",
-                [writer.ident], hint="cache the block that initialises it too, or use cache_inplace",
+                [writer.ident], hint="cache the block that initialises it too, or use cache_inplace", code="writer",
             )
 
     def _no_holes(
@@ -310,7 +310,7 @@ class Cache(Scope):
             self.refuse(
                 f"block {realize.block.name} is not known to store all elements of {buffer.name} between the first and the "
                 "last, and the copy would store the others as well", [realize.block.ident], state=state,
-                hint="reindex_cache_write copies single elements",
+                hint="reindex_cache_write copies single elements", code="domain",
             )
 
     def _read_first(self, state: State, scope: Block, writer: Block, related: set[Ident], place: Place) -> bool:
@@ -331,7 +331,7 @@ class Cache(Scope):
                 continue
             reason = uncovered(state, scope, reader.ident, [writer.ident])
             if reason is not None:
-                self.refuse(reason, [reader.ident, writer.ident], state=state)
+                self.refuse(reason, [reader.ident, writer.ident], state=state, code="domain")
 
     def _consumers(
         self, state: State, scope: Block, buffer: Buffer, blocks: Sequence[BlockRV | str] | None
@@ -342,15 +342,16 @@ class Cache(Scope):
             assert isinstance(rv, BlockRV)
             other, realize = self.block_at(rv)
             if other is not state:
-                self.refuse("a consumer block belongs to another function", hint="give blocks of the same function")
+                self.refuse("a consumer block belongs to another function", hint="give blocks of the same function",
+                            code="handle")
             if buffer not in state.touched(realize.block)[0]:
                 self.refuse(f"consumer block {realize.block.name} does not read {buffer.name}", [realize.block.ident],
-                            hint=f"the blocks that read {buffer.name}: {users(state, buffer, True) or 'none'}")
+                            hint=f"the blocks that read {buffer.name}: {users(state, buffer, True) or 'none'}", code="argument")
             around = [n for n in (realize.block, *state.ancestors(realize)) if isinstance(n, Block)]
             direct = next((b for b, above in pairwise(around) if above is scope), None)
             if direct is not None and direct is not realize.block:
                 self.refuse(f"consumer block {realize.block.name} is inside {direct.name}, which uses the copy as a whole",
-                            [realize.block.ident], hint=f'consumer_blocks=["{direct.name}"]')
+                            [realize.block.ident], hint=f'consumer_blocks=["{direct.name}"]', code="reader")
             found.add(realize.block.ident)
             found.update(b.ident for b in state.children_of(realize.block))
         return found
@@ -378,7 +379,7 @@ class Cache(Scope):
         if redirect.opaque and redirect.offset is not None:
             self.refuse(
                 f"{buffer.name} is passed by address, and the copy would start elsewhere than the buffer",
-                hint=f"{self._op} before tensorize",
+                hint=f"{self._op} before tensorize", code="address",
             )
 
 

@@ -90,7 +90,7 @@ class CacheIndex(Cache):
         assert isinstance(block, BlockRV)
         self.check_scope(storage_scope)
         if cse_thresh < 0:
-            self.refuse(f"cse_thresh counts occurrences, it cannot be {cse_thresh}")
+            self.refuse(f"cse_thresh counts occurrences, it cannot be {cse_thresh}", code="argument")
         state, realize = self.block_at(block)
         node = realize.block
         scope = self._scope(state, node)
@@ -128,7 +128,8 @@ class CacheIndex(Cache):
             first, last = (None if e is None else int_value(e) for e in (low, high))
             if first is None or last is None or first < 0:
                 known = "has no constant bounds" if first is None or last is None else f"starts at {first}"
-                self.refuse(f"iterator {var.name} of block {node.name} {known}, and cannot index a table", [node.ident])
+                self.refuse(f"iterator {var.name} of block {node.name} {known}, and cannot index a table", [node.ident],
+                            code="index")
             assert last is not None
             iters.append(IterVar(Var(f"v{i}", var.dtype), Range(IntImm(0, var.dtype), IntImm(last + 1, var.dtype))))
         own: dict[Var, Expr] = {old: iv.var for old, iv in zip(variables, iters)}

@@ -45,7 +45,7 @@ def map_over_iterators(sch: Any, args: dict[str, Any]) -> None:
         args["index_map"] = IndexMap.from_func(args["index_map"], len(block.iter_vars))
     except ProgramError as error:
         sch.refuse(f"{error}; block {block.name} has {len(block.iter_vars)} iterators", [block.ident],
-                   hint=f"lambda {', '.join(iv.var.name for iv in block.iter_vars)}: ...")
+                   hint=f"lambda {', '.join(iv.var.name for iv in block.iter_vars)}: ...", code="argument")
     map_fits(sch, args["index_map"], [iv.dom.extent for iv in block.iter_vars], block)
 
 
@@ -163,7 +163,7 @@ class ReindexCache(Cache):
         scope = self._scope(state, block)
         broken = broken_pipeline(state, scope)
         if broken is not None:
-            self.refuse(f"the scope {scope.name} is not a pipeline of stages: {broken[0]}", broken[1], state=state)
+            self.refuse(f"the scope {scope.name} is not a pipeline of stages: {broken[0]}", broken[1], state=state, code="order")
         return scope
 
     def _reindex(
@@ -173,7 +173,7 @@ class ReindexCache(Cache):
         node, buffer = realize.block, region.buffer
         if any(int_value(r.extent) != 1 for r in region.region):
             self.refuse(f"an instance of block {node.name} touches more than one element of {buffer.name}", [node.ident],
-                        hint="cache_read and cache_write copy regions")
+                        hint="cache_read and cache_write copy regions", code="index")
         old = [r.min for r in region.region]
         index_map = legalized(index_map, node.iter_vars[0].var.dtype if node.iter_vars else "int32")
         new = index_map.map_indices([iv.var for iv in node.iter_vars])
@@ -184,10 +184,10 @@ class ReindexCache(Cache):
             analyzer = Analyzer()
             shape = index_map.map_shape([analyzer.simplify(iv.dom.min + iv.dom.extent) for iv in node.iter_vars], analyzer)
         except ProgramError as error:
-            self.refuse(f"{error} ({index_map} on {buffer.name})", [node.ident], hint=for_map(str(error)))
+            self.refuse(f"{error} ({index_map} on {buffer.name})", [node.ident], hint=for_map(str(error)), code="layout")
         fault = separator_fault(index_map.axis_separators, len(shape))
         if fault is not None:
-            self.refuse(f"{fault} of the copy of {buffer.name}", [node.ident])
+            self.refuse(f"{fault} of the copy of {buffer.name}", [node.ident], code="layout")
         cached = replace(
             in_scope(buffer, storage_scope), shape=shape, strides=(), axis_separators=index_map.axis_separators,
             ident=Ident(),
@@ -210,7 +210,7 @@ class ReindexCache(Cache):
             if (iv.var in in_old) != (iv.var in in_new):
                 where, missing = ("the buffer", "the map") if iv.var in in_old else ("the map", "the buffer")
                 self.refuse(f"iterator {iv.var.name} of block {node.name} indexes {where} and not {missing}", [node.ident],
-                            hint="the map uses exactly the iterators that index the buffer")
+                            hint="the map uses exactly the iterators that index the buffer", code="index")
         return [i for i, iv in enumerate(node.iter_vars) if iv.var in in_new]
 
     def _one_each(self, node: Block, iters: Sequence[IterVar], old: Sequence[Expr], new: Sequence[Expr]) -> None:
@@ -228,14 +228,14 @@ class ReindexCache(Cache):
         except ProgramError as error:
             reason = str(error)
         self.refuse(f"the map may give one element of the copy to two instances of block {node.name}: {reason}",
-                    [node.ident], hint="a map that has an inverse")
+                    [node.ident], hint="a map that has an inverse", code="layout")
 
     def _only_there(self, node: Block, buffer: Buffer, reads: bool) -> None:
         """Refuses a block that uses the buffer the other way too, at other indices than the map knows."""
         this, other = (node.reads, node.writes) if reads else (node.writes, node.reads)
         mine, theirs = region_of(this, buffer), region_of(other, buffer)
         if theirs is not None and (reads or mine != theirs):
-            self.refuse(f"block {node.name} both reads and writes {buffer.name}", [node.ident])
+            self.refuse(f"block {node.name} both reads and writes {buffer.name}", [node.ident], code="writer")
 
     def _stage(
         self, state: State, realize: BlockRealize, kept: Sequence[int], plain: tuple[Buffer, Sequence[Expr]],
@@ -261,7 +261,7 @@ class ReindexCache(Cache):
             names = set(free_vars(term))
             if names & used and names & dropped:
                 self.refuse(f"the predicate of block {node.name} ties loops that index the buffer to others", [node.ident],
-                            hint="split by factors that divide")
+                            hint="split by factors that divide", code="domain")
             if not names & dropped:
                 terms.append(term)
         iters: list[IterVar] = []

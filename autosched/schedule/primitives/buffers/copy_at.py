@@ -137,10 +137,10 @@ class CopyAt(Scope):
         try:
             if other is not state or not any(n is node for n in state.ancestors(realize)):
                 raise Refusal(f"block {realize.block.name} is not below loop {node.var.name}", [node.var, realize.block.ident],
-                              hint=loops_around(state, realize))
+                              hint=loops_around(state, realize), code="place")
             body, made = _insert(state, node, buffer, storage_scope, reads)
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit(state, body)
         return self.block_rv(made)
 
@@ -170,11 +170,11 @@ def _insert(state: State, loop: For, buffer: Buffer, storage_scope: str, reads: 
     uses = _survey(state, loop, stmts, buffer, storage_scope, reads)
     if reads:
         if uses.writers and uses.writers[-1] >= uses.readers[0]:
-            raise Refusal(f"{buffer.name} is written under loop {loop.var.name} after it is read there", [loop.var])
+            raise Refusal(f"{buffer.name} is written under loop {loop.var.name} after it is read there", [loop.var], code="order")
         at, first, last = uses.readers[0], uses.readers[0], len(stmts)
     else:
         if uses.readers and uses.readers[-1] > uses.writers[-1]:
-            raise Refusal(f"{buffer.name} is read under loop {loop.var.name} after it is written there", [loop.var])
+            raise Refusal(f"{buffer.name} is read under loop {loop.var.name} after it is written there", [loop.var], code="order")
         at = last = uses.writers[-1] + 1
         first = 0
         _self_contained(state, scope, loop, uses, buffer)
@@ -186,7 +186,7 @@ def _insert(state: State, loop: For, buffer: Buffer, storage_scope: str, reads: 
     for k, (r, size) in enumerate(zip(domain, buffer.shape)):
         if not (analyzer.can_prove(as_expr(0) <= r.min) and analyzer.can_prove(r.min + r.extent <= size)):
             raise Refusal(f"what loop {loop.var.name} touches of {buffer.name} may leave dimension {k}", [loop.var],
-                          "split by factors that divide")
+                          "split by factors that divide", code="domain")
     if not reads:
         _without_holes(state, loop, uses, buffer, domain, analyzer, storage_scope)
     copy = replace(in_scope(buffer, storage_scope), ident=Ident())
@@ -194,7 +194,7 @@ def _insert(state: State, loop: For, buffer: Buffer, storage_scope: str, reads: 
     moved = [redirect.visit_stmt(s) if first <= k < last else s for k, s in enumerate(stmts)]
     if redirect.opaque:
         raise Refusal(f"the address of {buffer.name} is taken under loop {loop.var.name}", [loop.var],
-                      "before tensorize")
+                      "before tensorize", code="address")
     around = [*state.loops_above(loop), loop]
     pair = (buffer, copy) if reads else (copy, buffer)
     realize = _copy_block(pair[0], pair[1], copy.name, around, domain)
@@ -224,7 +224,8 @@ def _survey(
                 uses.blocks.append(realize)
     if not uses.regions:
         raise Refusal(f"nothing under loop {loop.var.name} {'reads' if reads else 'writes'} {buffer.name}", [loop.var],
-                      hint=f"the blocks that {'read' if reads else 'write'} it: {users(state, buffer, reads) or 'none'}")
+                      hint=f"the blocks that {'read' if reads else 'write'} it: {users(state, buffer, reads) or 'none'}",
+                      code="reader")
     return uses
 
 
@@ -252,12 +253,12 @@ def _self_contained(state: State, scope: Block, loop: For, uses: _Uses, buffer: 
     outside = [w for w in state.writers(scope, buffer) if id(state.realizes[w.ident]) not in inside]
     if outside:
         raise Refusal(f"{buffer.name} is also written by {outside[0].name}, outside of loop {loop.var.name}",
-                      [outside[0].ident, loop.var])
+                      [outside[0].ident, loop.var], code="writer")
     first = uses.blocks[0].block
     if uses.readers and (uses.readers[0] < uses.writers[0] or (
         first.init is None and any(r.buffer is buffer for r in first.reads)
     )):
-        raise Refusal(f"{buffer.name} is read under loop {loop.var.name} before it is written there", [loop.var])
+        raise Refusal(f"{buffer.name} is read under loop {loop.var.name} before it is written there", [loop.var], code="order")
 
 
 def _without_holes(
@@ -276,7 +277,7 @@ def _without_holes(
             if box is not None and box_covers(box, wanted, buffer.shape, analyzer):
                 return
     raise Refusal(f"it is not known that loop {loop.var.name} writes all of the region of {buffer.name} that it would store",
-                  [loop.var])
+                  [loop.var], code="domain")
 
 
 def _copy_block(source: Buffer, target: Buffer, name: str, around: list[For], domain: tuple[Range, ...]) -> BlockRealize:

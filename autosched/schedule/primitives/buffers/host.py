@@ -62,7 +62,7 @@ class HostStages(ScheduleBase):
         node = realize.block
         if state.scope_of(node) is not state.root:
             self.refuse(f"block {node.name} is inside another block; the host runs whole stages", [node.ident],
-                        hint="give a block directly in the root block")
+                        hint="give a block directly in the root block", code="place")
         reasons: list[str] = []
         for kind in (PACK, UNPACK):
             marked = replace(node, annotations={**node.annotations, HOST_STAGE: kind})
@@ -73,7 +73,7 @@ class HostStages(ScheduleBase):
                 return
             reasons.append(faults[0])
         self.refuse(f"the host cannot run block {node.name}: {reasons[_ends(state, node)]}", [node.ident],
-                    hint="a pack stage reads parameters only; an unpack stage makes parameters of what is stored")
+                    hint="a pack stage reads parameters only; an unpack stage makes parameters of what is stored", code="form")
 
 
 def _ends(state: State, block: Block) -> bool:

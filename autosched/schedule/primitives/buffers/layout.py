@@ -59,7 +59,7 @@ def buffer_argument(sch: Any, args: dict[str, Any]) -> Buffer:
         kind = str(which[0]) if len(which) == 2 else ""
         if kind not in ("read", "write"):
             sch.refuse(f'a buffer is given by its name or as ("read" | "write", position), not {which!r}',
-                       hint='e.g. ("write", 0)')
+                       hint='e.g. ("write", 0)', code="argument")
         position = sch.block_region_buffer(node, int(which[1]), kind)
         args["buffer"] = (kind, position)
         found: Buffer = (node.reads if kind == "read" else node.writes)[position].buffer
@@ -70,9 +70,10 @@ def buffer_argument(sch: Any, args: dict[str, Any]) -> Buffer:
     if not hits:
         name = which if isinstance(which, str) else getattr(which, "name", str(which))
         sch.refuse(f"block {node.name} uses no buffer {name!r}{suggest(name, [s[2].name for s in sides])}", [node.ident],
-                   hint=f"its buffers: {listed(s[2].name for s in sides)}")
+                   hint=f"its buffers: {listed(s[2].name for s in sides)}", code="name")
     if any(h[2] is not hits[0][2] for h in hits):
-        sch.refuse(f'block {node.name} uses several buffers named {which!r}; give ("read" | "write", position)', [node.ident])
+        sch.refuse(f'block {node.name} uses several buffers named {which!r}; give ("read" | "write", position)', [node.ident],
+                   code="name")
     args["buffer"] = hits[0][:2]
     return hits[0][2]
 
@@ -82,11 +83,11 @@ def index_map_argument(sch: Any, name: str, func: Any, ndim: int, inverse: Any =
     try:
         made = IndexMap.from_func(func, ndim, inverse)
     except ProgramError as error:
-        sch.refuse(f"{name}: {error}")
+        sch.refuse(f"{name}: {error}", code="argument")
         raise
     if len(made.initial) != ndim:
         sch.refuse(f"{name} takes {len(made.initial)} indices, {ndim} are needed",
-                   hint=f"lambda {', '.join(f'i{k}' for k in range(ndim))}: ...")
+                   hint=f"lambda {', '.join(f'i{k}' for k in range(ndim))}: ...", code="argument")
     return made
 
 
@@ -99,7 +100,7 @@ def _layout_arguments(sch: Any, args: dict[str, Any]) -> None:
     if isinstance(value, IntImm | FloatImm):
         if value.dtype != buffer.dtype:
             sch.refuse(f"the padding of {buffer.name} is of type {value.dtype}, its elements are {buffer.dtype}",
-                       hint=f"pad_value={_number(value.value, buffer.dtype)}")
+                       hint=f"pad_value={_number(value.value, buffer.dtype)}", code="argument")
         args["pad_value"] = value.value
     elif callable(value) or isinstance(value, IndexMap):
         made = index_map_argument(sch, "pad_value", value, len(args["index_map"].final))
@@ -110,7 +111,7 @@ def _layout_arguments(sch: Any, args: dict[str, Any]) -> None:
         (isinstance(value, int) and is_int(buffer.dtype)) or (isinstance(value, float) and is_float(buffer.dtype))
     ):
         sch.refuse(f"the padding of {buffer.name} is {value!r}, its elements are {buffer.dtype}",
-                   hint=f"pad_value={_number(value, buffer.dtype)}")
+                   hint=f"pad_value={_number(value, buffer.dtype)}", code="argument")
 
 
 def _number(value: object, dtype: str) -> str:
@@ -185,7 +186,7 @@ class Layout(ScheduleBase):
         scope = state.root if owner is None else owner
         if any(c.buffer is old for c in state.func.constants):
             self.refuse(f"{old.name} is a constant, whose elements lie as they are", [node.ident],
-                        hint="cache_read it, and transform the copy")
+                        hint="cache_read it, and transform the copy", code="layout")
         self._no_views(state, scope, old)
         mapping = legalized(index_map, old.shape[0].dtype if old.shape else "int32")
         map_fits(self, mapping, old.shape, node)
@@ -197,13 +198,13 @@ class Layout(ScheduleBase):
                 inverse, predicate = mapping.non_surjective_inverse(old.shape, analyzer)
             except ProgramError as error:
                 self.refuse(f"{error} ({mapping} on {old.name})", [node.ident],
-                            hint="assume_injective_transform=True, if you know that it is one to one")
+                            hint="assume_injective_transform=True, if you know that it is one to one", code="layout")
         else:
             self._surely_not_injective(node, old, mapping)
         try:
             shape = mapping.map_shape(old.shape, analyzer)
         except ProgramError as error:
-            self.refuse(f"{error} ({mapping} on {old.name})", [node.ident], hint=for_map(str(error)))
+            self.refuse(f"{error} ({mapping} on {old.name})", [node.ident], hint=for_map(str(error)), code="layout")
         if predicate != as_expr(False) and value is None:
             from autosched.ir.printer import expr_text
 
@@ -211,14 +212,14 @@ class Layout(ScheduleBase):
             self.refuse(
                 f"the layout ({sizes}) of {old.name} has elements that are not used: where {expr_text(predicate)}",
                 [node.ident], hint=f"pad_value={_number(0, old.dtype)} (or what those elements should hold), or "
-                "assume_injective_transform=True, which leaves them unset",
+                "assume_injective_transform=True, which leaves them unset", code="layout",
             )
         separators = mapping.axis_separators
         if not separators and len(shape) == old.ndim:
             separators = old.axis_separators
         fault = separator_fault(separators, len(shape))
         if fault is not None:
-            self.refuse(f"{fault} of the new {old.name}", [node.ident])
+            self.refuse(f"{fault} of the new {old.name}", [node.ident], code="layout")
         new = replace(old, shape=shape, strides=(), axis_separators=separators)
         work = scope
         if value is not None and predicate != as_expr(False):
@@ -269,7 +270,8 @@ class Layout(ScheduleBase):
             inverse = mapping.inverse(sizes, analyzer)
             shape = mapping.map_shape(sizes, analyzer)
         except ProgramError as error:
-            self.refuse(f"the map {mapping} is not bijective and affine: {error}", [node.ident], hint=for_map(str(error)))
+            self.refuse(f"the map {mapping} is not bijective and affine: {error}", [node.ident], hint=for_map(str(error)),
+                        code="layout")
         iters: list[IterVar] = []
         for k, (image, extent) in enumerate(zip(images, shape)):
             found = {kinds[v] for v in free_vars(image) if v in kinds}
@@ -278,7 +280,7 @@ class Layout(ScheduleBase):
                 from autosched.ir.printer import expr_text
 
                 self.refuse(f"the new iterator {expr_text(image)} is made of iterators of several kinds", [node.ident],
-                            hint="keep spatial and reduction iterators apart")
+                            hint="keep spatial and reduction iterators apart", code="layout")
             var = Var(f"v{k}", image.dtype)
             iters.append(IterVar(var, Range(as_expr(0, var.dtype), cast(var.dtype, extent)), kind))
         back = dict(zip(kinds, inverse.map_indices([iv.var for iv in iters], analyzer)))
@@ -305,7 +307,7 @@ class Layout(ScheduleBase):
             if any(m.buffer is buffer for m in node.match_buffers):
                 self.refuse(
                     f"buffer {buffer.name} is a view (match_buffer) in block {node.name}; a parameter or an allocated "
-                    "buffer is needed", [block.ident], hint="use the buffer that it is a view of",
+                    "buffer is needed", [block.ident], hint="use the buffer that it is a view of", code="address",
                 )
         return None
 
@@ -314,11 +316,11 @@ class Layout(ScheduleBase):
         for stmt in walk(scope):
             if isinstance(stmt, Block) and any(m.source.buffer is buffer for m in stmt.match_buffers):
                 self.refuse(f"block {stmt.name} has a view of {buffer.name}, whose layout it relies on", [stmt.ident],
-                            hint=f"{self._op} before tensorize")
+                            hint=f"{self._op} before tensorize", code="address")
             for expr in stmt_exprs(stmt):
                 if any(isinstance(e, BufferData) and e.buffer is buffer for e in walk_expr(expr)):
                     self.refuse(f"the address of {buffer.name} is taken, so its layout is fixed", [stmt], state=state,
-                                hint=f"{self._op} before tensorize")
+                                hint=f"{self._op} before tensorize", code="address")
 
     def _surely_not_injective(self, block: Block, buffer: Buffer, mapping: IndexMap) -> None:
         """Refuses a map of which two elements can be shown that share a place."""
@@ -329,7 +331,8 @@ class Layout(ScheduleBase):
         if pair is not None:
             one, two = (f"{buffer.name}[{', '.join(map(str, p))}]" for p in pair)
             self.refuse(f"the index map sends {one} and {two} to one place ({mapping} on {buffer.name})", [block.ident],
-                        hint="assume_injective_transform is for maps that are one to one and cannot be shown to be")
+                        hint="assume_injective_transform is for maps that are one to one and cannot be shown to be",
+                        code="layout")
 
     def _pad_function(
         self, buffer: Buffer, mapping: IndexMap, value: Any
@@ -341,14 +344,14 @@ class Layout(ScheduleBase):
             return lambda indices: as_expr(value, buffer.dtype)
         if len(value.final) != 1:
             self.refuse(f"pad_value gives {len(value.final)} values, one is needed",
-                        hint="a number, or a function of the new indices that returns one value")
+                        hint="a number, or a function of the new indices that returns one value", code="argument")
         result = value.final[0]
         for e in walk_expr(result):
             if isinstance(e, BufferLoad):
                 self.refuse(f"pad_value reads {e.buffer.name}; it may only depend on the indices",
-                            hint="a number or a function of the new indices")
+                            hint="a number or a function of the new indices", code="argument")
         if result.dtype != buffer.dtype:
-            self.refuse(f"pad_value is of type {result.dtype}, the elements of {buffer.name} are {buffer.dtype}")
+            self.refuse(f"pad_value is of type {result.dtype}, the elements of {buffer.name} are {buffer.dtype}", code="argument")
 
         def at(indices: Sequence[Expr]) -> Expr:
             return cast(buffer.dtype, legalized(value, mapping.final[0].dtype).map_indices(indices)[0])
@@ -362,16 +365,16 @@ class Layout(ScheduleBase):
         for outer, inner in pairwise(chain):
             if isinstance(outer, For) and outer.body is not inner:
                 self.refuse(f"loop {outer.var.name} holds more than block {node.name}", [outer.var, node.ident],
-                            hint="compute_at and loop_partition come after")
+                            hint="compute_at and loop_partition come after", code="place")
         for loop in loops:
             if loop.min != as_expr(0, loop.min.dtype):
-                self.refuse(f"loop {loop.var.name} does not start at 0", [loop.var])
+                self.refuse(f"loop {loop.var.name} does not start at 0", [loop.var], code="loop")
         if len(loops) != len(realize.iter_values) or any(v is not x.var for v, x in zip(realize.iter_values, loops)):
             self.refuse(f"the iterators of block {node.name} are not the loops around it, one each, in order", [node.ident],
-                        hint=f"{self._op} before split, fuse and reorder")
+                        hint=f"{self._op} before split, fuse and reorder", code="index")
         for iv in node.iter_vars:
             if iv.dom.min != as_expr(0, iv.dom.min.dtype):
-                self.refuse(f"iterator {iv.var.name} of block {node.name} does not start at 0", [node.ident])
+                self.refuse(f"iterator {iv.var.name} of block {node.name} does not start at 0", [node.ident], code="loop")
 
 
 def map_fits(sch: ScheduleBase, mapping: IndexMap, shape: Sequence[Expr], block: Block) -> None:

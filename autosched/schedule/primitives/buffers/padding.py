@@ -61,10 +61,10 @@ class DecomposePadding(ScheduleBase):
         try:
             if other is not state:
                 raise Refusal("the loop and the block belong to different functions",
-                              hint="give a block and a loop of one function")
+                              hint="give a block and a loop of one function", code="handle")
             table, ident = _decompose(state, realize, node)
         except Refusal as r:
-            self.refuse(r.reason, r.marks, self.way_out(r.hint, lambda: padded(state, realize.block)), state)
+            self.refuse(r.reason, r.marks, self.way_out(r.hint, lambda: padded(state, realize.block)), state, code=r.code)
         self.commit_nodes(state, table)
         return self.block_rv(ident)
 
@@ -111,11 +111,11 @@ def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[i
     scope = scope_of(state, block)
     reason = incomplete(state, block, scope)
     if reason is not None:
-        raise Refusal(f"block {block.name} is not a complete block: {reason}", [block.ident])
+        raise Refusal(f"block {block.name} is not a complete block: {reason}", [block.ident], code="form")
     loops = state.loops_above(realize)
     if not any(x is target for x in loops):
         raise Refusal(f"loop {target.var.name} is not around block {block.name}", [target.var, block.ident],
-                      hint=loops_around(state, realize))
+                      hint=loops_around(state, realize), code="place")
     analyzer = Analyzer(loop_ranges(loops))
     guarded = _guarded(realize, loops, analyzer)
     start = next(k for k, x in enumerate(loops) if x is target)
@@ -138,19 +138,19 @@ def _guarded(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) ->
     block = realize.block
     store = block.body
     if not isinstance(store, BufferStore) or block.init is not None or len(block.writes) != 1:
-        raise Refusal(f"the body of block {block.name} is not one store", [block.ident])
+        raise Refusal(f"the body of block {block.name} is not one store", [block.ident], code="form")
     value = store.value
     if not isinstance(value, Call) or value.op != "if_then_else":
-        raise Refusal(f"block {block.name} stores no if_then_else(inside, value, constant)", [block.ident])
+        raise Refusal(f"block {block.name} stores no if_then_else(inside, value, constant)", [block.ident], code="form")
     condition, content, pad = value.args
     if not isinstance(pad, IntImm | FloatImm):
-        raise Refusal(f"the padding of block {block.name} is not a constant", [block.ident])
+        raise Refusal(f"the padding of block {block.name} is not a constant", [block.ident], code="argument")
     inside: Expr = TRUE
     for part in (*conjuncts(substitute(condition, bindings(realize))), *conjuncts(realize.predicate)):
         inside = logical_and(inside, part.args[0] if isinstance(part, Call) and part.op == "likely" else part)
     inside = _each(inside, analyzer)
     if inside == TRUE:
-        raise Refusal(f"block {block.name} has no padding: its condition always holds", [block.ident])
+        raise Refusal(f"block {block.name} has no padding: its condition always holds", [block.ident], code="form")
     found = detect_iter_map(realize.iter_values, loop_ranges(loops), inside, "surjective", Analyzer())
     if not found:
         return _Guarded(store, content, pad, inside, _around(realize, loops, inside, found.errors[0]))
@@ -158,7 +158,7 @@ def _guarded(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) ->
     for total, iv in zip(found.indices, block.iter_vars):
         dtype = iv.var.dtype
         if len(total.args) > 1 or (total.args and total.args[0].scale != 1):
-            raise Refusal(f"iterator {iv.var.name} of block {block.name} moves in steps", [block.ident])
+            raise Refusal(f"iterator {iv.var.name} of block {block.name} moves in steps", [block.ident], code="loop")
         extent = as_expr(total.args[0].extent, dtype) if total.args else IntImm(1, dtype)
         region.append(Range(as_expr(total.base, dtype), extent))
     return _Guarded(store, content, pad, inside, tuple(region))
@@ -171,7 +171,7 @@ def _around(realize: BlockRealize, loops: Sequence[For], inside: Expr, why: str)
     for iv, value in zip(realize.block.iter_vars, realize.iter_values):
         low, high = int_set_bounds(value, loop_ranges(loops), Analyzer(), inside)
         if not bounds or not isinstance(low, IntImm) or not isinstance(high, IntImm):
-            raise Refusal(f"the inside of block {realize.block.name} is no box: {why}", [realize.block.ident])
+            raise Refusal(f"the inside of block {realize.block.name} is no box: {why}", [realize.block.ident], code="domain")
         region.append(Range(cast(iv.var.dtype, low), as_expr(high.value - low.value + 1, iv.var.dtype)))
     return tuple(region)
 

@@ -85,7 +85,7 @@ class Reindex(ScheduleBase):
         try:
             stage, body = _reindex(state, realize, target, kind == "read")
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit(state, body)
         return self.block_rv(stage)
 
@@ -102,7 +102,7 @@ def _reindex(state: State, realize: BlockRealize, buffer: Buffer, reads: bool) -
     kept = [iv for iv in node.iter_vars if iv.var in used]
     if reads:
         if region_of(node.writes, buffer) is not None:
-            raise Refusal(f"block {node.name} both reads and writes {buffer.name}", [node.ident])
+            raise Refusal(f"block {node.name} both reads and writes {buffer.name}", [node.ident], code="writer")
     else:
         _stores_all(state, realize, buffer, kept)
     top = _nest_of(state, realize, scope, buffer, reads)
@@ -133,7 +133,7 @@ def unique_indices(block: Block, buffer: Buffer) -> tuple[Expr, ...]:
     for stmt in (s for b in bodies for s in walk(b)):
         if isinstance(stmt, Block):
             raise Refusal(f"block {block.name} is not a leaf: it holds block {stmt.name}", [block.ident, stmt.ident],
-                          hint=f"reindex {stmt.name}, or reindex before blockize")
+                          hint=f"reindex {stmt.name}, or reindex before blockize", code="place")
         if isinstance(stmt, BufferStore) and stmt.buffer is buffer:
             found.append(stmt.indices)
         for expr in stmt_exprs(stmt):
@@ -141,18 +141,18 @@ def unique_indices(block: Block, buffer: Buffer) -> tuple[Expr, ...]:
                 if isinstance(e, BufferLoad) and e.buffer is buffer:
                     found.append(e.indices)
                 if isinstance(e, BufferData) and e.buffer is buffer:
-                    raise Refusal(f"block {block.name} takes the address of {buffer.name}", [block.ident])
+                    raise Refusal(f"block {block.name} takes the address of {buffer.name}", [block.ident], code="address")
     if not found:
         raise Refusal(f"block {block.name} does not use {buffer.name}", [block.ident],
-                          hint=f"its buffers: {listed(r.buffer.name for r in (*block.reads, *block.writes))}")
+                          hint=f"its buffers: {listed(r.buffer.name for r in (*block.reads, *block.writes))}", code="reader")
     if any(f != found[0] for f in found):
         raise Refusal(f"block {block.name} uses {buffer.name} at several indices", [block.ident],
-                      "a buffer that is used at one index")
+                      "a buffer that is used at one index", code="reader")
     inner = {stmt.var for b in bodies for stmt in walk(b) if isinstance(stmt, For)}
     if any(v in inner for i in found[0] for v in free_vars(i)):
-        raise Refusal(f"the index of {buffer.name} depends on a loop inside block {block.name}", [block.ident])
+        raise Refusal(f"the index of {buffer.name} depends on a loop inside block {block.name}", [block.ident], code="place")
     if any(isinstance(e, BufferLoad) for i in found[0] for e in walk_expr(i)):
-        raise Refusal(f"the index of {buffer.name} comes from memory", [block.ident], "reindex before cache_index")
+        raise Refusal(f"the index of {buffer.name} comes from memory", [block.ident], "reindex before cache_index", code="index")
     return found[0]
 
 
@@ -170,7 +170,7 @@ def outermost(state: State, realize: BlockRealize, scope: Block) -> Stmt:
             break
         if not isinstance(node, For) or node.body is not top:
             raise Refusal(f"block {realize.block.name} shares its loops with other statements", [realize.block.ident],
-                          hint="reindex before compute_at")
+                          hint="reindex before compute_at", code="place")
         top = node
     return top
 
@@ -186,7 +186,7 @@ def _nest_of(state: State, realize: BlockRealize, scope: Block, buffer: Buffer, 
         if node is scope or (isinstance(node, SeqStmt) and state.parent(node) is scope):
             break
         if not isinstance(node, For | SeqStmt):
-            raise Refusal(f"block {realize.block.name} stands under a condition", [realize.block.ident])
+            raise Refusal(f"block {realize.block.name} stands under a condition", [realize.block.ident], code="domain")
         top = node
     for other in [] if top is realize else state.children_of(top):
         uses = state.touched(other)
@@ -194,7 +194,7 @@ def _nest_of(state: State, realize: BlockRealize, scope: Block, buffer: Buffer, 
             verb = "writes" if buffer in uses[1] else "reads"
             raise Refusal(f"block {realize.block.name} shares its loops with block {other.name}, which {verb} {buffer.name}",
                           [realize.block.ident, other.ident],
-                          hint="reindex before compute_at")
+                          hint="reindex before compute_at", code="place")
     return top
 
 
@@ -203,13 +203,15 @@ def _stores_all(state: State, realize: BlockRealize, buffer: Buffer, kept: Seque
     node = realize.block
     if region_of(node.reads, buffer) is not None and node.init is None:
         raise Refusal(f"block {node.name} updates {buffer.name}, which another block has initialised", [node.ident],
-                      "reindex before decompose_reduction")
+                      "reindex before decompose_reduction", code="writer")
     for other in kept:
         if other.kind != "spatial":
-            raise Refusal(f"block {node.name} writes {buffer.name} at its reduction iterator {other.var.name}", [node.ident])
+            raise Refusal(f"block {node.name} writes {buffer.name} at its reduction iterator {other.var.name}", [node.ident],
+                          code="reduction")
     loops = state.loops_above(realize)
     if realize.predicate != TRUE and not affine_binding(realize, loops):
-        raise Refusal(f"it is not known that block {node.name} runs over the whole domain of its iterators", [node.ident])
+        raise Refusal(f"it is not known that block {node.name} runs over the whole domain of its iterators", [node.ident],
+                      code="domain")
     analyzer = Analyzer()
     values = dict(zip([iv.var for iv in node.iter_vars], realize.iter_values))
     for iv in kept:
@@ -219,7 +221,8 @@ def _stores_all(state: State, realize: BlockRealize, buffer: Buffer, kept: Seque
             low is not None and high is not None and analyzer.can_prove_equal(low, iv.dom.min)
             and analyzer.can_prove_equal(high, last) for low, high in (ends, _mapped_ends(realize, loops, iv))
         ):
-            raise Refusal(f"block {node.name} does not run over the whole domain of its iterator {iv.var.name}", [node.ident])
+            raise Refusal(f"block {node.name} does not run over the whole domain of its iterator {iv.var.name}", [node.ident],
+                          code="domain")
 
 
 def _mapped_ends(realize: BlockRealize, loops: Sequence[For], iv: IterVar) -> tuple[Expr | None, Expr | None]:

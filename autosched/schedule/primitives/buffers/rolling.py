@@ -78,7 +78,7 @@ class Rolling(ScheduleBase):
         try:
             body = _roll(state, realize, realize.block.writes[index])
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit(state, body)
 
 
@@ -104,16 +104,17 @@ def _roll(state: State, realize: BlockRealize, region: BufferRegion) -> Stmt:
     scope = scope_of(state, block)
     if is_output(block, scope) or all(b is not buffer for b in scope.alloc_buffers):
         raise Refusal(f"block {block.name} is an output block: {buffer.name} is no intermediate", [block.ident],
-                      hint="give a block whose result is an intermediate that a later block reads; cache_write makes one")
+                      hint="give a block whose result is an intermediate that a later block reads; cache_write makes one",
+                      code="output")
     for d in state.dependences(scope):
         if d.kind != "RAW" and block.ident in (d.src, d.dst):
             raise Refusal(f"block {block.name} shares {d.buffer.name} with another writer ({d.kind})", [d.src, d.dst],
-                          hint=for_complete(state, block, "rolling_buffer"))
+                          hint=for_complete(state, block, "rolling_buffer"), code="writer")
     consumers = state.consumers(block)
     common = state.lca([realize, *(state.realizes[b.ident] for b in consumers)])
     if not consumers or not isinstance(common, For):
         raise Refusal(f"block {block.name} shares no loop with its consumers", [block.ident, *(b.ident for b in consumers)],
-                      "compute_at it under a tile of its consumer")
+                      "compute_at it under a tile of its consumer", code="place")
     loops = state.loops_above(realize)
     below = state.loops_below(common, realize)
     moved = Substitute(bindings(realize)).visit_region(region)
@@ -123,25 +124,25 @@ def _roll(state: State, realize: BlockRealize, region: BufferRegion) -> Stmt:
     axes = [a for a in axes if a.var in order]
     if not axes:
         raise Refusal(f"no tiles of {buffer.name} overlap along a loop around block {block.name}", [block.ident],
-                      "split and compute_at so that its region is loop * stride + window")
+                      "split and compute_at so that its region is loop * stride + window", code="form")
     rolled = min(axes, key=lambda a: order.index(a.var))
     for axis in axes:
         loop = state.loops[axis.var]
         if loop.kind not in ("serial", "unrolled") or int_value(loop.min) != 0:
-            raise Refusal(f"loop {loop.var.name} does not run from 0 in order", [loop.var], "a serial loop")
+            raise Refusal(f"loop {loop.var.name} does not run from 0 in order", [loop.var], "a serial loop", code="loop")
         if not (isinstance(region.region[axis.dim].min, Var) and axis.dim < len(block.iter_vars)
                 and block.iter_vars[axis.dim].var is region.region[axis.dim].min):
             raise Refusal(f"dimension {axis.dim} of {buffer.name} is not iterator {axis.dim} of block {block.name}",
-                          [block.ident])
+                          [block.ident], code="index")
         if int_value(region.region[axis.dim].extent) != 1:
             raise Refusal(f"block {block.name} writes several elements of dimension {axis.dim} of {buffer.name} at once",
-                          [block.ident])
+                          [block.ident], code="index")
         left_out = _left_out(realize, axis)
         if left_out is not None:
             raise Refusal(
                 f"block {block.name} leaves elements of a tile out ({expr_text(left_out)}), and the next tile would take them "
                 "for done",
-                [block.ident], "a split whose factors divide the tile",
+                [block.ident], "a split whose factors divide the tile", code="domain",
             )
     shape = tuple(rolled.size if k == rolled.dim else s for k, s in enumerate(buffer.shape))
     new = replace(buffer, shape=shape, strides=())
@@ -165,13 +166,15 @@ def _overlaps(block: Block, region: BufferRegion, ranges: tuple[Range, ...]) -> 
         if stride is None:
             raise Refusal(f"dimension {k} of {region.buffer.name} is no window that moves by steps of one loop",
                           [block.ident],
-                hint=f"compute_at {block.name} under a tile of its consumer, so that its region is loop * stride + window")
+                hint=f"compute_at {block.name} under a tile of its consumer, so that its region is loop * stride + window",
+                code="index")
         var, step = stride
         size = int_value(r.extent)
         if var is None:
             continue
         if size is None:
-            raise Refusal(f"the window of {region.buffer.name} in dimension {k} has no constant size", [block.ident])
+            raise Refusal(f"the window of {region.buffer.name} in dimension {k} has no constant size", [block.ident],
+                          code="symbolic")
         if size - step > 0:
             found.append(_Axis(k, var, size - step, r.extent))
     return found

@@ -160,7 +160,7 @@ class Scope(ScheduleBase):
         """
         state, owner, buffer, _ = self._written(block, buffer_index)
         if dtype not in DTYPES:
-            self.refuse(f"unknown type {dtype!r}{suggest(dtype, DTYPES)}", hint=f"one of {', '.join(DTYPES)}")
+            self.refuse(f"unknown type {dtype!r}{suggest(dtype, DTYPES)}", hint=f"one of {', '.join(DTYPES)}", code="argument")
         if buffer.dtype != dtype:
             self._replace_buffer(state, owner, _Retype({buffer: replace(buffer, dtype=dtype)}, buffer.dtype))
 
@@ -211,16 +211,17 @@ class Scope(ScheduleBase):
         index = self.block_region_buffer(node, buffer_index, "write")
         buffer = node.writes[index].buffer
         if factor < 1:
-            self.refuse(f"the factor is positive, not {factor}", [node.ident], hint="factor=32, say, in elements")
+            self.refuse(f"the factor is positive, not {factor}", [node.ident], hint="factor=32, say, in elements",
+                        code="argument")
         if not -buffer.ndim <= axis < buffer.ndim:
             self.refuse(f"buffer {buffer.name} has {buffer.ndim} dimensions; there is no axis {axis}", [node.ident],
-                        hint=f"axis 0 to {buffer.ndim - 1}, or -1 for the last")
+                        hint=f"axis 0 to {buffer.ndim - 1}, or -1 for the last", code="argument")
         self._allocator(state, node, buffer)
         given = node.annotations.get("buffer_dim_align", [])
         rows = [list(row) if isinstance(row, list | tuple) else [] for row in given]
         if any(len(row) != 4 for row in rows):
             self.refuse("the annotation buffer_dim_align is not a list of [buffer_index, axis, factor, offset]",
-                        [node.ident], hint="unannotate it first")
+                        [node.ident], hint="unannotate it first", code="argument")
         new = [index, axis % buffer.ndim, factor, offset]
         at = next((i for i, row in enumerate(rows) if row[:2] == new[:2]), len(rows))
         rows[at:at + 1] = [new]
@@ -286,7 +287,7 @@ class Scope(ScheduleBase):
             listed = ", ".join(b.name for b in others)
             self.refuse(
                 f"buffer {buffer.name} is also written by {listed}: only one block may fill it",
-                [node.ident, *(b.ident for b in others)], hint="double_buffer is for copies that refill a buffer",
+                [node.ident, *(b.ident for b in others)], hint="double_buffer is for copies that refill a buffer", code="writer",
             )
         annotations = {**node.annotations, "double_buffer_scope": index}
         self.commit_nodes(state, {id(node): replace(node, annotations=annotations)})
@@ -339,12 +340,13 @@ class Scope(ScheduleBase):
         fault = separator_fault(seps, target.ndim)
         if fault is not None:
             self.refuse(f"{fault} of {target.name}", [node.ident],
-                        hint=f"increasing numbers out of {listed(map(str, range(1, target.ndim)))}" if target.ndim > 1 else "")
+                        hint=f"increasing numbers out of {listed(map(str, range(1, target.ndim)))}" if target.ndim > 1 else "",
+                        code="layout")
         if target.axis_separators == seps:
             return
         if any(c.buffer is target for c in state.func.constants):
             self.refuse(f"{target.name} is a constant, whose layout is what it is", [node.ident],
-                        hint="cache_read it, and set the separators of the copy")
+                        hint="cache_read it, and set the separators of the copy", code="layout")
         new = replace(target, axis_separators=seps)
         replacer = BufferReplacer({target: new})
         if target in state.func.params:
@@ -360,7 +362,8 @@ class Scope(ScheduleBase):
         close = storage_scope not in MEMORIES and get_close_matches(storage_scope, MEMORIES, 1, 0.85)
         if close or not storage_scope.startswith(SCOPES):
             near = suggest(storage_scope, (*SCOPES, *MEMORIES))
-            self.refuse(f"unknown storage scope {storage_scope!r}{near}", hint=", ".join(dict.fromkeys((*MEMORIES, *SCOPES))))
+            self.refuse(f"unknown storage scope {storage_scope!r}{near}", hint=", ".join(dict.fromkeys((*MEMORIES, *SCOPES))),
+                        code="argument")
 
     # -- shared ---------------------------------------------------------------------------------------
 
@@ -381,25 +384,25 @@ class Scope(ScheduleBase):
             if any(m.buffer is buffer for m in node.match_buffers):
                 self.refuse(
                     f"buffer {buffer.name} is a view (match_buffer) in block {node.name}, not an allocated buffer",
-                    [block.ident], hint="use the buffer that it is a view of",
+                    [block.ident], hint="use the buffer that it is a view of", code="address",
                 )
         return self.refuse(
             f"buffer {buffer.name} is a parameter of the function, not an allocated buffer", [block.ident],
-            hint="cache_read or cache_write makes a buffer of its own",
+            hint="cache_read or cache_write makes a buffer of its own", code="output",
         )
 
     def _any_buffer(self, block: Block, which: int | str | tuple[str, int] | Any) -> Buffer:
         if isinstance(which, tuple | list):
             kind, index = str(which[0]), int(which[1])
             if kind not in ("read", "write"):
-                self.refuse(f"the kind of a buffer is 'read' or 'write', not {kind!r}", hint='e.g. ("write", 0)')
+                self.refuse(f"the kind of a buffer is 'read' or 'write', not {kind!r}", hint='e.g. ("write", 0)', code="argument")
             position = self.block_region_buffer(block, index, kind)
             return (block.reads if kind == "read" else block.writes)[position].buffer
         if isinstance(which, str):
             names = {r.buffer.name: r.buffer for r in (*block.writes, *block.reads)}
             if which not in names:
                 self.refuse(f"block {block.name} has no buffer {which!r}{suggest(which, names)}", [block.ident],
-                            hint=f"its buffers: {listed(names)}")
+                            hint=f"its buffers: {listed(names)}", code="name")
             return names[which]
         return block.writes[self.block_region_buffer(block, which, "write")].buffer
 

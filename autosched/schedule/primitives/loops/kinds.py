@@ -100,7 +100,7 @@ class Kinds(ScheduleBase):
                     C[vi] = A[vi] * 2
         """
         if thread_axis not in THREADS:
-            self.refuse(f"unknown thread axis {thread_axis!r}{suggest(thread_axis, THREADS)}")
+            self.refuse(f"unknown thread axis {thread_axis!r}{suggest(thread_axis, THREADS)}", code="argument")
         self._concurrent(loop, "thread_binding", thread_axis)
 
     @primitive
@@ -137,7 +137,7 @@ class Kinds(ScheduleBase):
         if bad is not None:
             block, reason = bad
             self.refuse(f"the iterations of loop {name} are not independent: {reason}", [node.var, block.ident],
-                        hint=for_complete(state, block, self._op))
+                        hint=for_complete(state, block, self._op), code="order")
         reduces = thread is not None and thread.startswith("threadIdx")
         for inner in walk(node.body):
             if not isinstance(inner, BlockRealize):
@@ -149,6 +149,6 @@ class Kinds(ScheduleBase):
                     self.refuse(
                         f"loop {name} drives iterator {iv.var.name} of block {inner.block.name}, which is a {iv.kind} "
                         f"iterator: its instances cannot run at the same time", [node.var, inner.block.ident],
-                        hint="choose a loop over spatial iterators, or split one off with rfactor",
+                        hint="choose a loop over spatial iterators, or split one off with rfactor", code="loop",
                     )
         self.commit_nodes(state, {id(node): replace(node, kind=kind, thread=thread)})

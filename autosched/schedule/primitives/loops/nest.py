@@ -30,9 +30,10 @@ def _split_sugar(sch: Any, args: dict[str, Any]) -> None:
         left, _, right = loop.partition("=>")
         args["loop"] = left.strip()
         if names is not None:
-            sch.refuse("names are given twice: in the string and by names=", hint="drop one of the two")
+            sch.refuse("names are given twice: in the string and by names=", hint="drop one of the two", code="argument")
         if "," in left:
-            sch.refuse(f"{loop!r} names several loops to split", hint='one loop at a time: split("i => i0, i1", ...)')
+            sch.refuse(f"{loop!r} names several loops to split", hint='one loop at a time: split("i => i0, i1", ...)',
+                       code="name")
         names = args["names"] = name_list(right)
     if names is not None:
         args["names"] = list(names)
@@ -40,7 +41,7 @@ def _split_sugar(sch: Any, args: dict[str, Any]) -> None:
             _check_name(sch, name)
         twice = next((n for i, n in enumerate(names) if n in names[:i]), None)
         if twice is not None:
-            sch.refuse(f"name {twice!r} is given to two of the new loops")
+            sch.refuse(f"name {twice!r} is given to two of the new loops", code="argument")
 
 
 def _fuse_sugar(sch: Any, args: dict[str, Any]) -> None:
@@ -49,10 +50,11 @@ def _fuse_sugar(sch: Any, args: dict[str, Any]) -> None:
     if len(loops) == 1 and isinstance(loops[0], str) and "=>" in loops[0]:
         left, _, right = loops[0].partition("=>")
         if args["name"] is not None:
-            sch.refuse("a name is given twice: in the string and by name=", hint="drop one of the two")
+            sch.refuse("a name is given twice: in the string and by name=", hint="drop one of the two", code="argument")
         args["loops"], names = tuple(name_list(left)), name_list(right)
         if len(names) != 1:
-            sch.refuse(f"{loops[0]!r} names {len(names)} loops for the result", hint='one name: fuse("i, j => ij")')
+            sch.refuse(f"{loops[0]!r} names {len(names)} loops for the result", hint='one name: fuse("i, j => ij")',
+                       code="argument")
         args["name"] = names[0]
     if args["name"] is not None:
         _check_name(sch, args["name"])
@@ -60,7 +62,8 @@ def _fuse_sugar(sch: Any, args: dict[str, Any]) -> None:
 
 def _check_name(sch: Any, name: str) -> None:
     if not is_name(name):
-        sch.refuse(f"{name!r} is no name of a loop", hint="letters, digits and underscores; no word of Python, nor T, I, range")
+        sch.refuse(f"{name!r} is no name of a loop", hint="letters, digits and underscores; no word of Python, nor T, I, range",
+                   code="name")
 
 
 class Loops(ScheduleBase):
@@ -109,7 +112,7 @@ class Loops(ScheduleBase):
         sizes = self._factors(node, factors)
         self._plain_loop(state, node)
         if names is not None and len(names) != len(sizes):
-            self.refuse(f"{len(names)} names for {len(sizes)} factors", [node.var], hint="one name per factor")
+            self.refuse(f"{len(names)} names for {len(sizes)} factors", [node.var], hint="one name per factor", code="argument")
         dtype = node.var.dtype
         defaults = [self._lineage.split_name(node.var, i) for i in range(len(sizes))]
         news = [Var(name, dtype) for name in self._new_names(state, [node], defaults, names)]
@@ -151,7 +154,8 @@ class Loops(ScheduleBase):
         if chosen is not None:
             for name in chosen:
                 if name in taken:
-                    self.refuse(f"another loop of the nest has the name {name!r}", [taken[name]], hint="choose another name")
+                    self.refuse(f"another loop of the nest has the name {name!r}", [taken[name]], hint="choose another name",
+                                code="name")
             return list(chosen)
         found: list[str] = []
         for name in defaults:
@@ -163,12 +167,13 @@ class Loops(ScheduleBase):
         dtype = node.extent.dtype
         known = [None if f is None else self.int_of(f) for f in factors]
         if not known:
-            self.refuse("no factors are given", [node.var], hint="factors=[None, 4]")
+            self.refuse("no factors are given", [node.var], hint="factors=[None, 4]", code="argument")
         if known.count(None) > 1:
-            self.refuse("only one factor can be None", [node.var], hint="give all factors but one")
+            self.refuse("only one factor can be None", [node.var], hint="give all factors but one", code="argument")
         for i, f in enumerate(known):
             if f is not None and f < 1:
-                self.refuse(f"factors are positive, but the one at position {i} is {f}", [node.var], hint="factors=[None, 4]")
+                self.refuse(f"factors are positive, but the one at position {i} is {f}", [node.var], hint="factors=[None, 4]",
+                            code="argument")
         extent = int_value(node.extent)
         name = node.var.name
         try:
@@ -178,7 +183,7 @@ class Loops(ScheduleBase):
                 count([rest, total], dtype, f"the loops made of {name}")
                 return [const(rest if f is None else f, dtype) for f in known]
         except Overflow as error:
-            self.refuse(str(error), [node.var], hint="smaller factors")
+            self.refuse(str(error), [node.var], hint="smaller factors", code="range")
         if None in known:
             inferred = simplify((node.extent + (total - 1)) // total)
             return [inferred if f is None else const(f, dtype) for f in known]
@@ -187,7 +192,7 @@ class Loops(ScheduleBase):
             if extent is not None or not Analyzer().can_prove(node.extent <= total):
                 self.refuse(
                     f"the product of the factors, {total}, is not larger than or equal to {text} of loop "
-                    f"{node.var.name}", [node.var], hint="leave the outermost factor out: None is inferred",
+                    f"{node.var.name}", [node.var], hint="leave the outermost factor out: None is inferred", code="argument",
                 )
         return [const(f, dtype) for f in known if f is not None]
 
@@ -196,13 +201,13 @@ class Loops(ScheduleBase):
         name = node.var.name
         if node.thread is not None:
             hint = f"{self._op} before bind"
-            self.refuse(f"loop {name} is bound to {node.thread}", [node.var], state=state, hint=hint)
+            self.refuse(f"loop {name} is bound to {node.thread}", [node.var], state=state, hint=hint, code="loop")
         if node.annotations:
             keys = ", ".join(node.annotations)
             self.refuse(f"loop {name} has annotations ({keys})", [node.var], state=state,
-                        hint=f"{self._op} before annotate, or unannotate first")
+                        hint=f"{self._op} before annotate, or unannotate first", code="loop")
         if int_value(node.min) != 0 and not Analyzer().can_prove_equal(node.min, 0):
-            self.refuse(f"loop {name} does not start at 0", [node.var], state=state)
+            self.refuse(f"loop {name} does not start at 0", [node.var], state=state, code="loop")
 
     @primitive(normalize=_fuse_sugar, labels=("name",))
     def fuse(self, *loops: LoopRV | str, preserve_unit_iters: bool = True, name: str | None = None) -> LoopRV:
@@ -235,7 +240,7 @@ class Loops(ScheduleBase):
                     C[vi, vj] = A[vi, vj] * 2
         """
         if not loops:
-            self.refuse("at least one loop is needed", error=ArgumentError)
+            self.refuse("at least one loop is needed", error=ArgumentError, code="argument")
         state, nodes = self.loops_at([x for x in loops if isinstance(x, LoopRV)])
         for node in nodes:
             self._plain_loop(state, node)
@@ -246,12 +251,13 @@ class Loops(ScheduleBase):
             for outer in nodes[:i]:
                 if outer.var in used:
                     self.refuse(f"the extent of loop {node.var.name} depends on loop {outer.var.name}", [node.var],
-                                hint="fuse loops whose extents do not depend on each other")
+                                hint="fuse loops whose extents do not depend on each other", code="loop")
         dtype = max((n.var.dtype for n in nodes), key=bits)
         try:
             count([n.extent for n in nodes], dtype, "the fused loop")
         except Overflow as error:
-            self.refuse(str(error), [n.var for n in nodes], hint="fuse fewer loops, or declare their extents as int64")
+            self.refuse(str(error), [n.var for n in nodes], hint="fuse fewer loops, or declare their extents as int64",
+                        code="range")
         old = [n.var for n in nodes]
         fused = Var(self._new_names(state, nodes, [self._lineage.fused_name(old)], None if name is None else [name])[0], dtype)
         vmap: dict[Var, Expr] = {}
@@ -289,11 +295,11 @@ class Loops(ScheduleBase):
         if any(n is outer for n in above):
             if above[-1] is outer:
                 self.refuse(f"loop {inner.var.name} is not the only child of loop {outer.var.name}",
-                            [outer.var, inner.var], hint="move the other statements away first (compute_at)")
+                            [outer.var, inner.var], hint="move the other statements away first (compute_at)", code="place")
             self.refuse(f"loops stand between {outer.var.name} and {inner.var.name}", [outer.var, inner.var],
-                        hint="list all loops from the outermost to the innermost, or reorder first")
+                        hint="list all loops from the outermost to the innermost, or reorder first", code="place")
         self.refuse(f"loop {outer.var.name} is not the parent of loop {inner.var.name}", [outer.var, inner.var],
-                    hint="list the loops from the outermost to the innermost")
+                    hint="list the loops from the outermost to the innermost", code="place")
 
     @primitive
     def reorder(self, *ordered_loops: LoopRV | str) -> None:
@@ -327,7 +333,8 @@ class Loops(ScheduleBase):
         chosen = set()
         for node in nodes:
             if node.var in chosen:
-                self.refuse(f"loop {node.var.name} is given twice", [node.var], hint="list each loop once, in the new order")
+                self.refuse(f"loop {node.var.name} is given twice", [node.var], hint="list each loop once, in the new order",
+                            code="argument")
             chosen.add(node.var)
         chain = self._chain(state, nodes)
         self._reorderable(state, chain)
@@ -340,7 +347,7 @@ class Loops(ScheduleBase):
                 if var in seen:
                     self.refuse(f"the range of loop {node.var.name} would depend on loop {var.name}, inside it",
                                 [node.var, var],
-                                hint=f"keep {var.name} outside of {node.var.name}")
+                                hint=f"keep {var.name} outside of {node.var.name}", code="loop")
             seen.discard(node.var)
         new: Stmt = chain[-1].body
         for node in reversed(new_order):
@@ -356,12 +363,12 @@ class Loops(ScheduleBase):
                 if state.scope_of(node) is not state.scope_of(deepest):
                     self.refuse(f"the loops are not in a chain: {node.var.name} and {deepest.var.name} are not under "
                                 "the same block", [node.var, deepest.var],
-                                hint="reorder the loops of each block by themselves")
+                                hint="reorder the loops of each block by themselves", code="place")
                 common = state.lca([node, deepest])
                 where = f"loop {common.var.name}" if isinstance(common, For) else "the scope"
                 self.refuse(
                     f"the loops are not in a chain: {node.var.name} and {deepest.var.name} stand beside each other "
-                    f"below {where}", [node.var, deepest.var], hint="reorder each nest by itself",
+                    f"below {where}", [node.var, deepest.var], hint="reorder each nest by itself", code="place",
                 )
         first = min(i for i, p in enumerate(path) if any(p is n for n in nodes))
         chain = path[first:]
@@ -373,7 +380,7 @@ class Loops(ScheduleBase):
                 self.refuse(
                     f"the loops are not in a chain: {inner.var.name} is not the only statement in loop "
                     f"{outer.var.name}{also}", [outer.var, inner.var],
-                    hint="reorder before placing blocks between the loops",
+                    hint="reorder before placing blocks between the loops", code="place",
                 )
         return chain
 
@@ -386,7 +393,7 @@ class Loops(ScheduleBase):
             for iv in block.iter_vars:
                 if iv.kind not in ("spatial", "reduce"):
                     self.refuse(f"block {block.name} has an iterator {iv.var.name} that is neither spatial nor a "
-                                "reduction", [block.ident])
+                                "reduction", [block.ident], code="loop")
             realize = state.realizes[block.ident]
             loops = state.loops_above(realize)
             if not block.iter_vars or block.ident in self._affine or affine_binding(realize, loops, pin=False):
@@ -396,7 +403,7 @@ class Loops(ScheduleBase):
                 continue
             tied = "; its predicate ties several of them" if drives_one_each(realize, inner) else ""
             self.refuse(f"block {block.name} is required to have an affine binding of its iterators to the loops{tied}",
-                        [block.ident])
+                        [block.ident], code="index")
 
     def _remember_affine(self, state: State, loop: For) -> None:
         """Notes which blocks below a loop have affine bindings: split and fuse keep that, even where it is hard to see."""
@@ -429,7 +436,7 @@ class Loops(ScheduleBase):
                         self.refuse(
                             f"loops {a.var.name} and {b.var.name} drive spatial and reduction iterators of block "
                             f"{block.name} together: its init might run late", [a.var, b.var, block.ident],
-                            hint="decompose_reduction first, or reorder before fusing",
+                            hint="decompose_reduction first, or reorder before fusing", code="reduction",
                         )
 
     @primitive
@@ -462,7 +469,7 @@ class Loops(ScheduleBase):
             assert isinstance(block_or_loop, BlockRV)
             state, realize = self.block_at(block_or_loop)
             if state.parent(realize) is None:
-                self.refuse("cannot add loops on top of the root block", hint=inner_blocks(state))
+                self.refuse("cannot add loops on top of the root block", hint=inner_blocks(state), code="root")
             target = realize
         around = [n for n in (target, *state.ancestors(target)) if isinstance(n, For)]
         inside = [n for n in walk(target) if isinstance(n, For)]

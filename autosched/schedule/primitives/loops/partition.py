@@ -76,12 +76,13 @@ class Partition(Loops):
         self._plain_loop(state, node)
         extent = int_value(node.extent)
         if extent is None:
-            self.refuse(f"the range of loop {node.var.name} is symbolic", [node.var], hint="only constant extents")
+            self.refuse(f"the range of loop {node.var.name} is symbolic", [node.var], hint="only constant extents",
+                        code="symbolic")
         assert extent is not None
         ends = self._ends(node, extent, [None if f is None else self.int_of(f) for f in factors])
         first = next((n for n in walk(node.body) if isinstance(n, BlockRealize)), None)
         if first is None:
-            self.refuse(f"there is no block in loop {node.var.name}", [node.var])
+            self.refuse(f"there is no block in loop {node.var.name}", [node.var], code="place")
         assert first is not None
         for inner in walk(node.body):
             if isinstance(inner, BlockRealize) and inner.block.init is not None:
@@ -90,6 +91,7 @@ class Partition(Loops):
                         self.refuse(
                             f"loop {node.var.name} drives the reduction of block {inner.block.name}, whose init would "
                             "run once per part", [node.var, inner.block.ident], hint="decompose_reduction first",
+                            code="reduction",
                         )
         prefix = f"{first.block.name}_{node.var.name}"
         dtype = node.var.dtype
@@ -111,15 +113,15 @@ class Partition(Loops):
     def _ends(self, node: For, extent: int, lengths: list[int | None]) -> list[int]:
         name = node.var.name
         if lengths.count(None) > 1:
-            self.refuse("only one factor can be None", [node.var], hint="give all lengths but one")
+            self.refuse("only one factor can be None", [node.var], hint="give all lengths but one", code="argument")
         for i, n in enumerate(lengths):
             if n is not None and n < 1:
                 self.refuse(f"factors are positive, but the one at position {i} is {n}", [node.var],
-                            hint="factors=[4, None]: the lengths of the parts, one of them inferred")
+                            hint="factors=[4, None]: the lengths of the parts, one of them inferred", code="argument")
         total = sum(n for n in lengths if n is not None)
         if total >= extent:
             self.refuse(f"the sum of the factors, {total}, leaves nothing of the extent {extent} of loop {name}",
-                        [node.var], hint="leave the last length out, or give None: the rest is inferred")
+                        [node.var], hint="leave the last length out, or give None: the rest is inferred", code="argument")
         filled = [extent - total if n is None else n for n in lengths]
         ends = [sum(filled[: i + 1]) for i in range(len(filled))]
         return ends if None in lengths else [*ends, extent]
@@ -158,14 +160,14 @@ class Partition(Loops):
                     C[vj] = A[vj] + 1
         """
         if len(loops) < 2:
-            self.refuse("at least two loops are needed", error=ArgumentError)
+            self.refuse("at least two loops are needed", error=ArgumentError, code="argument")
         state, nodes = self.loops_at([x for x in loops if isinstance(x, LoopRV)])
         if len({n.var for n in nodes}) < len(nodes):
-            self.refuse("a loop is given twice", [n.var for n in nodes], hint="give loops of different nests")
+            self.refuse("a loop is given twice", [n.var for n in nodes], hint="give loops of different nests", code="argument")
         scopes = [state.scope_of(n) for n in nodes]
         if any(s is not scopes[0] for s in scopes):
             self.refuse("the loops are not under the same block", [n.var for n in nodes],
-                        hint="give loops of nests that stand beside each other")
+                        hint="give loops of nests that stand beside each other", code="place")
         top = state.lca([*nodes])
         nests = [self._nest(state, n, top) for n in nodes]
         first = nests[0]
@@ -173,11 +175,11 @@ class Partition(Loops):
             if len(nest) != len(first):
                 self.refuse(f"loop {nest[-1].var.name} is {len(nest)} deep below the common parent and loop "
                             f"{first[-1].var.name} {len(first)}", [first[-1].var, nest[-1].var],
-                            hint="merge loops of equal depth")
+                            hint="merge loops of equal depth", code="place")
             for a, b in zip(first, nest):
                 if not Analyzer().can_prove_equal(a.extent, b.extent):
                     self.refuse(f"loops {a.var.name} and {b.var.name} differ in extent", [a.var, b.var],
-                                hint="split them first so that the outer loops have one extent, and merge those")
+                                hint="split them first so that the outer loops have one extent, and merge those", code="loop")
         self._mergeable(state, top, nests)
         news = [Var(f"{x.var.name.removesuffix('_m')}_m", x.var.dtype) for x in first]
         bodies = []
@@ -202,7 +204,7 @@ class Partition(Loops):
             if outer.body is not inner:
                 self.refuse(f"loop {inner.var.name} is not the only child of loop {outer.var.name}",
                             [outer.var, inner.var],
-                            hint=f"merge at loop {outer.var.name} instead, or move the other statements away")
+                            hint=f"merge at loop {outer.var.name} instead, or move the other statements away", code="place")
         return nest
 
     def _mergeable(self, state: State, top: Stmt, nests: list[list[For]]) -> None:
@@ -215,18 +217,18 @@ class Partition(Loops):
             src, dst = home.get(dep.src), home.get(dep.dst)
             names = f"block {state.block(dep.dst).name} depends on block {state.block(dep.src).name}"
             if src is not None and dst is None and places[dep.dst] < last:
-                self.refuse(f"{names}, and stands between the loops that are merged", [dep.src, dep.dst])
+                self.refuse(f"{names}, and stands between the loops that are merged", [dep.src, dep.dst], code="place")
             if src is None and dst is not None and places[dep.src] > last:
                 self.refuse(f"{names}, which stands after the last of the loops given", [dep.src, dep.dst],
-                            hint="give the loops in program order")
+                            hint="give the loops in program order", code="order")
             if src is None or dst is None or src == dst:
                 continue
             if src > dst:
                 self.refuse(f"{names}: the loops are given against the order of the program", [dep.src, dep.dst],
-                            hint="give the loops in program order")
+                            hint="give the loops in program order", code="order")
             if not self._same_iteration(state, dep.buffer, dep.src, dep.dst, nests[src], nests[dst]):
                 self.refuse(f"{names} in a later iteration of the merged loop", [dep.src, dep.dst],
-                            hint="use compute_at or reverse_compute_at, which move what is needed")
+                            hint="use compute_at or reverse_compute_at, which move what is needed", code="order")
 
     def _same_iteration(
         self, state: State, buffer: Buffer, src: object, dst: object, first: list[For], second: list[For]

@@ -67,7 +67,8 @@ class Pieces(Partition):
         self._plain_loop(state, node)
         extent = int_value(node.extent)
         if extent is None:
-            self.refuse(f"the range of loop {node.var.name} is symbolic", [node.var], hint="only constant extents")
+            self.refuse(f"the range of loop {node.var.name} is symbolic", [node.var], hint="only constant extents",
+                        code="symbolic")
         assert extent is not None
         ends = self._ends(node, extent, [None if f is None else self.int_of(f) for f in factors])
         realize, nest = self._lone_stage(state, node)
@@ -81,7 +82,7 @@ class Pieces(Partition):
             self.refuse(
                 f"iterations of loop {node.var.name} do not separate what block {realize.block.name} writes: its parts would "
                 "write intervals that overlap", [node.var, realize.block.ident],
-                hint="partition a loop that one iterator steps with, before it is fused with others",
+                hint="partition a loop that one iterator steps with, before it is fused with others", code="order",
             )
         self.commit_nodes(state, {id(nest): seq(*parts)})
         return [self.block_rv(b.ident) for b in blocks]
@@ -92,33 +93,34 @@ class Pieces(Partition):
         if len(inside) != 1:
             self.refuse(
                 f"{len(inside)} blocks stand under loop {loop.var.name}: {names(inside)}", [loop.var],
-                hint="partition_block the last stage before others are attached to it",
+                hint="partition_block the last stage before others are attached to it", code="place",
             )
         block = inside[0]
         realize = state.realizes[block.ident]
         try:
             scope = scope_of(state, block)
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         reason = not_complete_or_reduction(state, block, scope)
         if reason is not None:
-            self.refuse(reason, [block.ident], hint=for_complete(state, block, "partition_block"))
+            self.refuse(reason, [block.ident], hint=for_complete(state, block, "partition_block"), code="form")
         written = {w.buffer for w in block.writes}
         others = [b for b in state.children_of(scope) if b is not block and written & set(state.touched(b)[0])]
         if others:
             self.refuse(
                 f"{names(others)} read{'s' if len(others) == 1 else ''} what block {block.name} writes", [block.ident],
-                hint="partition_block the last stage, and recompute_at_consumers those before it",
+                hint="partition_block the last stage, and recompute_at_consumers those before it", code="reader",
             )
         driven = [iv for iv, v in zip(block.iter_vars, realize.iter_values) if loop.var in free_vars(v)]
         if not driven:
             self.refuse(f"loop {loop.var.name} drives no iterator of block {block.name}", [loop.var, block.ident],
-                        hint="partition_block a loop that the block's result moves with")
+                        hint="partition_block a loop that the block's result moves with", code="loop")
         reducing = [iv for iv in driven if iv.kind != "spatial"]
         if reducing:
             self.refuse(
                 f"loop {loop.var.name} drives iterator {reducing[0].var.name} of block {block.name}, which is a "
                 f"{reducing[0].kind} iterator", [loop.var, block.ident], hint="rfactor makes partial results of a reduction",
+                code="reduction",
             )
         nest: For | None = None
         for node in nodes_inside(state, realize, scope):
@@ -127,7 +129,7 @@ class Pieces(Partition):
             nest = node
         if nest is None or not any(x is loop for x in (nest, *state.loops_below(nest, realize))):
             self.refuse(f"block {block.name} does not stand under loops alone", [block.ident],
-                        hint="partition_block before conditions and bindings are put around it")
+                        hint="partition_block before conditions and bindings are put around it", code="place")
         assert nest is not None
         return realize, nest
 

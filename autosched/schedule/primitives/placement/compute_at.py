@@ -161,7 +161,7 @@ class ComputeAt(ScheduleBase):
         other, target = self.loop_at(loop)
         if other is not state:
             self.refuse("the block and the loop are not under the same block scope: they belong to different functions",
-                        hint="give a block and a loop of one function")
+                        hint="give a block and a loop of one function", code="handle")
         try:
             table = plan_move(state, realize, target, forward, unit, index, last, resident)
             if resident:
@@ -171,7 +171,7 @@ class ComputeAt(ScheduleBase):
             hint = self.way_out(turned or r.hint, lambda: place_that_works(state, realize, forward))
             if not hint and any(n is target for n in state.ancestors(realize)):
                 hint = "nothing is left to do"
-            self.refuse(r.reason, r.marks, hint, state)
+            self.refuse(r.reason, r.marks, hint, state, code=r.code)
         self.commit_nodes(state, table)
 
 
@@ -211,12 +211,13 @@ def _found_later(before: State, block: Block, after: State) -> None:
     """Refuses unless consumers behind the nest find all that they read in what a block has left, wherever it runs now."""
     scope = scope_of(after, after.block(block.ident))
     if reduce_iters(block):
-        raise Refusal(f"block {block.name} is a reduction: what it leaves is complete in its last iteration only", [block.ident])
+        raise Refusal(f"block {block.name} is a reduction: what it leaves is complete in its last iteration only", [block.ident],
+                      code="reduction")
     for consumer in before.consumers(block):
         reason = uncovered(after, scope, consumer.ident, [block.ident])
         if reason is not None:
             raise Refusal(reason, [block.ident, consumer.ident],
-                          "a loop of consumers that read, all together, what those behind them do")
+                          "a loop of consumers that read, all together, what those behind them do", code="domain")
 
 
 def plan_move(
@@ -246,29 +247,31 @@ def plan_move(
     require_pipeline(state, scope)
     reason = not_complete_or_reduction(state, block, scope)
     if reason is not None:
-        raise Refusal(reason, [block.ident])
+        raise Refusal(reason, [block.ident], code="form")
     above = list(state.ancestors(target))
     if next((n for n in above if isinstance(n, Block)), None) is not scope:
         raise Refusal(
             f"block {block.name} and loop {target.var.name} are not under the same block scope",
-            [block.ident, target.var],
+            [block.ident, target.var], code="place",
         )
     own = nodes_inside(state, realize, scope)
     if any(n is target for n in own):
         raise Refusal(
-            f"loop {target.var.name} is an ancestor of block {block.name}: the block is there already", [target.var]
+            f"loop {target.var.name} is an ancestor of block {block.name}: the block is there already", [target.var],
+            code="place",
         )
     for node in own:
         if not isinstance(node, For | SeqStmt):
-            raise Refusal(f"block {block.name} stands under a condition or a binding, not only under loops", [node])
+            raise Refusal(f"block {block.name} stands under a condition or a binding, not only under loops", [node],
+                          code="domain")
         if isinstance(node, For) and node.var in facts(block).outer_vars and not any(n is node for n in above):
             raise Refusal(f"block {block.name} uses loop {node.var.name} itself, not through an iterator, and would leave it",
-                          [node.var, block.ident])
+                          [node.var, block.ident], code="place")
     if forward and is_output(block, scope):
         written = next(w.buffer for w in block.writes if w.buffer not in scope.alloc_buffers)
         raise Refusal(
             f"block {block.name} is an output block: it writes {written.name}, which is no intermediate", [block.ident],
-            "reverse_compute_at moves an output under its producer",
+            "reverse_compute_at moves an output under its producer", code="output",
         )
     producers, consumers = state.producers(block), state.consumers(block)
     subtrees = list(target.body.stmts) if isinstance(target.body, SeqStmt) else [target.body]
@@ -335,7 +338,7 @@ def _insertion(
     if last_producer >= first_consumer:
         raise Refusal(
             f"no place under loop {target.var.name} is after the producers of {block.name} (statement {last_producer}) "
-            f"and before its consumers (statement {first_consumer})", [target.var],
+            f"and before its consumers (statement {first_consumer})", [target.var], code="order",
         )
     if index == -1:
         return first_consumer, visited
@@ -344,7 +347,7 @@ def _insertion(
     if not last_producer + 1 <= index <= first_consumer:
         raise Refusal(
             f"index {index} under loop {target.var.name} is not possible for {block.name}: give -1, -2 or "
-            f"{last_producer + 1} to {first_consumer}", [target.var],
+            f"{last_producer + 1} to {first_consumer}", [target.var], code="argument",
         )
     return index, visited
 
@@ -356,7 +359,7 @@ def _in_order(
     order = {b.ident: k for k, b in enumerate(state.children_of(scope_of(state, block)))}
     if not visited <= order.keys():  # in the init of the block around both, which runs for some of its instances only
         raise Refusal(f"loop {target.var.name} belongs to the initialisation of the block around {block.name}", [target.var],
-                      "a loop of the block's own body")
+                      "a loop of the block's own body", code="reduction")
     places = [order[i] for i in visited]
     late = [b for b in producers if b.ident not in visited and order[b.ident] > min(places)]
     early = [b for b in consumers if b.ident not in visited and order[b.ident] < max(places)]
@@ -365,7 +368,7 @@ def _in_order(
         others = late or early
         raise Refusal(
             f"under loop {target.var.name}, block {block.name} would run {word}{'s' if len(others) > 1 else ''} {names(others)}",
-            [target.var, *(b.ident for b in others)],
+            [target.var, *(b.ident for b in others)], code="order",
         )
 
 
@@ -415,7 +418,7 @@ def _missing_consumers(
     return Refusal(
         f"compute_at requires all the consumers of {block.name} to be under loop {loop}; {names(missing)} "
         f"{'is' if len(missing) == 1 else 'are'} outside it (consumers: {names(consumers)})",
-        [target.var, *(b.ident for b in missing)], hint,
+        [target.var, *(b.ident for b in missing)], hint, code="order",
     )
 
 
@@ -427,7 +430,7 @@ def _missing_producers(block: Block, target: For, producers: list[Block], missin
     return Refusal(
         f"reverse_compute_at requires all the producers of {block.name} to be under loop {loop}; {names(missing)} "
         f"{'is' if len(missing) == 1 else 'are'} outside it (producers: {names(producers)})",
-        [target.var, *(b.ident for b in missing)], hint,
+        [target.var, *(b.ident for b in missing)], hint, code="order",
     )
 
 
@@ -520,7 +523,7 @@ def _rewritten(cond: Expr, realize: BlockRealize, values: list[Expr], loops: lis
                     return BinOp(cond.op, new * sign + rest, IntImm(0, new.dtype), "bool")
     raise Refusal(
         f"block {realize.block.name} runs under a condition that cannot be told in terms of its iterators",
-        [realize.block.ident], "split by factors that divide, or move the block before",
+        [realize.block.ident], "split by factors that divide, or move the block before", code="domain",
     )
 
 
@@ -564,14 +567,14 @@ def _final_iteration(
             f"loop {listed} belongs to the reduction of {names(others)}: under it {block.name} would store {writes} "
             f"{times} times, with partial results in all but the last iteration",
             [*(loop.var for loop in partial), block.ident],
-            f"{better}; or last_iteration=True to keep it here under a predicate on the last iteration",
+            f"{better}; or last_iteration=True to keep it here under a predicate on the last iteration", code="reduction",
         )
     ends: list[Expr] = []
     for loop in partial:
         if any(uses(v, {loop.var}) for v in values):
             raise Refusal(
                 f"loop {loop.var.name} runs over both the reduction of {names(others)} and what {block.name} covers: "
-                "it has no last iteration", [loop.var], "split it so that the reduction has its own loop",
+                "it has no last iteration", [loop.var], "split it so that the reduction has its own loop", code="reduction",
             )
         ends.append(eq(loop.var, Analyzer().simplify(loop.min + loop.extent - 1)))
     return logical_and(*ends, *conjuncts(predicate))
@@ -599,7 +602,7 @@ def _run_all(
     if not all(analyzer.can_prove(c) for c in outside) or have is None or not box_covers(have, need, shape, analyzer):
         raise Refusal(
             f"block {block.name} would not run for all of its iterations there: its producers do not write all that it "
-            "runs over", [block.ident], "attach the producers to this block instead (compute_at)",
+            "runs over", [block.ident], "attach the producers to this block instead (compute_at)", code="domain",
         )
 
 
@@ -621,11 +624,11 @@ def _run_once(
         if form is not None and any((int_value(c) or 0) < 0 for c in form[0].values()):
             raise Refusal(
                 f"the loops there run {iv.var.name}, an iterator of the reduction {block.name}, backwards: its init would "
-                "come last", [block.ident], f"decompose_reduction {block.name} first",
+                "come last", [block.ident], f"decompose_reduction {block.name} first", code="reduction",
             )
     if not one_to_one(values, loops, predicate, common):
         raise Refusal(
             f"the parts that {block.name} would reduce in the iterations of {', '.join(v.name for v in moving)} "
             "overlap or repeat, so elements would be accumulated more than once", [block.ident],
-            "attach it outside these loops",
+            "attach it outside these loops", code="reduction",
         )

@@ -69,7 +69,7 @@ class Inlining(ScheduleBase):
         try:
             body = _inline(state, realize)
         except Refusal as r:
-            self.refuse(r.reason, r.marks, self.way_out(r.hint, lambda: _at_consumer(state, realize)), state)
+            self.refuse(r.reason, r.marks, self.way_out(r.hint, lambda: _at_consumer(state, realize)), state, code=r.code)
         self.commit(state, body)
 
     @primitive
@@ -108,7 +108,7 @@ class Inlining(ScheduleBase):
         try:
             body = _reverse_inline(state, realize)
         except Refusal as r:
-            self.refuse(r.reason, r.marks, self.way_out(r.hint, lambda: _at_producer(state, realize)), state)
+            self.refuse(r.reason, r.marks, self.way_out(r.hint, lambda: _at_producer(state, realize)), state, code=r.code)
         self.commit(state, body)
 
 
@@ -155,22 +155,23 @@ def _inline(state: State, realize: BlockRealize) -> Stmt:
     block = realize.block
     _no_init(block)
     if len(block.writes) != 1:
-        raise Refusal(f"block {block.name} writes {len(block.writes)} regions; only one can be inlined", [block.ident])
+        raise Refusal(f"block {block.name} writes {len(block.writes)} regions; only one can be inlined", [block.ident],
+                      code="form")
     buffer = block.writes[0].buffer
     scope = scope_of(state, block)
     require_pipeline(state, scope)
     if is_output(block, scope):
         raise Refusal(
             f"block {block.name} is an output block: {buffer.name} is no intermediate", [block.ident],
-            "reverse_compute_inline merges an output into its producer",
+            "reverse_compute_inline merges an output into its producer", code="output",
         )
     reason = incomplete(state, block, scope)
     if reason is not None:
-        raise Refusal(f"block {block.name} is not a complete block: {reason}", [block.ident])
+        raise Refusal(f"block {block.name} is not a complete block: {reason}", [block.ident], code="form")
     store = block.body
     if not isinstance(store, BufferStore) or store.buffer is not buffer:
         raise Refusal(f"the body of {block.name} is not a single store to {buffer.name}", [block.ident],
-                      hint=before_nesting(state, block, "compute_inline"))
+                      hint=before_nesting(state, block, "compute_inline"), code="form")
     formal, value = _as_function(block, store)
     _no_opaque_use(scope, buffer)
     inliner = _Inliner(buffer, formal, value, realize)
@@ -189,7 +190,7 @@ def _as_function(block: Block, store: BufferStore) -> tuple[list[Var], Expr]:
     if not result:
         raise Refusal(
             f"the indices of {store.buffer.name} in block {block.name} are not a one-to-one quasi-affine function of "
-            "its iterators", [block.ident],
+            "its iterators", [block.ident], code="index",
         )
     formal = [Var(f"ph_{k}", index.dtype) for k, index in enumerate(store.indices)]
     inverse: dict[Var, Expr] = dict(inverse_affine_map(result.indices, formal))
@@ -245,18 +246,18 @@ def _apply(state: State, scope: Block, gone: BlockRealize, buffer: Buffer, rewri
             table[id(site)] = rewriter.visit_stmt(site)
     if sum(1 for v in table.values() if v is None) == len(state.children_of(scope)):
         raise Refusal(
-            f"block {gone.block.name} is the only one in {scope.name}: nothing would be left", [gone.block.ident]
+            f"block {gone.block.name} is the only one in {scope.name}: nothing would be left", [gone.block.ident], code="place",
         )
     allocs = tuple(b for b in scope.alloc_buffers if b is not buffer)
     try:
         return state.rewrite(table, {id(scope): allocs})
     except ValueError as error:
-        raise Refusal(str(error), [gone.block.ident]) from None
+        raise Refusal(str(error), [gone.block.ident], code="place") from None
 
 
 def _no_init(block: Block) -> None:
     if block.init is not None:
-        raise Refusal(f"block {block.name} is a reduction: it has an init statement", [block.ident])
+        raise Refusal(f"block {block.name} is a reduction: it has an init statement", [block.ident], code="reduction")
 
 
 def _no_opaque_use(scope: Block, buffer: Buffer) -> None:
@@ -267,10 +268,10 @@ def _no_opaque_use(scope: Block, buffer: Buffer) -> None:
             continue
         stack += stmt_children(node)[::-1]
         if isinstance(node, Block) and any(m.source.buffer is buffer for m in node.match_buffers):
-            raise Refusal(f"a part of {buffer.name} is matched into block {node.name}", [node.ident])
+            raise Refusal(f"a part of {buffer.name} is matched into block {node.name}", [node.ident], code="address")
         for expr in stmt_exprs(node):
             if any(isinstance(e, BufferData) and e.buffer is buffer for e in walk_expr(expr)):
-                raise Refusal(f"{buffer.name} is used by its address ({buffer.name}.data)", [node])
+                raise Refusal(f"{buffer.name} is used by its address ({buffer.name}.data)", [node], code="address")
 
 
 # -- into the producer -----------------------------------------------------------------------------------------------
@@ -287,32 +288,33 @@ def _reverse_inline(state: State, realize: BlockRealize) -> Stmt:
         listed = ", ".join(b.name for b in between) or "none"
         raise Refusal(
             f"block {block.name} may read the result of one block only, but it reads {listed}", [block.ident],
-            "compute_inline the other producers first" if between else "",
+            "compute_inline the other producers first" if between else "", code="reader",
         )
     buffer = between[0]
     reason = incomplete(state, block, scope)
     if reason is not None:
-        raise Refusal(f"block {block.name} is not a complete block: {reason}", [block.ident])
+        raise Refusal(f"block {block.name} is not a complete block: {reason}", [block.ident], code="form")
     producer = _only_producer(state, scope, block, buffer)
     if realize.predicate != TRUE and not runs_everywhere(realize, state.loops_above(realize)):
-        raise Refusal(f"block {block.name} runs under a predicate that leaves out a part of its domain", [block.ident])
+        raise Refusal(f"block {block.name} runs under a predicate that leaves out a part of its domain", [block.ident],
+                      code="domain")
     store = block.body
     if not isinstance(store, BufferStore):
         raise Refusal(f"the body of {block.name} is not a single store", [block.ident],
-                      hint=before_nesting(state, block, "reverse_compute_inline"))
+                      hint=before_nesting(state, block, "reverse_compute_inline"), code="form")
     loads = [
         e for x in (*store.indices, store.value) for e in walk_expr(x)
         if isinstance(e, BufferLoad) and e.buffer is buffer
     ]
     if not loads:
-        raise Refusal(f"block {block.name} declares that it reads {buffer.name} but does not", [block.ident])
+        raise Refusal(f"block {block.name} declares that it reads {buffer.name} but does not", [block.ident], code="reader")
     if any(load.indices != loads[0].indices for load in loads):
         raise Refusal(f"block {block.name} reads {buffer.name} at several places", [block.ident],
-                      f'sch.compute_inline("{producer.block.name}") has no such limit')
+                      f'sch.compute_inline("{producer.block.name}") has no such limit', code="reader")
     if producer.block.init is not None and store.value != loads[0]:
         raise Refusal(
             f"the producer {producer.block.name} has an init statement, and {block.name} does more than copy its result",
-            [producer.block.ident],
+            [producer.block.ident], code="reduction",
         )
     outer = {
         iv.var: iv.dom for n in state.ancestors(producer) if isinstance(n, Block) and n is not scope for iv in n.iter_vars
@@ -327,15 +329,16 @@ def _only_producer(state: State, scope: Block, block: Block, buffer: Buffer) -> 
     children = [b for b in state.children_of(scope) if any(w.buffer is buffer for w in b.writes)]
     if not children:
         raise Refusal(f"no block of {scope.name} declares that it writes {buffer.name}", [block.ident],
-                      "reverse_compute_inline before loop_partition, whose blocks declare nothing")
+                      "reverse_compute_inline before loop_partition, whose blocks declare nothing", code="writer")
     if len(children) != 1:
-        raise Refusal(f"{buffer.name} has {len(children)} producers: {names(children)}", [b.ident for b in children])
+        raise Refusal(f"{buffer.name} has {len(children)} producers: {names(children)}", [b.ident for b in children],
+                      code="writer")
     if is_output(children[0], scope):
-        raise Refusal(f"{buffer.name}, which {children[0].name} writes, is an output", [children[0].ident])
+        raise Refusal(f"{buffer.name}, which {children[0].name} writes, is an output", [children[0].ident], code="output")
     others = [b for b in state.children_of(scope) if b is not block and any(r.buffer is buffer for r in b.reads)]
     others = [b for b in others if b is not children[0]]
     if others:
-        raise Refusal(f"{buffer.name} is also read by {names(others)}", [b.ident for b in others])
+        raise Refusal(f"{buffer.name} is also read by {names(others)}", [b.ident for b in others], code="reader")
     leaf = children[0]
     while True:
         # A blockized producer hides the block that stores.
@@ -343,13 +346,13 @@ def _only_producer(state: State, scope: Block, block: Block, buffer: Buffer) -> 
         if not inner:
             break
         if len(inner) != 1:
-            raise Refusal(f"{buffer.name} has {len(inner)} producers: {names(inner)}", [b.ident for b in inner])
+            raise Refusal(f"{buffer.name} has {len(inner)} producers: {names(inner)}", [b.ident for b in inner], code="writer")
         leaf = inner[0]
     around = state.scope_of(leaf)
     assert around is not None
     reason = incomplete(state, leaf, around)
     if reason is not None:
-        raise Refusal(f"the producer {leaf.name} is not a complete block: {reason}", [leaf.ident])
+        raise Refusal(f"the producer {leaf.name} is not a complete block: {reason}", [leaf.ident], code="form")
     _no_opaque_use(scope, buffer)
     return state.realizes[leaf.ident]
 
@@ -364,7 +367,7 @@ def _producer_store(producer: BlockRealize, buffer: Buffer) -> tuple[BufferStore
         body = body.body
     if not isinstance(body, BufferStore) or body.buffer is not buffer:
         raise Refusal(
-            f"the body of {producer.block.name} is not a single store to {buffer.name}", [producer.block.ident]
+            f"the body of {producer.block.name} is not a single store to {buffer.name}", [producer.block.ident], code="form",
         )
     return body, condition
 
@@ -395,13 +398,13 @@ def _solve(
         if not result:
             raise Refusal(
                 f"the indices at which {block.name} reads {buffer.name} are not a one-to-one quasi-affine function of "
-                "its iterators", [block.ident],
+                "its iterators", [block.ident], code="index",
             )
         try:
             found.update(inverse_affine_map(result.indices, list(store.indices)))
         except ValueError as error:
             raise Refusal(f"the indices at which {block.name} reads {buffer.name} have no inverse: {error}",
-                          [block.ident]) from None
+                          [block.ident], code="index") from None
     ranges = {**outer, **{iv.var: iv.dom for iv in producer.block.iter_vars}, **_own_loops(producer.block)}
     analyzer = Analyzer()
     for iv in block.iter_vars:
@@ -409,7 +412,7 @@ def _solve(
         if where is None:
             raise Refusal(
                 f"iterator {iv.var.name} of {block.name} does not index {buffer.name}: the producer would have to "
-                f"store once per value of {iv.var.name}", [block.ident],
+                f"store once per value of {iv.var.name}", [block.ident], code="index",
             )
         lo, hi = int_set_bounds(where, ranges)
         last = iv.dom.min + iv.dom.extent - 1
@@ -417,7 +420,7 @@ def _solve(
         if late or (hi is not None and analyzer.can_prove(hi < last)):
             raise Refusal(
                 f"{producer.block.name} does not cover {block.name}: {iv.var.name} would miss a part of its domain",
-                [block.ident],
+                [block.ident], code="domain",
             )
     return found
 
@@ -467,7 +470,7 @@ class _ReverseInliner(_Rewriter):
         if uses(condition, own):
             raise Refusal(
                 f"the loops inside {block.name} store elements that {self.leaving} does not read, and a condition on them "
-                f"has no place in front of {block.name}", [block.ident],
+                f"has no place in front of {block.name}", [block.ident], code="domain",
             )
         body = block.body
         if isinstance(body, IfThenElse) and body.else_case is None:
@@ -495,7 +498,7 @@ class _OwnResult(Mutator):
         if load.buffer is not self.buffer:
             return super().visit_load(load)
         if load.indices != self.indices:
-            raise Refusal(f"the producer of {self.buffer.name} reads another element of it than it writes")
+            raise Refusal(f"the producer of {self.buffer.name} reads another element of it than it writes", code="index")
         return self.element
 
 

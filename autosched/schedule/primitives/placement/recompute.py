@@ -86,7 +86,7 @@ class Recomputing(ScheduleBase):
         try:
             body, copies = _duplicate(state, realize, together)
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit(state, body)
         return [self.block_rv(b) for b in copies]
 
@@ -97,14 +97,15 @@ def _duplicate(state: State, realize: BlockRealize, together: list[Block] | None
     require_pipeline(state, scope)
     reason = not_complete_or_reduction(state, block, scope)
     if reason is not None:
-        raise Refusal(reason, [block.ident], hint=for_complete(state, block, "recompute_at_consumers"))
+        raise Refusal(reason, [block.ident], hint=for_complete(state, block, "recompute_at_consumers"), code="form")
     if is_output(block, scope):
         raise Refusal(f"block {block.name} is an output block: its result is needed once, by the caller", [block.ident],
-                      hint="give a block whose result others read")
+                      hint="give a block whose result others read", code="output")
     consumers = state.consumers(block)
     if len(consumers) < 2:
         raise Refusal(f"block {block.name} has {len(consumers)} consumer: there is nothing to duplicate", [block.ident],
-                      f'sch.compute_at("{block.name}", a loop of {consumers[0].name}) moves it there' if consumers else "")
+                      f'sch.compute_at("{block.name}", a loop of {consumers[0].name}) moves it there' if consumers else "",
+                      code="argument")
     groups = _groups(block, consumers, together)
     nest: Stmt = realize
     for node in nodes_inside(state, realize, scope):
@@ -139,11 +140,12 @@ def _groups(block: Block, consumers: list[Block], together: list[Block] | None) 
     named = {b.ident for b in together}
     strange = [b for b in together if all(b.ident is not c.ident for c in consumers)]
     if strange:
-        raise Refusal(f"block {strange[0].name} does not read what block {block.name} writes", [block.ident, strange[0].ident])
+        raise Refusal(f"block {strange[0].name} does not read what block {block.name} writes", [block.ident, strange[0].ident],
+                      code="argument")
     rest = [c for c in consumers if c.ident not in named]
     if not rest or not together:
         raise Refusal(f"consumer_blocks names {'all' if together else 'none'} of the {len(consumers)} consumers of block "
-                      f"{block.name}: there is nothing to duplicate", [block.ident])
+                      f"{block.name}: there is nothing to duplicate", [block.ident], code="argument")
     return [rest, [c for c in consumers if c.ident in named]]
 
 

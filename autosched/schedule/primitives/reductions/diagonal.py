@@ -69,7 +69,7 @@ class Diagonals(ScheduleBase):
         try:
             body, made = _diagonal(state, realize, axis, self._read(realize.block, read_buffer_index))
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         func = replace(state.func, body=body)
         if made.annotations and next(host_faults(func), None) is not None:
             # What it reads is made by the accelerator: then so is the diagonal.
@@ -119,7 +119,7 @@ class Diagonals(ScheduleBase):
         try:
             body, constants = _identity(state, realize, axis, self._read(realize.block, read_buffer_index))
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit(state, func=replace(state.func, body=body, constants=constants))
 
     @primitive
@@ -169,7 +169,7 @@ class Diagonals(ScheduleBase):
         widened = _Widened(narrow, wide).visit_stmt(state.func.body)
         if any(isinstance(e, BufferLoad) and e.buffer is narrow for e in _all(widened)):
             self.refuse(f"block {realize.block.name} uses {name} as {narrow.dtype} as well", [realize.block.ident],
-                        hint="widen where it is used, with T.Cast")
+                        hint="widen where it is used, with T.Cast", code="reader")
         self.commit(state, widened)
         return self.block_rv(made.block.ident)
 
@@ -211,12 +211,15 @@ def _all(stmt: Stmt) -> list[Expr]:
 
 def _iterator(block: Block, axis: int) -> IterVar:
     if not 0 <= axis < len(block.iter_vars):
-        raise Refusal(f"block {block.name} has {len(block.iter_vars)} iterators; there is none at {axis}", [block.ident])
+        raise Refusal(f"block {block.name} has {len(block.iter_vars)} iterators; there is none at {axis}", [block.ident],
+                      code="argument")
     found = block.iter_vars[axis]
     if found.kind != "spatial":
-        raise Refusal(f"iterator {found.var.name} of block {block.name} is {found.kind}, not spatial", [block.ident])
+        raise Refusal(f"iterator {found.var.name} of block {block.name} is {found.kind}, not spatial", [block.ident],
+                      code="argument")
     if int_value(found.dom.extent) is None or int_value(found.dom.min) != 0:
-        raise Refusal(f"iterator {found.var.name} of block {block.name} has no constant extent from 0", [block.ident])
+        raise Refusal(f"iterator {found.var.name} of block {block.name} has no constant extent from 0", [block.ident],
+                      code="symbolic")
     return found
 
 
@@ -225,7 +228,7 @@ def _place(block: Block, load: BufferLoad, var: Var) -> int:
     at = [d for d, i in enumerate(load.indices) if var in free_vars(i)]
     if len(at) != 1 or load.indices[at[0]] is not var:
         raise Refusal(f"{var.name} is not the plain index of one dimension of {load.buffer.name} in block {block.name}",
-                      [block.ident], "transform_layout and transform_block_layout make it one")
+                      [block.ident], "transform_layout and transform_block_layout make it one", code="index")
     return at[0]
 
 
@@ -239,19 +242,19 @@ def _diagonal(state: State, realize: BlockRealize, axis: int, operand: Buffer) -
     iv = _iterator(block, axis)
     store, term = _term(block)
     if not (isinstance(term, BinOp) and term.op == "*"):
-        raise Refusal(f"block {block.name} is no product of two operands", [block.ident])
+        raise Refusal(f"block {block.name} is no product of two operands", [block.ident], code="form")
     factors = {side: _load(f) for side, f in (("a", term.a), ("b", term.b))}
     which = next((side for side, f in factors.items() if f is not None and f.buffer is operand), None)
     other = factors["b" if which == "a" else "a"]
     if which is None or other is None or other.buffer is operand:
-        raise Refusal(f"{operand.name} is not one of two factors of block {block.name}", [block.ident])
+        raise Refusal(f"{operand.name} is not one of two factors of block {block.name}", [block.ident], code="form")
     mine = factors[which]
     assert mine is not None
     dim = _place(block, mine, iv.var)
     _place(block, other, iv.var)
     extent = int_value(iv.dom.extent)
     if int_value(operand.shape[dim]) != extent:
-        raise Refusal(f"dimension {dim} of {operand.name} is longer than iterator {iv.var.name}", [block.ident])
+        raise Refusal(f"dimension {dim} of {operand.name} is longer than iterator {iv.var.name}", [block.ident], code="index")
     scope = scope_of(state, block)
     k = Var(fresh_name(f"{iv.var.name}_k", {v.var.name for v in block.iter_vars}), iv.var.dtype)
     taken = {*state.block_names(), *(b.name for b in (*state.func.given, *scope.alloc_buffers))}
@@ -347,13 +350,13 @@ def _identity(state: State, realize: BlockRealize, axis: int, operand: Buffer) -
     found = [(rest, s) for part, rest in parts if (s := _scaled(part, operand)) is not None]
     if len(found) != 1:
         raise Refusal(f"block {block.name} does not add cast(int32, {operand.name}[..]) once, times a constant if anything",
-                      [block.ident], "decompose_value splits the sum off; cache_cast reads a window")
+                      [block.ident], "decompose_value splits the sum off; cache_cast reads a window", code="form")
     (rest, (load, factor)) = found[0]
     if rest is not None and any(isinstance(e, BufferLoad) and e.buffer is store.buffer for e in walk_expr(rest)):
-        raise Refusal(f"block {block.name} updates {store.buffer.name}", [block.ident])
+        raise Refusal(f"block {block.name} updates {store.buffer.name}", [block.ident], code="form")
     if not LEAST_FACTOR <= factor <= MOST_FACTOR:
         raise Refusal(f"factor {factor} is more than an int8 holds, {LEAST_FACTOR} to {MOST_FACTOR}", [block.ident],
-                      "shift the sum afterwards")
+                      "shift the sum afterwards", code="argument")
     _place(block, load, iv.var)
     k = Var(fresh_name(f"{iv.var.name}_k", {v.var.name for v in block.iter_vars}), iv.var.dtype)
     constants, eye = _eye(state, int_value(iv.dom.extent) or 1, factor)
@@ -364,7 +367,7 @@ def _identity(state: State, realize: BlockRealize, axis: int, operand: Buffer) -
 
 def _no_store(block: Block) -> Refusal:
     return Refusal(f"block {block.name} is not one plain store of an int32 value", [block.ident],
-                   "decompose_value splits the part off that adds")
+                   "decompose_value splits the part off that adds", code="form")
 
 
 def _addends(value: Expr) -> list[tuple[Expr, Expr | None]]:

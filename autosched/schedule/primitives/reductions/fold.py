@@ -82,7 +82,7 @@ class Folding(ScheduleBase):
         try:
             body = _fold(state, realize)
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit(state, body)
 
 
@@ -111,10 +111,10 @@ def _fold(state: State, realize: BlockRealize) -> Stmt:
     store = block.body
     if block.init is not None:
         raise Refusal(f"block {block.name} is itself a reduction; the block that adds comes after it", [block.ident],
-                      hint=readers(state, block))
+                      hint=readers(state, block), code="reduction")
     if not isinstance(store, BufferStore):
         raise Refusal(f"the body of block {block.name} is not one store", [block.ident],
-                      hint=before_nesting(state, block, "fold_epilogue"))
+                      hint=before_nesting(state, block, "fold_epilogue"), code="form")
     found = _pattern(state, scope, block, store.value)
     total = found.load.buffer
     first, update = _reduction(state, scope, block, total)
@@ -166,12 +166,12 @@ def _pattern(state: State, scope: Block, block: Block, value: Expr) -> _Epilogue
             if len(loads) > 1:
                 raise Refusal(
                     f"block {block.name} uses {load.buffer.name} {len(loads)} times; the others would see the addend",
-                    [block.ident],
+                    [block.ident], code="reader",
                 )
             return _Epilogue(node, load, shift, kept, addend)
     raise Refusal(
         f"block {block.name} adds nothing to a sum of integers, shifted or not: (sum >> s) + addend", [block.ident],
-        "inline the stages between the reduction and the addition first",
+        "inline the stages between the reduction and the addition first", code="form",
     )
 
 
@@ -182,27 +182,27 @@ def _sums(block: Block, buffer: Buffer) -> bool:
 def _reduction(state: State, scope: Block, reader: Block, total: Buffer) -> tuple[Block, Block]:
     """The block that holds the initial value, and the one that adds; they may be the same."""
     if all(b is not total for b in scope.alloc_buffers):
-        raise Refusal(f"{total.name} is not allocated in {scope.name}: others may read it", [reader.ident])
+        raise Refusal(f"{total.name} is not allocated in {scope.name}: others may read it", [reader.ident], code="output")
     writers = state.writers(scope, total)
     others = [
         b for b in state.readers(scope, total) if b.ident is not reader.ident and all(b is not w for w in writers)
     ]
     if others:
-        raise Refusal(f"{total.name} is also read by {names(others)}", [b.ident for b in others])
+        raise Refusal(f"{total.name} is also read by {names(others)}", [b.ident for b in others], code="reader")
     marks = [w.ident for w in writers]
     updates = [w for w in writers if reduce_iters(w)]
     starts = [w for w in writers if not reduce_iters(w)]
     if len(updates) != 1 or len(starts) > 1:
-        raise Refusal(f"{total.name} is written by {names(writers)}: not one reduction", marks)
+        raise Refusal(f"{total.name} is written by {names(writers)}: not one reduction", marks, code="writer")
     update = updates[0]
     sum_term(update)
     if update.init is not None and not starts:
         if isinstance(update.init, BufferStore):
             return update, update
-        raise Refusal(f"the init of block {update.name} is not one store", marks)
+        raise Refusal(f"the init of block {update.name} is not one store", marks, code="reduction")
     if update.init is None and starts and isinstance(starts[0].body, BufferStore) and not starts[0].reads:
         return starts[0], update
-    raise Refusal(f"the initial value of {total.name} is not one store of a constant", marks)
+    raise Refusal(f"the initial value of {total.name} is not one store of a constant", marks, code="reduction")
 
 
 def _coordinates(block: Block, found: _Epilogue, first: Block) -> Mapping[Var, Expr]:
@@ -214,13 +214,15 @@ def _coordinates(block: Block, found: _Epilogue, first: Block) -> Mapping[Var, E
         if isinstance(index, Var) and index not in at:
             at[index] = target
         elif not (int_value(index) is not None and index == target):
-            raise Refusal(f"block {block.name} does not read {found.load.buffer.name} at its plain iterators", [block.ident])
+            raise Refusal(f"block {block.name} does not read {found.load.buffer.name} at its plain iterators", [block.ident],
+                          code="index")
     own = {iv.var for iv in block.iter_vars}
     for var in free_vars(found.addend):
         if var in own and var not in at:
             iv = next(iv for iv in block.iter_vars if iv.var is var)
             if not _single(iv):
-                raise Refusal(f"the addend depends on {var.name}, and {found.load.buffer.name} does not", [block.ident])
+                raise Refusal(f"the addend depends on {var.name}, and {found.load.buffer.name} does not", [block.ident],
+                              code="index")
             at[var] = iv.dom.min
     return at
 
@@ -237,7 +239,7 @@ def _no_overflow(state: State, block: Block, found: _Epilogue, first: Block, upd
     start = first.body if first.init is None else first.init
     assert isinstance(start, BufferStore)
     if not isinstance(start.value, IntImm):
-        raise Refusal(f"the initial value of {total.name} is not a constant", [first.ident])
+        raise Refusal(f"the initial value of {total.name} is not a constant", [first.ident], code="reduction")
     base = start.value.value
     b_low, b_high = bounds.of(found.addend, {iv.var: iv.dom for iv in block.iter_vars})
     least, most = dtype_bounds(total.dtype)
@@ -252,7 +254,7 @@ def _no_overflow(state: State, block: Block, found: _Epilogue, first: Block, upd
             raise Refusal(
                 f"{what} may be between {bottom} and {top}, which {total.dtype} does not hold: each term is between {low} "
                 f"and {high}, the addend between {b_low} and {b_high}", [update.ident, block.ident],
-                'declare narrower ranges: T.func_attr({"autosched.value_ranges": {"bias": [-16384, 16384]}})',
+                'declare narrower ranges: T.func_attr({"autosched.value_ranges": {"bias": [-16384, 16384]}})', code="range",
             )
 
 
@@ -261,7 +263,7 @@ def _terms(bounds: ValueBounds, update: Block) -> tuple[int, int, int]:
     low, high = bounds.of(sum_term(update)[1], {iv.var: iv.dom for iv in update.iter_vars})
     extents = [int_value(iv.dom.extent) for iv in reduce_iters(update)]
     if any(e is None for e in extents):
-        raise Refusal(f"the number of terms of block {update.name} is symbolic", [update.ident])
+        raise Refusal(f"the number of terms of block {update.name} is symbolic", [update.ident], code="symbolic")
     return low, high, prod(e for e in extents if e is not None)
 
 
@@ -294,4 +296,4 @@ def _available(state: State, first: Block, addend: Expr, block: Block) -> None:
         )
         if reason is not None:
             raise Refusal(f"the addend's {buffer.name} is not ready where the sum starts: {reason}", [block.ident, *writers],
-                          "fold_epilogue before the caches are placed")
+                          "fold_epilogue before the caches are placed", code="order")

@@ -60,17 +60,19 @@ def fuse_epilogue(state: State, reduction: BlockRealize, epilogue: BlockRealize)
     marks = [first.ident, last.ident]
     if not (isinstance(update, BufferStore) and isinstance(init, BufferStore) and isinstance(store, BufferStore)):
         raise Refusal("the blocks must each be a single store", marks,
-                      hint=before_nesting(state, first if state.children_of(first) else last, "fuse_reduction_epilogue"))
+                      hint=before_nesting(state, first if state.children_of(first) else last, "fuse_reduction_epilogue"),
+                      code="form")
     own = BufferLoad(update.buffer, update.indices, update.buffer.dtype)
     if any(e != own for e in walk_expr(update.value) if isinstance(e, BufferLoad) and e.buffer is update.buffer):
-        raise Refusal(f"{first.name} reads {update.buffer.name} at other elements than it updates", [first.ident])
+        raise Refusal(f"{first.name} reads {update.buffer.name} at other elements than it updates", [first.ident], code="index")
     found = _epilogue(store, update)
     if found is None or store.buffer.dtype != update.buffer.dtype:
         raise _refusal(first, last, "is neither a copy nor an addition to it, clipped or not")
     _check_function(state, first, last, found, own)
     if epilogue.predicate != TRUE:
         raise Refusal(f"block {last.name} runs under a predicate", [last.ident],
-                      hint="fuse_reduction_epilogue before the epilogue is split, or split by factors that divide the extents")
+                      hint="fuse_reduction_epilogue before the epilogue is split, or split by factors that divide the extents",
+                      code="domain")
     vmap = _same_elements(first, last, update, found.load)
     sub = Substitute(vmap)
     target = sub.visit_exprs(store.indices)
@@ -99,31 +101,31 @@ def _check_blocks(state: State, first: Block, last: Block) -> None:
     scope = scope_of(state, last)
     if scope_of(state, first) is not scope:
         raise Refusal(f"{first.name} and {last.name} are not in the same block scope", [first.ident, last.ident],
-                      hint="fuse_reduction_epilogue before blockize and tensorize")
+                      hint="fuse_reduction_epilogue before blockize and tensorize", code="place")
     require_pipeline(state, scope)
     for block, reason in ((first, not_reduction(state, first, scope)), (last, incomplete(state, last, scope))):
         if reason is not None:
             kind = "reduction" if block is first else "complete"
             way = for_reduction if block is first else for_complete
             raise Refusal(f"block {block.name} is not a {kind} block: {reason}", [block.ident],
-                          way(state, block, "fuse_reduction_epilogue"))
+                          way(state, block, "fuse_reduction_epilogue"), code="form")
     if is_output(first, scope):
         raise Refusal(f"block {first.name} is an output block", [first.ident],
-                      hint="the first block is the reduction, the second one reads its result")
+                      hint="the first block is the reduction, the second one reads its result", code="output")
     readers = [b for b in state.consumers(first) if b is not last]
     if readers or not any(b is last for b in state.consumers(first)):
         raise Refusal(
             f"{last.name} is not the only reader of {first.name}: {names(readers) if readers else 'it does not read it'}",
             [first.ident, last.ident],
             f"{first.body.buffer.name} would not be written any more"
-            if readers and isinstance(first.body, BufferStore) else "",
+            if readers and isinstance(first.body, BufferStore) else "", code="reader",
         )
     order = [b.ident for b in state.children_of(scope)]
     late = [b for b in state.producers(last) if order.index(b.ident) > order.index(first.ident)]
     if late:
         raise Refusal(f"{names(late)}, which {last.name} adds, comes after {first.name}", [b.ident for b in late],
                       "; ".join(f'sch.compute_inline("{b.name}")' for b in late)
-                      if all(can_inline(state, state.realizes[b.ident]) for b in late) else "")
+                      if all(can_inline(state, state.realizes[b.ident]) for b in late) else "", code="order")
 
 
 def _refusal(first: Block, last: Block, what: str) -> Refusal:
@@ -131,7 +133,7 @@ def _refusal(first: Block, last: Block, what: str) -> Refusal:
         f"{first.name} must be a reduction that {last.name} may act on in every step, but {last.name} {what}",
         [first.ident, last.ident],
         f'keep it beside the reduction: sch.reverse_compute_at("{last.name}", the innermost loop of what it writes); '
-        f'sch.fold_epilogue("{last.name}") moves an integer addend alone',
+        f'sch.fold_epilogue("{last.name}") moves an integer addend alone', code="reduction",
     )
 
 
@@ -232,12 +234,13 @@ def _same_elements(first: Block, last: Block, update: BufferStore, load: BufferL
             continue
         fits = isinstance(there, Var) and isinstance(here, Var) and there in mine and here in domain
         if not fits or there in vmap or mine[there] != domain[here]:  # type: ignore[index]
-            raise Refusal(f"{last.name} does not run over the same elements as {first.name}", [first.ident, last.ident])
+            raise Refusal(f"{last.name} does not run over the same elements as {first.name}", [first.ident, last.ident],
+                          code="domain")
         assert isinstance(there, Var)
         vmap[there] = here
     for iv in last.iter_vars:
         if iv.var not in vmap:
             if not is_unit(iv.dom.extent):
-                raise Refusal(f"{last.name} repeats elements over {iv.var.name}", [last.ident])
+                raise Refusal(f"{last.name} repeats elements over {iv.var.name}", [last.ident], code="index")
             vmap[iv.var] = iv.dom.min
     return vmap

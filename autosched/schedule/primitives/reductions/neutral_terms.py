@@ -64,7 +64,7 @@ class NeutralTerms(ScheduleBase):
         try:
             body = _zeroed(state, realize.block)
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit(state, body)
 
     @primitive
@@ -116,7 +116,7 @@ class NeutralTerms(ScheduleBase):
         try:
             new = _dropped(state, realize)
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit_nodes(state, {id(realize): new})
 
 
@@ -126,19 +126,19 @@ def _zeroed(state: State, block: Block) -> Stmt:
     value = store.value if isinstance(store, BufferStore) else None
     padding = isinstance(value, Call) and value.op == "if_then_else" and int_value(value.args[2]) is not None
     if block.init is not None or not padding:
-        raise Refusal(f"block {block.name} is no padding: if_then_else(inside, value, constant)", [block.ident])
+        raise Refusal(f"block {block.name} is no padding: if_then_else(inside, value, constant)", [block.ident], code="form")
     assert isinstance(store, BufferStore) and isinstance(value, Call)
     condition, inside, other = value.args
     if int_value(other) == 0:
-        raise Refusal(f"block {block.name} pads with zeros already", [block.ident])
+        raise Refusal(f"block {block.name} pads with zeros already", [block.ident], code="form")
     variables = [i for i in store.indices if isinstance(i, Var)]
     if len(set(variables)) != len(variables) or any(not isinstance(i, Var) and int_value(i) is None for i in store.indices):
-        raise Refusal(f"block {block.name} does not store at its plain iterators", [block.ident])
+        raise Refusal(f"block {block.name} does not store at its plain iterators", [block.ident], code="index")
     if all(b is not store.buffer for b in scope.alloc_buffers):
-        raise Refusal(f"{store.buffer.name} is not allocated in {scope.name}: others may read it", [block.ident])
+        raise Refusal(f"{store.buffer.name} is not allocated in {scope.name}: others may read it", [block.ident], code="output")
     writers = state.writers(scope, store.buffer)
     if len(writers) != 1:
-        raise Refusal(f"{store.buffer.name} is written by {names(writers)}", [w.ident for w in writers])
+        raise Refusal(f"{store.buffer.name} is written by {names(writers)}", [w.ident for w in writers], code="writer")
     zero = IntImm(0, other.dtype)
     table: dict[int, Stmt | None] = {
         id(block): replace(block, body=BufferStore(store.buffer, store.indices, if_then_else(condition, inside, zero)))
@@ -169,21 +169,21 @@ def _dropped(state: State, realize: BlockRealize) -> BlockRealize:
     block = realize.block
     if block.init is not None:
         raise Refusal(f"block {block.name} sets its initial value itself, in its first term, which may be one of those to drop",
-                      [block.ident], "decompose_reduction first")
+                      [block.ident], "decompose_reduction first", code="reduction")
     store = block.body
     value = store.value if isinstance(store, BufferStore) else None
     if not (isinstance(store, BufferStore) and isinstance(value, BinOp) and value.op in ("min", "max")):
-        raise Refusal(f"block {block.name} is no minimum or maximum", [block.ident])
+        raise Refusal(f"block {block.name} is no minimum or maximum", [block.ident], code="form")
     own = BufferLoad(store.buffer, store.indices, store.buffer.dtype)
     if own not in (value.a, value.b):
-        raise Refusal(f"block {block.name} does not update {store.buffer.name}", [block.ident])
+        raise Refusal(f"block {block.name} does not update {store.buffer.name}", [block.ident], code="form")
     term = value.b if value.a == own else value.a
     guarded = isinstance(term, Call) and term.op == "if_then_else"
     constant = int_value(term.args[2]) if isinstance(term, Call) and guarded else None
     start = _start(state, block, store.buffer)
     if not isinstance(term, Call) or constant is None or (constant > start if value.op == "max" else constant < start):
         raise Refusal(f"no term of block {block.name} is known to leave the {value.op} as it is, which starts with {start}",
-                      [block.ident], "an operand if_then_else(inside, value, constant): zero_padding makes one")
+                      [block.ident], "an operand if_then_else(inside, value, constant): zero_padding makes one", code="form")
     analyzer = Analyzer({iv.var: iv.dom for iv in block.iter_vars})
     found = [simple for c in conjuncts(term.args[0]) if (simple := analyzer.simplify(c)) != as_expr(True)
              and not analyzer.can_prove(simple)]
@@ -205,5 +205,5 @@ def _start(state: State, block: Block, buffer: Buffer) -> int:
     found = int_value(starts[0].value) if len(starts) == 1 and len(writers) == 1 else None
     if found is None or any(isinstance(e, BufferLoad) for s in starts for e in walk_expr(s.value)):
         raise Refusal(f"the initial value of {buffer.name} is not one store of a constant",
-                      [block.ident, *[w.ident for w in writers]], "decompose_reduction first")
+                      [block.ident, *[w.ident for w in writers]], "decompose_reduction first", code="reduction")
     return found

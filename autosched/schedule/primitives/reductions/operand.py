@@ -35,7 +35,7 @@ def operand_stage(block: Block, part: Expr, names: set[str], buffers: set[str]) 
     others = [x for x in loads if x.buffer is not block.body.buffer]
     if len(others) != 1 or len(loads) != 1:
         raise Refusal(f"{expr_text(part)} in block {block.name} reads {len(others)} elements of other tensors; a stage of its "
-                      "own needs one", [block.ident], "name the part that reads one tensor")
+                      "own needs one", [block.ident], "name the part that reads one tensor", code="form")
     load = loads[0]
     known = Analyzer({iv.var: iv.dom for iv in block.iter_vars})
     own = [iv.var for iv in block.iter_vars]
@@ -46,7 +46,7 @@ def operand_stage(block: Block, part: Expr, names: set[str], buffers: set[str]) 
         form = linear_form(index, own)
         if low is None or high is None or form is None:
             raise Refusal(f"index {expr_text(index)} of {load.buffer.name} in block {block.name} is not affine in its iterators",
-                          [block.ident])
+                          [block.ident], code="index")
         var = Var(f"v_i{d}", index.dtype)
         places.append((var, low, high - low + 1))
         pivot = next((v for v, c in form[0].items() if c == 1 and v not in inverse), None)
@@ -60,7 +60,7 @@ def operand_stage(block: Block, part: Expr, names: set[str], buffers: set[str]) 
     strange = [v for v in free_vars(value) if v not in at]
     if strange:
         raise Refusal(f"{expr_text(part)} in block {block.name} depends on {strange[0].name} in another way than "
-                      f"{load.buffer.name} is read", [block.ident], "compute it before the sum")
+                      f"{load.buffer.name} is read", [block.ident], "compute it before the sum", code="form")
     name = fresh_name(f"{block.name}_{load.buffer.name}", names)
     shape = tuple([IntImm(n) for _, _, n in places])
     buffer = Buffer(fresh_name(f"{load.buffer.name}_part", buffers), shape, inner.dtype)

@@ -82,7 +82,7 @@ class PadBlocks(ScheduleBase):
         try:
             func = _enlarged(state, realize, [int(p) for p in padding])
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit(state, func=func)
 
 
@@ -90,17 +90,17 @@ def _enlarged(state: State, realize: BlockRealize, padding: list[int]) -> PrimFu
     block = realize.block
     if len(padding) != len(block.iter_vars) or any(p < 1 for p in padding):
         raise Refusal(f"padding is a list of {len(block.iter_vars)} positive factors for block {block.name}, not {padding}",
-                      [block.ident])
+                      [block.ident], code="argument")
     loops = _nest(state, realize)
     store = block.body
     if not isinstance(store, BufferStore):
-        raise Refusal(f"the body of block {block.name} is not one store", [block.ident])
+        raise Refusal(f"the body of block {block.name} is not one store", [block.ident], code="form")
     old: dict[Var, int] = {}
     new: dict[Var, int] = {}
     for iv, factor in zip(block.iter_vars, padding):
         extent = int_value(iv.dom.extent)
         if extent is None:
-            raise Refusal(f"iterator {iv.var.name} of block {block.name} has a symbolic extent", [block.ident])
+            raise Refusal(f"iterator {iv.var.name} of block {block.name} has a symbolic extent", [block.ident], code="symbolic")
         if extent % factor:
             old[iv.var], new[iv.var] = extent, -(-extent // factor) * factor
     if not new:
@@ -134,13 +134,13 @@ def _nest(state: State, realize: BlockRealize) -> list[For]:
     loops = state.loops_above(realize)
     for outer, inner in pairwise([*loops, realize]):
         if isinstance(outer, For) and outer.body is not inner:
-            raise Refusal(f"loop {outer.var.name} holds more than block {block.name}", [outer.var, block.ident])
+            raise Refusal(f"loop {outer.var.name} holds more than block {block.name}", [outer.var, block.ident], code="place")
     values = realize.iter_values
     if not loops or len(loops) != len(values) or any(v is not x.var for v, x in zip(values, loops)):
         raise Refusal(f"the iterators of block {block.name} are not the loops around it, one each, in order", [block.ident],
-                      "pad_block before split, fuse and reorder")
+                      "pad_block before split, fuse and reorder", code="index")
     if int_value(realize.predicate) != 1 or any(int_value(x.min) != 0 for x in loops):
-        raise Refusal(f"block {block.name} does not run over whole loops from 0", [block.ident])
+        raise Refusal(f"block {block.name} does not run over whole loops from 0", [block.ident], code="domain")
     return loops
 
 
@@ -156,12 +156,12 @@ def _grown(
     spatial = {iv.var for iv in block.iter_vars if iv.kind == "spatial" and iv.var in new}
     if spatial and target not in scope.alloc_buffers:
         raise Refusal(f"block {block.name} writes {target.name}, which the block around it does not allocate: its shape is given",
-                      [block.ident], "cache_write it first")
+                      [block.ident], "cache_write it first", code="output")
     if len(state.writers(scope, target)) > 1:
-        raise Refusal(f"{target.name} is written by more than block {block.name}", [block.ident])
+        raise Refusal(f"{target.name} is written by more than block {block.name}", [block.ident], code="writer")
     for node in walk(scope):
         if isinstance(node, Block) and any(m.source.buffer is target for m in node.match_buffers):
-            raise Refusal(f"{target.name} is viewed by block {node.name}", [node.ident])
+            raise Refusal(f"{target.name} is viewed by block {node.name}", [node.ident], code="address")
     shape = list(target.shape)
     placed: set[Var] = set()
     for d, index in enumerate(store.indices):
@@ -171,13 +171,13 @@ def _grown(
         if not isinstance(index, Var) or index in placed or int_value(shape[d]) != old[index]:
             raise Refusal(
                 f"dimension {d} of {target.name} is not filled by one plain iterator of block {block.name}", [block.ident],
-                "transform_layout comes after",
+                "transform_layout comes after", code="index",
             )
         placed.add(index)
         shape[d] = IntImm(new[index], target.shape[d].dtype)
     if placed != spatial:
         missing = ", ".join(v.name for v in spatial - placed)
-        raise Refusal(f"block {block.name} stores what iterator {missing} makes again and again", [block.ident])
+        raise Refusal(f"block {block.name} stores what iterator {missing} makes again and again", [block.ident], code="domain")
     return replace(target, shape=tuple(shape))
 
 
@@ -224,5 +224,5 @@ def _adds_zeros(state: State, scope: Block, block: Block, var: Var, old: int, do
             return
     raise Refusal(
         f"the terms that block {block.name} would add for {var.name} from {old} on are not known to be zero", [block.ident],
-        "pad_block the copies of its operands first",
+        "pad_block the copies of its operands first", code="form",
     )

@@ -99,7 +99,7 @@ class PadEinsum(ScheduleBase):
         try:
             body = _pad(state, realize, [int(p) for p in padding])
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit(state, body)
 
 
@@ -112,6 +112,7 @@ def _pad(state: State, realize: BlockRealize, padding: list[int]) -> Stmt:
             f"padding is a list of {len(block.iter_vars)} positive factors for block {block.name}, not {padding}",
             [block.ident],
             hint=f"e.g. {[1] * (len(block.iter_vars) - 1) + [16]}: each iterator's extent is rounded up to a multiple",
+            code="argument",
         )
     _plain_indices(block)
     analyzer = Analyzer()
@@ -152,7 +153,7 @@ def _top(state: State, realize: BlockRealize, scope: Block) -> Stmt:
         if node is scope or (isinstance(node, SeqStmt) and state.parent(node) is scope):
             return top
         if not isinstance(node, For | SeqStmt):
-            raise Refusal(f"block {realize.block.name} does not stand under loops alone", [realize.block.ident])
+            raise Refusal(f"block {realize.block.name} does not stand under loops alone", [realize.block.ident], code="place")
         top = node
     raise AssertionError(realize.block.name)
 
@@ -174,14 +175,14 @@ def _longer_loops(
             body = body.body
         if body is not realize:
             raise Refusal(f"loop {loop.var.name}, which has to run further, holds more than block {block.name}",
-                          [loop.var, block.ident], "pad_einsum before compute_at")
+                          [loop.var, block.ident], "pad_einsum before compute_at", code="place")
         elsewhere = [v for j, v in enumerate(realize.iter_values) if j != k]
         if any(uses(v, {loop.var}) for v in elsewhere) or loop.var in facts(block).outer_vars:
             raise Refusal(f"loop {loop.var.name}, which has to run further, gives more than iterator {iv.var.name} of block "
-                          f"{block.name}", [loop.var, block.ident])
+                          f"{block.name}", [loop.var, block.ident], code="place")
         if not (analyzer.can_prove_equal(loop.min, 0) and analyzer.can_prove_equal(loop.extent, iv.dom.extent)):
             raise Refusal(f"loop {loop.var.name} runs over a part of iterator {iv.var.name} of block {block.name}",
-                          [loop.var, block.ident], "pad_einsum before loop_partition")
+                          [loop.var, block.ident], "pad_einsum before loop_partition", code="domain")
         longer[loop.var] = sizes[iv.var]
         further.append(iv)
     return longer, further
@@ -196,16 +197,17 @@ def _runs_over_padding(block: Block, further: Sequence[IterVar], analyzer: Analy
         if iv.kind == "spatial" and block.init is None and iv.var not in free_vars(block.body):
             continue  # the same stores again
         if iv.kind == "spatial" and not all(used):
-            raise Refusal(f"iterator {iv.var.name} of block {block.name} does not index what the block writes", [block.ident])
+            raise Refusal(f"iterator {iv.var.name} of block {block.name} does not index what the block writes", [block.ident],
+                          code="index")
         if iv.kind not in ("spatial", "reduce") or (iv.kind == "reduce" and any(used)):
             raise Refusal(f"iterator {iv.var.name} of block {block.name} is a {iv.kind} iterator that cannot run further",
-                          [block.ident])
+                          [block.ident], code="loop")
     for stmt in walk(block):
         if isinstance(stmt, Evaluate | AssertStmt | While):
-            raise Refusal(f"block {block.name} does more than store values", [block.ident])
+            raise Refusal(f"block {block.name} does more than store values", [block.ident], code="form")
         for e in (e for expr in stmt_exprs(stmt) for e in walk_expr(expr)):
             if isinstance(e, BinOp) and e.op in DIVISIONS and not isinstance(e.b, IntImm | FloatImm):
-                raise Refusal(f"block {block.name} would divide by the zeros around its operands", [block.ident])
+                raise Refusal(f"block {block.name} would divide by the zeros around its operands", [block.ident], code="form")
     _zeros_are_harmless(block, further, analyzer)
 
 
@@ -245,10 +247,10 @@ def _operand_stands(block: Block, buffer: Buffer, others: tuple[set[Buffer], set
     """Refuses an operand whose copy, made before the loops, would not hold what the block reads."""
     if buffer in others[1]:
         raise Refusal(f"{buffer.name} is filled in the loops that block {block.name} shares, after it would be copied",
-                      [block.ident], "pad_einsum before compute_at")
+                      [block.ident], "pad_einsum before compute_at", code="order")
     if buffer in others[0] and not whole:
         raise Refusal(f"block {block.name} reads a part of {buffer.name}, and other blocks in its loops read it, too",
-                      [block.ident], "pad_einsum before compute_at")
+                      [block.ident], "pad_einsum before compute_at", code="reader")
 
 
 def _result_is_stored(state: State, realize: BlockRealize, region: BufferRegion, analyzer: Analyzer) -> None:
@@ -259,9 +261,11 @@ def _result_is_stored(state: State, realize: BlockRealize, region: BufferRegion,
     kept = {iv.var: iv for iv in block.iter_vars if any(r.min is iv.var for r in region.region)}
     for k, r in enumerate(region.region):
         if r.min not in kept and not is_unit(region.buffer.shape[k]):
-            raise Refusal(f"dimension {k} of {name} is not the domain of an iterator of block {block.name}", [block.ident])
+            raise Refusal(f"dimension {k} of {name} is not the domain of an iterator of block {block.name}", [block.ident],
+                          code="index")
     if not affine_binding(realize, loops):
-        raise Refusal(f"it is not known that block {block.name} runs over the whole domain of its iterators", [block.ident])
+        raise Refusal(f"it is not known that block {block.name} runs over the whole domain of its iterators", [block.ident],
+                      code="domain")
     for iv in kept.values():
         value = values[iv.var]
         low, high = int_set_bounds(value, loop_ranges(loops), Analyzer(), realize.predicate)
@@ -270,7 +274,7 @@ def _result_is_stored(state: State, realize: BlockRealize, region: BufferRegion,
             analyzer.can_prove_equal(iv.dom.min, 0) and analyzer.can_prove_equal(low, 0) and analyzer.can_prove_equal(high, last)
         ):
             raise Refusal(f"block {block.name} does not run over the whole domain of its iterator {iv.var.name}, and {name} "
-                          "is copied back", [block.ident])
+                          "is copied back", [block.ident], code="domain")
 
 
 def _others_follow(
@@ -284,7 +288,7 @@ def _others_follow(
     )
     if not whole or outside or all(b is not buffer for b in scope.alloc_buffers):
         raise Refusal(f"other blocks in the loops of block {block.name} use {buffer.name}, which has values from elsewhere",
-                      [block.ident], "pad_einsum before compute_at")
+                      [block.ident], "pad_einsum before compute_at", code="writer")
 
 
 def _plain_indices(block: Block) -> None:
@@ -292,12 +296,12 @@ def _plain_indices(block: Block) -> None:
     for region in (*block.reads, *block.writes):
         if region.buffer in seen:
             raise Refusal(f"block {block.name} uses {region.buffer.name} more than once", [block.ident],
-                          "pad_einsum before decompose_reduction")
+                          "pad_einsum before decompose_reduction", code="reader")
         seen.add(region.buffer)
         if any(not is_unit(r.extent) or not isinstance(r.min, Var | IntImm) for r in region.region):
             raise Refusal(
                 f"block {block.name} is no sum of products at plain indices: it does not use {region.buffer.name} at its "
-                "iterators", [block.ident], "reindex gives it operands that are",
+                "iterators", [block.ident], "reindex gives it operands that are", code="index",
             )
 
 
@@ -310,7 +314,7 @@ def _new_sizes(realize: BlockRealize, padding: list[int], analyzer: Analyzer) ->
             new: Expr = analyzer.simplify((extent + (factor - 1)) // factor * factor) if known is None else IntImm(
                 whole_tiles(known, factor, extent.dtype, f"the padded iterator {iv.var.name}"), extent.dtype)
         except Overflow as error:
-            raise Refusal(str(error), [realize.block.ident], "a smaller factor") from None
+            raise Refusal(str(error), [realize.block.ident], "a smaller factor", code="range") from None
         if not analyzer.can_prove_equal(new, extent):
             sizes[iv.var] = new
     return sizes
@@ -332,11 +336,11 @@ def _zeros_are_harmless(block: Block, further: Sequence[IterVar], analyzer: Anal
                 if not _vanishes(term, _Zeroed(iv, analyzer)):
                     raise Refusal(
                         f"block {block.name} adds terms that are not zero where iterator {iv.var.name} runs over padding",
-                        [block.ident],
+                        [block.ident], code="form",
                     )
             return
     raise Refusal(f"block {block.name} is no sum of products; zeros would change its result", [block.ident],
-                  "leave the factors of its reduction at 1")
+                  "leave the factors of its reduction at 1", code="form")
 
 
 class _Zeroed(Mutator):

@@ -51,7 +51,7 @@ class PlainForms(ScheduleBase):
         try:
             table = _renested(state, realize)
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit_nodes(state, table)
 
     @primitive
@@ -90,10 +90,10 @@ class PlainForms(ScheduleBase):
         other, update = self.block_at(update_block)
         try:
             if other is not state:
-                raise Refusal("the blocks belong to different functions")
+                raise Refusal("the blocks belong to different functions", code="handle")
             table = _composed(state, init, update)
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit_nodes(state, table)
 
 
@@ -102,9 +102,10 @@ def _top(state: State, realize: BlockRealize) -> Stmt:
     top: Stmt = realize
     for loop in reversed(state.loops_above(realize)):
         if loop.body is not top:
-            raise Refusal(f"loop {loop.var.name} holds more than block {realize.block.name}", [loop.var, realize.block.ident])
+            raise Refusal(f"loop {loop.var.name} holds more than block {realize.block.name}", [loop.var, realize.block.ident],
+                          code="place")
         if loop.kind != "serial" or loop.annotations:
-            raise Refusal(f"loop {loop.var.name} is {loop.kind} or marked", [loop.var], "do so afterwards")
+            raise Refusal(f"loop {loop.var.name} is {loop.kind} or marked", [loop.var], "do so afterwards", code="loop")
         top = loop
     return top
 
@@ -121,7 +122,7 @@ def _once(state: State, realize: BlockRealize) -> None:
     if not known:
         reason = f": {found.errors[0]}" if found.errors else ""
         raise Refusal(f"the loops around block {block.name} are not known to run every combination of its iterators once{reason}",
-                      [block.ident])
+                      [block.ident], code="domain")
 
 
 def _renested(state: State, realize: BlockRealize) -> dict[int, Stmt | None]:
@@ -140,14 +141,15 @@ def _composed(state: State, init: BlockRealize, update: BlockRealize) -> dict[in
     marks = [first.ident, last.ident]
     begin, store = first.body, last.body
     if not (isinstance(begin, BufferStore) and isinstance(store, BufferStore)) or first.init is not None or last.init is not None:
-        raise Refusal("the blocks must each be a single store without init", marks)
+        raise Refusal("the blocks must each be a single store without init", marks, code="reduction")
     if begin.buffer is not store.buffer:
-        raise Refusal(f"block {first.name} sets {begin.buffer.name}, block {last.name} updates {store.buffer.name}", marks)
+        raise Refusal(f"block {first.name} sets {begin.buffer.name}, block {last.name} updates {store.buffer.name}", marks,
+                      code="form")
     own = [e for e in walk_expr(store.value) if isinstance(e, BufferLoad) and e.buffer is store.buffer]
     if not own or any(e.indices != store.indices for e in own):
-        raise Refusal(f"block {last.name} does not update the elements of {store.buffer.name} in place", marks)
+        raise Refusal(f"block {last.name} does not update the elements of {store.buffer.name} in place", marks, code="form")
     if scope_of(state, first) is not scope_of(state, last):
-        raise Refusal("the blocks are in different scopes", marks)
+        raise Refusal("the blocks are in different scopes", marks, code="place")
     tops = _top(state, init), _top(state, update)
     for realize in (init, update):
         _once(state, realize)
@@ -170,15 +172,16 @@ def _same_elements(first: Block, last: Block, begin: BufferStore, store: BufferS
         if int_value(a) is not None and int_value(a) == int_value(b):
             continue
         if not (isinstance(a, Var) and isinstance(b, Var)) or a in table or b in table.values() or ranges.get(a) != ranges.get(b):
-            raise Refusal(f"block {first.name} does not set, one for one, the elements that block {last.name} updates", marks)
+            raise Refusal(f"block {first.name} does not set, one for one, the elements that block {last.name} updates", marks,
+                          code="form")
         table[a] = b
     for iv in last.iter_vars:
         if (iv.var in table.values()) == (iv.kind == "reduce") and int_value(iv.dom.extent) != 1:
             raise Refusal(f"iterator {iv.var.name} of block {last.name} is {iv.kind}, and {store.buffer.name} is "
-                          f"{'' if iv.var in table.values() else 'not '}indexed by it", [last.ident])
+                          f"{'' if iv.var in table.values() else 'not '}indexed by it", [last.ident], code="form")
     left = [iv for iv in first.iter_vars if iv.var not in table and int_value(iv.dom.extent) != 1]
     if left or any(v not in table for v in free_vars(begin.value)):
-        raise Refusal(f"block {first.name} depends on more than the element that it sets", [first.ident])
+        raise Refusal(f"block {first.name} depends on more than the element that it sets", [first.ident], code="index")
     return table
 
 
@@ -189,10 +192,11 @@ def _nobody_between(state: State, first: Block, last: Block, begin: BufferStore)
     used: set[Buffer] = {e.buffer for e in walk_expr(begin.value) if isinstance(e, BufferLoad)}
     at, until = order.index(first.ident), order.index(last.ident)
     if at > until:
-        raise Refusal(f"block {first.name} comes after block {last.name}", [first.ident, last.ident])
+        raise Refusal(f"block {first.name} comes after block {last.name}", [first.ident, last.ident], code="order")
     for n, block in enumerate(blocks):
         if n in (at, until):
             continue
         touched = {r.buffer for r in (*block.reads, *block.writes)} if n < until else {r.buffer for r in block.writes}
         if begin.buffer in touched or (at < n < until and used & {r.buffer for r in block.writes}):
-            raise Refusal(f"block {block.name} touches {begin.buffer.name}, or what it starts with, as well", [block.ident])
+            raise Refusal(f"block {block.name} touches {begin.buffer.name}, or what it starts with, as well", [block.ident],
+                          code="form")

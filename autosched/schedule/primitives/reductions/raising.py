@@ -92,7 +92,7 @@ class Raising(ScheduleBase):
         try:
             body, made = _raise(state, realize)
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit(state, body)
         return self.block_rv(made)
 
@@ -124,7 +124,8 @@ def _raise(state: State, realize: BlockRealize) -> tuple[Stmt, Ident]:
     store = block.body
     if block.init is not None or not isinstance(store, BufferStore):
         raise Refusal(f"the body of block {block.name} is not one store of a clip", [block.ident],
-                      hint=readers(state, block) if block.init is not None else before_nesting(state, block, "raise_epilogue"))
+                      hint=readers(state, block) if block.init is not None else before_nesting(state, block, "raise_epilogue"),
+                      code="form")
     clip = _clip(block, store.value)
     _narrowed(state, scope, block, store, clip)
     first, update = _sum(state, scope, block, clip.load.buffer)
@@ -133,7 +134,7 @@ def _raise(state: State, realize: BlockRealize) -> tuple[Stmt, Ident]:
     addend = _addend(first, start, clip)
     by = (MOST - clip.high) // STEP * STEP
     if by <= 0 or clip.low + by < -MOST:
-        raise Refusal(f"the clip from {clip.low} to {clip.high} leaves no room below {MOST}", [block.ident])
+        raise Refusal(f"the clip from {clip.low} to {clip.high} leaves no room below {MOST}", [block.ident], code="range")
     _proven(state, block, first, update, clip, addend, by)
     stage, nest, place = _stage(first, start, addend, clip, by)
     opening = replace(start, value=place)
@@ -178,7 +179,7 @@ def _clip(block: Block, value: Expr) -> _Clip:
         return _Clip(node, inner.a, load, shift, low, high)
     raise Refusal(
         f"block {block.name} clips no sum: min(max(sum >> s, low), high) with constant bounds", [block.ident],
-        "fold_epilogue moves an addend away from between the shift and the clip",
+        "fold_epilogue moves an addend away from between the shift and the clip", code="form",
     )
 
 
@@ -186,16 +187,16 @@ def _narrowed(state: State, scope: Block, block: Block, store: BufferStore, clip
     """Refuses unless only the low bits of the clip count."""
     loads = [e for e in walk_expr(store.value) if isinstance(e, BufferLoad) and e.buffer is clip.load.buffer]
     if len(loads) > 1:
-        raise Refusal(f"block {block.name} uses {clip.load.buffer.name} {len(loads)} times", [block.ident])
+        raise Refusal(f"block {block.name} uses {clip.load.buffer.name} {len(loads)} times", [block.ident], code="reader")
     if store.value == Cast(NARROW, clip.whole):
         return
     if store.value != clip.whole:
         raise Refusal(f"block {block.name} computes with the clip; only a conversion to {NARROW} drops what is added",
-                      [block.ident], "raise_epilogue needs the clip to be the last operation before the conversion")
+                      [block.ident], "raise_epilogue needs the clip to be the last operation before the conversion", code="form")
     target = store.buffer
     if is_output(block, scope):
         raise Refusal(f"block {block.name} writes {target.name}, which is an output: its {target.dtype} values would change",
-                      [block.ident], f"store {NARROW} results")
+                      [block.ident], f"store {NARROW} results", code="output")
     for reader in state.readers(scope, target):
         plain = dropped = 0
         for e in all_exprs(reader.body):
@@ -203,7 +204,7 @@ def _narrowed(state: State, scope: Block, block: Block, store: BufferStore, clip
             dropped += isinstance(e, Cast) and e.dtype == NARROW and isinstance(e.value, BufferLoad) and e.value.buffer is target
         if plain != dropped:
             raise Refusal(f"{reader.name} reads more of {target.name} than its low 8 bits", [reader.ident],
-                          f"every reader must convert to {NARROW} at once")
+                          f"every reader must convert to {NARROW} at once", code="reader")
 
 
 def _sum(state: State, scope: Block, reader: Block, total: Buffer) -> tuple[Block, Block]:
@@ -213,7 +214,7 @@ def _sum(state: State, scope: Block, reader: Block, total: Buffer) -> tuple[Bloc
     others = [b for b in state.readers(scope, total) if b.ident is not reader.ident and all(b is not w for w in writers)]
     if others or all(b is not total for b in scope.alloc_buffers):
         raise Refusal(f"{total.name} is also read by {names(others)}" if others else f"{total.name} is read by the caller",
-                      [b.ident for b in others] or [reader.ident])
+                      [b.ident for b in others] or [reader.ident], code="output")
     updates = [w for w in writers if reduce_iters(w)]
     starts = [w for w in writers if not reduce_iters(w)]
     if len(updates) == 1 and not starts and isinstance(updates[0].init, BufferStore):
@@ -221,7 +222,7 @@ def _sum(state: State, scope: Block, reader: Block, total: Buffer) -> tuple[Bloc
     if len(updates) == 1 and len(starts) == 1 and updates[0].init is None and isinstance(starts[0].body, BufferStore):
         return starts[0], updates[0]
     raise Refusal(f"{total.name} is written by {names(writers)}: not one sum and its start" if writers else
-                  f"nothing writes {total.name}", marks or [reader.ident])
+                  f"nothing writes {total.name}", marks or [reader.ident], code="writer")
 
 
 def _addend(first: Block, start: BufferStore, clip: _Clip) -> Expr:
@@ -233,7 +234,7 @@ def _addend(first: Block, start: BufferStore, clip: _Clip) -> Expr:
         return value
     raise Refusal(
         f"{start.buffer.name} does not start with an addend shifted left by {clip.shift}", [first.ident],
-        "fold_epilogue puts it there",
+        "fold_epilogue puts it there", code="form",
     )
 
 
@@ -248,14 +249,14 @@ def _proven(
     if starts[0] <= clip.high + by:
         raise Refusal(
             f"the sum may start with {starts[0]}, which does not exceed {clip.high + by}, the largest result: the addend is "
-            f"between {low} and {high}", [first.ident, block.ident], hint,
+            f"between {low} and {high}", [first.ident, block.ident], hint, code="range",
         )
     sums = partial_sums(bounds, update)
     whole = min(starts[0], starts[0] + sums[0]), max(starts[1], starts[1] + sums[1])
     if whole[0] < least or whole[1] > most:
         raise Refusal(
             f"a partial sum may be between {whole[0]} and {whole[1]}, which {clip.load.dtype} does not hold",
-            [update.ident, block.ident], hint,
+            [update.ident, block.ident], hint, code="range",
         )
 
 
@@ -295,4 +296,4 @@ def _available(state: State, stage: Block, block: Block) -> None:
         )
         if reason is not None:
             raise Refusal(f"{buffer.name} is not ready before the sum: {reason}", [block.ident, *writers],
-                          "raise_epilogue before the caches are placed")
+                          "raise_epilogue before the caches are placed", code="order")

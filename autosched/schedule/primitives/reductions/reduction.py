@@ -80,11 +80,11 @@ class Reductions(ScheduleBase):
         try:
             if other is not state:
                 raise Refusal("the loop and the block belong to different functions",
-                              hint="give a block and a loop of one function")
+                              hint="give a block and a loop of one function", code="handle")
             table, ident = _decompose(state, realize, node)
         except Refusal as r:
             hint = self.way_out("" if other is state and "sch." in r.hint else r.hint, lambda: _loop_that_works(state, realize))
-            self.refuse(r.reason, r.marks, hint or r.hint, state)
+            self.refuse(r.reason, r.marks, hint or r.hint, state, code=r.code)
         self.commit_nodes(state, table)
         return self.block_rv(ident)
 
@@ -136,10 +136,10 @@ class Reductions(ScheduleBase):
         other, epilogue = self.block_at(epilogue_block)
         try:
             if other is not state:
-                raise Refusal("the blocks belong to different functions")
+                raise Refusal("the blocks belong to different functions", code="handle")
             table = fuse_epilogue(state, reduction, epilogue)
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit_nodes(state, table)
 
 
@@ -218,13 +218,13 @@ def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[i
     loops = state.loops_above(realize)
     if not any(n is target for n in loops):
         raise Refusal(f"loop {target.var.name} is not around block {block.name}", [target.var, block.ident],
-                      hint=loops_around(state, realize))
+                      hint=loops_around(state, realize), code="place")
     position = next(k for k, n in enumerate(loops) if n is target)
     bound = _starts_everywhere(realize, loops) or _moved_only(realize, loops[:position], loops[position:])
     reason = not_reduction(state, block, scope, bound)
     if reason is not None:
         raise Refusal(f"block {block.name} is not a reduction block: {reason}", [block.ident],
-                      hint=for_reduction(state, block, "decompose_reduction"))
+                      hint=for_reduction(state, block, "decompose_reduction"), code="reduction")
     known = {n.var for n in loops}
     for iv, value in zip(block.iter_vars, realize.iter_values):
         if iv.kind != "reduce":
@@ -233,13 +233,14 @@ def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[i
             raise Refusal(
                 f"the reduction of {block.name} goes on outside block {scope.name}: the initialisation would run again each "
                 "time that block does", [block.ident, scope.ident], f"decompose_reduction before making {scope.name}",
+                code="reduction",
             )
         for higher in loops[:position]:
             if uses(value, {higher.var}):
                 raise Refusal(
                     f"loop {higher.var.name}, above {target.var.name}, belongs to the reduction of {block.name}: the "
                     "initialisation would run again in each of its iterations", [higher.var, block.ident],
-                    f'sch.decompose_reduction("{block.name}", {higher.var.name})',
+                    f'sch.decompose_reduction("{block.name}", {higher.var.name})', code="reduction",
                 )
     if not _idempotent(state, realize, target):
         fixed = pinned(loops, realize.predicate)
@@ -247,7 +248,7 @@ def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[i
             if inner.var not in fixed and not any(uses(v, {inner.var}) for v in realize.iter_values):
                 raise Refusal(
                     f"loop {inner.var.name} repeats the whole of {block.name}, so the initialisation must stay inside it",
-                    [inner.var, block.ident],
+                    [inner.var, block.ident], code="reduction",
                 )
         free = [n for n in loops[position:] if n.var not in fixed]
         around = [n for n in loops[:position] if n.var not in fixed]
@@ -255,7 +256,7 @@ def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[i
         if not one_to_one(without(fixed, realize.iter_values), free, condition, around):
             raise Refusal(
                 f"under loop {target.var.name} the parts that {block.name} reduces overlap, so the initialisation must stay "
-                "with them", [target.var, block.ident], "decompose at a deeper loop",
+                "with them", [target.var, block.ident], "decompose at a deeper loop", code="reduction",
             )
     init = block.init
     assert init is not None

@@ -84,7 +84,7 @@ class Factoring(ScheduleBase):
         try:
             body, made = _rfactor(state, node, int(factor_axis))
         except Refusal as r:
-            self.refuse(r.reason, r.marks, self.way_out(r.hint, lambda: _loop_that_works(state, node)), state)
+            self.refuse(r.reason, r.marks, self.way_out(r.hint, lambda: _loop_that_works(state, node)), state, code=r.code)
         self.commit(state, body)
         return self.block_rv(made)
 
@@ -133,16 +133,17 @@ class _Plan:
 def _rfactor(state: State, loop: For, factor_axis: int) -> tuple[Stmt, Block]:
     blocks = state.children_of(loop)
     if len(blocks) != 1:
-        raise Refusal(f"loop {loop.var.name} holds {len(blocks)} blocks, not the reduction alone", [loop.var])
+        raise Refusal(f"loop {loop.var.name} holds {len(blocks)} blocks, not the reduction alone", [loop.var], code="reduction")
     realize = state.realizes[blocks[0].ident]
     block = realize.block
     scope = scope_of(state, block)
     require_pipeline(state, scope)
     reason = not_reduction(state, block, scope)
     if reason is not None:
-        raise Refusal(f"block {block.name} is not a reduction block: {reason}", [block.ident])
+        raise Refusal(f"block {block.name} is not a reduction block: {reason}", [block.ident], code="reduction")
     if loop.kind != "serial":
-        raise Refusal(f"loop {loop.var.name} is {loop.kind}, not serial", [loop.var], "rfactor before changing its kind")
+        raise Refusal(f"loop {loop.var.name} is {loop.kind}, not serial", [loop.var], "rfactor before changing its kind",
+                      code="loop")
     loops = state.loops_above(realize)
     spatial, reduce = _touched(realize)
     _check_loops(state, realize, loops, loop, spatial, reduce)
@@ -151,7 +152,7 @@ def _rfactor(state: State, loop: For, factor_axis: int) -> tuple[Stmt, Block]:
     ndim = reduction.stores[0].buffer.ndim
     if not -ndim - 1 <= factor_axis <= ndim:
         raise Refusal(f"factor_axis {factor_axis} is not between {-ndim - 1} and {ndim}", [block.ident],
-                      hint=f"0 puts the new dimension first, {ndim} or -1 last")
+                      hint=f"0 puts the new dimension first, {ndim} or -1 last", code="argument")
     axis = factor_axis + ndim + 1 if factor_axis < 0 else factor_axis
     partial = tuple(
         replace(
@@ -184,23 +185,23 @@ def _check_loops(
     first = state.children_of(loops[0])[0]
     if first.ident is not block.ident:
         raise Refusal(f"block {first.name} stands before {block.name} under loop {loops[0].var.name}",
-                      [first.ident, block.ident])
+                      [first.ident, block.ident], code="order")
     inside = False
     for loop in loops:
         var = loop.var
         if var in spatial and var in reduce:
             raise Refusal(f"loop {var.name} moves both the reduction and the output of {block.name}", [var, block.ident],
-                          "split it")
+                          "split it", code="reduction")
         if var in spatial:
             if loop is factored:
                 raise Refusal(f"loop {var.name} moves the output of {block.name}; it is not part of the reduction",
-                              [var, block.ident])
+                              [var, block.ident], code="reduction")
         elif var in reduce:
             if not inside and len(state.children_of(loop)) != 1:
-                raise Refusal(f"loop {var.name} of the reduction holds other blocks than {block.name}", [var])
+                raise Refusal(f"loop {var.name} of the reduction holds other blocks than {block.name}", [var], code="reduction")
             inside = True
         elif (inside or loop is factored) and int_value(loop.extent) != 1:
-            raise Refusal(f"loop {var.name} repeats block {block.name}: no iterator uses it", [var, block.ident])
+            raise Refusal(f"loop {var.name} repeats block {block.name}: no iterator uses it", [var, block.ident], code="loop")
 
 
 def _check_predicate(
@@ -217,7 +218,7 @@ def _check_predicate(
             block = realize.block
             raise Refusal(
                 f"block {block.name} runs under a predicate on its reduction, and it is not known that every iteration of "
-                f"loop {factored.var.name} does something", [block.ident], "split by a factor that divides",
+                f"loop {factored.var.name} does something", [block.ident], "split by a factor that divides", code="reduction",
             )
 
 

@@ -66,7 +66,7 @@ class Stages(ScheduleBase):
         try:
             body, made = _split(state, realize, [int(p) for p in path])
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit(state, body)
         return self.block_rv(made)
 
@@ -75,17 +75,17 @@ def _split(state: State, realize: BlockRealize, path: list[int]) -> tuple[Stmt, 
     block = realize.block
     store = block.body
     if not isinstance(store, BufferStore):
-        raise Refusal(f"block {block.name} is not one plain store", [block.ident])
+        raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
     part: Expr = store.value
     for step in path:
         children = expr_children(part) if not isinstance(part, BufferLoad) else ()
         if not 0 <= step < len(children):
             raise Refusal(f"{expr_text(part)} in block {block.name} has {len(children)} operands; there is none at {step}",
-                          [block.ident])
+                          [block.ident], code="argument")
         part = children[step]
     own = [iv.var for iv in block.iter_vars]
     if not any(v in own for v in free_vars(part)) or not _loads(part):
-        raise Refusal(f"{expr_text(part)} in block {block.name} loads nothing", [block.ident])
+        raise Refusal(f"{expr_text(part)} in block {block.name} loads nothing", [block.ident], code="form")
     scope = scope_of(state, block)
     if block.init is not None:
         names, buffers = set(state.block_names()), {b.name for b in scope.alloc_buffers}
@@ -95,7 +95,7 @@ def _split(state: State, realize: BlockRealize, path: list[int]) -> tuple[Stmt, 
     needed = {iv.var for iv in block.iter_vars if int_value(iv.dom.extent) != 1}
     if not all(i in own for i in used) or not needed <= set(used) or len(set(used)) != len(used):
         raise Refusal(f"block {block.name} does not store at its plain iterators, each once", [block.ident],
-                      "decompose_value before transform_layout")
+                      "decompose_value before transform_layout", code="index")
     name = fresh_name(f"{block.name}_part", set(state.block_names()))
     shape = tuple([IntImm(1) if int_value(i) == 0 else s for i, s in zip(store.indices, store.buffer.shape)])
     buffer = Buffer(fresh_name(f"{store.buffer.name}_part", {b.name for b in scope.alloc_buffers}), shape, part.dtype)
@@ -114,7 +114,7 @@ def _with_stage(
     top: Stmt = realize
     for loop in reversed(state.loops_above(realize)):
         if loop.body is not top:
-            raise Refusal(f"loop {loop.var.name} holds more than block {block.name}", [loop.var, block.ident])
+            raise Refusal(f"loop {loop.var.name} holds more than block {block.name}", [loop.var, block.ident], code="place")
         top = loop
     rest = _with_access(replace(block, body=BufferStore(store.buffer, store.indices, value)))
     changed = _put(top, realize, BlockRealize(realize.iter_values, realize.predicate, rest))

@@ -55,21 +55,21 @@ class Widening(ScheduleBase):
         try:
             body = _wide_reduction(state, realize.block) if realize.block.init is not None else _wide_value(state, realize.block)
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit(state, body)
 
 
 def _store(block: Block) -> BufferStore:
     store = block.body
     if not isinstance(store, BufferStore) or store.buffer.dtype != "int8":
-        raise Refusal(f"block {block.name} is not one store of an int8 value", [block.ident])
+        raise Refusal(f"block {block.name} is not one store of an int8 value", [block.ident], code="form")
     return store
 
 
 def _wide_value(state: State, block: Block) -> Stmt:
     store = _store(block)
     if not isinstance(store.value, BinOp | Select):
-        raise Refusal(f"block {block.name} computes nothing in int8", [block.ident])
+        raise Refusal(f"block {block.name} computes nothing in int8", [block.ident], code="form")
     value, _ = _wide(block, store.value)
     new = _with_access(replace(block, body=BufferStore(store.buffer, store.indices, cast("int8", value))))
     return state.rewrite({id(block): new})
@@ -81,10 +81,10 @@ def _wide_reduction(state: State, block: Block) -> Stmt:
     old = store.buffer
     if all(b is not old for b in scope.alloc_buffers):
         raise Refusal(f"{old.name} is not allocated in {scope.name}, and its readers outside want int8", [block.ident],
-                      "cache_write first")
+                      "cache_write first", code="output")
     others = [w for w in state.writers(scope, old) if w.ident is not block.ident]
     if others:
-        raise Refusal(f"{old.name} is also written by {names(others)}", [block.ident, *[w.ident for w in others]])
+        raise Refusal(f"{old.name} is also written by {names(others)}", [block.ident, *[w.ident for w in others]], code="writer")
     init = block.init
     assert isinstance(init, BufferStore)
     wide = replace(old, dtype="int32", ident=Ident())
@@ -115,7 +115,7 @@ def _steps(block: Block, store: BufferStore) -> Expr:
                 if value.op in ORDERED and not exact:
                     raise _wrapped(block, value.op)
                 return wide
-    raise Refusal(f"block {block.name} is no reduction with +, min or max", [block.ident])
+    raise Refusal(f"block {block.name} is no reduction with +, min or max", [block.ident], code="reduction")
 
 
 def _wide(block: Block, value: Expr) -> tuple[Expr, bool]:
@@ -135,12 +135,12 @@ def _wide(block: Block, value: Expr) -> tuple[Expr, bool]:
     if isinstance(value, Select) and value.dtype == "int8":
         (a, a_exact), (b, b_exact) = _wide(block, value.true_value), _wide(block, value.false_value)
         return Select(value.condition, a, b, "int32"), a_exact and b_exact
-    raise Refusal(f"block {block.name} does not compute an int8 value with + - * min and max alone", [block.ident])
+    raise Refusal(f"block {block.name} does not compute an int8 value with + - * min and max alone", [block.ident], code="form")
 
 
 def _wrapped(block: Block, op: str) -> Refusal:
     return Refusal(f"block {block.name} takes the {op} of an int8 value that may have wrapped around", [block.ident],
-                   "convert its operands to int32 in the program")
+                   "convert its operands to int32 in the program", code="range")
 
 
 class _Narrowed(Mutator):

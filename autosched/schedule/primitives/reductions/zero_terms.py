@@ -73,7 +73,7 @@ class ZeroTerms(ScheduleBase):
         try:
             new = _without_zeros(state, realize)
         except Refusal as r:
-            self.refuse(r.reason, r.marks, self.way_out(r.hint, lambda: sums(state, realize.block)), state)
+            self.refuse(r.reason, r.marks, self.way_out(r.hint, lambda: sums(state, realize.block)), state, code=r.code)
         self.commit_nodes(state, {id(realize): new})
 
 
@@ -83,7 +83,7 @@ def _without_zeros(state: State, realize: BlockRealize) -> BlockRealize:
     if block.init is not None:
         raise Refusal(
             f"block {block.name} sets its initial value itself, in its first term, which may be one of those to drop",
-            [block.ident], "decompose_reduction first",
+            [block.ident], "decompose_reduction first", code="reduction",
         )
     store, term = sum_term(block)
     guards: list[Expr] = []
@@ -106,6 +106,7 @@ def _without_zeros(state: State, realize: BlockRealize) -> BlockRealize:
         raise Refusal(
             f"no term of block {block.name} is known to be zero", [block.ident],
             "an operand if_then_else(inside, value, 0): compute_inline the padding, or keep it as the stage that is read",
+            code="form",
         )
     loops = bind_all(Analyzer(), state.loops.values())
     values = bindings(realize)
@@ -131,17 +132,18 @@ def sum_term(block: Block) -> tuple[BufferStore, Expr]:
     """
     store = block.body
     if not isinstance(store, BufferStore):
-        raise Refusal(f"the body of block {block.name} is not one store", [block.ident], "before tensorize and blockize")
+        raise Refusal(f"the body of block {block.name} is not one store", [block.ident], "before tensorize and blockize",
+                      code="form")
     if not is_int(store.buffer.dtype):
         raise Refusal(f"block {block.name} sums {store.buffer.dtype}: zero times a value that is not finite is not zero",
                       [block.ident],
-                      hint="only sums of integers can leave terms out")
+                      hint="only sums of integers can leave terms out", code="form")
     own = BufferLoad(store.buffer, store.indices, store.buffer.dtype)
     value = store.value
     if isinstance(value, BinOp) and value.op == "+" and own in (value.a, value.b):
         return store, value.b if value.a == own else value.a
     raise Refusal(f"block {block.name} is no sum: its body is not {store.buffer.name}[..] = {store.buffer.name}[..] + term",
-                  [block.ident])
+                  [block.ident], code="form")
 
 
 def _added(store: BufferStore) -> Expr:

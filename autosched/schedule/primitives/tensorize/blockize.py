@@ -114,7 +114,7 @@ class Blockizing(ScheduleBase):
             self.refuse(
                 f"new_order {order} is not a permutation of 0 .. {len(node.iter_vars) - 1}, {node.name}'s iterators",
                 [node.ident],
-                hint=f"each position once, e.g. {list(range(len(node.iter_vars)))[::-1]}",
+                hint=f"each position once, e.g. {list(range(len(node.iter_vars)))[::-1]}", code="argument",
             )
         new = replace(node, iter_vars=tuple([node.iter_vars[k] for k in order]))
         values = tuple([realize.iter_values[k] for k in order])
@@ -123,12 +123,12 @@ class Blockizing(ScheduleBase):
     def _blockize_blocks(self, rvs: Sequence[BlockRV], preserve: bool) -> BlockRV:
         found = [self.block_at(rv) for rv in rvs]
         if not found:
-            self.refuse("no block is given", hint="a list of neighbouring blocks")
+            self.refuse("no block is given", hint="a list of neighbouring blocks", code="argument")
         state = found[0][0]
         if any(s.parent(realize) is None for s, realize in found):
-            self.refuse("the primitive does not operate on the root block", hint=inner_blocks(state))
+            self.refuse("the primitive does not operate on the root block", hint=inner_blocks(state), code="root")
         if any(s is not state for s, _ in found):
-            self.refuse("the blocks belong to different functions", hint="give blocks of one function")
+            self.refuse("the blocks belong to different functions", hint="give blocks of one function", code="handle")
         try:
             table, outer = _blockize_neighbours(state, [realize for _, realize in found], preserve)
         except Refusal as r:
@@ -137,7 +137,7 @@ class Blockizing(ScheduleBase):
         return self.block_rv(outer)
 
     def _refused(self, r: Refusal, state: State) -> NoReturn:
-        self.refuse(r.reason, r.marks, r.hint, state)
+        self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
 
 
 # -- dividing iterators ----------------------------------------------------------------------------------------------
@@ -345,14 +345,14 @@ def single_block(state: State, loop: For) -> tuple[BlockRealize, list[For]]:
         raise Refusal(
             f"loop {loop.var.name} is required to have only one child block, but has {len(children)}: {listed}",
             [loop.var, *(b.ident for b in children)],
-            hint="take a loop around one block only, or move the others away (compute_at, reverse_compute_at)",
+            hint="take a loop around one block only, or move the others away (compute_at, reverse_compute_at)", code="place",
         )
     realize = state.realizes[children[0].ident]
     inner: list[For] = []
     for node in state.ancestors(realize):
         if not isinstance(node, For):
             raise Refusal(f"between loop {loop.var.name} and block {children[0].name} stands more than loops", [node],
-                          hint="take a loop below it")
+                          hint="take a loop below it", code="place")
         inner.append(node)
         if node is loop:
             break
@@ -393,6 +393,7 @@ def blockize_loop(state: State, loop: For, preserve_unit: bool) -> BlockRealize:
             f"the iterators of {block.name} cannot be divided at loop {loop.var.name} into an outer and an inner part",
             [loop.var, block.ident],
             hint="split by factors that divide the extents, and reorder so that whole inner parts are below the loop",
+            code="index",
         )
     halves = _halve(block.iter_vars, division, preserve_unit)
     dom = {iv.var: iv.dom for iv in halves.inner_iters}
@@ -402,7 +403,7 @@ def blockize_loop(state: State, loop: For, preserve_unit: bool) -> BlockRealize:
     if new.init is not None and not _each_once(halves.inner_values, inner, division.inner_predicate):
         raise Refusal(
             f"the iterations below {loop.var.name} repeat or overlap in {block.name}, so its init cannot be taken out of them",
-            [loop.var, block.ident], "decompose_reduction first",
+            [loop.var, block.ident], "decompose_reduction first", code="reduction",
         )
     reduces = new.init is not None and any(iv.kind == "reduce" for iv in halves.outer_iters)
     reads = (*new.writes, *new.reads) if reduces else new.reads
@@ -473,22 +474,22 @@ def _blockize_neighbours(
         k = next((k for k, s in enumerate(stmts) if any(n is s for n in chain)), None)
         if k is None or (k in positions):
             raise Refusal("the blocks to be joined must not be nested in each other", [realize.block.ident],
-                          hint="give the outer one of them alone")
+                          hint="give the outer one of them alone", code="place")
         below = chain[: next(i for i, n in enumerate(chain) if n is stmts[k]) + 1]
         around = next((n for n in below[1:] if isinstance(n, Block)), None)
         if around is not None:
             raise Refusal(
                 f"block {realize.block.name} stands inside block {around.name}, and the others do not",
-                [realize.block.ident, around.ident], f"join {around.name}",
+                [realize.block.ident, around.ident], f"join {around.name}", code="place",
             )
         if any(isinstance(n, SeqStmt) for n in below):
             raise Refusal(f"block {realize.block.name} shares its loops with other blocks", [realize.block.ident],
-                          hint="list all blocks of those loops, or take the loop itself")
+                          hint="list all blocks of those loops, or take the loop itself", code="place")
         positions.append(k)
     order = sorted(range(len(positions)), key=lambda i: positions[i])
     if [positions[i] for i in order] != list(range(min(positions), min(positions) + len(positions))):
         raise Refusal("the blocks to be joined must be neighbours", [r.block.ident for r in realizes],
-                      hint="list the blocks between them, too, or move those away")
+                      hint="list the blocks between them, too, or move those away", code="place")
     outer_loops = state.loops_above(stmts[positions[0]])
     given: _Halves | None = None
     predicate: Expr = TRUE
@@ -503,7 +504,7 @@ def _blockize_neighbours(
         if division is None:
             raise Refusal(
                 f"the iterators of {block.name} cannot be divided into an outer and an inner part", [block.ident],
-                hint="split by factors that divide the extents, and reorder so that whole inner parts are below",
+                hint="split by factors that divide the extents, and reorder so that whole inner parts are below", code="index",
             )
         if given is not None:
             _same_outer(block, division, given, predicate)
@@ -514,7 +515,7 @@ def _blockize_neighbours(
             given = halves  # begins with the iterators of the one before
         if block.init is not None and any(iv.kind == "reduce" for iv in halves.outer_iters):
             raise Refusal(f"block {block.name} is a reduction whose loops reach outside", [block.ident],
-                          "decompose_reduction first")
+                          "decompose_reduction first", code="reduction")
         dom = {iv.var: iv.dom for iv in halves.inner_iters}
         new = _Simplifying(halves.vmap, Analyzer(dom)).visit_stmt(replace(block, iter_vars=()))
         assert isinstance(new, Block)
@@ -551,12 +552,12 @@ def _same_outer(block: Block, division: _Division, given: _Halves, predicate: Ex
     if not fits:
         raise Refusal(
             f"block {block.name} does not run over the same outer iterators as the blocks before it", [block.ident],
-            hint="blockize them one by one",
+            hint="blockize them one by one", code="domain",
         )
     if not _same_conditions(division.outer_predicate, predicate):
         raise Refusal(
             f"block {block.name} does not run under the same outer conditions as the blocks before it", [block.ident],
-            "split by factors that divide",
+            "split by factors that divide", code="domain",
         )
 
 

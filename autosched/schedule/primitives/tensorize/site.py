@@ -44,7 +44,7 @@ def find_loop(state: State, realize: BlockRealize, pattern: Pattern, name: str) 
     if site.splits or site.loops or site.blocks:
         raise _explain(state, realize, site, name)
     if not site.wanted:
-        raise Refusal(f"block {realize.block.name} does not match intrinsic {name}", [realize.block.ident])
+        raise Refusal(f"block {realize.block.name} does not match intrinsic {name}", [realize.block.ident], code="intrinsic")
     return site.wanted[0]
 
 
@@ -76,13 +76,13 @@ def why_not(state: State, loop: For, pattern: Pattern, name: str, reason: str) -
             if any(n is loop for n in above):
                 return Refusal(
                     f"intrinsic {name} covers {_names(site.wanted)} around {block.name}, not {loop.var.name} as well: "
-                    f"{reason}", [loop.var], f'sch.tensorize({site.wanted[0].var.name}, "{name}")',
+                    f"{reason}", [loop.var], f'sch.tensorize({site.wanted[0].var.name}, "{name}")', code="intrinsic",
                 )
             return Refusal(
                 f"intrinsic {name} needs {_names(site.wanted)} around {block.name}; {loop.var.name} leaves some out",
-                [loop.var], f'sch.tensorize({site.wanted[0].var.name}, "{name}")',
+                [loop.var], f'sch.tensorize({site.wanted[0].var.name}, "{name}")', code="intrinsic",
             )
-    return Refusal(f"loop {loop.var.name} does not match intrinsic {name}: {reason}", [loop.var])
+    return Refusal(f"loop {loop.var.name} does not match intrinsic {name}: {reason}", [loop.var], code="intrinsic")
 
 
 def _survey(state: State, realize: BlockRealize, pattern: Pattern, name: str) -> _Site:
@@ -92,7 +92,7 @@ def _survey(state: State, realize: BlockRealize, pattern: Pattern, name: str) ->
         matcher.stmt(block.body, pattern.nest.body)
     except Mismatch as error:
         raise _other_memories(state, realize, pattern, name) or Refusal(
-            f"block {block.name} does not compute what intrinsic {name} does: {error}", [block.ident]
+            f"block {block.name} does not compute what intrinsic {name} does: {error}", [block.ident], code="intrinsic",
         ) from None
     around = state.loops_above(realize)
     values = bindings(realize)
@@ -102,7 +102,8 @@ def _survey(state: State, realize: BlockRealize, pattern: Pattern, name: str) ->
         iv = matcher.loops.get(var)
         if iv is None:
             raise Refusal(
-                f"block {block.name} does not match intrinsic {name}: nothing runs as its {var.name}", [block.ident]
+                f"block {block.name} does not match intrinsic {name}: nothing runs as its {var.name}", [block.ident],
+                code="intrinsic",
             )
         loop = _stepping(values[iv], around)
         count = None if loop is None else int_value(loop.extent)
@@ -112,7 +113,7 @@ def _survey(state: State, realize: BlockRealize, pattern: Pattern, name: str) ->
                 f"intrinsic {name} needs {extent} consecutive values of {iv.name} of block {block.name}, but {have}",
                 [block.ident],
                 f"split so that one loop runs {iv.name} {extent} times" if loop is None or count is None else
-                f"tile {iv.name} by {extent}, or use an intrinsic of size {count}",
+                f"tile {iv.name} by {extent}, or use an intrinsic of size {count}", code="intrinsic",
             )
         wanted.append(loop)
         if count != extent:
@@ -121,7 +122,7 @@ def _survey(state: State, realize: BlockRealize, pattern: Pattern, name: str) ->
     if uses(realize.predicate, {n.var for n in wanted}):
         raise Refusal(
             f"block {block.name} runs under a predicate on {_names(wanted)}, so its tiles are not always full",
-            [block.ident], "split by a factor that divides the extent, or pad the program first (pad_einsum)",
+            [block.ident], "split by a factor that divides the extent, or pad the program first (pad_einsum)", code="domain",
         )
     return _obstacles(state, realize, wanted, splits)
 
@@ -159,7 +160,7 @@ def _other_memories(state: State, realize: BlockRealize, pattern: Pattern, name:
     when = "before decompose_reduction, put them there:" if apart else "put them there first:"
     return Refusal(
         f"block {block.name} computes what intrinsic {name} does, but in other memories: {have}", [block.ident],
-        f"{when}\n  " + "\n  ".join(lines),
+        f"{when}\n  " + "\n  ".join(lines), code="intrinsic",
     )
 
 
@@ -239,7 +240,7 @@ def _explain(state: State, realize: BlockRealize, site: _Site, name: str) -> Ref
     lines.append(f'sch.tensorize({inner[0]}, "{name}")')
     if not (site.loops or site.blocks):
         runs = ", ".join(f"{n.var.name} runs {int_value(n.extent)} times, the intrinsic {e}" for n, e in site.splits)
-        return Refusal(f"loop {runs} around {block.name}", [n.var for n, _ in site.splits], "; ".join(lines))
+        return Refusal(f"loop {runs} around {block.name}", [n.var for n, _ in site.splits], "; ".join(lines), code="place")
     things = [f"loop {n.var.name}" for n in site.loops] + [b.name for b in site.blocks]
     listed = things[0] if len(things) == 1 else f"{', '.join(things[:-1])} and {things[-1]}"
     where = f"between {site.upper.var.name} and {site.lower}" if site.upper is not None else f"above {site.lower}"
@@ -247,7 +248,7 @@ def _explain(state: State, realize: BlockRealize, site: _Site, name: str) -> Ref
     when = "before the caches and the initialisation are placed between them" if site.blocks else "first"
     return Refusal(
         f"intrinsic {name} covers {_names(site.wanted)} around {block.name} at once, but {listed} {verb} {where}",
-        marks, f"{when}, bring them together:\n  " + "\n  ".join(lines),
+        marks, f"{when}, bring them together:\n  " + "\n  ".join(lines), code="intrinsic",
     )
 
 

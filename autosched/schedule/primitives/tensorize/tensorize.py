@@ -86,7 +86,7 @@ class Tensorizing(ScheduleBase):
                 except (Refusal, Mismatch) as first:
                     raise why_not(state, loop, pattern, tensor_intrin, str(first.args[0])) from None
         except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state)
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit_nodes(state, table)
 
 
@@ -95,13 +95,13 @@ def _block(
 ) -> dict[int, Stmt | None]:
     if realize.block.match_buffers:
         raise Refusal(f"block {realize.block.name} is an intrinsic already", [realize.block.ident],
-                      hint="nothing is left to do here; its loops outside can still be scheduled")
+                      hint="nothing is left to do here; its loops outside can still be scheduled", code="intrinsic")
     try:
         return {id(realize): _replaced(realize, match_block(realize, pattern), impl)}
     except Mismatch as first:
         if state.children_of(realize.block):
             raise Refusal(
-                f"block {realize.block.name} does not match intrinsic {name}: {first}", [realize.block.ident]
+                f"block {realize.block.name} does not match intrinsic {name}: {first}", [realize.block.ident], code="intrinsic",
             ) from None
     loop = find_loop(state, realize, pattern, name)
     try:
