@@ -273,15 +273,21 @@ def _needs(model: Model) -> _Needs:
     widened = any(o.consumer == nest.anchor and o.scope == WGT and o.name in constant and not o.dims for o in nest.operands)
     products = model.useful if nest.anchor and not (loads_widen and widened) else 0
     starts = model.out_elements if products else 0
-    used = max((_least(model, k) for k, o in enumerate(nest.operands) if o.consumer in _reads(nest)), default=0)
+    reduced = [k for k, o in enumerate(nest.operands) if o.consumer in _reads(nest)]
+    used = max((_least(model, k) for k in reduced), default=0)
     if widened and products:
         # Sums of windows that overlap may share their parts.
         starts = starts if used == products else 0
         products = max(used, model.out_elements)
     if not nest.tensorized:
-        # Whatever order they come in, each step takes one more of the elements in, and each result is made by one at least.
-        steps = max(used - model.out_elements, model.out_elements) if model.products > model.out_elements else 0
-        products = steps + (0 if loads_widen else used) if nest.wides else 2 * steps
+        # What windows connect, comparisons have to connect, one at a time.
+        apart = max((_apart(model, k) for k in reduced if _least(model, k) == used), default=model.out_elements)
+        steps = max(used - apart, 0)
+        if not nest.wides:
+            products = 2 * steps
+        else:
+            # A comparison with a constant is half of a product dearer than it looks: docs/bound.md.
+            products = steps if loads_widen else used + -(-3 * steps // 2)
         starts = 0
     # A single product may be an identity's.
     links = [s.products for s in nest.stages if s.products > loads_widen]
@@ -311,6 +317,38 @@ def _needs(model: Model) -> _Needs:
 def _reads(nest: Nest) -> tuple[str, ...]:
     """The blocks whose operands the anchor takes in."""
     return (*([nest.anchor] if nest.anchor else []), *(w.block for w in nest.wides))
+
+
+def _apart(model: Model, operand: int) -> int:
+    """Groups of an operand's elements such that no window has elements of two of them: those are what windows connect.
+
+    Along every dimension indices are connected that one step of the output reads; a window is a box, so the groups of all
+    dimensions multiply. Where an axis moves two dimensions a window is none, and every output counts as a group.
+    """
+    op, n = model.nest.operands[operand], model.n_spatial
+    moved = [a for coeffs, _ in op.dims for a, c in enumerate(coeffs) if c]
+    if len(moved) != len(set(moved)):
+        return model.out_elements
+    groups = 1
+    for d, (coeffs, size) in enumerate(op.dims):
+        row = np.array(op.inside[d] if op.inside else [True] * size)
+        places = np.zeros(1, dtype=np.int64)
+        window = np.array(op.within[d] if op.within else [0])
+        for a, c in enumerate(coeffs):
+            steps = c * np.arange(model.extents[a])
+            if c and a < n:
+                places = np.add.outer(places, steps).ravel()
+            elif c:
+                window = np.add.outer(window, steps).ravel()
+        read = np.add.outer(places, window)
+        group = np.arange(read.max() + 1)
+        for one in read:
+            inside = one[row[one]]
+            if len(inside):
+                known = np.unique(group[inside])
+                group[np.isin(group, known)] = known[0]
+        groups *= len(np.unique(group[np.unique(read[row[read]])])) or 1
+    return groups
 
 
 def _least(model: Model, operand: int) -> int:

@@ -173,8 +173,8 @@ def analyse(func: PrimFunc, target: Target) -> tuple[Nest, ...]:
     return tuple(nests)
 
 
-def shared(func: PrimFunc, target: Target) -> str | None:
-    """The last block that feeds several of the tensors that go to DRAM, or None.
+def shared(func: PrimFunc, target: Target) -> tuple[str, tuple[tuple[str, ...], ...]] | None:
+    """The last block that feeds several of the tensors that go to DRAM, and its readers, those of each tensor together; or None.
 
     Args:
         func: a program as for ``analyse``.
@@ -198,7 +198,13 @@ def shared(func: PrimFunc, target: Target) -> str | None:
             loads = [*loads_of(site), *starts_of(site)]
             ahead += [by_output[x.buffer] for x in loads if x.buffer in by_output and x.buffer not in sources
                       and out.block.name not in fed[by_output[x.buffer].block.name]]
-    return next((s.block.name for s in reversed(sites) if len(fed[s.block.name]) > 1), None)
+    for site in reversed(sites):
+        if len(fed[site.block.name]) > 1:
+            readers = [s for s in sites if any(x.buffer is site.store.buffer for x in (*loads_of(s), *starts_of(s)))]
+            groups = [tuple(r.block.name for r in readers if to in fed[r.block.name]) for to in sorted(
+                fed[site.block.name], key=[s.block.name for s in sites].index)]
+            return site.block.name, tuple(groups)
+    return None
 
 
 def _blocks_of(nest: Nest) -> tuple[str, ...]:

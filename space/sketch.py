@@ -12,11 +12,11 @@ from autosched.errors import ProgramError
 from autosched.ir.host import split_host
 from autosched.ir.stmt import PrimFunc
 from autosched.lower.limits import least_work, too_much
-from autosched.schedule import Schedule, Trace
+from autosched.schedule import Trace
 from autosched.target import Target
 from space.model import Model
 from space.nest import analyse
-from space.normalise import normalised
+from space.normalise import normal_forms
 from space.rule import Column, NumericRule, Points, StructuralRule
 
 
@@ -72,7 +72,7 @@ def sketches(
     Raises:
         ProgramError: none fits; the reason is that of the program as it is.
     """
-    forms: list[tuple[tuple[str, ...], Schedule]] = [((), normalised(func, target))]
+    forms = normal_forms(func, target)
     for rule in structural:
         for done, sch in tuple(forms):
             forms += [((*done, text), other) for text, other in rule.apply(sch, target)]

@@ -96,6 +96,11 @@ class Space:
             ok &= points[:, at] == value
         return ok
 
+    @cached_property
+    def nests(self) -> Ints:
+        """How many nests each sketch has, shape (sketches,)."""
+        return np.array([len(sketch.models) for sketch in self.sketches], dtype=np.int64)
+
     @property
     def width(self) -> int:
         """Columns of a point: the sketch, then every sketch's columns by name; one that a sketch does not have holds 0."""
@@ -267,8 +272,14 @@ class Space:
         return float(np.prod([float(len(c.choices)) for c, at in zip(columns, places) if int(at) not in self._fixed]))
 
     def draws(self, rng: np.random.Generator, n: int) -> Points:
-        """``n`` rows with every column drawn evenly from its choices, sketches by the size of their product."""
+        """``n`` rows with every column drawn evenly from its choices, sketches of as many nests by the size of their product.
+
+        How many nests is drawn evenly: forms of more would leave no draws for the others.
+        """
         sizes = np.array([self._raw(k) if k in self._open else 0.0 for k in range(len(self.sketches))])
+        kinds = np.unique(self.nests)
+        for count in kinds if len(kinds) > 1 else ():
+            sizes[self.nests == count] /= max(float(sizes[self.nests == count].sum()), 1.0)
         which = rng.choice(len(self.sketches), size=n, p=sizes / sizes.sum())
         out = np.zeros((n, self.width), dtype=np.int32)
         for k, sketch in enumerate(self.sketches):

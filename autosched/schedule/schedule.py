@@ -42,6 +42,7 @@ from autosched.schedule.primitives.reductions.reduction import Reductions
 from autosched.schedule.primitives.reductions.rfactor import Factoring
 from autosched.schedule.primitives.reductions.stages import Stages
 from autosched.schedule.primitives.reductions.widening import Widening
+from autosched.schedule.primitives.reductions.windows import Windows
 from autosched.schedule.primitives.reductions.zero_terms import ZeroTerms
 from autosched.schedule.primitives.sampling import Sampling
 from autosched.schedule.primitives.tensorize.blockize import Blockizing
@@ -53,7 +54,7 @@ class Schedule(
     Lookup, Pieces, Kinds, ReindexCache, CacheIndex, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing,
     Notes, Sampling, Layout, Reindex, ZeroTerms, Folding, Raising, Factoring, PadEinsum,
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Widening, NeutralTerms,
-    PlainForms,
+    PlainForms, Windows,
 ):
     """Rewrites a program step by step; every step is legal, and recorded.
 

@@ -198,16 +198,27 @@ class Proposer:
         for _ in range(generations):
             if idle == IDLE:
                 break
-            parents = self._spread(kept[np.argsort(scores, kind="stable")], POPULATION, ALIKE)
+            parents = self._parents(kept[np.argsort(scores, kind="stable")])
             new = _fresh_of(self.space.mutate(np.repeat(parents, 2, axis=0), self.rng), known)
             if len(new):
                 found = self.space.draft(new)
-                idle = 0 if found.min() < drafts.min() else idle + 1
+                idle = 0 if self._lower(new, found, kept, drafts) else idle + 1
                 kept, drafts = np.concatenate([kept, new]), np.concatenate([drafts, found])
                 scores = np.concatenate([scores, self._score(new, found)])
         pooled = {row.tobytes() for row in self._pool}
         fresh = np.array([row.tobytes() not in pooled for row in kept], dtype=bool)
         self._take(kept[fresh], drafts[fresh])
+
+    def _parents(self, ranked: Points) -> Points:
+        """The best of every kind of form: one of several nests has more to decide, and is worse for longer."""
+        nests = self.space.nests[ranked[:, 0]]
+        kinds = np.unique(nests)
+        return np.concatenate([self._spread(ranked[nests == kind], POPULATION // len(kinds), ALIKE) for kind in kinds])
+
+    def _lower(self, new: Points, found: Floats, kept: Points, drafts: Floats) -> bool:
+        """Whether some kind of form has a lower draft among new points than before."""
+        mine, before = self.space.nests[new[:, 0]], self.space.nests[kept[:, 0]]
+        return any(found[mine == kind].min() < drafts[before == kind].min(initial=np.inf) for kind in np.unique(mine))
 
 
 def _fresh_of(children: Points, known: set[bytes]) -> Points:

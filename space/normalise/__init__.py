@@ -25,6 +25,7 @@ from space.normalise import (
     straight,
     sums,
     widening,
+    windows,
 )
 from space.normalise.blocks import is_packed, plain_blocks
 
@@ -35,12 +36,13 @@ PACKING = (
 )
 
 
-def normalise(func: PrimFunc, target: Target) -> tuple[PrimFunc, tuple[Instruction, ...]]:
+def normalise(func: PrimFunc, target: Target, differences: bool = False) -> tuple[PrimFunc, tuple[Instruction, ...]]:
     """A program in schedulable form, and the primitives that bring it there.
 
     Args:
         func: an unscheduled program, with constant extents.
         target: the machine whose elements tensors are packed for.
+        differences: whether extrema of int8 are written as differences, where there are any; without them there is no such form.
 
     Returns:
         The program, in which parameters are packed and results unpacked by host stages, and the instructions of a trace; the
@@ -59,6 +61,8 @@ def normalise(func: PrimFunc, target: Target) -> tuple[PrimFunc, tuple[Instructi
             for rule in PACKING:
                 rule(sch, target)
         if is_packed(sch.func, target):
+            if differences and not windows.apply(sch, target):
+                return func, ()
             sch = _widened(sch, target)
             apart.apply(sch, target)
     except ScheduleError:
@@ -80,18 +84,34 @@ def _widened(sch: Schedule, target: Target) -> Schedule:
     return wide
 
 
-def normalised(func: PrimFunc, target: Target) -> Schedule:
-    """A schedule of a program that has been normalised, its trace included.
+def normal_forms(func: PrimFunc, target: Target) -> list[tuple[tuple[str, ...], Schedule]]:
+    """Schedules of a program that has been normalised, each with what was done that need not be; the plain one first.
 
     Args:
         func: as for ``normalise``.
         target: as for ``normalise``.
     """
+    forms: list[tuple[tuple[str, ...], Schedule]] = [((), normalised(func, target))]
+    if plain_blocks(func) and windows.applies(func):
+        other = normalised(func, target, True)
+        if other.trace.insts:
+            forms.append((("extrema by differences",), other))
+    return forms
+
+
+def normalised(func: PrimFunc, target: Target, differences: bool = False) -> Schedule:
+    """A schedule of a program that has been normalised, its trace included.
+
+    Args:
+        func: as for ``normalise``.
+        target: as for ``normalise``.
+        differences: as for ``normalise``.
+    """
     sch = Schedule(func, seed=0)
-    steps = normalise(func, target)[1]
+    steps = normalise(func, target, differences)[1]
     if steps:
         Trace(list(steps)).apply_to_schedule(sch, remove_postproc=False)
     return sch
 
 
-__all__ = ["PACKING", "normalise", "normalised"]
+__all__ = ["PACKING", "normal_forms", "normalise", "normalised"]

@@ -1,4 +1,4 @@
-"""What several results need is computed for each of them: a nest of the space stores one tensor."""
+"""What several stored tensors need is computed for each of them: a nest of the space stores one tensor."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ MOST = 16  # copies of blocks; a program of more results than that is beyond a s
 
 
 def apply(sch: Schedule, target: Target) -> None:
-    """Gives every reader of a block that feeds several stored tensors a copy of its own, from the last such block on."""
+    """Gives every stored tensor a copy of its own of a block that several of them need, from the last such block on."""
     for _ in range(MOST):
         try:
-            name = shared(split_host(sch.func).device, target)
+            found = shared(split_host(sch.func).device, target)
         except ProgramError:
             return  # analysis says it better
-        if name is None:
+        if found is None:
             return
-        sch.recompute_at_consumers(sch.get_sblock(name))
+        name, groups = found
+        if all(len(group) == 1 for group in groups):
+            sch.recompute_at_consumers(sch.get_sblock(name))
+            continue
+        for group in groups[1:]:
+            sch.recompute_at_consumers(sch.get_sblock(name), [sch.get_sblock(reader) for reader in group])

@@ -18,7 +18,7 @@ from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise.blocks import device_blocks, extents, loads_of, product_of, store_of
 
-MOST = 64  # steps; every one widens an operand or splits a stage off for it
+MOST = 128  # steps; every one widens an operand or splits a stage off for it
 
 
 def apply(sch: Schedule, target: Target) -> None:
@@ -57,7 +57,7 @@ def _step(sch: Schedule, block: Block, lanes: int) -> bool:
         return False
     if extents(block).get(lane) != lanes:
         return False
-    made = _computed(sch) - set(_joined(sch, block))
+    made = computed(sch) - set(_joined(sch, block))
     paths = [p for p in _narrow(store.value) if _operand(_at(store.value, p)) not in made]
     if not paths:
         return False
@@ -101,13 +101,15 @@ def _is_added(value: Expr, path: tuple[int, ...]) -> bool:
     return isinstance(parent, BinOp) and (parent.op == "+" or (parent.op == "-" and path[-1] == 1))
 
 
-def _computed(sch: Schedule) -> set[str]:
+def computed(sch: Schedule) -> set[str]:
     """Names of the tensors that the accelerator computes: those of int8 among them are in the accumulator, and wide there.
 
-    What a product reads is not: that goes through DRAM, and comes from there for every other reader too.
+    What a product reads is not, nor what anybody reads at another place than the one that is written: that goes through DRAM, and
+    comes from there for every other reader too.
     """
     found = {store_of(b).buffer.name: b for b in device_blocks(sch.func)}
     stored = {f.buffer.name for b in found.values() if (p := product_of(b)) is not None for f in p.factors}
+    stored |= {x.buffer.name for b in found.values() for x in loads_of(b) if x.dtype == "int8" and not _in_place(b, x)}
     for name, block in reversed(found.items()):
         if name in stored and is_move(store_of(block).value):
             stored |= {x.buffer.name for x in loads_of(block)}
@@ -115,11 +117,16 @@ def _computed(sch: Schedule) -> set[str]:
         b.init is not None or not is_move(store_of(b).value) or any(x.buffer.name in found for x in loads_of(b)))}
 
 
+def _in_place(block: Block, load: BufferLoad) -> bool:
+    """Whether a block reads element by element, in the order in which it writes."""
+    return block.init is None and load.indices == store_of(block).indices
+
+
 def _joined(sch: Schedule, block: Block) -> list[str]:
     """Of the tensors of several chains that a block reads those of int8, but for the last: one chain goes on."""
-    computed = _computed(sch)
+    made = computed(sch)
     order = [store_of(b).buffer for b in device_blocks(sch.func)]
-    read = sorted({x.buffer for x in loads_of(block) if x.buffer.name in computed}, key=order.index)
+    read = sorted({x.buffer for x in loads_of(block) if x.buffer.name in made}, key=order.index)
     narrow = [b.name for b in read if b.dtype == "int8"]
     return narrow[: len(read) - 1]
 

@@ -167,6 +167,20 @@ EXAMPLES: dict[str, Example] = {
             C[vi] = -128
         C[vi] = T.max(C[vi], T.Cast("int32", A[vi, vk]))
 """)), 'sch.cache_cast("C", 0)'),
+    "expand_reduction": Example("|".join((
+        'A: T.Buffer((18,), "int32"), C: T.Buffer((16,), "int32")', """for i, k in T.grid(16, 3):
+    with T.sblock("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            C[vi] = 0
+        C[vi] = C[vi] + A[vi + vk]
+""")), 'sch.expand_reduction("C")'),
+    "share_value": Example("|".join((
+        'A: T.Buffer((18,), "int32"), B: T.Buffer((18,), "int32"), C: T.Buffer((16,), "int32")',
+        stage("C[vi]", "T.max(A[vi] + B[vi], A[vi + 2] + B[vi + 2])"))), 'sch.share_value("C", [[0], [1]])'),
+    "extrema_by_difference": Example("|".join((
+        'R: T.Buffer((16,), "int8"), S: T.Buffer((16,), "int8"), D: T.Buffer((16,), "int32")',
+        stage("D[vi]", 'T.max(T.Cast("int32", R[vi]), T.Cast("int32", S[vi]))'))), 'sch.extrema_by_difference("D")'),
     "widen_block": Example("|".join((
         'A: T.Buffer((16,), "int8"), C: T.Buffer((16,), "int8")', stage("C[vi]", "T.max(A[vi], T.int8(0))"))),
         'sch.widen_block("C")'),

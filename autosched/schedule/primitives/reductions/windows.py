@@ -1,0 +1,388 @@
+"""Windows written out: a reduction as one value, parts that neighbours share, extrema of int8 as differences and comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, IntImm, Var, binary, cast, const, int_value
+from autosched.ir.functor import Mutator, expr_children, substitute, walk_expr
+from autosched.ir.print_expr import expr_text
+from autosched.ir.region import block_access
+from autosched.ir.simplify import Analyzer, linear_form
+from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, For, IterVar, Range, Stmt, seq
+from autosched.ir.value_bounds import ValueBounds, dtype_bounds
+from autosched.schedule.analysis.dependence import scope_of
+from autosched.schedule.kit.base import BlockRV, ScheduleBase
+from autosched.schedule.kit.names import fresh_name
+from autosched.schedule.kit.primitive import primitive
+from autosched.schedule.kit.refusal import Refusal
+from autosched.schedule.kit.state import State
+
+MOST_TERMS = 64  # of a value that is written out
+EXTREMA = ("min", "max")
+
+
+class Windows(ScheduleBase):
+    """Primitives for reductions over small windows."""
+
+    @primitive
+    def expand_reduction(self, block: BlockRV | str) -> None:
+        """Writes a small reduction out: its block stores one value made of all terms, those of the first iterator grouped.
+
+        Args:
+            block: handle or name of a block with init, alone in its loops, one loop for each iterator, that reduces with +, min
+                or max over at most 64 terms.
+
+        Raises:
+            ScheduleError: another body; more terms; loops that are not its iterators'.
+
+        Before::
+
+            for i, k in T.grid(16, 3):
+                with T.sblock("C"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        C[vi] = 0
+                    C[vi] = C[vi] + A[vi + vk]
+
+        After ``sch.expand_reduction("C")``::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = A[vi] + A[vi + 1] + A[vi + 2]
+        """
+        assert isinstance(block, BlockRV)
+        state, realize = self.block_at(block)
+        try:
+            table = _expanded(state, realize)
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
+        self.commit_nodes(state, table)
+
+    @primitive
+    def share_value(self, block: BlockRV | str, paths: Sequence[Sequence[int]], dtype: str | None = None) -> BlockRV:
+        """Computes parts of a value that are equal but for a shift along an iterator once, in a stage that all of them read.
+
+        Args:
+            block: handle or name of a block alone in its loops that stores one element of each iteration.
+            paths: two or more parts, each as ``decompose_value`` takes it; every one is the first that is read with one and the
+                same iterator moved on.
+            dtype: type in which the stage keeps them, one that holds all that they can be; theirs when not given.
+
+        Returns:
+            The block of the stage; its buffer is that of the block, longer by the largest shift.
+
+        Raises:
+            ScheduleError: no such part; parts that are no shifts of each other; a type that does not hold them.
+
+        Before::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = T.max(A[vi] + B[vi], A[vi + 2] + B[vi + 2])
+
+        After ``sch.share_value("C", [[0], [1]])``::
+
+            C_part = T.sblock_alloc_buffer((18,), "int32")
+            for i in range(18):
+                with T.sblock("C_part"):
+                    vi = T.axis.spatial(18, i)
+                    C_part[vi] = A[vi] + B[vi]
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = T.max(C_part[vi], C_part[vi + 2])
+        """
+        assert isinstance(block, BlockRV)
+        state, realize = self.block_at(block)
+        try:
+            body, made = _shared(state, realize, [[int(p) for p in path] for path in paths], dtype)
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
+        self.commit(state, body)
+        return self.block_rv(made)
+
+    @primitive
+    def extrema_by_difference(self, block: BlockRV | str) -> None:
+        """Takes the largest (smallest) of int8 operands by comparing differences with zero: max(a, b) is max(a - b, 0) + b.
+
+        Differences and sums of int8 operands are the GEMM's, with an identity; the comparison with a constant is one cycle a
+        vector. So an operand costs three cycles, and no widened copy.
+
+        Args:
+            block: handle or name of a block whose value has a minimum or maximum of two or more ``cast(int32, x)`` of int8.
+
+        Raises:
+            ScheduleError: it has none.
+
+        Before::
+
+            for i in range(16):
+                with T.sblock("D"):
+                    vi = T.axis.spatial(16, i)
+                    D[vi] = T.max(T.Cast("int32", R[vi]), T.Cast("int32", S[vi]))
+
+        After ``sch.extrema_by_difference("D")``::
+
+            for i in range(16):
+                with T.sblock("D"):
+                    vi = T.axis.spatial(16, i)
+                    D[vi] = T.max(T.Cast("int32", R[vi]) - T.Cast("int32", S[vi]), 0) + T.Cast("int32", S[vi])
+        """
+        assert isinstance(block, BlockRV)
+        state, realize = self.block_at(block)
+        store = realize.block.body
+        plain = isinstance(store, BufferStore) and realize.block.init is None
+        value = _Differences().visit_expr(store.value) if plain and isinstance(store, BufferStore) else None
+        if value is None or not isinstance(store, BufferStore) or value == store.value:
+            self.refuse(f"block {realize.block.name} stores no minimum or maximum of several int8 operands",
+                        [realize.block.ident], "expand_reduction writes a small reduction out", state, code="form")
+        new = _with_access(replace(realize.block, body=BufferStore(store.buffer, store.indices, value)))
+        self.commit_nodes(state, {id(realize.block): new})
+
+
+def _expanded(state: State, realize: BlockRealize) -> dict[int, Stmt | None]:
+    block = realize.block
+    store = block.body
+    op, term = _step(block)
+    assert isinstance(store, BufferStore) and isinstance(block.init, BufferStore)
+    over = [iv for iv in block.iter_vars if iv.kind == "reduce"]
+    counts = [_count(block, iv) for iv in over]
+    if prod(counts) > MOST_TERMS:
+        raise Refusal(f"block {block.name} reduces {prod(counts)} terms; {MOST_TERMS} are the most that are written out",
+                      [block.ident], code="range")
+    known = Analyzer({})  # an index stays the iterator that it is, also where that has one value only
+
+    def fold(rest: Sequence[tuple[IterVar, int]], at: dict[Var, Expr]) -> Expr:
+        if not rest:
+            return known.simplify(substitute(term, at))
+        (iv, count), inner = rest[0], rest[1:]
+        parts = [fold(inner, {**at, iv.var: IntImm(n, iv.var.dtype)}) for n in range(count)]
+        total = parts[0]
+        for part in parts[1:]:
+            total = binary(op, total, part)
+        return total
+
+    value = fold(list(zip(over, counts)), {})
+    start = block.init.value
+    low, high = ValueBounds(state.func).of(term, {iv.var: iv.dom for iv in block.iter_vars})
+    at = int_value(start)
+    neutral = at is not None and ((op == "+" and at == 0) or (op == "max" and at <= low) or (op == "min" and at >= high))
+    value = value if neutral else binary(op, value, start)
+    kept = [(iv, v) for iv, v in zip(block.iter_vars, realize.iter_values) if iv.kind != "reduce"]
+    own = {v for iv, v in zip(block.iter_vars, realize.iter_values) if iv.kind == "reduce"}
+    new = _with_access(replace(block, iter_vars=tuple([iv for iv, _ in kept]), init=None,
+                               body=BufferStore(store.buffer, store.indices, value)))
+    top, loops = _loops(state, realize)
+    nest: Stmt = BlockRealize(tuple([v for _, v in kept]), TRUE, new)
+    for loop in reversed(loops):
+        if loop.var not in own:
+            nest = replace(loop, body=nest)
+    return {id(top): nest}
+
+
+def _step(block: Block) -> tuple[str, Expr]:
+    """The operation of a reduction, and its term."""
+    store = block.body
+    value = store.value if isinstance(store, BufferStore) else None
+    if block.init is not None and isinstance(store, BufferStore) and isinstance(value, BinOp) and value.op in ("+", *EXTREMA):
+        for own, term in ((value.a, value.b), (value.b, value.a)):
+            mine = isinstance(own, BufferLoad) and own.buffer is store.buffer and own.indices == store.indices
+            if mine and not any(isinstance(e, BufferLoad) and e.buffer is store.buffer for e in walk_expr(term)):
+                return value.op, term
+    raise Refusal(f"block {block.name} is no reduction with +, min or max", [block.ident], code="form")
+
+
+def _count(block: Block, iv: IterVar) -> int:
+    extent = int_value(iv.dom.extent)
+    if extent is None or int_value(iv.dom.min) != 0:
+        raise Refusal(f"iterator {iv.var.name} of block {block.name} has no constant extent from 0", [block.ident],
+                      code="symbolic")
+    return extent
+
+
+def _loops(state: State, realize: BlockRealize) -> tuple[Stmt, list[For]]:
+    """(the outermost loop, the loops) of a block that is alone in plain loops, one for each of its iterators."""
+    block = realize.block
+    loops = state.loops_above(realize)
+    top: Stmt = realize
+    for loop in reversed(loops):
+        if loop.body is not top or loop.kind != "serial" or loop.annotations:
+            raise Refusal(f"loop {loop.var.name} holds more than block {block.name}, or is marked", [loop.var, block.ident],
+                          code="place")
+        top = loop
+    if realize.predicate != TRUE or [loop.var for loop in loops] != list(realize.iter_values):
+        raise Refusal(f"the loops around block {block.name} are not its iterators, one for each", [block.ident], "renest",
+                      code="loop")
+    return top, loops
+
+
+def _shared(state: State, realize: BlockRealize, paths: list[list[int]], dtype: str | None) -> tuple[Stmt, Block]:
+    block = realize.block
+    store = block.body
+    if not isinstance(store, BufferStore) or block.init is not None:
+        raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
+    top, loops = _loops(state, realize)
+    if len(paths) < 2:
+        raise Refusal("to be shared there are two parts at least", [block.ident], "decompose_value takes one", code="argument")
+    known = Analyzer({})
+    parts = [known.simplify(_at(block, store.value, path)) for path in paths]
+    moved, shifts = _shifts(block, parts, known)
+    base = parts[shifts.index(0)]
+    if dtype is not None:
+        low, high = ValueBounds(state.func).of(base, {iv.var: iv.dom for iv in block.iter_vars})
+        least, most = dtype_bounds(dtype)
+        if low < least or high > most:
+            raise Refusal(f"{expr_text(base)} in block {block.name} is from {low} to {high}, more than {dtype} holds",
+                          [block.ident], code="range")
+    stage = base if dtype is None or dtype == base.dtype else cast(dtype, base)
+    dims = [d for d, i in enumerate(store.indices) if i is moved]
+    if len(dims) != 1:
+        raise Refusal(f"{moved.name} is not the plain index of one dimension of {store.buffer.name}", [block.ident],
+                      code="index")
+    scope = scope_of(state, block)
+    longer = int_value(next(iv for iv in block.iter_vars if iv.var is moved).dom.extent) or 0
+    longer += max(shifts)
+    shape = tuple([const(longer, "int32") if d == dims[0] else s for d, s in enumerate(store.buffer.shape)])
+    buffer = Buffer(fresh_name(f"{store.buffer.name}_part", {b.name for b in (*state.func.given, *scope.alloc_buffers)}), shape,
+                    stage.dtype)
+    made, nest = _stage(block, fresh_name(f"{block.name}_part", set(state.block_names())), buffer, store, stage, moved, longer)
+    table = {tuple(path): shift for path, shift in zip(paths, shifts)}
+    value = _replaced(store.value, table, buffer, store, dims[0], base.dtype)
+    new = _with_access(replace(block, body=BufferStore(store.buffer, store.indices, value)))
+    changed: Stmt = BlockRealize(realize.iter_values, TRUE, new)
+    for loop in reversed(loops):
+        changed = replace(loop, body=changed)
+    allocs = {id(scope): (*scope.alloc_buffers, buffer)}
+    return state.rewrite({id(top): seq(nest, changed)}, allocs), made
+
+
+def _at(block: Block, value: Expr, path: list[int]) -> Expr:
+    for step in path:
+        children = expr_children(value) if not isinstance(value, BufferLoad) else ()
+        if not 0 <= step < len(children):
+            raise Refusal(f"{expr_text(value)} in block {block.name} has {len(children)} operands; there is none at {step}",
+                          [block.ident], code="argument")
+        value = children[step]
+    return value
+
+
+def _shifts(block: Block, parts: list[Expr], known: Analyzer) -> tuple[Var, list[int]]:
+    """The iterator by which parts are shifted, and by how much each."""
+    own = [iv.var for iv in block.iter_vars]
+    first = [[e for e in walk_expr(part) if isinstance(e, BufferLoad)][:1] for part in parts]
+    for iv in block.iter_vars:
+        found = [_shift(iv.var, own, first[0], loads) for loads in first]
+        if any(s is None for s in found):
+            continue
+        least = min(s for s in found if s is not None)
+        shifts = [s - least for s in found if s is not None]
+        base = parts[shifts.index(0)]
+        if len(set(shifts)) > 1 and all(
+            known.simplify(substitute(base, {iv.var: iv.var + const(s, iv.var.dtype)})) == part for s, part in zip(shifts, parts)
+        ):
+            return iv.var, shifts
+    raise Refusal(f"the parts of block {block.name} are not one part, shifted along one iterator", [block.ident],
+                  code="index")
+
+
+def _shift(var: Var, own: list[Var], one: list[BufferLoad], other: list[BufferLoad]) -> int | None:
+    """By how much an iterator moves on from one load to another, or None."""
+    if not one or not other or one[0].buffer is not other[0].buffer:
+        return None
+    found = set()
+    for a, b in zip(one[0].indices, other[0].indices):
+        difference, form = linear_form(b - a, own), linear_form(a, own)
+        if difference is None or form is None or difference[0]:
+            return None
+        by, step = int_value(difference[1]), form[0].get(var, 0)
+        if by is None or not isinstance(step, int) or (by and (not step or by % step)):
+            return None
+        if step:
+            found.add(by // step)
+    return found.pop() if len(found) == 1 else None
+
+
+def _stage(
+    block: Block, name: str, buffer: Buffer, store: BufferStore, part: Expr, moved: Var, longer: int
+) -> tuple[Block, Stmt]:
+    """The stage in loops of its own, over a domain that is longer along one iterator."""
+    fresh = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in block.iter_vars}
+    loops = {iv.var: Var(iv.var.name.removeprefix("v_").removeprefix("v") or iv.var.name, iv.var.dtype) for iv in block.iter_vars}
+    dom = {iv.var: Range(iv.dom.min, const(longer, iv.var.dtype)) if iv.var is moved else iv.dom for iv in block.iter_vars}
+    at = tuple([substitute(i, fresh) for i in store.indices])
+    iter_vars = tuple([IterVar(fresh[iv.var], dom[iv.var], iv.kind) for iv in block.iter_vars])
+    made = _with_access(Block(name, iter_vars, (), (), BufferStore(buffer, at, substitute(part, fresh))))
+    nest: Stmt = BlockRealize(tuple([loops[iv.var] for iv in block.iter_vars]), TRUE, made)
+    for iv in reversed(block.iter_vars):
+        nest = For(loops[iv.var], dom[iv.var].min, dom[iv.var].extent, "serial", nest)
+    return made, nest
+
+
+def _replaced(
+    value: Expr, table: dict[tuple[int, ...], int], buffer: Buffer, store: BufferStore, dim: int, dtype: str,
+    path: tuple[int, ...] = (),
+) -> Expr:
+    """A value with loads of the stage in place of the parts at paths."""
+    if path in table:
+        shift = table[path]
+        at = tuple([i + const(shift, i.dtype) if d == dim and shift else i for d, i in enumerate(store.indices)])
+        return cast(dtype, BufferLoad(buffer, at, buffer.dtype))
+    if not any(p[: len(path)] == path for p in table):
+        return value
+    children = expr_children(value)
+    new = [_replaced(c, table, buffer, store, dim, dtype, (*path, n)) for n, c in enumerate(children)]
+    return _Children(children, new).visit_expr(value)
+
+
+class _Children(Mutator):
+    """An expression with other operands, which are told apart by identity."""
+
+    def __init__(self, old: Sequence[Expr], new: Sequence[Expr]) -> None:
+        self.pairs = list(zip(old, new))
+        self.top = True
+
+    def visit_expr(self, expr: Expr) -> Expr:
+        if self.top:
+            self.top = False
+            return super().visit_expr(expr)
+        return next((b for a, b in self.pairs if a is expr), expr)
+
+
+class _Differences(Mutator):
+    """Extrema of int8 operands as differences that are compared with zero."""
+
+    def visit_expr(self, expr: Expr) -> Expr:
+        if isinstance(expr, BinOp) and expr.op in EXTREMA and expr.dtype == "int32":
+            leaves = list(dict.fromkeys(_leaves(expr, expr.op)))
+            narrow = [e for e in leaves if _is_narrow(e)]
+            if len(narrow) > 1:
+                value = narrow[0]
+                for operand in narrow[1:]:
+                    value = binary(expr.op, value - operand, const(0, "int32")) + operand
+                for other in (e for e in leaves if not _is_narrow(e)):
+                    value = binary(expr.op, value, self.visit_expr(other))
+                return value
+        return super().visit_expr(expr)
+
+
+def _leaves(value: Expr, op: str) -> list[Expr]:
+    """What a nest of one operation is made of."""
+    if isinstance(value, BinOp) and value.op == op:
+        return [*_leaves(value.a, op), *_leaves(value.b, op)]
+    return [value]
+
+
+def _is_narrow(value: Expr) -> bool:
+    load = value.value if isinstance(value, Cast) and value.dtype == "int32" else None
+    return isinstance(load, BufferLoad) and load.dtype == "int8"
+
+
+def _with_access(block: Block) -> Block:
+    reads, writes = block_access(block)
+    order = {r.buffer: k for k, r in enumerate(block.reads)}
+    return replace(block, reads=tuple(sorted(reads, key=lambda r: order.get(r.buffer, len(order)))), writes=writes)

@@ -1,0 +1,122 @@
+"""Largest and smallest elements of small windows of int8, by differences that the GEMM makes.
+
+A window is written out. Where windows overlap, what a row (or whatever the first iterator moves over) contributes is the same for
+several of them: it is stored as a tensor of its own, of which every element is made once. What remains is a chain of operands,
+each of which costs two products with an identity and one comparison with zero: three cycles a vector, where widening it for the
+ALU and comparing it there costs four and a copy of every element of every tile.
+"""
+
+from __future__ import annotations
+
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Var, int_value
+from autosched.ir.functor import walk_expr
+from autosched.ir.simplify import linear_form
+from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
+from autosched.schedule import Schedule
+from autosched.target import Target
+from space.normalise.blocks import device_block, device_blocks, extents, store_of
+from space.normalise.widening import computed
+
+MOST = 16  # operands of a chain; longer windows stay loops
+
+
+def applies(func: PrimFunc) -> bool:
+    """Whether any block takes the largest or smallest of int8 operands, which this rule could change."""
+    return any(_kind(block) or _written_out(store_of(block).value) for block in device_blocks(func))
+
+
+def apply(sch: Schedule, target: Target) -> bool:
+    """Writes every such window as a chain of differences; whether there was one."""
+    config = target.config
+    if config.block_in != config.block_out:
+        return False
+    done = False
+    for block in device_blocks(sch.func):
+        made = computed(sch)
+        loads = [e for e in walk_expr(store_of(block).value) if isinstance(e, BufferLoad) and e.dtype == "int8"]
+        if not loads or any(e.buffer.name in made or _pads_otherwise(sch, e.buffer) for e in loads):
+            continue
+        if _kind(block):
+            done |= _reduction(sch, block)
+        elif _written_out(store_of(block).value) and store_of(block).buffer.dtype == "int32":
+            sch.extrema_by_difference(sch.get_sblock(block.name))
+            done = True
+    return done
+
+
+def _pads_otherwise(sch: Schedule, buffer: Buffer) -> bool:
+    """Whether a tensor is padded with something else than zeros, which a load cannot do: then the padding leaves the window."""
+    writers = [store_of(b).value for b in device_blocks(sch.func) if store_of(b).buffer is buffer]
+    return any(isinstance(v, Call) and v.op == "if_then_else" and int_value(v.args[2]) != 0 for v in writers)
+
+
+def _kind(block: Block) -> str:
+    """``min`` or ``max`` of ``cast(int32, x[..])`` with x of int8, or nothing."""
+    store = block.body
+    if not isinstance(block.init, BufferStore) or not isinstance(store, BufferStore) or int_value(block.init.value) is None:
+        return ""
+    value = store.value
+    if not (isinstance(value, BinOp) and value.op in ("min", "max") and value.dtype == "int32"):
+        return ""
+    return value.op if any(_is_narrow(e) for e in (value.a, value.b)) else ""
+
+
+def _is_narrow(value: Expr) -> bool:
+    load = value.value if isinstance(value, Cast) and value.dtype == "int32" else None
+    return isinstance(load, BufferLoad) and load.dtype == "int8"
+
+
+def _written_out(value: Expr) -> bool:
+    """Whether a value takes the largest or smallest of two int8 operands."""
+    return any(isinstance(e, BinOp) and e.op in ("min", "max") and sum(map(_is_narrow, _leaves(e, e.op))) > 1
+               for e in walk_expr(value))
+
+
+def _leaves(value: Expr, op: str) -> list[Expr]:
+    if isinstance(value, BinOp) and value.op == op:
+        return [*_leaves(value.a, op), *_leaves(value.b, op)]
+    return [value]
+
+
+def _reduction(sch: Schedule, block: Block) -> bool:
+    over = [(iv.var, extents(block)[iv.var]) for iv in block.iter_vars if iv.kind == "reduce"]
+    over = [(v, n) for v, n in over if n > 1]
+    terms = 1
+    for _, n in over:
+        terms *= n
+    if not 1 < terms <= MOST:
+        return False
+    load = next(e.value for e in walk_expr(store_of(block).value) if isinstance(e, Cast) and _is_narrow(e))
+    assert isinstance(load, BufferLoad)
+    classes = _classes(block, load, *over[0]) if len(over) > 1 else []
+    sch.expand_reduction(sch.get_sblock(block.name))
+    for group in classes:
+        paths = [[0] * (over[0][1] - 1 - k) + ([1] if k else []) for k in group]
+        value = store_of(device_block(sch, block.name)).value
+        if isinstance(value, BinOp) and int_value(value.b) is not None:
+            # Outermost stands a constant that the window is compared with besides.
+            paths = [[0, *p] for p in paths]
+        shared = sch.share_value(sch.get_sblock(block.name), paths, "int8")
+        part = sch.decompose_value(shared, [0])
+        sch.extrema_by_difference(part)
+    sch.extrema_by_difference(sch.get_sblock(block.name))
+    return True
+
+
+def _classes(block: Block, load: BufferLoad, over: Var, count: int) -> list[list[int]]:
+    """Which steps of an iterator several windows share: those that differ by a multiple of how far a window is from the next."""
+    own = [iv.var for iv in block.iter_vars]
+    for index in load.indices:
+        form = linear_form(index, own)
+        step = form[0].get(over) if form is not None else None
+        if form is None or not isinstance(step, int):
+            continue
+        strides = [c for v, c in form[0].items() if v is not over and isinstance(c, int) and extents(block)[v] > 1]
+        if len(strides) != 1 or strides[0] < 1:
+            return []
+        phases: dict[int, list[int]] = {}
+        for k in range(count):
+            phases.setdefault(step * k % strides[0], []).append(k)
+        return [group for group in phases.values() if len(group) > 1]
+    return []
+

@@ -1,0 +1,147 @@
+"""Windows written out, shared and taken by differences: primitives, refusals at the boundary, and the form of a pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+import numpy as np
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.ir.printer import expr_text
+from autosched.ir.stmt import Block, BufferStore, PrimFunc
+from autosched.measure import Candidate, measure
+from autosched.schedule import Schedule
+from autosched.script import T, parse
+from autosched.workloads import workload
+from space import Space
+from space.machine_bound import machine_bound
+
+Same = Callable[..., None]
+
+
+@T.prim_func
+def window(A: T.Buffer((4, 19), "int8"), C: T.Buffer((4, 8), "int32")):
+    for i, j, p, q in T.grid(4, 8, 2, 3):
+        with T.block("C"):
+            vi, vj, vp, vq = T.axis.remap("SSRR", [i, j, p, q])
+            with T.init():
+                C[vi, vj] = -128
+            C[vi, vj] = T.max(C[vi, vj], T.Cast("int32", A[vi, vj * 2 + vp * 2 + vq]))
+
+
+def value_of(sch: Schedule, name: str) -> str:
+    block = sch.get(sch.get_sblock(name))
+    assert isinstance(block, Block) and isinstance(block.body, BufferStore)
+    return expr_text(block.body.value)
+
+
+def test_a_window_is_written_out_shared_and_taken_by_differences(same: Same) -> None:
+    sch = Schedule(window)
+    sch.expand_reduction("C")
+    assert value_of(sch, "C").count("T.max") == 5, "the initial value is no more than any term"
+    same(window, sch)
+    shared = sch.share_value("C", [[0], [1]], "int8")
+    assert [loop.extent.value for loop in map(sch.get, sch.get_loops(shared))] == [4, 9]
+    assert value_of(sch, "C").count("T.max") == 1 and sch.get(shared).writes[0].buffer.dtype == "int8"
+    same(window, sch)
+    sch.extrema_by_difference("C")
+    sch.extrema_by_difference(sch.decompose_value(shared, [0]))
+    same(window, sch)
+    sch.trace.apply_to_schedule(again := Schedule(window), remove_postproc=False)
+    assert again.func == sch.func
+
+
+@pytest.mark.parametrize(("init", "maxima"), [(-128, 5), (-127, 6), (5, 6)])
+def test_an_initial_value_that_counts_stays(same: Same, init: int, maxima: int) -> None:
+    func = parse(window.script().replace("= -128", f"= {init}"))
+    sch = Schedule(func)
+    sch.expand_reduction("C")
+    assert value_of(sch, "C").count("T.max") == maxima
+    same(func, sch)
+    sch.extrema_by_difference("C")
+    same(func, sch)
+
+
+def test_refused() -> None:
+    large = parse(window.script().replace("(4, 8, 2, 3)", "(4, 8, 2, 33)").replace("(4, 19)", "(4, 49)"))
+    with pytest.raises(ScheduleError, match="66 terms; 64 are the most"):
+        Schedule(large).expand_reduction("C")
+    Schedule(parse(window.script().replace("(4, 8, 2, 3)", "(4, 8, 2, 32)").replace("(4, 19)", "(4, 48)"))).expand_reduction("C")
+    sch = Schedule(window)
+    with pytest.raises(ScheduleError, match="no minimum or maximum of several int8"):
+        sch.extrema_by_difference("C")
+    sch.expand_reduction("C")
+    with pytest.raises(ScheduleError, match="no reduction"):
+        sch.expand_reduction("C")
+    with pytest.raises(ScheduleError, match="two parts at least"):
+        sch.share_value("C", [[0]])
+    with pytest.raises(ScheduleError, match="there is none at 2"):
+        sch.share_value("C", [[0], [2]])
+    with pytest.raises(ScheduleError, match="not one part, shifted"):
+        sch.share_value("C", [[0], [0]])
+    with pytest.raises(ScheduleError, match="not one part, shifted"):
+        sch.share_value("C", [[0, 0], [1]])  # of two elements and of three
+    with pytest.raises(ScheduleError, match="from -128 to 127, more than uint8 holds"):
+        sch.share_value("C", [[0], [1]], "uint8")
+    odd = parse(window.script().replace("vj * 2 + vp * 2", "vj * 2 + vp"))
+    sch = Schedule(odd)
+    sch.expand_reduction("C")
+    with pytest.raises(ScheduleError, match="not one part, shifted"):
+        sch.share_value("C", [[0], [1]])  # half a step apart
+
+
+def groups(h: int, k: int, stride: int, pad: int) -> tuple[int, int]:
+    """(elements that windows of a line use, groups of them that windows connect), by search."""
+    found: list[set[int]] = []
+    for y in range((h + 2 * pad - k) // stride + 1):
+        mine = {i for i in range(y * stride - pad, y * stride - pad + k) if 0 <= i < h}
+        touched = [g for g in found if g & mine]
+        found = [g for g in found if not g & mine] + [mine.union(*touched)]
+    found = [g for g in found if g]
+    return sum(map(len, found)), len(found)
+
+
+@pytest.mark.parametrize(("h", "w", "k", "stride", "pad"), [
+    (8, 8, 2, 2, 0), (8, 8, 3, 2, 1), (7, 9, 3, 3, 0), (9, 5, 2, 1, 1), (8, 6, 2, 3, 0), (5, 5, 5, 1, 0),
+])
+def test_the_bound_counts_what_windows_connect(h: int, w: int, k: int, stride: int, pad: int) -> None:
+    task = workload(f"max_pool2d:h={h},w={w},c=32,k={k},stride={stride},pad={pad}")
+    space = Space(task.func, "vta-de10")
+    plain = next(s for s in space.sketches if not s.done)
+    used, apart = (2 * prod(pair) for pair in zip(groups(h, k, stride, pad), groups(w, k, stride, pad), strict=True))
+    assert machine_bound(plain.models).terms["products"] == used + -(-3 * (used - apart) // 2)
+
+
+@pytest.mark.parametrize(("h", "k", "pad", "least"), [(24, 2, 0, 0.8), (56, 3, 1, 0.9)])
+def test_differences_beat_the_loop_and_both_are_searched(h: int, k: int, pad: int, least: float) -> None:
+    # 11 cycles a vector against 17, and 22 against 27; of the latter one nest waits for the other.
+    task = workload(f"max_pool2d:h={h},w={h},c=32,k={k},stride=2,pad={pad}")
+    space = Space(task.func, "vta-de10")
+    rng = np.random.default_rng(0)
+    points = space.sample(rng, 600)
+    written_out = np.array(["extrema by differences" in s.done for s in space.sketches])
+    best = {}
+    for form in (True, False):
+        mine = points[written_out[points[:, 0]] == form]
+        for _ in range(6):
+            mine = mine[np.argsort(space.draft(mine))[:64]]
+            mine = np.concatenate([mine, space.mutate(np.repeat(mine, 4, axis=0), rng)])
+            mine = mine[written_out[mine[:, 0]] == form]
+        point = mine[np.argmin(space.draft(mine))]
+        result = measure(Candidate(task, "vta-de10", tuple(space.trace(point).as_json())), execute=True)
+        assert result.ok and result.cycles is not None, result
+        best[form] = result.cycles
+    assert space.machine_bound() < best[True] < least * best[False]
+
+
+def test_long_windows_and_other_paddings_stay_loops() -> None:
+    def written_out(func: PrimFunc) -> bool:
+        return any("extrema by differences" in s.done for s in Space(func, "vta-de10").sketches)
+
+    assert written_out(workload("max_pool2d:h=8,w=8,c=16,k=4,stride=4").func)  # 16 terms
+    assert not written_out(workload("max_pool2d:h=9,w=10,c=16,k=5,stride=5").func)
+    padded = workload("max_pool2d:h=8,w=8,c=16,k=3,stride=2,pad=1").func
+    assert written_out(padded)
+    assert not written_out(parse(padded.script().replace("T.int8(0)", "T.int8(-128)")))
