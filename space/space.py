@@ -83,6 +83,11 @@ class Space:
         if not self._open:
             raise ProgramError(f"no form of the program has the decisions {', '.join(fixed)} together")
 
+    @property
+    def fixed(self) -> dict[str, int]:
+        """The decisions that are made already, by name."""
+        return {self.names[at]: value for at, value in sorted(self._fixed.items())}
+
     def _pinned(self, points: Points) -> Points:
         """Rows with the decisions that are fixed, in place."""
         for at, value in self._fixed.items():

@@ -39,6 +39,8 @@ COMMANDS = {
                       "autosched export t3 --target vta-pynq -o t3.json"),
     "space": Command("space_command", "size of a workload's design space and the draft's favourites",
                      "autosched space dense:m=1,k=256,n=256 --top 3"),
+    "oracle": Command("oracle_command", "the optimum of a small design space, proven, and how far every sampler stays from it",
+                      "autosched oracle dense:m=1,k=64,n=64 --sampler draft --sampler random --trials 8"),
     "run": Command("network_commands", "run a quantized network from an ONNX file, bit-exactly",
                    "autosched run digits_q.onnx --input digits_test.npz --check"),
     "quantize": Command("network_commands", "make a network's scales powers of two",

@@ -11,11 +11,12 @@ from autosched.search.events import (
     TaskStarted,
     TrialEvent,
 )
+from autosched.search.oracle import OracleReport, oracle
 from autosched.search.result import NetworkReport, TuneReport
 from autosched.search.several import tune_tasks
 from autosched.search.tuner import tune
 
 __all__ = [
-    "Event", "NetworkReport", "Remark", "RunFinished", "RunStarted", "TaskFinished", "TaskStarted", "TrialEvent", "TuneReport",
-    "tune", "tune_tasks",
+    "Event", "NetworkReport", "OracleReport", "Remark", "RunFinished", "RunStarted", "TaskFinished", "TaskStarted", "TrialEvent",
+    "TuneReport", "oracle", "tune", "tune_tasks",
 ]

@@ -6,6 +6,7 @@ nearest valid point that has not been seen, inside the sampler, so that a trial 
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -178,6 +179,8 @@ def make_sampler(name: str, proposer: Proposer, seed: int, batch: int) -> SpaceS
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             inner = optuna.samplers.QMCSampler(seed=seed, scramble=True, warn_independent_sampling=False)
+        # It warns of conditional spaces at every ask; here what does not apply is repaired.
+        logging.getLogger("optuna.samplers._qmc").setLevel(logging.ERROR)
     elif name == "random":
         inner = optuna.samplers.RandomSampler(seed=seed)
     grid = (row for block in proposer.space.enumerate() for row in block) if name == "grid" else None

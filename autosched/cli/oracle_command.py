@@ -1,0 +1,63 @@
+"""``autosched oracle``: the optimum of a space that can be listed, and how far every sampler stays from it."""
+
+from __future__ import annotations
+
+import argparse
+
+from autosched.cli.exit_codes import Exit
+from autosched.cli.options import Parser, add_format, add_target, decisions, positive
+from autosched.cli.tables import number, percent, print_json, print_table, tell
+
+
+def _options(p: Parser) -> None:
+    p.add_argument("workload")
+    add_target(p)
+    p.add_argument("--simulations", type=positive, default=256, metavar="N",
+                   help="schedules that may be simulated where no bound excludes them (default 256)")
+    p.add_argument("--sampler", action="append", metavar="NAME",
+                   help="a sampler to compare: draft, cost-model, tpe, nsgaii, qmc, random (default all); may be repeated")
+    p.add_argument("--trials", type=positive, default=32, metavar="N", help="of every sampler (default 32)")
+    p.add_argument("--seeds", type=positive, default=1, metavar="N", help="runs of every sampler, seed 0 and up (default 1)")
+    p.add_argument("--jobs", type=positive, default=1, metavar="N", help="worker processes (default 1)")
+    p.add_argument("--fix", type=decisions, action="append", default=[], metavar="NAME=VALUE[,..]",
+                   help="only schedules with these decisions, e.g. tile_y=7,banks_acc=1")
+    add_format(p)
+    p.set_defaults(run=run)
+
+
+OPTIONS = {"oracle": _options}
+
+
+def run(args: argparse.Namespace) -> int:
+    """Lists, bounds, simulates, and prints what that proves."""
+    from autosched.search.oracle import SAMPLERS, oracle
+
+    fix = {name: value for made in args.fix for name, value in made.items()}
+    report = oracle(
+        args.workload, args.target, args.simulations, args.sampler or SAMPLERS, args.trials, args.seeds, args.jobs, fix
+    )
+    if args.format == "json":
+        print_json(report.as_json())
+        return Exit.OK if report.cycles is not None else Exit.NO_SCHEDULE
+    where = " with " + " ".join(f"{name}={value}" for name, value in report.fixed.items()) if report.fixed else ""
+    tell(f"{report.workload} on {report.target}: {number(report.points)} schedules{where}")
+    if not report.whole:
+        tell("the space has too many to list: nothing is said of schedules whose output is cut into parts")
+    tell(f"{number(report.simulated)} simulated, {number(report.certified)} no faster by their bound, {number(report.open)} open"
+         + (f", {number(report.failed)} failed" if report.failed else ""))
+    if report.cycles is None:
+        tell("no schedule was found that the machine takes")
+        return Exit.NO_SCHEDULE
+    if report.proven:
+        tell(f"the optimum is {number(report.cycles)} cycles: {report.explain}")
+    else:
+        tell(f"the optimum is between {number(report.low)} and {number(report.cycles)} cycles: {report.explain}")
+    print()
+    columns = [("sampler", False), ("seed", True), ("trials", True), ("cycles", True), ("regret", True)]
+    rows = []
+    for r in report.regrets:
+        least, most = report.regret(r.cycles) if r.cycles is not None else (None, None)
+        rows.append([r.sampler, str(r.seed), str(r.trials), number(r.cycles), percent(least),
+                     *([] if report.proven else [percent(most)])])
+    print_table(columns if report.proven else [*columns, ("at most", True)], rows)
+    return Exit.OK
