@@ -24,7 +24,7 @@ from autosched.search import (
     tune,
 )
 from autosched.search.events import as_json
-from autosched.search.proposer import Proposer
+from autosched.search.proposer import ALIKE, Proposer
 from autosched.search.samplers import NAMES
 from autosched.target import get_target
 from autosched.workloads import workload
@@ -205,6 +205,13 @@ def test_what_was_proposed_but_not_measured_proves_nothing() -> None:
     for point in proposer.points[bounds == bounds.min()]:
         proposer.add(point, 10**6)
     assert proposer.floor() == min(bounds[bounds > bounds.min()])
+
+
+def test_no_tile_fills_the_first_batch() -> None:
+    space = Space(workload(SMALL).func, "vta-de10")
+    batch = np.stack(Proposer(space, 0).batch(32))
+    counts = np.unique(space.same_tiles(batch), axis=0, return_counts=True)[1]
+    assert len(batch) == 32 and counts.max() == ALIKE
 
 
 def test_events_tell_the_run(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from sim import errors
+from sim import errors, isa
 from sim.config import VTAConfig
 from sim.errors import ConfigError, UnknownTargetError
 from sim.presets import TARGETS, TargetSpec, target_spec
@@ -131,3 +131,17 @@ def test_errors_survive_pickling() -> None:
     assert "LOAD at instruction 3 waits for a token from COMPUTE (pop_next) since cycle 17" in str(
         errors.DeadlockError(99, (waiter,))
     )
+
+
+def test_a_block_of_one_lane_is_a_machine() -> None:
+    # Memories as small as its elements ask for.
+    small = {"LOG_BLOCK": 0, "LOG_INP_BUFF_SIZE": 10, "LOG_WGT_BUFF_SIZE": 10, "LOG_ACC_BUFF_SIZE": 12}
+    assert VTAConfig(**small).block_in == 1
+    with pytest.raises(ConfigError):
+        VTAConfig(**{**small, "LOG_BLOCK": -1})
+
+
+def test_what_all_programs_share_cannot_be_written() -> None:
+    for table in isa.bounds(VTAConfig()):
+        with pytest.raises(ValueError, match="read-only"):
+            table[0, 0] = 1
