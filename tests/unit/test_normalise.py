@@ -23,7 +23,7 @@ INP, WGT, ACC = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer"
 
 
 def program(user_programs, name: str) -> PrimFunc:
-    return workload(f"{user_programs.FOLDER / name}.py:main").func
+    return user_programs.program(name)
 
 
 def replayed(func: PrimFunc, steps) -> Schedule:
