@@ -11,6 +11,7 @@ import argparse
 import os
 import tempfile
 import time
+from collections.abc import Sequence
 
 from autosched.errors import RecordError
 from autosched.records import compile as compile_best
@@ -42,6 +43,22 @@ def shipped(name: str, target: str) -> int | None:
             os.chdir(here)
 
 
+def rows(name: str, target: str, samplers: Sequence[str], trials: int, seeds: int) -> list[list[str]]:
+    """Per sampler: name, trials, cycles by seed, best known, how far the worst is above it, gap of the best, CPU seconds."""
+    found = []
+    known = shipped(name, target)
+    for sampler in samplers:
+        runs = [run(name, target, sampler, trials, seed) for seed in range(seeds)]
+        cycles = [report.cycles for report, _ in runs if report.cycles is not None]
+        found.append((sampler, cycles, runs[0][0].machine_bound, max(cpu for _, cpu in runs)))
+    best = min(c for _, cycles, _, _ in found for c in [*cycles, *([known] if known else [])])
+    return [
+        [sampler, str(trials), " ".join(map(str, cycles)), str(best), f"{100 * (max(cycles) / best - 1):.2f} %",
+         f"{100 * (min(cycles) / bound - 1):.2f} %", f"{cpu:.1f}"]
+        for sampler, cycles, bound, cpu in found
+    ]
+
+
 def main() -> None:
     """Prints the table."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -53,19 +70,11 @@ def main() -> None:
     args = p.parse_args()
     run("t2", args.target, "cost-model", 2, 0)  # compiles
     print(f"{args.trials} trials on {args.target}, cold, seeds 0 to {args.seeds - 1}\n")
-    print("| workload | sampler | cycles by seed | best known | worst above it | gap of the best | CPU s a run |")
-    print("|---|---|---|---|---|---|---|")
+    print("| workload | sampler | trials | cycles by seed | best known | worst above it | gap of the best | CPU s a run |")
+    print("|---|---|---|---|---|---|---|---|")
     for name in args.workloads:
-        rows = []
-        known = shipped(name, args.target)
-        for sampler in args.sampler or SAMPLERS:
-            runs = [run(name, args.target, sampler, args.trials, seed) for seed in range(args.seeds)]
-            cycles = [report.cycles for report, _ in runs if report.cycles is not None]
-            rows.append((sampler, cycles, runs[0][0].machine_bound, max(cpu for _, cpu in runs)))
-        best = min(c for _, cycles, _, _ in rows for c in [*cycles, *([known] if known else [])])
-        for sampler, cycles, bound, cpu in rows:
-            print(f"| {name} | {sampler} | {' '.join(map(str, cycles))} | {best} | {100 * (max(cycles) / best - 1):.2f} % | "
-                  f"{100 * (min(cycles) / bound - 1):.2f} % | {cpu:.1f} |", flush=True)
+        for cells in rows(name, args.target, args.sampler or SAMPLERS, args.trials, args.seeds):
+            print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,49 @@
+"""The figures in docs/ are those of what ships, and the command that writes them changes nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from autosched.cli.tables import number
+from autosched.records import compile as compile_best
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def figures() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("figures", ROOT / ".ci" / "figures.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_says_what_ships(figures: ModuleType) -> None:
+    page = figures.PAGE.read_text()
+    assert figures.with_shipped(page) == page, "python .ci/figures.py"
+    broken = page.replace("| t3 | 1", "| t3 | 2").replace("| resnet18.c4 |", "| resnet18.c4 | lost |")
+    assert broken != page and figures.with_shipped(broken) == page
+
+
+def test_its_figures_are_those_of_the_kernels(figures: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = {row[0]: row for row in figures.ships("vta-de10")}
+    for name in ("resnet18.c10", "t3"):
+        assert rows[name][1] == number(compile_best(name).cycles)
+    times = {n: int(rows[n][1].replace(" ", "")) * count for n, count in figures.TEN.items()}
+    assert rows[figures.WEIGHTED][1] == number(sum(times.values())) and sum(figures.TEN.values()) == 19
+
+
+def test_a_table_made_anew_keeps_the_rows_of_others(figures: ModuleType) -> None:
+    row = figures.draft("dense:m=1,k=64,n=64", "vta-de10", 10)
+    assert row[:3] == ["dense:m=1,k=64,n=64", "vta-de10", "10"] and -1 <= float(row[3]) <= 1
+    page = "<!-- figures: draft -->\n\n| a | b |\n|---|---|\n| x | 1 |\n| y | 2 |\n\nmore\n"
+    made = figures.replaced(page, "draft", figures._merged(["a", "b"], [["x", "3"]], 1))
+    assert made == "<!-- figures: draft -->\n\n| a | b |\n|---|---|\n| y | 2 |\n| x | 3 |\n\nmore\n"
+    with pytest.raises(SystemExit, match="no table 'other'"):
+        figures.replaced(page, "other", figures._merged(["a"], [], 1))
