@@ -16,6 +16,10 @@ def apply(sch: Schedule, target: Target) -> None:
         inside = {store_of(b).buffer for b in device_blocks(sch.func)} - {store.buffer}
         alone = not any(x.buffer in inside for x in loads_of(block)) or block.init is not None
         if store.buffer.dtype == "int8" and isinstance(store.value, BinOp) and alone:
+            if block.init is not None and store.buffer in sch.func.buffers:
+                # Its running value is int32 from here on, so it cannot be the result itself. Copies are named after their scopes.
+                sch.cache_write(sch.get_sblock(block.name), 0, "local")
+                sch.set_scope(sch.get_sblock(block.name), 0, "global")
             sch.widen_block(sch.get_sblock(block.name))
     made = {store_of(b).buffer for b in device_blocks(sch.func)}
     for block in device_blocks(sch.func):

@@ -8,6 +8,7 @@ from autosched.ir.expr import BinOp, BufferLoad, Expr, int_value
 from autosched.ir.functor import expr_children, walk_expr
 from autosched.ir.stmt import Block, Buffer, BufferStore
 from autosched.schedule import Schedule
+from autosched.schedule.primitives.reductions.stages import addends
 from autosched.target import Target
 from space.normalise.blocks import device_blocks, loads_of, product_of, store_of
 
@@ -16,20 +17,64 @@ MOST = 16  # sums; each costs a stage that is taken into one
 
 def apply(sch: Schedule, target: Target) -> None:
     """Lets every sum of products start with what a stage adds to it, where that is made by other blocks."""
+    for block in device_blocks(sch.func):
+        _chained(sch, block)
     for _ in range(MOST):
         if not any(_step(sch, block) for block in device_blocks(sch.func)):
             return
+
+
+def _chained(sch: Schedule, stage: Block) -> None:
+    """Adds sums up in the order in which they are made, where brackets have it otherwise."""
+    if stage.init is not None:
+        return
+    made, sums = _sums(sch)
+    at = store_of(stage).indices
+
+    def own(e: Expr) -> bool:
+        return isinstance(e, BufferLoad) and e.buffer in sums and e.indices == at
+
+    def visit(value: Expr, path: tuple[int, ...]) -> None:
+        if isinstance(value, BufferLoad):
+            return
+        if isinstance(value, BinOp) and value.op == "+" and value.dtype == "int32":
+            parts = addends(value)
+            places = {n: made[e.buffer] for n, e in enumerate(parts) if isinstance(e, BufferLoad) and own(e)}
+            inside = any(any(map(own, walk_expr(e))) for n, e in enumerate(parts) if n not in places)
+            order = [*(n for n in range(len(parts)) if n not in places), *sorted(places, key=lambda n: places[n])]
+            plain = list(places.values()) == sorted(places.values()) and _from_the_left(value)
+            if len(places) > 1 and not inside and not plain:
+                sch.reorder_addends(sch.get_sblock(stage.name), order, list(path))
+            return
+        for n, child in enumerate(expr_children(value)):
+            visit(child, (*path, n))
+
+    visit(store_of(stage).value, ())
+
+
+def _from_the_left(value: Expr) -> bool:
+    """Whether a sum has no brackets."""
+    while isinstance(value, BinOp) and value.op == "+":
+        if isinstance(value.b, BinOp) and value.b.op == "+":
+            return False
+        value = value.a
+    return True
+
+
+def _sums(sch: Schedule) -> tuple[dict[Buffer, int], set[Buffer]]:
+    """(when each tensor is made, the sums of products that start at zero and that one block reads once)."""
+    blocks = device_blocks(sch.func)
+    made = {store_of(b).buffer: n for n, b in enumerate(blocks)}
+    read = [x.buffer for b in blocks for x in loads_of(b)]
+    return made, {store_of(b).buffer for b in blocks if product_of(b) is not None and isinstance(b.init, BufferStore)
+                  and int_value(b.init.value) == 0 and read.count(store_of(b).buffer) == 1}
 
 
 def _step(sch: Schedule, stage: Block) -> bool:
     if stage.init is not None:
         return False
     blocks = device_blocks(sch.func)
-    made = {store_of(b).buffer: n for n, b in enumerate(blocks)}
-    read = [x.buffer for b in blocks for x in loads_of(b)]
-    # A sum that starts at zero, and that nothing else reads.
-    sums = {store_of(b).buffer for b in blocks if product_of(b) is not None and isinstance(b.init, BufferStore)
-            and int_value(b.init.value) == 0 and read.count(store_of(b).buffer) == 1}
+    made, sums = _sums(sch)
     store = store_of(stage)
     path = _addition(store.value, stage, sums, made)
     if path is None:

@@ -8,6 +8,7 @@ ALU and comparing it there costs four and a copy of every element of every tile.
 
 from __future__ import annotations
 
+from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Var, int_value
 from autosched.ir.functor import walk_expr
 from autosched.ir.simplify import linear_form
@@ -38,9 +39,12 @@ def apply(sch: Schedule, target: Target) -> bool:
             continue
         if _kind(block):
             done |= _reduction(sch, block)
-        elif _written_out(store_of(block).value) and store_of(block).buffer.dtype == "int32":
-            sch.extrema_by_difference(sch.get_sblock(block.name))
-            done = True
+        elif block.init is None and _written_out(store_of(block).value) and store_of(block).buffer.dtype == "int32":
+            try:
+                sch.extrema_by_difference(sch.get_sblock(block.name))
+                done = True
+            except ScheduleError:
+                continue  # no range proves that a difference stays in its type
     return done
 
 
@@ -67,9 +71,13 @@ def _is_narrow(value: Expr) -> bool:
 
 
 def _written_out(value: Expr) -> bool:
-    """Whether a value takes the largest or smallest of two int8 operands."""
-    return any(isinstance(e, BinOp) and e.op in ("min", "max") and sum(map(_is_narrow, _leaves(e, e.op))) > 1
-               for e in walk_expr(value))
+    """Whether a value takes the largest or smallest of an int8 operand and something else."""
+    for e in walk_expr(value):
+        if isinstance(e, BinOp) and e.op in ("min", "max"):
+            leaves = [x for x in _leaves(e, e.op) if int_value(x) is None]
+            if len(leaves) > 1 and any(_is_narrow(x) or (isinstance(x, BufferLoad) and x.dtype == "int8") for x in leaves):
+                return True
+    return False
 
 
 def _leaves(value: Expr, op: str) -> list[Expr]:

@@ -153,6 +153,9 @@ EXAMPLES: dict[str, Example] = {
         + stage("B[vi]", "A[vi] * 2", extent=10) + stage("C[vi]", "B[vi] + 1", extent=10))), 'sch.pad_block("B", [16])'),
     "drop_zero_terms": Example("|".join(TAPS), 'sch.drop_zero_terms("C_update")', 'sch.decompose_reduction("C", "k")'),
     "decompose_value": Example("|".join((A, stage("C[vi]", "T.max(A[vi] + 1, 0)"))), 'sch.decompose_value("C", [0])'),
+    "reorder_addends": Example("|".join((
+        'A: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")',
+        stage("C[vi]", "A[vi] + (B[vi] + 1)"))), 'sch.reorder_addends("C", [1, 0, 2])'),
     "diagonalize": Example("|".join(SCALED), 'sch.diagonalize("C", 0, 1)'),
     "fold_epilogue": Example("|".join(EPILOGUE), 'sch.fold_epilogue("R")'),
     "raise_epilogue": Example("|".join(EPILOGUE), 'sch.raise_epilogue("R")', 'sch.fold_epilogue("R")'),

@@ -153,7 +153,7 @@ def pool(rng: np.random.Generator) -> PrimFunc:
 
 
 def shifted(rng: np.random.Generator) -> PrimFunc:
-    """int8 tensors added up, most of them read at several places, padded or not, and clips between."""
+    """int8 tensors added up and compared, most of them read at several places, padded or not, and clips between."""
     c, h, w = (int(e) for e in rng.integers(1, 6, 3))
     stride, pad = int(rng.integers(1, 3)), int(rng.random() < 0.5)
     reach = int(rng.integers(1, 4))
@@ -173,7 +173,11 @@ def shifted(rng: np.random.Generator) -> PrimFunc:
     def value(c: Expr, y: Expr, x: Expr, b: Expr, v: Expr) -> Expr:
         found: Expr = cast("int32", source[c, y * stride, x * stride, b, v])
         for n, (p, q) in enumerate(places):
-            found = found + cast("int32", source[c, y * stride + p, x * stride + q, b, v]) * (n + 2)
+            load = cast("int32", source[c, y * stride + p, x * stride + q, b, v])
+            if rng.random() < 0.3:
+                found = [minimum, maximum][int(rng.integers(2))](found, load)
+                continue
+            found = found + load * (n + 2)
             found = maximum(found, -100) if rng.random() < 0.4 else found
         return found
 

@@ -145,3 +145,40 @@ def test_long_windows_and_other_paddings_stay_loops() -> None:
     padded = workload("max_pool2d:h=8,w=8,c=16,k=3,stride=2,pad=1").func
     assert written_out(padded)
     assert not written_out(parse(padded.script().replace("T.int8(0)", "T.int8(-128)")))
+
+
+def test_addends_in_another_order(same: Same) -> None:
+    @T.prim_func
+    def total(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32"), out: T.Buffer((8,), "int32")):
+        for i in range(8):
+            with T.block("out"):
+                vi = T.axis.spatial(8, i)
+                out[vi] = T.max(A[vi] + (B[vi] + (C[vi] + 3)), 0) - 1
+
+    sch = Schedule(total)
+    sch.reorder_addends("out", [2, 0, 3, 1], [0, 0])
+    assert value_of(sch, "out") == "T.max(C[vi] + A[vi] + 3 + B[vi], 0) - 1"
+    same(total, sch)
+    for order, path, reason in (([0, 1, 2], [0, 0], "4 addends"), ([0, 1, 2, 2], [0, 0], "once each"), ([0, 1], [0], "no sum of"),
+                                ([0, 1], [0, 2], "none at 2")):
+        with pytest.raises(ScheduleError, match=reason):
+            Schedule(total).reorder_addends("out", order, path)
+    floats = parse(total.script().replace("int32", "float32").replace("T.max(", "(").replace(", 0)", ")"))
+    with pytest.raises(ScheduleError, match="no sum of integers"):
+        Schedule(floats).reorder_addends("out", [1, 0, 2, 3], [0])
+
+
+def test_a_difference_that_may_overflow_is_not_made(same: Same) -> None:
+    @T.prim_func
+    def larger(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int8"), out: T.Buffer((8,), "int32")):
+        for i in range(8):
+            with T.block("out"):
+                vi = T.axis.spatial(8, i)
+                out[vi] = T.max(A[vi] >> 1, T.Cast("int32", B[vi]))
+
+    sch = Schedule(larger)
+    sch.extrema_by_difference("out")
+    same(larger, sch)
+    with pytest.raises(ScheduleError, match="no minimum or maximum"):
+        Schedule(parse(larger.script().replace("T.shift_right(A[vi], 1)", "A[vi]").replace("A[vi] >> 1", "A[vi]"))
+                 ).extrema_by_difference("out")

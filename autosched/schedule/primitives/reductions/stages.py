@@ -1,11 +1,11 @@
-"""Giving a part of a value a stage of its own: decompose_value."""
+"""Giving a part of a value a stage of its own, and its addends another order: decompose_value, reorder_addends."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Expr, IntImm, Var, binary, int_value, is_int
 from autosched.ir.functor import expr_children, free_vars, substitute
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import block_access
@@ -21,7 +21,41 @@ from autosched.schedule.primitives.reductions.zero_terms import Replaced
 
 
 class Stages(ScheduleBase):
-    """The primitive that splits a stage off a value."""
+    """The primitives that change how a value is made up."""
+
+    @primitive
+    def reorder_addends(self, block: BlockRV | str, order: Sequence[int], path: Sequence[int] = ()) -> None:
+        """Adds up in another order: the sum of integers at a path as a chain, from the left.
+
+        Args:
+            block: handle or name of a block that stores one value.
+            order: positions of the addends, in the order in which the value names them, each once.
+            path: the operand to take at each step from the stored value down to the sum.
+
+        Raises:
+            ScheduleError: no such operand, no sum of integers, or positions that are not those of its addends.
+
+        Before::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = A[vi] + (B[vi] + 1)
+
+        After ``sch.reorder_addends("C", [1, 0, 2])``::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = B[vi] + A[vi] + 1
+        """
+        assert isinstance(block, BlockRV)
+        state, realize = self.block_at(block)
+        try:
+            new = _reordered(realize.block, [int(n) for n in order], [int(p) for p in path])
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
+        self.commit_nodes(state, {id(realize.block): new})
 
     @primitive
     def decompose_value(self, block: BlockRV | str, path: Sequence[int]) -> BlockRV:
@@ -71,18 +105,48 @@ class Stages(ScheduleBase):
         return self.block_rv(made)
 
 
+def _part(block: Block, value: Expr, path: list[int]) -> Expr:
+    """What stands at a path of a value."""
+    for step in path:
+        children = expr_children(value) if not isinstance(value, BufferLoad) else ()
+        if not 0 <= step < len(children):
+            raise Refusal(f"{expr_text(value)} in block {block.name} has {len(children)} operands; there is none at {step}",
+                          [block.ident], code="argument")
+        value = children[step]
+    return value
+
+
+def addends(value: Expr) -> list[Expr]:
+    """What a sum adds up, from the left; of any other value itself."""
+    if isinstance(value, BinOp) and value.op == "+":
+        return [*addends(value.a), *addends(value.b)]
+    return [value]
+
+
+def _reordered(block: Block, order: list[int], path: list[int]) -> Block:
+    store = block.body
+    if not isinstance(store, BufferStore):
+        raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
+    total = _part(block, store.value, path)
+    if not (isinstance(total, BinOp) and total.op == "+" and is_int(total.dtype)):
+        raise Refusal(f"{expr_text(total)} in block {block.name} is no sum of integers", [block.ident], code="form")
+    parts = addends(total)
+    if sorted(order) != list(range(len(parts))):
+        raise Refusal(f"order {order} does not name the {len(parts)} addends of block {block.name}, 0 to {len(parts) - 1}, once "
+                      "each", [block.ident], code="argument")
+    made = parts[order[0]]
+    for n in order[1:]:
+        made = binary("+", made, parts[n])
+    value = Replaced(total, made).visit_expr(store.value)
+    return _with_access(replace(block, body=BufferStore(store.buffer, store.indices, value)))
+
+
 def _split(state: State, realize: BlockRealize, path: list[int]) -> tuple[Stmt, Block]:
     block = realize.block
     store = block.body
     if not isinstance(store, BufferStore):
         raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
-    part: Expr = store.value
-    for step in path:
-        children = expr_children(part) if not isinstance(part, BufferLoad) else ()
-        if not 0 <= step < len(children):
-            raise Refusal(f"{expr_text(part)} in block {block.name} has {len(children)} operands; there is none at {step}",
-                          [block.ident], code="argument")
-        part = children[step]
+    part = _part(block, store.value, path)
     own = [iv.var for iv in block.iter_vars]
     if not any(v in own for v in free_vars(part)) or not _loads(part):
         raise Refusal(f"{expr_text(part)} in block {block.name} loads nothing", [block.ident], code="form")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -110,11 +110,13 @@ class Windows(ScheduleBase):
     def extrema_by_difference(self, block: BlockRV | str) -> None:
         """Takes the largest (smallest) of int8 operands by comparing differences with zero: max(a, b) is max(a - b, 0) + b.
 
-        Differences and sums of int8 operands are the GEMM's, with an identity; the comparison with a constant is one cycle a
-        vector. So an operand costs three cycles, and no widened copy.
+        One operand may be any other value that an int8 can be taken from without overflow. Differences and sums of int8 operands
+        are the GEMM's, with an identity; the comparison with a constant is one cycle a vector. So an operand costs three cycles,
+        and no widened copy.
 
         Args:
-            block: handle or name of a block whose value has a minimum or maximum of two or more ``cast(int32, x)`` of int8.
+            block: handle or name of a block whose value has a minimum or maximum of ``cast(int32, x)`` of int8 and something
+                else.
 
         Raises:
             ScheduleError: it has none.
@@ -137,7 +139,8 @@ class Windows(ScheduleBase):
         state, realize = self.block_at(block)
         store = realize.block.body
         plain = isinstance(store, BufferStore) and realize.block.init is None
-        value = _Differences().visit_expr(store.value) if plain and isinstance(store, BufferStore) else None
+        values = _Differences(ValueBounds(state.func), {iv.var: iv.dom for iv in realize.block.iter_vars})
+        value = values.visit_expr(store.value) if plain and isinstance(store, BufferStore) else None
         if value is None or not isinstance(store, BufferStore) or value == store.value:
             self.refuse(f"block {realize.block.name} stores no minimum or maximum of several int8 operands",
                         [realize.block.ident], "expand_reduction writes a small reduction out", state, code="form")
@@ -354,20 +357,35 @@ class _Children(Mutator):
 
 
 class _Differences(Mutator):
-    """Extrema of int8 operands as differences that are compared with zero."""
+    """Extrema of int8 operands, and of one value more, as differences that are compared with zero.
+
+    Args:
+        values: what values can be; a difference must not leave its type.
+        dom: of the block's iterators.
+    """
+
+    def __init__(self, values: ValueBounds, dom: Mapping[Var, Range]) -> None:
+        self.values, self.dom = values, dom
 
     def visit_expr(self, expr: Expr) -> Expr:
         if isinstance(expr, BinOp) and expr.op in EXTREMA and expr.dtype == "int32":
             leaves = list(dict.fromkeys(_leaves(expr, expr.op)))
             narrow = [e for e in leaves if _is_narrow(e)]
-            if len(narrow) > 1:
-                value = narrow[0]
-                for operand in narrow[1:]:
+            wide = [e for e in leaves if not _is_narrow(e) and int_value(e) is None]
+            if len(wide) < 2 and len(narrow) + len(wide) > 1 and all(self._small(e) for e in wide):
+                value, *others = [*map(self.visit_expr, wide), *narrow]
+                for operand in others:
                     value = binary(expr.op, value - operand, const(0, "int32")) + operand
-                for other in (e for e in leaves if not _is_narrow(e)):
-                    value = binary(expr.op, value, self.visit_expr(other))
+                for constant in (e for e in leaves if int_value(e) is not None):
+                    value = binary(expr.op, value, constant)
                 return value
         return super().visit_expr(expr)
+
+    def _small(self, value: Expr) -> bool:
+        """Whether an int8 operand can be taken from a value."""
+        low, high = self.values.of(value, self.dom)
+        least, most = dtype_bounds("int32")
+        return least + 127 <= low and high <= most - 128
 
 
 def _leaves(value: Expr, op: str) -> list[Expr]:
