@@ -17,7 +17,8 @@ POPULATION = 256
 GENERATIONS = 160  # few parents for long go further than many for a short time
 IDLE = 40  # generations without a lower draft after which no better one is expected
 EAGER = 8192  # rows of the first population that ask for all the memory they can use; most have to be given up
-ALIKE = 4  # survivors that share all tiles: else one good tile fills the population before others have found their places
+ALIKE = 2  # survivors that share all tiles: else one good tile fills the population before others have found their places
+CENTRES = 4  # points of the best by score, and of the best measured, whose neighbours join each batch's population
 REFINEMENTS = 2  # generations bred for the model's score, per batch
 EPSILON = 0.1  # share of a batch drawn at random from the shortlist: the model's blind spots
 
@@ -182,7 +183,7 @@ class Proposer:
         lowest = np.argsort(self._drafts, kind="stable")[:SHORTLIST]
         order = np.argsort(self._score(self._pool[lowest], self._drafts[lowest]), kind="stable")[: POPULATION // 4]
         population = np.concatenate([self._pool[lowest[order]], self._incumbents(8)])
-        centres = np.concatenate([self._pool[lowest[order[:8]]], self._incumbents(8)])
+        centres = np.concatenate([self._pool[lowest[order[:CENTRES]]], self._incumbents(CENTRES)])
         new = np.array([row.tobytes() not in self._explored for row in centres], dtype=bool)
         if new.any():
             self._explored.update(row.tobytes() for row in centres[new])
