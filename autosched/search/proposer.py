@@ -11,7 +11,7 @@ from space import Space
 Point = npt.NDArray[np.int32]
 Points = npt.NDArray[np.int32]
 
-SCAN_LIMIT = 300_000  # combinations of all decisions up to which every point is listed; a second or two, once
+SCAN_LIMIT = 4_000_000  # combinations of all decisions up to which every point is listed: a second or two at most, once
 SHORTLIST = 4096  # points, by draft, that the model judges
 POPULATION = 256
 GENERATIONS = 160  # few parents for long go further than many for a short time
