@@ -538,6 +538,24 @@ class Space:
         self.trace(point).apply_to_schedule(sch, remove_postproc=False)
         return sch
 
+    def point_of(self, sch: Schedule | Trace) -> npt.NDArray[np.int32]:
+        """The point with the very trace of a schedule.
+
+        Args:
+            sch: a schedule of the program, or its trace, e.g. of a logged record.
+
+        Raises:
+            ProgramError: none was found; the first step that is in the way, and the nearest point.
+        """
+        from autosched.schedule import Trace
+        from space.inverse import point_of
+
+        return point_of(self, sch if isinstance(sch, Trace) else sch.trace)
+
+    def places(self, sketch: int) -> Ints:
+        """Where the columns of a sketch stand in a point."""
+        return self._places[sketch]
+
     def point(self, **decisions: int) -> npt.NDArray[np.int32]:
         """A point from named decisions (``names`` lists them); what is not given is whole, first, outermost, one bank.
 

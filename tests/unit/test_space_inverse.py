@@ -1,0 +1,49 @@
+"""From a schedule back to its point: every point is found again, and what is no point's is refused with the step in the way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched.errors import ProgramError
+from autosched.schedule import Schedule
+from autosched.schedule.kit.trace import Trace
+from autosched.workloads import workload
+from space import Space
+
+NAMES = ("dense:m=4,k=64,n=64", "max_pool2d:h=8,w=8,c=16,k=2,stride=2")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_point_is_found_again(name: str) -> None:
+    space = Space(workload(name).func, "vta-de10")
+    for point in space.sample(np.random.default_rng(1), 2):
+        assert space.point_of(Trace.from_json(space.trace(point).as_json())).tolist() == point.tolist()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["conv2d:h=8,w=8,ci=32,co=48,k=3,pad=1", "dense:m=12,k=96,n=96", "residual:h=4,w=4,c=32"])
+def test_more_points_are_found_again(name: str) -> None:
+    space = Space(workload(name).func, "vta-de10")
+    found = 0
+    for point in space.sample(np.random.default_rng(2), 12):
+        try:
+            assert space.point_of(space.trace(point)).tolist() == point.tolist(), space.explain(point)
+            found += 1
+        except ProgramError as error:
+            assert "no point of the space is known" in str(error)
+    # It is a search, and says so.
+    assert found >= 10
+
+
+def test_what_is_no_point_says_where_it_leaves_the_space() -> None:
+    func = workload(NAMES[0]).func
+    space = Space(func, "vta-de10")
+    point = space.sample(np.random.default_rng(1), 1)[0]
+    sch = space.schedule(point)
+    assert space.point_of(sch).tolist() == point.tolist()
+    sch.annotate(sch.get_sblock("root"), "note", 1)
+    with pytest.raises(ProgramError, match=r"no point of the space is known to have step \d+ of \d+: get_sblock\(name=root"):
+        space.point_of(sch)
+    with pytest.raises(ProgramError, match="another form than any of the space's"):
+        Space(workload("max_pool2d:h=8,w=8,c=16,k=2,stride=2").func, "vta-de10").point_of(Schedule(func))
