@@ -225,22 +225,17 @@ def _check_threads(storage: Storage, uses: list[Use]) -> None:
 def _place(
     storages: list[Storage], scope: str, depth: int, uses: Mapping[Buffer, list[Use]], tree: Tree, again: bool
 ) -> None:
-    """Gives every storage of a memory its address; ``again``: rather where another has been, if nothing waits for it."""
-    need = sum(s.total for s in storages)
-    if again and len(storages) > 1:
-        high, meeting = _packed(storages, depth, uses, tree, True)
-        if high <= depth and not meeting:
-            return
-    if need <= depth:
+    """Gives every storage of a memory its address; ``again``: rather where another has been, where nothing waits for that."""
+    if not again and sum(s.total for s in storages) <= depth:
         at = 0
         for s in storages:
             s.address = at
             at += s.total
         return
     # By preference where storages that follow each other do not meet, else as tight as it goes.
-    high, _ = _packed(storages, depth, uses, tree, True)
+    high = _packed(storages, depth, uses, tree, True)
     if high > depth:
-        high, _ = _packed(storages, depth, uses, tree, False)
+        high = _packed(storages, depth, uses, tree, False)
     if high > depth:
         parts = ", ".join(
             f"{s.buffer.name} {s.size}" + (f" x {s.total // s.size} copies" if s.total != s.size else "") for s in storages
@@ -250,10 +245,8 @@ def _place(
 
 def _packed(
     storages: Sequence[Storage], depth: int, uses: Mapping[Buffer, list[Use]], tree: Tree, careful: bool
-) -> tuple[int, int]:
-    """Places storages, sharing memory between those that are never alive together.
-
-    Returns the end of what they take, and how many elements storages that follow each other have in common at the wrong time.
+) -> int:
+    """Places storages, sharing memory between those that are never alive together; returns the end of what they take.
 
     Args:
         storages: of one memory.
@@ -264,7 +257,7 @@ def _packed(
             product may still be under way.
     """
     placed: list[Storage] = []
-    high = meeting = 0
+    high = 0
     spans = {id(s): (uses[s.buffer][0][0].order, uses[s.buffer][-1][0].order) for s in storages}
     for s in sorted(storages, key=lambda s: -s.total):
         apart = {id(p): _apart(s, p, uses, tree) for p in placed}
@@ -279,9 +272,8 @@ def _packed(
         fits = [at for at in free if at + s.total <= depth] or free[:1]
         s.address = min(fits, key=lambda at: (sum(_meeting(s, at, p, uses) for p in others), at))
         high = max(high, s.address + s.total)
-        meeting += sum(_meeting(s, s.address, p, uses) for p in others)
         placed.append(s)
-    return high, meeting
+    return high
 
 
 def _between(a: Storage, b: Storage, spans: Mapping[int, tuple[int, int]]) -> bool:
