@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -122,8 +123,9 @@ class _Worker:
 
         with undisturbed():
             # The first start of these two, which remove semaphores after a crash, unblocks SIGINT for those that follow.
-            loky_tracker.ensure_running()
-            resource_tracker.ensure_running()
+            with _trackers_clean_up_quietly():
+                loky_tracker.ensure_running()
+                resource_tracker.ensure_running()
             deafen()
             before = set(active_children())
             self.executor = ProcessPoolExecutor(max_workers=1, timeout=None, initializer=begin, initargs=(os.getpid(), MEMORY))
@@ -209,6 +211,17 @@ class LokyExecutor:
                 if process.is_alive():
                     process.terminate()
             self._workers, self._processes = [], set()
+
+
+@contextmanager
+def _trackers_clean_up_quietly() -> Iterator[None]:
+    """Trackers that start within remove what a killed process has left, and say nothing of it: nobody could do better."""
+    before = list(sys.warnoptions)
+    sys.warnoptions.append("ignore:resource_tracker")
+    try:
+        yield
+    finally:
+        sys.warnoptions[:] = before
 
 
 @contextmanager
