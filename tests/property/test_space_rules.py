@@ -175,6 +175,17 @@ def test_the_last_part_loads_in_pieces_of_its_own() -> None:
             space.point(**{**many, **twin})
 
 
+def test_the_last_part_is_split_only_around_a_load_of_its_own() -> None:
+    name = "dense:m=4,k=64,n=64,tail=cast,bias=0"
+    space = Space(workload(name).func, "vta-de10")
+    model = space.sketches[0].model
+    points = space.mutate(space.sample(np.random.default_rng(0), 3000), np.random.default_rng(1))
+    split = points[points[:, space.names.index("last_k")] > 0]
+    plan = model.plan(split[:, 1:])
+    inside = [(attach > plan.position[:, 2]) & ~keep for attach, keep in zip(plan.attach, plan.keep)]
+    assert len(split) > 100 and np.any(inside, axis=0).all() and any(keep.any() for keep in plan.keep)
+
+
 def test_a_first_part_that_loads_for_all_may_be_larger_than_a_tile_and_no_other() -> None:
     name = "dense:m=6,k=128,n=32,tail=cast,bias=0"
     space = Space(workload(name).func, "vta-de10")

@@ -143,3 +143,14 @@ def test_products_of_one_accumulator_are_instructions_where_they_may_not_be_clos
             assert terms_of(model, plan, plan.body).pieces[0] == pieces
             cycles = measure(Candidate(name, target, tuple(space.trace(point[0]).as_json()))).cycles
             assert abs(space.draft(point)[0] / cycles - 1) < 0.08
+
+
+def test_taps_that_are_instructions_anyway_are_not_counted_twice() -> None:
+    space = Space(workload(PADDED).func, "vta-de10-portable")
+    model = space.sketches[0].model
+    point = space.point(tile_co=1, tile_y=1, tile_x=2, drop_zeros=1)[None]
+    plan = model.plan(point[:, space._places[0]])
+    terms = terms_of(model, plan, plan.body)
+    for rule in model.rules:
+        rule.draft(model, plan, terms)
+    assert terms.pieces[0] == 2 * 3 * 3, "each product of a tile of two"
