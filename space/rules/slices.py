@@ -17,7 +17,8 @@ class Slices(NumericRule):
 
     def columns(self, model: Model) -> tuple[Column, ...]:
         """``tail``, and where there are cuts ``tail_last``."""
-        values = (0, *(1 + i for i in model.nest.spatial if model.nest.axes[i].extent > 1))
+        # Without stages there is only the store to slice, whose loops lowering orders itself.
+        values = (0, *(1 + i for i in model.nest.spatial if model.nest.axes[i].extent > 1 and model.nest.stages))
         last = (Column("tail_last", values),) if any(rule.name == "cuts" for rule in model.rules) else ()
         return (Column("tail", values), *last)
 
@@ -29,10 +30,7 @@ class Slices(NumericRule):
             part.slices = np.where(part.tiles[np.arange(len(points)), np.maximum(axis - 1, 0)] > 1, axis, 0)
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
-        """A slice axis has more than one slice.
-
-        Without stages only the store is sliced, and along the first axis that is the same program.
-        """
+        """A slice axis has more than one slice."""
         masks = final(plan)
         for name, parts in (("tail", [plan.body]), ("tail_last", plan.parts)):
             if name not in model.index:
@@ -40,7 +38,7 @@ class Slices(NumericRule):
             axis = points[:, model.index[name]].astype(np.int64)
             busy = np.zeros(len(points), dtype=np.bool_)
             for n, part in enumerate(parts):
-                here = _sliced(model, part, axis)
+                here = _sliced(part, axis)
                 busy |= here & masks[n] if name == "tail_last" else here
             points[:, model.index[name]] = np.where(busy, axis, 0)
 
@@ -67,11 +65,6 @@ def final(plan: Plan) -> list[Mask]:
     return found[::-1]
 
 
-def _sliced(model: Model, part: Part, axis: Ints) -> Mask:
-    """Whether an axis gives a part's tile more than one slice, and another program than none."""
-    rows = np.arange(len(axis))
-    busy = (axis > 0) & (part.tiles[rows, np.maximum(axis - 1, 0)] > 1)
-    if not model.nest.stages:
-        ahead = np.cumprod(part.tiles[:, : model.n_spatial], axis=1)
-        busy &= (axis > 1) & (ahead[rows, np.maximum(axis - 2, 0)] > 1)
-    return np.asarray(busy, dtype=np.bool_)
+def _sliced(part: Part, axis: Ints) -> Mask:
+    """Whether an axis gives a part's tile more than one slice."""
+    return np.asarray((axis > 0) & (part.tiles[np.arange(len(axis)), np.maximum(axis - 1, 0)] > 1), dtype=np.bool_)
