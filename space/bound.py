@@ -26,10 +26,10 @@ def compute_floor(model: Model, plan: Plan) -> Ints:
         return np.full(len(plan), alu, dtype=np.int64)
     products = np.where(plan.drops | model.nest.guarded, model.useful, model.products) * model.nest.step
     if model.nest.wides:
-        # A reset and a product for every element that some step reads.
-        whole = model.neutral(1)
+        # A reset and a product for every element that some step reads; what only stages add costs one product, counted there.
+        whole, wides = model.neutral(1), {wide.block for wide in model.nest.wides}
         products = products + 2 * sum(int(model.least_elements(whole, k)[0]) for k, o in enumerate(model.nest.operands)
-                                      if o.scope == INP)
+                                      if o.scope == INP and wides & set(o.readers))
     # Every accumulator is written once before the first product adds to it.
     return np.asarray(products + model.out_elements + alu, dtype=np.int64)
 

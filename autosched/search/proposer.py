@@ -212,6 +212,8 @@ class Proposer:
 
     def _parents(self, ranked: Points) -> Points:
         """The best of every kind of form: one of several nests has more to decide, and is worse for longer."""
+        if not len(ranked):
+            return ranked
         nests = self.space.nests[ranked[:, 0]]
         kinds = np.unique(nests)
         return np.concatenate([self._spread(ranked[nests == kind], POPULATION // len(kinds), ALIKE) for kind in kinds])

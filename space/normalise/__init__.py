@@ -27,7 +27,7 @@ from space.normalise import (
     widening,
     windows,
 )
-from space.normalise.blocks import is_packed, plain_blocks
+from space.normalise.blocks import is_packed, plain_blocks, require_whole
 
 # In this order, where tensors are not packed yet.
 PACKING = (
@@ -90,7 +90,11 @@ def normal_forms(func: PrimFunc, target: Target) -> list[tuple[tuple[str, ...], 
     Args:
         func: as for ``normalise``.
         target: as for ``normalise``.
+
+    Raises:
+        ProgramError: a block's loops leave out a part of an iterator's domain.
     """
+    require_whole(func)
     forms: list[tuple[tuple[str, ...], Schedule]] = [((), normalised(func, target))]
     if plain_blocks(func) and windows.applies(func):
         other = normalised(func, target, True)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from autosched.errors import ProgramError
 from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, Var, int_value
-from autosched.ir.functor import walk, walk_expr
+from autosched.ir.functor import stmt_children, walk, walk_expr
 from autosched.ir.host import kind_of
-from autosched.ir.stmt import Block, BlockRealize, BufferStore, PrimFunc
+from autosched.ir.stmt import Block, BlockRealize, BufferStore, For, PrimFunc, Range, Stmt
 from autosched.schedule import Schedule
+from autosched.schedule.kit.limits import bounds
 from autosched.target import Target
 
 
@@ -44,6 +46,34 @@ def plain_blocks(func: PrimFunc) -> bool:
         isinstance(b.body, BufferStore) and all(int_value(iv.dom.extent) is not None for iv in b.iter_vars)
         and all(int_value(e) is not None for e in b.body.buffer.shape) for b in blocks
     )
+
+
+def require_whole(func: PrimFunc) -> None:
+    """Refuses blocks whose loops leave out a part of an iterator's domain: a space tiles domains, and would compute all of them.
+
+    Args:
+        func: an unscheduled program.
+
+    Raises:
+        ProgramError: the block, the iterator, and what of its domain is left out.
+    """
+
+    def visit(stmt: Stmt, loops: dict[Var, Range]) -> None:
+        if isinstance(stmt, For):
+            loops = {**loops, stmt.var: Range(stmt.min, stmt.extent)}
+        elif isinstance(stmt, BlockRealize) and kind_of(stmt.block) is None:
+            for iv, value in zip(stmt.block.iter_vars, stmt.iter_values):
+                low, extent, taken = int_value(iv.dom.min), int_value(iv.dom.extent), bounds(value, loops)
+                if low is None or extent is None or taken is None or (taken[0] <= low and low + extent - 1 <= taken[1]):
+                    continue
+                raise ProgramError(
+                    f"block {stmt.block.name!r} takes {iv.var.name} from {taken[0]} to {taken[1]} of its domain "
+                    f"{low}..{low + extent - 1}; declare the part that its loops run through"
+                )
+        for child in stmt_children(stmt):
+            visit(child, loops)
+
+    visit(func.body, {})
 
 
 def store_of(block: Block) -> BufferStore:

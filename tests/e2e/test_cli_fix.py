@@ -61,6 +61,11 @@ def test_fix_and_enqueue_through_the_command(tmp_path: Path, capsys: pytest.Capt
     assert main([*line, "--enqueue", "tile_k=4"]) == 2
     assert "tile" in capsys.readouterr().err
     assert main(["tune", "resnet18", "--fix", "tile_k=4", "--log", log]) == 2
+    # Decisions that no point has together: the form has too many combinations to list, and none was drawn.
+    none = ["tune", "resnet18.c2", "--fix", "tile_y=56,tile_x=56,tile_co=4,banks_acc=1", "--trials", "4", "--jobs", "1"]
+    capsys.readouterr()
+    assert main([*none, "--log", log]) == 3
+    assert "exhausted" in capsys.readouterr().out
 
 
 def test_what_is_enqueued_is_the_first_trial(tmp_path: Path) -> None:

@@ -247,3 +247,26 @@ def test_a_fused_residual_beats_the_program_written_by_hand(user_programs) -> No
     result = measure(Candidate(task, "vta-de10", tuple(space.trace(point).as_json())), execute=True)
     # 1x1 on 14x14x64 with bias and an int8 shortcut through an identity: 8 338 cycles by hand on the RTL.
     assert result.ok and result.cycles is not None and space.machine_bound() <= 7170 < result.cycles <= 8000, result
+
+
+def test_what_only_a_stage_adds_is_one_product() -> None:
+    """An int8 tensor that joins what has been reduced is not widened first: a bound that counts it so lies."""
+    shape, at = (1, 1, 48, 24, 1, 16), ("n", "c", "y", "x", "b", "l")
+    data, res = tensor("data", (1, 1, 96, 24, 1, 16), "int8"), tensor("res", shape, "int8")
+    acc, joined, out = tensor("acc", shape, "int32"), tensor("s", shape, "int32"), tensor("out", shape, "int8")
+    axes = list(zip(at, shape))
+
+    def read(n: Expr, c: Expr, y: Expr, x: Expr, b: Expr, lane: Expr, p: Expr) -> Expr:
+        return cast("int32", data[n, c, y * 2 + p, x, b, lane])
+
+    window = reduction(acc, axes, read, [("p", 2)], IntImm(-128), maximum)
+    body = seq(window, stage(joined, axes, lambda *i: acc[i] + cast("int32", res[i])),
+               stage(out, axes, lambda *i: cast("int8", joined[i])))
+    func = PrimFunc((data, res, out), make_root(body, (acc, joined)), value_ranges=(None,) * 3)
+    space, rng = Space(func, "vta-zcu104"), np.random.default_rng(0)
+    points = space.sample(rng, 600)
+    # Only the form whose pool widens what it reads.
+    points = points[points[:, 0] == len(space.sketches) - 1]
+    for point in points[np.argsort(space.draft(points))[:3]]:
+        result = measure(Candidate(func, "vta-zcu104", tuple(space.trace(point).as_json())))
+        assert result.cycles is not None and result.cycles >= space.bound(point[None])[0]

@@ -228,6 +228,31 @@ def f(A: T.Buffer((8,), 'int32'), C: T.Buffer((8,), 'int8')):
         Space(parse(wide), "vta-de10")
 
 
+@pytest.mark.parametrize(("loop", "said"), [
+    ("T.serial(0, 8)", ""), ("T.serial(0, 7)", "takes vi from 0 to 6 of its domain 0..7"),
+    ("T.serial(1, 8)", "takes vi from 1 to 7 of its domain 0..7"),
+])
+def test_a_loop_runs_through_the_whole_of_its_iterator(loop: str, said: str) -> None:
+    """What a space tiles are domains: it would compute what the loops leave out."""
+    from autosched.script import parse
+
+    func = parse(f"""
+@T.prim_func
+def f(A: T.Buffer((8, 16), 'int32'), C: T.Buffer((8, 16), 'int8')):
+    for i in {loop}:
+        for j in T.serial(16):
+            with T.block('c'):
+                vi = T.axis.spatial(8, i)
+                vj = T.axis.spatial(16, j)
+                C[vi, vj] = T.Cast('int8', T.max(T.min(A[vi, vj] + 1, 127), -128))
+""")
+    if not said:
+        assert Space(func, "vta-de10").floor() > 0
+        return
+    with pytest.raises(ProgramError, match=said):
+        Space(func, "vta-de10")
+
+
 def test_the_largest_tiles_of_an_alu_program_fit_with_their_banks() -> None:
     """A result may take the place of an operand, whose buffer then has the banks of both."""
     space = Space(workload("add:m=64,n=1024").func, "vta-de10")
