@@ -125,7 +125,7 @@ def test_differences_beat_the_loop_and_both_are_searched(h: int, k: int, pad: in
     best = {}
     for form in (True, False):
         mine = points[written_out[points[:, 0]] == form]
-        for _ in range(6):
+        for _ in range(12):
             mine = mine[np.argsort(space.draft(mine))[:64]]
             mine = np.concatenate([mine, space.mutate(np.repeat(mine, 4, axis=0), rng)])
             mine = mine[written_out[mine[:, 0]] == form]
