@@ -182,3 +182,92 @@ def test_a_difference_that_may_overflow_is_not_made(same: Same) -> None:
     with pytest.raises(ScheduleError, match="no minimum or maximum"):
         Schedule(parse(larger.script().replace("T.shift_right(A[vi], 1)", "A[vi]").replace("A[vi] >> 1", "A[vi]"))
                  ).extrema_by_difference("out")
+
+
+SUM = """from tvm.script import tirx as T
+
+@T.prim_func
+def main(A: T.Buffer((12,), "int32"), C: T.Buffer((8,), "int32"), D: T.Buffer((8, 3), "int32")):
+    for i in range(8):
+        for k in T.serial(0, 3):
+            with T.block("C"):
+                vi = T.axis.spatial(8, i)
+                vk = T.axis.reduce(3, k)
+                with T.init():
+                    C[vi] = 5
+                C[vi] = C[vi] + A[vi + vk]
+"""
+
+
+@pytest.mark.parametrize(("changed", "code"), [
+    ((), None),
+    ((("T.serial(0, 3)", "T.serial(0, 2)"),), "domain"),
+    ((("T.serial(0, 3)", "T.serial(1, 3)"),), "domain"),
+    ((("T.serial(0, 3)", "T.serial(0, 1)"), ("reduce(3", "reduce(1")), None),
+    ((("T.serial(0, 3)", "T.serial(0, 0)"), ("reduce(3", "reduce(0")), "range"),
+    ((("C[vi] = 5", "C[7 - vi] = 5"),), "form"),
+    ((("C[vi] = 5", "D[vi, 0] = 5"),), "form"),
+    ((("C[vi] = 5", "C[vi] = 5\n                    D[vi, 0] = 5"),), "form"),
+    ((("C[vi] = 5", "C[vi] = vi"),), None),
+    ((("C[vi] = 5", "C[vi] = vk"),), "reduction"),
+    ((("C[vi] = 5", "C[vi] = C[vi] * 2"),), "writer"),
+    ((("C[vi]", "D[vi, 0]"),), None),
+    ((("C[vi]", "D[vi, vk]"),), "reduction"),
+    ((("int32", "float32"), ("= 5", "= T.float32(5)")), "form"),
+])
+def test_only_what_is_the_same_is_written_out(same: Same, changed: tuple[tuple[str, str], ...], code: str | None) -> None:
+    script = SUM
+    for a, b in changed:
+        script = script.replace(a, b)
+    func = parse(script)
+    sch = Schedule(func)
+    if code is None:
+        sch.expand_reduction("C")
+        same(func, sch)
+    else:
+        with pytest.raises(ScheduleError) as refused:
+            sch.expand_reduction("C")
+        assert refused.value.code == code
+
+
+SHARED = """from tvm.script import tirx as T
+
+@T.prim_func
+def main(A: T.Buffer((48,), "int32"), C: T.Buffer((48,), "int32")):
+    for i in range(16):
+        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = T.max(T.min(T.max(A[vi], 0), 96) + vi, T.min(T.max(A[vi + 16], 0), 96) + (vi + 16))
+"""
+
+
+@pytest.mark.parametrize(("changed", "dtype", "code"), [
+    ((), "int8", None),  # up to 96 + 31
+    ((("96", "97"),), "int8", "range"),
+    ((("96", "97"),), "uint8", None),
+    ((), "float32", "argument"),
+    ((), "int33", "argument"),
+    ((("int32", "float32"), (" + vi,", ","), (" + (vi + 16)", ""), ("0)", "T.float32(0))"),
+      ("96)", "T.float32(96))")), None, None),
+    ((("int32", "float32"), (" + vi,", ","), (" + (vi + 16)", ""), ("0)", "T.float32(0))"), ("96)", "T.float32(96))")),
+     "int32", "argument"),
+    ((("vi + 16", "vi + 17"),), None, "index"),  # nobody reads element 16
+    ((("A[", "C["),), None, "writer"),
+    ((("range(16)", "range(15)"),), None, "domain"),
+    ((("range(16)", "T.serial(1, 17)"), ("spatial(16", "spatial((1, 17)")), None, "symbolic"),
+])
+def test_a_stage_holds_what_is_shared_wherever_it_runs(
+    same: Same, changed: tuple[tuple[str, str], ...], dtype: str | None, code: str | None
+) -> None:
+    script = SHARED
+    for a, b in changed:
+        script = script.replace(a, b)
+    func = parse(script)
+    sch = Schedule(func)
+    if code is None:
+        sch.share_value("C", [[0], [1]], dtype)
+        same(func, sch)
+    else:
+        with pytest.raises(ScheduleError) as refused:
+            sch.share_value("C", [[0], [1]], dtype)
+        assert refused.value.code == code

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from math import prod
 
-from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, IntImm, Var, binary, cast, const, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, IntImm, Var, binary, cast, const, int_value, is_int
 from autosched.ir.functor import Mutator, expr_children, substitute, walk_expr
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import block_access
@@ -22,6 +23,7 @@ from autosched.schedule.kit.state import State
 
 MOST_TERMS = 64  # of a value that is written out
 EXTREMA = ("min", "max")
+INTEGERS = tuple(f"{kind}{width}" for kind in ("int", "uint") for width in (8, 16, 32, 64))
 
 
 class Windows(ScheduleBase):
@@ -32,11 +34,11 @@ class Windows(ScheduleBase):
         """Writes a small reduction out: its block stores one value made of all terms, those of the first iterator grouped.
 
         Args:
-            block: handle or name of a block with init, alone in its loops, one loop for each iterator, that reduces with +, min
-                or max over at most 64 terms.
+            block: handle or name of a block with init, alone in its loops, one loop for each iterator and as long as its domain,
+                that reduces integers with +, min or max over at most 64 terms.
 
         Raises:
-            ScheduleError: another body; more terms; loops that are not its iterators'.
+            ScheduleError: another body; no terms or more; loops that are not its iterators'.
 
         Before::
 
@@ -70,13 +72,14 @@ class Windows(ScheduleBase):
             block: handle or name of a block alone in its loops that stores one element of each iteration.
             paths: two or more parts, each as ``decompose_value`` takes it; every one is the first that is read with one and the
                 same iterator moved on.
-            dtype: type in which the stage keeps them, one that holds all that they can be; theirs when not given.
+            dtype: type in which the stage keeps them, for integers one that holds all that they can be; theirs when not given.
 
         Returns:
             The block of the stage; its buffer is that of the block, longer by the largest shift.
 
         Raises:
-            ScheduleError: no such part; parts that are no shifts of each other; a type that does not hold them.
+            ScheduleError: no such part; parts that are no shifts of each other, that read what the block writes, or with a gap
+                between them; a type that does not hold them.
 
         Before::
 
@@ -152,9 +155,22 @@ def _expanded(state: State, realize: BlockRealize) -> dict[int, Stmt | None]:
     block = realize.block
     store = block.body
     op, term = _step(block)
-    assert isinstance(store, BufferStore) and isinstance(block.init, BufferStore)
+    start = block.init
+    assert isinstance(store, BufferStore)
+    if not isinstance(start, BufferStore) or start.buffer is not store.buffer or start.indices != store.indices:
+        raise Refusal(f"the init of block {block.name} is not one store to the element that it reduces into", [block.ident],
+                      code="form")
+    if any(isinstance(e, BufferLoad) and e.buffer is store.buffer for e in walk_expr(start.value)):
+        raise Refusal(f"the init of block {block.name} reads {store.buffer.name}, which the block writes", [block.ident],
+                      code="writer")
     over = [iv for iv in block.iter_vars if iv.kind == "reduce"]
+    for iv in over:
+        if any(e is iv.var for part in (*store.indices, start.value) for e in walk_expr(part)):
+            raise Refusal(f"block {block.name} reduces over {iv.var.name}, and where it stores or starts from depends on it",
+                          [block.ident], code="reduction")
     counts = [_count(block, iv) for iv in over]
+    if not all(counts):
+        raise Refusal(f"block {block.name} reduces no term at all", [block.ident], code="range")
     if prod(counts) > MOST_TERMS:
         raise Refusal(f"block {block.name} reduces {prod(counts)} terms; {MOST_TERMS} are the most that are written out",
                       [block.ident], code="range")
@@ -171,11 +187,10 @@ def _expanded(state: State, realize: BlockRealize) -> dict[int, Stmt | None]:
         return total
 
     value = fold(list(zip(over, counts)), {})
-    start = block.init.value
     low, high = ValueBounds(state.func).of(term, {iv.var: iv.dom for iv in block.iter_vars})
-    at = int_value(start)
+    at = int_value(start.value)
     neutral = at is not None and ((op == "+" and at == 0) or (op == "max" and at <= low) or (op == "min" and at >= high))
-    value = value if neutral else binary(op, value, start)
+    value = value if neutral else binary(op, value, start.value)
     kept = [(iv, v) for iv, v in zip(block.iter_vars, realize.iter_values) if iv.kind != "reduce"]
     own = {v for iv, v in zip(block.iter_vars, realize.iter_values) if iv.kind == "reduce"}
     new = _with_access(replace(block, iter_vars=tuple([iv for iv, _ in kept]), init=None,
@@ -189,15 +204,16 @@ def _expanded(state: State, realize: BlockRealize) -> dict[int, Stmt | None]:
 
 
 def _step(block: Block) -> tuple[str, Expr]:
-    """The operation of a reduction, and its term."""
+    """The operation of a reduction of integers, and its term."""
     store = block.body
     value = store.value if isinstance(store, BufferStore) else None
     if block.init is not None and isinstance(store, BufferStore) and isinstance(value, BinOp) and value.op in ("+", *EXTREMA):
         for own, term in ((value.a, value.b), (value.b, value.a)):
             mine = isinstance(own, BufferLoad) and own.buffer is store.buffer and own.indices == store.indices
+            mine &= is_int(value.dtype)
             if mine and not any(isinstance(e, BufferLoad) and e.buffer is store.buffer for e in walk_expr(term)):
                 return value.op, term
-    raise Refusal(f"block {block.name} is no reduction with +, min or max", [block.ident], code="form")
+    raise Refusal(f"block {block.name} is no reduction of integers with +, min or max", [block.ident], code="form")
 
 
 def _count(block: Block, iv: IterVar) -> int:
@@ -209,7 +225,7 @@ def _count(block: Block, iv: IterVar) -> int:
 
 
 def _loops(state: State, realize: BlockRealize) -> tuple[Stmt, list[For]]:
-    """(the outermost loop, the loops) of a block that is alone in plain loops, one for each of its iterators."""
+    """(the outermost loop, the loops) of a block that is alone in plain loops, one for each of its iterators, over its domain."""
     block = realize.block
     loops = state.loops_above(realize)
     top: Stmt = realize
@@ -221,6 +237,10 @@ def _loops(state: State, realize: BlockRealize) -> tuple[Stmt, list[For]]:
     if realize.predicate != TRUE or [loop.var for loop in loops] != list(realize.iter_values):
         raise Refusal(f"the loops around block {block.name} are not its iterators, one for each", [block.ident], "renest",
                       code="loop")
+    for loop, iv in zip(loops, block.iter_vars):
+        if (loop.min, loop.extent) != (iv.dom.min, iv.dom.extent):
+            raise Refusal(f"loop {loop.var.name} is not the domain of iterator {iv.var.name} of block {block.name}, "
+                          f"{expr_text(iv.dom.extent)} from {expr_text(iv.dom.min)}", [loop.var, block.ident], code="domain")
     return top, loops
 
 
@@ -236,20 +256,22 @@ def _shared(state: State, realize: BlockRealize, paths: list[list[int]], dtype: 
     parts = [known.simplify(_at(block, store.value, path)) for path in paths]
     moved, shifts = _shifts(block, parts, known)
     base = parts[shifts.index(0)]
-    if dtype is not None:
-        low, high = ValueBounds(state.func).of(base, {iv.var: iv.dom for iv in block.iter_vars})
-        least, most = dtype_bounds(dtype)
-        if low < least or high > most:
-            raise Refusal(f"{expr_text(base)} in block {block.name} is from {low} to {high}, more than {dtype} holds",
-                          [block.ident], code="range")
-    stage = base if dtype is None or dtype == base.dtype else cast(dtype, base)
+    if any(isinstance(e, BufferLoad) and e.buffer is store.buffer for e in walk_expr(base)):
+        raise Refusal(f"{expr_text(base)} in block {block.name} reads {store.buffer.name}, which the block writes", [block.ident],
+                      code="writer")
     dims = [d for d, i in enumerate(store.indices) if i is moved]
     if len(dims) != 1:
         raise Refusal(f"{moved.name} is not the plain index of one dimension of {store.buffer.name}", [block.ident],
                       code="index")
+    count = _count(block, next(iv for iv in block.iter_vars if iv.var is moved))
+    inner = sorted(set(shifts))
+    if any(b - a > count for a, b in pairwise(inner)):
+        # What nobody reads may be out of bounds, or divided by zero.
+        raise Refusal(f"between parts of block {block.name} there are elements that none of them is; {moved.name} is one of "
+                      f"{count}, and the parts are at {', '.join(map(str, inner))}", [block.ident], code="index")
+    longer = count + max(shifts)
+    stage = base if dtype is None or dtype == base.dtype else _kept(state, block, base, dtype, moved, longer)
     scope = scope_of(state, block)
-    longer = int_value(next(iv for iv in block.iter_vars if iv.var is moved).dom.extent) or 0
-    longer += max(shifts)
     shape = tuple([const(longer, "int32") if d == dims[0] else s for d, s in enumerate(store.buffer.shape)])
     buffer = Buffer(fresh_name(f"{store.buffer.name}_part", {b.name for b in (*state.func.given, *scope.alloc_buffers)}), shape,
                     stage.dtype)
@@ -262,6 +284,20 @@ def _shared(state: State, realize: BlockRealize, paths: list[list[int]], dtype: 
         changed = replace(loop, body=changed)
     allocs = {id(scope): (*scope.alloc_buffers, buffer)}
     return state.rewrite({id(top): seq(nest, changed)}, allocs), made
+
+
+def _kept(state: State, block: Block, base: Expr, dtype: str, moved: Var, longer: int) -> Expr:
+    """A part in another integer type, which holds it wherever the stage computes it."""
+    if not is_int(base.dtype) or dtype not in INTEGERS:
+        raise Refusal(f"{expr_text(base)} in block {block.name} is {base.dtype}; it cannot be kept as {dtype}", [block.ident],
+                      f"integers can, as one of {', '.join(INTEGERS)}", code="argument")
+    dom = {iv.var: Range(iv.dom.min, const(longer, moved.dtype)) if iv.var is moved else iv.dom for iv in block.iter_vars}
+    low, high = ValueBounds(state.func).of(base, dom)
+    least, most = dtype_bounds(dtype)
+    if low < least or high > most:
+        raise Refusal(f"{expr_text(base)} in block {block.name} is from {low} to {high}, more than {dtype} holds", [block.ident],
+                      code="range")
+    return cast(dtype, base)
 
 
 def _at(block: Block, value: Expr, path: list[int]) -> Expr:
