@@ -17,7 +17,7 @@ from autosched.ir.constant import values as constants
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Var, int_value
 from autosched.ir.functor import walk, walk_expr
 from autosched.ir.stmt import Block, BlockRealize, BufferStore, Range
-from autosched.ir.value_bounds import ValueBounds
+from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.target import Target
 from sim import isa, timing
 from space.nest import Nest
@@ -65,8 +65,9 @@ def least_epilogue(nest: Nest, target: Target) -> Epilogue:
     """The epilogue that no program can do without; each line is proven in docs/bound.md.
 
     A right shift, a maximum with a constant and a minimum with a constant are one operation each, the last two where the value
-    ranges reach past the constant; the accumulator is written once before a product adds to it, by a reset, or under ``chisel``
-    by an immediate operation that reads an addend, elsewhere by a tensor operation (two cycles) that brings the addend in.
+    ranges reach past the constant, and where no two operands are compared by their difference; the accumulator is written once
+    before a product adds to it, by a reset, or under ``chisel`` by an immediate operation that reads an addend, elsewhere by a
+    tensor operation (two cycles) that brings the addend in.
     """
     blocks = {r.block.name: r.block for r in walk(nest.func.body) if isinstance(r, BlockRealize)}
     values = ValueBounds(nest.func)
@@ -74,8 +75,11 @@ def least_epilogue(nest: Nest, target: Target) -> Epilogue:
         if name is not None:
             _know_sums(values, blocks[name])
     needed: dict[str, bool] = {}
+    differences = _differences(nest)
     addend = False
     for stage in nest.stages:
+        if stage.block in differences:
+            continue
         block = blocks[stage.block]
         dom = {iv.var: iv.dom for iv in block.iter_vars}
         # A stage that adds a product makes the rest of its value where it starts.
@@ -180,6 +184,8 @@ class _Needs:
         words: words of the bus, by tensor.
         first: what the first product waits for.
         products: of the GEMM.
+        widened: int8 operands of stages, by tensor: a product with an identity for every element, once.
+        taken: tensors of which the products are such already.
         sum: which products these are: nests that form the same ones need them once; () without any.
         initial: of writing the accumulators before them, and of operations after them, without what an instruction adds.
         after: of the operations.
@@ -193,6 +199,8 @@ class _Needs:
     words: dict[str, int]
     first: int
     products: int
+    widened: dict[str, int]
+    taken: tuple[str, ...]
     sum: Hashable
     initial: int
     after: int
@@ -221,7 +229,9 @@ def machine_bound(models: Sequence[Model]) -> MachineBound:
     products = sum(max(n.products for n in group) for group in sums)
     initial = sum(min(n.initial for n in group) for group in sums) + (PIPELINE if gemm else 0)
     operations = max(n.operations for n in nests)
-    after = sum(max(n.after for n in group) for group in sums) + PIPELINE * operations
+    taken = {name for n in nests for name in n.taken}
+    widened = sum(cycles for name, cycles in _once([n.widened for n in nests]).items() if name not in taken)
+    after = sum(max(n.after for n in group) for group in sums) + widened + PIPELINE * operations
     work = products + (PIPELINE if gemm else 0) + after
     addends = sum(_once([n.addends for n in nests]).values())
     waiting = min(n.first for n in nests) + work
@@ -270,7 +280,8 @@ def _needs(model: Model) -> _Needs:
     constant = {x.buffer.name for x in nest.func.constants}
     # Where a load widens, what an identity widens needs no product.
     loads_widen = model.target.semantics == "fsim"
-    widened = any(o.consumer == nest.anchor and o.scope == WGT and o.name in constant and not o.dims for o in nest.operands)
+    identities = _identities(nest)
+    widened = nest.anchor in identities
     products = model.useful if nest.anchor and not (loads_widen and widened) else 0
     starts = model.out_elements if products else 0
     reduced = [k for k, o in enumerate(nest.operands) if o.consumer in _reads(nest)]
@@ -287,10 +298,19 @@ def _needs(model: Model) -> _Needs:
             products = 2 * steps
         else:
             # A comparison with a constant is half of a product dearer than it looks: docs/bound.md.
-            products = steps if loads_widen else used + -(-3 * steps // 2)
+            products = steps if loads_widen else used + -(-3 * steps // 2) * _compares_all(nest)
         starts = 0
+    differences = _differences(nest)
     # A single product may be an identity's.
-    links = [s.products for s in nest.stages if s.products > loads_widen]
+    links = [s for s in nest.stages if s.products > loads_widen and s.block not in differences]
+    mixed = sum(s.products for s in links if s.block not in identities)
+    joined = {s.block for s in nest.stages if s.products and s.block in identities and not loads_widen}
+    needed: dict[str, int] = {}
+    for k, operand in enumerate(nest.operands):
+        if operand.scope == INP and joined & set(operand.readers):
+            needed[operand.name] = max(_least(model, k), needed.get(operand.name, 0))
+    taken = {o.name for o in nest.operands if o.scope == INP and set(_reads(nest)) & set(o.readers)}
+    taken = taken if widened or nest.wides else set()
     streams: dict[str, int] = {}
     addends: dict[str, int] = {}
     words: dict[str, int] = {}
@@ -306,12 +326,53 @@ def _needs(model: Model) -> _Needs:
         words[name] = beats(engine, least)
         first += load(engine, 1) if operand.consumer in _reads(nest) and operand.scope != ACC and least else 0
     moved = tuple((o.name, o.dims) for o in nest.operands if o.scope != ACC and o.consumer == nest.anchor)
-    after = epilogue.after + sum(links)
+    after = epilogue.after + mixed
+    alone = sum(n for name, n in needed.items() if name not in taken) // max(model.out_elements, 1)
     return _Needs(
-        streams, addends, words, first, products, moved if nest.anchor else (),
+        streams, addends, words, first, products, needed, tuple(sorted(taken)), moved if nest.anchor else (),
         epilogue.initial * starts, after * model.out_elements, epilogue.after + len(links), model.out_elements,
-        epilogue.initial + after,
+        epilogue.initial + after + alone,
     )
+
+
+def _identities(nest: Nest) -> set[str]:
+    """The blocks that multiply by one constant matrix everywhere: they widen what they read."""
+    constant = {x.buffer.name for x in nest.func.constants}
+    return {b for o in nest.operands if o.scope == WGT and o.name in constant and not o.dims for b in o.readers}
+
+
+def _differences(nest: Nest) -> set[str]:
+    """Stages that compare two operands, each with the one before it that takes an operand away and the one after that adds it."""
+    inputs = {s.block: {o.name for o in nest.operands if o.scope == INP and s.block in o.readers} for s in nest.stages}
+    identities = _identities(nest)
+    found: set[str] = set()
+    for before, stage, after in zip(nest.stages, nest.stages[1:], nest.stages[2:]):
+        if {before.block, after.block} <= identities and not stage.products and inputs[before.block] & inputs[after.block]:
+            found |= {before.block, stage.block, after.block}
+    return found
+
+
+def _compares_all(nest: Nest) -> bool:
+    """Whether results are the extrema of int8 that can be anything, with nothing done to them: of others less may say enough."""
+    blocks = {r.block.name: r.block for r in walk(nest.func.body) if isinstance(r, BlockRealize)}
+    anchor, values, whole = blocks[nest.anchor or nest.out], ValueBounds(nest.func), dtype_bounds("int8")
+    assert isinstance(anchor.body, BufferStore)
+    value = anchor.body.value
+    if any(s.imm_ops or s.tensor_ops or s.products for s in nest.stages):
+        return False
+    if not (isinstance(value, BinOp) and value.op in ("min", "max") and isinstance(anchor.init, BufferStore)):
+        return False
+    own = [isinstance(e, BufferLoad) and e.buffer is anchor.body.buffer for e in (value.a, value.b)]
+    term: Expr = value.b if own[0] else value.a
+    bounds = [int_value(anchor.init.value)]
+    if isinstance(term, Call) and term.op == "if_then_else":
+        bounds, term = [*bounds, int_value(term.args[2])], term.args[1]
+    neutral = all(b is not None and (b <= whole[0] if value.op == "max" else b >= whole[1]) for b in bounds)
+    given = {c.buffer for c in nest.func.constants}
+    made = [blocks[w.block].body for w in nest.wides]
+    read = [e.buffer for body in made if isinstance(body, BufferStore) for e in walk_expr(body.value)
+            if isinstance(e, BufferLoad) and e.dtype == "int8" and e.buffer not in given]
+    return sum(own) == 1 and isinstance(term, BufferLoad) and neutral and all(values.of_buffer(b) == whole for b in read)
 
 
 def _reads(nest: Nest) -> tuple[str, ...]:

@@ -29,6 +29,8 @@ from space.normalise import (
 )
 from space.normalise.blocks import is_packed, plain_blocks, require_whole
 
+DIFFERENCES = "extrema by differences"  # what a form is called that need not be
+
 # In this order, where tensors are not packed yet.
 PACKING = (
     loops.arranged, guards.apply, copies.apply, straight.apply, reversal.apply,
@@ -99,7 +101,7 @@ def normal_forms(func: PrimFunc, target: Target) -> list[tuple[tuple[str, ...], 
     if plain_blocks(func) and windows.applies(func):
         other = normalised(func, target, True)
         if other.trace.insts:
-            forms.append((("extrema by differences",), other))
+            forms.append(((DIFFERENCES,), other))
     return forms
 
 
@@ -118,4 +120,4 @@ def normalised(func: PrimFunc, target: Target, differences: bool = False) -> Sch
     return sch
 
 
-__all__ = ["PACKING", "normal_forms", "normalise", "normalised"]
+__all__ = ["DIFFERENCES", "PACKING", "normal_forms", "normalise", "normalised"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -271,3 +272,69 @@ def test_a_stage_holds_what_is_shared_wherever_it_runs(
         with pytest.raises(ScheduleError) as refused:
             sch.share_value("C", [[0], [1]], dtype)
         assert refused.value.code == code
+
+
+@pytest.mark.parametrize(("changed", "values", "whole"), [
+    ("", None, True),
+    ("", (-128, 127), True),
+    ("", (-127, 127), False),
+    ("", (0, 1), False),  # the largest is min(sum, 1)
+    ("= -129", None, True),
+    ("= -127", None, False),
+    ("T.min({}, 127)", None, False),
+    ("T.min({}, 1)", None, False),
+    ("T.shift_right({}, 7)", None, False),
+])
+def test_comparisons_count_where_operands_can_be_any_int8(changed: str, values: tuple[int, int] | None, whole: bool) -> None:
+    func = workload("max_pool2d:h=8,w=8,c=16,k=2,stride=1,pad=0").func
+    script = func.script()
+    if changed.startswith("="):
+        script = script.replace("= -128", changed)
+    elif changed:
+        at = "pool[v_n, v_c, v_y, v_x, v_nb, v_cb]"
+        step = """    for n, c, y, x, nb, cb in T.grid(1, 1, 7, 7, 1, 16):
+        with T.sblock("after"):
+            v_n, v_c, v_y, v_x, v_nb, v_cb = T.axis.remap("SSSSSS", [n, c, y, x, nb, cb])
+            after[v_n, v_c, v_y, v_x, v_nb, v_cb] = """ + changed.format(at)
+        head, _, tail = script.rpartition("    for n, c, y, x")
+        script = head + step + "\n    for n, c, y, x" + tail.replace(at, at.replace("pool", "after"))
+        made = '    pool = T.sblock_alloc_buffer((1, 1, 7, 7, 1, 16), "int32")\n'
+        assert made in script
+        script = script.replace(made, made + made.replace("pool", "after"))
+    func = replace(parse(script), value_ranges=(values, None))
+    assert Space(func, "vta-de10").machine.terms["products"] == 64 + whole * -(-3 * 63 // 2)
+
+
+def test_windows_written_out_by_the_user_need_no_more_than_their_loop() -> None:
+    loop = """from tvm.script import tirx as T
+
+@T.prim_func
+def main(d: T.Buffer((1, 1, 9, 9, 1, 16), "int8"), out: T.Buffer((1, 1, 6, 6, 1, 16), "int8")):
+    a = T.sblock_alloc_buffer((1, 1, 6, 6, 1, 16), "int32")
+    for n, c, y, x, b, l, p, q in T.grid(1, 1, 6, 6, 1, 16, 4, 4):
+        with T.block("a"):
+            vn, vc, vy, vx, vb, vl, vp, vq = T.axis.remap("SSSSSSRR", [n, c, y, x, b, l, p, q])
+            with T.init():
+                a[vn, vc, vy, vx, vb, vl] = -128
+            a[vn, vc, vy, vx, vb, vl] = T.max(a[vn, vc, vy, vx, vb, vl], T.Cast("int32", d[vn, vc, vy + vp, vx + vq, vb, vl]))
+    for n, c, y, x, b, l in T.grid(1, 1, 6, 6, 1, 16):
+        with T.block("out"):
+            vn, vc, vy, vx, vb, vl = T.axis.remap("SSSSSS", [n, c, y, x, b, l])
+            out[vn, vc, vy, vx, vb, vl] = T.Cast("int8", a[vn, vc, vy, vx, vb, vl])
+"""
+    sch = Schedule(parse(loop))
+    sch.expand_reduction("a")
+    written = Space(sch.func, "vta-de10").machine
+    assert (written.terms["products"], written.terms["stages"]) == (81, 0)
+    assert written.cycles <= Space(parse(loop), "vta-de10").machine.cycles
+    # Of another tensor every vector is widened, once for all that it is added to.
+    result, other = '"int8")):', '"int8"), e: T.Buffer((1, 1, 6, 6, 1, 16), "int8")):'
+    more = parse(loop.replace('T.Cast("int8", a[', 'T.Cast("int8", s[').replace(result, other).replace(
+        "    for n, c, y, x, b, l in T.grid", """    s = T.sblock_alloc_buffer((1, 1, 6, 6, 1, 16), "int32")
+    for n, c, y, x, b, l in T.grid(1, 1, 6, 6, 1, 16):
+        with T.block("s"):
+            vn, vc, vy, vx, vb, vl = T.axis.remap("SSSSSS", [n, c, y, x, b, l])
+            s[vn, vc, vy, vx, vb, vl] = a[vn, vc, vy, vx, vb, vl] + T.Cast("int32", e[vn, vc, vy, vx, vb, vl])
+    for n, c, y, x, b, l in T.grid"""))
+    terms = Space(more, "vta-de10").machine.terms
+    assert (terms["products"], terms["stages"]) == (81, 36 + 6)
