@@ -266,8 +266,13 @@ class Space:
                     break
             else:
                 return total, True
-        draws = self.draws(np.random.default_rng(0), 1 << 15)
-        return max(1, int(raw * float(self.valid(draws).mean()))), False
+        # Every form in its own right: what one form's draws say holds for its own combinations only.
+        rng, each = np.random.default_rng(0), max(1 << 12, (1 << 15) // len(self._open))
+        about = 0.0
+        for k in self._open:
+            drawn = self._pinned(self._global(k, self._drawn(k, rng, each)))
+            about += self._raw(k) * float(self.valid(drawn).mean())
+        return max(1, round(about)), False
 
     def raw(self) -> float:
         """Combinations of all columns' values, most of them no points."""
@@ -288,12 +293,15 @@ class Space:
             sizes[self.nests == count] /= max(float(sizes[self.nests == count].sum()), 1.0)
         which = rng.choice(len(self.sketches), size=n, p=sizes / sizes.sum())
         out = np.zeros((n, self.width), dtype=np.int32)
-        for k, sketch in enumerate(self.sketches):
+        for k in range(len(self.sketches)):
             rows = np.flatnonzero(which == k)
-            columns = sketch.columns
-            own = np.stack([rng.choice(np.array(c.choices), size=len(rows)) for c in columns], axis=1).astype(np.int32)
-            out[rows] = self._global(k, own)
+            out[rows] = self._global(k, self._drawn(k, rng, len(rows)))
         return self._pinned(out)
+
+    def _drawn(self, sketch: int, rng: np.random.Generator, n: int) -> Points:
+        """Rows of a sketch's own columns, each drawn evenly from its choices."""
+        columns = self.sketches[sketch].columns
+        return np.stack([rng.choice(np.array(c.choices), size=n) for c in columns], axis=1).astype(np.int32)
 
     def sample(self, rng: np.random.Generator, n: int) -> Points:
         """``n`` distinct points (fewer where the space is smaller), drawn at random and repaired.

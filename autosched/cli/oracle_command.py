@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from autosched.cli.exit_codes import Exit
 from autosched.cli.options import Parser, add_format, add_target, decisions, positive
@@ -44,14 +45,24 @@ def run(args: argparse.Namespace) -> int:
     if not report.whole:
         tell("the space has too many to list: nothing is said of schedules whose output is cut into parts")
     tell(f"{number(report.simulated)} simulated, {number(report.certified)} no faster by their bound, {number(report.open)} open"
-         + (f", {number(report.failed)} failed" if report.failed else ""))
+         + (f", {number(report.failed)} failed" if report.failed else "")
+         + (f", {number(report.unanswered)} without an answer" if report.unanswered else ""))
+    for cycles, reason in report.dropped:
+        print(f"autosched: {report.workload}: a schedule of {number(cycles)} cycles was not taken, its check failed: {reason}",
+              file=sys.stderr)
+    for point, cycles, bound in report.violations:
+        print(f"autosched: {report.workload}: {cycles} cycles at {list(point)} are below the proven bound of {bound}: "
+              "a fault of autosched, please report it", file=sys.stderr)
     if report.cycles is None:
         tell("no schedule was found that the machine takes")
         return Exit.NO_SCHEDULE
     if report.proven:
         tell(f"the optimum is {number(report.cycles)} cycles: {report.explain}")
+    elif report.violations:
+        tell(f"nothing is proven, a bound is wrong; the best is {number(report.cycles)} cycles: {report.explain}")
     else:
         tell(f"the optimum is between {number(report.low)} and {number(report.cycles)} cycles: {report.explain}")
+    tell("checked: bit-equal")
     print()
     columns = [("sampler", False), ("seed", True), ("trials", True), ("cycles", True), ("regret", True)]
     rows = []

@@ -36,9 +36,9 @@ def _stmt(stmt: Stmt, block: str, values: _Values, box: _Box) -> Iterator[str]:
         return
     if isinstance(stmt, For):
         low, extent = int_value(stmt.min), int_value(stmt.extent)
-        if extent is not None and extent <= 0:
-            return
-        if low is not None and extent is not None:
+        if extent is None or extent <= 0:
+            return  # it may never run
+        if low is not None:
             values, box = {**values, stmt.var: ({stmt.var: 1}, 0)}, {**box, stmt.var: (low, low + extent - 1)}
     elif isinstance(stmt, BlockRealize):
         if int_value(stmt.predicate) != 1:

@@ -134,20 +134,39 @@ class _Ask:
     draft: int = 0
 
 
+def search(
+    task: Workload, target: Target, space: Space, pool: MeasurePool, trials: int, seed: int, log: Log, sampler: str
+) -> TuneReport:
+    """One cold run of a sampler in a space of the caller's.
+
+    Args:
+        task: the workload.
+        target: the machine.
+        space: what is searched: all schedules of the task, or some.
+        pool: workers.
+        trials: distinct points to know the cycles of.
+        seed: of the run.
+        log: serves as a cache of cycles; it must hold no points of other spaces.
+        sampler: its name, as of ``tune``.
+    """
+    log.prepare()
+    return _Run(task, target, trials, seed, log, True, sampler, None, 0.0, None, None, space, ()).search(pool, 1)
+
+
 class _Run:
     """One task."""
 
     def __init__(
         self, task: Workload, target: Target, trials: int, seed: int, log: Log, cold: bool, sampler: str,
-        timeout: float | None, gap: float, patience: int | None, listener: Listener | None, fix: Mapping[str, int] | None,
-        enqueue: Sequence[Mapping[str, int]],
+        timeout: float | None, gap: float, patience: int | None, listener: Listener | None,
+        space: Space | Mapping[str, int] | None, enqueue: Sequence[Mapping[str, int]],
     ) -> None:
         from autosched.search.samplers import make_sampler
 
         self.begun = self.since = time.monotonic()
         self.task, self.target, self.trials, self.log = task, target, trials, log
         self.timeout, self.gap, self.patience, self.listener = timeout, gap, patience, listener
-        self.space = Space(task.func, target, fixed=fix)
+        self.space = space if isinstance(space, Space) else Space(task.func, target, fixed=space)
         require_lowerable(self.space)
         self.proposer = Proposer(self.space, seed)
         self.sampler: SpaceSampler = make_sampler(sampler, self.proposer, seed, BATCH)
@@ -166,7 +185,7 @@ class _Run:
         self.found: list[tuple[int, int, _Ask, str]] = []  # cycles, trial, what it was, program
         self.dropped: list[tuple[int, str]] = []
         self.best_at = 0
-        self.warm = [_Ask(self.space.point(**decisions)) for decisions in enqueue] + ([] if cold or fix else self._warm())
+        self.warm = [_Ask(self.space.point(**decisions)) for decisions in enqueue] + ([] if cold or space else self._warm())
 
     @property
     def best(self) -> tuple[int, int, _Ask, str] | None:

@@ -50,6 +50,22 @@ def test_enumeration_is_the_brute_force_product_filtered(name: str, rules: list[
     assert space.count(limit=3) == (space.count(limit=3)[0], False)
 
 
+@pytest.mark.parametrize("rules", [("tiling", "attach"), ("tiling", "banks", "slices")])
+def test_the_estimate_of_a_space_counts_each_of_its_forms_apart(rules: tuple[str, ...]) -> None:
+    name = "max_pool2d:h=3,w=3,c=16,k=2,stride=1,pad=0"
+    space = Space(workload(name).func, "vta-de10", [*STRUCTURAL, *(r for r in NUMERIC if r.name in rules)])
+    assert space.nests.tolist() == [2, 1], "forms of different numbers of nests"
+    expected = 0
+    for k, sketch in enumerate(space.sketches):
+        product = np.meshgrid(*[np.array(c.choices) for c in sketch.columns], indexing="ij")
+        own = np.stack(product, -1).reshape(-1, len(sketch.columns))
+        rows = np.zeros((len(own), space.width), dtype=np.int32)
+        rows[:, 0], rows[:, space.places(k)] = k, own
+        expected += int(space.valid(rows).sum())
+    about, exact = space.count(limit=1)
+    assert not exact and abs(about - expected) <= 0.1 * expected + 1
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_every_point_computes_the_reference(name: str) -> None:
     space, points = drawn(name, 12)

@@ -1,5 +1,6 @@
 """Programs that leave their buffers, or have no meaning otherwise, are refused before a trial; the interpreter is the oracle."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +58,20 @@ def test_loops_and_blocks_that_do_not_run_are_not_judged() -> None:
     with pytest.raises(ProgramError, match="block B: index 0 of A is 3, outside"):
         require_inside(parse(body))
     require_inside(parse(body.replace("T.grid(4, 2)", "T.grid(4, 0)")))
+
+
+@pytest.mark.parametrize(("extent", "runs"), [("i", False), ("i + 1", True), ("0", False), ("1", True)])
+def test_a_loop_that_may_never_run_is_the_interpreters(extent: str, runs: bool) -> None:
+    func = parse(AFFINE.format(n=1, m=1, size=3, value="A[vi + 3]").replace(
+        "for i, j in T.grid(1, 1):", f"for i in range(1):\n      for j in range({extent}):"))
+    if extent == "1":
+        with pytest.raises(ProgramError, match="block B: index 0 of A is 3, outside"):
+            require_inside(func)
+    else:
+        require_inside(func)
+    judge = pytest.raises(ProgramError, match="outside") if runs else nullcontext()
+    with judge:
+        interp.run(func, np.zeros(3, np.int32), np.zeros((1, 1), np.int32))
 
 
 NARROW = AFFINE.replace('"int32")):', '"int8")):')
