@@ -1,5 +1,6 @@
 """The worker pool: order, one result per candidate, and workers that die or hang."""
 
+import gc
 import os
 import signal
 import time
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autosched.child import YOUNG
 from autosched.cli.exit_codes import Exit
 from autosched.errors import ExecutorError, UnknownNameError
 from autosched.measure import Candidate, measure
@@ -199,6 +201,14 @@ def test_workers_that_never_start_are_one_clear_error(monkeypatch: pytest.Monkey
     monkeypatch.setattr(pool_module, "FALSE_STARTS", 1)
     with broken_start(monkeypatch), MeasurePool(2) as pool, pytest.raises(ExecutorError, match="ended before they could begin"):
         list(pool.run(candidates(3)))
+
+
+def test_one_job_leaves_the_collector_of_garbage_as_it_was() -> None:
+    """In this process it looks seldom while candidates are measured, in that of a user's own program as well."""
+    before = gc.get_threshold()
+    with MeasurePool(1):
+        assert gc.get_threshold() == (YOUNG, *before[1:])
+    assert gc.get_threshold() == before
 
 
 def test_executors_have_names() -> None:

@@ -88,6 +88,11 @@ def test_every_sketch_has_as_many_features() -> None:
     sketches = np.unique(points[:, 0])
     assert len(sketches) > 1
     assert len({space.features(points[points[:, 0] == k]).shape[1] for k in sketches}) == 1
+    # Drafts that are known are taken as they are, and stand in a column of their own.
+    drafts = space.draft(points)
+    assert np.array_equal(space.features(points, drafts), space.features(points))
+    changed = space.features(points, 2 * drafts) != space.features(points)
+    assert changed.any(axis=0).sum() == 1 and changed.any(axis=1).all()
 
 
 def added(count: int) -> PrimFunc:
