@@ -204,6 +204,7 @@ def main(A: T.Buffer((12,), "int32"), C: T.Buffer((8,), "int32"), D: T.Buffer((8
     ((), None),
     ((("T.serial(0, 3)", "T.serial(0, 2)"),), "domain"),
     ((("T.serial(0, 3)", "T.serial(1, 3)"),), "domain"),
+    ((("T.serial(0, 3)", "T.serial(1, 4)"),), "domain"),
     ((("T.serial(0, 3)", "T.serial(0, 1)"), ("reduce(3", "reduce(1")), None),
     ((("T.serial(0, 3)", "T.serial(0, 0)"), ("reduce(3", "reduce(0")), "range"),
     ((("C[vi] = 5", "C[7 - vi] = 5"),), "form"),
