@@ -41,15 +41,18 @@ WEIGHTED = "ResNet-18's ten, weighted"
 AUTOTVM = {"vta-de10": {
     "resnet18.c2": 545_239, "resnet18.c5": 499_716, "resnet18.c8": 477_216, "resnet18.c10": 41_362, "resnet18.c11": 469_312,
     "t2": 9_541, "t3": 137_738, WEIGHTED: 7_484_639,
+    "mobilenet.d1": 410_892, "mobilenet.d5": 206_586, "dcgan.ct1": 2_118_404, "dcgan.ct3": 2_145_448,
 }}
 BY_HAND = {
     "vta-de10": {"resnet18.c2": 493_014, "resnet18.c4": 51_546, "resnet18.c5": 457_373, "resnet18.c7": 39_369,
-                 "resnet18.c8": 425_618, "resnet18.c10": 32_245, "resnet18.c11": 380_803, "t3": 131_639, WEIGHTED: 6_580_397},
+                 "resnet18.c8": 425_618, "resnet18.c10": 32_245, "resnet18.c11": 380_803, "t3": 131_639, WEIGHTED: 6_580_397,
+                 "mobilenet.d5": 163_995},
     "vta-de10-portable": {"resnet18.c2": 507_348, WEIGHTED: 6_711_800},
 }
 AIM = {
     "vta-de10": {"resnet18.c2": 493_500, "resnet18.c5": 457_500, "resnet18.c8": 425_000, "resnet18.c10": 32_300,
-                 "resnet18.c11": 379_500, "t3": 131_600, WEIGHTED: 6_578_000},
+                 "resnet18.c11": 379_500, "t3": 131_600, WEIGHTED: 6_578_000, "mobilenet.d1": 328_000,
+                 "mobilenet.d5": 161_000, "dcgan.ct1": 1_070_000, "dcgan.ct3": 532_000},
     "vta-de10-portable": {WEIGHTED: 6_690_000},
 }
 
