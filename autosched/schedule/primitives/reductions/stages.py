@@ -105,8 +105,8 @@ class Stages(ScheduleBase):
         return self.block_rv(made)
 
 
-def _part(block: Block, value: Expr, path: list[int]) -> Expr:
-    """What stands at a path of a value."""
+def part_at(block: Block, value: Expr, path: list[int]) -> Expr:
+    """What stands at a path of a value: which operand of which, from the outside."""
     for step in path:
         children = expr_children(value) if not isinstance(value, BufferLoad) else ()
         if not 0 <= step < len(children):
@@ -127,7 +127,7 @@ def _reordered(block: Block, order: list[int], path: list[int]) -> Block:
     store = block.body
     if not isinstance(store, BufferStore):
         raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
-    total = _part(block, store.value, path)
+    total = part_at(block, store.value, path)
     if not (isinstance(total, BinOp) and total.op == "+" and is_int(total.dtype)):
         raise Refusal(f"{expr_text(total)} in block {block.name} is no sum of integers", [block.ident], code="form")
     parts = addends(total)
@@ -146,7 +146,7 @@ def _split(state: State, realize: BlockRealize, path: list[int]) -> tuple[Stmt, 
     store = block.body
     if not isinstance(store, BufferStore):
         raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
-    part = _part(block, store.value, path)
+    part = part_at(block, store.value, path)
     own = [iv.var for iv in block.iter_vars]
     if not any(v in own for v in free_vars(part)) or not _loads(part):
         raise Refusal(f"{expr_text(part)} in block {block.name} loads nothing", [block.ident], code="form")

@@ -20,6 +20,7 @@ from autosched.schedule.kit.names import fresh_name
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
+from autosched.schedule.primitives.reductions.stages import part_at
 
 MOST_TERMS = 64  # of a value that is written out
 EXTREMA = ("min", "max")
@@ -253,7 +254,7 @@ def _shared(state: State, realize: BlockRealize, paths: list[list[int]], dtype: 
     if len(paths) < 2:
         raise Refusal("to be shared there are two parts at least", [block.ident], "decompose_value takes one", code="argument")
     known = Analyzer({})
-    parts = [known.simplify(_at(block, store.value, path)) for path in paths]
+    parts = [known.simplify(part_at(block, store.value, path)) for path in paths]
     moved, shifts = _shifts(block, parts, known)
     base = parts[shifts.index(0)]
     if any(isinstance(e, BufferLoad) and e.buffer is store.buffer for e in walk_expr(base)):
@@ -298,16 +299,6 @@ def _kept(state: State, block: Block, base: Expr, dtype: str, moved: Var, longer
         raise Refusal(f"{expr_text(base)} in block {block.name} is from {low} to {high}, more than {dtype} holds", [block.ident],
                       code="range")
     return cast(dtype, base)
-
-
-def _at(block: Block, value: Expr, path: list[int]) -> Expr:
-    for step in path:
-        children = expr_children(value) if not isinstance(value, BufferLoad) else ()
-        if not 0 <= step < len(children):
-            raise Refusal(f"{expr_text(value)} in block {block.name} has {len(children)} operands; there is none at {step}",
-                          [block.ident], code="argument")
-        value = children[step]
-    return value
 
 
 def _shifts(block: Block, parts: list[Expr], known: Analyzer) -> tuple[Var, list[int]]:
