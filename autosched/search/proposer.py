@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from threading import Lock
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -20,7 +24,11 @@ EAGER = 8192  # rows of the first population that ask for all the memory they ca
 ALIKE = 2  # survivors that share all tiles: else one good tile fills the population before others have found their places
 CENTRES = 4  # points of the best by score, and of the best measured, whose neighbours join each batch's population
 REFINEMENTS = 2  # generations bred for the model's score, per batch
+KEPT = 64  # first populations that are remembered, a few megabytes each
 EPSILON = 0.1  # share of a batch drawn at random from the shortlist: the model's blind spots
+
+_FIRST: OrderedDict[tuple[object, ...], tuple[object, Points, Floats, npt.NDArray[np.int64], Any]] = OrderedDict()
+_LOCK = Lock()
 
 
 class Proposer:
@@ -117,8 +125,7 @@ class Proposer:
             self.model.fit(self.space.features(points, known), known, np.array(self._cycles))
         if not self.scans:
             if not len(self._pool):
-                first = [self.space.sample(self.rng, 2 * POPULATION), self.space.eager(self.rng, EAGER)]
-                self._breed(GENERATIONS, np.unique(np.concatenate(first), axis=0))
+                self._begin()
             if self._points:
                 self._refine()
         pool, drafts = self._shortlist(n)
@@ -135,6 +142,24 @@ class Proposer:
                 break
             chosen.setdefault(pool[index].tobytes(), pool[index])
         return list(chosen.values())
+
+    def _begin(self) -> None:
+        """The first population, bred for its drafts; remembered, since tasks that take turns begin again with every turn."""
+        space = self.space
+        key = (id(space.func), space.target.key(), *map(id, space.rules), *sorted(space.fixed.items()), self.seed)
+        with _LOCK:
+            known = _FIRST.get(key)
+        if known is not None and not self._points:
+            _, self._pool, self._drafts, self._bounds, self.rng.bit_generator.state = known
+            return
+        first = [space.sample(self.rng, 2 * POPULATION), space.eager(self.rng, EAGER)]
+        self._breed(GENERATIONS, np.unique(np.concatenate(first), axis=0))
+        if not self._points:
+            with _LOCK:
+                held = space.func, space.rules  # which the key names by address
+                _FIRST[key] = held, self._pool, self._drafts, self._bounds, self.rng.bit_generator.state
+                while len(_FIRST) > KEPT:
+                    _FIRST.popitem(last=False)
 
     def _shortlist(self, n: int) -> tuple[Points, Floats]:
         """Unseen points that may beat the best, and their drafts: the lowest drafts, and all neighbours of the best."""

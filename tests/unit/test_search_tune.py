@@ -207,6 +207,38 @@ def test_what_was_proposed_but_not_measured_proves_nothing() -> None:
     assert proposer.floor() == min(bounds[bounds > bounds.min()])
 
 
+def test_a_first_population_is_bred_once_and_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks that take turns begin again with every turn; another seed, machine or decision begins with its own."""
+    from autosched.search import proposer as module
+
+    bred: list[int] = []
+    breed = Proposer._breed
+    monkeypatch.setattr(module, "GENERATIONS", 2)
+    monkeypatch.setattr(module, "EAGER", 256)
+    monkeypatch.setattr(module, "_FIRST", type(module._FIRST)())
+    monkeypatch.setattr(Proposer, "_breed", lambda self, *args: (bred.append(self.seed), breed(self, *args)))
+
+    def batches(space: Space, seed: int) -> list[bytes]:
+        proposer = Proposer(space, seed)
+        found = []
+        for cycles in (10**6, 10**6 + 7):
+            for point in proposer.batch(8):
+                found.append(point.tobytes())
+                proposer.add(point, cycles + len(found))
+        return found
+
+    func = workload("dense:m=2,k=64,n=64").func
+    first = batches(Space(func, "vta-de10"), 0)
+    assert len(bred) == 2 and len(set(first)) == 16
+    assert batches(Space(func, "vta-de10"), 0) == first and len(bred) == 3  # the second batch is bred anew
+    fixed = Space(func, "vta-de10", fixed={"banks_acc": 0})
+    for other, seed in ((Space(func, "vta-de10"), 1), (Space(func, "vta-pynq"), 0), (fixed, 0)):
+        before = len(bred)
+        batches(other, seed)
+        assert len(bred) == before + 2
+    assert batches(Space(func, "vta-de10"), 1) != first
+
+
 def test_no_tile_fills_the_first_batch() -> None:
     space = Space(workload(SMALL).func, "vta-de10")
     batch = np.stack(Proposer(space, 0).batch(32))
