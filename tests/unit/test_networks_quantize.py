@@ -161,7 +161,8 @@ def newest() -> int:
         # onnxruntime takes sets in steps: the operators of quantization are among the last.
         graph = helper.make_graph(
             [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
-             helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"])], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])],
+             helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"])],
+            "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])],
             [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])],
             [helper.make_tensor("s", TensorProto.FLOAT, [], [0.5]), helper.make_tensor("z", TensorProto.INT8, [], [0])],
         )
