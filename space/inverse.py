@@ -91,8 +91,7 @@ def _climb(space: Space, sketch: int, wanted: Steps) -> tuple[int, Point]:
 def _default(space: Space, sketch: int) -> Point:
     row = np.zeros(space.width, dtype=np.int32)
     row[0] = sketch
-    for at, column in zip(space.places(sketch), space.sketches[sketch].columns):
-        row[at] = column.default
+    row[space.places(sketch)] = space.sketches[sketch].default
     return row
 
 

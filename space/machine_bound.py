@@ -69,7 +69,7 @@ def least_epilogue(nest: Nest, target: Target) -> Epilogue:
     before a product adds to it, by a reset, or under ``chisel`` by an immediate operation that reads an addend, elsewhere by a
     tensor operation (two cycles) that brings the addend in.
     """
-    blocks = {r.block.name: r.block for r in walk(nest.func.body) if isinstance(r, BlockRealize)}
+    blocks = _blocks(nest)
     values = ValueBounds(nest.func)
     for name in (*(w.block for w in nest.wides), nest.anchor, *nest.links):
         if name is not None:
@@ -335,6 +335,10 @@ def _needs(model: Model) -> _Needs:
     )
 
 
+def _blocks(nest: Nest) -> dict[str, Block]:
+    return {r.block.name: r.block for r in walk(nest.func.body) if isinstance(r, BlockRealize)}
+
+
 def _identities(nest: Nest) -> set[str]:
     """The blocks that multiply by one constant matrix everywhere: they widen what they read."""
     constant = {x.buffer.name for x in nest.func.constants}
@@ -354,7 +358,7 @@ def _differences(nest: Nest) -> set[str]:
 
 def _compares_all(nest: Nest) -> bool:
     """Whether results are the extrema of int8 that can be anything, with nothing done to them: of others less may say enough."""
-    blocks = {r.block.name: r.block for r in walk(nest.func.body) if isinstance(r, BlockRealize)}
+    blocks = _blocks(nest)
     anchor, values, whole = blocks[nest.anchor or nest.out], ValueBounds(nest.func), dtype_bounds("int8")
     assert isinstance(anchor.body, BufferStore)
     value = anchor.body.value

@@ -70,6 +70,11 @@ class Model:
         self.columns: tuple[Column, ...] = tuple(c for rule in self.rules for c in rule.columns(self))
         self.index = {c.name: n for n, c in enumerate(self.columns)}
 
+    @property
+    def cuts(self) -> bool:
+        """Whether the parts of a nest may differ, and what else follows from that."""
+        return any(rule.name == "cuts" for rule in self.rules)
+
     # -- columns and plans --------------------------------------------------------------------------------------------
 
     def column(self, points: Points, name: str, default: int = 0) -> Ints:

@@ -12,6 +12,7 @@ from math import prod
 from autosched.errors import ProgramError
 from autosched.ir.expr import BufferLoad, Cast, Var, int_value
 from autosched.ir.functor import walk_expr
+from autosched.ir.patterns import loads_from
 from autosched.ir.printer import expr_text
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.target import Target
@@ -241,7 +242,7 @@ def _check_site(
             raise ProgramError(f"block {name!r} is a reduction that neither the GEMM nor the ALU computes: {store.buffer.name} "
                                "with +, min or max and a term that does not read it")
         return
-    if any(isinstance(e, BufferLoad) and e.buffer is store.buffer for e in walk_expr(store.value)):
+    if loads_from(store.value, store.buffer):
         raise ProgramError(f"block {name!r} reads {store.buffer.name}, which it writes: each of its elements would wait for "
                            "others of the same block")
 

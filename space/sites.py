@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from autosched.errors import ProgramError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Select, Var, int_value
 from autosched.ir.functor import expr_children, stmt_children, walk, walk_expr
+from autosched.ir.patterns import update_of
 from autosched.ir.stmt import Block, BlockRealize, BufferStore, For, PrimFunc, Stmt
 from autosched.target import Target
 
@@ -159,15 +160,8 @@ def factor_of(anchor: Site) -> BufferLoad:
 
 def term_of(site: Site) -> Expr | None:
     """What a reduction of the ALU takes in at each step (``C = C op term``, ``op`` one of +, min, max); None for any other."""
-    store = site.store
-    value = store.value
-    if not (isinstance(value, BinOp) and value.op in ("+", "min", "max")):
-        return None
-    for own, term in ((value.a, value.b), (value.b, value.a)):
-        if isinstance(own, BufferLoad) and own.buffer is store.buffer and own.indices == store.indices:
-            if not any(isinstance(e, BufferLoad) and e.buffer is store.buffer for e in walk_expr(term)):
-                return term
-    return None
+    update = update_of(site.store)
+    return None if update is None else update[1]
 
 
 def is_guarded(value: Expr | None) -> bool:

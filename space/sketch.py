@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from autosched.errors import ProgramError
 from autosched.ir.host import split_host
@@ -43,6 +44,11 @@ class Sketch:
     def columns(self) -> tuple[Column, ...]:
         """The decisions of all nests."""
         return tuple(c for model in self.models for c in model.columns)
+
+    @property
+    def default(self) -> npt.NDArray[np.int32]:
+        """The decisions of a point that decides nothing, shape (columns,)."""
+        return np.array([c.default for c in self.columns], dtype=np.int32)
 
     @cached_property
     def names(self) -> tuple[str, ...]:

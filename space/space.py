@@ -349,7 +349,7 @@ class Space:
         keep = rng.random(drawn.shape) < 0.5
         keep[:, 0] = True
         for k, rows, _ in self._groups(drawn):
-            base = self._global(k, np.array([[c.default for c in self.sketches[k].columns]], dtype=np.int32))
+            base = self._global(k, self.sketches[k].default[None])
             out[rows] = np.where(keep[rows], drawn[rows], base)
         return self._pinned(out)
 
@@ -506,8 +506,7 @@ class Space:
     @cached_property
     def _features_each(self) -> int:
         """What rules say of a point of the sketch with the most."""
-        whole = [np.array([[c.default for c in sketch.columns]], dtype=np.int32) for sketch in self.sketches]
-        return max(len(self._features(k, row)[0]) for k, row in enumerate(whole))
+        return max(len(self._features(k, sketch.default[None])[0]) for k, sketch in enumerate(self.sketches))
 
     def _features(self, sketch: int, own: Points) -> npt.NDArray[np.float64]:
         found: list[npt.NDArray[np.float64]] = []
@@ -580,7 +579,7 @@ class Space:
         if k not in self.choices[0]:
             raise ProgramError(f"decision sketch={k}: choose one of {', '.join(map(str, self.choices[0]))}")
         columns, names = self.sketches[k].columns, self.sketches[k].names
-        row = np.array([c.default for c in columns], dtype=np.int32)
+        row = self.sketches[k].default
         for name, value in decisions.items():
             if name == "sketch":
                 continue

@@ -69,6 +69,19 @@ def decisions(text: str) -> dict[str, int]:
     return found
 
 
+def add_fix(parser: argparse.ArgumentParser) -> None:
+    """``--fix``, which may be repeated."""
+    parser.add_argument("--fix", type=decisions, action=_Fix, default={}, metavar="NAME=VALUE[,..]",
+                        help="only schedules with these decisions, e.g. tile_y=7,banks_acc=1 (`autosched space` lists them)")
+
+
+class _Fix(argparse.Action):
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        setattr(namespace, self.dest, {**getattr(namespace, self.dest), **values})
+
+
 def seconds(text: str) -> float:
     """A positive number of seconds, for ``type=``."""
     return _checked(text, lambda: arguments.seconds("", _real(text)))

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from autosched.cli.exit_codes import Exit
-from autosched.cli.options import Parser, add_format, add_target, decisions, positive
+from autosched.cli.options import Parser, add_fix, add_format, add_target, positive
 from autosched.cli.tables import number, percent, print_json, print_table, tell
 
 
@@ -20,8 +20,7 @@ def _options(p: Parser) -> None:
     p.add_argument("--trials", type=positive, default=32, metavar="N", help="of every sampler (default 32)")
     p.add_argument("--seeds", type=positive, default=1, metavar="N", help="runs of every sampler, seed 0 and up (default 1)")
     p.add_argument("--jobs", type=positive, default=1, metavar="N", help="worker processes (default 1)")
-    p.add_argument("--fix", type=decisions, action="append", default=[], metavar="NAME=VALUE[,..]",
-                   help="only schedules with these decisions, e.g. tile_y=7,banks_acc=1")
+    add_fix(p)
     add_format(p)
     p.set_defaults(run=run)
 
@@ -33,9 +32,8 @@ def run(args: argparse.Namespace) -> int:
     """Lists, bounds, simulates, and prints what that proves."""
     from autosched.search.oracle import SAMPLERS, oracle
 
-    fix = {name: value for made in args.fix for name, value in made.items()}
     report = oracle(
-        args.workload, args.target, args.simulations, args.sampler or SAMPLERS, args.trials, args.seeds, args.jobs, fix
+        args.workload, args.target, args.simulations, args.sampler or SAMPLERS, args.trials, args.seeds, args.jobs, args.fix
     )
     if args.format == "json":
         print_json(report.as_json())

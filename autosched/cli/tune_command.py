@@ -12,7 +12,7 @@ from autosched.cli.exit_codes import Exit
 from autosched.cli.live import Lines, Panel
 from autosched.cli.network_commands import add_network, is_network, print_summary, summary_json
 from autosched.cli.network_commands import load as load_network
-from autosched.cli.options import Parser, add_log, add_target, decisions, fraction, positive, seconds, seed
+from autosched.cli.options import Parser, add_fix, add_log, add_target, decisions, fraction, positive, seconds, seed
 from autosched.cli.tables import number, percent, print_table, tell
 from autosched.errors import BadArgumentError
 from autosched.search.events import Event, Listener, as_json
@@ -36,8 +36,7 @@ def _options(p: Parser) -> None:
     p.add_argument("--timeout", type=seconds, metavar="SECONDS", help="end a task after so long")
     p.add_argument("--gap", type=fraction, default=0.0, metavar="F", help="stop within this fraction of the bound, e.g. 1%%")
     p.add_argument("--patience", type=positive, metavar="N", help="stop after N trials without a better one")
-    p.add_argument("--fix", type=decisions, action="append", default=[], metavar="NAME=VALUE[,..]",
-                   help="decisions that are made already, e.g. tile_y=7,banks_acc=1 (`autosched space` lists them)")
+    add_fix(p)
     p.add_argument("--enqueue", type=decisions, action="append", default=[], metavar="NAME=VALUE[,..]",
                    help="a schedule to try first, by its decisions; may be repeated")
     add_network(p)
@@ -65,8 +64,7 @@ def run(args: argparse.Namespace) -> int:
         if network is not None:
             report: NetworkReport | TuneReport = network.tune(listener=listener, **options)
         else:
-            fix = {name: value for made in args.fix for name, value in made.items()}
-            options |= {"target": args.target, "patience": args.patience, "fix": fix, "enqueue": args.enqueue}
+            options |= {"target": args.target, "patience": args.patience, "fix": args.fix, "enqueue": args.enqueue}
             report = tune(args.workload, listener=listener, **options)
     tasks = list(report.tasks) if isinstance(report, NetworkReport) else [report]
     if tasks[0].damaged and not args.quiet:

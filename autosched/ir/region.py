@@ -7,6 +7,7 @@ of all other variables. For an index that is affine in the relaxed variables the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 
 from autosched.ir.expr import (
@@ -506,3 +507,10 @@ def block_access(
     hidden = {r.buffer for r in opaque}
     writes = tuple(r for r in writes if r.buffer not in hidden)
     return (*(r for r in reads if r.buffer not in hidden), *opaque), (*writes, *opaque)
+
+
+def with_access(block: Block) -> Block:
+    """The block with what it reads and writes worked out anew; tensors that it read before keep their order."""
+    reads, writes = block_access(block)
+    order = {r.buffer: k for k, r in enumerate(block.reads)}
+    return replace(block, reads=tuple(sorted(reads, key=lambda r: order.get(r.buffer, len(order)))), writes=writes)

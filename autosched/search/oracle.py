@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from autosched import arguments
 from autosched.errors import ProgramError, UnknownNameError
@@ -24,7 +23,7 @@ from autosched.records import Log
 from autosched.search.pool import TRIES, MeasurePool
 from autosched.search.proposer import Points
 from autosched.search.result import TuneReport
-from autosched.search.tuner import BATCH, CHECKS, search
+from autosched.search.tuner import BATCH, CHECKS, numbers, search
 from autosched.target import Target, get_target
 from autosched.workloads import Workload
 from space import Space
@@ -61,7 +60,7 @@ class OracleReport:
         workload: its name.
         target: the target's name.
         points: how many points were listed.
-        whole: whether these are all of the space; else those with the decisions ``fixed``.
+        whole: whether these are all that was asked about; else those whose output is not cut into parts.
         fixed: decisions of the caller.
         cycles: the fewest that were simulated, of a schedule that was executed and is bit-equal to the reference; None where
             there is none.
@@ -166,7 +165,7 @@ def oracle(
         asked = [(sampler, seed) for sampler in samplers for seed in range(seeds)]
         runs = _runs(task, machine, space, pool, asked, trials)
     best = found.best
-    cycles, point = (None, ()) if best is None else (found.cycles[best], _numbers(points[best]))
+    cycles, point = (None, ()) if best is None else (found.cycles[best], numbers(points[best]))
     for r in runs:
         # What a sampler found among the open points, and had checked, is as good as what the oracle simulated itself.
         if r.cycles is not None and (cycles is None or r.cycles < cycles):
@@ -264,7 +263,7 @@ class _Search:
                 if result.cycles is not None:
                     self.cycles[n] = result.cycles
                     if result.cycles < self.bounds[n]:
-                        self.violations.append((_numbers(self.points[n]), result.cycles, int(self.bounds[n])))
+                        self.violations.append((numbers(self.points[n]), result.cycles, int(self.bounds[n])))
         return budget
 
 
@@ -308,10 +307,6 @@ def _listable(task: Workload, target: Target, fix: dict[str, int]) -> tuple[Spac
 def _few(space: Space) -> bool:
     """Whether a space can be listed in seconds."""
     return space.count(MOST)[1]
-
-
-def _numbers(point: npt.NDArray[np.int32]) -> tuple[int, ...]:
-    return tuple(map(int, point))
 
 
 def _words(decisions: Mapping[str, int]) -> str:

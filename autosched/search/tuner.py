@@ -315,7 +315,7 @@ class _Run:
 
     def _cached(self, ask: _Ask) -> Result | None:
         if ask.record is None:
-            return self.journal.known(_numbers(ask.point), self._bound(ask))
+            return self.journal.known(numbers(ask.point), self._bound(ask))
         record = ask.record
         same = record.version == self.journal.run.version and record.cycles >= self.machine_bound
         return Result.success(record.cycles, record.program) if same else None
@@ -340,7 +340,7 @@ class _Run:
         if cached:
             self.from_log += 1
         else:
-            self.journal.trial(number, _numbers(ask.point), result, bound, ask.draft)
+            self.journal.trial(number, numbers(ask.point), result, bound, ask.draft)
             self.simulated += 1
         self.history.append(cycles)
         if result.status == "environment":
@@ -353,7 +353,7 @@ class _Run:
         else:
             self.found.append((cycles, number, ask, result.program or ""))
             if cycles < bound:
-                self.violations.append((_numbers(ask.point), cycles, bound))
+                self.violations.append((numbers(ask.point), cycles, bound))
         if better:
             self.best_at = len(self.history)
             self.said = self._explain(ask)
@@ -425,14 +425,14 @@ class _Run:
         return False
 
     def _write_best(self, cycles: int, number: int, ask: _Ask, program: str, verified: bool = False, reason: str = "") -> None:
-        self.journal.incumbent(number, _numbers(ask.point), program, cycles, self.space_bound, self._trace(ask), verified, reason)
+        self.journal.incumbent(number, numbers(ask.point), program, cycles, self.space_bound, self._trace(ask), verified, reason)
 
     def _report(self, stop: str, verified: bool, multiplicity: int) -> TuneReport:
         best = self.best
         return TuneReport(
             workload=self.task.name, target=self.target.name, cycles=best[0] if best else None, space_bound=self.space_bound,
             machine_bound=self.machine_bound, default_cycles=self.history[0] if self.history else None,
-            point=_numbers(best[2].point) if best else (), explain=self._explain(best[2]) if best else "",
+            point=numbers(best[2].point) if best else (), explain=self._explain(best[2]) if best else "",
             trace=self._trace(best[2]) if best else (), simulated=self.simulated, from_log=self.from_log, failed=self.failed,
             verified=verified, seconds=time.monotonic() - self.since, stop=stop, engine=self.proposer.engine,
             size=self.proposer.size, history=tuple(self.history), task=self.task, machine=self.target,
@@ -441,5 +441,6 @@ class _Run:
         )
 
 
-def _numbers(point: Point) -> tuple[int, ...]:
+def numbers(point: Point) -> tuple[int, ...]:
+    """A point as plain numbers."""
     return tuple(int(x) for x in point)

@@ -20,6 +20,7 @@ from autosched.ir.constant import values
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Select, int_value, is_float, is_int
 from autosched.ir.functor import all_exprs, stmt_children, walk_expr
 from autosched.ir.interp import random_array, random_inputs, written
+from autosched.ir.patterns import loads_from
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, PrimFunc, Stmt
 from autosched.ir.value_bounds import Interval, dtype_bounds
 
@@ -189,7 +190,7 @@ def _stores(func: PrimFunc) -> dict[Buffer, list[_Store]]:
 
     def visit(stmt: Stmt, steps: int) -> None:
         if isinstance(stmt, BufferStore):
-            updates = any(isinstance(e, BufferLoad) and e.buffer is stmt.buffer for e in walk_expr(stmt.value))
+            updates = loads_from(stmt.value, stmt.buffer)
             found.setdefault(stmt.buffer, []).append(_Store(stmt.value, steps, updates))
         if isinstance(stmt, BlockRealize):
             steps = math.prod([int_value(v.dom.extent) or 1 for v in stmt.block.iter_vars if v.kind == "reduce"])

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BufferLoad
-from autosched.ir.functor import walk_expr
+from autosched.ir.patterns import loads_from
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise.blocks import device_blocks, store_of
@@ -14,7 +13,7 @@ def apply(sch: Schedule, target: Target) -> None:
     """Composes every block that updates in place with the one that sets what it updates."""
     for block in device_blocks(sch.func):
         store = store_of(block)
-        own = any(isinstance(e, BufferLoad) and e.buffer is store.buffer for e in walk_expr(store.value))
+        own = loads_from(store.value, store.buffer)
         if block.init is not None or not own:
             continue
         setting = [b.name for b in device_blocks(sch.func) if b.name != block.name and store_of(b).buffer is store.buffer]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from autosched.ir.expr import BinOp, BufferLoad, Expr, int_value
 from autosched.ir.functor import expr_children, walk_expr
+from autosched.ir.patterns import operands
 from autosched.ir.stmt import Block, Buffer, BufferStore
 from autosched.schedule import Schedule
-from autosched.schedule.primitives.reductions.stages import addends
 from autosched.target import Target
 from space.normalise.blocks import device_blocks, loads_of, product_of, store_of
 
@@ -38,7 +38,7 @@ def _chained(sch: Schedule, stage: Block) -> None:
         if isinstance(value, BufferLoad):
             return
         if isinstance(value, BinOp) and value.op == "+" and value.dtype == "int32":
-            parts = addends(value)
+            parts = operands(value, "+")
             places = {n: made[e.buffer] for n, e in enumerate(parts) if isinstance(e, BufferLoad) and own(e)}
             inside = any(any(map(own, walk_expr(e))) for n, e in enumerate(parts) if n not in places)
             order = [*(n for n in range(len(parts)) if n not in places), *sorted(places, key=lambda n: places[n])]

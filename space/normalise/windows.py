@@ -11,6 +11,7 @@ from __future__ import annotations
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Var, int_value
 from autosched.ir.functor import walk_expr
+from autosched.ir.patterns import is_widened, operands
 from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
 from autosched.schedule import Schedule
@@ -62,28 +63,17 @@ def _kind(block: Block) -> str:
     value = store.value
     if not (isinstance(value, BinOp) and value.op in ("min", "max") and value.dtype == "int32"):
         return ""
-    return value.op if any(_is_narrow(e) for e in (value.a, value.b)) else ""
-
-
-def _is_narrow(value: Expr) -> bool:
-    load = value.value if isinstance(value, Cast) and value.dtype == "int32" else None
-    return isinstance(load, BufferLoad) and load.dtype == "int8"
+    return value.op if any(is_widened(e) for e in (value.a, value.b)) else ""
 
 
 def _written_out(value: Expr) -> bool:
     """Whether a value takes the largest or smallest of an int8 operand and something else."""
     for e in walk_expr(value):
         if isinstance(e, BinOp) and e.op in ("min", "max"):
-            leaves = [x for x in _leaves(e, e.op) if int_value(x) is None]
-            if len(leaves) > 1 and any(_is_narrow(x) or (isinstance(x, BufferLoad) and x.dtype == "int8") for x in leaves):
+            leaves = [x for x in operands(e, e.op) if int_value(x) is None]
+            if len(leaves) > 1 and any(is_widened(x) or (isinstance(x, BufferLoad) and x.dtype == "int8") for x in leaves):
                 return True
     return False
-
-
-def _leaves(value: Expr, op: str) -> list[Expr]:
-    if isinstance(value, BinOp) and value.op == op:
-        return [*_leaves(value.a, op), *_leaves(value.b, op)]
-    return [value]
 
 
 def _reduction(sch: Schedule, block: Block) -> bool:
@@ -94,7 +84,7 @@ def _reduction(sch: Schedule, block: Block) -> bool:
         terms *= n
     if not 1 < terms <= MOST:
         return False
-    load = next(e.value for e in walk_expr(store_of(block).value) if isinstance(e, Cast) and _is_narrow(e))
+    load = next(e.value for e in walk_expr(store_of(block).value) if isinstance(e, Cast) and is_widened(e))
     assert isinstance(load, BufferLoad)
     classes = _classes(block, load, *over[0]) if len(over) > 1 else []
     sch.expand_reduction(sch.get_sblock(block.name))

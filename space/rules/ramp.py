@@ -18,7 +18,7 @@ class Ramp(NumericRule):
 
     def columns(self, model: Model) -> tuple[Column, ...]:
         """``head_<axis>``, where there are cuts; the axis' extent where the first part is like the others."""
-        if not any(rule.name == "cuts" for rule in model.rules):
+        if not model.cuts:
             return ()
         axes = (model.nest.axes[a] for a in model.nest.reduce)
         return tuple(Column(f"head_{axis.name}", tuple(divisors(axis.extent)), axis.extent, 1) for axis in axes)

@@ -21,9 +21,8 @@ class Residency(NumericRule):
 
     def columns(self, model: Model) -> tuple[Column, ...]:
         """``keep_<operand>``, where there are cuts."""
-        cuts = any(rule.name == "cuts" for rule in model.rules)
         kept = [o.label for o in model.nest.operands if o.scope != ACC]
-        return tuple(Column(f"keep_{name}", (0, 1) if cuts else (0,), 0, 0, int(cuts)) for name in kept)
+        return tuple(Column(f"keep_{name}", (0, 1) if model.cuts else (0,), 0, 0, int(model.cuts)) for name in kept)
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """Marks the rows."""

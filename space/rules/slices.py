@@ -19,7 +19,7 @@ class Slices(NumericRule):
         """``tail``, and where there are cuts ``tail_last``."""
         # Without stages there is only the store to slice, whose loops lowering orders itself.
         values = (0, *(1 + i for i in model.nest.spatial if model.nest.axes[i].extent > 1 and model.nest.stages))
-        last = (Column("tail_last", values),) if any(rule.name == "cuts" for rule in model.rules) else ()
+        last = (Column("tail_last", values),) if model.cuts else ()
         return (Column("tail", values), *last)
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:

@@ -23,7 +23,7 @@ class Taper(NumericRule):
 
     def columns(self, model: Model) -> tuple[Column, ...]:
         """``last_<axis>``, where there are cuts; 0 where the last part is like the others."""
-        if not any(rule.name == "cuts" for rule in model.rules):
+        if not model.cuts:
             return ()
         axes = (model.nest.axes[a] for a in model.nest.reduce)
         return tuple(Column(f"last_{axis.name}", (0, *divisors(axis.extent)), 0, 1) for axis in axes if axis.extent > 1)

@@ -37,10 +37,9 @@ class Tiling(NumericRule):
 
     def columns(self, model: Model) -> tuple[Column, ...]:
         """``tile_<axis>``."""
-        cut = any(rule.name == "cuts" for rule in model.rules)
         made = []
         for axis in model.nest.axes:
-            spread = cut and not axis.reduce and axis.extent <= EVERY
+            spread = model.cuts and not axis.reduce and axis.extent <= EVERY
             values = range(1, axis.extent + 1) if spread else divisors(axis.extent)
             made.append(Column(f"tile_{axis.name}", tuple(values), axis.extent, 1))
         return tuple(made)

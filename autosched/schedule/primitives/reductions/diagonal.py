@@ -11,7 +11,8 @@ from autosched.ir.constant import constant, values
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Var, cast, const, eq, if_then_else, int_value
 from autosched.ir.functor import Mutator, free_vars, substitute, walk_expr
 from autosched.ir.host import HOST_STAGE, PACK, host_faults
-from autosched.ir.region import block_access
+from autosched.ir.patterns import loads_from
+from autosched.ir.region import with_access
 from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, Constant, For, IterVar, Range, Stmt, seq
 from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
@@ -272,7 +273,7 @@ def _term(block: Block) -> tuple[BufferStore, Expr]:
     if block.init is not None or not isinstance(block.body, BufferStore):
         return sum_term(block)
     store = block.body
-    if any(isinstance(e, BufferLoad) and e.buffer is store.buffer for e in walk_expr(store.value)):
+    if loads_from(store.value, store.buffer):
         return sum_term(block)
     return store, store.value
 
@@ -283,7 +284,7 @@ def _stage(name: str, source: Buffer, buffer: Buffer, dim: int) -> tuple[Block, 
     iters = [Var(f"v{d}", dtype) for d in range(buffer.ndim)]
     value = if_then_else(eq(iters[dim], iters[-1]), source[tuple(iters[:-1])], const(0, source.dtype))
     iter_vars = tuple([IterVar(v, Range(IntImm(0, dtype), e)) for v, e in zip(iters, buffer.shape)])
-    block = _with_access(Block(name, iter_vars, (), (), BufferStore(buffer, tuple(iters), value)))
+    block = with_access(Block(name, iter_vars, (), (), BufferStore(buffer, tuple(iters), value)))
     block = replace(block, annotations={HOST_STAGE: PACK})
     loops = [Var(f"i{d}", dtype) for d in range(buffer.ndim)]
     nest: Stmt = BlockRealize(tuple(loops), TRUE, block)
@@ -308,7 +309,7 @@ def _summed(
         block, iter_vars=(*block.iter_vars, IterVar(k, iv.dom, "reduce")), init=opening,
         body=BufferStore(store.buffer, store.indices, own + term),
     )
-    new = _with_access(new)
+    new = with_access(new)
     loop = Var(k.name.removeprefix("v_").removeprefix("v") or k.name, k.dtype)
     inner = For(loop, IntImm(0, k.dtype), iv.dom.extent, "serial",
                 BlockRealize((*realize.iter_values, loop), realize.predicate, new))
@@ -326,12 +327,6 @@ def _put(top: Stmt, old: Stmt, new: Stmt) -> Stmt:
     from autosched.ir.functor import rewrite
 
     return rewrite(top, old, new)
-
-
-def _with_access(block: Block) -> Block:
-    reads, writes = block_access(block)
-    order = {r.buffer: k for k, r in enumerate(block.reads)}
-    return replace(block, reads=tuple(sorted(reads, key=lambda r: order.get(r.buffer, len(order)))), writes=writes)
 
 
 def _identity(state: State, realize: BlockRealize, axis: int, operand: Buffer) -> tuple[Stmt, tuple[Constant, ...]]:
@@ -352,7 +347,7 @@ def _identity(state: State, realize: BlockRealize, axis: int, operand: Buffer) -
         raise Refusal(f"block {block.name} does not add cast(int32, {operand.name}[..]) once, times a constant if anything",
                       [block.ident], "decompose_value splits the sum off; cache_cast reads a window", code="form")
     (rest, (load, factor)) = found[0]
-    if rest is not None and any(isinstance(e, BufferLoad) and e.buffer is store.buffer for e in walk_expr(rest)):
+    if rest is not None and loads_from(rest, store.buffer):
         raise Refusal(f"block {block.name} updates {store.buffer.name}", [block.ident], code="form")
     if not LEAST_FACTOR <= factor <= MOST_FACTOR:
         raise Refusal(f"factor {factor} is more than an int8 holds, {LEAST_FACTOR} to {MOST_FACTOR}", [block.ident],

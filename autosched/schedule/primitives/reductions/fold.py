@@ -8,6 +8,7 @@ from math import prod
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Var, as_expr, int_value, intrin
 from autosched.ir.functor import free_vars, substitute, walk_expr
+from autosched.ir.patterns import loads_from
 from autosched.ir.region import block_access
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, IterVar, Stmt
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
@@ -157,7 +158,7 @@ def _pattern(state: State, scope: Block, block: Block, value: Expr) -> _Epilogue
                 load, shift = kept.args[0], by
             if not isinstance(load, BufferLoad) or not load.dtype.startswith("int"):
                 continue
-            if any(isinstance(e, BufferLoad) and e.buffer is load.buffer for e in walk_expr(addend)):
+            if loads_from(addend, load.buffer):
                 continue
             if not any(_sums(b, load.buffer) for b in state.writers(scope, load.buffer)):
                 continue

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Expr, IntImm, Var, binary, int_value, is_int
 from autosched.ir.functor import expr_children, free_vars, substitute
+from autosched.ir.patterns import operands
 from autosched.ir.print_expr import expr_text
-from autosched.ir.region import block_access
+from autosched.ir.region import with_access
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, IterVar, Stmt, seq
 from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
@@ -116,13 +117,6 @@ def part_at(block: Block, value: Expr, path: list[int]) -> Expr:
     return value
 
 
-def addends(value: Expr) -> list[Expr]:
-    """What a sum adds up, from the left; of any other value itself."""
-    if isinstance(value, BinOp) and value.op == "+":
-        return [*addends(value.a), *addends(value.b)]
-    return [value]
-
-
 def _reordered(block: Block, order: list[int], path: list[int]) -> Block:
     store = block.body
     if not isinstance(store, BufferStore):
@@ -130,7 +124,7 @@ def _reordered(block: Block, order: list[int], path: list[int]) -> Block:
     total = part_at(block, store.value, path)
     if not (isinstance(total, BinOp) and total.op == "+" and is_int(total.dtype)):
         raise Refusal(f"{expr_text(total)} in block {block.name} is no sum of integers", [block.ident], code="form")
-    parts = addends(total)
+    parts = operands(total, "+")
     if sorted(order) != list(range(len(parts))):
         raise Refusal(f"order {order} does not name the {len(parts)} addends of block {block.name}, 0 to {len(parts) - 1}, once "
                       "each", [block.ident], code="argument")
@@ -138,7 +132,7 @@ def _reordered(block: Block, order: list[int], path: list[int]) -> Block:
     for n in order[1:]:
         made = binary("+", made, parts[n])
     value = Replaced(total, made).visit_expr(store.value)
-    return _with_access(replace(block, body=BufferStore(store.buffer, store.indices, value)))
+    return with_access(replace(block, body=BufferStore(store.buffer, store.indices, value)))
 
 
 def _split(state: State, realize: BlockRealize, path: list[int]) -> tuple[Stmt, Block]:
@@ -180,7 +174,7 @@ def _with_stage(
         if loop.body is not top:
             raise Refusal(f"loop {loop.var.name} holds more than block {block.name}", [loop.var, block.ident], code="place")
         top = loop
-    rest = _with_access(replace(block, body=BufferStore(store.buffer, store.indices, value)))
+    rest = with_access(replace(block, body=BufferStore(store.buffer, store.indices, value)))
     changed = _put(top, realize, BlockRealize(realize.iter_values, realize.predicate, rest))
     scope = scope_of(state, block)
     allocs = {id(scope): (*scope.alloc_buffers, buffer)}
@@ -197,17 +191,11 @@ def _stage(block: Block, name: str, buffer: Buffer, store: BufferStore, part: Ex
     loops = {iv.var: Var(iv.var.name.removeprefix("v_").removeprefix("v") or iv.var.name, iv.var.dtype) for iv in block.iter_vars}
     at = tuple([substitute(i, fresh) for i in store.indices])
     iter_vars = tuple([IterVar(fresh[iv.var], iv.dom, iv.kind) for iv in block.iter_vars])
-    made = _with_access(Block(name, iter_vars, (), (), BufferStore(buffer, at, substitute(part, fresh))))
+    made = with_access(Block(name, iter_vars, (), (), BufferStore(buffer, at, substitute(part, fresh))))
     nest: Stmt = BlockRealize(tuple([loops[iv.var] for iv in block.iter_vars]), IntImm(1, "bool"), made)
     for iv in reversed(block.iter_vars):
         nest = For(loops[iv.var], iv.dom.min, iv.dom.extent, "serial", nest)
     return made, nest
-
-
-def _with_access(block: Block) -> Block:
-    reads, writes = block_access(block)
-    order = {r.buffer: k for k, r in enumerate(block.reads)}
-    return replace(block, reads=tuple(sorted(reads, key=lambda r: order.get(r.buffer, len(order)))), writes=writes)
 
 
 def _put(top: Stmt, old: Stmt, new: Stmt) -> Stmt:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, IntImm, Select, binary, cast, const
-from autosched.ir.functor import Mutator, walk_expr
+from autosched.ir.functor import Mutator
+from autosched.ir.patterns import update_of
 from autosched.ir.region import block_access
 from autosched.ir.stmt import Block, Buffer, BufferStore, Ident, Stmt
 from autosched.schedule.analysis.dependence import names, scope_of
@@ -106,15 +107,13 @@ def _wide_reduction(state: State, block: Block) -> Stmt:
 
 def _steps(block: Block, store: BufferStore) -> Expr:
     """What a reduction takes in at each step, in int32."""
-    value = store.value
-    if isinstance(value, BinOp) and value.op in (*ORDERED, "+"):
-        for own, term in ((value.a, value.b), (value.b, value.a)):
-            mine = isinstance(own, BufferLoad) and own.buffer is store.buffer and own.indices == store.indices
-            if mine and not any(isinstance(e, BufferLoad) and e.buffer is store.buffer for e in walk_expr(term)):
-                wide, exact = _wide(block, term)
-                if value.op in ORDERED and not exact:
-                    raise _wrapped(block, value.op)
-                return wide
+    update = update_of(store)
+    if update is not None:
+        op, term = update
+        wide, exact = _wide(block, term)
+        if op in ORDERED and not exact:
+            raise _wrapped(block, op)
+        return wide
     raise Refusal(f"block {block.name} is no reduction with +, min or max", [block.ident], code="reduction")
 
 

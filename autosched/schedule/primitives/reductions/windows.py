@@ -7,10 +7,11 @@ from dataclasses import replace
 from itertools import pairwise
 from math import prod
 
-from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, IntImm, Var, binary, cast, const, int_value, is_int
+from autosched.ir.expr import BinOp, BufferLoad, Expr, IntImm, Var, binary, cast, const, int_value, is_int
 from autosched.ir.functor import Mutator, expr_children, substitute, walk_expr
+from autosched.ir.patterns import is_widened, loads_from, operands, update_of
 from autosched.ir.print_expr import expr_text
-from autosched.ir.region import block_access
+from autosched.ir.region import with_access
 from autosched.ir.simplify import Analyzer, linear_form
 from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, For, IterVar, Range, Stmt, seq
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
@@ -148,7 +149,7 @@ class Windows(ScheduleBase):
         if value is None or not isinstance(store, BufferStore) or value == store.value:
             self.refuse(f"block {realize.block.name} stores no minimum or maximum of several int8 operands",
                         [realize.block.ident], "expand_reduction writes a small reduction out", state, code="form")
-        new = _with_access(replace(realize.block, body=BufferStore(store.buffer, store.indices, value)))
+        new = with_access(replace(realize.block, body=BufferStore(store.buffer, store.indices, value)))
         self.commit_nodes(state, {id(realize.block): new})
 
 
@@ -161,7 +162,7 @@ def _expanded(state: State, realize: BlockRealize) -> dict[int, Stmt | None]:
     if not isinstance(start, BufferStore) or start.buffer is not store.buffer or start.indices != store.indices:
         raise Refusal(f"the init of block {block.name} is not one store to the element that it reduces into", [block.ident],
                       code="form")
-    if any(isinstance(e, BufferLoad) and e.buffer is store.buffer for e in walk_expr(start.value)):
+    if loads_from(start.value, store.buffer):
         raise Refusal(f"the init of block {block.name} reads {store.buffer.name}, which the block writes", [block.ident],
                       code="writer")
     over = [iv for iv in block.iter_vars if iv.kind == "reduce"]
@@ -194,7 +195,7 @@ def _expanded(state: State, realize: BlockRealize) -> dict[int, Stmt | None]:
     value = value if neutral else binary(op, value, start.value)
     kept = [(iv, v) for iv, v in zip(block.iter_vars, realize.iter_values) if iv.kind != "reduce"]
     own = {v for iv, v in zip(block.iter_vars, realize.iter_values) if iv.kind == "reduce"}
-    new = _with_access(replace(block, iter_vars=tuple([iv for iv, _ in kept]), init=None,
+    new = with_access(replace(block, iter_vars=tuple([iv for iv, _ in kept]), init=None,
                                body=BufferStore(store.buffer, store.indices, value)))
     top, loops = _loops(state, realize)
     nest: Stmt = BlockRealize(tuple([v for _, v in kept]), TRUE, new)
@@ -207,13 +208,10 @@ def _expanded(state: State, realize: BlockRealize) -> dict[int, Stmt | None]:
 def _step(block: Block) -> tuple[str, Expr]:
     """The operation of a reduction of integers, and its term."""
     store = block.body
-    value = store.value if isinstance(store, BufferStore) else None
-    if block.init is not None and isinstance(store, BufferStore) and isinstance(value, BinOp) and value.op in ("+", *EXTREMA):
-        for own, term in ((value.a, value.b), (value.b, value.a)):
-            mine = isinstance(own, BufferLoad) and own.buffer is store.buffer and own.indices == store.indices
-            mine &= is_int(value.dtype)
-            if mine and not any(isinstance(e, BufferLoad) and e.buffer is store.buffer for e in walk_expr(term)):
-                return value.op, term
+    if block.init is not None and isinstance(store, BufferStore) and is_int(store.value.dtype):
+        update = update_of(store)
+        if update is not None:
+            return update
     raise Refusal(f"block {block.name} is no reduction of integers with +, min or max", [block.ident], code="form")
 
 
@@ -257,7 +255,7 @@ def _shared(state: State, realize: BlockRealize, paths: list[list[int]], dtype: 
     parts = [known.simplify(part_at(block, store.value, path)) for path in paths]
     moved, shifts = _shifts(block, parts, known)
     base = parts[shifts.index(0)]
-    if any(isinstance(e, BufferLoad) and e.buffer is store.buffer for e in walk_expr(base)):
+    if loads_from(base, store.buffer):
         raise Refusal(f"{expr_text(base)} in block {block.name} reads {store.buffer.name}, which the block writes", [block.ident],
                       code="writer")
     dims = [d for d, i in enumerate(store.indices) if i is moved]
@@ -279,7 +277,7 @@ def _shared(state: State, realize: BlockRealize, paths: list[list[int]], dtype: 
     made, nest = _stage(block, fresh_name(f"{block.name}_part", set(state.block_names())), buffer, store, stage, moved, longer)
     table = {tuple(path): shift for path, shift in zip(paths, shifts)}
     value = _replaced(store.value, table, buffer, store, dims[0], base.dtype)
-    new = _with_access(replace(block, body=BufferStore(store.buffer, store.indices, value)))
+    new = with_access(replace(block, body=BufferStore(store.buffer, store.indices, value)))
     changed: Stmt = BlockRealize(realize.iter_values, TRUE, new)
     for loop in reversed(loops):
         changed = replace(loop, body=changed)
@@ -346,7 +344,7 @@ def _stage(
     dom = {iv.var: Range(iv.dom.min, const(longer, iv.var.dtype)) if iv.var is moved else iv.dom for iv in block.iter_vars}
     at = tuple([substitute(i, fresh) for i in store.indices])
     iter_vars = tuple([IterVar(fresh[iv.var], dom[iv.var], iv.kind) for iv in block.iter_vars])
-    made = _with_access(Block(name, iter_vars, (), (), BufferStore(buffer, at, substitute(part, fresh))))
+    made = with_access(Block(name, iter_vars, (), (), BufferStore(buffer, at, substitute(part, fresh))))
     nest: Stmt = BlockRealize(tuple([loops[iv.var] for iv in block.iter_vars]), TRUE, made)
     for iv in reversed(block.iter_vars):
         nest = For(loops[iv.var], dom[iv.var].min, dom[iv.var].extent, "serial", nest)
@@ -396,9 +394,9 @@ class _Differences(Mutator):
 
     def visit_expr(self, expr: Expr) -> Expr:
         if isinstance(expr, BinOp) and expr.op in EXTREMA and expr.dtype == "int32":
-            leaves = list(dict.fromkeys(_leaves(expr, expr.op)))
-            narrow = [e for e in leaves if _is_narrow(e)]
-            wide = [e for e in leaves if not _is_narrow(e) and int_value(e) is None]
+            leaves = list(dict.fromkeys(operands(expr, expr.op)))
+            narrow = [e for e in leaves if is_widened(e)]
+            wide = [e for e in leaves if not is_widened(e) and int_value(e) is None]
             if len(wide) < 2 and len(narrow) + len(wide) > 1 and all(self._small(e) for e in wide):
                 value, *others = [*map(self.visit_expr, wide), *narrow]
                 for operand in others:
@@ -413,21 +411,3 @@ class _Differences(Mutator):
         low, high = self.values.of(value, self.dom)
         least, most = dtype_bounds("int32")
         return least + 127 <= low and high <= most - 128
-
-
-def _leaves(value: Expr, op: str) -> list[Expr]:
-    """What a nest of one operation is made of."""
-    if isinstance(value, BinOp) and value.op == op:
-        return [*_leaves(value.a, op), *_leaves(value.b, op)]
-    return [value]
-
-
-def _is_narrow(value: Expr) -> bool:
-    load = value.value if isinstance(value, Cast) and value.dtype == "int32" else None
-    return isinstance(load, BufferLoad) and load.dtype == "int8"
-
-
-def _with_access(block: Block) -> Block:
-    reads, writes = block_access(block)
-    order = {r.buffer: k for k, r in enumerate(block.reads)}
-    return replace(block, reads=tuple(sorted(reads, key=lambda r: order.get(r.buffer, len(order)))), writes=writes)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Select, Var, all_of, as_expr, is_int
 from autosched.ir.functor import Mutator, expr_children, free_vars, substitute, walk_expr
 from autosched.ir.host import kind_of
+from autosched.ir.patterns import loads_from
 from autosched.ir.region import block_access
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, Stmt
@@ -234,4 +235,4 @@ def _inverse(producer: Block, load: BufferLoad) -> Mapping[Var, Expr] | None:
 def _reads_itself(block: Block, buffer: Buffer) -> bool:
     body: Stmt = block.body
     assert isinstance(body, BufferStore)
-    return any(isinstance(e, BufferLoad) and e.buffer is buffer for e in walk_expr(body.value))
+    return loads_from(body.value, buffer)

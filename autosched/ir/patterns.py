@@ -1,0 +1,39 @@
+"""Patterns that values are looked through for: a store that updates its element, operands of one operation, widened int8."""
+
+from __future__ import annotations
+
+from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr
+from autosched.ir.functor import walk_expr
+from autosched.ir.stmt import Buffer, BufferStore
+
+UPDATES = ("+", "min", "max")  # operations by which a reduction takes in its terms
+
+
+def loads_from(value: Expr, buffer: Buffer) -> bool:
+    """Whether a value loads from a buffer."""
+    return any(isinstance(e, BufferLoad) and e.buffer is buffer for e in walk_expr(value))
+
+
+def update_of(store: BufferStore) -> tuple[str, Expr] | None:
+    """(operation, term) of ``C[i] = C[i] op term`` with +, min or max and a term that does not load from C; else None."""
+    value = store.value
+    if not (isinstance(value, BinOp) and value.op in UPDATES):
+        return None
+    for own, term in ((value.a, value.b), (value.b, value.a)):
+        mine = isinstance(own, BufferLoad) and own.buffer is store.buffer and own.indices == store.indices
+        if mine and not loads_from(term, store.buffer):
+            return value.op, term
+    return None
+
+
+def operands(value: Expr, op: str) -> list[Expr]:
+    """What a nest of one operation is made of, from the left; of any other value itself."""
+    if isinstance(value, BinOp) and value.op == op:
+        return [*operands(value.a, op), *operands(value.b, op)]
+    return [value]
+
+
+def is_widened(value: Expr) -> bool:
+    """Whether a value is ``cast(int32, x[..])`` of an int8 tensor."""
+    load = value.value if isinstance(value, Cast) and value.dtype == "int32" else None
+    return isinstance(load, BufferLoad) and load.dtype == "int8"
