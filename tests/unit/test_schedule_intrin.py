@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from autosched.errors import ProgramError, UnknownNameError
+from autosched.errors import ProgramError, ScheduleError, UnknownNameError
 from autosched.ir import IRModule, PrimFunc
 from autosched.ir.interp import run
 from autosched.schedule import Schedule, TensorIntrin, Trace
@@ -112,3 +112,14 @@ def test_tensorized_program_runs_and_its_trace_is_stamped(add16: TensorIntrin, v
     data[-1]["stamp"] = "0" * 16
     with pytest.raises(ValueError, match=f"tensorize used {add16.hash[:16]} here and 0000000000000000 where the trace"):
         Trace.apply_json_to_schedule(json.dumps(data), Schedule(program))
+
+
+def test_an_intrinsic_replaced_is_not_the_one_that_replays_share(add16: TensorIntrin) -> None:
+    sch = Schedule(program)
+    sch.tensorize(sch.get_loops("C")[1], "test.add16")
+    free = Trace([type(x)(x.op, x.args, x.outputs) for x in sch.trace.insts])  # without the stamp
+    for _ in range(2):
+        free.apply_to_schedule(Schedule(program))
+    TensorIntrin.register("test.add16", mul_desc, add_impl, override=True)
+    with pytest.raises(ScheduleError, match="tensorize"):
+        free.apply_to_schedule(Schedule(program))

@@ -1,8 +1,8 @@
 """What replays of traces share: the programs after common first instructions, which are immutable and need be made once.
 
 A search replays one trace per candidate on the same program, and most traces begin alike. What an instruction makes of a state is
-decided by the state and its arguments, so the state after a known prefix is taken as it is. Instructions that depend on more are
-never kept: those that draw (a decision) and those that name what may change (a tensor intrinsic, by its stamp).
+decided by the state and its arguments, so the state after a known prefix is taken as it is. What an argument only names (a tensor
+intrinsic) counts as it is defined now, by its stamp. Instructions that draw (a decision) are never kept.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from autosched.ir.index_map import IndexMap
 from autosched.schedule.kit.base import RV, BlockRV, ExprRV, LoopRV, ScheduleBase
+from autosched.schedule.kit.state import State
 
 if TYPE_CHECKING:
     from autosched.schedule.kit.trace import Instruction
 
-LIMIT = 512  # steps kept, the least recently used go
-NEW_STEPS = 3  # that one replay adds: common beginnings grow, what only one trace has is not kept to its end
+LIMIT = 4096  # steps kept, the least recently used go; each holds what its instruction made anew, some 10 KB
 
 Key = tuple[object, ...]
 Handles = Mapping[RV, tuple[int, int]]
@@ -64,18 +64,18 @@ class Prefixes:
 
     Args:
         sch: a schedule.
-        draws: whether the primitive of an instruction depends on more than its arguments.
+        stamp: of what the arguments of an instruction name, empty where they name nothing; None where it depends on more.
     """
 
-    def __init__(self, sch: ScheduleBase, draws: Callable[[Instruction], bool]) -> None:
+    def __init__(self, sch: ScheduleBase, stamp: Callable[[Instruction], str | None]) -> None:
         self.sch = sch
-        self.draws = draws
-        self.handles: dict[RV, tuple[int, int]] = {}
+        self.stamp = stamp
+        self.handles: dict[RV, tuple[int, int]] = {}  # where each handle of the trace was made
+        self.made: dict[RV, tuple[int, int]] = {}  # and each of the schedule
         self.held = tuple(s.func for s in sch._states.values())
         self.at: Key | None = None
         if not sch.trace.insts and not sch._symbols and not sch._depth:
             self.at = (*map(id, self.held), *sch._states, sch._working_on)
-        self.left = NEW_STEPS
 
     def skip(self, insts: Sequence[Instruction], rv_map: dict[RV, RV]) -> int:
         """Takes over as many first instructions as are known, and returns how many.
@@ -94,8 +94,8 @@ class Prefixes:
                 if step is None or key is None:
                     break
                 _STEPS.move_to_end(key)
-                self._enter(inst, count, step)
                 outputs = tuple(self._handle(rv, value) for rv, value in zip(inst.outputs, step.values))
+                self._enter(inst, outputs, count, step)
                 rv_map.update((old, new) for old, new in zip(inst.outputs, outputs) if old is not None and new is not None)
                 made = step.instruction
                 taken = {rv: mine[i][k] for rv, (i, k) in step.sources.items()}
@@ -124,28 +124,33 @@ class Prefixes:
             self.at = None
             return
         values = tuple(None if rv is None else sch._symbols[rv] for rv in outputs)
-        fields = (dict(sch._states), set(sch._affine), sch._lineage.copy())
-        made = {rv: (i, k) for i, x in enumerate(insts) for k, rv in enumerate(x.outputs) if rv is not None}
-        sources = {rv: made[rv] for rv in insts[-1].inputs}
+        # Without their tables: most of what is kept is never continued.
+        states = {name: State(state.func) for name, state in sch._states.items()}
+        fields = (states, set(sch._affine), sch._lineage.copy())
+        sources = {rv: self.made[rv] for rv in insts[-1].inputs}
         step = Step(next(_NUMBERS), self.held, insts[-1], sources, values, fields)
         with _LOCK:
             _STEPS[key] = step
             while len(_STEPS) > LIMIT:
                 _STEPS.popitem(last=False)
-        self._enter(inst, position, step)
-        self.left -= 1
-        if not self.left:
-            self.at = None
+        self._enter(inst, outputs, position, step)
 
-    def _enter(self, inst: Instruction, position: int, step: Step) -> None:
+    def _enter(self, inst: Instruction, outputs: Sequence[RV | None], position: int, step: Step) -> None:
         self.at = (step.number,)
-        self.handles.update((rv, (position, k)) for k, rv in enumerate(inst.outputs) if rv is not None)
+        for k, (rv, own) in enumerate(zip(inst.outputs, outputs)):
+            if rv is not None:
+                self.handles[rv] = position, k
+            if own is not None:
+                self.made[own] = position, k
 
     def _key(self, inst: Instruction, position: int) -> Key | None:
-        if self.at is None or inst.decision is not None or inst.stamp is not None or self.draws(inst):
+        if self.at is None or inst.decision is not None:
+            return None
+        stamp = self.stamp(inst)
+        if stamp is None or inst.stamp not in (None, stamp):
             return None
         args = frozen(inst.args, self.handles)
-        return None if args is None else (*self.at, inst.op, len(inst.outputs), args)
+        return None if args is None else (*self.at, inst.op, len(inst.outputs), stamp, args)
 
     def _handle(self, rv: RV | None, value: Any) -> RV | None:
         make = {BlockRV: self.sch.block_rv, LoopRV: self.sch.loop_rv, ExprRV: self.sch.expr_rv}

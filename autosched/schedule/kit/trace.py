@@ -223,13 +223,18 @@ class Trace:
         from autosched.errors import AutoschedError
         from autosched.schedule.kit.primitive import lookup
 
-        def draws(inst: Instruction) -> bool:
+        def stamp(inst: Instruction) -> str | None:
             found = lookup(inst.op)
-            return found.stamp is not None or any(p.name == "decision" for p in found.parameters)
+            if any(p.name == "decision" for p in found.parameters):
+                return None
+            try:
+                return "" if found.stamp is None else found.stamp(inst.args)
+            except (AutoschedError, TypeError, KeyError):
+                return None  # the primitive itself says what is wrong
 
         rv_map: dict[RV, RV] = {}
         insts = self.valid(remove_postproc)
-        shared = Prefixes(sch, draws) if decision_provider is None else None
+        shared = Prefixes(sch, stamp) if decision_provider is None else None
         skipped = 0 if shared is None else shared.skip(insts, rv_map)
         for i, inst in enumerate(insts):
             if i < skipped:
