@@ -25,6 +25,7 @@ from autosched.schedule.primitives.buffers.padding import DecomposePadding
 from autosched.schedule.primitives.buffers.reindex import Reindex
 from autosched.schedule.primitives.buffers.rolling import Rolling
 from autosched.schedule.primitives.lookup import Lookup
+from autosched.schedule.primitives.loops.fission import Fission
 from autosched.schedule.primitives.loops.kinds import Kinds
 from autosched.schedule.primitives.loops.pieces import Pieces
 from autosched.schedule.primitives.notes import Notes
@@ -41,6 +42,7 @@ from autosched.schedule.primitives.reductions.raising import Raising
 from autosched.schedule.primitives.reductions.reduction import Reductions
 from autosched.schedule.primitives.reductions.rfactor import Factoring
 from autosched.schedule.primitives.reductions.stages import Stages
+from autosched.schedule.primitives.reductions.values import Values
 from autosched.schedule.primitives.reductions.widening import Widening
 from autosched.schedule.primitives.reductions.windows import Windows
 from autosched.schedule.primitives.reductions.zero_terms import ZeroTerms
@@ -54,7 +56,7 @@ class Schedule(
     Lookup, Pieces, Kinds, ReindexCache, CacheIndex, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing,
     Notes, Sampling, Layout, Reindex, ZeroTerms, Folding, Raising, Factoring, PadEinsum,
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Widening, NeutralTerms,
-    PlainForms, Windows,
+    PlainForms, Windows, Fission, Values,
 ):
     """Rewrites a program step by step; every step is legal, and recorded.
 

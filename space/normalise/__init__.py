@@ -24,6 +24,7 @@ from space.normalise import (
     reversal,
     straight,
     sums,
+    values,
     widening,
     windows,
 )
@@ -54,8 +55,10 @@ def normalise(func: PrimFunc, target: Target, differences: bool = False) -> tupl
         return func, ()
     sch = Schedule(func, seed=0, error_render_level="fast")
     try:
+        loops.apart(sch, target)
         initial.apply(sch, target)
         loops.apply(sch, target)
+        values.apply(sch, target)
         epilogue.apply(sch, target)
         sums.apply(sch, target)
         diagonal.apply(sch, target)

@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 from autosched.errors import ScheduleError
-from autosched.ir.stmt import TRUE
+from autosched.ir.functor import walk
+from autosched.ir.stmt import TRUE, For, SeqStmt
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise.blocks import device_blocks
+
+
+def apart(sch: Schedule, target: Target) -> None:
+    """Gives loops of their own to the statements of every loop that holds several, innermost loops first."""
+    stuck: set[object] = set()
+    while True:
+        shared = [s for s in walk(sch.func.body) if isinstance(s, For) and isinstance(s.body, SeqStmt) and s.var not in stuck]
+        if not shared:
+            return
+        loop = shared[-1]
+        block = next(b for b in device_blocks(sch.func) if loop in sch.state.loops_of(b))
+        at = sch.state.loops_of(block).index(loop)
+        try:
+            sch.loop_fission(sch.get_loops(sch.get_sblock(block.name))[at])
+        except ScheduleError:
+            stuck.add(loop.var)  # what is in the way of a schedule, analysis says
 
 
 def apply(sch: Schedule, target: Target) -> None:

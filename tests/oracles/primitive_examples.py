@@ -184,6 +184,19 @@ EXAMPLES: dict[str, Example] = {
     "extrema_by_difference": Example("|".join((
         'R: T.Buffer((16,), "int8"), S: T.Buffer((16,), "int8"), D: T.Buffer((16,), "int32")',
         stage("D[vi]", 'T.max(T.Cast("int32", R[vi]), T.Cast("int32", S[vi]))'))), 'sch.extrema_by_difference("D")'),
+    "simplify_value": Example("|".join((
+        'A: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int8")',
+        stage("C[vi]", 'T.Cast("int8", T.Select(A[vi] < 0, 0, T.shift_right(A[vi], 4)))'))), 'sch.simplify_value("C")'),
+    "loop_fission": Example("|".join((
+        'A: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")', """B = T.sblock_alloc_buffer((16,), "int32")
+for i in range(16):
+    with T.sblock("B"):
+        vi = T.axis.spatial(16, i)
+        B[vi] = A[vi] + 1
+    with T.sblock("C"):
+        vi = T.axis.spatial(16, i)
+        C[vi] = B[vi] * 2
+""")), 'sch.loop_fission("i")'),
     "widen_block": Example("|".join((
         'A: T.Buffer((16,), "int8"), C: T.Buffer((16,), "int8")', stage("C[vi]", "T.max(A[vi], T.int8(0))"))),
         'sch.widen_block("C")'),

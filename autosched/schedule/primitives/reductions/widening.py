@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, IntImm, Select, binary, cast, const
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Select, binary, cast, const
 from autosched.ir.functor import Mutator
 from autosched.ir.patterns import update_of
 from autosched.ir.region import block_access
@@ -134,6 +134,9 @@ def _wide(block: Block, value: Expr) -> tuple[Expr, bool]:
     if isinstance(value, Select) and value.dtype == "int8":
         (a, a_exact), (b, b_exact) = _wide(block, value.true_value), _wide(block, value.false_value)
         return Select(value.condition, a, b, "int32"), a_exact and b_exact
+    if isinstance(value, Call) and value.op == "if_then_else" and value.dtype == "int8":
+        (a, a_exact), (b, b_exact) = _wide(block, value.args[1]), _wide(block, value.args[2])
+        return Call(value.op, (value.args[0], a, b), "int32"), a_exact and b_exact
     raise Refusal(f"block {block.name} does not compute an int8 value with + - * min and max alone", [block.ident], code="form")
 
 

@@ -1,0 +1,373 @@
+"""The same value in fewer or plainer operations: simplify_value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Not, Select, Var, bits, cast, const, int_value, is_int
+from autosched.ir.functor import Mutator, walk_expr
+from autosched.ir.region import with_access
+from autosched.ir.simplify import Analyzer
+from autosched.ir.stmt import Block, BufferStore, PrimFunc, Range
+from autosched.ir.value_bounds import Interval, ValueBounds, dtype_bounds
+from autosched.schedule.kit.base import BlockRV, ScheduleBase
+from autosched.schedule.kit.primitive import primitive
+from autosched.schedule.kit.refusal import Refusal
+
+OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
+EXACT = ("+", "-", "*", "min", "max")  # of which wide operands give the wide result, where nothing wraps
+
+
+class Values(ScheduleBase):
+    """The primitive that writes values more plainly."""
+
+    @primitive
+    def simplify_value(self, block: BlockRV | str) -> None:
+        """Writes what a block stores more plainly: choices between values as minima and maxima, conversions that do nothing out.
+
+        A choice by a comparison with a constant becomes ``min`` or ``max`` where both sides rise (or stay) with what is
+        compared and meet at the constant; a choice by indices has its constant last, and indices under its condition only.
+        Conversions to a type and on to a narrower one are one, and arithmetic that fits a narrow type is done in the wide one
+        that it is converted to. Declared value ranges count.
+
+        Args:
+            block: handle or name of a block that stores one value; it may have an init.
+
+        Raises:
+            ScheduleError: no such store, or nothing that could be written more plainly.
+
+        Before::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = T.Cast("int8", T.Select(A[vi] < 0, 0, T.shift_right(A[vi], 4)))
+
+        After ``sch.simplify_value("C")``::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = T.Cast("int8", T.max(T.shift_right(A[vi], 4), 0))
+        """
+        assert isinstance(block, BlockRV)
+        state, realize = self.block_at(block)
+        try:
+            new = simplified(state.func, realize.block)
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
+        self.commit_nodes(state, {id(realize.block): new})
+
+
+def simplified(func: PrimFunc, block: Block) -> Block:
+    """A block that stores its value in plainer operations.
+
+    Args:
+        func: the function; its declared ranges and other blocks tell what values can be.
+        block: of it.
+
+    Raises:
+        Refusal: there is nothing to do.
+    """
+    store = block.body
+    if not isinstance(store, BufferStore):
+        raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
+    plainer = _Plainer(ValueBounds(func), {iv.var: iv.dom for iv in block.iter_vars})
+    value = plainer.visit_expr(store.value)
+    if value == store.value:
+        raise Refusal(f"block {block.name} stores nothing that could be written more plainly", [block.ident], code="form")
+    return with_access(replace(block, body=BufferStore(store.buffer, store.indices, value)))
+
+
+class _Plainer(Mutator):
+    """Rewrites expressions from the inside out, each as the same value under the conditions around it.
+
+    Args:
+        values: what buffers can hold.
+        dom: of the block's iterators.
+    """
+
+    def __init__(self, values: ValueBounds, dom: Mapping[Var, Range]) -> None:
+        self.values = values
+        self.dom = dom
+        self.known = Analyzer(dom)
+
+    def visit_load(self, load: BufferLoad) -> Expr:
+        indices = []
+        for index in load.indices:
+            short = self.known.simplify(index)
+            indices.append(short if sum(1 for _ in walk_expr(short)) < sum(1 for _ in walk_expr(index)) else index)
+        return load if tuple(indices) == load.indices else BufferLoad(load.buffer, tuple(indices), load.dtype)
+
+    def visit_expr(self, expr: Expr) -> Expr:
+        if isinstance(expr, Select):
+            return self._choice(expr.condition, expr.true_value, expr.false_value, expr)
+        if isinstance(expr, Call) and expr.op == "if_then_else":
+            condition, yes, no = expr.args
+            return self._choice(condition, yes, no, expr)
+        made = super().visit_expr(expr)
+        return self._converted(made) if isinstance(made, Cast) else made
+
+    # -- choices --------------------------------------------------------------------------------------------------------
+
+    def _choice(self, condition: Expr, yes: Expr, no: Expr, whole: Expr) -> Expr:
+        indices_only = not any(isinstance(e, BufferLoad) for e in walk_expr(condition))
+        if indices_only:
+            return self._by_index(condition, yes, no, whole)
+        condition, yes, no = (self.visit_expr(e) for e in (condition, yes, no))
+        found = self._extremum(condition, yes, no)
+        if found is not None:
+            return found
+        if isinstance(whole, Select):
+            return Select(condition, yes, no, whole.dtype)
+        return Call("if_then_else", (condition, yes, no), whole.dtype)
+
+    def _by_index(self, condition: Expr, yes: Expr, no: Expr, whole: Expr) -> Expr:
+        """A choice by iterators alone: its constant last, whatever it reads under its condition."""
+        holds = self.known.simplify(condition)
+        if isinstance(holds, IntImm):
+            return self.visit_expr(yes if holds.value else no)
+        if int_value(yes) is not None and int_value(no) is None:
+            condition, yes, no = negated(condition), no, yes
+        with self.known.with_constraint(condition):
+            yes = self.visit_expr(yes)
+        with self.known.with_constraint(negated(condition)):
+            no = self.visit_expr(no)
+        inner = yes if isinstance(yes, Call) and yes.op == "if_then_else" else None
+        if inner is not None and int_value(no) is not None and inner.args[2] == no:
+            condition, yes = BinOp("and", condition, inner.args[0], "bool"), inner.args[1]
+        plain = not any(isinstance(e, BufferLoad) for e in (*walk_expr(yes), *walk_expr(no)))
+        if isinstance(whole, Select) and plain:
+            return Select(condition, yes, no, whole.dtype)
+        return Call("if_then_else", (condition, yes, no), whole.dtype)
+
+    def _extremum(self, condition: Expr, yes: Expr, no: Expr) -> Expr | None:
+        """A choice by ``x < t`` as a minimum or maximum, or None."""
+        found = _threshold(condition)
+        if found is None or not is_int(yes.dtype):
+            return None
+        x, at, below = found
+        low, high = self.values.of(x, self.dom)
+        under, over = (yes, no) if below else (no, yes)
+        if high < at:
+            return under
+        if low >= at:
+            return over
+        return self._joined(x, at, under, over, (low, high))
+
+    def _joined(self, x: Expr, at: int, under: Expr, over: Expr, span: Interval) -> Expr | None:
+        """The value that is ``under`` where ``x < at`` and ``over`` elsewhere, without a choice, or None."""
+        constants = int_value(under), int_value(over)
+        if constants == (None, None):
+            found = self._scaled(x, at, under, over, span)
+            return found if found is not None else self._clipped(x, at, under, over, span)
+        if None not in constants:
+            return None
+        moving, limit = (over, constants[0]) if constants[0] is not None else (under, constants[1])
+        assert limit is not None
+        rising = _rising(moving, x, span)
+        if rising is None:
+            return None
+        before, after = rising(at - 1), rising(at)
+        if before <= limit <= after:
+            # Where the constant stands below, smaller values of the other side never reach it; else larger ones pass it.
+            return BinOp("max" if constants[0] is not None else "min", moving, const(limit, moving.dtype), moving.dtype)
+        return None
+
+    def _scaled(self, x: Expr, at: int, under: Expr, over: Expr, span: Interval) -> Expr | None:
+        """A choice at zero between two multiples of what is compared, by powers of two: slopes that meet there."""
+        powers = _power(under, x, span), _power(over, x, span)
+        if at not in (0, 1) or powers[1] is None:
+            return None
+        if powers[0] is not None:
+            return BinOp("max" if powers[0] <= powers[1] else "min", under, over, under.dtype)
+        if _is_negative(under, x) and (span[0] > dtype_bounds(x.dtype)[0] or powers[1] == 0):
+            return BinOp("max", over, under, under.dtype)
+        return None
+
+    def _clipped(self, x: Expr, at: int, under: Expr, over: Expr, span: Interval) -> Expr | None:
+        """A choice of which one side is clipped by a constant that the other side never passes: the clip goes around it."""
+        for side, other, ends in ((over, under, (span[0], at - 1)), (under, over, (at, span[1]))):
+            limit = int_value(side.b) if isinstance(side, BinOp) and side.op in ("min", "max") else None
+            rising = _rising(other, x, span)
+            if limit is None or rising is None or not isinstance(side, BinOp):
+                continue
+            if rising(ends[1]) <= limit if side.op == "min" else rising(ends[0]) >= limit:
+                inner = (under, side.a) if side is over else (side.a, over)
+                made = self._joined(x, at, *inner, span)
+                return None if made is None else BinOp(side.op, made, side.b, side.dtype)
+        return None
+
+    # -- conversions ----------------------------------------------------------------------------------------------------
+
+    def _converted(self, made: Cast) -> Expr:
+        inner = made.value
+        if not is_int(made.dtype) or not is_int(inner.dtype):
+            return made
+        if isinstance(inner, Cast) and is_int(inner.value.dtype):
+            whole, held = dtype_bounds(inner.dtype), self.values.of(inner.value, self.dom)
+            if bits(inner.dtype) >= bits(made.dtype) or (whole[0] <= held[0] and held[1] <= whole[1]):
+                shorter = cast(made.dtype, inner.value)
+                return self._converted(shorter) if isinstance(shorter, Cast) else shorter
+        if isinstance(inner, BinOp) and inner.op in EXACT and bits(inner.dtype) < bits(made.dtype):
+            # Worked out in a type that holds the operands' products, the value says whether the narrow one wraps.
+            wide = BinOp(inner.op, Cast("int64", inner.a), Cast("int64", inner.b), "int64")
+            whole, held = dtype_bounds(inner.dtype), self.values.of(wide, self.dom)
+            if whole[0] <= held[0] and held[1] <= whole[1]:
+                a, b = self._converted_to(made.dtype, inner.a), self._converted_to(made.dtype, inner.b)
+                return BinOp(inner.op, a, b, made.dtype)
+        return made
+
+    def _converted_to(self, dtype: str, value: Expr) -> Expr:
+        made = cast(dtype, value)
+        return self._converted(made) if isinstance(made, Cast) else made
+
+
+def negated(condition: Expr) -> Expr:
+    """A condition that holds where another does not, without ``not`` around comparisons.
+
+    Args:
+        condition: a boolean expression.
+    """
+    if isinstance(condition, Not):
+        return condition.a
+    if isinstance(condition, BinOp) and condition.op in ("and", "or"):
+        op = "or" if condition.op == "and" else "and"
+        return BinOp(op, negated(condition.a), negated(condition.b), "bool")
+    if isinstance(condition, BinOp) and condition.op in OPPOSITE and is_int(condition.a.dtype):
+        return BinOp(OPPOSITE[condition.op], condition.a, condition.b, "bool")
+    return Not(condition)
+
+
+def _threshold(condition: Expr) -> tuple[Expr, int, bool] | None:
+    """(x, t, whether the condition is ``x < t`` and not its opposite) of a comparison with a constant, or None."""
+    if isinstance(condition, Not):
+        found = _threshold(condition.a)
+        return None if found is None else (found[0], found[1], not found[2])
+    if not (isinstance(condition, BinOp) and condition.op in ("<", "<=", ">", ">=") and is_int(condition.a.dtype)):
+        return None
+    op, a, b = condition.op, condition.a, condition.b
+    if int_value(a) is not None:
+        op, a, b = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}[op], b, a
+    at = int_value(b)
+    if at is None or int_value(a) is not None:
+        return None
+    return a, at + (op in ("<=", ">")), op in ("<", "<=")
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One operation with a constant.
+
+    Args:
+        apply: its result for an integer.
+    """
+
+    apply: Callable[[int], int]
+
+
+def _rising(value: Expr, x: Expr, span: Interval) -> Callable[[int], int] | None:
+    """A value as a function of ``x`` that never falls while ``x`` rises, nor wraps within a span; None if that is not known."""
+    steps: list[_Step] = []
+    low, high = span
+    path: list[Expr] = []
+    while value != x:
+        path.append(value)
+        inner = _moved(value)
+        if inner is None:
+            return None
+        value = inner
+    for node in reversed(path):
+        step = _step(node)
+        if step is None:
+            return None
+        steps.append(step)
+        low, high = step.apply(low), step.apply(high)
+        whole = dtype_bounds(node.dtype)
+        if low < whole[0] or high > whole[1]:
+            return None
+
+    def rising(at: int) -> int:
+        for step in steps:
+            at = step.apply(at)
+        return at
+
+    return rising
+
+
+def _moved(value: Expr) -> Expr | None:
+    """The operand of an operation with a constant that is not the constant."""
+    if isinstance(value, Cast):
+        return value.value
+    if isinstance(value, BinOp):
+        if int_value(value.b) is not None:
+            return value.a
+        return value.b if int_value(value.a) is not None and value.op in ("+", "*", "min", "max") else None
+    if isinstance(value, Call) and value.op in ("shift_left", "shift_right") and int_value(value.args[1]) is not None:
+        return value.args[0]
+    return None
+
+
+def _step(value: Expr) -> _Step | None:
+    """An operation with a constant that never falls, or None."""
+    if isinstance(value, Cast):
+        return _Step(lambda at: at) if is_int(value.dtype) and is_int(value.value.dtype) else None
+    if isinstance(value, Call):
+        by = int_value(value.args[1])
+        if by is None or not 0 <= by < bits(value.dtype):
+            return None
+        return _Step(lambda at: at << by) if value.op == "shift_left" else _Step(lambda at: at >> by)
+    assert isinstance(value, BinOp)
+    right = int_value(value.b)
+    c = right if right is not None else int_value(value.a)
+    if c is None:
+        return None
+    if value.op == "+":
+        return _Step(lambda at: at + c)
+    if value.op == "-":
+        return _Step(lambda at: at - c)
+    if value.op == "*" and c >= 0:
+        return _Step(lambda at: at * c)
+    if value.op == "//" and c > 0:
+        return _Step(lambda at: at // c)
+    if value.op == "min":
+        return _Step(lambda at: min(at, c))
+    if value.op == "max":
+        return _Step(lambda at: max(at, c))
+    return None
+
+
+def _power(value: Expr, x: Expr, span: Interval) -> int | None:
+    """The k of ``x * 2**k``, rounded down where k is negative; None for any other value, and where it might wrap."""
+    k = 0
+    if value != x:
+        inner = _moved(value)
+        if inner != x:
+            return None
+        by = int_value(value.args[1]) if isinstance(value, Call) else None
+        if isinstance(value, Call) and by is not None and 0 <= by < bits(value.dtype):
+            k = by if value.op == "shift_left" else -by
+        elif isinstance(value, BinOp) and value.op in ("*", "//"):
+            factor = int_value(value.b) if int_value(value.b) is not None else int_value(value.a)
+            if factor is None or factor <= 0 or factor & (factor - 1):
+                return None
+            k = (factor.bit_length() - 1) * (1 if value.op == "*" else -1)
+        else:
+            return None
+    whole = dtype_bounds(value.dtype)
+    if k > 0 and (span[0] << k < whole[0] or span[1] << k > whole[1]):
+        return None
+    return k
+
+
+def _is_negative(value: Expr, x: Expr) -> bool:
+    """Whether a value is ``-x``."""
+    if not isinstance(value, BinOp):
+        return False
+    if value.op == "-":
+        return int_value(value.a) == 0 and value.b == x
+    return value.op == "*" and {-1} & {int_value(value.a), int_value(value.b)} != set() and x in (value.a, value.b)
+
+
+__all__ = ["Values", "negated", "simplified"]

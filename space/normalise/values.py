@@ -1,0 +1,50 @@
+"""Values in plain operations: choices as minima and maxima, padding in one form, products of what is int8 itself.
+
+A stage that only converts for a product is written into the product; a type between int8 and int32, which no memory of the
+machine holds, is left out where nothing is lost.
+"""
+
+from __future__ import annotations
+
+from autosched.errors import ScheduleError
+from autosched.ir.expr import BinOp, BufferLoad, Cast
+from autosched.ir.functor import walk_expr
+from autosched.ir.stmt import Block
+from autosched.schedule import Schedule
+from autosched.schedule.kit.refusal import Refusal
+from autosched.schedule.primitives.reductions.values import simplified
+from autosched.target import Target
+from space.normalise.blocks import device_block, device_blocks, loads_of, store_of
+
+HELD = ("int8", "int32")  # types of elements in the machine's memories
+
+
+def apply(sch: Schedule, target: Target) -> None:
+    """Writes what every block stores more plainly, where there is a plainer form."""
+    params = set(sch.func.buffers)
+    for name in [b.name for b in device_blocks(sch.func)]:
+        block = device_block(sch, name)
+        if store_of(block).buffer not in params and (_converts(sch, block) or store_of(block).buffer.dtype not in HELD):
+            try:
+                sch.compute_inline(sch.get_sblock(name))
+            except ScheduleError:
+                continue  # what is in the way of a schedule, analysis says
+    for name in [b.name for b in device_blocks(sch.func)]:
+        try:
+            simplified(sch.func, device_block(sch, name))
+        except Refusal:
+            continue  # there is nothing to do
+        sch.simplify_value(sch.get_sblock(name))
+
+
+def _converts(sch: Schedule, block: Block) -> bool:
+    """Whether a block only widens int8 elements that products read."""
+    store = store_of(block)
+    value = store.value
+    narrow = value.value if isinstance(value, Cast) else None
+    if block.init is not None or not isinstance(narrow, BufferLoad) or narrow.dtype != "int8":
+        return False
+    readers = [b for b in device_blocks(sch.func) if any(x.buffer is store.buffer for x in loads_of(b))]
+    products = [e for b in readers for e in walk_expr(store_of(b).value) if isinstance(e, BinOp) and e.op == "*"]
+    factors = [f for e in products for f in (e.a, e.b) if isinstance(f, BufferLoad) and f.buffer is store.buffer]
+    return bool(factors) and all(b.init is not None for b in readers)

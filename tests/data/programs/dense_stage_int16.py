@@ -1,0 +1,25 @@
+"""A stage between the sum and the result is int16."""
+
+from autosched.script import T
+
+VERDICT = "accepted"
+
+
+@T.prim_func
+def main(A: T.Buffer((8, 32), "int8"), W: T.Buffer((16, 32), "int8"), out: T.Buffer((8, 16), "int8")):
+    C = T.alloc_buffer((8, 16), "int32")
+    h = T.alloc_buffer((8, 16), "int16")
+    for i, j, k in T.grid(8, 16, 32):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 0
+            C[vi, vj] += A[vi, vk].astype("int32") * W[vj, vk].astype("int32")
+    for i, j in T.grid(8, 16):
+        with T.block("h"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            h[vi, vj] = (C[vi, vj] >> 4).astype("int16")
+    for i, j in T.grid(8, 16):
+        with T.block("out"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            out[vi, vj] = h[vi, vj].astype("int8")

@@ -1,0 +1,143 @@
+"""simplify_value: the same value in plainer operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autosched.errors import ScheduleError
+from autosched.ir import IRModule, PrimFunc
+from autosched.ir.interp import run
+from autosched.schedule import Schedule
+from autosched.script import parse
+
+Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
+
+TEXT = '''
+@T.prim_func
+def f(A: T.Buffer((96,), "int32"), B: T.Buffer((96,), "int8"), C: T.Buffer((96,), "{dtype}")):
+    T.func_attr({{"autosched.value_ranges": {{"A": [{low}, {high}]}}}})
+    for i in range(96):
+        with T.block("C"):
+            vi = T.axis.spatial(96, i)
+            C[vi] = {value}
+'''
+WHOLE = (-(2**31), 2**31 - 1)
+
+
+def program(value: str, dtype: str = "int32", span: tuple[int, int] = WHOLE) -> PrimFunc:
+    return parse(TEXT.format(value=value, dtype=dtype, low=span[0], high=span[1]))
+
+
+def outputs(func: PrimFunc, span: tuple[int, int] = WHOLE) -> np.ndarray:
+    """With every small value, the ends of the range and the last ones before them."""
+    corners = [x for x in (*range(-40, 40), *(e + d for e in span for d in (-1, 0, 1))) if span[0] <= x <= span[1]]
+    a = np.resize(np.array(corners), 96).astype("int32")
+    b = np.resize(np.arange(-128, 128, 3), 96).astype("int8")
+    return run(func, a, b, np.zeros(96, func.buffers[2].dtype))["C"]
+
+
+@pytest.mark.parametrize(("value", "plain"), [
+    ("T.Select(A[vi] < 0, 0, A[vi])", "T.max(A[vi], 0)"),
+    ("T.if_then_else(A[vi] > 0, A[vi], 0)", "T.max(A[vi], 0)"),
+    ("T.if_then_else(0 <= A[vi], T.shift_right(A[vi], 4), 0)", "T.max(T.shift_right(A[vi], 4), 0)"),
+    ("T.Select(A[vi] >= 128, 127, A[vi])", "T.min(A[vi], 127)"),
+    ("T.Select(A[vi] > 127, 127, T.Select(A[vi] < -128, -128, A[vi]))", "T.min(T.max(A[vi], -128), 127)"),
+    ("T.Select(T.Not(A[vi] < 0), T.min(A[vi], 6), 0)", "T.max(T.min(A[vi], 6), 0)"),
+    ("T.Select(A[vi] < 0, T.shift_right(A[vi], 3), A[vi])", "T.max(T.shift_right(A[vi], 3), A[vi])"),
+    ("T.Select(A[vi] < 0, A[vi], T.shift_right(A[vi], 3))", "T.min(A[vi], T.shift_right(A[vi], 3))"),
+    ("T.Select(A[vi] < 0, 0 - A[vi], A[vi])", "T.max(A[vi], 0 - A[vi])"),
+    ("T.Select(A[vi] < 0, T.shift_right(A[vi], 9), T.min(T.shift_right(A[vi], 6), 127))",
+     "T.min(T.max(T.shift_right(A[vi], 9), T.shift_right(A[vi], 6)), 127)"),
+    ("T.Select(A[vi] < 0, T.max(A[vi], -3), T.shift_right(A[vi], 1))", "T.max(T.min(A[vi], T.shift_right(A[vi], 1)), -3)"),
+    ("T.if_then_else(vi >= 90 or vi < 5, 0, A[vi])", "T.if_then_else(vi < 90 and vi >= 5, A[vi], 0)"),
+    ("T.Select(vi < 90, A[T.min(vi, 89)], 0)", "T.if_then_else(vi < 90, A[vi], 0)"),
+    ("T.if_then_else(vi < 90, T.if_then_else(vi > 2, A[vi], 0), 0)", "T.if_then_else(vi < 90 and vi > 2, A[vi], 0)"),
+    ("T.if_then_else(vi < 96, A[vi], 0)", "A[vi]"),
+    ('T.Cast("int32", T.Cast("int16", B[vi]) * T.Cast("int16", B[vi]))', 'T.Cast("int32", B[vi]) * T.Cast("int32", B[vi])'),
+    ('T.Cast("int32", T.Cast("int16", B[vi]))', 'T.Cast("int32", B[vi])'),
+])
+def test_in_fewer_words(value: str, plain: str, verify_trace_roundtrip: Verify) -> None:
+    func = program(value)
+    sch = Schedule(func)
+    sch.simplify_value("C")
+    assert f"C[vi] = {plain}\n" in sch.script()
+    assert np.array_equal(outputs(func), outputs(sch.func))
+    verify_trace_roundtrip(sch, func)
+    with pytest.raises(ScheduleError, match="more plainly"):
+        sch.simplify_value("C")
+
+
+@pytest.mark.parametrize(("value", "span"), [
+    ("T.Select(A[vi] < 1, 0, A[vi] - 2)", WHOLE),  # falls back to -1 behind the threshold
+    ("T.Select(A[vi] < 0, 1, A[vi])", WHOLE),
+    ("T.Select(A[vi] > 127, 126, A[vi])", WHOLE),
+    ("T.Select(A[vi] < 0, 0, A[vi] * 3)", WHOLE),  # wraps
+    ("T.Select(A[vi] < 0, T.shift_left(A[vi], 2), A[vi])", WHOLE),
+    ("T.Select(A[vi] < 0, 0 - A[vi], T.shift_right(A[vi], 1))", WHOLE),  # -(-2**31) is no positive number
+    ("T.Select(A[vi] < 2, T.shift_right(A[vi], 3), A[vi])", WHOLE),
+    ("T.Select(A[vi] < 0, 0, 0 - A[vi])", WHOLE),  # falls
+    ("T.Select(A[vi] < 0, T.shift_right(A[vi], 9), T.min(T.shift_right(A[vi], 6), -2))", WHOLE),  # -1 passes the clip
+    ("T.Select(A[vi] == 0, 0, A[vi])", WHOLE),
+    ("T.Select(A[vi] < 0, 0, A[95 - vi])", WHOLE),  # of another element
+    ('T.Cast("int32", T.Cast("int8", A[vi]))', (-129, 127)),
+    ('T.Cast("int32", B[vi] + B[vi])', WHOLE),
+    ('T.Cast("int32", T.Cast("int16", A[vi]) + T.Cast("int16", B[vi]))', (-32768, 32640)),
+])
+def test_what_is_another_value(value: str, span: tuple[int, int]) -> None:
+    sch = Schedule(program(value, span=span))
+    with pytest.raises(ScheduleError, match="more plainly"):
+        sch.simplify_value("C")
+
+
+@pytest.mark.parametrize(("value", "span", "plain"), [
+    ("T.Select(A[vi] < 0, 0, A[vi] * 3)", (-100, 100), "T.max(A[vi] * 3, 0)"),
+    ("T.Select(A[vi] < 0, 0 - A[vi], T.shift_right(A[vi], 1))", (-(2**31) + 1, 9), "T.max(T.shift_right(A[vi], 1), 0 - A[vi])"),
+    ('T.Cast("int32", T.Cast("int8", A[vi]))', (-128, 127), "A[vi]"),
+    ('T.Cast("int32", T.Cast("int16", A[vi]) + T.Cast("int16", B[vi]))', (-32640, 32640), 'A[vi] + T.Cast("int32", B[vi])'),
+    ("T.Select(A[vi] < -7, 3, A[vi])", (-7, 50), "A[vi]"),
+])
+def test_declared_ranges_count(value: str, span: tuple[int, int], plain: str) -> None:
+    func = program(value, span=span)
+    sch = Schedule(func)
+    sch.simplify_value("C")
+    assert f"C[vi] = {plain}\n" in sch.script()
+    assert np.array_equal(outputs(func, span), outputs(sch.func, span))
+
+
+CHAINS = ("{}", "T.shift_right({}, 2)", "{} + 3", "T.min({}, 9)", "T.max({}, -4)", "{} * 4", "{} // 8", "{} * -1", "0 - {}",
+          "T.shift_left({}, 1)", 'T.Cast("int32", T.Cast("int8", {}))', 'T.Cast("int32", T.Cast("int16", {}))')
+
+
+@settings(max_examples=120)
+@given(st.data())
+def test_whatever_changes_keeps_its_values(data: st.DataObject) -> None:
+    def chain(x: str) -> str:
+        for _ in range(data.draw(st.integers(0, 2))):
+            x = data.draw(st.sampled_from(CHAINS)).format(x)
+        return x
+
+    def value(depth: int) -> str:
+        x = chain("A[vi]")
+        if not depth:
+            return x
+        sides = [str(data.draw(st.integers(-9, 9))), chain(x), f"T.min({chain(x)}, 7)", value(depth - 1)]
+        yes, no = data.draw(st.sampled_from(list(product(sides, sides[1:])))), data.draw(st.booleans())
+        test = f"{x} {data.draw(st.sampled_from(['<', '<=', '>', '>=']))} {data.draw(st.integers(-5, 5))}"
+        test = data.draw(st.sampled_from([test, f"T.Not({test})", "vi % 5 < 3 or vi >= 60"]))
+        pair = yes[::-1] if no else yes
+        return f"{data.draw(st.sampled_from(['T.Select', 'T.if_then_else']))}({test}, {pair[0]}, {pair[1]})"
+
+    span = data.draw(st.sampled_from([WHOLE, (-30, 30), (0, 200), (-(2**31) + 1, 2**20)]))
+    func = program(value(data.draw(st.integers(1, 2))), span=span)
+    sch = Schedule(func, error_render_level="fast")
+    try:
+        sch.simplify_value("C")
+    except ScheduleError:
+        return
+    assert np.array_equal(outputs(func, span), outputs(sch.func, span)), func.script()
