@@ -10,6 +10,7 @@ from autosched.ir.functor import free_vars, substitute, walk_expr
 from autosched.ir.printer import expr_text
 from autosched.ir.simplify import conjuncts, linear_form
 from autosched.ir.stmt import Block, Buffer
+from autosched.schedule.primitives.reductions.values import choice_of
 from space.sites import ACC, INP, WGT, Site, is_copy, loads_of, starts_of
 
 
@@ -110,7 +111,7 @@ def operands_of(
             if load.buffer in sources and load.buffer not in seen:
                 seen.add(load.buffer)
                 if load.dtype != "int32":
-                    raise ProgramError(f"block {site.block.name!r} reads {load.buffer.name} as {load.dtype}; the ALU takes int32")
+                    raise ProgramError(_narrow(site, load))
                 dims = dims_of(load, lanes, own, f"block {site.block.name!r}")
                 pad = (0,) * (len(anchor_vars) - len(own))
                 dims = tuple((coeffs + pad, size) for coeffs, size in dims)
@@ -118,6 +119,22 @@ def operands_of(
                 operands.append(Operand(load.buffer.name, ACC, site.block.name, _read_index(site.block, load.buffer), None, dims,
                                         tuple(size for _, size in dims), twin=twin))
     return tuple(operands)
+
+
+def _narrow(site: Site, load: BufferLoad) -> str:
+    """Why a stage cannot read a tensor of another type than the accumulator's."""
+    block, name = site.block.name, load.buffer.name
+    for e in walk_expr(site.store.value):
+        parts = choice_of(e)
+        if parts is None or not any(x is load for x in walk_expr(e)):
+            continue
+        if any(isinstance(x, BufferLoad) for x in walk_expr(parts[0])):
+            return (f"block {block!r} chooses by data where it reads {name}; the ALU has no choice but minimum and maximum: "
+                    "write it with T.min and T.max")
+        constants = [c for side in parts[1:] if (c := int_value(side))]
+        if constants:
+            return f"block {block!r} pads {name} with {constants[0]}; the DMA pads with 0"
+    return f"block {block!r} reads {name} as {load.dtype}; the ALU takes int32"
 
 
 def _reduced(

@@ -20,6 +20,7 @@ from space.normalise import (
     guards,
     initial,
     loops,
+    moves,
     packing,
     reversal,
     straight,
@@ -59,6 +60,7 @@ def normalise(func: PrimFunc, target: Target, differences: bool = False) -> tupl
         initial.apply(sch, target)
         loops.apply(sch, target)
         values.apply(sch, target)
+        moves.apply(sch, target)
         epilogue.apply(sch, target)
         sums.apply(sch, target)
         diagonal.apply(sch, target)
@@ -69,6 +71,7 @@ def normalise(func: PrimFunc, target: Target, differences: bool = False) -> tupl
             if differences and not windows.apply(sch, target):
                 return func, ()
             sch = _widened(sch, target)
+            values.apply(sch, target)
             apart.apply(sch, target)
     except ScheduleError:
         # A primitive that refuses says that the program is of no form that these rules know; what is in the way of a schedule

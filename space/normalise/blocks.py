@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from autosched.errors import ProgramError
 from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, Var, int_value
 from autosched.ir.functor import stmt_children, walk, walk_expr
-from autosched.ir.host import kind_of
-from autosched.ir.stmt import Block, BlockRealize, BufferStore, For, PrimFunc, Range, Stmt
+from autosched.ir.host import is_move, kind_of
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Range, Stmt
 from autosched.schedule import Schedule
 from autosched.schedule.kit.limits import bounds
+from autosched.schedule.primitives.reductions.values import choice_of
 from autosched.target import Target
 
 
@@ -116,6 +117,15 @@ def product_of(block: Block) -> Product | None:
     a, b = factors
     assert isinstance(a, BufferLoad) and isinstance(b, BufferLoad)
     return Product(block, (a, b))
+
+
+def is_copy(block: Block, sources: Collection[Buffer]) -> bool:
+    """Whether a block moves elements of some tensors, and zeros, to where its iterators alone say."""
+    value = store_of(block).value
+    told = [i for e in walk_expr(value) if isinstance(e, BufferLoad) for i in e.indices]
+    told += [c[0] for e in walk_expr(value) if (c := choice_of(e)) is not None]
+    by_data = any(isinstance(e, BufferLoad) for x in told for e in walk_expr(x))
+    return block.init is None and is_move(value) and not by_data and all(x.buffer in sources for x in loads_of(block))
 
 
 def _is(index: Expr, var: Expr, extent: int) -> bool:

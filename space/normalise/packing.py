@@ -15,13 +15,15 @@ from itertools import product as iter_product
 from typing import Any
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BufferLoad, Expr, Var, int_value
-from autosched.ir.functor import expr_children, free_vars
+from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
+from autosched.ir.functor import expr_children, free_vars, walk_expr
 from autosched.ir.host import PACK, kind_of
+from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, Buffer
 from autosched.schedule import Schedule
+from autosched.schedule.primitives.reductions.values import choice_of
 from autosched.target import Target
-from space.normalise.blocks import Product, device_block, device_blocks, extents, loads_of, product_of, store_of
+from space.normalise.blocks import Product, device_block, device_blocks, extents, is_copy, loads_of, product_of, store_of
 
 Place = tuple[object, object]  # (buffer, dimension) or (block ident, iterator)
 MOST_CHOICES = 16  # of lanes that are tried, for all products together
@@ -36,13 +38,15 @@ class Axes:
 
     Args:
         blocks: the accelerator's.
+        lanes: of an element; a stage that reads whole elements further on reads along the same axis. 0: none does.
     """
 
-    def __init__(self, blocks: Sequence[Block]) -> None:
+    def __init__(self, blocks: Sequence[Block], lanes: int = 0) -> None:
         self.parent: dict[Place, Place] = {}
         self.sliding: set[Place] = set()
         self.extent: dict[Place, int] = {}
         slides: list[Place] = []
+        windows: list[Place] = []
         for block in blocks:
             size = extents(block)
             for var, n in size.items():
@@ -50,11 +54,17 @@ class Axes:
             for buffer, indices in _accesses(block):
                 for d, index in enumerate(indices):
                     place = self.add((buffer, d))
+                    whole = _further(index, lanes) if lanes and block.init is None else None
                     if isinstance(index, Var) and index in size:
                         self.join(place, (block.ident, index))
+                    elif whole in size:
+                        self.join(place, (block.ident, whole))
                     elif free_vars(index):
-                        slides += [place, *[(block.ident, v) for v in free_vars(index)]]
+                        moved: list[Place] = [place, *[(block.ident, v) for v in free_vars(index)]]
+                        slides += moved
+                        windows += [] if _further(index, 1) is not None else moved
         self.sliding = {self.of(p) for p in slides}
+        self.windows = {self.of(p) for p in windows}
 
     def add(self, place: Place) -> Place:
         """The place, known from now on."""
@@ -76,6 +86,14 @@ class Axes:
     def size(self, axis: Place) -> int:
         """The largest extent of an axis's iterators."""
         return max(n for p, n in self.extent.items() if self.of(p) is axis)
+
+
+def _further(index: Expr, lanes: int) -> Var | None:
+    """The iterator of an index that is it and a constant of whole elements."""
+    form = linear_form(index)
+    if form is None or list(form[0].values()) != [1] or (int_value(form[1]) or 0) % lanes:
+        return None
+    return next(iter(form[0])) if int_value(form[1]) is not None else None
 
 
 def _accesses(block: Block) -> list[tuple[Buffer, tuple[Expr, ...]]]:
@@ -127,6 +145,9 @@ def apply(sch: Schedule, target: Target) -> None:
     """
     if target.config.batch != 1:
         raise _unfit("packing the rows of a batch is not known")
+    for block in device_blocks(sch.func):
+        if any(isinstance(e, BufferLoad) for _, indices in _accesses(block) for i in indices for e in walk_expr(i)):
+            raise _unfit(f"block {block.name} reads at an index that is data")
     _cut(sch, target)
     _spread(sch, target)
     blocks = device_blocks(sch.func)
@@ -179,25 +200,59 @@ def _packable(blocks: Sequence[Block], target: Target) -> bool:
 def _spread(sch: Schedule, target: Target) -> None:
     """What a stage reads at the same place for all lanes becomes a tensor with lanes, made by the host."""
     blocks = device_blocks(sch.func)
-    try:
-        _plan(blocks, target)
-        return
-    except ScheduleError:
-        packs = {store_of(r.block).buffer for r in sch.state.realizes.values() if kind_of(r.block) == PACK}
-        for plan in _plans(blocks, target):
-            lacking = [buffer for block in blocks for buffer, _ in _accesses(block) if not _fits(plan, buffer)]
-            alone = {b for b in lacking if b in packs and not any(plan.of(b, range(b.ndim)))}
-            if lacking and alone == set(lacking):
-                break
-        else:
-            raise
+    packs = {store_of(r.block).buffer for r in sch.state.realizes.values() if kind_of(r.block) == PACK}
     for block in blocks:
+        if len({x.buffer for x in loads_of(block)}) > 1 and is_copy(block, packs):
+            sch.host_stage(sch.get_sblock(block.name))  # a load takes elements of one tensor
+            packs.add(store_of(block).buffer)
+    blocks = device_blocks(sch.func)
+    if any(product_of(block) is not None for block in blocks):
+        try:
+            _plan(blocks, target)
+            return
+        except ScheduleError:
+            pass  # with what the host spreads there may be one
+    for plan in _plans(blocks, target):
+        lacking = [buffer for block in blocks for buffer, _ in _accesses(block) if not _fits(plan, buffer)]
+        alone = {b for b in lacking if b in packs and not any(plan.of(b, range(b.ndim)))}
+        if alone == set(lacking):
+            break
+    else:
+        _plan(blocks, target)  # says why there is none
+    for block in blocks:
+        choice = choice_of(store_of(block).value) is not None and is_copy(block, packs)
+        if choice and (any(x.buffer in alone for x in loads_of(block)) or _cuts(block, plan)):
+            sch.host_stage(sch.get_sblock(block.name))
+            continue
         for _ in [x for x in loads_of(block) if x.buffer in alone]:
             value = store_of(device_block(sch, block.name)).value
             path = _path(value, alone)
             if block.init is not None or path is None:
                 raise _unfit(f"block {block.name} reads a tensor without lanes in its sum")
             sch.host_stage(sch.decompose_value(sch.get_sblock(block.name), path))
+
+
+def _cuts(block: Block, plan: _Plan) -> bool:
+    """Whether a block chooses inside an element: what it moves there no load does."""
+    size = extents(block)
+    lanes = dict(zip(size, plan.of(block.ident, list(size))))
+
+    def cut(condition: Expr) -> bool:
+        if not any(lanes.get(v) for v in free_vars(condition) if isinstance(v, Var)):
+            return False
+        if isinstance(condition, BinOp) and condition.op in ("and", "or"):
+            return cut(condition.a) or cut(condition.b)
+        if isinstance(condition, BinOp) and condition.op in ("<", "<=", ">", ">="):
+            form = linear_form(condition.b - condition.a)
+            at = None if form is None else int_value(form[1])
+            if form is not None and at is not None and len(form[0]) == 1:
+                (var, sign), = form[0].items()
+                # v < t, or not, with t = at (v <= at is v < at + 1; at + v < 0 is v < -at, and so on)
+                first = {-1: at + (condition.op in ("<=", ">")), 1: -at + (condition.op in ("<", ">="))}
+                return sign not in (-1, 1) or bool(first[int(sign)] % (lanes[var] or 1))
+        return True
+
+    return any(cut(c[0]) for e in walk_expr(store_of(block).value) if (c := choice_of(e)) is not None)
 
 
 def _path(value: Expr, buffers: set[Buffer]) -> list[int] | None:
@@ -221,8 +276,8 @@ def _fits(plan: _Plan, buffer: Buffer) -> bool:
 
 def _plans(blocks: Sequence[Block], target: Target) -> Iterator[_Plan]:
     """What may become lanes, the most promising first."""
-    axes = Axes(blocks)
     config = target.config
+    axes = Axes(blocks, config.block_out)
     products = [p for b in blocks if (p := product_of(b)) is not None]
     # A filter of each channel by itself has no lanes of its own: it takes those of what it reads.
     roles = [found for p in products if (found := _roles(p, axes, target))]
@@ -246,6 +301,8 @@ def _plan(blocks: Sequence[Block], target: Target) -> _Plan:
             for block in blocks:
                 for buffer, _ in _accesses(block):
                     plan.order(buffer)
+                if store_of(block).buffer in plan.weights:
+                    raise _unfit(f"block {block.name} makes a weight; the machine stores vectors")
         except ScheduleError as error:
             reasons.append(error)
             continue
@@ -281,11 +338,14 @@ def _waste(extent: int, lanes: int) -> int:
 
 
 def _stored_axes(blocks: Sequence[Block], axes: Axes, lanes: int) -> list[Place]:
-    """The axes of what is stored last, at plain indices: those that leave fewest lanes empty first."""
+    """The axes of what is stored last, at plain indices: those that leave fewest lanes empty first.
+
+    Axes along which windows lie come last, and of two others that which something reads further on: the host cuts it out.
+    """
     out = store_of(blocks[-1])
     order = [axes.of((out.buffer, d)) for d in range(out.buffer.ndim)]
-    rest = [a for a in order if order.count(a) == 1 and a not in axes.sliding]
-    return sorted(rest, key=lambda a: (_waste(axes.size(a), lanes), -order.index(a)))
+    rest = [a for a in order if order.count(a) == 1]
+    return sorted(rest, key=lambda a: (a in axes.windows, _waste(axes.size(a), lanes), a in axes.sliding, -order.index(a)))
 
 
 def _factors(block: Block, plan: _Plan) -> list[int] | None:

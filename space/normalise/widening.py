@@ -45,7 +45,7 @@ def _unpadded(sch: Schedule) -> None:
             continue
         readers = [b for b in device_blocks(sch.func) if any(x.buffer is store_of(block).buffer for x in loads_of(b))]
         kinds = [getattr(store_of(b).value, "op", "") for b in readers if b.init is not None]
-        if len(kinds) == len(readers) and all(k in ("min", "max") for k in kinds):
+        if kinds and len(kinds) == len(readers) and all(k in ("min", "max") for k in kinds):
             sch.zero_padding(sch.get_sblock(block.name))
 
 

@@ -187,6 +187,9 @@ EXAMPLES: dict[str, Example] = {
     "simplify_value": Example("|".join((
         'A: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int8")',
         stage("C[vi]", 'T.Cast("int8", T.Select(A[vi] < 0, 0, T.shift_right(A[vi], 4)))'))), 'sch.simplify_value("C")'),
+    "expand_choice": Example("|".join((
+        'A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32"), C: T.Buffer((16,), "int32")',
+        stage("C[vi]", "T.if_then_else(vi < 8, A[vi], B[vi - 8])"))), 'sch.expand_choice("C")'),
     "loop_fission": Example("|".join((
         'A: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")', """B = T.sblock_alloc_buffer((16,), "int32")
 for i in range(16):

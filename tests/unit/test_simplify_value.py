@@ -1,4 +1,4 @@
-"""simplify_value: the same value in plainer operations."""
+"""simplify_value, expand_choice: the same value in other operations."""
 
 from __future__ import annotations
 
@@ -141,3 +141,31 @@ def test_whatever_changes_keeps_its_values(data: st.DataObject) -> None:
     except ScheduleError:
         return
     assert np.array_equal(outputs(func, span), outputs(sch.func, span)), func.script()
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_a_choice_as_a_sum_is_the_same(data: st.DataObject) -> None:
+    def choice(depth: int) -> str:
+        if not depth:
+            return data.draw(st.sampled_from(["0", "A[vi]", "A[95 - vi]", "A[vi % 7] + 3", "5"]))
+        op = data.draw(st.sampled_from(["<", ">=", "<=", ">", "=="]))
+        test = f"vi {op} {data.draw(st.integers(0, 96))}"
+        test = data.draw(st.sampled_from([test, f"{test} and vi % 3 < 2", f"{test} or vi // 9 == 4", f"T.Not({test})"]))
+        kind = data.draw(st.sampled_from(["T.Select", "T.if_then_else"]))
+        return f"{kind}({test}, {choice(depth - 1)}, {choice(data.draw(st.integers(0, depth - 1)))})"
+
+    func = program(choice(data.draw(st.integers(1, 3))))
+    sch = Schedule(func, error_render_level="fast")
+    try:
+        sch.expand_choice("C")
+    except ScheduleError:
+        return
+    assert np.array_equal(outputs(func), outputs(sch.func)), func.script()
+
+
+@pytest.mark.parametrize("value", ["A[vi]", "T.Select(vi < 5, A[vi], 0)", "T.Select(A[vi] < 5, A[vi], A[95 - vi])"])
+def test_what_is_no_choice_of_several(value: str) -> None:
+    sch = Schedule(program(value))
+    with pytest.raises(ScheduleError, match="does not choose between two operands by its iterators"):
+        sch.expand_choice("C")

@@ -65,13 +65,22 @@ def test_a_reduction_keeps_its_value_wide(step: str, verify_trace_roundtrip: Ver
 
 @pytest.mark.parametrize(("old", "new", "block", "reason"), [
     ("T.max(X[vi, vj], T.int8(0)) + Y[vi, vj]", "T.max(X[vi, vj] + Y[vi, vj], T.int8(0))", "out", "may have wrapped around"),
-    ("T.max(X[vi, vj], T.int8(0)) + Y[vi, vj]", "X[vi, vj]", "out", "computes nothing in int8"),
+    ("T.max(X[vi, vj], T.int8(0)) + Y[vi, vj]", 'T.Cast("int8", T.Cast("int32", X[vi, vj]))', "out", "computes nothing in int8"),
     ("T.max(X[vi, vj], T.int8(0)) + Y[vi, vj]", "X[vi, vj] // Y[vi, vj]", "out", "with \\+ - \\* min and max alone"),
 ])
 def test_what_cannot_be_widened(old: str, new: str, block: str, reason: str) -> None:
     sch = Schedule(parse(relu.script().replace(old, new)))
     with pytest.raises(ScheduleError, match=reason):
         sch.widen_block(block)
+
+
+@pytest.mark.parametrize("value", ["X[vi, vj]", *(f"{x}(vj < 5, X[vi, vj], Y[vi, vj])" for x in ("T.if_then_else", "T.Select"))])
+def test_moves_are_widened_and_narrowed(value: str, same: Same) -> None:
+    func = parse(relu.script().replace("T.max(X[vi, vj], T.int8(0)) + Y[vi, vj]", value))
+    sch = Schedule(func)
+    sch.widen_block("out")
+    assert 'T.Cast("int32", X[vi, vj])' in sch.script()
+    same(func, sch)
 
 
 def test_a_step_that_may_wrap_is_no_operand_of_a_maximum() -> None:

@@ -1,4 +1,4 @@
-"""The same value in fewer or plainer operations: simplify_value."""
+"""The same value in other operations: simplify_value, expand_choice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXACT = ("+", "-", "*", "min", "max")  # of which wide operands give the wide re
 
 
 class Values(ScheduleBase):
-    """The primitive that writes values more plainly."""
+    """The primitives that write values in other words."""
 
     @primitive
     def simplify_value(self, block: BlockRV | str) -> None:
@@ -59,6 +59,80 @@ class Values(ScheduleBase):
             self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit_nodes(state, {id(realize.block): new})
 
+    @primitive
+    def expand_choice(self, block: BlockRV | str) -> None:
+        """Writes a choice between integers as the sum of all of them, each with zeros where it is not the one that is chosen.
+
+        Args:
+            block: handle or name of a block without init whose value is ``if_then_else`` or ``Select`` by iterators alone, with
+                two operands, further choices or constants.
+
+        Raises:
+            ScheduleError: another value, or a choice with a single term that is not zero.
+
+        Before::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = T.if_then_else(vi < 8, A[vi], B[vi - 8])
+
+        After ``sch.expand_choice("C")``::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = T.if_then_else(vi < 8, A[vi], 0) + T.if_then_else(vi >= 8, B[vi - 8], 0)
+        """
+        assert isinstance(block, BlockRV)
+        state, realize = self.block_at(block)
+        try:
+            new = _expanded(realize.block)
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
+        self.commit_nodes(state, {id(realize.block): new})
+
+
+def _expanded(block: Block) -> Block:
+    store = block.body
+    if not isinstance(store, BufferStore) or block.init is not None or not is_int(store.value.dtype):
+        raise Refusal(f"block {block.name} is not one plain store of an integer, without init", [block.ident], code="form")
+    terms = [(condition, value) for condition, value in _terms(store.value, None) if int_value(value) != 0]
+    if len(terms) < 2 or any(isinstance(e, BufferLoad) for c, _ in terms if c is not None for e in walk_expr(c)):
+        raise Refusal(f"block {block.name} does not choose between two operands by its iterators", [block.ident], code="form")
+    total: Expr | None = None
+    for condition, value in terms:
+        assert condition is not None
+        term = Call("if_then_else", (condition, value, const(0, value.dtype)), value.dtype)
+        total = term if total is None else BinOp("+", total, term, value.dtype)
+    assert total is not None
+    return with_access(replace(block, body=BufferStore(store.buffer, store.indices, total)))
+
+
+def _terms(value: Expr, condition: Expr | None) -> list[tuple[Expr | None, Expr]]:
+    """What a value is, each with when; None for always."""
+    parts = choice_of(value)
+    if parts is None:
+        return [(condition, value)]
+    holds, yes, no = parts
+    both = [holds if condition is None else BinOp("and", condition, holds, "bool"),
+            negated(holds) if condition is None else BinOp("and", condition, negated(holds), "bool")]
+    return [*_terms(yes, both[0]), *_terms(no, both[1])]
+
+
+def choice_of(value: Expr) -> tuple[Expr, Expr, Expr] | None:
+    """(condition, value where it holds, value elsewhere) of a choice, or None.
+
+    Args:
+        value: any expression.
+    """
+    if isinstance(value, Select):
+        return value.condition, value.true_value, value.false_value
+    if isinstance(value, Call) and value.op == "if_then_else":
+        condition, yes, no = value.args
+        return condition, yes, no
+    return None
+
 
 def simplified(func: PrimFunc, block: Block) -> Block:
     """A block that stores its value in plainer operations.
@@ -94,11 +168,13 @@ class _Plainer(Mutator):
         self.known = Analyzer(dom)
 
     def visit_load(self, load: BufferLoad) -> Expr:
-        indices = []
-        for index in load.indices:
-            short = self.known.simplify(index)
-            indices.append(short if sum(1 for _ in walk_expr(short)) < sum(1 for _ in walk_expr(index)) else index)
-        return load if tuple(indices) == load.indices else BufferLoad(load.buffer, tuple(indices), load.dtype)
+        indices = tuple([self._shorter(index) for index in load.indices])
+        return load if indices == load.indices else BufferLoad(load.buffer, indices, load.dtype)
+
+    def _shorter(self, index: Expr) -> Expr:
+        """An expression of iterators in its normal form, where that is shorter."""
+        short = self.known.simplify(index)
+        return short if sum(1 for _ in walk_expr(short)) < sum(1 for _ in walk_expr(index)) else index
 
     def visit_expr(self, expr: Expr) -> Expr:
         if isinstance(expr, Select):
@@ -137,6 +213,7 @@ class _Plainer(Mutator):
         inner = yes if isinstance(yes, Call) and yes.op == "if_then_else" else None
         if inner is not None and int_value(no) is not None and inner.args[2] == no:
             condition, yes = BinOp("and", condition, inner.args[0], "bool"), inner.args[1]
+        condition = self._shorter(condition)
         plain = not any(isinstance(e, BufferLoad) for e in (*walk_expr(yes), *walk_expr(no)))
         if isinstance(whole, Select) and plain:
             return Select(condition, yes, no, whole.dtype)
@@ -370,4 +447,4 @@ def _is_negative(value: Expr, x: Expr) -> bool:
     return value.op == "*" and {-1} & {int_value(value.a), int_value(value.b)} != set() and x in (value.a, value.b)
 
 
-__all__ = ["Values", "negated", "simplified"]
+__all__ = ["Values", "choice_of", "negated", "simplified"]

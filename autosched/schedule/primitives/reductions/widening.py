@@ -31,7 +31,8 @@ class Widening(ScheduleBase):
         wrapped around.
 
         Args:
-            block: handle or name of a block that stores an int8 value made of loads, constants, ``+ - *``, ``min`` and ``max``.
+            block: handle or name of a block that stores an int8 value made of loads, constants, ``+ - *``, ``min``, ``max`` and
+                choices.
 
         Raises:
             ScheduleError: another type or operation; a minimum or maximum of a value that may have wrapped around; a reduction
@@ -69,7 +70,8 @@ def _store(block: Block) -> BufferStore:
 
 def _wide_value(state: State, block: Block) -> Stmt:
     store = _store(block)
-    if not isinstance(store.value, BinOp | Select):
+    moves = isinstance(store.value, BufferLoad) or (isinstance(store.value, Call) and store.value.op == "if_then_else")
+    if not moves and not isinstance(store.value, BinOp | Select):
         raise Refusal(f"block {block.name} computes nothing in int8", [block.ident], code="form")
     value, _ = _wide(block, store.value)
     new = _with_access(replace(block, body=BufferStore(store.buffer, store.indices, cast("int8", value))))

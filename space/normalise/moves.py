@@ -1,0 +1,49 @@
+"""Results of int8 elements as they came, padded, cut out or put together: they go through the accumulator like any value.
+
+The machine stores what the accumulator holds, so an element that is only moved is widened on its way in and narrowed on its way
+out, both exact. Of several tensors each comes in with zeros where another one is chosen, and they add up.
+"""
+
+from __future__ import annotations
+
+from autosched.ir.expr import BinOp, BufferLoad, Expr
+from autosched.ir.functor import walk_expr
+from autosched.schedule import Schedule
+from autosched.schedule.primitives.reductions.values import choice_of
+from autosched.target import Target
+from space.normalise.blocks import device_block, device_blocks, is_copy, loads_of, store_of
+
+
+def apply(sch: Schedule, target: Target) -> None:
+    """Writes every result that is a move of int8 elements from outside as a value that is computed."""
+    params = set(sch.func.buffers)
+    for name in [b.name for b in device_blocks(sch.func)]:
+        block = device_block(sch, name)
+        store = store_of(block)
+        made = {store_of(b).buffer for b in device_blocks(sch.func)}
+        loads = list(loads_of(block))
+        if store.buffer not in params or store.buffer.dtype != "int8" or not loads or not is_copy(block, params - made):
+            continue
+        if len(loads) > 1:
+            sch.expand_choice(sch.get_sblock(name))
+        while (path := _copied(store_of(device_block(sch, name)).value)) is not None:
+            sch.decompose_value(sch.get_sblock(name), path)
+        sch.widen_block(sch.get_sblock(name))
+
+
+def _copied(value: Expr) -> list[int] | None:
+    """Where in a sum a term stands that a copy has to make first: what is chosen, or read at an index that is not affine."""
+    if choice_of(value) is not None:
+        return []
+    if isinstance(value, BufferLoad):
+        return [] if any(_divides(i) for i in value.indices) else None
+    if isinstance(value, BinOp):
+        for k, side in enumerate((value.a, value.b)):
+            path = _copied(side)
+            if path is not None:
+                return [k, *path]
+    return None
+
+
+def _divides(index: Expr) -> bool:
+    return any(isinstance(e, BinOp) and e.op in ("//", "%") for e in walk_expr(index))
