@@ -21,7 +21,7 @@ from sim._timing_cost import (
 )
 from sim.isa import DRAM, MEM, X_SIZE, X_STRIDE, Y_SIZE
 
-refresh(__file__, "_timing_cost", "config", "isa")
+refresh(__file__, "_kernels", "_timing_cost", "config", "isa")
 
 I64 = npt.NDArray[np.int64]
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
-from sim._kernels import refresh
+from sim._kernels import lean, refresh
 from sim.config import ITER_BITS
 from sim.isa import (
     ALU_MUL,
@@ -24,11 +23,20 @@ from sim.isa import (
     MEM_INP,
     MEM_OUT,
     MEM_UOP,
+    MEM_WGT,
     OP_ALU,
     OP_FINISH,
     OP_GEMM,
     OP_LOAD,
+    OP_STORE,
     OPCODE,
+    POP_NEXT,
+    POP_PREV,
+    PUSH_NEXT,
+    PUSH_PREV,
+    QUEUE_COMPUTE,
+    QUEUE_LOAD,
+    QUEUE_STORE,
     UOP_BGN,
     UOP_END,
     USE_IMM,
@@ -41,13 +49,13 @@ from sim.isa import (
     Y_SIZE,
 )
 
-refresh(__file__, "config", "isa")
+refresh(__file__, "_kernels", "config", "isa")
 
 I64 = npt.NDArray[np.int64]
 
 # Machine parameters of the kernels: one int64 vector.
-P_BUS = 0  # bytes of a bus word
-P_BURST = 1  # bytes of the longest burst
+P_BUS = 0  # bytes of a bus word, a power of two
+P_BURST = 1  # bytes of the longest burst, a power of two
 P_DELAY = 2
 P_OUTSTANDING = 3
 P_QUEUE = 4
@@ -57,7 +65,8 @@ P_BATCH = 7  # instructions per fetch batch
 P_INSN = 8  # byte address of the first instruction
 P_FSIM = 9  # 1: MUL and ACC_8BIT exist, and empty loops do nothing
 P_ELEM = 10  # element bytes in DRAM, by memory type (6 of them)
-P_COUNT = 16
+P_WORDS = 16  # words of the longest burst
+P_COUNT = 17
 
 # What a row of the table is to the sequencer.
 K_SYNC = 0  # tokens only
@@ -66,6 +75,15 @@ K_LOAD = 2  # reads memory
 K_HANG = 3  # starts and never ends
 K_UNKNOWN = 4  # fetch cannot decode it and stops
 K_FINISH = 5
+
+# What the event model asks for again and again, one row of int64 each.
+W_KIND = 0
+W_BUSY = 1  # busy cycles if known beforehand (else 0)
+W_BURSTS = 2  # a bound on the read bursts
+W_QUEUE = 3
+W_POPS = 4  # channels, as bits, that a token is taken from, and given to
+W_PUSHES = 5
+W_COLUMNS = 6
 
 # Bits of a loop counter: an empty range wraps around to all of them.
 LOOP_WRAP = 1 << ITER_BITS
@@ -77,7 +95,7 @@ COMMAND_TO_QUEUE = 1
 PIPELINE_CYCLES = 6
 
 
-@njit(cache=True)
+@lean
 def loop_trips(value: int, fsim: int) -> int:
     """Iterations of a loop whose bound is compared with bound - 1 in 14 bits."""
     if fsim == 1:
@@ -86,14 +104,14 @@ def loop_trips(value: int, fsim: int) -> int:
     return wrapped if wrapped != 0 else LOOP_WRAP
 
 
-@njit(cache=True)
+@lean
 def uop_count(row: I64, fsim: int) -> int:
     """Micro-ops that a GEMM or ALU row issues."""
     span = loop_trips(row[UOP_END] - row[UOP_BGN], fsim)
     return span * loop_trips(row[ITER_OUT], fsim) * loop_trips(row[ITER_IN], fsim)
 
 
-@njit(cache=True)
+@lean
 def _store_row(start: int, size: int, par: I64) -> int:
     """Cycles of one row of a STORE: ``size`` bytes at byte address ``start``, burst after burst."""
     bus, burst, row_words = par[P_BUS], par[P_BURST], par[P_STORE_ROW]
@@ -116,7 +134,7 @@ def _store_row(start: int, size: int, par: I64) -> int:
     return cycles
 
 
-@njit(cache=True)
+@lean
 def store_busy(dram: int, y_size: int, x_size: int, x_stride: int, par: I64) -> int:
     """Busy cycles of a STORE (1 for x_size = 0, -1 for one that never ends)."""
     if x_size == 0:
@@ -141,7 +159,7 @@ def store_busy(dram: int, y_size: int, x_size: int, x_stride: int, par: I64) -> 
     return cycles
 
 
-@njit(cache=True)
+@lean
 def kind_of(row: I64, par: I64) -> int:
     """Classify a row (one of the K_ constants)."""
     op, mem = row[OPCODE], row[MEM]
@@ -167,7 +185,7 @@ def kind_of(row: I64, par: I64) -> int:
     return K_CLOSED
 
 
-@njit(cache=True)
+@lean
 def closed_busy(row: I64, par: I64) -> int:
     """Busy cycles of a row of kind K_SYNC, K_CLOSED or K_FINISH."""
     op = row[OPCODE]
@@ -200,27 +218,31 @@ L_DATA_END = 14
 L_COUNT = 15
 
 
-@njit(cache=True)
+@lean
 def _enter_row(ld: I64, par: I64) -> None:
     """Point the loader at the first burst of its current row."""
     start = ld[L_ROW_ADDR]
     end = start + ld[L_ROW_BYTES]
     if ld[L_WIDE] == 1:
-        start -= start % par[P_BUS]
-        end += -end % par[P_BUS]
+        start -= start & (par[P_BUS] - 1)
+        end += -end & (par[P_BUS] - 1)
     ld[L_ADDR] = start
     ld[L_LEFT] = end - start
 
 
-@njit(cache=True)
+@lean
 def burst_words(ld: I64, par: I64) -> int:
     """Bus words of the burst that the loader asks for next."""
-    room = par[P_BURST] - ld[L_ADDR] % par[P_BURST]
+    burst = par[P_BURST]
+    if ld[L_LEFT] >= burst and ld[L_ADDR] & (burst - 1) == 0:
+        longest: int = par[P_WORDS]
+        return longest
+    room = burst - (ld[L_ADDR] & (burst - 1))
     words: int = min(ld[L_LEFT], room) // par[P_BUS]
     return words
 
 
-@njit(cache=True)
+@lean
 def load_begin(ld: I64, start: int, row: I64, par: I64) -> int:
     """Set up a loader that starts in cycle ``start``; return when its first command may be issued."""
     elem = par[P_ELEM + row[MEM]]
@@ -252,7 +274,7 @@ def load_begin(ld: I64, start: int, row: I64, par: I64) -> int:
     return first
 
 
-@njit(cache=True)
+@lean
 def _pad_until(ld: I64, limit: int) -> None:
     """Let the padding engine work up to cycle ``limit``, in which data arrives."""
     while ld[L_PAD_STAGE] < 3:
@@ -270,7 +292,7 @@ def _pad_until(ld: I64, limit: int) -> None:
         ld[L_PAD_STAGE] += 1
 
 
-@njit(cache=True)
+@lean
 def _data_window(ld: I64, words: int, serve: int) -> None:
     """Account for ``words`` arriving one per cycle, served from cycle ``serve``; padding waits meanwhile."""
     first = serve + ld[L_LAG]
@@ -281,7 +303,7 @@ def _data_window(ld: I64, words: int, serve: int) -> None:
     ld[L_DATA_END] = first + words
 
 
-@njit(cache=True)
+@lean
 def load_served(ld: I64, words: int, serve: int, par: I64) -> int:
     """Account for the burst just issued, served from cycle ``serve``; return 1 if another follows."""
     _data_window(ld, words, serve)
@@ -298,7 +320,38 @@ def load_served(ld: I64, words: int, serve: int, par: I64) -> int:
     return 1
 
 
-@njit(cache=True)
+@lean
+def full_bursts(ld: I64, par: I64) -> int:
+    """Return how many bursts of full length are sure to come next, one after the other, before the load's last."""
+    burst = par[P_BURST]
+    if ld[L_ADDR] & (burst - 1) != 0:
+        return 0
+    left = ld[L_LEFT]
+    if (ld[L_ROW_ADDR] | ld[L_STRIDE] | ld[L_ROW_BYTES]) & (burst - 1) == 0:
+        left += (ld[L_ROWS] - 1) * ld[L_ROW_BYTES]
+    count: int = (left - 1) // burst
+    return count
+
+
+@lean
+def load_skipped(ld: I64, count: int, serve: int, par: I64) -> None:
+    """Account for so many of ``full_bursts``, served one right after the other from cycle ``serve``."""
+    taken = count * par[P_BURST]
+    _data_window(ld, taken // par[P_BUS], serve)
+    if taken < ld[L_LEFT]:
+        ld[L_ADDR] += taken
+        ld[L_LEFT] -= taken
+        return
+    taken -= ld[L_LEFT]
+    rows = 1 + taken // ld[L_ROW_BYTES]
+    taken -= (rows - 1) * ld[L_ROW_BYTES]
+    ld[L_ROWS] -= rows
+    ld[L_ROW_ADDR] += rows * ld[L_STRIDE]
+    ld[L_ADDR] = ld[L_ROW_ADDR] + taken
+    ld[L_LEFT] = ld[L_ROW_BYTES] - taken
+
+
+@lean
 def load_done(ld: I64) -> int:
     """Return the done cycle of a loader that has no burst left to ask for."""
     _pad_until(ld, INFINITY)
@@ -306,7 +359,7 @@ def load_done(ld: I64) -> int:
     return done
 
 
-@njit(cache=True)
+@lean
 def serve_time(issue: int, serve: int, words: int, delay: int) -> int:
     """Return when the memory serves a burst issued in ``issue``, after one of ``words`` served at ``serve``."""
     if issue <= serve:
@@ -314,7 +367,7 @@ def serve_time(issue: int, serve: int, words: int, delay: int) -> int:
     return max(issue + COMMAND_TO_QUEUE + delay, serve + words)
 
 
-@njit(cache=True)
+@lean
 def _contiguous_words(ld: I64, par: I64) -> int:
     """Words of a load whose data, alone on the memory, arrives without a gap; -1 if that is not certain.
 
@@ -335,7 +388,7 @@ def _contiguous_words(ld: I64, par: I64) -> int:
     return words
 
 
-@njit(cache=True)
+@lean
 def load_alone(ld: I64, ring: I64, row: I64, par: I64) -> int:
     """Busy cycles of a LOAD of kind K_LOAD on an otherwise idle memory; ``ring`` has P_OUTSTANDING entries."""
     eligible = load_begin(ld, 0, row, par)
@@ -369,7 +422,7 @@ def load_alone(ld: I64, ring: I64, row: I64, par: I64) -> int:
         eligible = at + 2
 
 
-@njit(cache=True)
+@lean
 def burst_bound(row: I64, par: I64) -> int:
     """An upper bound on the bursts of a LOAD."""
     elem = par[P_ELEM + row[MEM]]
@@ -377,9 +430,29 @@ def burst_bound(row: I64, par: I64) -> int:
     return bound
 
 
-@njit(cache=True)
-def classify(table: I64, low: I64, high: I64, par: I64, kinds: I64, busy: I64, bursts: I64) -> bool:
-    """Fill, per row: its kind, its busy cycles if known beforehand (else 0), a bound on its read bursts.
+# Dependence channels, named by producer and consumer.
+LOAD_TO_COMPUTE = 0
+COMPUTE_TO_LOAD = 1
+COMPUTE_TO_STORE = 2
+STORE_TO_COMPUTE = 3
+
+
+@lean
+def channels(queue: int, prev: int, following: int, pops: bool) -> int:
+    """Return the channels, as bits, that an instruction of a queue takes tokens from, or gives them to, by its two flags."""
+    if queue == QUEUE_LOAD:
+        # pop_prev and push_prev do nothing here, pop_next and push_next nothing in a store.
+        return following << (COMPUTE_TO_LOAD if pops else LOAD_TO_COMPUTE)
+    if queue == QUEUE_STORE:
+        return prev << (COMPUTE_TO_STORE if pops else STORE_TO_COMPUTE)
+    if pops:
+        return prev << LOAD_TO_COMPUTE | following << STORE_TO_COMPUTE
+    return prev << COMPUTE_TO_LOAD | following << COMPUTE_TO_STORE
+
+
+@lean
+def classify(table: I64, low: I64, high: I64, par: I64, what: I64) -> bool:
+    """Fill ``what`` (W_COLUMNS, n): per row of the table what the event model asks for again and again.
 
     Return False, and stop, at a value outside the bounds of its opcode's column.
     """
@@ -388,17 +461,27 @@ def classify(table: I64, low: I64, high: I64, par: I64, kinds: I64, busy: I64, b
         op = row[OPCODE]
         if op < 0 or op >= len(low):
             return False
+        outside = 0
         for c in range(len(row)):
-            if row[c] < low[op, c] or row[c] > high[op, c]:
-                return False
+            outside |= (row[c] < low[op, c]) | (row[c] > high[op, c])
+        if outside:
+            return False
+        queue = QUEUE_COMPUTE
+        if op == OP_STORE:
+            queue = QUEUE_STORE
+        elif op == OP_LOAD and (row[MEM] == MEM_INP or row[MEM] == MEM_WGT):
+            queue = QUEUE_LOAD
         kind = kind_of(row, par)
-        kinds[i] = kind
-        busy[i] = 0
-        bursts[i] = 0
+        what[W_KIND, i] = kind
+        what[W_QUEUE, i] = queue
+        what[W_POPS, i] = channels(queue, row[POP_PREV], row[POP_NEXT], True)
+        what[W_PUSHES, i] = channels(queue, row[PUSH_PREV], row[PUSH_NEXT], False)
+        what[W_BUSY, i] = 0
+        what[W_BURSTS, i] = 0
         if kind == K_LOAD:
-            bursts[i] = burst_bound(row, par)
+            what[W_BURSTS, i] = burst_bound(row, par)
         elif kind in (K_SYNC, K_CLOSED, K_FINISH):
-            busy[i] = closed_busy(row, par)
+            what[W_BUSY, i] = closed_busy(row, par)
     return True
 
 
@@ -406,7 +489,7 @@ def classify(table: I64, low: I64, high: I64, par: I64, kinds: I64, busy: I64, b
 CLIENT_NAMES = ("fetch", "uop", "inp", "wgt", "acc")
 
 
-@njit(cache=True)
+@lean
 def client_of(mem: int) -> int:
     """Return the read client that serves a memory type."""
     if mem == MEM_UOP:

@@ -1,9 +1,10 @@
 """The event-driven cycle model, one pass over a program at burst granularity.
 
 Engines: fetch, load, compute, store; each event is the earliest of at most eight pending ones, so that no
-queue of events is needed. Within a cycle: completions and token arrivals first, then starts, then
-dispatch, then the choice of a read burst. A unit that finishes in cycle D is idle, has left its queue and
-has posted its tokens in D + 1.
+queue of events is needed. Within a cycle: completions and token arrivals first, then starts, then dispatch,
+then the choice of a read burst. A unit that finishes in cycle D is idle, has left its queue and has posted its
+tokens in D + 1. Bursts of one load before anything else happens are gone through at once, and those that
+follow each other in a steady rhythm are skipped in one step.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from sim._kernels import refresh
+from sim._kernels import lean, refresh
 from sim._timing_cost import (
     COMMAND_TO_QUEUE,
+    COMPUTE_TO_STORE,
     INFINITY,
     K_FINISH,
     K_HANG,
@@ -22,6 +24,7 @@ from sim._timing_cost import (
     K_UNKNOWN,
     L_COUNT,
     L_ROWS,
+    LOAD_TO_COMPUTE,
     P_BATCH,
     P_BURST,
     P_BUS,
@@ -30,25 +33,28 @@ from sim._timing_cost import (
     P_OUTSTANDING,
     P_QUEUE,
     P_WIDE_FETCH,
+    P_WORDS,
+    W_BUSY,
+    W_KIND,
+    W_POPS,
+    W_PUSHES,
+    W_QUEUE,
     burst_words,
     client_of,
+    full_bursts,
     load_begin,
     load_done,
     load_served,
+    load_skipped,
     serve_time,
 )
 from sim.config import TOKEN_LIMIT
-from sim.isa import MEM, POP_NEXT, POP_PREV, PUSH_NEXT, PUSH_PREV
+from sim.isa import MEM
 
-refresh(__file__, "_timing_cost", "config", "isa")
+refresh(__file__, "_kernels", "_timing_cost", "config", "isa")
 
 I64 = npt.NDArray[np.int64]
 
-# Dependence channels, named by producer and consumer.
-LOAD_TO_COMPUTE = 0
-COMPUTE_TO_LOAD = 1
-COMPUTE_TO_STORE = 2
-STORE_TO_COMPUTE = 3
 INSN_BYTES = 16
 
 # Columns of the per-instruction record.
@@ -94,16 +100,17 @@ _F_DRAIN = 2
 _F_END = 3
 
 
-@njit(cache=True)
+@lean
 def _issue_time(now: int, eligible: int, last_issue: int, ring: I64, head: int, tail: int, slots: int) -> int:
     """Return the first cycle in which the memory can accept a burst.
 
     Not twice in one cycle, not in the cycle of a burst's last word, and with a free slot; ``ring[head:tail]``
-    holds the cycles of the last words of bursts issued so far, ascending.
+    holds the cycles of the last words of bursts issued so far, ascending. Its length is a power of two.
     """
     at = max(now, eligible, last_issue + 1)
+    mask = len(ring) - 1
     while head < tail:
-        last = ring[head % slots]
+        last = ring[head & mask]
         if last < at:
             head += 1
         elif last == at or tail - head >= slots:
@@ -115,12 +122,15 @@ def _issue_time(now: int, eligible: int, last_issue: int, ring: I64, head: int, 
 
 
 @njit(cache=True)
-def simulate(
-    table: I64, kinds: I64, busy: I64, queue: I64, par: I64, cap: int, rec: I64, bursts: I64, out: I64
-) -> None:
-    """Run the program; fill ``rec`` (n, R_COLUMNS), ``bursts`` (any length; 0 records none) and ``out``."""
+def simulate(table: I64, what: I64, par: I64, cap: int, rec: I64, bursts: I64, out: I64) -> None:
+    """Run the program; fill ``rec`` (n, R_COLUMNS) and ``bursts`` (any lengths; 0 records nothing), and ``out``.
+
+    ``what`` is what ``classify`` says of the table.
+    """
     n = len(table)
+    keep = len(rec) > 0
     keep_bursts = len(bursts) > 0
+    kinds, busy, queue, pops, pushes = what[W_KIND], what[W_BUSY], what[W_QUEUE], what[W_POPS], what[W_PUSHES]
     n_bursts = 0
     delay, slots, depth, wide_fetch = par[P_DELAY], par[P_OUTSTANDING], par[P_QUEUE], par[P_WIDE_FETCH]
 
@@ -134,18 +144,26 @@ def simulate(
     left = np.zeros(3, dtype=np.int64)
     idle = np.ones(3, dtype=np.int64)
     free_since = np.zeros(3, dtype=np.int64)
+    started = np.zeros(3, dtype=np.int64)
+    visible = np.zeros(n, dtype=np.int64)  # first cycle in which its unit can see it
     ends = np.full(3, INFINITY, dtype=np.int64)  # cycle after done
     ready = np.full(3, INFINITY, dtype=np.int64)
     tokens = np.zeros(4, dtype=np.int64)
     token_since = np.zeros(4, dtype=np.int64)
+    there = 0  # channels, as bits, with tokens
 
     # Read memory. Askers: 0 fetch, 1 load, 2 compute.
     asks = np.full(3, INFINITY, dtype=np.int64)
     clients = np.zeros(3, dtype=np.int64)
     loaders = np.zeros((3, L_COUNT), dtype=np.int64)
-    ring = np.zeros(slots, dtype=np.int64)
+    room = 1
+    while room < slots:
+        room *= 2
+    ring = np.zeros(room, dtype=np.int64)
+    mask = room - 1
     ring_head = ring_tail = 0
     last_issue = -1
+    alike = 0  # bursts in a row as long as the one before, and issued and served as many cycles after it
     serve = words = 0
     arbitrate = INFINITY
     dirty = False
@@ -184,7 +202,7 @@ def simulate(
             wanted = min(asks[0], asks[1], asks[2])
             arbitrate = INFINITY
             if wanted < INFINITY:
-                while ring_head < ring_tail and ring[ring_head % slots] < now:
+                while ring_head < ring_tail and ring[ring_head & mask] < now:
                     ring_head += 1
                 arbitrate = _issue_time(now, wanted, last_issue, ring, ring_head, ring_tail, slots)
             dirty = False
@@ -204,23 +222,13 @@ def simulate(
                 if ends[q] != t:
                     continue
                 i = head[q]
-                row = table[i]
-                post_prev = post_next = -1
-                if q == 0:
-                    post_next = LOAD_TO_COMPUTE
-                elif q == 1:
-                    post_prev = COMPUTE_TO_LOAD
-                    post_next = COMPUTE_TO_STORE
-                else:
-                    post_prev = STORE_TO_COMPUTE
-                if post_prev >= 0 and row[PUSH_PREV] != 0:
-                    if tokens[post_prev] == 0:
-                        token_since[post_prev] = t
-                    tokens[post_prev] = min(tokens[post_prev] + 1, TOKEN_LIMIT)
-                if post_next >= 0 and row[PUSH_NEXT] != 0:
-                    if tokens[post_next] == 0:
-                        token_since[post_next] = t
-                    tokens[post_next] = min(tokens[post_next] + 1, TOKEN_LIMIT)
+                posts = pushes[i]
+                for c in range(4):
+                    if posts >> c & 1 != 0:
+                        if tokens[c] == 0:
+                            token_since[c] = t
+                        tokens[c] = min(tokens[c] + 1, TOKEN_LIMIT)
+                there |= posts
                 ends[q] = INFINITY
                 idle[q] = 1
                 free_since[q] = t
@@ -231,7 +239,7 @@ def simulate(
                     fetch_next = t
                     blocked = False
             for q in range(3):
-                _wake(q, t, idle, head, entered, left, rec, table, tokens, ready)
+                _wake(q, t, there, idle, head, entered, left, visible, pops, ready)
 
         # Starts.
         if t == ready[0] or t == ready[1] or t == ready[2]:
@@ -240,41 +248,37 @@ def simulate(
                     continue
                 ready[q] = INFINITY
                 i = head[q]
-                row = table[i]
-                pop_prev = pop_next = -1
-                if q == 0:
-                    pop_next = COMPUTE_TO_LOAD
-                elif q == 1:
-                    pop_prev = LOAD_TO_COMPUTE
-                    pop_next = STORE_TO_COMPUTE
-                else:
-                    pop_prev = COMPUTE_TO_STORE
-                rec[i, R_IDLE] = free_since[q]
-                if pop_prev >= 0 and row[POP_PREV] != 0:
-                    rec[i, R_PREV] = token_since[pop_prev]
-                    tokens[pop_prev] -= 1
-                    token_since[pop_prev] = t
-                if pop_next >= 0 and row[POP_NEXT] != 0:
-                    rec[i, R_NEXT] = token_since[pop_next]
-                    tokens[pop_next] -= 1
-                    token_since[pop_next] = t
+                takes = pops[i]
+                if keep:
+                    rec[i, R_IDLE] = free_since[q]
+                    rec[i, R_START] = t
+                for c in range(4):
+                    if takes >> c & 1 != 0:
+                        if keep:
+                            rec[i, R_PREV if c in (LOAD_TO_COMPUTE, COMPUTE_TO_STORE) else R_NEXT] = token_since[c]
+                        tokens[c] -= 1
+                        token_since[c] = t
+                        if tokens[c] == 0:
+                            there &= ~(1 << c)
                 idle[q] = 0
-                rec[i, R_START] = t
+                started[q] = t
                 kind = kinds[i]
                 if kind == K_LOAD:
-                    client = client_of(row[MEM])
-                    ask = load_begin(loaders[q + 1], t, row, par)
+                    client = client_of(table[i, MEM])
+                    ask = load_begin(loaders[q + 1], t, table[i], par)
                     if loaders[q + 1, L_ROWS] > 0:
                         clients[q + 1] = client
                         asks[q + 1] = ask
                         dirty = True
                     else:
                         done = max(load_done(loaders[q + 1]), t + 1)
-                        rec[i, R_DONE] = done
+                        if keep:
+                            rec[i, R_DONE] = done
                         ends[q] = done + 1
                 elif kind != K_HANG:
                     done = t + busy[i]
-                    rec[i, R_DONE] = done
+                    if keep:
+                        rec[i, R_DONE] = done
                     ends[q] = done + 1
                     if kind == K_FINISH and done < finish:
                         finish = done
@@ -285,7 +289,9 @@ def simulate(
             fetch_next = INFINITY
             blocked = kinds[dispatched] != K_UNKNOWN and entered[q] - left[q] >= depth
             if not blocked and kinds[dispatched] != K_UNKNOWN:
-                rec[dispatched, R_VISIBLE] = t + 1
+                visible[dispatched] = t + 1
+                if keep:
+                    rec[dispatched, R_VISIBLE] = t + 1
                 entered[q] += 1
                 dispatched += 1
                 pull_before = pull_last
@@ -300,58 +306,91 @@ def simulate(
                     command = t + 2
                     state = _F_ASK if batch_end < n else _F_END
                     batch_end = min(n, batch_end + par[P_BATCH])
-                _wake(q, t + 1, idle, head, entered, left, rec, table, tokens, ready)
+                _wake(q, t + 1, there, idle, head, entered, left, visible, pops, ready)
 
-        # One read burst.
+        # Read bursts: the one whose turn it is, and those of the same load before anything else happens.
         if t == arbitrate:
             winner = -1
             for a in range(3):
                 if asks[a] <= t and (winner < 0 or clients[a] < clients[winner]):
                     winner = a
             eligible = asks[winner]
-            if winner == 0:
-                size = fetch_stop - fetch_at
-                if wide_fetch == 1:
-                    size = min(size, par[P_BURST] - fetch_at % par[P_BURST])
-                count = size // par[P_BUS]
-            else:
-                size = 0
-                count = burst_words(loaders[winner], par)
-            if ring_tail == 0:
-                serve = t + COMMAND_TO_QUEUE + delay
-            else:
-                serve = serve_time(t, serve, words, delay)
-            words = count
-            last_issue = t
-            while ring_head < ring_tail and ring[ring_head % slots] < t:
-                ring_head += 1
-            ring[ring_tail % slots] = serve + words
-            ring_tail += 1
-            if keep_bursts:
-                bursts[n_bursts, B_CLIENT] = clients[winner]
-                bursts[n_bursts, B_INSN] = max(dispatched, pushed) if winner == 0 else head[winner - 1]
-                bursts[n_bursts, B_ELIGIBLE] = eligible
-                bursts[n_bursts, B_ISSUE] = t
-                bursts[n_bursts, B_SERVE] = serve
-                bursts[n_bursts, B_WORDS] = words
-            n_bursts += 1
             asks[winner] = INFINITY
-            if winner == 0:
-                fetch_at += size
-                if fetch_at < fetch_stop:
-                    asks[0] = t + 2
-                else:
-                    state = _F_DRAIN
-                    data_at = serve + words + (4 if wide_fetch == 1 else 2)
-                    if wide_fetch == 0:
-                        fetch_next = fetch_since = data_at
-            elif load_served(loaders[winner], words, serve, par) == 1:
-                asks[winner] = t + 2
-            else:
-                done = load_done(loaders[winner])
-                rec[head[winner - 1], R_DONE] = done
-                ends[winner - 1] = done + 1
             dirty = True
+            until = t  # first cycle that has to wait for the events above
+            loader = loaders[winner]
+            if winner > 0 and not keep_bursts and (wide_fetch == 0 or state != _F_DRAIN):
+                until = min(ends[0], ends[1], ends[2], ready[0], ready[1], ready[2], fetch_next, finish, cap)
+                until = min(until, asks[0], asks[1], asks[2])
+                if state == _F_ASK:
+                    until = min(until, command)
+            while True:
+                size = 0
+                if winner == 0:
+                    size = fetch_stop - fetch_at
+                    if wide_fetch == 1:
+                        size = min(size, par[P_BURST] - fetch_at % par[P_BURST])
+                    count = size // par[P_BUS]
+                else:
+                    count = burst_words(loader, par)
+                if ring_tail == 0:
+                    served = t + COMMAND_TO_QUEUE + delay
+                else:
+                    served = serve_time(t, serve, words, delay)
+                if count == words and t - last_issue == count and served - serve == count:
+                    alike += 1
+                else:
+                    alike = 0
+                serve = served
+                words = count
+                last_issue = t
+                while ring_head < ring_tail and ring[ring_head & mask] < t:
+                    ring_head += 1
+                ring[ring_tail & mask] = serve + words
+                ring_tail += 1
+                if keep_bursts:
+                    bursts[n_bursts, B_CLIENT] = clients[winner]
+                    bursts[n_bursts, B_INSN] = max(dispatched, pushed) if winner == 0 else head[winner - 1]
+                    bursts[n_bursts, B_ELIGIBLE] = eligible
+                    bursts[n_bursts, B_ISSUE] = t
+                    bursts[n_bursts, B_SERVE] = serve
+                    bursts[n_bursts, B_WORDS] = words
+                n_bursts += 1
+                if winner == 0:
+                    fetch_at += size
+                    if fetch_at < fetch_stop:
+                        asks[0] = t + 2
+                    else:
+                        state = _F_DRAIN
+                        data_at = serve + words + (4 if wide_fetch == 1 else 2)
+                        if wide_fetch == 0:
+                            fetch_next = fetch_since = data_at
+                    break
+                if load_served(loader, words, serve, par) == 0:
+                    done = load_done(loader)
+                    if keep:
+                        rec[head[winner - 1], R_DONE] = done
+                    ends[winner - 1] = done + 1
+                    break
+                if alike > slots and count == par[P_WORDS]:
+                    # All bursts that the memory still knows of were alike, so the next ones are, too.
+                    skipped = min(full_bursts(loader, par), (until - 1 - t) // count)
+                    if skipped > 0:
+                        load_skipped(loader, skipped, serve + count, par)
+                        ahead = skipped * count
+                        for k in range(ring_head, ring_tail):
+                            ring[k & mask] += ahead
+                        t += ahead
+                        serve += ahead
+                        last_issue = t
+                        n_bursts += skipped
+                at = _issue_time(t, t + 2, t, ring, ring_head, ring_tail, slots)
+                if at >= until:
+                    asks[winner] = t + 2
+                    break
+                t = at
+                events += 1
+            now = t
 
         # The two-entry pipe of the wide fetch: an instruction enters it when the one two before has left.
         if wide_fetch == 1 and state == _F_DRAIN:
@@ -377,28 +416,18 @@ def simulate(
         out[O_BUSY + q] = 1 - idle[q]
         out[O_SINCE + q] = free_since[q]
         if head[q] < n:
-            visible = rec[head[q], R_VISIBLE]
-            out[O_SINCE + q] = max(free_since[q], visible) if idle[q] == 1 else rec[head[q], R_START]
+            out[O_SINCE + q] = max(free_since[q], visible[head[q]]) if idle[q] == 1 else started[q]
     for c in range(4):
         out[O_TOKENS + c] = tokens[c]
     out[O_EVENTS] = events
 
 
-@njit(cache=True)
+@lean
 def _wake(
-    q: int, t: int, idle: I64, head: I64, entered: I64, left: I64, rec: I64, table: I64, tokens: I64, ready: I64
+    q: int, t: int, there: int, idle: I64, head: I64, entered: I64, left: I64, visible: I64, pops: I64, ready: I64
 ) -> None:
     """Set ``ready[q]`` if the unit is idle, sees an instruction, and every token that it pops is there."""
     if idle[q] == 0 or entered[q] == left[q] or ready[q] < INFINITY:
         return
-    i = head[q]
-    pop_prev = table[i, POP_PREV] != 0
-    pop_next = table[i, POP_NEXT] != 0
-    if q == 0:
-        can = not pop_next or tokens[COMPUTE_TO_LOAD] > 0
-    elif q == 1:
-        can = (not pop_prev or tokens[LOAD_TO_COMPUTE] > 0) and (not pop_next or tokens[STORE_TO_COMPUTE] > 0)
-    else:
-        can = not pop_prev or tokens[COMPUTE_TO_STORE] > 0
-    if can:
-        ready[q] = max(t, rec[i, R_VISIBLE])
+    if pops[head[q]] & ~there == 0:
+        ready[q] = max(t, visible[head[q]])

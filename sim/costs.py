@@ -41,6 +41,7 @@ def parameters(config: VTAConfig, insn_address: int, semantics: str) -> I64:
     par: I64 = np.zeros(cost.P_COUNT, dtype=np.int64)
     par[cost.P_BUS] = config.bus_bytes
     par[cost.P_BURST] = config.burst_bytes
+    par[cost.P_WORDS] = config.burst_beats
     par[cost.P_DELAY] = config.read_delay
     par[cost.P_OUTSTANDING] = config.outstanding_reads
     par[cost.P_QUEUE] = config.queue_depth

@@ -47,7 +47,6 @@ from sim.isa import (
     as_table,
     bounds,
     check_table,
-    queue_of,
     table_of,
 )
 from sim.markup import listing
@@ -124,48 +123,49 @@ class _Prepared:
     """A program as the kernel takes it."""
 
     table: Table
+    what: I64
+    par: I64
     kinds: I64
     busy: I64
     bursts: I64
     queue: I64
-    par: I64
 
 
 def _prepare(
     table: Table, config: VTAConfig, insn_address: int, semantics: str, most: int | None = None
 ) -> _Prepared:
-    from sim._timing_cost import classify
+    from sim import _timing_cost as cost
 
     table = as_table(table)
     if not table.flags.writeable:
         # The kernels are compiled once, for writable tables; a second signature would cost seconds.
         table = table.copy()
     par = parameters(config, insn_address, semantics)
-    n = len(table)
-    kinds, busy, bursts = (np.zeros(n, dtype=np.int64) for _ in range(3))
-    if not classify(table, *bounds(config, semantics), par, kinds, busy, bursts):
+    what: I64 = np.zeros((cost.W_COLUMNS, len(table)), dtype=np.int64)
+    if not cost.classify(table, *bounds(config, semantics), par, what):
         check_table(table, config, semantics)
-    total = np.cumsum(bursts.astype(np.float64))
+    busy, bursts = what[cost.W_BUSY], what[cost.W_BURSTS]
     most = MAX_BURSTS if most is None else most
-    if n and total[-1] > most:
-        at = int(np.searchsorted(total, most, side="right"))
+    # Sums of floats: those of integers could wrap around.
+    if bursts.sum(dtype=np.float64) > most:
+        at = int(np.searchsorted(np.cumsum(bursts.astype(np.float64)), most, side="right"))
         reason = "the program reads too many bursts to simulate"
         raise LimitError(at, "bursts of y_size * x_size", int(bursts[at]), most, reason)
-    span = np.cumsum(busy.astype(np.float64))
-    if n and span[-1] > MAX_CYCLES:
-        at = int(np.searchsorted(span, float(MAX_CYCLES), side="right"))
+    if busy.sum(dtype=np.float64) > MAX_CYCLES:
+        at = int(np.searchsorted(np.cumsum(busy.astype(np.float64)), float(MAX_CYCLES), side="right"))
         raise LimitError(at, "busy cycles", int(busy[at]), MAX_CYCLES, "the program runs too long to simulate")
-    return _Prepared(table, kinds, busy, bursts, queue_of(table), par)
+    return _Prepared(table, what, par, what[cost.W_KIND], busy, bursts, what[cost.W_QUEUE])
 
 
-def _run(prepared: _Prepared, cap: int, burst_room: int) -> tuple[I64, I64, I64]:
+def _run(prepared: _Prepared, cap: int, rows: int, burst_room: int) -> tuple[I64, I64, I64]:
+    """The kernel's record of each instruction (``rows`` of them, or none), of so many bursts, and its results."""
     from sim import _timing_kernel as kernel
 
-    record: I64 = np.full((len(prepared.table), kernel.R_COLUMNS), -1, dtype=np.int64)
+    record: I64 = np.full((rows, kernel.R_COLUMNS), -1, dtype=np.int64)
     bursts: I64 = np.empty((burst_room, kernel.B_COLUMNS), dtype=np.int64)
     out: I64 = np.zeros(kernel.O_COUNT, dtype=np.int64)
     p = prepared
-    kernel.simulate(p.table, p.kinds, p.busy, p.queue, p.par, cap, record, bursts, out)
+    kernel.simulate(p.table, p.what, p.par, cap, record, bursts, out)
     if out[kernel.O_STATUS] == kernel.STATUS_DEADLOCK:
         raise _deadlock(prepared, out)
     return record, bursts, out
@@ -193,7 +193,7 @@ def cycles(
     from sim import _timing_kernel as kernel
 
     prepared = _prepare(table, config, insn_address, semantics)
-    _, _, out = _run(prepared, MAX_CYCLES * 2 if cap is None else cap, 0)
+    _, _, out = _run(prepared, MAX_CYCLES * 2 if cap is None else cap, 0, 0)
     if out[kernel.O_STATUS] == kernel.STATUS_CAPPED:
         return -1
     return int(out[kernel.O_CYCLES])
@@ -217,7 +217,7 @@ def simulate(
     prepared = _prepare(table, config, insn_address, semantics, most)
     n = len(prepared.table)
     room = int(prepared.bursts.sum()) + 2 * n + 2 if record else 0
-    rec, bursts, out = _run(prepared, MAX_CYCLES * 2, room)
+    rec, bursts, out = _run(prepared, MAX_CYCLES * 2, n, room)
     bursts = bursts[: int(out[kernel.O_BURSTS])] if record else bursts[:0]
     visible, start, done = (rec[:, c].copy() for c in (kernel.R_VISIBLE, kernel.R_START, kernel.R_DONE))
     idle, prev, following = (rec[:, c].copy() for c in (kernel.R_IDLE, kernel.R_PREV, kernel.R_NEXT))
@@ -298,7 +298,7 @@ def _deadlock(prepared: _Prepared, out: I64) -> DeadlockError:
 
 
 def _missing(queue: int, row: I64, tokens: list[int]) -> list[str]:
-    from sim._timing_kernel import COMPUTE_TO_LOAD, COMPUTE_TO_STORE, LOAD_TO_COMPUTE, STORE_TO_COMPUTE
+    from sim._timing_cost import COMPUTE_TO_LOAD, COMPUTE_TO_STORE, LOAD_TO_COMPUTE, STORE_TO_COMPUTE
 
     channels = ((None, COMPUTE_TO_LOAD), (LOAD_TO_COMPUTE, STORE_TO_COMPUTE), (COMPUTE_TO_STORE, None))[queue]
     missing = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from types import ModuleType
 
 import numpy as np
@@ -104,6 +105,34 @@ def test_plain_twin_is_equal(vta_programs: ModuleType) -> None:
         capped = cycles if cap >= cycles else -1
         assert timing.cycles(table, config, address, cap=cap) == capped
         assert reference.cycles(table, config, address, cap=cap) == capped
+
+
+def test_bursts_gone_through_at_once_take_their_time(vta_programs: ModuleType) -> None:
+    """Long loads, whose bursts are skipped where nothing keeps them, against the same run burst by burst."""
+    fewer = 0
+    for seed in range(400):
+        choose = random.Random(seed).choice
+        config = replace(vta_programs.machine(choose, (8, *WIDE)), outstanding_reads=choose((1, 2, 3, 8, 16)))
+        table = vta_programs.program(choose, choose((1, 5, 20, 40)), choose((0, 0, 5)))
+        loads = np.flatnonzero((table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.X_SIZE] > 0))
+        for i in loads:
+            table[i, isa.X_SIZE] = choose((1, 3, 8, 16, 40, 100, 400))
+            table[i, isa.Y_SIZE] = choose((1, 1, 2, 5, 12))
+            table[i, isa.X_STRIDE] = choose((int(table[i, isa.X_SIZE]), 16, 128, 401))
+        address = choose(vta_programs.INSN_ADDRESSES)
+        stepwise = run(table, config, address)
+        try:
+            at_once = timing.simulate(table, config, address, record=False)
+        except DeadlockError as error:
+            assert isinstance(stepwise, DeadlockError)
+            assert (error.cycle, error.waiters) == (stepwise.cycle, stepwise.waiters)
+            continue
+        assert isinstance(stepwise, timing.Timing)
+        assert at_once.cycles == stepwise.cycles == timing.cycles(table, config, address)
+        for name in ("visible", "start", "done", "idle", "wait_fetch", "wait_prev", "wait_next"):
+            np.testing.assert_array_equal(getattr(at_once, name), getattr(stepwise, name), name)
+        fewer += len(stepwise.bursts) > 200
+    assert fewer > 100
 
 
 def test_costs_bound_every_instruction_of_a_run(vta_programs: ModuleType) -> None:
