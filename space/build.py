@@ -326,6 +326,9 @@ class Build(Recorder):
                 first = self._loading(k, self.pieces[0], None)
                 if alone:
                     self.pieces[0].copies[k] = first
+                elif k in late and k not in self.pieces[0].pads and self._needs_all(k):
+                    # For all parts, but behind what the first one's products wait for.
+                    self.compute_at(first, self.pieces[0].loops[0], resident=True)
                 self.shared[k] = first
                 continue
             for piece in self.pieces:
@@ -336,6 +339,11 @@ class Build(Recorder):
                     loop = piece.loops[0] if piece.loops else None
                 if loop is not None:
                     self.compute_at(copy, loop)
+
+    def _needs_all(self, operand: int) -> bool:
+        """Whether the first part reads all that any part does of an operand."""
+        op, first = self.nest.operands[operand], self.pieces[0].part.extents[0]
+        return all(int(first[a]) == axis.extent or not op.uses(a) for a, axis in enumerate(self.nest.axes))
 
     def _innermost(self, piece: Piece, depth: int) -> LoopRV | None:
         """The innermost loop that a part has among the first ``depth`` of the plan's, or None."""

@@ -33,6 +33,7 @@ from autosched.schedule.primitives.placement.compute_at import ComputeAt
 from autosched.schedule.primitives.placement.inline import Inlining
 from autosched.schedule.primitives.placement.recompute import Recomputing
 from autosched.schedule.primitives.reductions.diagonal import Diagonals
+from autosched.schedule.primitives.reductions.digits import Digits
 from autosched.schedule.primitives.reductions.fold import Folding
 from autosched.schedule.primitives.reductions.neutral_terms import NeutralTerms
 from autosched.schedule.primitives.reductions.pad_block import PadBlocks
@@ -55,7 +56,7 @@ from sim.markup import listing
 class Schedule(
     Lookup, Pieces, Kinds, ReindexCache, CacheIndex, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing,
     Notes, Sampling, Layout, Reindex, ZeroTerms, Folding, Raising, Factoring, PadEinsum,
-    DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Widening, NeutralTerms,
+    DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
     PlainForms, Windows, Fission, Values,
 ):
     """Rewrites a program step by step; every step is legal, and recorded.

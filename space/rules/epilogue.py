@@ -1,4 +1,7 @@
-"""Epilogue: what is added after a shift moves in front of it, into the initial value of the sum."""
+"""Epilogue: how what is added to a sum comes in.
+
+It moves in front of a shift, into the initial value of the sum; or it stays where it is and the GEMM adds it, from its digits.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autosched.errors import ScheduleError
+from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, Var
+from autosched.ir.functor import expr_children, free_vars
+from autosched.ir.stmt import Block, BufferStore
+from space.normalise.blocks import device_blocks, extents
 from space.rule import StructuralRule
 
 if TYPE_CHECKING:
@@ -14,20 +21,28 @@ if TYPE_CHECKING:
 
 
 class Epilogue(StructuralRule):
-    """``fold_epilogue`` wherever the primitive takes it, and behind it ``raise_epilogue`` where a machine has no moves."""
+    """``fold_epilogue`` wherever it is taken; where a machine has no moves ``raise_epilogue`` behind it, or ``add_by_gemm``."""
 
     name = "epilogue"
 
     def apply(self, sch: Schedule, target: Target) -> Sequence[tuple[str, Schedule]]:
-        """Every block that can be folded is; elsewhere than under ``chisel`` every one that can be raised as well."""
+        """Every block that can be folded is; elsewhere than under ``chisel`` every one that can be raised as well.
+
+        There the addends may also be products: a vector costs one operation less than with a sum of two tensors, and accumulators
+        need not be known to be small before the first sum.
+        """
+        found: list[tuple[str, Schedule]] = []
         folded = _everywhere(sch, "fold_epilogue")
-        if folded is None:
-            return []
-        found = [("init by copy" if target.semantics == "chisel" else "addend in front", folded)]
-        if target.semantics != "chisel":
-            raised = _everywhere(folded, "raise_epilogue")
-            if raised is not None:
-                found.append(("init by maximum", raised))
+        if folded is not None:
+            found.append(("init by copy" if target.semantics == "chisel" else "addend in front", folded))
+        if target.semantics == "chisel":
+            return found
+        raised = _everywhere(folded, "raise_epilogue") if folded is not None else None
+        if raised is not None:
+            found.append(("init by maximum", raised))
+        added = _products(sch, target)
+        if added is not None:
+            found.append(("addend by product", added))
         return found
 
 
@@ -42,3 +57,63 @@ def _everywhere(sch: Schedule, primitive: str) -> Schedule | None:
         except ScheduleError:
             continue  # nothing to do here, or ranges that do not prove it
     return other if done else None
+
+
+def _products(sch: Schedule, target: Target) -> Schedule | None:
+    """A copy in which the GEMM adds what many elements of a sum share; None where there is nothing of the kind."""
+    config = target.config
+    if config.block_in != config.block_out:
+        return None
+    other = sch.copy()
+    summed: set[object] = set()
+    done = False
+    for block in device_blocks(other.func):
+        store = block.body
+        if not isinstance(store, BufferStore):
+            return None
+        if block.init is not None:
+            summed.add(store.buffer)
+            continue
+        own = [p for p in _loads(store.value) if p.buffer in summed and p.indices == store.indices]
+        if not own:
+            continue
+        summed.add(store.buffer)
+        lane = store.indices[-1]
+        path = _added(block, store.value)
+        if path is None or not isinstance(lane, Var) or extents(block).get(lane) != config.block_out:
+            continue
+        at, operand = path
+        try:
+            handle = other.get_sblock(block.name)
+            part = other.decompose_value(handle, list(at)) if at else handle
+            axis = next(k for k, iv in enumerate(block.iter_vars) if iv.var is lane)
+            other.add_by_gemm(part, axis, operand)
+            done = True
+        except ScheduleError:
+            return None  # what the host cannot take apart
+    return other if done else None
+
+
+def _loads(value: Expr) -> list[BufferLoad]:
+    if isinstance(value, BufferLoad):
+        return [value]
+    return [load for child in expr_children(value) for load in _loads(child)]
+
+
+def _added(block: Block, value: Expr, path: tuple[int, ...] = ()) -> tuple[tuple[int, ...], str] | None:
+    """Where a value adds an int32 tensor that many of its elements share, those of all rows of a tile, and that tensor's name."""
+    if isinstance(value, BinOp) and value.op == "+":
+        assert isinstance(block.body, BufferStore)
+        many = {iv.var for iv in block.iter_vars if extents(block).get(iv.var) != 1}
+        rows = many.intersection(*[free_vars(i) for i in block.body.indices[-2:-1]]) if len(block.body.indices) > 1 else set()
+        for term in (value.a, value.b):
+            if isinstance(term, BufferLoad) and term.dtype == "int32":
+                used = {v for i in term.indices for v in free_vars(i)}
+                if many - used and not rows & used:
+                    return path, term.buffer.name
+    if isinstance(value, BinOp | Call):
+        for n, child in enumerate(expr_children(value)):
+            found = None if isinstance(child, BufferLoad) else _added(block, child, (*path, n))
+            if found is not None:
+                return found
+    return None

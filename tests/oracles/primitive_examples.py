@@ -162,6 +162,10 @@ EXAMPLES: dict[str, Example] = {
     "cast_by_gemm": Example("|".join((
         'R: T.Buffer((16,), "int8"), C: T.Buffer((16,), "int32"), D: T.Buffer((16,), "int32")',
         stage("D[vi]", 'C[vi] + T.Cast("int32", R[vi]) * 4'))), 'sch.cast_by_gemm("D", 0, 1)'),
+    "add_by_gemm": Example("|".join((
+        'C: T.Buffer((16,), "int32"), b: T.Buffer((16,), "int32"), D: T.Buffer((16,), "int32")',
+        'T.func_attr({"autosched.value_ranges": {"b": [-16384, 16384]}})\n' + stage("D[vi]", "C[vi] + b[vi]"))),
+        'sch.add_by_gemm("D", 0, "b")'),
     "cache_cast": Example("|".join((
         'A: T.Buffer((16, 4), "int8"), C: T.Buffer((16,), "int32")', """for i, k in T.grid(16, 4):
     with T.sblock("C"):

@@ -210,7 +210,7 @@ def _all(stmt: Stmt) -> list[Expr]:
     return list(all_exprs(stmt))
 
 
-def _iterator(block: Block, axis: int) -> IterVar:
+def iterator_of(block: Block, axis: int) -> IterVar:
     if not 0 <= axis < len(block.iter_vars):
         raise Refusal(f"block {block.name} has {len(block.iter_vars)} iterators; there is none at {axis}", [block.ident],
                       code="argument")
@@ -240,7 +240,7 @@ def _load(factor: Expr) -> BufferLoad | None:
 
 def _diagonal(state: State, realize: BlockRealize, axis: int, operand: Buffer) -> tuple[Stmt, Block]:
     block = realize.block
-    iv = _iterator(block, axis)
+    iv = iterator_of(block, axis)
     store, term = _term(block)
     if not (isinstance(term, BinOp) and term.op == "*"):
         raise Refusal(f"block {block.name} is no product of two operands", [block.ident], code="form")
@@ -265,7 +265,7 @@ def _diagonal(state: State, realize: BlockRealize, axis: int, operand: Buffer) -
     spread = Replaced(mine, BufferLoad(buffer, (*mine.indices, k), operand.dtype)).visit_expr(
         Replaced(other, substitute(other, {iv.var: k})).visit_expr(term)
     )
-    return _summed(state, realize, scope, store, spread, k, iv, [(nest, buffer)]), made
+    return summed(state, realize, scope, store, spread, k, iv, [(nest, buffer)]), made
 
 
 def _term(block: Block) -> tuple[BufferStore, Expr]:
@@ -293,7 +293,7 @@ def _stage(name: str, source: Buffer, buffer: Buffer, dim: int) -> tuple[Block, 
     return block, nest
 
 
-def _summed(
+def summed(
     state: State, realize: BlockRealize, scope: Block, store: BufferStore, term: Expr, k: Var, iv: IterVar,
     before: Sequence[tuple[Stmt, Buffer]], init: Expr | None = None,
 ) -> Stmt:
@@ -331,7 +331,7 @@ def _put(top: Stmt, old: Stmt, new: Stmt) -> Stmt:
 
 def _identity(state: State, realize: BlockRealize, axis: int, operand: Buffer) -> tuple[Stmt, tuple[Constant, ...]]:
     block = realize.block
-    iv = _iterator(block, axis)
+    iv = iterator_of(block, axis)
     if block.init is not None:
         store, total = sum_term(block)
         parts: list[tuple[Expr, Expr | None]] = [(total, None)]
@@ -339,7 +339,7 @@ def _identity(state: State, realize: BlockRealize, axis: int, operand: Buffer) -
         if not isinstance(block.body, BufferStore):
             raise _no_store(block)
         store = block.body
-        parts = _addends(store.value)
+        parts = addends_of(store.value)
     if store.buffer.dtype != "int32":
         raise _no_store(block)
     found = [(rest, s) for part, rest in parts if (s := _scaled(part, operand)) is not None]
@@ -357,7 +357,7 @@ def _identity(state: State, realize: BlockRealize, axis: int, operand: Buffer) -
     constants, eye = _eye(state, int_value(iv.dom.extent) or 1, factor)
     term = cast("int32", substitute(load, {iv.var: k})) * cast("int32", BufferLoad(eye, (iv.var, k), "int8"))
     start = None if block.init is not None else rest if rest is not None else const(0, "int32")
-    return _summed(state, realize, scope_of(state, block), store, term, k, iv, [], start), constants
+    return summed(state, realize, scope_of(state, block), store, term, k, iv, [], start), constants
 
 
 def _no_store(block: Block) -> Refusal:
@@ -365,17 +365,17 @@ def _no_store(block: Block) -> Refusal:
                    "decompose_value splits the part off that adds", code="form")
 
 
-def _addends(value: Expr) -> list[tuple[Expr, Expr | None]]:
+def addends_of(value: Expr) -> list[tuple[Expr, Expr | None]]:
     """The parts of a sum, each with the rest."""
     if isinstance(value, BinOp) and value.op == "-":
         return [
-            *[(p, r - value.b if r is not None else 0 - value.b) for p, r in _addends(value.a)],
+            *[(p, r - value.b if r is not None else 0 - value.b) for p, r in addends_of(value.a)],
             *([(value.b * -1, value.a)] if isinstance(value.b, Cast) else []),
         ]
     if isinstance(value, BinOp) and value.op == "+":
         return [
-            *[(p, value.b if r is None else r + value.b) for p, r in _addends(value.a)],
-            *[(p, value.a if r is None else value.a + r) for p, r in _addends(value.b)],
+            *[(p, value.b if r is None else r + value.b) for p, r in addends_of(value.a)],
+            *[(p, value.a if r is None else value.a + r) for p, r in addends_of(value.b)],
         ]
     return [(value, None)]
 

@@ -1,0 +1,135 @@
+"""An int32 operand that the GEMM adds: its digits, the ranges they hold, what refuses, and the form of programs that uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.ir import IRModule, PrimFunc
+from autosched.ir.constant import values
+from autosched.ir.host import split_host
+from autosched.ir.interp import run
+from autosched.measure import Candidate, measure
+from autosched.schedule import Schedule
+from autosched.script import T, parse
+from autosched.target import get_target
+from autosched.workloads import of_func
+from space import Space
+
+Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
+Same = Callable[..., None]
+
+
+@T.prim_func
+def dense(
+    A: T.Buffer((6, 2, 1, 16), "int8"), W: T.Buffer((3, 2, 16, 16), "int8"), bias: T.Buffer((3, 1, 16), "int32"),
+    E: T.Buffer((6, 3, 1, 16), "int8"),
+):
+    T.func_attr({"autosched.value_ranges": {"bias": [-16384, 16384]}})
+    C = T.alloc_buffer((6, 3, 1, 16), "int32")
+    D = T.alloc_buffer((6, 3, 1, 16), "int32")
+    for m, n, b, j, k, i in T.grid(6, 3, 1, 16, 2, 16):
+        with T.block("C"):
+            vm, vn, vb, vj, vk, vi = T.axis.remap("SSSSRR", [m, n, b, j, k, i])
+            with T.init():
+                C[vm, vn, vb, vj] = 0
+            C[vm, vn, vb, vj] = C[vm, vn, vb, vj] + T.Cast("int32", A[vm, vk, vb, vi]) * T.Cast("int32", W[vn, vk, vj, vi])
+    for m, n, b, j in T.grid(6, 3, 1, 16):
+        with T.block("D"):
+            vm, vn, vb, vj = T.axis.remap("SSSS", [m, n, b, j])
+            D[vm, vn, vb, vj] = T.min(T.max(T.shift_right(C[vm, vn, vb, vj], 8) + bias[vn, vb, vj], -100), 100)
+    for m, n, b, j in T.grid(6, 3, 1, 16):
+        with T.block("E"):
+            vm, vn, vb, vj = T.axis.remap("SSSS", [m, n, b, j])
+            E[vm, vn, vb, vj] = T.Cast("int8", D[vm, vn, vb, vj])
+
+
+def edited(*changes: tuple[str, str]) -> PrimFunc:
+    text = dense.script()
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    return parse(text)
+
+
+def ranged(low: int, high: int) -> PrimFunc:
+    return edited(("[-16384, 16384]", f"[{low}, {high}]"))
+
+
+def by_digits(func: PrimFunc) -> Schedule:
+    sch = Schedule(func)
+    sch.add_by_gemm(sch.decompose_value("D", [0, 0]), 3, "bias")
+    return sch
+
+
+@pytest.mark.parametrize(("low", "high", "shares"), [
+    (-16384, 16384, 3), (-16384, 16319, 2), (-8192, 8191, 1), (-8193, 0, 2), (0, 8192, 2), (0, 8191, 1), (0, 0, 1),
+    (-122880, 121983, 15),
+])
+def test_digits_and_weights_make_the_operand(low: int, high: int, shares: int) -> None:
+    sch = by_digits(ranged(low, high))
+    (pack,) = split_host(sch.func).pack
+    (weights,) = [values(c) for c in sch.func.constants]
+    assert np.count_nonzero(weights) == shares + 1
+    rng = np.random.default_rng(0)
+    bias = rng.integers(low, high, size=(3, 1, 16), dtype=np.int32, endpoint=True)
+    bias[0, 0, :2] = low, high
+    digits = np.zeros((3, 16, 16), dtype=np.int8)
+    run(pack, bias, digits)
+    assert (digits.astype(np.int64) @ weights[0].astype(np.int64) == bias[:, 0]).all()
+
+
+@pytest.mark.parametrize(("low", "high"), [(-122881, 0), (0, 121984), (-(1 << 31), (1 << 31) - 1)])
+def test_ranges_that_need_more_digits(low: int, high: int) -> None:
+    with pytest.raises(ScheduleError, match=r"\d+ digits, and there are 16"):
+        by_digits(ranged(low, high))
+
+
+@pytest.mark.parametrize(("changes", "block", "axis", "operand", "reason"), [
+    ([], "D", 3, "bias", "does not add bias once"),
+    ([], "C", 3, "A", "not one plain store"),
+    ([("T.shift_right(C[vm, vn, vb, vj], 8) + bias[vn", "T.max(C[vm, vn, vb, vj], bias[vn"), ("vj], -100)", "vj]), -100)")],
+     "D", 3, "bias", "does not add"),
+    ([("bias[vn, vb, vj], -100)", "bias[vn, vb, vj] + bias[vn, vb, vj], -100)")], "part", 3, "bias", "does not add bias once"),
+    ([], "part", 4, "bias", "there is none at 4"),
+])
+def test_what_is_no_such_sum(changes: list[tuple[str, str]], block: str, axis: int, operand: str, reason: str) -> None:
+    sch = Schedule(edited(*changes) if changes else dense)
+    handle = sch.decompose_value("D", [0, 0]) if block == "part" else sch.get_block(block)
+    with pytest.raises(ScheduleError, match=reason):
+        sch.add_by_gemm(handle, axis, operand)
+
+
+def test_an_operand_that_the_accelerator_makes() -> None:
+    sch = Schedule(dense)
+    part = sch.decompose_value("D", [0, 0])
+    sch.cache_read(part, "bias", "global")
+    with pytest.raises(ScheduleError, match="cannot be taken apart on the host"):
+        sch.add_by_gemm(part, 3, "bias_global")
+
+
+def test_it_means_the_same(verify_trace_roundtrip: Verify, same: Same) -> None:
+    sch = by_digits(dense)
+    same(dense, sch)
+    verify_trace_roundtrip(sch, dense)
+
+
+@pytest.mark.parametrize("rows", [5, 6])
+def test_the_form_of_programs_that_uses_it(rows: int) -> None:
+    """No accumulator is cleared, nothing is compared with what stood there; points of it run, and none is below the bound."""
+    func = edited(("6, 2, 1, 16", f"{rows}, 2, 1, 16"), ("(6, 3", f"({rows}, 3")) if rows != 6 else dense
+    assert not any("addend by product" in s.done for s in Space(func, "vta-de10").sketches)
+    space = Space(func, "vta-de10-portable")
+    (form,) = [k for k, s in enumerate(space.sketches) if s.done == ("addend by product",)]
+    points = space.sample(np.random.default_rng(0), 400)
+    mine = points[points[:, 0] == form][:8]
+    assert len(mine) == 8
+    for point in mine:
+        for target in ("vta-de10-portable", "vta-fsim"):
+            result = measure(Candidate(of_func(func), get_target(target), tuple(space.trace(point).as_json())), execute=True)
+            assert result.status == "ok", (space.explain(point), result)
+            if target == "vta-de10-portable":
+                assert result.cycles is not None and result.cycles >= space.machine_bound()
