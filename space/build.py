@@ -200,8 +200,13 @@ class Build(Recorder):
             whole.part = parts[0]
             return
         outs = self._partition(whole.out, parts, [(0, int(e)) for e in self.model.extents])
-        columns = [self.recompute(block, len(parts)) for block in reversed(whole.stages)][::-1]
-        anchors = self.recompute(whole.anchor, len(parts)) if whole.anchor is not None else [None] * len(parts)
+        made = {self.nest.out: outs}
+        for stage, block in zip(reversed(self.nest.stages), reversed(whole.stages)):
+            made[stage.block] = self._for_parts(stage.block, block, made, len(parts))
+        columns = [made[stage.block] for stage in self.nest.stages]
+        anchors: list[BlockRV | None] = [None] * len(parts)
+        if whole.anchor is not None and self.nest.anchor is not None:
+            anchors = [*self._for_parts(self.nest.anchor, whole.anchor, made, len(parts))]
         widened = {name: self.recompute(block, len(parts)) for name, block in whole.wides.items()}
         own = {k for k in whole.pads if k not in self.padded and not self.model.shared(self.plan, k)[0]}
         alone = {k for k in own if not self.nest.operands[k].also}
@@ -214,6 +219,13 @@ class Build(Recorder):
         for k in sorted(own - alone):
             for piece in self.pieces[1:]:
                 piece.pads[k] = self.recompute(whole.pads[k], 2, self._readers(k, piece))[1]
+
+    def _for_parts(self, name: str, block: BlockRV, made: dict[str, list[BlockRV]], count: int) -> list[BlockRV]:
+        """A copy of a block of the chain for every part; ``made`` has those of the blocks that read it."""
+        readers = dict(self.nest.forks).get(name)
+        if readers is None:
+            return self.recompute(block, count)
+        return [block, *(self.recompute(block, 2, [made[reader][n] for reader in readers])[1] for n in range(1, count))]
 
     def _partition(self, block: BlockRV, parts: list[Part], box: list[tuple[int, int]]) -> list[BlockRV]:
         """Blocks for parts that tile a box, in order: cut off the first, or all but the last, until each stands alone."""

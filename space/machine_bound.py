@@ -330,8 +330,8 @@ def _needs(model: Model) -> _Needs:
     alone = sum(n for name, n in needed.items() if name not in taken) // max(model.out_elements, 1)
     return _Needs(
         streams, addends, words, first, products, needed, tuple(sorted(taken)), moved if nest.anchor else (),
-        epilogue.initial * starts, after * model.out_elements, epilogue.after + len(links), model.out_elements,
-        epilogue.initial + after + alone,
+        epilogue.initial * starts, after * model.out_elements, epilogue.after + sum(not s.fresh for s in links),
+        model.out_elements, epilogue.initial + after + alone,
     )
 
 

@@ -264,8 +264,7 @@ class Model:
         for part in plan.parts:
             used = {scope: np.zeros(n, np.int64) for scope in (INP, WGT, ACC)}
             acc = self.tile_elements(part) * (1 + plan.acc_banks)
-            if self.nest.anchor is None:
-                acc = acc * max(1, len(self.nest.stages))
+            acc = acc * (max(1, len(self.nest.stages)) if self.nest.anchor is None else self.nest.live)
             used[ACC] += acc + self.wide_elements(part)
             for k, operand in enumerate(self.nest.operands):
                 banks = plan.banks[k]

@@ -51,6 +51,7 @@ class Stage:
         iters: iterators of the block.
         lanes: which of them are the intrinsic's.
         sums: which of them the products are summed over, lanes aside.
+        fresh: whether the products are a sum of their own, which a later stage joins with the chain.
     """
 
     block: str
@@ -60,6 +61,7 @@ class Stage:
     iters: int = 0
     lanes: tuple[int, ...] = ()
     sums: tuple[int, ...] = ()
+    fresh: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,8 @@ class Nest:
         wides: blocks that widen what the ALU reduces.
         guarded: whether the anchor's terms are constants outside of a condition, padding that is left out of the window.
         clears: whether the initial value comes in by a maximum, so that the first tile of an accumulator is cleared before.
+        live: tensors of the chain that are in the accumulator at once; more than one where sums are joined.
+        forks: blocks of the chain that several others of it read, each with these.
     """
 
     func: PrimFunc
@@ -120,6 +124,8 @@ class Nest:
     wides: tuple[Wide, ...] = ()
     guarded: bool = False
     clears: bool = False
+    live: int = 1
+    forks: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def links(self) -> tuple[str, ...]:
@@ -275,20 +281,72 @@ def _outputs(
 def _chain(
     out: Site, matches: dict[str, tuple[BufferLoad, BufferLoad]], by_output: dict[Buffer, Site], sources: set[Buffer]
 ) -> list[Site]:
-    """The blocks from the sum, or from the first stage, to the one that stores."""
-    chain = [out]
-    while True:
-        first = chain[0]
-        link = first.block.name in matches and _is_link(first, matches[first.block.name], by_output)
-        inner = [x for x in (starts_of(first) if link else loads_of(first)) if x.buffer in by_output and x.buffer not in sources
+    """The blocks from the sum, or from the first stage, to the one that stores; sums that a stage joins stand before it."""
+    found: dict[Buffer, Site] = {}
+    roots: list[Site] = []
+    ahead = [out]
+    while ahead:
+        site = ahead.pop()
+        if site.store.buffer in found:
+            continue
+        found[site.store.buffer] = site
+        link = site.block.name in matches and _is_link(site, matches[site.block.name], by_output)
+        inner = [x for x in (starts_of(site) if link else loads_of(site)) if x.buffer in by_output and x.buffer not in sources
                  and not is_copy(by_output[x.buffer], matches)]
-        if (first.block.init is not None and not link) or not inner:
-            return chain
-        made = {x.buffer for x in inner}
-        if len(made) > 1:
-            names = " and ".join(sorted(by_output[b].block.name for b in made))
-            raise ProgramError(f"block {first.block.name!r} joins {names}; a space needs one chain")
-        chain.insert(0, by_output[next(iter(made))])
+        if (site.block.init is not None and not link) or not inner:
+            roots.append(site)
+        else:
+            ahead += [by_output[x.buffer] for x in inner]
+    chain = [s for s in by_output.values() if s.store.buffer in found]
+    if len(roots) > 1:
+        for site in roots:
+            if site.block.name not in matches or any(x.buffer not in sources for x in starts_of(site)):
+                names = " and ".join(sorted(r.block.name for r in roots))
+                raise ProgramError(f"block {_joint(chain, roots).block.name!r} joins what comes from {names}; a space joins sums "
+                                   f"of products only, and {site.block.name} is none: store one of them as int8 first")
+        # The largest sum is the one whose loops are tiled; the others are made tile by tile.
+        anchor = max(roots, key=lambda r: (_steps(r), -chain.index(r)))
+        chain = [anchor, *(s for s in chain if s is not anchor)]
+    return chain
+
+
+def _joint(chain: list[Site], roots: list[Site]) -> Site:
+    """The first block that two of the roots lead to."""
+    reached: dict[Buffer, set[Buffer]] = {r.store.buffer: {r.store.buffer} for r in roots}
+    for site in chain:
+        made = [reached[x.buffer] for x in (*loads_of(site), *starts_of(site)) if x.buffer in reached]
+        if site not in roots:
+            reached[site.store.buffer] = set().union(*made)
+        if len(reached[site.store.buffer]) > 1:
+            return site
+    return chain[-1]
+
+
+def _steps(site: Site) -> int:
+    """Iterations of a block."""
+    return prod(int_value(iv.dom.extent) or 1 for iv in site.block.iter_vars)
+
+
+def _forks(chain: list[Site]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The blocks of a chain that several others of it read."""
+    found = []
+    for site in chain:
+        made = site.store.buffer
+        readers = [s for s in chain if s is not site and any(x.buffer is made for x in (*loads_of(s), *starts_of(s)))]
+        if len(readers) > 1:
+            found.append((site.block.name, tuple(r.block.name for r in readers)))
+    return tuple(found)
+
+
+def _live(chain: list[Site]) -> int:
+    """How many tensors of a chain are in the accumulator at once, at most: a stage stores in the place of one that it reads last."""
+    last = {x.buffer: n for n, s in enumerate(chain) for x in (*loads_of(s), *starts_of(s))}
+    most, held = 1, set[Buffer]()
+    for n, site in enumerate(chain[:-1]):
+        ends = {b for b in held if last.get(b) == n}
+        most = max(most, len(held) + (not ends))
+        held = {*(held - ends), site.store.buffer}
+    return most
 
 
 def _nest(
@@ -304,7 +362,7 @@ def _nest(
     axes, anchor_vars = _axes(out, anchor, lanes)
     operands = operands_of(chain, anchor, matches, by_output, sources, lanes, anchor_vars)
     wides = () if tensorized or anchor is None else _wides(anchor, matches, by_output, sources, lanes, anchor_vars)
-    stages = tuple(_stage(s, s.block.name in matches) for s in chain if s is not anchor and s is not out)
+    stages = tuple(_stage(s, matches.get(s.block.name), by_output) for s in chain if s is not anchor and s is not out)
     stored = out.store.value.value if isinstance(out.store.value, Cast) else out.store.value
     if not isinstance(stored, BufferLoad) or out is chain[0]:
         raise ProgramError(
@@ -319,7 +377,7 @@ def _nest(
                 operands, stages, out.block.name, len(out.loops), init_ops, init_cycles,
                 tuple(s.block.name for s in sides.values()), between, tensorized, 1 if tensorized else imm + 2 * tensor, wides,
                 not tensorized and anchor is not None and is_guarded(term_of(anchor)),
-                bool(sides) and target.semantics != "chisel")
+                bool(sides) and target.semantics != "chisel", 1 if anchor is None else _live(chain), _forks(chain))
 
 
 def _is_link(site: Site, pair: tuple[BufferLoad, BufferLoad], by_output: dict[Buffer, Site]) -> bool:
@@ -366,16 +424,19 @@ def _lanes_of(site: Site) -> tuple[int, ...]:
     return tuple(n for n, iv in enumerate(site.block.iter_vars) if iv.var in lanes)
 
 
-def _stage(site: Site, link: bool) -> Stage:
-    """A block of the chain."""
-    if not link:
+def _stage(site: Site, pair: tuple[BufferLoad, BufferLoad] | None, by_output: dict[Buffer, Site]) -> Stage:
+    """A block of the chain, with its factors where it sums products."""
+    if pair is None:
         return Stage(site.block.name, *alu_ops(site.store.value), iters=len(site.block.iter_vars))
     assert isinstance(site.block.init, BufferStore)
     lanes = _lanes_of(site)
     over = [(n, int_value(iv.dom.extent) or 1) for n, iv in enumerate(site.block.iter_vars)
             if iv.kind == "reduce" and n not in lanes]
-    return Stage(site.block.name, *alu_ops(site.block.init.value), prod(e for _, e in over), len(site.block.iter_vars), lanes,
-                 tuple(n for n, _ in over))
+    fresh = not _is_link(site, pair, by_output)
+    imm, tensor = alu_ops(site.block.init.value)
+    # What starts anew costs a reset or a move, a cycle as an operation with an immediate.
+    return Stage(site.block.name, max(imm, 1) if fresh else imm, tensor, prod(e for _, e in over), len(site.block.iter_vars), lanes,
+                 tuple(n for n, _ in over), fresh)
 
 
 def _sides(anchor: Site, by_output: dict[Buffer, Site], sources: set[Buffer]) -> dict[Buffer, Site]:

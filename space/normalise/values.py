@@ -23,6 +23,12 @@ def apply(sch: Schedule, target: Target) -> None:
     """Writes what every block stores more plainly, where there is a plainer form."""
     params = set(sch.func.buffers)
     for name in [b.name for b in device_blocks(sch.func)]:
+        if _joins(sch, device_block(sch, name)):
+            try:
+                sch.compute_inline(sch.get_sblock(name))
+            except ScheduleError:
+                continue  # what is in the way of a schedule, analysis says
+    for name in [b.name for b in device_blocks(sch.func)]:
         block = device_block(sch, name)
         if store_of(block).buffer not in params and (_converts(sch, block) or store_of(block).buffer.dtype not in HELD):
             try:
@@ -35,6 +41,21 @@ def apply(sch: Schedule, target: Target) -> None:
         except Refusal:
             continue  # there is nothing to do
         sch.simplify_value(sch.get_sblock(name))
+
+
+def _joins(sch: Schedule, block: Block) -> bool:
+    """Whether a stage of int32 parameters alone feeds a stage that goes on from something else as well: one chain joins them."""
+    store = store_of(block)
+    blocks = device_blocks(sch.func)
+    made = {store_of(b).buffer for b in blocks}
+    sources = [x for x in loads_of(block)]
+    if block.init is not None or store.buffer in sch.func.buffers or store.buffer.dtype != "int32" or not sources:
+        return False
+    if any(x.buffer in made or x.dtype != "int32" for x in sources):
+        return False
+    readers = [b for b in blocks if any(x.buffer is store.buffer for x in loads_of(b))]
+    return len(readers) == 1 and readers[0].init is None and any(
+        x.buffer in made and x.buffer is not store.buffer for x in loads_of(readers[0]))
 
 
 def _converts(sch: Schedule, block: Block) -> bool:

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from autosched import te
-from autosched.errors import ProgramError, UnknownNameError
+from autosched.errors import LoweringError, ProgramError, UnknownNameError
 from autosched.ir.expr import int_value
+from autosched.ir.host import split_host
 from autosched.ir.stmt import PrimFunc
 from autosched.kernel import resolve
+from autosched.lower import lower_table
 from autosched.measure import Candidate, measure
 from autosched.script import T, parse
 from autosched.target import get_target
@@ -17,6 +19,7 @@ from autosched.te import Tensor
 from space import Space
 from space.lowerable import require_lowerable
 from space.nest import analyse
+from space.normalise import normalise
 from space.sites import match_gemm, sites_of
 
 
@@ -71,8 +74,22 @@ def layers(rng: np.random.Generator, shape: str) -> PrimFunc:
         out = te.compute((sizes(data)[0], n), lambda i, j: T.max(
             ((totals[0][i, j] >> 1) + totals[1][i, j] + addend[j]) >> 6, -128).astype("int8"), name="out")
         return te.create_prim_func([data, weight, other, added, addend, out])
+    if shape == "joined":  # three sums, of which the second one is the largest, and one starts with a bias
+        other, n = te.placeholder((sizes(data)[0], drawn(50, 70)), "int8", "B"), sizes(weight)[0]
+        added, more = te.placeholder((n, sizes(other)[1]), "int8", "V"), te.placeholder((n, sizes(data)[1]), "int8", "U")
+        totals = [total(data, weight, "C"), total(other, added, "E"), total(data, more, "F")]
+        addend = te.placeholder((n,), "int32", "b")
+        third = te.compute(sizes(totals[2]), lambda i, j: (totals[2][i, j] + addend[j]) >> 2, name="G")
+        out = te.compute((sizes(data)[0], n), lambda i, j: T.min(T.max(
+            (T.max(totals[0][i, j], totals[1][i, j]) >> 5) + third[i, j], -128), 127).astype("int8"), name="out")
+        return te.create_prim_func([data, weight, other, added, more, addend, out])
     summed = total(data, weight, "C")
     m, n = sizes(summed)
+    if shape == "forked":  # what two stages read
+        steep = te.compute((m, n), lambda i, j: summed[i, j] >> 3, name="steep")
+        leaky = te.compute((m, n), lambda i, j: T.max(summed[i, j], steep[i, j]), name="leaky")
+        out = te.compute((m, n), lambda i, j: T.min((leaky[i, j] + steep[i, j]) >> 5, 127).astype("int8"), name="out")
+        return te.create_prim_func([data, weight, out])
     low = te.compute((m, n), lambda i, j: summed[i, j].astype("int8"), name="low")
     high = te.compute((m, n), lambda i, j: T.max(summed[i, j] >> 8, 0).astype("int8"), name="high")
     return te.create_prim_func([data, weight, low, high])
@@ -80,7 +97,7 @@ def layers(rng: np.random.Generator, shape: str) -> PrimFunc:
 
 @pytest.mark.parametrize(("shape", "target"), [
     ("chain", "vta-de10"), ("chain of three", "vta-de10-portable"), ("two of one", "vta-de10"), ("both", "vta-de10"),
-    ("two results", "vta-de10-portable"), ("sum", "vta-de10"), ("sum", "vta-de10-portable"),
+    ("two results", "vta-de10-portable"), ("sum", "vta-de10"), ("sum", "vta-de10-portable"), ("joined", "vta-de10"), ("joined", "vta-fsim"), ("forked", "vta-de10-portable"),
 ])
 def test_every_point_computes_all_results(shape: str, target: str) -> None:
     rng = np.random.default_rng(sum(map(ord, shape)))
@@ -88,16 +105,62 @@ def test_every_point_computes_all_results(shape: str, target: str) -> None:
     machine = get_target(target)
     task = resolve(func, machine)
     space = Space(func, machine)
-    assert all(len(s.models) == {"chain of three": 3, "sum": 1}.get(shape, 2) for s in space.sketches)
+    nests = {"chain of three": 3, "sum": 1, "joined": 1, "forked": 1}.get(shape, 2)
+    assert all(len(s.models) == nests for s in space.sketches)
     assert len(set(space.names)) == len(space.names)
     drawn = space.sample(rng, 3)
     bred = space.mutate(np.repeat(drawn, 4, axis=0), rng)
     near = space.neighbours(drawn[0])
-    assert space.valid(near).all() and space.valid(bred).all() and len(bred) and len(near) > 20
+    assert space.valid(near).all() and space.valid(bred).all() and len(bred) and len(near) > 7
     for point in (*drawn, bred[0], near[-1]):
         result = measure(Candidate(task, machine, tuple(space.trace(point).as_json())), execute=True)
         assert result.ok and result.cycles is not None, (space.explain(point), result)
         assert result.cycles >= max(space.bound(point[None])[0], space.machine_bound(), space.floor()), space.explain(point)
+
+
+@pytest.mark.parametrize("shape", ["joined", "forked"])
+def test_parts_have_sums_of_their_own(shape: str) -> None:
+    """The packed program, of which no host stage reads the result: its output is cut into parts."""
+    machine = get_target("vta-de10")
+    func = split_host(normalise(layers(np.random.default_rng(5), shape), machine)[0]).device
+    space, task = Space(func, machine), resolve(func, machine)
+    drawn = space.sample(np.random.default_rng(1), 200)
+    cuts = [n for n, name in enumerate(space.names) if name.startswith("cut")]
+    cut = drawn[(drawn[:, cuts] > 0).any(axis=1)]
+    assert len(cut) > 3
+    for point in cut[:4]:
+        result = measure(Candidate(task, machine, tuple(space.trace(point).as_json())), execute=True)
+        assert result.ok and result.cycles is not None, (space.explain(point), result)
+        assert result.cycles >= max(space.bound(point[None])[0], space.machine_bound())
+
+
+@pytest.mark.parametrize(("rows", "fits"), [(64, True), (65, False)])
+def test_joined_sums_share_the_accumulator(rows: int, fits: bool) -> None:
+    """Two of 64x256 fill all of its 2048 vectors; with another row neither the space nor lowering has room for both."""
+    data, left, right = (te.placeholder((n, 16), "int8", name) for n, name in ((rows, "A"), (256, "W"), (256, "V")))
+    p, q = total(data, left, "p"), total(data, right, "q")
+    out = te.compute((rows, 256), lambda i, j: (T.max(p[i, j], q[i, j]) >> 4).astype("int8"), name="out")
+    space = Space(te.create_prim_func([data, left, right, out]), "vta-de10")
+    whole = np.concatenate([[0], space.sketches[0].default]).astype(np.int32)  # one tile
+    assert space.sketches[0].model.nest.live == 2 and space.valid(whole[None])[0] == fits
+    scheduled = space.schedule(whole).func
+    if fits:
+        lower_table(scheduled, space.target)
+        return
+    with pytest.raises(LoweringError) as caught:
+        lower_table(scheduled, space.target)
+    assert caught.value.code == "capacity"
+
+
+def test_what_is_no_sum_of_products_is_not_joined() -> None:
+    """A maximum over int32 windows is not; nor what is joined with it."""
+    data, weight = te.placeholder((16, 32), "int8", "A"), te.placeholder((16, 32), "int8", "W")
+    image = te.placeholder((32, 16), "int32", "X")
+    summed, p = total(data, weight, "C"), te.reduce_axis((0, 2), "p")
+    pooled = te.compute((16, 16), lambda i, j: te.max(image[i * 2 + p, j], axis=p), name="pooled")
+    out = te.compute((16, 16), lambda i, j: T.max(summed[i, j] >> 6, pooled[i, j]).astype("int8"), name="out")
+    with pytest.raises(ProgramError, match="joins what comes from C and pooled; .* and pooled is none: store one of them as int8"):
+        Space(te.create_prim_func([data, weight, image, out]), "vta-de10")
 
 
 def test_nests_have_names_of_their_own() -> None:
