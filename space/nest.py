@@ -339,7 +339,7 @@ def _forks(chain: list[Site]) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def _live(chain: list[Site]) -> int:
-    """How many tensors of a chain are in the accumulator at once, at most: a stage stores in the place of one that it reads last."""
+    """How many tensors of a chain are in the accumulator at once, at most: a stage stores where what it reads last was."""
     last = {x.buffer: n for n, s in enumerate(chain) for x in (*loads_of(s), *starts_of(s))}
     most, held = 1, set[Buffer]()
     for n, site in enumerate(chain[:-1]):
@@ -435,7 +435,8 @@ def _stage(site: Site, pair: tuple[BufferLoad, BufferLoad] | None, by_output: di
     fresh = not _is_link(site, pair, by_output)
     imm, tensor = alu_ops(site.block.init.value)
     # What starts anew costs a reset or a move, a cycle as an operation with an immediate.
-    return Stage(site.block.name, max(imm, 1) if fresh else imm, tensor, prod(e for _, e in over), len(site.block.iter_vars), lanes,
+    imm = max(imm, 1) if fresh else imm
+    return Stage(site.block.name, imm, tensor, prod(e for _, e in over), len(site.block.iter_vars), lanes,
                  tuple(n for n, _ in over), fresh)
 
 

@@ -48,7 +48,7 @@ def _joins(sch: Schedule, block: Block) -> bool:
     store = store_of(block)
     blocks = device_blocks(sch.func)
     made = {store_of(b).buffer for b in blocks}
-    sources = [x for x in loads_of(block)]
+    sources = list(loads_of(block))
     if block.init is not None or store.buffer in sch.func.buffers or store.buffer.dtype != "int32" or not sources:
         return False
     if any(x.buffer in made or x.dtype != "int32" for x in sources):
