@@ -17,7 +17,20 @@ from autosched.ir.printer import expr_text
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.target import Target
 from space.operands import Operand, dims_of, moving, operands_of
-from space.sites import LANES, Site, alu_ops, factor_of, is_copy, is_guarded, loads_of, match_gemm, sites_of, starts_of, term_of
+from space.sites import (
+    LANES,
+    NotPackedError,
+    Site,
+    alu_ops,
+    factor_of,
+    is_copy,
+    is_guarded,
+    loads_of,
+    match_gemm,
+    sites_of,
+    starts_of,
+    term_of,
+)
 
 
 @dataclass(frozen=True)
@@ -479,7 +492,7 @@ def _check_elementwise(chain: list[Site], anchor: Site | None, lanes: int) -> No
     for site in chain:
         store = site.store
         if not all(isinstance(i, Var) or int_value(i) == 0 for i in store.indices) or len(store.indices) <= lanes:
-            raise ProgramError(f"block {site.block.name!r} does not store one element per iteration in order")
+            raise NotPackedError(f"block {site.block.name!r} does not store one element per iteration in order")
         if site is anchor:
             continue
         for load in loads_of(site):
@@ -487,7 +500,7 @@ def _check_elementwise(chain: list[Site], anchor: Site | None, lanes: int) -> No
                 raise ProgramError(f"block {site.block.name!r} reads {load.buffer.name} at another place than it writes")
     shapes = {tuple(int_value(e) for e in s.store.buffer.shape) for s in chain}
     if len(shapes) > 1:
-        raise ProgramError("the blocks of the output chain have different shapes")
+        raise NotPackedError("the blocks of the output chain have different shapes")
 
 
 def _axes(out: Site, anchor: Site | None, lanes: int) -> tuple[tuple[Axis, ...], list[Var]]:

@@ -11,7 +11,7 @@ from autosched.ir.printer import expr_text
 from autosched.ir.simplify import conjuncts, linear_form
 from autosched.ir.stmt import Block, Buffer
 from autosched.schedule.primitives.reductions.values import choice_of
-from space.sites import ACC, INP, WGT, Site, is_copy, loads_of, starts_of
+from space.sites import ACC, INP, WGT, NotPackedError, Site, is_copy, loads_of, starts_of
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def operands_of(
             if load.buffer in sources and load.buffer not in seen:
                 seen.add(load.buffer)
                 if load.dtype != "int32":
-                    raise ProgramError(_narrow(site, load))
+                    raise _narrow(site, load)
                 dims = dims_of(load, lanes, own, f"block {site.block.name!r}")
                 pad = (0,) * (len(anchor_vars) - len(own))
                 dims = tuple((coeffs + pad, size) for coeffs, size in dims)
@@ -121,7 +121,7 @@ def operands_of(
     return tuple(operands)
 
 
-def _narrow(site: Site, load: BufferLoad) -> str:
+def _narrow(site: Site, load: BufferLoad) -> ProgramError:
     """Why a stage cannot read a tensor of another type than the accumulator's."""
     block, name = site.block.name, load.buffer.name
     for e in walk_expr(site.store.value):
@@ -129,12 +129,12 @@ def _narrow(site: Site, load: BufferLoad) -> str:
         if parts is None or not any(x is load for x in walk_expr(e)):
             continue
         if any(isinstance(x, BufferLoad) for x in walk_expr(parts[0])):
-            return (f"block {block!r} chooses by data where it reads {name}; the ALU has no choice but minimum and maximum: "
-                    "write it with T.min and T.max")
+            return ProgramError(f"block {block!r} chooses by data where it reads {name}; the ALU has no choice but minimum and "
+                                "maximum: write it with T.min and T.max")
         constants = [c for side in parts[1:] if (c := int_value(side))]
         if constants:
-            return f"block {block!r} pads {name} with {constants[0]}; the DMA pads with 0"
-    return f"block {block!r} reads {name} as {load.dtype}; the ALU takes int32"
+            return ProgramError(f"block {block!r} pads {name} with {constants[0]}; the DMA pads with 0")
+    return NotPackedError(f"block {block!r} reads {name} as {load.dtype}; the ALU takes int32")
 
 
 def _reduced(
@@ -148,7 +148,7 @@ def _reduced(
         wide = by_output.get(load.buffer)
         if load.buffer in sources:
             if load.dtype != "int32":
-                raise ProgramError(f"{where} reads {load.buffer.name} as {load.dtype}; the ALU takes int32")
+                raise NotPackedError(f"{where} reads {load.buffer.name} as {load.dtype}; the ALU takes int32")
             dims = dims_of(load, lanes, anchor_vars, where)
             found.append(Operand(load.buffer.name, ACC, anchor.block.name, _read_index(anchor.block, load.buffer), None, dims,
                                  tuple(size for _, size in dims), twin=any(o.name == load.buffer.name for o in found)))

@@ -16,6 +16,10 @@ SCOPES = (INP, WGT, ACC)
 LANES = 2  # the last dimensions of every packed tensor: rows of the batch and lanes, or lanes out and in
 
 
+class NotPackedError(ProgramError):
+    """A stage is not element by element in the machine's layout; for a program in a layout of its own that says little."""
+
+
 @dataclass(frozen=True)
 class Site:
     """A block with its loops.

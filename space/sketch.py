@@ -17,8 +17,9 @@ from autosched.schedule import Trace
 from autosched.target import Target
 from space.model import Model
 from space.nest import analyse
-from space.normalise import normal_forms
+from space.normalise import normal_forms, why_unpacked
 from space.rule import Column, NumericRule, Points, StructuralRule
+from space.sites import NotPackedError
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,5 +104,6 @@ def sketches(
         found.append(Sketch(done, sch.trace, tuple(models)))
     if not found:
         assert refusal is not None
-        raise refusal
+        why = why_unpacked(func, target) if isinstance(refusal, NotPackedError) else ""
+        raise ProgramError(f"{func.name} cannot be laid out for {target.name}: {why}") if why else refusal
     return tuple(found)

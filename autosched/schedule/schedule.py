@@ -36,6 +36,7 @@ from autosched.schedule.primitives.reductions.diagonal import Diagonals
 from autosched.schedule.primitives.reductions.digits import Digits
 from autosched.schedule.primitives.reductions.fold import Folding
 from autosched.schedule.primitives.reductions.neutral_terms import NeutralTerms
+from autosched.schedule.primitives.reductions.offsets import Offsets
 from autosched.schedule.primitives.reductions.pad_block import PadBlocks
 from autosched.schedule.primitives.reductions.pad_einsum import PadEinsum
 from autosched.schedule.primitives.reductions.plain import PlainForms
@@ -57,7 +58,7 @@ class Schedule(
     Lookup, Pieces, Kinds, ReindexCache, CacheIndex, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing,
     Notes, Sampling, Layout, Reindex, ZeroTerms, Folding, Raising, Factoring, PadEinsum,
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
-    PlainForms, Windows, Fission, Values,
+    PlainForms, Windows, Fission, Values, Offsets,
 ):
     """Rewrites a program step by step; every step is legal, and recorded.
 

@@ -21,6 +21,7 @@ from space.normalise import (
     initial,
     loops,
     moves,
+    offsets,
     packing,
     reversal,
     straight,
@@ -52,8 +53,24 @@ def normalise(func: PrimFunc, target: Target, differences: bool = False) -> tupl
         The program, in which parameters are packed and results unpacked by host stages, and the instructions of a trace; the
         program itself and no instructions where it is packed already, or where no rule knows how to pack it.
     """
+    sch, _ = _attempt(func, target, differences)
+    return (func, ()) if sch is None else (sch.func, tuple(sch.trace.insts))
+
+
+def why_unpacked(func: PrimFunc, target: Target) -> str:
+    """Why no rule brings a program's tensors into whole elements; nothing where that is not what is in the way.
+
+    Args:
+        func: as for ``normalise``.
+        target: as for ``normalise``.
+    """
+    return _attempt(func, target, False)[1]
+
+
+def _attempt(func: PrimFunc, target: Target, differences: bool) -> tuple[Schedule | None, str]:
+    """The schedule of a program in form, or None and why not."""
     if not plain_blocks(func):
-        return func, ()
+        return None, ""
     sch = Schedule(func, seed=0, error_render_level="fast")
     try:
         loops.apart(sch, target)
@@ -61,6 +78,7 @@ def normalise(func: PrimFunc, target: Target, differences: bool = False) -> tupl
         loops.apply(sch, target)
         values.apply(sch, target)
         moves.apply(sch, target)
+        offsets.apply(sch, target)
         epilogue.apply(sch, target)
         sums.apply(sch, target)
         diagonal.apply(sch, target)
@@ -69,17 +87,17 @@ def normalise(func: PrimFunc, target: Target, differences: bool = False) -> tupl
                 rule(sch, target)
         if is_packed(sch.func, target):
             if differences and not windows.apply(sch, target):
-                return func, ()
+                return None, ""
             sch = _widened(sch, target)
             values.apply(sch, target)
             apart.apply(sch, target)
-    except ScheduleError:
+    except ScheduleError as error:
         # A primitive that refuses says that the program is of no form that these rules know; what is in the way of a schedule
         # of the program as it is, analysis says.
-        return func, ()
+        return None, error.reason
     if not sch.trace.insts or not is_packed(sch.func, target):
-        return func, ()
-    return sch.func, tuple(sch.trace.insts)
+        return None, ""
+    return sch, ""
 
 
 def _widened(sch: Schedule, target: Target) -> Schedule:
@@ -126,4 +144,4 @@ def normalised(func: PrimFunc, target: Target, differences: bool = False) -> Sch
     return sch
 
 
-__all__ = ["DIFFERENCES", "PACKING", "normal_forms", "normalise", "normalised"]
+__all__ = ["DIFFERENCES", "PACKING", "normal_forms", "normalise", "normalised", "why_unpacked"]

@@ -26,6 +26,7 @@ from autosched.target import Target
 from space.normalise.blocks import Product, device_block, device_blocks, extents, is_copy, loads_of, product_of, store_of
 
 Place = tuple[object, object]  # (buffer, dimension) or (block ident, iterator)
+NEEDS = "a product needs an index that only one factor and the result have, and one that both factors are summed over"
 MOST_CHOICES = 16  # of lanes that are tried, for all products together
 
 
@@ -128,7 +129,8 @@ class _Plan:
         lanes = self.of(buffer, range(buffer.ndim))
         inner = [d for d, n in enumerate(lanes) if n is not None]
         if len(inner) != (2 if buffer in self.weights else 1):
-            raise _unfit(f"{buffer.name} has {len(inner)} indices that are lanes")
+            raise _unfit(f"{buffer.name} has no index that can be the lanes of an element" if not inner else
+                         f"{len(inner)} indices of {buffer.name} would have to be lanes: what reads it wants different ones")
         if buffer in self.weights:
             inner.sort(key=lambda d: self.axes.of((buffer, d)) is not self.axes.of(self.weights[buffer]))
             return [*inner, *[d for d, n in enumerate(lanes) if n is None]], inner
@@ -228,7 +230,7 @@ def _spread(sch: Schedule, target: Target) -> None:
             value = store_of(device_block(sch, block.name)).value
             path = _path(value, alone)
             if block.init is not None or path is None:
-                raise _unfit(f"block {block.name} reads a tensor without lanes in its sum")
+                raise _unfit(f"block {block.name} sums up what it reads at no plain index of its own; {NEEDS}")
             sch.host_stage(sch.decompose_value(sch.get_sblock(block.name), path))
 
 
@@ -295,7 +297,7 @@ def _plans(blocks: Sequence[Block], target: Target) -> Iterator[_Plan]:
 
 
 def _plan(blocks: Sequence[Block], target: Target) -> _Plan:
-    reasons = [_unfit("not every product has an index that can be its lanes")]
+    reasons = [_unfit(NEEDS)]
     for plan in _plans(blocks, target):
         try:
             for block in blocks:

@@ -1,4 +1,4 @@
-"""Tensors that are read backwards: their copies are laid out the other way round."""
+"""Tensors that are read backwards: sums run the other way, or copies are laid out the other way round."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from space.normalise.blocks import device_blocks, loads_of, store_of
 
 
 def apply(sch: Schedule, target: Target) -> None:
-    """Reverses each dimension of a copy that every reader reads with coefficient -1 only."""
+    """Runs every sum upwards through what it slides over; reverses what all readers of a copy then read downwards."""
+    _upwards(sch)
     copies = {store_of(b).buffer: b for b in _packs(sch)}
     backwards: dict[Buffer, list[set[int]]] = {}
     for block in device_blocks(sch.func):
@@ -33,6 +34,29 @@ def apply(sch: Schedule, target: Target) -> None:
         sch.transform_layout(copy, ("write", 0), turned)
         # The copy again stores at its plain iterators, so that what it fills is plain to see.
         sch.transform_block_layout(copy, turned)
+
+
+def _upwards(sch: Schedule) -> None:
+    """Counts an iterator of a sum down that moves an index down which others move up."""
+    for block in device_blocks(sch.func):
+        own = [iv.var for iv in block.iter_vars]
+        falling: set[Var] = set()
+        for load in loads_of(block):
+            for index in load.indices:
+                form = linear_form(index, own)
+                steps = {v: c for v, c in form[0].items() if isinstance(c, int)} if form is not None else {}
+                if any(c > 0 for c in steps.values()):
+                    falling |= {v for v, c in steps.items() if c < 0}
+        sums = {iv.var for iv in block.iter_vars if iv.kind == "reduce" and int_value(iv.dom.min) == 0}
+        turned = [v in falling & sums for v in own]
+        if not any(turned) or not falling <= sums:
+            continue
+        last = [(int_value(iv.dom.extent) or 1) - 1 for iv in block.iter_vars]
+
+        def down(*indices: Expr, turned: list[bool] = turned, last: list[int] = last) -> tuple[Expr, ...]:
+            return tuple([n - i if t else i for i, t, n in zip(indices, turned, last)])
+
+        sch.transform_block_layout(sch.get_sblock(block.name), down)
 
 
 def _packs(sch: Schedule) -> list[Block]:

@@ -194,6 +194,15 @@ EXAMPLES: dict[str, Example] = {
     "expand_choice": Example("|".join((
         'A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32"), C: T.Buffer((16,), "int32")',
         stage("C[vi]", "T.if_then_else(vi < 8, A[vi], B[vi - 8])"))), 'sch.expand_choice("C")'),
+    "split_offset": Example("|".join((
+        'A: T.Buffer((8, 4), "int8"), W: T.Buffer((16, 4), "int8"), C: T.Buffer((8, 16), "int32")',
+        """for i, j, k in T.grid(8, 16, 4):
+    with T.sblock("C"):
+        vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+        with T.init():
+            C[vi, vj] = 0
+        C[vi, vj] = C[vi, vj] + (T.Cast("int32", A[vi, vk]) - 3) * T.Cast("int32", W[vj, vk])
+""")), 'sch.split_offset("C")'),
     "loop_fission": Example("|".join((
         'A: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")', """B = T.sblock_alloc_buffer((16,), "int32")
 for i in range(16):

@@ -97,7 +97,7 @@ class PlainForms(ScheduleBase):
         self.commit_nodes(state, table)
 
 
-def _top(state: State, realize: BlockRealize) -> Stmt:
+def top_of(state: State, realize: BlockRealize) -> Stmt:
     """The outermost loop of a block that is alone in its loops."""
     top: Stmt = realize
     for loop in reversed(state.loops_above(realize)):
@@ -127,7 +127,7 @@ def _once(state: State, realize: BlockRealize) -> None:
 
 def _renested(state: State, realize: BlockRealize) -> dict[int, Stmt | None]:
     block = realize.block
-    top = _top(state, realize)
+    top = top_of(state, realize)
     _once(state, realize)
     loops = [Var(iv.var.name.removeprefix("v_").removeprefix("v") or iv.var.name, iv.var.dtype) for iv in block.iter_vars]
     nest: Stmt = BlockRealize(tuple(loops), TRUE, block)
@@ -150,7 +150,7 @@ def _composed(state: State, init: BlockRealize, update: BlockRealize) -> dict[in
         raise Refusal(f"block {last.name} does not update the elements of {store.buffer.name} in place", marks, code="form")
     if scope_of(state, first) is not scope_of(state, last):
         raise Refusal("the blocks are in different scopes", marks, code="place")
-    tops = _top(state, init), _top(state, update)
+    tops = top_of(state, init), top_of(state, update)
     for realize in (init, update):
         _once(state, realize)
     table = _same_elements(first, last, begin, store)

@@ -1,0 +1,155 @@
+"""Operands with an offset, as quantization with zero points has them: split_offset."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from autosched.ir.expr import BinOp, BufferLoad, Expr, IntImm, Var, binary, int_value
+from autosched.ir.functor import free_vars, substitute
+from autosched.ir.patterns import loads_from, update_of
+from autosched.ir.region import with_access
+from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, For, IterVar, Stmt, seq
+from autosched.schedule.analysis.dependence import scope_of
+from autosched.schedule.kit.base import BlockRV, ScheduleBase
+from autosched.schedule.kit.names import fresh_name
+from autosched.schedule.kit.primitive import primitive
+from autosched.schedule.kit.refusal import Refusal
+from autosched.schedule.kit.state import State
+from autosched.schedule.primitives.reductions.plain import top_of
+
+
+class Offsets(ScheduleBase):
+    """The primitive that takes offsets out of sums of products."""
+
+    @primitive
+    def split_offset(self, block: BlockRV | str) -> BlockRV:
+        """Sums up apart what a constant added to an operand contributes to a sum of products: it depends on the other one only.
+
+        The sum starts with it, and multiplies the operands themselves.
+
+        Args:
+            block: handle or name of a block alone in its loops that adds up products of int32 or wider values, of which one
+                factor is something plus or minus a constant.
+
+        Returns:
+            the block of the new sum, over all reduction iterators, with an element for each place of the other factor.
+
+        Raises:
+            ScheduleError: another body, or both factors or none with a constant; a factor that no spatial iterator moves.
+
+        Before::
+
+            for i, j, k in T.grid(8, 16, 4):
+                with T.sblock("C"):
+                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        C[vi, vj] = 0
+                    C[vi, vj] = C[vi, vj] + (T.Cast("int32", A[vi, vk]) - 3) * T.Cast("int32", W[vj, vk])
+
+        After ``sch.split_offset("C")``::
+
+            C_offset = T.sblock_alloc_buffer((16,), "int32")
+            for j, k in T.grid(16, 4):
+                with T.sblock("C_offset"):
+                    vj, vk = T.axis.remap("SR", [j, k])
+                    with T.init():
+                        C_offset[vj] = 0
+                    C_offset[vj] = C_offset[vj] + T.Cast("int32", W[vj, vk]) * -3
+            for i, j, k in T.grid(8, 16, 4):
+                with T.sblock("C"):
+                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        C[vi, vj] = C_offset[vj]
+                    C[vi, vj] = C[vi, vj] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", W[vj, vk])
+        """
+        assert isinstance(block, BlockRV)
+        state, realize = self.block_at(block)
+        try:
+            body, made = _split(state, realize)
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
+        self.commit(state, body)
+        return self.block_rv(made)
+
+
+def offset_of(block: Block) -> tuple[Expr, int, Expr] | None:
+    """(operand, constant that is added to it, other factor) of a sum of products of which one factor has an offset; else None.
+
+    Args:
+        block: any.
+    """
+    store = block.body
+    update = update_of(store) if isinstance(store, BufferStore) else None
+    if block.init is None or update is None or update[0] != "+" or update[1].dtype not in ("int32", "int64"):
+        return None
+    term = update[1]
+    if not (isinstance(term, BinOp) and term.op == "*"):
+        return None
+    found = [(s, other) for one, other in ((term.a, term.b), (term.b, term.a)) if (s := _shifted(one)) is not None]
+    if len(found) != 1 or int_value(found[0][1]) is not None:
+        return None
+    (operand, offset), other = found[0]
+    return operand, offset, other
+
+
+def _shifted(value: Expr) -> tuple[Expr, int] | None:
+    if not (isinstance(value, BinOp) and value.op in ("+", "-")):
+        return None
+    right, left = int_value(value.b), int_value(value.a)
+    if right is not None:
+        return value.a, right if value.op == "+" else -right
+    return (value.b, left) if left is not None and value.op == "+" else None
+
+
+def _split(state: State, realize: BlockRealize) -> tuple[Stmt, Block]:
+    block = realize.block
+    found = offset_of(block)
+    store, init = block.body, block.init
+    if found is None or not isinstance(store, BufferStore) or not isinstance(init, BufferStore):
+        raise Refusal(f"block {block.name} adds up no products of which one factor has a constant added", [block.ident],
+                      code="form")
+    operand, offset, other = found
+    if init.indices != store.indices or loads_from(init.value, store.buffer):
+        raise Refusal(f"block {block.name} starts with something else than a value of its own element", [block.ident],
+                      code="form")
+    used = free_vars(other)
+    places = [iv for iv in block.iter_vars if iv.kind == "spatial" and iv.var in used]
+    sums = [iv for iv in block.iter_vars if iv.kind == "reduce"]
+    if not places or any(int_value(iv.dom.min) != 0 or int_value(iv.dom.extent) is None for iv in (*places, *sums)):
+        raise Refusal(f"the other factor of block {block.name} is moved by no spatial iterator from 0", [block.ident],
+                      code="index")
+    if realize.predicate != TRUE:
+        raise Refusal(f"block {block.name} runs for a part of its iterations only", [block.ident], code="domain")
+    top = top_of(state, realize)
+    scope = scope_of(state, block)
+    dtype = store.buffer.dtype
+    name = fresh_name(f"{block.name}_offset", set(state.block_names()))
+    taken = {b.name for b in (*scope.alloc_buffers, *state.func.given)}
+    buffer = Buffer(fresh_name(f"{store.buffer.name}_offset", taken), tuple([iv.dom.extent for iv in places]), dtype)
+    fresh: dict[Var, Expr] = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in (*places, *sums)}
+    at = tuple([fresh[iv.var] for iv in places])
+    start = BufferStore(buffer, at, IntImm(0, dtype))
+    step = binary("+", BufferLoad(buffer, at, dtype), binary("*", substitute(other, fresh), IntImm(offset, other.dtype)))
+    iters = tuple([IterVar(_var(fresh[iv.var]), iv.dom, iv.kind) for iv in (*places, *sums)])
+    made = with_access(Block(name, iters, (), (), BufferStore(buffer, at, step), start))
+    loops = [Var(iv.var.name.removeprefix("v_").removeprefix("v") or iv.var.name, iv.var.dtype) for iv in iters]
+    nest: Stmt = BlockRealize(tuple(loops), TRUE, made)
+    for loop, iv in zip(reversed(loops), reversed(iters)):
+        nest = For(loop, iv.dom.min, iv.dom.extent, "serial", nest)
+    begins = binary("+", init.value, BufferLoad(buffer, tuple([iv.var for iv in places]), dtype))
+    plain = binary("+", BufferLoad(store.buffer, store.indices, dtype), binary("*", operand, other))
+    new = with_access(replace(block, init=BufferStore(store.buffer, store.indices, begins),
+                              body=BufferStore(store.buffer, store.indices, plain)))
+    return state.rewrite({id(top): seq(nest, _put(top, block, new))}, {id(scope): (*scope.alloc_buffers, buffer)}), made
+
+
+def _var(value: Expr) -> Var:
+    assert isinstance(value, Var)
+    return value
+
+
+def _put(top: Stmt, old: Block, new: Block) -> Stmt:
+    if isinstance(top, BlockRealize):
+        return replace(top, block=new) if top.block is old else top
+    assert isinstance(top, For)
+    return replace(top, body=_put(top.body, old, new))

@@ -1,0 +1,93 @@
+"""split_offset: what a zero point contributes to a sum of products, apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autosched.errors import ScheduleError
+from autosched.ir import IRModule, PrimFunc
+from autosched.ir.interp import random_inputs, run
+from autosched.schedule import Schedule
+from autosched.script import parse
+
+Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
+
+TEXT = '''
+@T.prim_func
+def f(A: T.Buffer((6, 9), "int8"), W: T.Buffer((5, 9), "int8"), b: T.Buffer((5,), "int32"), C: T.Buffer((6, 5), "int32")):
+    for {loops}:
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("{kinds}", [i, j, k])
+            {init}
+            C[vi, vj] = {value}
+'''
+PLAIN = {"loops": "i, j, k in T.grid(6, 5, 4)", "kinds": "SSR", "init": "with T.init():\n                C[vi, vj] = 0",
+         "value": "C[vi, vj] + {a} * {w}"}
+A, W = 'T.Cast("int32", A[vi, vk * 2])', 'T.Cast("int32", W[vj, vk + 1])'
+
+
+def program(value: str, **changes: str) -> PrimFunc:
+    return parse(TEXT.format(**{**PLAIN, "value": value, **changes}))
+
+
+def equal(func: PrimFunc, other: PrimFunc) -> bool:
+    return all(np.array_equal(a, b) for seed in (0, 1) for a, b in zip(run(func, *random_inputs(func, seed)),
+                                                                    run(other, *random_inputs(func, seed)), strict=True))
+
+
+@pytest.mark.parametrize("value", [
+    f"C[vi, vj] + ({A} - 3) * {W}", f"C[vi, vj] + {W} * (128 + {A})", f"{A} * ({W} + 7) + C[vi, vj]",
+    f"C[vi, vj] + ({A} - 2147483647) * ({W} * 65536)",  # both sides wrap around alike
+])
+def test_the_sum_starts_with_it(value: str, verify_trace_roundtrip: Verify) -> None:
+    for init in (PLAIN["init"], "with T.init():\n                C[vi, vj] = b[vj] + 1"):
+        func = program(value, init=init)
+        sch = Schedule(func)
+        made = sch.split_offset("C")
+        assert sch.get(made).name == "C_offset" and equal(func, sch.func)
+        verify_trace_roundtrip(sch, func)
+        with pytest.raises(ScheduleError, match="no products of which one factor"):
+            sch.split_offset("C")
+
+
+@pytest.mark.parametrize(("value", "changes", "reason"), [
+    (f"C[vi, vj] + {A} * {W}", {}, "no products of which one factor"),
+    (f"C[vi, vj] + ({A} - 3) * ({W} - 2)", {}, "no products of which one factor"),
+    (f"C[vi, vj] + (3 - {A}) * {W}", {}, "no products of which one factor"),
+    (f"T.max(C[vi, vj], ({A} - 3) * {W})", {}, "no products of which one factor"),
+    (f"C[vi, vj] + ({A} - 3) * 5", {}, "no products of which one factor"),
+    (f'C[vi, vj] + ({A} - 3) * T.Cast("int32", W[1, vk])', {}, "moved by no spatial iterator"),
+    (f"C[vi, vj] + ({A} - 3) * {W}", {"init": ""}, "no products of which one factor"),
+    (f"C[vi, vj] + ({A} - 3) * {W}", {"init": "T.where(k < 3)\n            with T.init():\n                C[vi, vj] = 0"},
+     "a part of its iterations"),
+])
+def test_what_has_no_single_offset(value: str, changes: dict[str, str], reason: str) -> None:
+    func = program(value, **changes)
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match=reason):
+        sch.split_offset("C")
+    assert sch.func == func
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_whatever_is_split_computes_the_same(data: st.DataObject) -> None:
+    index = {"A": ["A[vi, vk]", "A[vi, 8 - vk]", "A[vk, vj]"], "W": ["W[vj, vk]", "W[vj, vi]", "W[vk, vi + vj // 3]"]}
+    sides = [f'T.Cast("int32", {data.draw(st.sampled_from(index[name]))})' for name in ("A", "W")]
+    offset = data.draw(st.integers(-300, 300))
+    sides[data.draw(st.integers(0, 1))] += f" + {offset}"
+    value = f"({sides[0]}) * ({sides[1]})"
+    order = data.draw(st.permutations("ijk"))
+    extent = {"i": 6, "j": 5, "k": 4}
+    func = program(f"C[vi, vj] + {value}", loops=f"{', '.join(order)} in T.grid({', '.join(str(extent[v]) for v in order)})")
+    sch = Schedule(func, error_render_level="fast")
+    try:
+        sch.split_offset("C")
+    except ScheduleError:
+        return
+    assert equal(func, sch.func), func.script()
