@@ -28,6 +28,7 @@ from space.play import (
     OUTER,
     PIECES,
     PRODUCTS,
+    REST,
     SLICES,
     STAGE,
     STORE,
@@ -48,7 +49,7 @@ def play(
 
     Args:
         on: whether a part exists, shape (n, parts).
-        shape: loops, axes outermost first, int64, shape (n, parts, axes, 3).
+        shape: loops, axes outermost first, int64, shape (n, parts, axes, 4).
         spatial: how many of the axes are loops over tiles of the output.
         fill: of every operand, float64, shape (n, parts, operands, 6); ``ENGINE`` 1 where the compute engine loads it, 2
             where only the stages read it, 3 where both the products and the stages do, ``ONCE`` 1 where every fill has a place
@@ -133,6 +134,10 @@ def play(
             started = comp
             while True:
                 new_tile = changed < spatial or step == 0
+                share = 1.0  # of a whole tile of the reduction: the last one may be smaller
+                for a in range(spatial, axes):
+                    if counter[a] == shape[r, p, a, OUTER] - 1:
+                        share *= shape[r, p, a, REST] / shape[r, p, a, TILE]
                 # Loads of this visit, in program order.
                 for k in range(operands):
                     beats, transfers = beats_of[k], transfers_of[k]
@@ -155,6 +160,8 @@ def play(
                             beats *= got / whole
                             if got < widths[r, p, d, 1]:
                                 transfers = max(transfers, widths[r, p, d, 2])
+                    if depth[k] > spatial:
+                        beats *= share
                     if beats == 0:
                         continue
                     own = slot[k]
@@ -188,7 +195,7 @@ def play(
                         # Last at the memory: it gets the gaps between loads, or waits until they pause.
                         needed = beats_of[k] + latency * transfers_of[k]
                         comp += needed + min(max(load - comp, 0.0), needed / gaps)
-                products = w[PRODUCTS]
+                products = w[PRODUCTS] * share
                 if drops[r]:
                     for d in range(ndims):
                         a, b = dims[r, d, 0], dims[r, d, 1]

@@ -28,6 +28,7 @@ from space.play import (
     OUTER,
     PIECES,
     PRODUCTS,
+    REST,
     SLICES,
     STAGE,
     STORE,
@@ -124,7 +125,7 @@ def draft(model: Model, plan: Plan) -> Floats:
     n, operands = len(plan), len(model.nest.operands)
     parts = [part for part in plan.parts if part.on.any()]
     order = np.argsort(plan.position, axis=1, kind="stable")
-    shape = np.zeros((n, len(parts), len(model.extents), 3), dtype=np.int64)
+    shape = np.zeros((n, len(parts), len(model.extents), 4), dtype=np.int64)
     fill = np.zeros((n, len(parts), operands, 6))
     work = np.zeros((n, len(parts), 10))
     widths = np.zeros((n, len(parts), len(model.padded), 5))
@@ -134,7 +135,7 @@ def draft(model: Model, plan: Plan) -> Floats:
         for rule in model.rules:
             rule.draft(model, plan, terms)
         extra += np.where(part.on, terms.extra, 0.0)
-        for column, values in ((OUTER, part.outer), (LOW, part.lows), (TILE, part.tiles)):
+        for column, values in ((OUTER, part.outer), (LOW, part.lows), (TILE, part.tiles), (REST, part.rest)):
             shape[:, p, :, column] = np.take_along_axis(values, order, axis=1)
         _fills(model, plan, terms, fill[:, p], work[:, p])
         _work(model, plan, terms, work[:, p])
@@ -198,7 +199,8 @@ def _work(model: Model, plan: Plan, terms: Terms, work: Floats) -> None:
     tiles = np.maximum(model.tiles_run(plan, part), 1).astype(np.float64)
     slices = model.slices(part) if model.nest.stages else np.ones(n, dtype=np.int64)
     elements = model.tile_elements(part)
-    work[:, PRODUCTS] = terms.products / np.maximum(part.outer.prod(axis=1), 1)
+    # Of a whole tile: the last one along an axis may be smaller.
+    work[:, PRODUCTS] = terms.products * (part.tiles / np.maximum(part.extents, 1)).prod(axis=1)
     work[:, PIECES] = terms.pieces if model.nest.anchor else 0.0
     work[:, INIT] = elements * terms.init + ISSUE if model.nest.anchor else 0.0
     work[:, STAGE] = elements / slices * terms.stages + ISSUE * terms.operations

@@ -37,8 +37,13 @@ class Part:
 
     @property
     def outer(self) -> Ints:
-        """Tiles along every axis, shape (n, axes)."""
-        return np.asarray(self.extents // self.tiles, dtype=np.int64)
+        """Tiles along every axis, the last of which may be smaller, shape (n, axes)."""
+        return np.asarray(-(-self.extents // self.tiles), dtype=np.int64)
+
+    @property
+    def rest(self) -> Ints:
+        """Iterations of the last tile along every axis, shape (n, axes)."""
+        return np.asarray(self.extents - (self.outer - 1) * self.tiles, dtype=np.int64)
 
 
 @dataclass

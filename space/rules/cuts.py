@@ -14,6 +14,7 @@ import numpy.typing as npt
 from space.model import Model
 from space.plan import Part, Plan
 from space.rule import Column, Ints, NumericRule, Points
+from space.rules.tiling import divides
 
 if TYPE_CHECKING:
     pass
@@ -106,7 +107,7 @@ class Cuts(NumericRule):
         if again is not None:
             axis, size = self._decode(model, points, "cut_again")
             before = plan.parts[plan.main + 1]
-            idle = again.on & ~(_divides(again) & _divides(before) & _smaller(model, again, before, axis))
+            idle = again.on & ~(divides(model, again) & divides(model, before) & _smaller(model, again, before, axis))
             points[idle, model.index["cut_again"]] = 0
         if len(plan.parts) > plan.main + 1:
             axis, size = self._decode(model, points, "cut")
@@ -130,7 +131,7 @@ class Cuts(NumericRule):
             for keep in plan.keep:
                 kept |= keep
             small = (size < tile) | kept
-            points[head.on & ~(_divides(head) & small), model.index["head"]] = 0
+            points[head.on & ~(divides(model, head) & small), model.index["head"]] = 0
 
     def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
         """Another cut; as often, a tile along one axis with the first and the last part that make it come out even."""
@@ -177,10 +178,6 @@ class Cuts(NumericRule):
             if axis[0] >= 0:
                 said.append(f"{word} {model.nest.axes[axis[0]].name}={size[0]}")
         return "cut " + " ".join(said) if said else ""
-
-
-def _divides(part: Part) -> npt.NDArray[np.bool_]:
-    return np.asarray((part.extents % part.tiles == 0).all(axis=1), dtype=np.bool_)
 
 
 def _smaller(model: Model, last: Part, before: Part, axis: Ints) -> npt.NDArray[np.bool_]:

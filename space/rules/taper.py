@@ -15,9 +15,14 @@ from space.rule import Column, Ints, NumericRule, Points
 from space.rules.slices import final
 from space.rules.tiling import divisors
 
+LONG = 16  # iterations of a reduction of which the last piece may be smaller; of shorter ones an even piece is little already
+
 
 class Taper(NumericRule):
-    """One column per reduction axis: the last part's tile along it, finer or coarser than the others'."""
+    """One column per reduction axis: the last part's tile along it, finer or coarser than the others'.
+
+    It may leave a rest: then two loads do, and the last one is small.
+    """
 
     name = "taper"
 
@@ -25,8 +30,13 @@ class Taper(NumericRule):
         """``last_<axis>``, where there are cuts; 0 where the last part is like the others."""
         if not model.cuts:
             return ()
-        axes = (model.nest.axes[a] for a in model.nest.reduce)
-        return tuple(Column(f"last_{axis.name}", (0, *divisors(axis.extent)), 0, 1) for axis in axes if axis.extent > 1)
+        made = []
+        for a in model.nest.reduce:
+            axis = model.nest.axes[a]
+            values = {0, *divisors(axis.extent), *(_uneven(axis.extent) if _alone(model, a) else ())}
+            if axis.extent > 1:
+                made.append(Column(f"last_{axis.name}", tuple(sorted(values)), 0, 1))
+        return tuple(made)
 
     def _columns(self, model: Model) -> list[tuple[int, int]]:
         """(axis, column) of every column."""
@@ -69,6 +79,20 @@ class Taper(NumericRule):
         """The sizes that differ."""
         said = [f"{model.nest.axes[a].name}={point[c]}" for a, c in self._columns(model) if point[c]]
         return "last by " + " ".join(said) if said else ""
+
+
+def _uneven(extent: int) -> list[int]:
+    """Tiles of more than half that leave 1, 2, 4, .. iterations."""
+    if extent < LONG:
+        return []
+    return [extent - rest for rest in (1 << n for n in range(extent.bit_length())) if 2 * rest < extent]
+
+
+def _alone(model: Model, axis: int) -> bool:
+    """Whether an axis is the only one that moves what it moves: then what is left at its end is no more than a smaller box."""
+    rows = [coeffs for operand in model.nest.operands for coeffs, _ in operand.dims if coeffs[axis]]
+    others = (model.extents[other] > 1 for coeffs in rows for other, c in enumerate(coeffs) if c and other != axis)
+    return model.nest.tensorized and not any(others)
 
 
 def _any(plan: Plan) -> Mask:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Plan
+from space.plan import Mask, Part, Plan
 from space.rule import Column, Ints, NumericRule, Points
 
 EVERY = 64  # up to this extent every tile may divide what a cut leaves; above, divisors of the whole axis only
@@ -28,6 +28,12 @@ def nearest_divisors(n: int, choices: tuple[int, ...]) -> Ints:
     for d in sorted(set(divisors(n)) & set(choices)):
         table[d:] = d
     return table
+
+
+def divides(model: Model, part: Part) -> Mask:
+    """Whether a part's tiles divide it along all spatial axes, shape (n,)."""
+    spatial = slice(model.n_spatial)
+    return np.asarray((part.extents[:, spatial] % part.tiles[:, spatial] == 0).all(axis=1), dtype=np.bool_)
 
 
 class Tiling(NumericRule):
@@ -73,10 +79,10 @@ class Tiling(NumericRule):
             points[:, column] = np.where(deepest > plan.position[:, a], points[:, column], model.extents[a])
 
     def allows(self, model: Model, points: Points, plan: Plan) -> npt.NDArray[np.bool_]:
-        """Tiles divide every part."""
+        """Tiles divide every part; what they leave of a reduction is summed up in a smaller one."""
         ok = np.ones(len(points), dtype=np.bool_)
         for part in plan.parts:
-            ok &= ~part.on | (part.extents % part.tiles == 0).all(axis=1)
+            ok &= ~part.on | divides(model, part)
         return ok
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:

@@ -21,6 +21,7 @@ from space.normalise import normalised
 from space.plan import Plan
 from space.rule import PROTOCOL, Column, NumericRule, Points
 from space.rules import NUMERIC, STRUCTURAL
+from space.rules.cuts import table
 from space.rules.epilogue import Epilogue
 from space.rules.rows import Rows
 from space.sites import INP, WGT
@@ -205,6 +206,52 @@ def test_points_with_first_parts_are_programs_of_their_own() -> None:
     assert len(some) == 122
     results = [measure(Candidate(TINY, "vta-de10", tuple(space.trace(p).as_json()))) for p in some]
     assert all(r.ok for r in results) and len({r.program for r in results}) == len(some)
+
+
+@pytest.mark.parametrize(("name", "axis", "uneven"), [
+    ("dense:m=4,k=272,n=48", "k", {9, 13, 15, 16}), ("conv2d:h=4,w=5,ci=256,co=32,k=3,pad=1", "ci", {12, 14, 15}),
+    ("dense:m=4,k=240,n=48", "k", set()),
+])
+def test_the_last_piece_of_a_reduction_may_be_smaller(name: str, axis: str, uneven: set[int]) -> None:
+    """Points with a rest run, fit as the model says, and are not below their bound; where axes move together there is no rest."""
+    for target in ("vta-de10", "vta-de10-portable"):
+        space = Space(workload(name).func, target)
+        model = space.sketches[0].model
+        rests = {c.name: {v for v in c.choices if v and max(c.choices) % v} for c in model.columns if c.name.startswith("last_")}
+        assert rests.pop(f"last_{axis}") == uneven and not any(rests.values())
+        if not uneven:
+            continue
+        points = space.eager(np.random.default_rng(1), 1500)
+        points = points[np.isin(points[:, space.names.index(f"last_{axis}")], list(uneven))][:3]
+        assert len(points) == 3
+        for point in points:
+            result = measure(Candidate(name, target, tuple(space.trace(point).as_json())), execute=True)
+            assert result.status == "ok" and result.cycles is not None, (space.explain(point), result)
+            assert result.cycles >= space.bound(point[None])[0]
+            sketch, plan = space.meaning(point[None])
+            last = plan.parts[-1]
+            a = next(n for n, own in enumerate(sketch.model.nest.axes) if own.name == axis)
+            assert last.outer[0, a] == 2 and last.rest[0, a] == last.extents[0, a] - last.tiles[0, a] > 0
+            held = {s.buffer: s.elements for s in lower_table(space.schedule(point).func, target).storages}
+            for k, operand in enumerate(sketch.model.nest.operands):
+                if operand.scope == WGT:
+                    most = max(int(sketch.model.footprint(plan, part, k)[0]) for part in plan.parts if part.on[0])
+                    assert all(n <= most for b, n in held.items() if b.startswith(f"{operand.name}_")), space.explain(point)
+
+
+def test_little_is_left_when_the_last_operand_has_come() -> None:
+    """Two loads instead of two alike: what the second one brings is multiplied when nothing else runs."""
+    for n in (48, 49):
+        space = Space(workload(f"dense:m=1,k=1024,n={16 * n}").func, "vta-de10")
+        cut = table(space.sketches[0].model).index((1, 1))
+        found = {}
+        for last in (32, 60, 62):
+            point = space.point(cut=cut, tile_n=n - 1, tile_k=8, last_k=last, load_weight=3, banks_weight=1)
+            result = measure(Candidate(f"dense:m=1,k=1024,n={16 * n}", "vta-de10", tuple(space.trace(point).as_json())))
+            assert result.cycles is not None
+            found[last] = result.cycles, float(space.draft(point[None])[0])
+        assert found[32][0] - 32 < found[62][0] < found[60][0] < found[32][0] - 20
+        assert found[62][1] < found[60][1] < found[32][1]
 
 
 def test_pieces_that_stay_are_loaded_with_as_many_dmas_as_the_model_says() -> None:
