@@ -4,33 +4,50 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
-from sim._kernels import refresh
+from sim._kernels import lean, refresh
 from sim._timing_cost import (
     K_HANG,
     K_LOAD,
     K_UNKNOWN,
-    L_COUNT,
     P_BUS,
     P_ELEM,
-    P_OUTSTANDING,
+    P_FSIM,
+    ROW_WRAP,
     closed_busy,
     kind_of,
     load_alone,
+    row_fits,
+    uop_count,
 )
-from sim.isa import DRAM, MEM, X_SIZE, X_STRIDE, Y_SIZE
+from sim.isa import (
+    DRAM,
+    MEM,
+    OP_ALU,
+    OP_GEMM,
+    OP_LOAD,
+    OP_STORE,
+    OPCODE,
+    X_PAD_0,
+    X_PAD_1,
+    X_SIZE,
+    X_STRIDE,
+    Y_PAD_0,
+    Y_PAD_1,
+    Y_SIZE,
+)
 
 refresh(__file__, "_kernels", "_timing_cost", "config", "isa")
 
 I64 = npt.NDArray[np.int64]
 
 
-@njit(cache=True)
-def busy_of(rows: I64, par: I64, out: I64) -> None:
-    """Fill ``out`` with the busy cycles of each row; -1 for one that never ends or that fetch refuses."""
-    loader = np.zeros(L_COUNT, dtype=np.int64)
-    ring = np.zeros(par[P_OUTSTANDING], dtype=np.int64)
+@lean
+def busy_of(rows: I64, par: I64, loader: I64, ring: I64, out: I64) -> None:
+    """Fill ``out`` with the busy cycles of each row; -1 for one that never ends or that fetch refuses.
+
+    Room to work in: ``loader`` (L_COUNT), ``ring`` (P_OUTSTANDING).
+    """
     for i in range(len(rows)):
         kind = kind_of(rows[i], par)
         if kind in (K_HANG, K_UNKNOWN):
@@ -41,7 +58,7 @@ def busy_of(rows: I64, par: I64, out: I64) -> None:
             out[i] = closed_busy(rows[i], par)
 
 
-@njit(cache=True)
+@lean
 def words_of(rows: I64, par: I64, out: I64) -> None:
     """Fill ``out`` with the bus words that each LOAD reads."""
     bus = par[P_BUS]
@@ -63,3 +80,29 @@ def words_of(rows: I64, par: I64, out: I64) -> None:
             skew = start % bus
             words += ((row[Y_SIZE] - r + period - 1) // period) * ((skew + size + bus - 1) // bus)
         out[i] = words
+
+
+@lean
+def fits(table: I64, low: I64, high: I64) -> bool:
+    """Whether every value is inside the bounds of its opcode's column."""
+    good = True
+    for i in range(len(table)):
+        good = good and row_fits(table[i], low, high)
+    return good
+
+
+@lean
+def work_of(table: I64, par: I64, tile: int, out: I64) -> None:
+    """Fill ``out`` with the elements that each row moves, or its micro-ops; one of a GEMM counts as ``tile``."""
+    for i in range(len(table)):
+        row = table[i]
+        op, x, y = row[OPCODE], row[X_SIZE], row[Y_SIZE]
+        out[i] = 0
+        if op == OP_LOAD and x > 0:
+            out[i] = (row[X_PAD_0] + x + row[X_PAD_1]) * (row[Y_PAD_0] + y + row[Y_PAD_1])
+        elif op == OP_STORE and x > 0:
+            out[i] = x * (y if y != 0 or par[P_FSIM] == 1 else ROW_WRAP)
+        elif op == OP_GEMM:
+            out[i] = uop_count(row, par[P_FSIM]) * tile
+        elif op == OP_ALU:
+            out[i] = uop_count(row, par[P_FSIM])

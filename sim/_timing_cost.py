@@ -451,6 +451,18 @@ def channels(queue: int, prev: int, following: int, pops: bool) -> int:
 
 
 @lean
+def row_fits(row: I64, low: I64, high: I64) -> bool:
+    """Whether every value of a row is inside the bounds of its opcode's column."""
+    op = row[OPCODE]
+    if op < 0 or op >= len(low):
+        return False
+    outside = 0
+    for c in range(len(row)):
+        outside |= (row[c] < low[op, c]) | (row[c] > high[op, c])
+    return outside == 0
+
+
+@lean
 def classify(table: I64, low: I64, high: I64, par: I64, what: I64) -> bool:
     """Fill ``what`` (W_COLUMNS, n): per row of the table what the event model asks for again and again.
 
@@ -459,12 +471,7 @@ def classify(table: I64, low: I64, high: I64, par: I64, what: I64) -> bool:
     for i in range(len(table)):
         row = table[i]
         op = row[OPCODE]
-        if op < 0 or op >= len(low):
-            return False
-        outside = 0
-        for c in range(len(row)):
-            outside |= (row[c] < low[op, c]) | (row[c] > high[op, c])
-        if outside:
+        if not row_fits(row, low, high):
             return False
         queue = QUEUE_COMPUTE
         if op == OP_STORE:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from sim._kernels import lean, refresh
 from sim._timing_cost import (
@@ -22,7 +21,6 @@ from sim._timing_cost import (
     K_HANG,
     K_LOAD,
     K_UNKNOWN,
-    L_COUNT,
     L_ROWS,
     LOAD_TO_COMPUTE,
     P_BATCH,
@@ -89,6 +87,11 @@ O_TOKENS = 15  # four
 O_EVENTS = 19
 O_COUNT = 20
 
+# Rows of what the kernel knows of each queue (token channel, asker).
+U_HEAD, U_ENTERED, U_LEFT, U_IDLE, U_FREE, U_STARTED, U_ENDS, U_READY = range(8)
+U_TOKENS, U_TOKEN_SINCE, U_ASKS, U_CLIENTS = range(8, 12)
+U_ROWS = 12
+
 STATUS_DONE = 0
 STATUS_DEADLOCK = 1
 STATUS_CAPPED = 2
@@ -121,11 +124,15 @@ def _issue_time(now: int, eligible: int, last_issue: int, ring: I64, head: int, 
     return at
 
 
-@njit(cache=True)
-def simulate(table: I64, what: I64, par: I64, cap: int, rec: I64, bursts: I64, out: I64) -> None:
+@lean
+def simulate(
+    table: I64, what: I64, par: I64, cap: int, rec: I64, bursts: I64, out: I64,
+    lists: I64, units: I64, loaders: I64, ring: I64,
+) -> None:  # fmt: skip
     """Run the program; fill ``rec`` (n, R_COLUMNS) and ``bursts`` (any lengths; 0 records nothing), and ``out``.
 
-    ``what`` is what ``classify`` says of the table.
+    ``what`` is what ``classify`` says of the table. Room to work in, zeros: ``lists`` (2, n), ``units`` (U_ROWS, 4),
+    ``loaders`` (3, L_COUNT), ``ring``, whose length is a power of two that is no less than P_OUTSTANDING.
     """
     n = len(table)
     keep = len(rec) > 0
@@ -135,32 +142,23 @@ def simulate(table: I64, what: I64, par: I64, cap: int, rec: I64, bursts: I64, o
     delay, slots, depth, wide_fetch = par[P_DELAY], par[P_OUTSTANDING], par[P_QUEUE], par[P_WIDE_FETCH]
 
     # Per queue: its instructions as a linked list.
-    following = np.full(n, n, dtype=np.int64)
-    head = np.full(3, n, dtype=np.int64)
+    following = lists[0]
+    visible = lists[1]  # first cycle in which its unit can see it
+    head, entered, left, idle = units[U_HEAD], units[U_ENTERED], units[U_LEFT], units[U_IDLE]
+    free_since, started = units[U_FREE], units[U_STARTED]
+    ends, ready = units[U_ENDS], units[U_READY]  # cycle after done, cycle of the start
+    tokens, token_since = units[U_TOKENS], units[U_TOKEN_SINCE]
+    there = 0  # channels, as bits, with tokens
+    # Read memory. Askers: 0 fetch, 1 load, 2 compute.
+    asks, clients = units[U_ASKS], units[U_CLIENTS]
+    for q in range(3):
+        head[q] = n
+        idle[q] = 1
+        ends[q] = ready[q] = asks[q] = INFINITY
     for i in range(n - 1, -1, -1):
         following[i] = head[queue[i]]
         head[queue[i]] = i
-    entered = np.zeros(3, dtype=np.int64)
-    left = np.zeros(3, dtype=np.int64)
-    idle = np.ones(3, dtype=np.int64)
-    free_since = np.zeros(3, dtype=np.int64)
-    started = np.zeros(3, dtype=np.int64)
-    visible = np.zeros(n, dtype=np.int64)  # first cycle in which its unit can see it
-    ends = np.full(3, INFINITY, dtype=np.int64)  # cycle after done
-    ready = np.full(3, INFINITY, dtype=np.int64)
-    tokens = np.zeros(4, dtype=np.int64)
-    token_since = np.zeros(4, dtype=np.int64)
-    there = 0  # channels, as bits, with tokens
-
-    # Read memory. Askers: 0 fetch, 1 load, 2 compute.
-    asks = np.full(3, INFINITY, dtype=np.int64)
-    clients = np.zeros(3, dtype=np.int64)
-    loaders = np.zeros((3, L_COUNT), dtype=np.int64)
-    room = 1
-    while room < slots:
-        room *= 2
-    ring = np.zeros(room, dtype=np.int64)
-    mask = room - 1
+    mask = len(ring) - 1
     ring_head = ring_tail = 0
     last_issue = -1
     alike = 0  # bursts in a row as long as the one before, and issued and served as many cycles after it

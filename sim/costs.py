@@ -81,7 +81,8 @@ def busy_alone(rows: Table, par: I64) -> I64:
         at = int(np.searchsorted(total, MAX_BURSTS, side="right"))
         raise LimitError(at, "y_size * x_size", int(bursts[at]), MAX_BURSTS, "too many bursts to simulate")
     out: I64 = np.zeros(len(rows), dtype=np.int64)
-    busy_of(np.array(rows, dtype=np.int64, order="C"), par, out)
+    loader, ring = (np.zeros(k, dtype=np.int64) for k in (cost.L_COUNT, int(par[cost.P_OUTSTANDING])))
+    busy_of(np.array(rows, dtype=np.int64, order="C"), par, loader, ring, out)
     return out
 
 

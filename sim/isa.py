@@ -132,6 +132,12 @@ def as_table(rows: npt.ArrayLike) -> Table:
     return table
 
 
+def kernel_table(rows: npt.ArrayLike) -> Table:
+    """``as_table``, and writable: kernels are compiled once, for such tables; a second signature would cost seconds."""
+    table = as_table(rows)
+    return table if table.flags.writeable else table.copy()
+
+
 def queue_of(table: Table) -> npt.NDArray[np.int64]:
     """Return the queue (QUEUE_LOAD, QUEUE_COMPUTE or QUEUE_STORE) that executes each row."""
     op, mem = table[:, OPCODE], table[:, MEM]

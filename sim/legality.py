@@ -73,15 +73,13 @@ def trip_counts(table: isa.Table, mode: str) -> tuple[Ints, Ints, Ints]:
 
 def work(table: isa.Table, config: VTAConfig, mode: str) -> Ints:
     """Element transfers or micro-op executions of each instruction; a large GEMM tile counts as its 16x16 parts."""
-    width, height = region(table)
-    x, y = table[:, isa.X_SIZE], table[:, isa.Y_SIZE]
-    outer, inner, uops = trip_counts(table, mode)
-    rows = np.where(y == 0, ZERO_ROWS, y) if mode == "chisel" else y
-    op = table[:, isa.OPCODE]
-    looped = (op == isa.OP_GEMM) | (op == isa.OP_ALU)
-    total = np.where(moves(table, isa.OP_LOAD), width * height, 0) + np.where(moves(table, isa.OP_STORE), rows * x, 0)
-    tile = np.where(op == isa.OP_GEMM, max(1, config.batch * config.block_in * config.block_out // 256), 1)
-    return np.asarray(total + np.where(looped, outer * inner * uops * tile, 0), dtype=np.int64)
+    from sim._timing_batch import work_of
+    from sim.costs import INSN_ADDRESS, parameters
+
+    out: Ints = np.empty(len(table), dtype=np.int64)
+    tile = max(1, config.batch * config.block_in * config.block_out // 256)
+    work_of(isa.kernel_table(table), parameters(config, INSN_ADDRESS, mode), tile, out)
+    return out
 
 
 def check_work(table: isa.Table, config: VTAConfig, mode: str, max_work: int = MAX_WORK) -> None:

@@ -44,15 +44,16 @@ from sim.isa import (
     Finish,
     Load,
     Table,
-    as_table,
     bounds,
     check_table,
+    kernel_table,
     table_of,
 )
+from sim.legality import work
 from sim.markup import listing
 
 __all__ = [
-    "CLIENT_NAMES", "INSN_ADDRESS", "MAX_BURSTS", "MAX_CYCLES", "TOKEN_FROM", "Timing", "alu_cycles", "cycles",
+    "CLIENT_NAMES", "INSN_ADDRESS", "MAX_BURSTS", "MAX_CYCLES", "TOKEN_FROM", "Timing", "alu_cycles", "check_fields", "cycles",
     "fetch_cycles", "fetch_cycles_floor", "gemm_cycles", "instruction_cycles", "load_cycles", "load_cycles_floor",
     "load_words", "simulate", "store_cycles", "warm",
 ]  # fmt: skip
@@ -136,10 +137,7 @@ def _prepare(
 ) -> _Prepared:
     from sim import _timing_cost as cost
 
-    table = as_table(table)
-    if not table.flags.writeable:
-        # The kernels are compiled once, for writable tables; a second signature would cost seconds.
-        table = table.copy()
+    table = kernel_table(table)
     par = parameters(config, insn_address, semantics)
     what: I64 = np.zeros((cost.W_COLUMNS, len(table)), dtype=np.int64)
     if not cost.classify(table, *bounds(config, semantics), par, what):
@@ -159,13 +157,16 @@ def _prepare(
 
 def _run(prepared: _Prepared, cap: int, rows: int, burst_room: int) -> tuple[I64, I64, I64]:
     """The kernel's record of each instruction (``rows`` of them, or none), of so many bursts, and its results."""
+    from sim import _timing_cost as cost
     from sim import _timing_kernel as kernel
 
     record: I64 = np.full((rows, kernel.R_COLUMNS), -1, dtype=np.int64)
     bursts: I64 = np.empty((burst_room, kernel.B_COLUMNS), dtype=np.int64)
     out: I64 = np.zeros(kernel.O_COUNT, dtype=np.int64)
     p = prepared
-    kernel.simulate(p.table, p.what, p.par, cap, record, bursts, out)
+    slots = int(p.par[cost.P_OUTSTANDING])
+    shapes = (2, len(p.table)), (kernel.U_ROWS, 4), (3, cost.L_COUNT), (1 << (slots - 1).bit_length(),)
+    kernel.simulate(p.table, p.what, p.par, cap, record, bursts, out, *[np.zeros(s, dtype=np.int64) for s in shapes])
     if out[kernel.O_STATUS] == kernel.STATUS_DEADLOCK:
         raise _deadlock(prepared, out)
     return record, bursts, out
@@ -197,6 +198,14 @@ def cycles(
     if out[kernel.O_STATUS] == kernel.STATUS_CAPPED:
         return -1
     return int(out[kernel.O_CYCLES])
+
+
+def check_fields(table: Table, config: VTAConfig, semantics: str = "chisel") -> None:
+    """``sim.isa.check_table`` in a fraction of its time, where the kernels are loaded."""
+    from sim._timing_batch import fits
+
+    if not fits(kernel_table(table), *bounds(config, semantics)):
+        check_table(table, config, semantics)
 
 
 def simulate(
@@ -322,4 +331,6 @@ def warm() -> None:
     one_load = Load(mem=MEM_UOP, y_size=1, x_size=1)
     config = VTAConfig()
     simulate(table_of([one_load, Finish()]), config)
+    check_fields(table_of([one_load]), config)
+    work(table_of([one_load]), config, "chisel")
     load_words(MEM_UOP, 0, 1, 1, 1, config=config)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+import numpy.typing as npt
 
-from sim import isa
-from sim._kernels import refresh
+from sim import _kernels, isa
+from sim._kernels import lean, refresh
 
-refresh(__file__, isa)
+refresh(__file__, isa, _kernels)
+
+I64 = npt.NDArray[np.int64]
 
 OP_LOAD, OP_GEMM, OP_ALU, MEM_ACC = isa.OP_LOAD, isa.OP_GEMM, isa.OP_ALU, isa.MEM_ACC
 ALU_ADD, ALU_MAX, ALU_MIN, ALU_MUL, ALU_SHR = isa.ALU_ADD, isa.ALU_MAX, isa.ALU_MIN, isa.ALU_MUL, isa.ALU_SHR
@@ -19,22 +21,24 @@ DST_OUT, DST_IN, SRC_OUT, SRC_IN = isa.DST_OUT, isa.DST_IN, isa.SRC_OUT, isa.SRC
 ALU_OP, USE_IMM, IMM = isa.ALU_OP, isa.USE_IMM, isa.IMM
 
 LEAST, MOST = -(1 << 31), (1 << 31) - 1
+STATE_ROWS = 5
 
 
-@njit(cache=True)
-def by_max(table, uop_at, triples, depth, low, high):  # type: ignore[no-untyped-def]
+@lean
+def by_max(table: I64, uop_at: I64, triples: I64, low: I64, high: I64, state: I64, found: I64) -> None:
     """Which resets may go because the tensor ADD behind them may be a MAX.
 
     An interval per accumulator element, over all its lanes: what a LOAD brings (``low`` and ``high`` per instruction), what the
-    ALU makes of it; a product may leave anything. Returns, per instruction, 1 where a reset goes and 2 where its ADD becomes MAX.
+    ALU makes of it; a product may leave anything. ``found`` gets, per instruction, 1 where a reset goes and 2 where its ADD
+    becomes MAX; zeros before. ``state``: room to work in, (STATE_ROWS, elements of the accumulator).
     """
     n = table.shape[0]
-    found = np.zeros(n, dtype=np.int64)
-    lo = np.full(depth, LEAST, dtype=np.int64)
-    hi = np.full(depth, MOST, dtype=np.int64)
-    before = np.full(depth, MOST, dtype=np.int64)  # the upper end that the last reset found
-    reset_by = np.full(depth, -1, dtype=np.int64)
-    seen_by = np.full(depth, -1, dtype=np.int64)
+    lo, hi = state[0], state[1]
+    before = state[2]  # the upper end that the last reset found
+    reset_by, seen_by = state[3], state[4]
+    for d in range(len(lo)):
+        lo[d], hi[d], before[d] = LEAST, MOST, MOST
+        reset_by[d] = seen_by[d] = -1
     last, cleared = -1, 0  # the reset right before, and how many elements it cleared
     for i in range(n):
         op = table[i, OPCODE]
@@ -100,4 +104,3 @@ def by_max(table, uop_at, triples, depth, low, high):  # type: ignore[no-untyped
                     lo[d], hi[d] = a, b
                     reset_by[d] = -1
         last = i if resets else -1
-    return found

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+import numpy.typing as npt
 
-from sim import isa
-from sim._kernels import refresh
+from sim import _kernels, isa
+from sim._kernels import lean, refresh
 
-refresh(__file__, isa)
+refresh(__file__, isa, _kernels)
+
+I64 = npt.NDArray[np.int64]
 
 LOAD, COMPUTE, STORE = isa.QUEUE_LOAD, isa.QUEUE_COMPUTE, isa.QUEUE_STORE
 OP_LOAD, OP_STORE, OP_GEMM, OP_FINISH = isa.OP_LOAD, isa.OP_STORE, isa.OP_GEMM, isa.OP_FINISH
@@ -18,27 +20,46 @@ Y_PAD_0, Y_PAD_1, X_PAD_0, X_PAD_1 = isa.Y_PAD_0, isa.Y_PAD_1, isa.X_PAD_0, isa.
 RESET, UOP_BGN, UOP_END, ITER_OUT, ITER_IN = isa.RESET, isa.UOP_BGN, isa.UOP_END, isa.ITER_OUT, isa.ITER_IN
 DST_OUT, DST_IN, SRC_OUT, SRC_IN, WGT_OUT, WGT_IN = isa.DST_OUT, isa.DST_IN, isa.SRC_OUT, isa.SRC_IN, isa.WGT_OUT, isa.WGT_IN
 POP_PREV, POP_NEXT, PUSH_PREV, PUSH_NEXT = isa.POP_PREV, isa.POP_NEXT, isa.PUSH_PREV, isa.PUSH_NEXT
+# Rows of what is known of each element of a memory.
+WRITER, READER, FRESH = 0, 1, 2
 # Channels of tokens, in the order of sim.tokens.CHANNELS.
 TO_COMPUTE, FROM_COMPUTE, TO_STORE, FROM_STORE = 0, 1, 2, 3
 
 
-@njit(cache=True)
-def needs(table, engine, uop_at, triples, inp_depth, wgt_depth, acc_depth, split_out):  # type: ignore[no-untyped-def]
+@lean
+def _moving(trips: int, stride: int) -> int:
+    """Iterations of a loop that tell for an operand: all, or one where it stands still."""
+    return trips if stride != 0 else min(trips, 1)
+
+
+@lean
+def _reads(
+    triples: I64, column: int, bgn: int, end: int, outer: int, inner: int, out_stride: int, in_stride: int, memory: I64, i: int
+) -> int:
+    """The latest writer of what a GEMM's micro-ops read of a memory, by their column; it becomes their reader."""
+    latest = -1
+    for o in range(_moving(outer, out_stride)):
+        for j in range(_moving(inner, in_stride)):
+            first = o * out_stride + j * in_stride
+            for u in range(bgn, end):
+                k = triples[u, column] + first
+                if memory[WRITER, k] > latest:
+                    latest = memory[WRITER, k]
+                memory[READER, k] = i
+    return latest
+
+
+@lean
+def needs(table: I64, engine: I64, uop_at: I64, triples: I64, inp: I64, wgt: I64, acc: I64, split_out: int, need: I64) -> int:
     """Per instruction: the latest load, compute and store instruction that it must wait for (-1: none), and the stale STOREs.
 
     A walk in program order over every element of INP, WGT and ACC/OUT. ``need[i, e]`` is filled for engines other than i's own.
+    ``inp``, ``wgt``, ``acc``: per element its last writer, its last reader and, of ``acc``, whether GEMM or ALU wrote it last;
+    -1 throughout at first, as ``need``.
     ``split_out``: STORE reads a memory of its own, which resets and loads of ACC leave alone (the RTL), not ACC.
-    Returns need, and the first STORE that reads an OUT element which no GEMM or ALU wrote last (-1: none).
+    Returns the first STORE that reads an OUT element which no GEMM or ALU wrote last (-1: none).
     """
     n = table.shape[0]
-    need = np.full((n, 3), -1, dtype=np.int64)
-    inp_writer = np.full(inp_depth, -1, dtype=np.int64)
-    inp_reader = np.full(inp_depth, -1, dtype=np.int64)
-    wgt_writer = np.full(wgt_depth, -1, dtype=np.int64)
-    wgt_reader = np.full(wgt_depth, -1, dtype=np.int64)
-    acc_writer = np.full(acc_depth, -1, dtype=np.int64)
-    out_reader = np.full(acc_depth, -1, dtype=np.int64)
-    fresh = np.zeros(acc_depth, dtype=np.uint8)
     stale = -1
     for i in range(n):
         op = table[i, OPCODE]
@@ -54,75 +75,73 @@ def needs(table, engine, uop_at, triples, inp_depth, wgt_depth, acc_depth, split
             latest = -1
             if mem == MEM_INP:
                 for k in range(lo, hi):
-                    if inp_reader[k] > latest:
-                        latest = inp_reader[k]
-                    inp_writer[k] = i
+                    if inp[READER, k] > latest:
+                        latest = inp[READER, k]
+                    inp[WRITER, k] = i
                 need[i, COMPUTE] = latest
             elif mem == MEM_WGT:
                 for k in range(lo, hi):
-                    if wgt_reader[k] > latest:
-                        latest = wgt_reader[k]
-                    wgt_writer[k] = i
+                    if wgt[READER, k] > latest:
+                        latest = wgt[READER, k]
+                    wgt[WRITER, k] = i
                 need[i, COMPUTE] = latest
             else:
                 for k in range(lo, hi):
-                    if split_out == 0 and out_reader[k] > latest:
-                        latest = out_reader[k]
-                    acc_writer[k] = i
-                    fresh[k] = 0
+                    if split_out == 0 and acc[READER, k] > latest:
+                        latest = acc[READER, k]
+                    acc[WRITER, k] = i
+                    acc[FRESH, k] = 0
                 need[i, STORE] = latest
         elif op == OP_STORE:
             lo = table[i, SRAM]
             hi = lo + table[i, Y_SIZE] * table[i, X_SIZE]
             latest = -1
             for k in range(lo, hi):
-                if acc_writer[k] > latest:
-                    latest = acc_writer[k]
-                if fresh[k] == 0 and stale < 0:
+                if acc[WRITER, k] > latest:
+                    latest = acc[WRITER, k]
+                if acc[FRESH, k] != 1 and stale < 0:
                     stale = i
-                out_reader[k] = i
+                acc[READER, k] = i
             need[i, COMPUTE] = latest
         else:
             bgn = uop_at[i]
-            count = table[i, UOP_END] - table[i, UOP_BGN]
+            end = bgn + table[i, UOP_END] - table[i, UOP_BGN]
             gemm = op == OP_GEMM and table[i, RESET] == 0
             writes_out = 0 if (op == OP_GEMM and not gemm) else 1
             from_load = -1
             from_store = -1
-            for o in range(table[i, ITER_OUT]):
-                for j in range(table[i, ITER_IN]):
+            # A loop that does not move an operand is gone through once for it, and so is a place in micro-ops that follow.
+            outer, inner = _moving(table[i, ITER_OUT], table[i, DST_OUT]), _moving(table[i, ITER_IN], table[i, DST_IN])
+            for o in range(outer):
+                for j in range(inner):
                     d0 = o * table[i, DST_OUT] + j * table[i, DST_IN]
-                    s0 = o * table[i, SRC_OUT] + j * table[i, SRC_IN]
-                    w0 = o * table[i, WGT_OUT] + j * table[i, WGT_IN]
-                    for u in range(bgn, bgn + count):
-                        d = triples[u, 0] + d0
-                        if (writes_out == 1 or split_out == 0) and out_reader[d] > from_store:
-                            from_store = out_reader[d]
-                        acc_writer[d] = i
-                        fresh[d] = writes_out
-                        if gemm:
-                            s = triples[u, 1] + s0
-                            w = triples[u, 2] + w0
-                            if inp_writer[s] > from_load:
-                                from_load = inp_writer[s]
-                            if wgt_writer[w] > from_load:
-                                from_load = wgt_writer[w]
-                            inp_reader[s] = i
-                            wgt_reader[w] = i
+                    last = -1
+                    for u in range(bgn, end):
+                        if triples[u, 0] != last:
+                            last = triples[u, 0]
+                            d = last + d0
+                            if (writes_out == 1 or split_out == 0) and acc[READER, d] > from_store:
+                                from_store = acc[READER, d]
+                            acc[WRITER, d] = i
+                            acc[FRESH, d] = writes_out
+            if gemm:
+                outer, inner = table[i, ITER_OUT], table[i, ITER_IN]
+                from_inp = _reads(triples, 1, bgn, end, outer, inner, table[i, SRC_OUT], table[i, SRC_IN], inp, i)
+                from_wgt = _reads(triples, 2, bgn, end, outer, inner, table[i, WGT_OUT], table[i, WGT_IN], wgt, i)
+                from_load = max(from_inp, from_wgt)
             need[i, LOAD] = from_load
             need[i, STORE] = from_store
-    return need, stale
+    return stale
 
 
-@njit(cache=True)
-def tokens(table, engine, need):  # type: ignore[no-untyped-def]
+@lean
+def tokens(table: I64, engine: I64, need: I64, acquired: I64) -> None:
     """Writes the four flags of every instruction: the fewest tokens that order what ``need`` orders.
 
-    Engines are in order, so a token from an instruction also speaks for all earlier ones of its engine. Returns the latest
-    acquired instruction per channel, and per channel the most tokens that may wait at once (an upper bound).
+    Engines are in order, so a token from an instruction also speaks for all earlier ones of its engine. ``acquired``: the latest
+    acquired instruction per channel, -1 at first.
     """
     n = table.shape[0]
-    acquired = np.full(4, -1, dtype=np.int64)
     for i in range(n):
         e = engine[i]
         if e == LOAD:
@@ -148,20 +167,17 @@ def tokens(table, engine, need):  # type: ignore[no-untyped-def]
                 table[i, POP_NEXT] = 1
                 table[p, PUSH_PREV] = 1
                 acquired[FROM_STORE] = p
-    return acquired
 
 
-@njit(cache=True)
-def dram_needs(boxes, is_store, engine, size):  # type: ignore[no-untyped-def]
+@lean
+def dram_needs(boxes: I64, is_store: I64, engine: I64, writer: I64, reader: I64, need: I64) -> None:
     """Per instruction: the latest STORE whose bytes it loads, and for a STORE the latest loads whose bytes it overwrites.
 
-    ``boxes`` are (start, rows, row size, stride) in granules, from the first of ``size`` granules that count.
+    ``boxes`` are (start, rows, row size, stride) in granules, from the first that counts. ``writer`` of every granule, its
+    ``reader`` by engine and ``need`` are -1 at first.
     """
-    n = boxes.shape[0]
-    writer = np.full(size, -1, dtype=np.int64)
-    reader = np.full((2, size), -1, dtype=np.int64)
-    need = np.full((n, 3), -1, dtype=np.int64)
-    for i in range(n):
+    size = len(writer)
+    for i in range(boxes.shape[0]):
         for r in range(boxes[i, 1]):
             start = boxes[i, 0] + r * boxes[i, 3]
             for k in range(max(start, 0), min(start + boxes[i, 2], size)):
@@ -172,15 +188,14 @@ def dram_needs(boxes, is_store, engine, size):  # type: ignore[no-untyped-def]
                 else:
                     need[i, STORE] = max(need[i, STORE], writer[k])
                     reader[engine[i], k] = i
-    return need
 
 
-@njit(cache=True)
-def waiting(table, engine):  # type: ignore[no-untyped-def]
-    """Per channel, an upper bound of the tokens that wait at once.
+@lean
+def waiting(table: I64, engine: I64, pushes: I64, pops: I64, counts: I64) -> None:
+    """Per channel, in the first row of ``counts``, an upper bound of the tokens that wait at once.
 
     When a producer pushes, every consumer has taken its token that precedes the instruction whose token the producer's engine
-    took last on the channel back.
+    took last on the channel back. Room to work in, zeros: ``pushes`` and ``pops`` (4, n), ``counts`` (3, 4).
     """
     n = table.shape[0]
     producer = (LOAD, COMPUTE, COMPUTE, STORE)
@@ -188,11 +203,7 @@ def waiting(table, engine):  # type: ignore[no-untyped-def]
     push_column = (PUSH_NEXT, PUSH_PREV, PUSH_NEXT, PUSH_PREV)
     pop_column = (POP_PREV, POP_NEXT, POP_PREV, POP_NEXT)
     back = (FROM_COMPUTE, TO_COMPUTE, FROM_STORE, TO_STORE)
-    most = np.zeros(4, dtype=np.int64)
-    pushes = np.zeros((4, n), dtype=np.int64)
-    pops = np.zeros((4, n), dtype=np.int64)
-    n_push = np.zeros(4, dtype=np.int64)
-    n_pop = np.zeros(4, dtype=np.int64)
+    most, n_push, n_pop = counts[0], counts[1], counts[2]
     for i in range(n):
         for c in range(4):
             if engine[i] == producer[c] and table[i, push_column[c]] != 0:
@@ -214,4 +225,3 @@ def waiting(table, engine):  # type: ignore[no-untyped-def]
                 while gone < n_pop[c] and pops[c, gone] <= known:
                     gone += 1
             most[c] = max(most[c], k + 1 - gone)
-    return most

@@ -219,16 +219,24 @@ def _rows(
     return Kernels(table, grid.position, order, np.zeros(n, dtype=np.int64), base, [pattern])
 
 
-def join(parts: Sequence[Kernels]) -> Kernels:
-    """Several groups of instructions as one."""
+def join(parts: Sequence[Kernels], tables: bool = True) -> Kernels:
+    """Several groups of instructions as one.
+
+    Args:
+        parts: the groups.
+        tables: False where the rows of the table are not asked for: there are none then.
+    """
+    if len(parts) == 1:
+        return parts[0]
     patterns: list[Ints] = []
     ids = []
     for p in parts:
         ids.append(p.pattern + len(patterns))
         patterns += p.patterns
     return Kernels(
-        np.concatenate([p.table for p in parts]), np.concatenate([p.position for p in parts]),
-        np.concatenate([p.step for p in parts]), np.concatenate(ids), np.concatenate([p.base for p in parts]), patterns,
+        np.concatenate([p.table for p in parts]) if tables else parts[0].table[:0],
+        np.concatenate([p.position for p in parts]), np.concatenate([p.step for p in parts]), np.concatenate(ids),
+        np.concatenate([p.base for p in parts]), patterns,
     )
 
 
@@ -254,14 +262,11 @@ def lower_gemm(site: Site, storages: Mapping[Buffer, Storage], key: Key, config:
 
 def _gathered(rows: Kernels, folder: Folder, fold: _Fold) -> Kernels:
     """Instructions of one instance that run the same iterations of the hardware's loops, as one with all their micro-ops."""
-    table = rows.table.copy()
-    mark = np.column_stack([rows.position, np.delete(table, [isa.UOP_BGN, isa.UOP_END], axis=1)])
-    _, group, sizes = np.unique(mark, axis=0, return_inverse=True, return_counts=True)
+    order, starts = _groups(rows)
+    sizes = np.diff(starts, append=len(order))
     if not len(sizes) or int(sizes.max()) == 1:
         return rows
     (pattern,) = rows.patterns
-    order = np.argsort(group.reshape(-1), kind="stable")
-    starts = np.cumsum(sizes) - sizes
     patterns: list[Ints] = []
     known: dict[bytes, int] = {}
     kept, which = [], []
@@ -287,6 +292,26 @@ def _gathered(rows: Kernels, folder: Folder, fold: _Fold) -> Kernels:
     return Kernels(
         rows.table[take], rows.position[take], rows.step[take], np.array(which, dtype=np.int64), rows.base[take], patterns
     )
+
+
+def _groups(rows: Kernels) -> tuple[Ints, Ints]:
+    """The rows sorted by position and what their instructions say besides micro-ops, and where each set of equal ones starts."""
+    table = rows.table
+    n = len(table)
+    if not n:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    # Only what differs at all decides; mostly that is the position alone.
+    differs = (table != table[0]).any(axis=0)
+    differs[[isa.UOP_BGN, isa.UOP_END]] = False
+    keys = [rows.position, *(table[:, c] for c in np.flatnonzero(differs))]
+    sort = len(keys) > 1 or bool((rows.position[1:] < rows.position[:-1]).any())
+    order = np.lexsort(keys[::-1]) if sort else np.arange(n)
+    first = np.ones(n, dtype=bool)
+    first[1:] = False
+    for key in keys:
+        ranked = key[order] if sort else key
+        first[1:] |= ranked[1:] != ranked[:-1]
+    return order, np.flatnonzero(first)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

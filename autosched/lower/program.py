@@ -26,7 +26,7 @@ from autosched.lower.limits import check_instructions, check_work
 from autosched.lower.regions import shape_of
 from autosched.lower.tree import Site
 from autosched.target import Target, get_target
-from sim import isa
+from sim import isa, timing
 from sim.config import INSN_BYTES, VTAConfig, mode_of
 from sim.errors import FieldError
 from sim.program import Output, Program, Segment
@@ -438,7 +438,7 @@ class _Emitter:
         if not kernels:
             empty = uops.Uops(np.zeros((0, 3), dtype=np.int64), none, none)
             return empty, uops.Placement(none, none, none, none, none), none, none
-        joined = join(kernels)
+        joined = join(kernels, tables=False)
         # Copies come first in the unsorted stack, kernels behind them.
         first = len(sequence) - len(joined.position)
         where = np.flatnonzero(sequence >= first)
@@ -460,7 +460,7 @@ class _Emitter:
     def check_fields(self, table: isa.Table) -> None:
         """Refuses what the instruction's fields cannot hold."""
         try:
-            isa.check_table(table, self.config, self.semantics)
+            timing.check_fields(table, self.config, self.semantics)
         except FieldError as error:
             reason = f"instruction {error.index}: {error.field} = {error.value} does not fit its field"
             raise LoweringError("field", reason) from None

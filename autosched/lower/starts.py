@@ -35,10 +35,11 @@ def start_by_max(
     tensor = (table[:, isa.OPCODE] == isa.OP_ALU) & (table[:, isa.ALU_OP] == isa.ALU_ADD) & (table[:, isa.USE_IMM] == 0)
     if not bool(tensor.any()):
         return stream, np.arange(len(table))
-    from autosched.lower._start_kernel import by_max
+    from autosched.lower._start_kernel import STATE_ROWS, by_max
 
     low, high = ranges(table, config, declared)
-    found = by_max(table, stream.uop_at, stream.triples, config.acc_depth, low, high)
+    found, state = np.zeros(len(table), dtype=np.int64), np.zeros((STATE_ROWS, config.acc_depth), dtype=np.int64)
+    by_max(table, stream.uop_at, stream.triples, low, high, state, found)
     table = table.copy()
     table[found == 2, isa.ALU_OP] = isa.ALU_MAX
     kept = np.flatnonzero(found != 1)
@@ -58,7 +59,7 @@ def ranges(table: isa.Table, config: VTAConfig, declared: Iterable[tuple[int, in
 
 def warm() -> None:
     """Compiles the kernel, or loads it from numba's cache."""
-    from autosched.lower._start_kernel import by_max
+    from autosched.lower._start_kernel import STATE_ROWS, by_max
 
-    none = np.zeros(0, dtype=np.int64)
-    by_max(np.zeros((0, isa.NCOLS), dtype=np.int64), none, np.zeros((0, 3), dtype=np.int64), 1, none, none)
+    none, state = np.zeros(0, dtype=np.int64), np.zeros((STATE_ROWS, 1), dtype=np.int64)
+    by_max(np.zeros((0, isa.NCOLS), dtype=np.int64), none, np.zeros((0, 3), dtype=np.int64), none, none, state, none)

@@ -47,14 +47,14 @@ class Stream:
 
 def warm() -> None:
     """Compiles the kernels, or loads them from numba's cache."""
-    from autosched.lower._token_kernel import dram_needs, needs, tokens, waiting
+    from autosched.lower._token_kernel import tokens
 
     table = np.stack([no_op(), no_op()])
     engine = np.ones(2, dtype=np.int64)
-    need, _ = needs(table, engine, np.zeros(2, dtype=np.int64), np.zeros((1, 3), dtype=np.int64), 2, 2, 2, 0)
-    tokens(table, engine, need)
-    waiting(table, engine)
-    dram_needs(np.zeros((2, 4), dtype=np.int64), np.zeros(2, dtype=np.int64), engine, 1)
+    need, _ = _needs(table, engine, np.zeros(2, dtype=np.int64), np.zeros((1, 3), dtype=np.int64), (2, 2, 2), False)
+    tokens(table, engine, need, _unknown(4))
+    _waiting(table)
+    _dram_needs(np.zeros((2, 4), dtype=np.int64), np.zeros(2, dtype=np.int64), engine, 1)
 
 
 def no_op() -> Ints:
@@ -79,7 +79,7 @@ def finish(
     Raises:
         LoweringError: kind ``tokens``: more tokens would wait than the hardware counts.
     """
-    from autosched.lower._token_kernel import needs, tokens
+    from autosched.lower._token_kernel import tokens
 
     table, uop_at = stream.table, stream.uop_at
     relays = None
@@ -91,10 +91,8 @@ def finish(
     if shared is not None:
         table, uop_at, relays = _relayed(table, uop_at, config, shared)
     engine = isa.queue_of(table)
-    need, stale = needs(
-        table, engine, uop_at, stream.triples, config.inp_depth, config.wgt_depth, config.acc_depth,
-        int(semantics == "chisel"),
-    )
+    depths = config.inp_depth, config.wgt_depth, config.acc_depth
+    need, stale = _needs(table, engine, uop_at, stream.triples, depths, semantics == "chisel")
     if stale >= 0:
         raise LoweringError("store", f"instruction {stale} stores an accumulator that neither GEMM nor ALU wrote last")
     if relays is not None:
@@ -106,11 +104,36 @@ def finish(
     last = [int(np.flatnonzero(engine == e)[-1]) if bool((engine == e).any()) else -1 for e in (0, 2)]
     n = len(table) - 2
     need[n, 0], need[n, 2] = last[0], last[1]
-    tokens(table, engine, need)
+    tokens(table, engine, need, _unknown(4))
     if not (table[n, isa.POP_PREV] or table[n, isa.POP_NEXT]):
         table = np.ascontiguousarray(np.delete(table, n, axis=0))
     _check_waiting(table, config)
     return table
+
+
+def _needs(
+    table: isa.Table, engine: Ints, uop_at: Ints, triples: Ints, depths: tuple[int, int, int], split_out: bool
+) -> tuple[Ints, int]:
+    """Per instruction the latest one of each other engine that it must wait for, and the first stale STORE (-1: none)."""
+    from autosched.lower._token_kernel import needs
+
+    inp, wgt, acc = (_unknown(rows, depth) for rows, depth in zip((2, 2, 3), depths))
+    need = _unknown(len(table), 3)
+    return need, int(needs(table, engine, uop_at, triples, inp, wgt, acc, int(split_out), need))
+
+
+def _dram_needs(boxes: Ints, is_store: Ints, engine: Ints, granules: int) -> Ints:
+    """Per instruction the latest STORE that it reads after, and for a STORE the latest loads that it overwrites after."""
+    from autosched.lower._token_kernel import dram_needs
+
+    need = _unknown(len(boxes), 3)
+    dram_needs(boxes, is_store, engine, _unknown(granules), _unknown(2, granules), need)
+    return need
+
+
+def _unknown(*shape: int) -> Ints:
+    """No instruction yet, for each of so many."""
+    return np.full(shape, -1, dtype=np.int64)
 
 
 def _check_waiting(table: isa.Table, config: VTAConfig) -> None:
@@ -121,9 +144,7 @@ def _check_waiting(table: isa.Table, config: VTAConfig) -> None:
     )
     if max(int(p) for p in pushes) <= CAPACITY:
         return
-    from autosched.lower._token_kernel import waiting
-
-    if int(waiting(table, isa.queue_of(table)).max()) <= CAPACITY:
+    if _waiting(table) <= CAPACITY:
         return
     # The bound above only sees direct neighbours; the exact count sees every path of tokens.
     from sim import tokens as flow
@@ -134,6 +155,16 @@ def _check_waiting(table: isa.Table, config: VTAConfig) -> None:
                 "tokens", f"up to {most} tokens wait on {flow.CHANNELS[channel]} at instruction {where}; the hardware counts to "
                 f"{CAPACITY}, so use larger copies or instructions",
             )
+
+
+def _waiting(table: isa.Table) -> int:
+    """An upper bound of the tokens that wait at once on a channel."""
+    from autosched.lower._token_kernel import waiting
+
+    counts: Ints = np.zeros((3, 4), dtype=np.int64)
+    pushes, pops = (np.zeros((4, len(table)), dtype=np.int64) for _ in range(2))
+    waiting(table, isa.queue_of(table), pushes, pops, counts)
+    return int(counts[0].max())
 
 
 def _dram_boxes(table: isa.Table, config: VTAConfig, first: int, granule: int) -> Ints:
@@ -150,14 +181,12 @@ def _dram_boxes(table: isa.Table, config: VTAConfig, first: int, granule: int) -
 
 def _relayed(table: isa.Table, uop_at: Ints, config: VTAConfig, shared: tuple[int, int]) -> tuple[isa.Table, Ints, Ints]:
     """Adds compute no-ops where a load must follow a store (or the reverse), and says who waits for what through DRAM."""
-    from autosched.lower._token_kernel import dram_needs
-
     granule = int(isa.element_bytes(config)[1:].min())  # micro-ops are not shared with stores
     first, size = shared
     boxes = _dram_boxes(table, config, first, granule)
     engine = isa.queue_of(table)
     is_store = (table[:, isa.OPCODE] == isa.OP_STORE).astype(np.int64)
-    need = dram_needs(boxes, is_store, engine, -(-size // granule))
+    need = _dram_needs(boxes, is_store, engine, -(-size // granule))
     before: list[int] = []
     wants: list[tuple[int, int]] = []  # (engine waited for, instruction)
     reached = {0: -1, 2: -1}
