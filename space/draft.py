@@ -248,8 +248,7 @@ def uops(model: Model, plan: Plan, part: Part) -> Floats:
         if operand.scope != ACC and operand.consumer not in model.nest.links:
             # What is filled outside a loop is read at another place in each of its iterations.
             since = np.where(plan.keep[k], 0, plan.attach[k])
-            uses = np.array([operand.uses(a) for a in range(len(model.extents))])
-            moved |= uses[None, :] & (plan.position >= since[:, None]) & inside
+            moved |= model.uses[k][None, :] & (plan.position >= since[:, None]) & inside
     for group in model.taps:
         for a in group:
             moved[:, a] |= plan.drops & inside[:, a] & (a >= spatial)

@@ -6,6 +6,7 @@ It knows what a program needs (its nest) and what a plan says; it decides nothin
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import permutations
 
 import numpy as np
@@ -21,7 +22,7 @@ from space.sites import ACC, INP, WGT
 
 
 def _product(rows: Ints) -> Ints:
-    return np.asarray(rows.prod(axis=1), dtype=np.int64)
+    return np.asarray(np.multiply.reduce(rows, axis=1), dtype=np.int64)
 
 
 class Model:
@@ -67,15 +68,28 @@ class Model:
         self.tensor_ops = sum(s.tensor_ops for s in nest.stages)
         self.added = sum(s.products for s in nest.stages)  # products that stages add to every element
         self.rules = tuple(rules)
-        self.columns: tuple[Column, ...] = tuple(c for rule in self.rules for c in rule.columns(self))
+        self._owned = {rule: rule.columns(self) for rule in self.rules}
+        self.columns: tuple[Column, ...] = tuple(c for columns in self._owned.values() for c in columns)
         self.index = {c.name: n for n, c in enumerate(self.columns)}
+        self.values = tuple(np.array(c.choices, dtype=np.int32) for c in self.columns)
 
     @property
     def cuts(self) -> bool:
         """Whether the parts of a nest may differ, and what else follows from that."""
         return any(rule.name == "cuts" for rule in self.rules)
 
+    @cached_property
+    def uses(self) -> npt.NDArray[np.bool_]:
+        """Which axes move the region of which operand, shape (operands, axes)."""
+        axes = range(len(self.nest.axes))
+        rows = [[operand.uses(a) for a in axes] for operand in self.nest.operands]
+        return np.array(rows, dtype=np.bool_).reshape(len(rows), len(axes))
+
     # -- columns and plans --------------------------------------------------------------------------------------------
+
+    def owned(self, rule: NumericRule) -> tuple[Column, ...]:
+        """The columns that a rule has made."""
+        return self._owned[rule]
 
     def column(self, points: Points, name: str, default: int = 0) -> Ints:
         """A column by name, shape (n,); the default where no rule makes it."""

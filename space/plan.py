@@ -7,7 +7,7 @@ the first ``d`` of them. The output may be cut into parts (boxes that follow eac
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -34,11 +34,15 @@ class Part:
     on: Mask
     lows: Ints
     slices: Ints
+    _outer: tuple[Ints, Ints, Ints] | None = field(default=None, repr=False)
 
     @property
     def outer(self) -> Ints:
         """Tiles along every axis, the last of which may be smaller, shape (n, axes)."""
-        return np.asarray(-(-self.extents // self.tiles), dtype=np.int64)
+        known = self._outer
+        if known is None or known[0] is not self.extents or known[1] is not self.tiles:
+            known = self._outer = self.extents, self.tiles, -(-self.extents // self.tiles)
+        return known[2]
 
     @property
     def rest(self) -> Ints:

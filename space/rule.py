@@ -105,17 +105,18 @@ class NumericRule:
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """Columns for the cost model, each of shape (n,); by default the decisions as they are."""
-        return [model.column(points, c.name).astype(np.float64) for c in self.columns(model) if len(c.choices) > 1]
+        return [model.column(points, c.name).astype(np.float64) for c in model.owned(self) if len(c.choices) > 1]
 
     def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
         """Changes one own decision of every row, in place, at random; repaired afterwards."""
-        columns = [c for c in self.columns(model) if len(c.choices) > 1]
+        columns = [c for c in model.owned(self) if len(c.choices) > 1]
         if not columns:
             return
         which = rng.integers(len(columns), size=len(points))
         for k, column in enumerate(columns):
             rows = np.flatnonzero(which == k)
-            points[rows, model.index[column.name]] = rng.choice(np.array(column.choices), size=len(rows))
+            at = model.index[column.name]
+            points[rows, at] = rng.choice(model.values[at], size=len(rows))
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
         """The decision of one point (a plan of one row) in a few words; empty where there is nothing to say."""

@@ -66,6 +66,19 @@ class Sketch:
             at += len(model.columns)
 
     @cached_property
+    def deciding(self) -> tuple[tuple[Model, slice, slice, NumericRule], ...]:
+        """(nest, its columns, the rule's own ones, rule) of every rule that has a choice."""
+        found = []
+        for start, model in zip(self.starts, self.models):
+            nest, at = slice(start, start + len(model.columns)), start
+            for rule in model.rules:
+                own = slice(at, at + len(model.owned(rule)))
+                at = own.stop
+                if any(len(c.choices) > 1 for c in model.owned(rule)):
+                    found.append((model, nest, own, rule))
+        return tuple(found)
+
+    @cached_property
     def starts(self) -> tuple[int, ...]:
         """The first column of every nest."""
         return tuple(int(n) for n in np.cumsum([0, *(len(m.columns) for m in self.models[:-1])]))

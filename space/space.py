@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 VERSION = 8  # of the meaning of a point; part of every record
 CHUNK = 1 << 15  # rows expanded at once: a few MB per array
 SHOWN = 12  # values of a decision that are listed in a notebook
+CROSSED = 0.5  # share of children with decisions of two parents
+VARIED = (1.0, 0.5, 0.25)  # chances that a first, a second, a third rule decides anew
 PASSES = 4  # repairs until nothing changes; a row that still does is no point
 
 Mask = npt.NDArray[np.bool_]
@@ -225,7 +227,7 @@ class Space:
         nest = int(np.searchsorted(starts, column, side="right")) - 1
         model, points = list(self.sketches[sketch].split(points))[nest]
         column -= starts[nest]
-        owners = [rule for rule in model.rules for _ in rule.columns(model)]
+        owners = [rule for rule in model.rules for _ in model.owned(rule)]
         ok = np.ones(len(points), dtype=np.bool_)
         fixed = points.copy()
         plan = model.neutral(len(points))
@@ -353,47 +355,63 @@ class Space:
             out[rows] = np.where(keep[rows], drawn[rows], base)
         return self._pinned(out)
 
-    def mutate(self, parents: Points, rng: np.random.Generator) -> Points:
-        """Points made from others by one to three rules that decide anew; those that are none are dropped.
+    def mutate(self, parents: Points, rng: np.random.Generator, tried: set[bytes] | None = None) -> Points:
+        """Points made from others: half of them take decisions over from another, then one to three rules decide anew.
 
         Args:
             parents: points, shape (n, width).
             rng: source of randomness.
+            tried: rows that need no look, as bytes, points among them; what is looked at, and what comes of it, joins them.
+
+        Returns:
+            The points; rows that are none, also after repair, are dropped.
         """
         children = parents.copy()
-        for share in (1.0, 0.5, 0.25):
-            busy = rng.random(len(children)) < share
-            for k in range(len(self.sketches)):
-                sketch = self.sketches[k]
-                rules = [(model, slice(at, at + len(model.columns)), r) for at, model in zip(sketch.starts, sketch.models)
-                         for r in model.rules if any(len(c.choices) > 1 for c in r.columns(model))]
-                rows = np.flatnonzero((children[:, 0] == k) & busy)
-                if not rules or not len(rows):
-                    continue
-                which = rng.integers(len(rules), size=len(rows))
-                own = np.ascontiguousarray(children[rows][:, self._places[k]])
-                for n, (model, columns, rule) in enumerate(rules):
-                    mine = np.flatnonzero(which == n)
-                    part = np.ascontiguousarray(own[mine, columns])
-                    rule.vary(model, part, rng)
-                    own[mine, columns] = part
-                children[rows] = self._global(k, own)
-        if len(self.sketches) > 1:
-            moved = np.flatnonzero(rng.random(len(children)) < 0.05)
-            children[moved, 0] = rng.integers(len(self.sketches), size=len(moved))
-            children[moved] = self._clipped(children[moved])
-        rows_, inside = self.repair(self._pinned(children))
-        return rows_[inside]
+        for k, rows, own in self._groups(parents):
+            self._cross(k, own, rng)
+            self._vary(k, own, rng)
+            children[rows] = self._global(k, own)
+        children = self._pinned(children)
+        if tried is None:
+            repaired, inside = self.repair(children)
+            return repaired[inside]
+        looked: set[bytes] = set()
+        children = _fresh_of(children, tried, looked)
+        repaired, inside = self.repair(children)
+        points = _fresh_of(repaired[inside], tried, set())
+        tried |= looked
+        tried.update(row.tobytes() for row in points)
+        return points
 
-    def _clipped(self, points: Points) -> Points:
-        """Rows whose sketch has changed: a value the new sketch does not have becomes its default."""
-        out = points.copy()
-        for k, rows, own in self._groups(points):
-            for n, column in enumerate(self.sketches[k].columns):
-                strange = ~np.isin(own[:, n], column.choices)
-                own[strange, n] = column.default
-            out[rows] = self._global(k, own)
-        return out
+    def _cross(self, sketch: int, own: Points, rng: np.random.Generator) -> None:
+        """Half of the rows take every other rule's columns from another row."""
+        mates = own[rng.permutation(len(own))]
+        crossed = rng.random(len(own)) < CROSSED
+        for _, _, columns, _ in self.sketches[sketch].deciding:
+            taken = crossed & (rng.random(len(own)) < 0.5)
+            own[taken, columns] = mates[taken, columns]
+
+    def _vary(self, sketch: int, own: Points, rng: np.random.Generator) -> None:
+        """One to three rules of every row decide anew."""
+        deciding = self.sketches[sketch].deciding
+        if not deciding:
+            return
+        which = rng.integers(len(deciding), size=(len(own), len(VARIED)))
+        which[rng.random(which.shape) >= VARIED] = -1
+        for n, (model, nest, _, rule) in enumerate(deciding):
+            rows = np.flatnonzero((which == n).any(axis=1))
+            if len(rows):
+                # A rule may change what others decide, so that its own makes sense.
+                part = np.ascontiguousarray(own[rows, nest])
+                rule.vary(model, part, rng)
+                own[rows, nest] = part
+
+    def moved(self, points: Points, sketch: int) -> Points:
+        """Rows of another sketch with the decisions of points; a value that it does not have becomes its default."""
+        own = np.ascontiguousarray(points[:, self._places[sketch]])
+        for n, column in enumerate(self.sketches[sketch].columns):
+            own[~np.isin(own[:, n], column.choices), n] = column.default
+        return self._global(sketch, own)
 
     def neighbours(self, point: npt.NDArray[np.int32]) -> Points:
         """The points that differ from ``point`` in one column, or in one and in where or how often a buffer is filled."""
@@ -609,3 +627,14 @@ class Space:
                 texts[0] = f"{model.nest.out}: {texts[0]}"
             said += texts
         return " | ".join(said)
+
+
+def _fresh_of(rows: Points, known: set[bytes], met: set[bytes]) -> Points:
+    """The distinct rows that are neither known nor met before, in order; now they are met."""
+    fresh = []
+    for n, row in enumerate(rows):
+        key = row.tobytes()
+        if key not in known and key not in met:
+            met.add(key)
+            fresh.append(n)
+    return rows[fresh]

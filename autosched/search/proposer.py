@@ -17,11 +17,15 @@ Points = npt.NDArray[np.int32]
 
 SCAN_LIMIT = 4_000_000  # combinations of all decisions up to which every point is listed: a second or two at most, once
 SHORTLIST = 4096  # points, by draft, that the model judges
-POPULATION = 256
+POPULATION = 128
 GENERATIONS = 160  # few parents for long go further than many for a short time
 IDLE = 40  # generations without a lower draft after which no better one is expected
 EAGER = 8192  # rows of the first population that ask for all the memory they can use; most have to be given up
-ALIKE = 2  # survivors that share all tiles: else one good tile fills the population before others have found their places
+ENOUGH = 80  # generations bred from one first population after another, at least
+ELITE = 2048  # points, by score, that a generation's parents come from
+EVENLY = 0.2  # share of generations whose form is drawn evenly
+GUESTS = 12  # points of other forms whose decisions a generation takes in
+ALIKE = 3  # survivors that share all tiles: else one good tile fills the population before others have found their places
 CENTRES = 4  # points of the best by score, and of the best measured, whose neighbours join each batch's population
 REFINEMENTS = 2  # generations bred for the model's score, per batch
 KEPT = 64  # first populations that are remembered, a few megabytes each
@@ -152,8 +156,11 @@ class Proposer:
         if known is not None and not self._points:
             _, self._pool, self._drafts, self._bounds, self.rng.bit_generator.state = known
             return
-        first = [space.sample(self.rng, 2 * POPULATION), space.eager(self.rng, EAGER)]
-        self._breed(GENERATIONS, np.unique(np.concatenate(first), axis=0))
+        bred = 0
+        while bred < ENOUGH:
+            # One that settles early may have settled anywhere.
+            first = [space.sample(self.rng, 4 * POPULATION), space.eager(self.rng, EAGER)]
+            bred += self._breed(GENERATIONS, np.unique(np.concatenate(first), axis=0))
         if not self._points:
             with _LOCK:
                 held = space.func, space.rules  # which the key names by address
@@ -215,46 +222,52 @@ class Proposer:
             population = np.concatenate([population, self.space.neighbours_of(centres[new])])
         self._breed(REFINEMENTS, np.unique(population, axis=0))
 
-    def _breed(self, generations: int, population: Points) -> None:
-        """Generation after generation of changed survivors; all that lived joins the pool."""
-        kept, drafts = population, self.space.draft(population)
-        known = {row.tobytes() for row in kept}
-        scores = self._score(kept, drafts) if len(kept) else drafts
-        idle = 0
-        for _ in range(generations):
-            if idle == IDLE:
-                break
-            parents = self._parents(kept[np.argsort(scores, kind="stable")])
-            new = _fresh_of(self.space.mutate(np.repeat(parents, 2, axis=0), self.rng), known)
+    def _breed(self, generations: int, population: Points) -> int:
+        """Generation after generation of changed survivors, of one form each; all that lived joins the pool. How many it were."""
+        drafts = self.space.draft(population)
+        lived, estimates = [population], [drafts]
+        tried = {row.tobytes() for row in population}
+        elite, scores = population, self._score(population, drafts) if len(population) else drafts
+        lowest: dict[int, float] = {}
+        self._lowers(lowest, population, drafts)
+        idle = bred = 0
+        while bred < generations and idle < IDLE and len(elite):
+            bred += 1
+            best = np.argsort(scores, kind="stable")[:ELITE]
+            elite, scores = elite[best], scores[best]
+            new = self.space.mutate(np.repeat(self._parents(elite), 2, axis=0), self.rng, tried)
+            idle += 1
             if len(new):
                 found = self.space.draft(new)
-                idle = 0 if self._lower(new, found, kept, drafts) else idle + 1
-                kept, drafts = np.concatenate([kept, new]), np.concatenate([drafts, found])
-                scores = np.concatenate([scores, self._score(new, found)])
+                idle = 0 if self._lowers(lowest, new, found) else idle
+                lived.append(new)
+                estimates.append(found)
+                elite, scores = np.concatenate([elite, new]), np.concatenate([scores, self._score(new, found)])
+        kept, drafts = np.concatenate(lived), np.concatenate(estimates)
         pooled = {row.tobytes() for row in self._pool}
         fresh = np.array([row.tobytes() not in pooled for row in kept], dtype=bool)
         self._take(kept[fresh], drafts[fresh])
+        return max(bred, IDLE)
 
     def _parents(self, ranked: Points) -> Points:
-        """The best of every kind of form: one of several nests has more to decide, and is worse for longer."""
-        if not len(ranked):
-            return ranked
-        nests = self.space.nests[ranked[:, 0]]
-        kinds = np.unique(nests)
-        return np.concatenate([self._spread(ranked[nests == kind], POPULATION // len(kinds), ALIKE) for kind in kinds])
+        """The best of one form, which is drawn by its share among the best, with the decisions of a few of the others."""
+        # A form of several nests has more to decide, and is worse for longer.
+        kind = self.rng.choice(np.unique(self.space.nests[ranked[:, 0]]))
+        forms = self.space.choices[0][self.space.nests[self.space.choices[0]] == kind]
+        best = ranked[self.space.nests[ranked[:, 0]] == kind]
+        counts = (self._spread(best, POPULATION, ALIKE)[:, 0] == forms[:, None]).sum(axis=1)
+        # What is better elsewhere may be better still in a form that has none among the best.
+        chances = (1 - EVENLY) * counts / counts.sum() + EVENLY / len(forms)
+        form = int(self.rng.choice(forms, p=chances / chances.sum()))
+        parents = self._spread(best[best[:, 0] == form], POPULATION, ALIKE)
+        return np.concatenate([parents, self.space.moved(best[best[:, 0] != form][:GUESTS], form)])
 
-    def _lower(self, new: Points, found: Floats, kept: Points, drafts: Floats) -> bool:
-        """Whether some kind of form has a lower draft among new points than before."""
-        mine, before = self.space.nests[new[:, 0]], self.space.nests[kept[:, 0]]
-        return any(found[mine == kind].min() < drafts[before == kind].min(initial=np.inf) for kind in np.unique(mine))
-
-
-def _fresh_of(children: Points, known: set[bytes]) -> Points:
-    """The distinct children that are not known yet, in order; now they are."""
-    fresh = []
-    for n, row in enumerate(children):
-        key = row.tobytes()
-        if key not in known:
-            known.add(key)
-            fresh.append(n)
-    return children[fresh]
+    def _lowers(self, lowest: dict[int, float], points: Points, drafts: Floats) -> bool:
+        """Whether points lower the lowest draft of some kind of form, by its number of nests; it is noted."""
+        nests = self.space.nests[points[:, 0]]
+        lower = False
+        for kind in np.unique(nests).tolist():
+            least = float(drafts[nests == kind].min())
+            if least < lowest.get(kind, np.inf):
+                lowest[kind], lower = least, True
+        return lower

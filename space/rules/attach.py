@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 
@@ -11,9 +9,6 @@ from space.model import Model
 from space.plan import Plan
 from space.rule import Column, Ints, NumericRule, Points
 from space.sites import ACC
-
-if TYPE_CHECKING:
-    from space.operands import Operand
 
 
 class Attach(NumericRule):
@@ -42,10 +37,10 @@ class Attach(NumericRule):
         outer = plan.body.outer
         for part in plan.parts:
             outer = np.where(part.on[:, None], np.maximum(outer, part.outer), outer)
-        for operand in model.nest.operands:
+        for k, operand in enumerate(model.nest.operands):
             column = model.index[f"load_{operand.label}"]
             depth = np.minimum(points[:, column].astype(np.int64), max(model.columns[column].choices))
-            points[:, column] = standing(model, plan, operand, depth, outer)
+            points[:, column] = standing(model, plan, k, depth, outer)
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """Depths, and log sizes of what is moved."""
@@ -66,20 +61,16 @@ class Attach(NumericRule):
         return "load " + " ".join(loads)
 
 
-def standing(model: Model, plan: Plan, operand: Operand, depth: Ints, outer: Ints) -> Ints:
+def standing(model: Model, plan: Plan, operand: int, depth: Ints, outer: Ints) -> Ints:
     """The nearest depth, outwards, directly inside a loop of several iterations that moves an operand's region; 0 without one.
 
     Args:
         model: of the sketch.
         plan: of the rows.
-        operand: what is loaded.
+        operand: what is loaded, by its number.
         depth: loops around its load, shape (n,).
         outer: iterations of every axis' outer loop, shape (n, axes).
     """
-    axis_at = np.argsort(plan.position, axis=1, kind="stable")
-    rows = np.arange(len(depth))
-    uses = np.array([operand.uses(a) for a in range(len(model.nest.axes))])
-    for _ in range(int(depth.max(initial=0))):
-        last = axis_at[rows, np.maximum(depth - 1, 0)]
-        depth = np.where((depth > 0) & ~((outer[rows, last] > 1) & uses[last]), depth - 1, depth)
-    return depth
+    moves = (outer > 1) & model.uses[operand]
+    inside = moves & (plan.position < depth[:, None])
+    return np.asarray(np.where(inside, plan.position + 1, 0).max(axis=1, initial=0), dtype=np.int64)

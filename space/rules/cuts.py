@@ -6,7 +6,7 @@ shrink with the part: the output is cut into boxes that run one after another, e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -16,21 +16,27 @@ from space.plan import Part, Plan
 from space.rule import Column, Ints, NumericRule, Points
 from space.rules.tiling import divides
 
-if TYPE_CHECKING:
-    pass
-
 EVERY = 64  # extents up to this may be cut anywhere; longer ones at powers of two
 
 
-def table(model: Model) -> list[tuple[int, int]]:
-    """What a cut column's values mean: (axis, iterations cut off); 0 cuts nothing."""
+def table(model: Model) -> Ints:
+    """What a cut column's values mean: (axis, iterations cut off), shape (values, 2); 0 cuts nothing."""
+    return _table(tuple((a, model.nest.axes[a].extent) for a in model.nest.spatial))
+
+
+def values(model: Model) -> dict[tuple[int, int], int]:
+    """By what it means, the value of a cut column."""
+    return {(int(axis), int(size)): n for n, (axis, size) in enumerate(table(model))}
+
+
+@cache
+def _table(axes: tuple[tuple[int, int], ...]) -> Ints:
     found = [(-1, 0)]
-    for a in model.nest.spatial:
-        extent = model.nest.axes[a].extent
+    for a, extent in axes:
         most = extent // 2
         sizes = range(1, most + 1) if extent <= EVERY else [1 << i for i in range(extent.bit_length()) if 1 << i <= most]
         found += [(a, s) for s in sizes]
-    return found
+    return np.array(found, dtype=np.int64)
 
 
 class Cuts(NumericRule):
@@ -41,12 +47,11 @@ class Cuts(NumericRule):
 
     def columns(self, model: Model) -> tuple[Column, ...]:
         """``head``, ``cut``, ``cut_again``; without an axis to cut they have no choice."""
-        values = tuple(range(len(table(model))))
-        return tuple(Column(name, values) for name in ("head", "cut", "cut_again"))
+        every = tuple(range(len(table(model))))
+        return tuple(Column(name, every) for name in ("head", "cut", "cut_again"))
 
     def _decode(self, model: Model, points: Points, name: str) -> tuple[Ints, Ints]:
-        meaning = np.array(table(model), dtype=np.int64)
-        row = meaning[model.column(points, name)]
+        row = table(model)[model.column(points, name)]
         return row[:, 0], row[:, 1]
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
@@ -143,7 +148,7 @@ class Cuts(NumericRule):
                 if model.nest.axes[a].extent > 1 and f"tile_{model.nest.axes[a].name}" in model.index]
         if not axes or "head" not in model.index:
             return
-        values = {meaning: n for n, meaning in enumerate(table(model))}
+        known = values(model)
         for n in np.flatnonzero(whole):
             a = int(rng.choice(axes))
             extent = model.nest.axes[a].extent
@@ -156,8 +161,8 @@ class Cuts(NumericRule):
             # More than a tile only where it loads for the others: it is taken back elsewhere.
             first += tile * int(rng.integers(0, 3)) if rng.random() < 0.3 else 0
             points[n, column] = tile
-            points[n, model.index["head"]] = values.get((a, first), 0)
-            points[n, model.index["cut"]] = values.get((a, last), 0)
+            points[n, model.index["head"]] = known.get((a, first), 0)
+            points[n, model.index["cut"]] = known.get((a, last), 0)
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """Log elements of the first and the last part's tile."""

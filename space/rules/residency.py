@@ -9,7 +9,7 @@ from space.model import Model
 from space.plan import Plan
 from space.rule import Column, Ints, NumericRule, Points
 from space.rules.attach import standing
-from space.rules.cuts import table
+from space.rules.cuts import values
 from space.sites import ACC
 
 
@@ -40,8 +40,7 @@ class Residency(NumericRule):
             name = f"keep_{operand.label}"
             if name not in model.index:
                 continue
-            uses = np.array([operand.uses(a) for a in range(len(model.nest.axes))])
-            whole = ((extents == model.extents[None, :]) | ~uses[None, :]).all(axis=1)
+            whole = ((extents == model.extents[None, :]) | ~model.uses[k][None, :]).all(axis=1)
             whole &= _gapless(model, plan, np.where(on[:, None], first.tiles, plan.body.tiles), k)
             points[~(several & whole & (plan.attach[k] > 0)), model.index[name]] = 0
 
@@ -52,7 +51,7 @@ class Residency(NumericRule):
         for k, operand in enumerate(model.nest.operands):
             name = f"keep_{operand.label}"
             if name in model.index and plan.keep[k].any():
-                depth = standing(model, plan, operand, plan.attach[k], outer)
+                depth = standing(model, plan, k, plan.attach[k], outer)
                 column = model.index[f"load_{operand.label}"]
                 points[:, column] = np.where(plan.keep[k], depth, points[:, column])
                 points[plan.keep[k] & (depth == 0), model.index[name]] = 0
@@ -62,7 +61,7 @@ class Residency(NumericRule):
         mine = [k for k, o in enumerate(model.nest.operands) if f"keep_{o.label}" in model.index]
         if not mine or "head" not in model.index:
             return
-        values = {meaning: n for n, meaning in enumerate(table(model))}
+        known = values(model)
         for row, k in zip(points, rng.choice(mine, size=len(points))):
             operand = model.nest.operands[k]
             keep = model.index[f"keep_{operand.label}"]
@@ -72,7 +71,7 @@ class Residency(NumericRule):
                 continue
             a = int(rng.choice(axes))
             # Several tiles at once where one is too short for what is loaded meanwhile.
-            head = values.get((a, int(row[model.index[f"tile_{model.nest.axes[a].name}"]]) * int(rng.integers(1, 4))))
+            head = known.get((a, int(row[model.index[f"tile_{model.nest.axes[a].name}"]]) * int(rng.integers(1, 4))))
             if head is not None and rng.random() < 0.7:
                 row[model.index["head"]] = head
             if rng.random() < 0.7:

@@ -36,6 +36,15 @@ def divides(model: Model, part: Part) -> Mask:
     return np.asarray((part.extents[:, spatial] % part.tiles[:, spatial] == 0).all(axis=1), dtype=np.bool_)
 
 
+@cache
+def _nearest(extent: int, choices: tuple[int, ...]) -> Ints:
+    """``nearest_divisors`` of everything up to an extent, a row each; shape (extent + 1, extent + 1)."""
+    table = np.ones((extent + 1, extent + 1), dtype=np.int64)
+    for n in range(1, extent + 1):
+        table[n] = nearest_divisors(n, choices)[np.minimum(np.arange(extent + 1), n)]
+    return table
+
+
 class Tiling(NumericRule):
     """One column per axis: how many iterations stay inside the tile."""
 
@@ -62,11 +71,14 @@ class Tiling(NumericRule):
         """The largest tile that divides the main part."""
         for a, axis in enumerate(model.nest.axes):
             column = model.index[f"tile_{axis.name}"]
-            extents = plan.body.extents[:, a]
+            extents, choices = plan.body.extents[:, a], model.columns[column].choices
+            if axis.extent <= EVERY:
+                points[:, column] = _nearest(axis.extent, choices)[extents, points[:, column]]
+                continue
             for extent in np.unique(extents):
                 rows = np.flatnonzero(extents == extent)
                 # Of a long axis not every tile is a choice: what a cut leaves may have divisors that are none.
-                table = nearest_divisors(int(extent), model.columns[column].choices)
+                table = nearest_divisors(int(extent), choices)
                 points[rows, column] = table[np.minimum(points[rows, column], extent)]
 
     def settle(self, model: Model, points: Points, plan: Plan) -> None:

@@ -12,7 +12,7 @@ from autosched.measure import Candidate, measure
 from autosched.workloads import Workload, workload
 from autosched.workloads.stage import reduction, stage, tensor
 from space import Space
-from space.rules.cuts import table
+from space.rules.cuts import values
 
 TARGETS = ("vta-de10", "vta-de10-portable", "vta-fsim")
 
@@ -239,7 +239,7 @@ def test_residuals(seed: int) -> None:
 def test_a_fused_residual_beats_the_program_written_by_hand(user_programs) -> None:
     task = workload(f"{user_programs.FOLDER / 'conv_residual_packed'}.py:main")
     space = Space(task.func, "vta-de10")
-    last_rows = table(space.sketches[0].model).index((2, 2))
+    last_rows = values(space.sketches[0].model)[2, 2]
     point = space.point(
         cut=last_rows, tile_vy=4, tile_vc=2, order=2, load_X=5, load_W=5, load_R=1, tail_last=2,
         banks_X=1, banks_W=1, banks_R=1, banks_acc=1,

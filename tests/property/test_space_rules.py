@@ -21,7 +21,7 @@ from space.normalise import normalised
 from space.plan import Plan
 from space.rule import PROTOCOL, Column, NumericRule, Points
 from space.rules import NUMERIC, STRUCTURAL
-from space.rules.cuts import table
+from space.rules.cuts import values
 from space.rules.epilogue import Epilogue
 from space.rules.rows import Rows
 from space.sites import INP, WGT
@@ -176,6 +176,38 @@ def test_the_last_part_loads_in_pieces_of_its_own() -> None:
             space.point(**{**many, **twin})
 
 
+@pytest.mark.parametrize("name", ["dense:m=4,k=64,n=64", "resnet18.max_pool"])
+def test_what_was_tried_is_not_looked_at_again(name: str) -> None:
+    """The same children come of the same draws, less those that are known; what comes of them is known from then on."""
+    space = Space(workload(name).func, "vta-de10")
+    parents = space.sample(np.random.default_rng(0), 300)
+    every = {row.tobytes() for row in space.mutate(parents, np.random.default_rng(1))}
+    known = {row.tobytes() for row in parents} | set(sorted(every)[::2])
+    tried = set(known)
+    new = [row.tobytes() for row in space.mutate(parents, np.random.default_rng(1), tried)]
+    assert len(new) == len(set(new)) > 20 and set(new) == every - known
+    assert known | set(new) <= tried
+    assert not len(space.mutate(parents, np.random.default_rng(1), tried))
+
+
+def test_decisions_move_to_another_form() -> None:
+    """What both forms decide stays; what the other has no such value of becomes its default; of the rest nothing is left."""
+    space = Space(workload("resnet18.max_pool").func, "vta-de10")
+    points = space.sample(np.random.default_rng(0), 200)
+    assert len(space.sketches) == 2 and set(points[:, 0]) == {0, 1}
+    for form, sketch in enumerate(space.sketches):
+        moved = space.moved(points, form)
+        places = space.places(form)
+        assert (moved[:, 0] == form).all()
+        for at, column in zip(places, sketch.columns):
+            kept = np.isin(points[:, at], column.choices)
+            assert (moved[:, at] == np.where(kept, points[:, at], column.default)).all()
+        others = [n for n in range(1, space.width) if n not in places]
+        assert not moved[:, others].any()
+        own = points[:, 0] == form
+        assert (moved[own] == points[own]).all()
+
+
 def test_the_last_part_is_split_only_around_a_load_of_its_own() -> None:
     name = "dense:m=4,k=64,n=64,tail=cast,bias=0"
     space = Space(workload(name).func, "vta-de10")
@@ -243,7 +275,7 @@ def test_little_is_left_when_the_last_operand_has_come() -> None:
     """Two loads instead of two alike: what the second one brings is multiplied when nothing else runs."""
     for n in (48, 49):
         space = Space(workload(f"dense:m=1,k=1024,n={16 * n}").func, "vta-de10")
-        cut = table(space.sketches[0].model).index((1, 1))
+        cut = values(space.sketches[0].model)[1, 1]
         found = {}
         for last in (32, 60, 62):
             point = space.point(cut=cut, tile_n=n - 1, tile_k=8, last_k=last, load_weight=3, banks_weight=1)

@@ -19,7 +19,7 @@ from autosched.script import T, parse
 from autosched.workloads import workload
 from sim import isa
 from space import Space
-from space.rules.cuts import table
+from space.rules.cuts import values
 
 Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
 
@@ -223,7 +223,7 @@ def test_places_that_another_sum_has_left_are_not_cleared_again() -> None:
     """A first part and the tiles behind it share the accumulator, away from what is still being stored."""
     space = Space(workload("conv2d:h=12,w=8,ci=32,co=32,k=1").func, "vta-de10-portable")
     raised = [s.done for s in space.sketches].index(("init by maximum",))
-    rows = {size: n for n, size in enumerate(table(space.sketches[raised].model))}
+    rows = values(space.sketches[raised].model)
     point = space.point(sketch=raised, head=rows[2, 3], tile_y=3, order=2, load_data=1, load_kernel=5, head_ci=1, banks_acc=1,
                         keep_kernel=1)
     lowered = lower_table(replay(space.func, space.trace(point).as_json()).func, space.target)

@@ -215,8 +215,9 @@ def test_a_first_population_is_bred_once_and_is_the_same(monkeypatch: pytest.Mon
     breed = Proposer._breed
     monkeypatch.setattr(module, "GENERATIONS", 2)
     monkeypatch.setattr(module, "EAGER", 256)
+    monkeypatch.setattr(module, "ENOUGH", 1)
     monkeypatch.setattr(module, "_FIRST", type(module._FIRST)())
-    monkeypatch.setattr(Proposer, "_breed", lambda self, *args: (bred.append(self.seed), breed(self, *args)))
+    monkeypatch.setattr(Proposer, "_breed", lambda self, *args: (bred.append(self.seed), breed(self, *args))[1])
 
     def batches(space: Space, seed: int) -> list[bytes]:
         proposer = Proposer(space, seed)
@@ -237,6 +238,23 @@ def test_a_first_population_is_bred_once_and_is_the_same(monkeypatch: pytest.Mon
         batches(other, seed)
         assert len(bred) == before + 2
     assert batches(Space(func, "vta-de10"), 1) != first
+
+
+def test_a_population_that_settles_early_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    from autosched.search import proposer as module
+
+    bred: list[int] = []
+    breed = Proposer._breed
+
+    def counted(self: Proposer, *args: Any) -> int:
+        bred.append(breed(self, *args))
+        return bred[-1]
+
+    for name, value in (("IDLE", 3), ("ENOUGH", 12), ("GENERATIONS", 8), ("EAGER", 256), ("_FIRST", type(module._FIRST)())):
+        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(Proposer, "_breed", counted)
+    Proposer(Space(workload("dense:m=2,k=64,n=64").func, "vta-de10"), 0).batch(8)
+    assert len(bred) > 1 and sum(bred) >= 12 > sum(bred[:-1]) and max(bred) <= 8
 
 
 def test_no_tile_fills_the_first_batch() -> None:

@@ -38,7 +38,7 @@ def off(space: Space, name: str | PrimFunc, target: str, points: np.ndarray) -> 
     (PADDED, "vta-de10", 0.08), (PADDED, "vta-de10-portable", 0.08), ("mobilenet.d9", "vta-de10", 0.05),
 ])
 def test_the_draft_is_near_the_machine(name: str, target: str, near: float) -> None:
-    space, points = of(name, target, 8)
+    space, points = of(name, target, 16)
     assert np.median(np.abs(off(space, name, target, points))) < near
 
 
