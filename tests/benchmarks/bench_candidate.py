@@ -1,60 +1,140 @@
-"""What one candidate costs, from a point to its cycles: ``python tests/benchmarks/bench_candidate.py [WORKLOAD ...]``.
+"""What one candidate costs, from a trace to its cycles: ``python tests/benchmarks/bench_candidate.py [WORKLOAD ...]``.
 
-One core, warm kernels; minimum, median and maximum over points drawn at random and by the draft. The limits that the project
-sets itself for resnet18.c2: 100 ms from trace to cycles, of which 50 ms for lowering and timing.
+CPU milliseconds on one core, warm kernels: median and maximum over points drawn at random and by the draft, for replaying the
+trace, lowering, hashing, timing, and all of it (with the counters of a result). Beginnings that traces share are replayed once,
+as in a search. ``--traces FILE`` takes traces from a file instead, ``{workload: [trace, ...]}`` in JSON, and ``--save FILE``
+writes such a file. ``--against TREE`` measures the same traces with the packages of another checkout, in a process of its own
+right after this one, and prints both with what became of the cycles.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-import sim
-from autosched.lower import lower, warm
-from autosched.search.proposer import Proposer
-from autosched.workloads import workload
-from sim import timing
-from space import Space
+Traces = dict[str, list[list[dict[str, Any]]]]
+Costs = dict[str, dict[str, list[float]]]
+STAGES = ("replay", "lower", "hash", "time", "all")
+NAMES = ["resnet18.c2", "resnet18.c5", "resnet18.c8", "resnet18.c10", "resnet18.c11", "t3"]
 
 
-def timed(call: Callable[[], Any]) -> tuple[Any, float]:
-    begun = time.process_time()
-    value = call()
-    return value, (time.process_time() - begun) * 1e3
+def drawn(name: str, count: int) -> list[list[dict[str, Any]]]:
+    """Traces of a workload's space, half of them chosen by the draft."""
+    import numpy as np
 
+    from autosched.search.proposer import Proposer
+    from autosched.workloads import workload
+    from space import Space
 
-def row(name: str, repeats: int = 24) -> list[str]:
     space = Space(workload(name).func, "vta-de10")
-    proposer = Proposer(space, 0)
-    points = [*proposer.batch(repeats // 2), *space.sample(np.random.default_rng(0), repeats // 2)]
-    parts: dict[str, list[float]] = {"emit": [], "replay": [], "lower": [], "time": [], "all": []}
-    instructions = []
-    for point in points:
-        _, emit = timed(lambda p=point: space.trace(p))
-        sch, replay = timed(lambda p=point: space.schedule(p))
-        lowered, low = timed(lambda s=sch: lower(s.func, space.target))
-        _, tick = timed(lambda x=lowered: timing.cycles(x.table, x.config, insn_address=x.insn_address))
-        for key, value in zip(parts, (emit, replay, low, tick, replay + low + tick)):
-            parts[key].append(value)
-        instructions.append(len(lowered.table))
-    cells = [f"{min(v):7.2f} {statistics.median(v):7.2f} {max(v):7.2f}" for v in parts.values()]
-    return [f"{name:14}", f"{statistics.median(instructions):8.0f}", *cells]
+    points = [*Proposer(space, 0).batch(count // 2), *space.sample(np.random.default_rng(0), count // 2)]
+    return [space.trace(p).as_json() for p in points]
+
+
+def measured(traces: Traces) -> Costs:
+    """CPU milliseconds of each stage, and the cycles, per workload and trace."""
+    import sim
+    from autosched.errors import AutoschedError
+    from autosched.kernel import program_hash, replay, resolve
+    from autosched.lower import lower_table, warm
+    from autosched.measure.measure import statistics as counters
+    from autosched.target import get_target
+
+    sim.warm()
+    warm()
+    target = get_target("vta-de10")
+    found: Costs = {}
+    for name, several in traces.items():
+        task = resolve(name, target)
+        costs: dict[str, list[float]] = {stage: [] for stage in (*STAGES, "cycles")}
+        for count, trace in enumerate([several[0], *several]):
+            marks = [time.thread_time()]
+            try:
+                func = replay(task.func, trace, "fast").func
+                marks.append(time.thread_time())
+                lowered = lower_table(func, target)
+                marks.append(time.thread_time())
+                program_hash(lowered)
+                marks.append(time.thread_time())
+                cycles = float(lowered.cycles(None))
+                marks.append(time.thread_time())
+                counters(lowered)
+            except AutoschedError:
+                marks, cycles = [*marks, *[marks[-1]] * (5 - len(marks))], -1.0
+            if not count:
+                continue  # the first is only there to load what is loaded late
+            for stage, begun, ended in zip(STAGES, marks, [*marks[1:], marks[-1]]):
+                costs[stage].append((ended - begun) * 1e3)
+            costs["all"][-1] = (time.thread_time() - marks[0]) * 1e3
+            costs["cycles"].append(cycles)
+        found[name] = costs
+    return found
+
+
+def elsewhere(tree: Path, traces: Path) -> Costs:
+    """``measured`` with the packages of another checkout."""
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    command = [sys.executable, __file__, "--traces", str(traces), "--raw"]
+    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return dict(json.loads(done.stdout))
+
+
+def cells(costs: dict[str, list[float]]) -> str:
+    return " ".join(f"{statistics.median(costs[s]):8.2f} {max(costs[s]):8.2f}" for s in STAGES)
+
+
+def table(here: Costs, there: Costs | None) -> None:
+    print("CPU milliseconds per candidate: median, maximum")
+    print(f"{'workload':22} {'traces':>6} " + " ".join(f"{s:^17}" for s in STAGES))
+    for name, costs in here.items():
+        count = len(costs["cycles"])
+        if there is None:
+            print(f"{name:22} {count:6} {cells(costs)}")
+            continue
+        other = there[name]
+        ratio = [statistics.median(other["all"]) / statistics.median(costs["all"]), max(other["all"]) / max(costs["all"])]
+        same = sum(a == b for a, b in zip(costs["cycles"], other["cycles"]))
+        print(f"{name + ', there':22} {count:6} {cells(other)}")
+        print(f"{name + ', here':22} {count:6} {cells(costs)}  {ratio[0]:.1f} and {ratio[1]:.1f} times faster, {same} of {count} "
+              "with the same cycles")
 
 
 def main() -> None:
-    sim.warm()
-    warm()
-    names = sys.argv[1:] or ["resnet18.c2", "resnet18.c5", "resnet18.c8", "resnet18.c10", "resnet18.c11", "t3"]
-    row(names[0], 4)
-    print("CPU milliseconds per candidate: minimum, median, maximum")
-    print(f"{'workload':14} {'insns':>8} {'emit':^23} {'replay':^23} {'lower':^23} {'timing':^23} {'trace to cycles':^23}")
-    for name in names:
-        print(" ".join(row(name)))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("workloads", nargs="*", default=NAMES)
+    parser.add_argument("--count", type=int, default=24, help="traces drawn per workload")
+    parser.add_argument("--traces", type=Path, help="take them from this file")
+    parser.add_argument("--save", type=Path, help="write the drawn traces to this file")
+    parser.add_argument("--against", type=Path, help="another checkout")
+    parser.add_argument("--raw", action="store_true", help="print all figures as JSON")
+    given = parser.parse_args()
+    if given.traces:
+        traces: Traces = json.loads(given.traces.read_text())
+    else:
+        traces = {name: drawn(name, given.count) for name in given.workloads}
+    if given.save:
+        given.save.write_text(json.dumps(traces))
+    here = measured(traces)
+    if given.raw:
+        print(json.dumps(here))
+        return
+    there = None
+    if given.against:
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(traces, file)
+            file.flush()
+            there = elsewhere(given.against.resolve(), Path(file.name))
+    table(here, there)
 
 
 if __name__ == "__main__":
