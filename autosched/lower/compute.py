@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import permutations, product
 from math import prod
 
@@ -95,6 +96,13 @@ class Folder:
 
     def fold(self, dims: Sequence[Dim]) -> _Fold:
         """The loops of an instruction over ``dims``; ``apart`` of the result must become instances."""
+        if all(d.plain for d in dims):
+            # Candidates of one workload ask for the same nests again and again.
+            return _plain_fold(self, tuple([(d.extent, d.strides, d.note) for d in dims]))
+        return self.find(dims)
+
+    def find(self, dims: Sequence[Dim]) -> _Fold:
+        """``fold``, worked out."""
         dims = merge(dims, isa.MAX_ITER)
         one = Dim(1, (0,) * len(self.widths))
         forced = [d for d in dims if d.note == "hw"]
@@ -160,6 +168,12 @@ class Folder:
             if any(bool((dst[d:] == dst[:-d]).any()) for d in range(1, HAZARD_DISTANCE + 1) if len(dst) > d):
                 return True
         return False
+
+
+@lru_cache(maxsize=4096)
+def _plain_fold(folder: Folder, dims: tuple[tuple[int, tuple[int, ...], str | None], ...]) -> _Fold:
+    """``Folder.find`` of loops that no condition shortens, by their extents, strides and notes; for reading only."""
+    return folder.find([Dim(*dim) for dim in dims])
 
 
 def _pairs(can: list[Dim], must: list[Dim], one: Dim) -> Iterator[tuple[Dim, Dim]]:
