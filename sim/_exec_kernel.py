@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from sim import isa
-from sim._kernels import refresh
+from sim._kernels import lean, refresh
 from sim.config import ITER_BITS, PAGE_BITS, PAGE_BYTES
 
 refresh(__file__, "isa", "config")
@@ -41,7 +40,7 @@ _MUOP, _MWGT, _MINP, _MACC, _MACC8 = isa.MEM_UOP, isa.MEM_WGT, isa.MEM_INP, isa.
 _MIN, _MAX, _ADD, _SHR = isa.ALU_MIN, isa.ALU_MAX, isa.ALU_ADD, isa.ALU_SHR
 
 
-@njit(cache=True)
+@lean
 def trips(row: Any, chisel: Any, span: Any) -> Any:
     """Return (iter_out, iter_in, uops) as executed: the RTL compares with count - 1, so 0 means all of it."""
     if chisel:
@@ -51,19 +50,19 @@ def trips(row: Any, chisel: Any, span: Any) -> Any:
     return row[_OUT], row[_IN], max(row[_END] - row[_BGN], 0)
 
 
-@njit(cache=True)
+@lean
 def _physical(pages: Any, address: Any) -> Any:
     return (np.int64(pages[address >> _PAGE_BITS]) << _PAGE_BITS) + (address & _PAGE_MASK)
 
 
-@njit(cache=True)
+@lean
 def _wrap(value: Any, bits: Any) -> Any:
     """Keep the low ``bits`` of an integer, read as signed."""
     shift = 64 - bits
     return np.int32((np.int64(value) << shift) >> shift)
 
 
-@njit(cache=True)
+@lean
 def _lane(data: Any, start: Any, lane: Any, bits: Any) -> Any:
     """Return signed lane number ``lane`` of an element that begins at byte ``start``."""
     if bits == 8:
@@ -78,7 +77,7 @@ def _lane(data: Any, start: Any, lane: Any, bits: Any) -> Any:
     return _wrap(value, bits)
 
 
-@njit(cache=True)
+@lean
 def _put_lane(data: Any, start: Any, lane: Any, bits: Any, value: Any) -> None:
     if bits >= 8:
         size = bits >> 3
@@ -91,7 +90,7 @@ def _put_lane(data: Any, start: Any, lane: Any, bits: Any, value: Any) -> None:
     data[at] = (np.int64(data[at]) & ~mask) | ((np.int64(value) << (bit & 7)) & mask)
 
 
-@njit(cache=True)
+@lean
 def load_uops(row: Any, data: Any, pages: Any, words: Any) -> Any:
     """Fill ``words``, uint32[H * W], with what a LOAD UOP reads: rows, and zeros for pads."""
     width = row[_XP0] + row[_X] + row[_XP1]
@@ -104,7 +103,7 @@ def load_uops(row: Any, data: Any, pages: Any, words: Any) -> Any:
             words[(row[_YP0] + y) * width + row[_XP0] + x] = word
 
 
-@njit(cache=True)
+@lean
 def collect_uops(table: Any, offsets: Any, data: Any, pages: Any, words: Any) -> None:
     """Fill ``words`` with what every LOAD UOP reads from an image; ``offsets[i]`` is where instruction i's begin."""
     for i in range(table.shape[0]):
@@ -113,7 +112,7 @@ def collect_uops(table: Any, offsets: Any, data: Any, pages: Any, words: Any) ->
             load_uops(row, data, pages, words[offsets[i] : offsets[i + 1]])
 
 
-@njit(cache=True)
+@lean
 def _load_lanes(row: Any, data: Any, pages: Any, sram: Any, bits: Any, bytes_: Any, transposed: Any) -> None:
     """LOAD into a memory of shape [depth][a][b]; a power-of-two depth wraps."""
     mask = sram.shape[0] - 1
@@ -141,7 +140,7 @@ def _load_lanes(row: Any, data: Any, pages: Any, sram: Any, bits: Any, bytes_: A
                 element[:, :] = 0
 
 
-@njit(cache=True)
+@lean
 def _store(row: Any, data: Any, pages: Any, sram: Any, bits: Any, bytes_: Any, chisel: Any) -> None:
     mask = sram.shape[0] - 1
     a, b = sram.shape[1], sram.shape[2]
@@ -157,7 +156,7 @@ def _store(row: Any, data: Any, pages: Any, sram: Any, bits: Any, bytes_: Any, c
                     _put_lane(data, start, j * b + k, bits, element[j, k])
 
 
-@njit(cache=True)
+@lean
 def _tile(acc: Any, inp: Any, wgt: Any) -> None:
     """acc[b][j] += sum_k inp[b][k] * wgt[k][j], modulo 2^32."""
     for b in range(acc.shape[0]):
@@ -167,7 +166,7 @@ def _tile(acc: Any, inp: Any, wgt: Any) -> None:
                 acc[b, j] = np.int32(acc[b, j] + np.int32(x * wgt[k, j]))
 
 
-@njit(cache=True)
+@lean
 def _gemm(row: Any, p: Any, uop: Any, inp: Any, wgt: Any, acc: Any, out: Any) -> Any:
     chisel = p[P_CHISEL] != 0
     outer, inner, uops = trips(row, chisel, p[P_UOP_SPAN])
@@ -211,7 +210,7 @@ def _gemm(row: Any, p: Any, uop: Any, inp: Any, wgt: Any, acc: Any, out: Any) ->
     return OK, 0
 
 
-@njit(cache=True)
+@lean
 def _shift(x: Any, y: Any, chisel: Any, left: Any, acc_bits: Any) -> Any:
     """SHR; ``left`` is bit 15 of the immediate field, which alone decides the direction on the RTL."""
     if chisel:
@@ -224,7 +223,7 @@ def _shift(x: Any, y: Any, chisel: Any, left: Any, acc_bits: Any) -> Any:
     return np.int64(x) << ((-y) & 31)
 
 
-@njit(cache=True)
+@lean
 def _alu(row: Any, p: Any, uop: Any, acc: Any, out: Any, amounts: Any) -> Any:
     chisel = p[P_CHISEL] != 0
     outer, inner, uops = trips(row, chisel, p[P_UOP_SPAN])
@@ -276,7 +275,7 @@ def _alu(row: Any, p: Any, uop: Any, acc: Any, out: Any, amounts: Any) -> Any:
     return OK, 0
 
 
-@njit(cache=True)
+@lean
 def run(
     table: Any, order: Any, p: Any, data: Any, pages: Any, sizes: Any,
     uop: Any, inp: Any, wgt: Any, acc: Any, out: Any,
@@ -326,7 +325,7 @@ def run(
     return OK, -1, 0
 
 
-@njit(cache=True)
+@lean
 def mark_pages(table: Any, chisel: Any, bytes_: Any, marks: Any, limit: int) -> Any:
     """Mark, in uint8[2^20], the pages that the stores of a table write.
 

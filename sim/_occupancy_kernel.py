@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from sim._kernels import refresh
+from sim._kernels import lean, refresh
 from sim._timing_cost import loop_trips
 from sim.isa import (
     DST_IN,
@@ -47,7 +47,7 @@ refresh(__file__, "_timing_cost", "config", "isa")
 I64 = npt.NDArray[np.int64]
 
 
-@njit(cache=True)
+@lean
 def _write(born: I64, used: I64, at: int, insn: int, begins: I64, ends: I64) -> None:
     """Start a new life of element ``at``; the old one counts if something used it."""
     if used[at] >= 0:
@@ -57,7 +57,7 @@ def _write(born: I64, used: I64, at: int, insn: int, begins: I64, ends: I64) -> 
     used[at] = -1
 
 
-@njit(cache=True)
+@lean
 def _use(born: I64, used: I64, at: int, insn: int) -> None:
     """Extend the life of element ``at`` to the end of ``insn``."""
     if born[at] >= 0:

@@ -17,7 +17,7 @@ from sim._exec_kernel import (
     P_WGT_BITS,
     trips,
 )
-from sim._kernels import refresh
+from sim._kernels import lean, refresh
 
 refresh(__file__, "isa", "config", "_exec_kernel")
 
@@ -45,13 +45,13 @@ _LOAD, _STORE, _GEMM, _ALU = isa.OP_LOAD, isa.OP_STORE, isa.OP_GEMM, isa.OP_ALU
 _MUOP, _MWGT, _MINP, _MACC, _MOUT = isa.MEM_UOP, isa.MEM_WGT, isa.MEM_INP, isa.MEM_ACC, isa.MEM_OUT
 
 
-@njit(cache=True)
+@lean
 def _note(found: Any, index: Any, kind: Any, element: Any) -> None:
     if found[index, kind] < 0:
         found[index, kind] = element
 
 
-@njit(cache=True)
+@lean
 def _race(races: Any, count: Any, first: Any, second: Any, mem: Any, low: Any, high: Any, kind: Any) -> None:
     """Add to the record of this pair, or start one; ``count`` is (records, pairs that found no room)."""
     k = count[0] - 1
@@ -237,7 +237,7 @@ def scan(
     return found
 
 
-@njit(cache=True)
+@lean
 def _row_overlap(a: Any, b: Any, low_high: Any) -> bool:
     """Whether two 2-D byte ranges (base, rows, length, stride) share a byte; the shared span goes to low_high."""
     hit = False
