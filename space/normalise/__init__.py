@@ -16,6 +16,7 @@ from space.normalise import (
     copies,
     diagonal,
     epilogue,
+    gathers,
     groups,
     guards,
     initial,
@@ -37,7 +38,7 @@ DIFFERENCES = "extrema by differences"  # what a form is called that need not be
 # In this order, where tensors are not packed yet.
 PACKING = (
     loops.arranged, guards.apply, copies.apply, straight.apply, reversal.apply,
-    groups.apply, packing.apply, diagonal.apply,
+    groups.apply, gathers.apply, packing.apply, diagonal.apply,
 )
 
 
@@ -79,6 +80,7 @@ def _attempt(func: PrimFunc, target: Target, differences: bool) -> tuple[Schedul
         values.apply(sch, target)
         moves.apply(sch, target)
         offsets.apply(sch, target)
+        gathers.results(sch, target)
         epilogue.apply(sch, target)
         sums.apply(sch, target)
         diagonal.apply(sch, target)

@@ -1,0 +1,65 @@
+"""Tensors in an order that no layout of theirs gives: the host lays them out by the iterators of the block that uses them.
+
+That is what a product reads at digits of an iterator (a flattened image), or at sums of iterators alone (the one channel of an
+image, whose taps then are what is summed over), and results that are written at computed places of a flat tensor.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from autosched.ir.expr import BinOp, BufferLoad, Var, int_value
+from autosched.ir.functor import free_vars, walk_expr
+from autosched.ir.host import PACK, kind_of
+from autosched.ir.stmt import Block
+from autosched.schedule import Schedule
+from autosched.target import Target
+from space.normalise.blocks import device_block, device_blocks, extents, loads_of, product_of, store_of
+
+
+def results(sch: Schedule, target: Target) -> None:
+    """Stores a result plainly that is stored at computed places: the host puts it there."""
+    params = set(sch.func.buffers)
+    read = {x.buffer for b in device_blocks(sch.func) for x in loads_of(b)}
+    for block in device_blocks(sch.func):
+        store = store_of(block)
+        plain = all(isinstance(i, Var) or int_value(i) is not None for i in store.indices)
+        if store.buffer in params - read and block.init is None and not plain:
+            sch.host_stage(sch.reindex(sch.get_sblock(block.name), ("write", 0)))
+
+
+def apply(sch: Schedule, target: Target) -> None:
+    """Lays out the factors of products that packing alone cannot."""
+    for name in [b.name for b in device_blocks(sch.func)]:
+        for k in (0, 1, 0):  # one may have to lie plainly before it shows what the other one needs
+            block = device_block(sch, name)
+            product = product_of(block)
+            packs = {store_of(r.block).buffer for r in sch.state.realizes.values() if kind_of(r.block) == PACK}
+            if product is None or product.factors[0].buffer is product.factors[1].buffer:
+                break
+            factor, other = product.factors[k], product.factors[1 - k]
+            if factor.buffer in packs and (_digits(block, factor) or _slides(block, factor, other)):
+                position = next(n for n, r in enumerate(block.reads) if r.buffer is factor.buffer)
+                sch.host_stage(sch.reindex(sch.get_sblock(name), ("read", position)))
+
+
+def _digits(block: Block, load: BufferLoad) -> bool:
+    """Whether a load takes digits of an iterator, or is at sums of iterators only, and takes elements twice at most."""
+    size = extents(block)
+    used = {v: size[v] for i in load.indices for v in free_vars(i) if isinstance(v, Var) and v in size}
+    if prod(used.values()) > 2 * prod(int_value(e) or 1 for e in load.buffer.shape):
+        return False
+    apart = any(isinstance(e, BinOp) and e.op in ("//", "%") for i in load.indices for e in walk_expr(i))
+    flat = not any(isinstance(i, Var) and size.get(i, 1) > 1 for i in load.indices) and len(used) > 1
+    return apart or flat
+
+
+def _slides(block: Block, data: BufferLoad, weight: BufferLoad) -> bool:
+    """Whether all that a product sums over moves its data along with something else, and its weight plainly."""
+    sums = {iv.var for iv in block.iter_vars if iv.kind == "reduce" and int_value(iv.dom.extent) != 1}
+    over = [i for i in weight.indices if isinstance(i, Var) and i in sums]
+    if not over or any(i in sums for i in data.indices if isinstance(i, Var)):
+        return False
+    moved = {v for i in data.indices for v in free_vars(i)}
+    columns = [i for i in weight.indices if isinstance(i, Var) and i not in sums and i not in moved]
+    return bool(columns) and all(v in moved for v in over)
