@@ -70,6 +70,7 @@ def test_statements_of_their_own(changes: dict[str, str], verify_trace_roundtrip
     ({"first": "C[vx] = B[vx] + 1", "second": "B[vy] = A[vy]", "read": "i * 5 + j"}, "touch different elements of B"),
     ({"outer": "i in range(16)", "mine": "j in range(1)", "theirs": "j in range(1)", "wrote": "i // 8 * 8", "read": "i // 8 * 8"},
      "touch different elements of B"),  # several iterations, one element
+    ({"second": "T.reads(B[vy:vy + 2])\n                T.writes(C[vy])\n                C[vy] = B[vy] * 2"}, "touch different"),
     ({"outer": "i in T.unroll(4)"}, "loop i is not serial, or marked"),
 ])
 def test_what_depends_on_other_iterations(changes: dict[str, str], reason: str) -> None:
@@ -80,6 +81,31 @@ def test_what_depends_on_other_iterations(changes: dict[str, str], reason: str) 
     assert sch.func == func
     with pytest.raises(ScheduleError, match="one statement only"):
         sch.loop_fission(sch.get_loops("z")[0])
+
+
+def inner(first: str, second: str) -> PrimFunc:
+    return parse(f'''
+@T.prim_func
+def f(A: T.Buffer((64,), "int32"), B: T.Buffer((64,), "int32"), C: T.Buffer((64,), "int32")):
+    for i in range(2):
+        for j in range(4):
+            with T.block("first"):
+                vx = T.axis.opaque(64, {first})
+                B[vx] = A[vx] + 1
+            with T.block("second"):
+                vy = T.axis.opaque(64, {second})
+                C[vy] = B[vy] * 2
+''')
+
+
+def test_loops_around_stand_still() -> None:
+    func = inner("j * 4 + i * 16", "j * 4 + i * 16 + 3")
+    sch = Schedule(func)
+    sch.loop_fission(sch.get_loops("first")[1])
+    assert np.array_equal(outputs(func), outputs(sch.func))
+    with pytest.raises(ScheduleError, match="touch different elements of B"):
+        sch = Schedule(inner("j * 4 + i * 4", "j * 4 + i * 8"))
+        sch.loop_fission(sch.get_loops("first")[1])
 
 
 @settings(max_examples=80)

@@ -55,6 +55,9 @@ def outputs(func: PrimFunc, span: tuple[int, int] = WHOLE) -> np.ndarray:
     ("T.Select(A[vi] < 0, T.shift_right(A[vi], 9), T.min(T.shift_right(A[vi], 6), 127))",
      "T.min(T.max(T.shift_right(A[vi], 9), T.shift_right(A[vi], 6)), 127)"),
     ("T.Select(A[vi] < 0, T.max(A[vi], -3), T.shift_right(A[vi], 1))", "T.max(T.min(A[vi], T.shift_right(A[vi], 1)), -3)"),
+    ("T.Select(A[vi] < 0, T.shift_right(A[vi], 9), T.min(T.shift_right(A[vi], 6), -1))",
+     "T.min(T.max(T.shift_right(A[vi], 9), T.shift_right(A[vi], 6)), -1)"),
+    ('T.Cast("int32", T.Cast("int8", T.Cast("uint8", A[vi])))', 'T.Cast("int32", T.Cast("int8", A[vi]))'),
     ("T.if_then_else(vi >= 90 or vi < 5, 0, A[vi])", "T.if_then_else(vi < 90 and vi >= 5, A[vi], 0)"),
     ("T.Select(vi < 90, A[T.min(vi, 89)], 0)", "T.if_then_else(vi < 90, A[vi], 0)"),
     ("T.if_then_else(vi < 90, T.if_then_else(vi > 2, A[vi], 0), 0)", "T.if_then_else(vi < 90 and vi > 2, A[vi], 0)"),
@@ -83,6 +86,10 @@ def test_in_fewer_words(value: str, plain: str, verify_trace_roundtrip: Verify) 
     ("T.Select(A[vi] < 2, T.shift_right(A[vi], 3), A[vi])", WHOLE),
     ("T.Select(A[vi] < 0, 0, 0 - A[vi])", WHOLE),  # falls
     ("T.Select(A[vi] < 0, T.shift_right(A[vi], 9), T.min(T.shift_right(A[vi], 6), -2))", WHOLE),  # -1 passes the clip
+    ("T.Select(A[vi] < 0, A[vi], T.min(T.shift_right(A[vi], 1), -2))", WHOLE),  # -1 passes it, -2 does not
+    ("T.Select(A[vi] < 0, A[vi] * -1, T.min(A[vi], 7))", (-100, 100)),  # falls past the clip
+    ("T.Select(A[vi] < 5, 0, A[vi] - 5)", WHOLE),  # wraps at the other end
+    ("T.Select(A[vi] < 5, 9, A[vi])", (0, 5)),
     ("T.Select(A[vi] == 0, 0, A[vi])", WHOLE),
     ("T.Select(A[vi] < 0, 0, A[95 - vi])", WHOLE),  # of another element
     ('T.Cast("int32", T.Cast("int8", A[vi]))', (-129, 127)),
@@ -100,6 +107,7 @@ def test_what_is_another_value(value: str, span: tuple[int, int]) -> None:
     ("T.Select(A[vi] < 0, 0 - A[vi], T.shift_right(A[vi], 1))", (-(2**31) + 1, 9), "T.max(T.shift_right(A[vi], 1), 0 - A[vi])"),
     ('T.Cast("int32", T.Cast("int8", A[vi]))', (-128, 127), "A[vi]"),
     ('T.Cast("int32", T.Cast("int16", A[vi]) + T.Cast("int16", B[vi]))', (-32640, 32640), 'A[vi] + T.Cast("int32", B[vi])'),
+    ("T.Select(A[vi] < 5, 0, A[vi] - 5)", (-100, 100), "T.max(A[vi] - 5, 0)"),
     ("T.Select(A[vi] < -7, 3, A[vi])", (-7, 50), "A[vi]"),
 ])
 def test_declared_ranges_count(value: str, span: tuple[int, int], plain: str) -> None:
