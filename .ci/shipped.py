@@ -4,8 +4,12 @@
 
 Every named workload is tuned for every target that ships schedules, cold and into an empty log: with 64 trials for each of the
 first ``--seeds`` seeds, and with ``--trials`` for seed 0. The best checked schedule of these goes to
-``tuning_logs/TARGET.jsonl``; what ships now is not looked at, so the files are a function of this repository. The README's table
+``tuning_logs/TARGET.jsonl``; what ships now is not looked at, so the files are a function of the code. The README's table
 holds what 64 trials with seed 0 find.
+
+    python .ci/shipped.py --jobs 2 --keep --trials 64
+
+The same with shorter runs, and what ships now stays where it is better. Files are written after every workload.
 
     python .ci/shipped.py --again
 
@@ -18,6 +22,7 @@ import argparse
 import re
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,6 +56,8 @@ def found(name: str, target: str, trials: int, seed: int, jobs: int | None) -> t
 def again(target: str) -> list[BestRecord]:
     """The shipped schedules of a target by this version of lowering and simulator."""
     path = ROOT / "tuning_logs" / f"{target}.jsonl"
+    if not path.exists():
+        return []
     log = Log(path.parent, (path,))
     found = []
     for _, key, hardware in log.tasks():
@@ -60,6 +67,13 @@ def again(target: str) -> list[BestRecord]:
             raise SystemExit(f"{record.name} on {target}: {result.status}: {result.reason}")
         found.append(replace(record, of=replace(record.of, version=version()), cycles=result.cycles, program=result.program))
     return found
+
+
+def write(target: str, best: Mapping[str, BestRecord]) -> None:
+    """Ships schedules, in the order of the names."""
+    shipped = [best[name] for name in names() if name in best]
+    lines = [best_line(replace(r, of=replace(r.of, run="shipped", host="")), "0" * 8) for r in shipped]
+    (ROOT / "tuning_logs" / f"{target}.jsonl").write_text("".join(lines))
 
 
 def row(text: str, report: TuneReport) -> str:
@@ -83,28 +97,27 @@ def main() -> None:
     p.add_argument("--trials", type=int, default=512, help="of the long run (default 512)")
     p.add_argument("--seeds", type=int, default=5, help=f"runs of {TRIALS} trials per workload (default 5)")
     p.add_argument("--name", action="append", help="only this workload, the others stay as they are; may be repeated")
+    p.add_argument("--keep", action="store_true", help="what ships now stays where it is better")
     p.add_argument("--again", action="store_true", help="only measure again what ships")
     p.add_argument("--target", action="append", choices=TARGETS, help="only this one; may be repeated")
     args = p.parse_args()
     readme = (ROOT / "README.md").read_text()
     for target in args.target or TARGETS:
-        lines = []
-        if args.again:
-            lines = [best_line(record, "0" * 8) for record in again(target)]
-        for name in () if args.again else args.name or names():
+        tuned = () if args.again else args.name or names()
+        # A workload that is not tuned stays.
+        best = {r.name: r for r in again(target) if args.keep or r.name not in tuned}
+        for name in tuned:
             runs = [found(name, target, TRIALS, seed, args.jobs) for seed in range(args.seeds)]
             if args.trials > TRIALS:
                 runs.append(found(name, target, args.trials, 0, args.jobs))
-            best = min((record for _, record in runs), key=lambda r: r.cycles)
-            lines.append(best_line(replace(best, of=replace(best.of, run="shipped", host="")), "0" * 8))
-            print(f"{target}  {name}  {number(best.cycles)} cycles, gap {percent(best.gap)}, seed {best.seed}", flush=True)
+            kept = [best[name]] if name in best else []
+            best[name] = min([*kept, *(record for _, record in runs)], key=lambda r: r.cycles)
+            cycles = best[name].cycles
+            print(f"{target}  {name}  {number(cycles)} cycles, gap {percent(best[name].gap)}, seed {best[name].seed}", flush=True)
             if target == "vta-de10":
                 readme = row(readme, runs[0][0])
-        path = ROOT / "tuning_logs" / f"{target}.jsonl"
-        if args.name and path.exists():
-            others = [record for record in again(target) if record.name not in args.name]
-            lines = [*(best_line(record, "0" * 8) for record in others), *lines]
-        path.write_text("".join(lines))
+            write(target, best)
+        write(target, best)
     kernel = compile_best("resnet18.c8", log=None)
     readme = re.sub(r"(\(1, 256, 14, 14\) int8 )\d+( cycles)", rf"\g<1>{kernel.cycles}\g<2>", readme)
     (ROOT / "README.md").write_text(readme)

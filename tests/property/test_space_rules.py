@@ -376,5 +376,5 @@ def test_what_a_cut_leaves_of_a_long_axis_is_tiled_by_choices_only() -> None:
     rng = np.random.default_rng(0)
     points = space.mutate(space.eager(rng, 600), rng)
     assert len(points) > 50 and space.valid(points).all()
-    for column, values in zip(points.T, space.choices):
-        assert np.isin(column, values).all()
+    for column, choices in zip(points.T, space.choices):
+        assert np.isin(column, choices).all()
