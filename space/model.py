@@ -16,7 +16,7 @@ from autosched.lower.tokens import CAPACITY
 from autosched.target import Target
 from sim import timing
 from space.nest import Nest
-from space.plan import Mask, Part, Plan
+from space.plan import Mask, Part, Plan, along
 from space.rule import Column, Ints, NumericRule, Points
 from space.sites import ACC, INP, WGT
 
@@ -266,8 +266,7 @@ class Model:
 
     def slices(self, part: Part) -> Ints:
         """In how many slices the stages after the GEMM and the store go over a tile of a part, shape (n,)."""
-        at = np.maximum(part.slices - 1, 0)
-        return np.where(part.slices > 0, part.tiles[np.arange(len(at)), at], 1)
+        return along(part.tiles, part.slices - 1)
 
     # -- memory -------------------------------------------------------------------------------------------------------
 

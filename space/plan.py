@@ -95,3 +95,14 @@ class Plan:
         if key not in self.memo:
             self.memo[key] = work_out()
         return self.memo[key]
+
+
+def along(values: Ints, axis: Ints) -> Ints:
+    """What each row has for its own axis, shape (n,); 1 where that is negative.
+
+    Args:
+        values: a figure of every axis, shape (n, axes); a single vector has no axes.
+        axis: shape (n,).
+    """
+    one = np.ones((len(values), 1), dtype=values.dtype)
+    return np.asarray(np.concatenate([values, one], axis=1)[np.arange(len(values)), np.maximum(axis, -1)])

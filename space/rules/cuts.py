@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Part, Plan
+from space.plan import Part, Plan, along
 from space.rule import Column, Ints, NumericRule, Points
 from space.rules.tiling import divides
 
@@ -96,7 +96,7 @@ class Cuts(NumericRule):
         for name in ("head", "cut", "cut_again"):
             column = model.index[name]
             axis, size = self._decode(model, points, name)
-            left = extents[rows, np.maximum(axis, 0)] - size
+            left = along(extents, axis) - size
             good = (axis >= 0) & (left > 0) & (cut if name == "cut_again" else True)
             points[~good, column] = 0
             at = rows[good]
@@ -119,7 +119,7 @@ class Cuts(NumericRule):
             last = plan.parts[plan.main + 1]
             alone = last.on & (points[:, model.index["cut_again"]] == 0)
             rest = _joined(plan, again, last) if again is not None else last
-            tile = plan.body.tiles[np.arange(len(points)), np.maximum(axis, 0)]
+            tile = along(plan.body.tiles, axis)
             whole = (rest.extents % np.minimum(plan.body.tiles, rest.extents) == 0).all(axis=1)
             idle = alone & ~(whole & (size < tile))
             # What is left behind must be tiled evenly without the cut as well: else the row is no point.
@@ -129,7 +129,7 @@ class Cuts(NumericRule):
         if plan.main:
             head = plan.parts[0]
             axis, size = self._decode(model, points, "head")
-            tile = plan.body.tiles[np.arange(len(points)), np.maximum(axis, 0)]
+            tile = along(plan.body.tiles, axis)
             # A first part as large as a tile is a tile, unless it loads something for all the others: then it may be larger
             # too, so that the engine that computes is not done before these loads are.
             kept = np.zeros(len(points), dtype=np.bool_)

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Mask, Part, Plan
+from space.plan import Mask, Part, Plan, along
 from space.rule import Column, Ints, NumericRule, Points
 
 
@@ -27,7 +27,7 @@ class Slices(NumericRule):
         tail, last = model.column(points, "tail"), model.column(points, "tail_last")
         for part, ends in zip(plan.parts, final(plan)):
             axis = np.where(ends, last, tail)
-            part.slices = np.where(part.tiles[np.arange(len(points)), np.maximum(axis - 1, 0)] > 1, axis, 0)
+            part.slices = np.where(along(part.tiles, axis - 1) > 1, axis, 0)
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """A slice axis has more than one slice."""
@@ -67,4 +67,4 @@ def final(plan: Plan) -> list[Mask]:
 
 def _sliced(part: Part, axis: Ints) -> Mask:
     """Whether an axis gives a part's tile more than one slice."""
-    return np.asarray((axis > 0) & (part.tiles[np.arange(len(axis)), np.maximum(axis - 1, 0)] > 1), dtype=np.bool_)
+    return np.asarray((axis > 0) & (along(part.tiles, axis - 1) > 1), dtype=np.bool_)

@@ -61,7 +61,9 @@ class Tiling(NumericRule):
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """Every part has the tile, or less where it is smaller; a first part is one tile of the axis that it was cut from."""
-        tiles = np.stack([model.column(points, f"tile_{a.name}", a.extent) for a in model.nest.axes], axis=1)
+        tiles = model.extents[None, :].repeat(len(points), axis=0)
+        for a, axis in enumerate(model.nest.axes):
+            tiles[:, a] = model.column(points, f"tile_{axis.name}", axis.extent)
         for n, part in enumerate(plan.parts):
             part.tiles = np.minimum(tiles, part.extents)
             if n < plan.main:

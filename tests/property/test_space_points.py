@@ -228,18 +228,20 @@ def test_programs_outside_the_space_are_named() -> None:
 
     text = """
 @T.prim_func
-def f(A: T.Buffer((8,), 'int32'), C: T.Buffer((8,), 'int8')):
+def f(A: T.Buffer((8,), 'int32'), B: T.Buffer((8,), 'int32'), C: T.Buffer((8,), 'int8')):
     for i in T.serial(8):
         with T.block('c'):
             vi = T.axis.spatial(8, i)
-            C[vi] = T.Cast('int8', A[vi * vi % 8])
+            C[vi] = T.Cast('int8', A[B[vi]])
 """
-    with pytest.raises(ProgramError, match="does not store one element per iteration in order"):
+    with pytest.raises(ProgramError, match="an index that is data"):
         Space(parse(text), "vta-de10")
-    wide = text.replace("(8,), 'int32'", "(1, 8, 1, 16), 'int32'").replace("(8,), 'int8'", "(1, 8, 1, 16), 'int32'")
+    assert len(Space(parse(text.replace("A[B[vi]]", "A[vi * vi % 8] + B[vi]")), "vta-de10").sketches) == 1
+    wide = text.replace("B: T.Buffer((8,), 'int32'), ", "")
+    wide = wide.replace("(8,), 'int32'", "(1, 8, 1, 16), 'int32'").replace("(8,), 'int8'", "(1, 8, 1, 16), 'int32'")
     wide = wide.replace("for i in T.serial(8):", "for i, j, k, n in T.grid(1, 8, 1, 16):")
     wide = wide.replace("vi = T.axis.spatial(8, i)", "a, b, c, d = T.axis.remap('SSSS', [i, j, k, n])")
-    wide = wide.replace("C[vi] = T.Cast('int8', A[vi * vi % 8])", "C[a, b, c, d] = A[a, b, c, d] + 1")
+    wide = wide.replace("C[vi] = T.Cast('int8', A[B[vi]])", "C[a, b, c, d] = A[a, b, c, d] + 1")
     with pytest.raises(ProgramError, match="the machine stores int8 only"):
         Space(parse(wide), "vta-de10")
 
@@ -282,3 +284,33 @@ def test_the_largest_tiles_of_an_alu_program_fit_with_their_banks() -> None:
     for point in rows[np.argsort(-tile, kind="stable")[:24]]:
         low = lower(space.schedule(point).func, space.target)
         assert len(low.table), space.explain(point)
+
+
+ONE = {
+    "a stage": ("A: T.Buffer(({n},), 'int32'), C: T.Buffer(({n},), 'int8')", "C[vi] = T.Cast('int8', A[vi] + 1)"),
+    "two int8": ("A: T.Buffer(({n},), 'int8'), B: T.Buffer(({n},), 'int8'), C: T.Buffer(({n},), 'int8')",
+                 "C[vi] = T.max(A[vi], B[vi])"),
+}
+
+
+@pytest.mark.parametrize("n", [8, 16, 17])
+@pytest.mark.parametrize("form", ONE)
+def test_a_program_of_one_vector_is_a_space_too(form: str, n: int) -> None:
+    """Nothing is left to tile, and the next longer one has an axis."""
+    from autosched.script import parse
+
+    buffers, body = (part.format(n=n) for part in ONE[form])
+    func = parse(f"""
+@T.prim_func
+def f({buffers}):
+    for i in T.serial({n}):
+        with T.block('c'):
+            vi = T.axis.spatial({n}, i)
+            {body}
+""")
+    space = Space(func, "vta-de10")
+    assert len(space.sketches[0].model.nest.axes) == (1 if n > 16 else 0)
+    points = space.sample(np.random.default_rng(0), 3)
+    for point in points:
+        result = measure(Candidate(func, "vta-de10", tuple(space.trace(point).as_json())), execute=True)
+        assert result.ok and space.bound(point[None])[0] <= result.cycles, result.reason
