@@ -357,7 +357,7 @@ def _live(chain: list[Site]) -> int:
     most, held = 1, set[Buffer]()
     for n, site in enumerate(chain[:-1]):
         ends = {b for b in held if last.get(b) == n}
-        most = max(most, len(held) + (not ends))
+        most = max(most, len(held))
         held = {*(held - ends), site.store.buffer}
     return most
 

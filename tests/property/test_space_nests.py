@@ -125,6 +125,7 @@ def test_parts_have_sums_of_their_own(shape: str) -> None:
     machine = get_target("vta-de10")
     func = split_host(normalise(layers(np.random.default_rng(5), shape), machine)[0]).device
     space, task = Space(func, machine), resolve(func, machine)
+    assert space.sketches[0].model.nest.anchor == {"joined": "E", "forked": "C"}[shape]  # the largest sum
     drawn = space.sample(np.random.default_rng(1), 200)
     cuts = [n for n, name in enumerate(space.names) if name.startswith("cut")]
     cut = drawn[(drawn[:, cuts] > 0).any(axis=1)]
@@ -143,7 +144,9 @@ def test_joined_sums_share_the_accumulator(rows: int, fits: bool) -> None:
     out = te.compute((rows, 256), lambda i, j: (T.max(p[i, j], q[i, j]) >> 4).astype("int8"), name="out")
     space = Space(te.create_prim_func([data, left, right, out]), "vta-de10")
     whole = np.concatenate([[0], space.sketches[0].default]).astype(np.int32)  # one tile
-    assert space.sketches[0].model.nest.live == 2 and space.valid(whole[None])[0] == fits
+    nest = space.sketches[0].model.nest
+    assert nest.live == 2 and space.valid(whole[None])[0] == fits
+    assert nest.stages[0].fresh and nest.stages[0].imm_ops == 1  # its reset
     scheduled = space.schedule(whole).func
     if fits:
         lower_table(scheduled, space.target)
