@@ -10,6 +10,7 @@ right after this one, and prints both with what became of the cycles.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import statistics
@@ -20,6 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+YOUNG = 20_000  # objects between two looks for cyclic garbage
 Traces = dict[str, list[list[dict[str, Any]]]]
 Costs = dict[str, dict[str, list[float]]]
 STAGES = ("replay", "lower", "hash", "time", "all")
@@ -50,6 +52,7 @@ def measured(traces: Traces) -> Costs:
 
     sim.warm()
     warm()
+    gc.set_threshold(YOUNG, *gc.get_threshold()[1:])  # as in a worker
     target = get_target("vta-de10")
     found: Costs = {}
     for name, several in traces.items():
