@@ -34,7 +34,8 @@ def test_accepted_programs_run_in_the_interpreter(user_programs) -> None:
             assert any((a != b).any() for a, b in zip(outputs, again)), name
 
 
-@pytest.mark.parametrize("name", ["dense_packed", "dense_chain", "concat_odd", "move_slice_odd", "conv_one_channel", "gather", "times_three"])
+@pytest.mark.parametrize("name", ["dense_packed", "dense_chain", "concat_odd", "move_slice_odd", "conv_one_channel", "gather",
+                                  "times_three"])
 def test_some_are_as_recorded(user_programs, name: str) -> None:
     row = user_programs.try_one(name, trials=2)
     assert row.state == json.loads(user_programs.TODAY.read_text())[name]["state"], user_programs.line(row)
