@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from numba import config as numba_config
 from numba import njit
 from numba.core import caching, event
+from numba.core.options import DefaultOptions
 
 from sim.errors import SimError
 from sim.notices import tell
@@ -66,9 +67,9 @@ def lean(function: F) -> F:
     """A kernel that allocates nothing: it gets its arrays without counting references to them.
 
     Counting is atomic, at every call and for every view, and takes many times what such a kernel does: the event model runs ten
-    times slower with it.
+    times slower with it. The option is numba's own and not documented: where there is none, references are counted.
     """
-    options: dict[str, Any] = {"cache": True, "_nrt": False}
+    options: dict[str, Any] = {"cache": True} | ({"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {})
     compiled: F = njit(**options)(function)
     return compiled
 
