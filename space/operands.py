@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from autosched.errors import ProgramError
-from autosched.ir.expr import BufferLoad, Call, Expr, IntImm, Var, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Var, int_value
 from autosched.ir.functor import free_vars, substitute, walk_expr
 from autosched.ir.printer import expr_text
 from autosched.ir.simplify import conjuncts, linear_form
@@ -125,6 +125,10 @@ def _narrow(site: Site, load: BufferLoad) -> ProgramError:
     """Why a stage cannot read a tensor of another type than the accumulator's."""
     block, name = site.block.name, load.buffer.name
     for e in walk_expr(site.store.value):
+        sides = (e.a, e.b) if isinstance(e, BinOp) and e.op == "*" else ()
+        if sides and all(any(isinstance(x, BufferLoad) for x in walk_expr(side)) for side in sides):
+            return ProgramError(f"block {block!r} multiplies tensors element by element; only sums of products are the GEMM's, and "
+                                "the ALU has no product")
         parts = choice_of(e)
         if parts is None or not any(x is load for x in walk_expr(e)):
             continue
