@@ -127,8 +127,8 @@ def _narrow(site: Site, load: BufferLoad) -> ProgramError:
     for e in walk_expr(site.store.value):
         sides = (e.a, e.b) if isinstance(e, BinOp) and e.op == "*" else ()
         if sides and all(any(isinstance(x, BufferLoad) for x in walk_expr(side)) for side in sides):
-            return ProgramError(f"block {block!r} multiplies tensors element by element; only sums of products are the GEMM's, and "
-                                "the ALU has no product")
+            return ProgramError(f"block {block!r} multiplies tensors element by element; only sums of products are the GEMM's, "
+                                "and the ALU has no product")
         parts = choice_of(e)
         if parts is None or not any(x is load for x in walk_expr(e)):
             continue
