@@ -9,7 +9,8 @@ holds what 64 trials with seed 0 find.
 
     python .ci/shipped.py --jobs 2 --keep --trials 64
 
-The same with shorter runs, and what ships now stays where it is better. Files are written after every workload.
+The same with shorter runs, and what ships now stays where it is better. Files are written after every workload, so that such a
+run may be cut short.
 
     python .ci/shipped.py --again
 
@@ -104,8 +105,9 @@ def main() -> None:
     readme = (ROOT / "README.md").read_text()
     for target in args.target or TARGETS:
         tuned = () if args.again else args.name or names()
-        # A workload that is not tuned stays.
-        best = {r.name: r for r in again(target) if args.keep or r.name not in tuned}
+        # A workload that is not tuned stays; of the others nothing is looked at without ``--keep``.
+        old = again(target) if args.again or args.keep or args.name else []
+        best = {r.name: r for r in old if args.keep or r.name not in tuned}
         for name in tuned:
             runs = [found(name, target, TRIALS, seed, args.jobs) for seed in range(args.seeds)]
             if args.trials > TRIALS:
@@ -116,7 +118,8 @@ def main() -> None:
             print(f"{target}  {name}  {number(cycles)} cycles, gap {percent(best[name].gap)}, seed {best[name].seed}", flush=True)
             if target == "vta-de10":
                 readme = row(readme, runs[0][0])
-            write(target, best)
+            if args.keep:
+                write(target, best)
         write(target, best)
     kernel = compile_best("resnet18.c8", log=None)
     readme = re.sub(r"(\(1, 256, 14, 14\) int8 )\d+( cycles)", rf"\g<1>{kernel.cycles}\g<2>", readme)

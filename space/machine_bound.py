@@ -20,7 +20,7 @@ from autosched.ir.stmt import Block, BlockRealize, BufferStore, Range
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.target import Target
 from sim import isa, timing
-from space.nest import Nest
+from space.nest import Nest, Stage
 from space.sites import ACC, INP, WGT
 
 if TYPE_CHECKING:
@@ -61,13 +61,19 @@ class Epilogue:
     named: tuple[str, ...]
 
 
-def least_epilogue(nest: Nest, target: Target) -> Epilogue:
+def least_epilogue(nest: Nest, target: Target, laid_out: bool = False) -> Epilogue:
     """The epilogue that no program can do without; each line is proven in docs/bound.md.
 
     A right shift, a maximum with a constant and a minimum with a constant are one operation each, the last two where the value
     ranges reach past the constant, and where no two operands are compared by their difference; the accumulator is written once
     before a product adds to it, by a reset, or under ``chisel`` by an immediate operation that reads an addend, elsewhere by a
-    tensor operation (two cycles) that brings the addend in.
+    tensor operation (two cycles) that brings the addend in. Where several results of stages come together, only what is done to
+    what they make counts: ahead of it the same function may have another form.
+
+    Args:
+        nest: the program.
+        target: the machine.
+        laid_out: whether the operands' layout is the space's choice, so that an addend may come in a lane that is free.
     """
     blocks = _blocks(nest)
     values = ValueBounds(nest.func)
@@ -77,7 +83,8 @@ def least_epilogue(nest: Nest, target: Target) -> Epilogue:
     needed: dict[str, bool] = {}
     differences = _differences(nest)
     addend = False
-    for stage in nest.stages:
+    joined, stages = _behind_joints(nest, blocks)
+    for stage in stages:
         if stage.block in differences:
             continue
         block = blocks[stage.block]
@@ -105,11 +112,25 @@ def least_epilogue(nest: Nest, target: Target) -> Epilogue:
     addend |= nest.anchor is not None and nest.tensorized and any(o.scope == ACC and o.consumer in early for o in nest.operands)
     if nest.anchor is None or not nest.tensorized:
         initial = 0
-    elif not addend or target.semantics == "chisel":
+    elif not addend or target.semantics == "chisel" or joined or laid_out:
         initial = 1
     else:
         initial = 2
     return Epilogue(initial, len(needed), tuple(needed))
+
+
+def _behind_joints(nest: Nest, blocks: Mapping[str, Block]) -> tuple[bool, tuple[Stage, ...]]:
+    """(whether results of the chain come together somewhere, the stages behind the last place where they do)."""
+    chain = {store.buffer for name in (nest.anchor, *(s.block for s in nest.stages)) if name is not None
+             if isinstance(store := blocks[name].body, BufferStore)}
+    last = -1
+    for n, stage in enumerate(nest.stages):
+        block = blocks[stage.block]
+        stores = [s for s in (block.init, block.body) if isinstance(s, BufferStore)]
+        own = {s.buffer for s in stores}
+        read = [x for s in stores for x in walk_expr(s.value) if isinstance(x, BufferLoad) and x.buffer in chain - own]
+        last = n if len(read) > 1 or stage.fresh else last
+    return last >= 0, nest.stages[last + 1 :]
 
 
 def _know_sums(values: ValueBounds, block: Block) -> None:
@@ -266,7 +287,7 @@ def _once(found: Sequence[dict[str, int]]) -> dict[str, int]:
 
 def _needs(model: Model) -> _Needs:
     nest, c = model.nest, model.config
-    epilogue = least_epilogue(nest, model.target)
+    epilogue = least_epilogue(nest, model.target, bool(model.origins))
     memory = {INP: isa.MEM_INP, ACC: isa.MEM_ACC}
 
     def load(memory: int, elements: int) -> int:
@@ -303,7 +324,13 @@ def _needs(model: Model) -> _Needs:
     differences = _differences(nest)
     # A single product may be an identity's.
     links = [s for s in nest.stages if s.products > loads_widen and s.block not in differences]
-    mixed = sum(s.products for s in links if s.block not in identities)
+    mixed = 0
+    # Sums of the same tensors may be one sum.
+    known = {_factors(model, nest.anchor)}
+    for s in links:
+        factors = _factors(model, s.block)
+        mixed += 0 if s.block in identities or factors in known else s.products
+        known.add(factors)
     joined = {s.block for s in nest.stages if s.products and s.block in identities and not loads_widen}
     needed: dict[str, int] = {}
     for k, operand in enumerate(nest.operands):
@@ -377,6 +404,12 @@ def _compares_all(nest: Nest) -> bool:
     read = [e.buffer for body in made if isinstance(body, BufferStore) for e in walk_expr(body.value)
             if isinstance(e, BufferLoad) and e.dtype == "int8" and e.buffer not in given]
     return sum(own) == 1 and isinstance(term, BufferLoad) and neutral and all(values.of_buffer(b) == whole for b in read)
+
+
+def _factors(model: Model, block: str | None) -> frozenset[frozenset[str]]:
+    """The tensors that a sum of products multiplies, each by what the host makes it of."""
+    own = (o.name for o in model.nest.operands if o.scope != ACC and block in o.readers)
+    return frozenset(model.origins.get(name, frozenset((name,))) for name in own)
 
 
 def _reads(nest: Nest) -> tuple[str, ...]:

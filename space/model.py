@@ -5,9 +5,10 @@ It knows what a program needs (its nest) and what a plan says; it decides nothin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import permutations
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -33,11 +34,16 @@ class Model:
         target: the machine.
         rules: the numeric rules, in the order in which their columns are decided.
         nests: how many nests the program has, this one included.
+        origins: where the operands' layout is the space's choice, of which of the program's tensors the host makes each; by name.
     """
 
-    def __init__(self, nest: Nest, target: Target, rules: Sequence[NumericRule] = (), nests: int = 1) -> None:
+    def __init__(
+        self, nest: Nest, target: Target, rules: Sequence[NumericRule] = (), nests: int = 1,
+        origins: Mapping[str, frozenset[str]] = MappingProxyType({}),
+    ) -> None:
         self.nest = nest
         self.nests = nests
+        self.origins = origins
         self.target = target
         self.config = target.config
         self.extents = np.array([a.extent for a in nest.axes], dtype=np.int64)

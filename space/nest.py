@@ -117,7 +117,7 @@ class Nest:
         guarded: whether the anchor's terms are constants outside of a condition, padding that is left out of the window.
         clears: whether the initial value comes in by a maximum, so that the first tile of an accumulator is cleared before.
         live: tensors of the chain that are in the accumulator at once; more than one where sums are joined.
-        forks: blocks of the chain that several others of it read, each with these.
+        forks: where several of the chain read one block of it, every block that some read, each with these.
     """
 
     func: PrimFunc
@@ -341,14 +341,14 @@ def _steps(site: Site) -> int:
 
 
 def _forks(chain: list[Site]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The blocks of a chain that several others of it read."""
+    """Where several of a chain read one block of it: every block that some read, with these."""
     found = []
     for site in chain:
         made = site.store.buffer
         readers = [s for s in chain if s is not site and any(x.buffer is made for x in (*loads_of(s), *starts_of(s)))]
-        if len(readers) > 1:
+        if readers:
             found.append((site.block.name, tuple(r.block.name for r in readers)))
-    return tuple(found)
+    return tuple(found) if any(len(readers) > 1 for _, readers in found) else ()
 
 
 def _live(chain: list[Site]) -> int:

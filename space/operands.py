@@ -90,11 +90,11 @@ def operands_of(
     for site in chain:
         if site.block.name not in matches:
             continue
-        own_vars = anchor_vars if site is anchor else _spatial_vars(site, lanes, len(anchor_vars))
+        own_vars = anchor_vars if site is anchor else _spatial_vars(site, chain[-1], lanes, len(anchor_vars))
         for load, scope in zip(matches[site.block.name], (INP, WGT)):
             _join(operands, _factor(site, load, scope, own_vars, operands, matches, by_output, sources, lanes), site, own_vars)
     for site in chain:
-        own = [v for v in site.store.indices[:-lanes] if isinstance(v, Var)]
+        own = anchor_vars if site is anchor else _spatial_vars(site, chain[-1], lanes, len(anchor_vars))
         loads = starts_of(site) if site is anchor or site.block.name in matches else loads_of(site)
         seen: set[Buffer] = set()
         for load in loads:
@@ -165,9 +165,12 @@ def _reduced(
     return found
 
 
-def _spatial_vars(site: Site, lanes: int, axes: int) -> list[Var]:
+def _spatial_vars(site: Site, out: Site, lanes: int, axes: int) -> list[Var]:
     """A stage's variables of the axes, which it has in the same order as the output; fresh ones for what it does not have."""
-    own = [v for v in site.store.indices[:-lanes] if isinstance(v, Var)]
+    # A dimension of one element has no axis, whatever a stage calls its only index.
+    shape = out.store.buffer.shape
+    moved = [d for d, i in enumerate(out.store.indices[:-lanes]) if int_value(i) != 0 or int_value(shape[d]) != 1]
+    own = [v if isinstance(v := site.store.indices[d], Var) else Var(f"fixed{d}") for d in moved]
     return [*own, *[Var(f"none{n}") for n in range(axes - len(own))]]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import ProgramError
-from autosched.ir.host import split_host
+from autosched.ir.host import HostSplit, split_host
 from autosched.ir.stmt import PrimFunc
 from autosched.lower.limits import least_work, too_much
 from autosched.schedule import Trace
@@ -84,6 +84,15 @@ class Sketch:
         return tuple(int(n) for n in np.cumsum([0, *(len(m.columns) for m in self.models[:-1])]))
 
 
+def _origins(host: HostSplit) -> dict[str, frozenset[str]]:
+    """Of which tensors of the program the host makes each of its own, by name."""
+    found: dict[str, frozenset[str]] = {}
+    for stage in host.pack:
+        *read, made = (buffer.name for buffer in stage.params)
+        found[made] = frozenset[str]().union(*(found.get(name, {name}) for name in read))
+    return found
+
+
 def sketches(
     func: PrimFunc, target: Target, structural: Sequence[StructuralRule], numeric: Sequence[NumericRule]
 ) -> tuple[Sketch, ...]:
@@ -109,7 +118,7 @@ def sketches(
         for nest in nests:
             # What the host unpacks is read inside the program, and a stage that is read cannot be cut.
             fitting = [rule for rule in numeric if not (rule.cuts and (host.unpack or nest.between))]
-            models.append(Model(nest, target, fitting, len(nests)))
+            models.append(Model(nest, target, fitting, len(nests), _origins(host) if host.unpack else {}))
         reason = too_much(sum(least_work(m.useful if m.nest.anchor else 0, m.out_elements, target.config) for m in models))
         if reason:
             refusal = ProgramError(reason)

@@ -68,6 +68,7 @@ class Space:
         place = {name: n for n, name in enumerate(self.names)}
         self._places = [np.array([place[name] for name in s.names], dtype=np.int64) for s in self.sketches]
         self._fixed: dict[int, int] = {}
+        self._open = list(range(len(self.sketches)))
         self._fix(fixed or {})
 
     def _fix(self, fixed: Mapping[str, int]) -> None:
@@ -117,7 +118,7 @@ class Space:
     @cached_property
     def choices(self) -> tuple[Ints, ...]:
         """Per column, every value it may take in some sketch."""
-        table: list[set[int]] = [set(range(len(self.sketches))), *(set() for _ in self.names[1:])]
+        table: list[set[int]] = [set(self._open), *(set() for _ in self.names[1:])]
         for sketch, places in zip(self.sketches, self._places):
             for n in set(range(1, self.width)) - set(places.tolist()):
                 table[n].add(0)

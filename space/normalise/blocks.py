@@ -149,10 +149,12 @@ def is_packed(func: PrimFunc, target: Target) -> bool:
                 return False
             continue
         inp, wgt = product.factors
+        if len(wgt.indices) < 2 or len(inp.indices) < 2:
+            return False
         if inp.indices[-1] != wgt.indices[-1] or wgt.indices[-2] != lane:
             inp, wgt = wgt, inp
         k = inp.indices[-1]
-        if not (isinstance(k, Var) and isinstance(lane, Var)) or len(wgt.indices) < 2 or len(inp.indices) < 2:
+        if not (isinstance(k, Var) and isinstance(lane, Var)):
             return False
         if (size.get(lane), size.get(k)) != (config.block_out, config.block_in):
             return False

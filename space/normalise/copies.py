@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autosched.errors import ScheduleError
 from autosched.ir.expr import Expr
 from autosched.ir.functor import expr_children
 from autosched.schedule import Schedule
@@ -10,8 +11,19 @@ from space.normalise.blocks import device_blocks, loads_of, product_of, store_of
 
 
 def apply(sch: Schedule, target: Target) -> None:
-    """Gives every parameter that the accelerator touches a copy, made by a host stage."""
+    """Gives every parameter that the accelerator touches a copy, made by a host stage.
+
+    Raises:
+        ScheduleError: a parameter is read before it is written, and holds two things.
+    """
     params = set(sch.func.buffers)
+    blocks = device_blocks(sch.func)
+    for n, block in enumerate(blocks):
+        buffer = store_of(block).buffer
+        before = next((b.name for b in blocks[:n] if any(x.buffer is buffer for x in loads_of(b))), None)
+        if buffer in params and before is not None:
+            raise ScheduleError("normalise", f"block {before} reads {buffer.name} before block {block.name} writes it; "
+                                             f"store what {block.name} makes in a tensor of its own")
     written = {store_of(b).buffer for b in device_blocks(sch.func)}
     for block in device_blocks(sch.func):
         product = product_of(block)

@@ -346,7 +346,7 @@ def _stored_axes(blocks: Sequence[Block], axes: Axes, lanes: int) -> list[Place]
     """
     out = store_of(blocks[-1])
     order = [axes.of((out.buffer, d)) for d in range(out.buffer.ndim)]
-    rest = [a for a in order if order.count(a) == 1]
+    rest = [a for a in order if order.count(a) == 1 and any(axes.of(p) is a for p in axes.extent)]
     return sorted(rest, key=lambda a: (a in axes.windows, _waste(axes.size(a), lanes), a in axes.sliding, -order.index(a)))
 
 

@@ -83,6 +83,9 @@ def _products(sch: Schedule, target: Target) -> Schedule | None:
         if path is None or not isinstance(lane, Var) or extents(block).get(lane) != config.block_out:
             continue
         at, operand = path
+        stores = [s for b in device_blocks(other.func) for s in (b.init, b.body) if isinstance(s, BufferStore)]
+        if [x.buffer.name for s in stores for x in _loads(s.value)].count(operand) > 1:
+            return None  # what else reads it has to load it anyway
         try:
             handle = other.get_sblock(block.name)
             part = other.decompose_value(handle, list(at)) if at else handle

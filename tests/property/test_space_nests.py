@@ -86,8 +86,9 @@ def layers(rng: np.random.Generator, shape: str) -> PrimFunc:
     summed = total(data, weight, "C")
     m, n = sizes(summed)
     if shape == "forked":  # what two stages read
-        steep = te.compute((m, n), lambda i, j: summed[i, j] >> 3, name="steep")
-        leaky = te.compute((m, n), lambda i, j: T.max(summed[i, j], steep[i, j]), name="leaky")
+        base = te.compute((m, n), lambda i, j: summed[i, j] + 3, name="base")
+        steep = te.compute((m, n), lambda i, j: base[i, j] >> 3, name="steep")
+        leaky = te.compute((m, n), lambda i, j: T.max(base[i, j], steep[i, j]), name="leaky")
         out = te.compute((m, n), lambda i, j: T.min((leaky[i, j] + steep[i, j]) >> 5, 127).astype("int8"), name="out")
         return te.create_prim_func([data, weight, out])
     low = te.compute((m, n), lambda i, j: summed[i, j].astype("int8"), name="low")

@@ -1,6 +1,7 @@
 """The space against enumeration, the interpreter and the simulator: nothing in it is illegal, wrong, or faster than its bound."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -314,3 +315,120 @@ def f({buffers}):
     for point in points:
         result = measure(Candidate(func, "vta-de10", tuple(space.trace(point).as_json())), execute=True)
         assert result.ok and space.bound(point[None])[0] <= result.cycles, result.reason
+
+
+DENSE = """
+@T.prim_func
+def f(A: T.Buffer(({m}, 16), "int8"), W: T.Buffer({weight}, "int8"), b: T.Buffer(({n},), "int32"), E: T.Buffer({out}, "int8")):
+    P = T.alloc_buffer(({m}, {n}), "int32")
+    for i, j, k in T.grid({m}, {n}, 16):
+        with T.block("P"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                P[vi, vj] = {init}
+            P[vi, vj] = P[vi, vj] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", W{at})
+    for i, j in T.grid({m}, {n}):
+        with T.block("E"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            E{where} = T.Cast("int8", {value})
+"""
+USUAL = {"m": "5", "n": "20", "weight": "(20, 16)", "out": "(5, 20)", "init": "0", "at": "[vj, vk]", "where": "[vi, vj]",
+         "value": "T.shift_right(P[vi, vj], 7)"}
+
+
+@pytest.mark.parametrize("changes", [
+    {"m": "1", "init": "b[vj]", "out": "(20, 1)", "where": "[vj, vi]"},
+    {"m": "2", "init": "b[vj]", "out": "(20, 2)", "where": "[vj, vi]"},
+    {"n": "1", "weight": "(16,)", "at": "[vk]", "out": "(5, 1)"},
+    {"out": "(1, 5, 20)", "where": "[0, vi, vj]"},
+])
+def test_dimensions_of_one_element_are_in_nobodys_way(changes: dict[str, str]) -> None:
+    from autosched.script import parse
+
+    func = parse(DENSE.format(**{**USUAL, **changes}))
+    space = Space(func, "vta-de10")
+    for point in space.sample(np.random.default_rng(0), 4):
+        result = measure(Candidate(func, "vta-de10", tuple(space.trace(point).as_json())), execute=True)
+        assert result.ok and space.machine_bound() <= result.cycles, result.reason
+
+
+STAGED = """
+@T.prim_func
+def f(A: T.Buffer(({m}, 64), "int8"), W: T.Buffer((64, 64), "int8"), E: T.Buffer(({m}, 64), "int8")):
+    C = T.alloc_buffer(({m}, 64), "int32")
+    {more}
+    for i, j, k in T.grid({m}, 64, 64):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 0
+            C[vi, vj] = C[vi, vj] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", W[vj, vk])
+    {blocks}
+"""
+SECOND = """for i, j, k in T.grid({m}, 64, 64):
+        with T.block("D"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                D[vi, vj] = 0
+            D[vi, vj] = D[vi, vj] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", W[vj, vk])
+    """
+STAGE = """for i, j in T.grid({m}, 64):
+        with T.block("{name}"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            {name}[vi, vj] = {value}
+    """
+
+
+def staged(m: int, *stages: tuple[str, str], twice: bool = False) -> Any:
+    """A sum of products, the same sum once more, and stages."""
+    from autosched.script import parse
+
+    blocks = (SECOND.format(m=m) if twice else "") + "".join(STAGE.format(m=m, name=n, value=v) for n, v in stages)
+    names = [*(["D"] if twice else []), *(n for n, _ in stages if n != "E")]
+    more = "".join(f'{n} = T.alloc_buffer(({m}, 64), "int32")\n    ' for n in names)
+    return parse(STAGED.format(m=m, more=more, blocks=blocks))
+
+
+def test_the_machine_bound_of_a_program_holds_for_another_of_the_same_function() -> None:
+    """The same sum twice is one; what is cut in two and put together again need not be cut."""
+    twice = staged(64, ("Q", "C[vi, vj] + D[vi, vj]"), ("E", "T.Cast('int8', Q[vi, vj])"), twice=True)
+    shifted = staged(64, ("E", "T.Cast('int8', T.shift_left(C[vi, vj], 1))"))
+    cut = staged(64, ("P", "T.max(C[vi, vj], 0)"), ("S", "T.min(C[vi, vj], 0)"), ("Q", "P[vi, vj] + S[vi, vj]"),
+                 ("E", "T.Cast('int8', Q[vi, vj])"))
+    plain = staged(64, ("E", "T.Cast('int8', C[vi, vj])"))
+    bounds = [Space(func, "vta-de10").machine_bound() for func in (twice, shifted, cut, plain)]
+    assert bounds[0] < bounds[1] + 64 and bounds[2] <= bounds[3]
+    behind = staged(64, ("P", "T.max(C[vi, vj], 0)"), ("S", "T.min(C[vi, vj], 0)"), ("Q", "P[vi, vj] + S[vi, vj]"),
+                    ("E", "T.Cast('int8', T.shift_right(Q[vi, vj], 3))"))
+    assert Space(behind, "vta-de10").machine_bound() == Space(
+        staged(64, ("E", "T.Cast('int8', T.shift_right(C[vi, vj], 3))")), "vta-de10").machine_bound()
+
+
+def test_forms_without_a_fixed_decision_are_no_choice() -> None:
+    space = Space(workload("resnet18.c8").func, "vta-de10-portable")
+    named = [k for k, s in enumerate(space.sketches) if "load_bias_digits" in s.names]
+    assert 0 < len(named) < len(space.sketches) and len(space.choices[0]) == len(space.sketches)
+    fixed = Space(workload("resnet18.c8").func, "vta-de10-portable", fixed={"load_bias_digits": 0})
+    assert fixed.choices[0].tolist() == named
+
+
+def test_a_parameter_does_not_hold_two_things() -> None:
+    from autosched.script import parse
+
+    text = """
+@T.prim_func
+def f(X: T.Buffer((40,), "int8"), Y: T.Buffer((40,), "int8"), E: T.Buffer((40,), "int8")):
+    for i in range(40):
+        with T.block("E"):
+            vi = T.axis.spatial(40, i)
+            E[vi] = T.max(X[vi], Y[vi])
+    for i in range(40):
+        with T.block("X"):
+            vi = T.axis.spatial(40, i)
+            X[vi] = T.min(Y[vi], T.int8(3))
+"""
+    with pytest.raises(ProgramError, match="block E reads X before block X writes it"):
+        Space(parse(text), "vta-de10")
+    first, second = text.index("    for i"), text.rindex("    for i")
+    behind = text[:first] + text[second:] + text[first:second]
+    assert Space(parse(behind), "vta-de10").sketches

@@ -133,3 +133,21 @@ def test_the_form_of_programs_that_uses_it(rows: int) -> None:
             assert result.status == "ok", (space.explain(point), result)
             if target == "vta-de10-portable":
                 assert result.cycles is not None and result.cycles >= space.machine_bound()
+
+
+def test_an_operand_is_read_where_the_block_reads_it(same: Same) -> None:
+    """One row of several, which no iterator moves."""
+    func = edited(("bias: T.Buffer((3, 1, 16)", "bias: T.Buffer((3, 4, 16)"), ("bias[vn, vb, vj]", "bias[vn, 2, vj]"))
+    sch = Schedule(func)
+    sch.add_by_gemm(sch.decompose_value("D", [0, 0]), 3, "bias")
+    rng = np.random.default_rng(0)
+    given = [rng.integers(-128, 128, (6, 2, 1, 16), "int8"), rng.integers(-128, 128, (3, 2, 16, 16), "int8"),
+             rng.integers(-16384, 16384, (3, 4, 16), "int32"), np.zeros((6, 3, 1, 16), "int8")]
+    assert np.array_equal(run(func, *given)["E"], run(sch.func, *given)["E"])
+    assert any(s.done == ("addend by product",) for s in Space(func, "vta-de10-portable").sketches)
+
+
+def test_an_operand_that_something_else_reads_is_loaded() -> None:
+    """What is loaded anyway costs no more where it is added."""
+    func = edited(("bias[vn, vb, vj], -100)", "bias[vn, vb, vj], bias[vn, vb, vj])"))
+    assert not any("addend by product" in s.done for s in Space(func, "vta-de10-portable").sketches)

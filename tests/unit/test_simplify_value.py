@@ -177,3 +177,10 @@ def test_what_is_no_choice_of_several(value: str) -> None:
     sch = Schedule(program(value))
     with pytest.raises(ScheduleError, match="does not choose between two operands by its iterators"):
         sch.expand_choice("C")
+
+
+def test_conditions_on_data_stay_apart_from_those_on_places() -> None:
+    """``A * 3 >= 0`` is not ``A >= 0``: the product wraps around."""
+    func = program("T.if_then_else(vi < 95, T.if_then_else(A[vi] * 3 >= 0, A[vi] - 5, 0), 0)")
+    with pytest.raises(ScheduleError, match="nothing that could be written more plainly"):
+        Schedule(func).simplify_value("C")

@@ -91,3 +91,13 @@ def test_whatever_is_split_computes_the_same(data: st.DataObject) -> None:
     except ScheduleError:
         return
     assert equal(func, sch.func), func.script()
+
+
+@pytest.mark.parametrize("loops", ["i, j, k in T.grid(6, 5, 2)", "i, j, k, r in T.grid(6, 5, 4, 2)"])
+def test_a_sum_that_is_not_formed_once_stays_as_it_is(loops: str) -> None:
+    """A part of the products, or all of them twice: the offset's share would be another."""
+    text = TEXT.format(**{**PLAIN, "loops": loops, "value": f"C[vi, vj] + ({A} - 3) * {W}"})
+    text = text.replace('vi, vj, vk = T.axis.remap("SSR", [i, j, k])', """vi, vj = T.axis.remap("SS", [i, j])
+            vk = T.axis.reduce(4, k)""")
+    with pytest.raises(ScheduleError, match="run every combination of its iterators once"):
+        Schedule(parse(text)).split_offset("C")

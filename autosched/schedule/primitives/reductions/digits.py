@@ -8,7 +8,7 @@ import numpy as np
 
 from autosched.ir.constant import constant, values
 from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, binary, cast, const, eq, if_then_else, int_value
-from autosched.ir.functor import free_vars, walk_expr
+from autosched.ir.functor import free_vars, substitute, walk_expr
 from autosched.ir.host import HOST_STAGE, PACK, host_faults
 from autosched.ir.region import with_access
 from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, Constant, For, IterVar, Range, Stmt
@@ -89,7 +89,8 @@ def _digits(state: State, realize: BlockRealize, axis: int, operand: Buffer) -> 
     block = realize.block
     iv = iterator_of(block, axis)
     store = block.body
-    if block.init is not None or not isinstance(store, BufferStore) or store.buffer.dtype != "int32" or operand.dtype != "int32":
+    plain = block.init is None and isinstance(store, BufferStore) and all(v.kind == "spatial" for v in block.iter_vars)
+    if not plain or not isinstance(store, BufferStore) or store.buffer.dtype != "int32" or operand.dtype != "int32":
         raise Refusal(f"block {block.name} is not one plain store of an int32 value that adds an int32 operand", [block.ident],
                       "decompose_value splits the part off that adds", code="form")
     found = [(p, rest) for p, rest in addends_of(store.value) if isinstance(p, BufferLoad) and p.buffer is operand]
@@ -109,7 +110,8 @@ def _digits(state: State, realize: BlockRealize, axis: int, operand: Buffer) -> 
     taken = {*state.block_names(), *(b.name for b in (*state.func.given, *scope.alloc_buffers))}
     name = fresh_name(f"{operand.name}_digits", taken)
     digits = Buffer(name, (*[operand.shape[d] for d in kept], iv.dom.extent), "int8")
-    made, nest = _stage(name, load, kept, digits, shares)
+    only = {v.var: v.dom.min for v in block.iter_vars if v.var not in moving}
+    made, nest = _stage(name, load, [substitute(i, only) for i in load.indices], kept, digits, shares)
     rows = store.indices[-2:-1]  # as many rows as a tile has, of the same weights
     extents = {v.var: int_value(v.dom.extent) or 1 for v in block.iter_vars}
     shape = tuple(extents.get(r, 1) if isinstance(r, Var) else 1 for r in rows)
@@ -130,11 +132,12 @@ def _shares(state: State, block: Block, operand: Buffer, lanes: int) -> int:
     return shares
 
 
-def _stage(name: str, load: BufferLoad, kept: list[int], buffer: Buffer, shares: int) -> tuple[Block, Stmt]:
-    """The stage that takes an operand apart."""
+def _stage(
+    name: str, load: BufferLoad, index: list[Expr], kept: list[int], buffer: Buffer, shares: int
+) -> tuple[Block, Stmt]:
+    """The stage that takes an operand apart, at an index that the kept dimensions move."""
     dtype = load.buffer.shape[0].dtype
     iters = [Var(f"v{d}", dtype) for d in range(buffer.ndim)]
-    index: list[Expr] = [const(0, dtype) for _ in load.indices]
     for d, v in zip(kept, iters):
         index[d] = v
     element, digit = BufferLoad(load.buffer, tuple(index), "int32"), iters[-1]

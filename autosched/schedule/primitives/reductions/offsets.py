@@ -15,7 +15,7 @@ from autosched.schedule.kit.names import fresh_name
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
-from autosched.schedule.primitives.reductions.plain import top_of
+from autosched.schedule.primitives.reductions.plain import require_once, top_of
 
 
 class Offsets(ScheduleBase):
@@ -105,7 +105,8 @@ def _split(state: State, realize: BlockRealize) -> tuple[Stmt, Block]:
     block = realize.block
     found = offset_of(block)
     store, init = block.body, block.init
-    if found is None or not isinstance(store, BufferStore) or not isinstance(init, BufferStore):
+    fits = found is not None and -(2**31) <= found[1] < 2**31
+    if found is None or not fits or not isinstance(store, BufferStore) or not isinstance(init, BufferStore):
         raise Refusal(f"block {block.name} adds up no products of which one factor has a constant added", [block.ident],
                       code="form")
     operand, offset, other = found
@@ -120,6 +121,7 @@ def _split(state: State, realize: BlockRealize) -> tuple[Stmt, Block]:
                       code="index")
     if realize.predicate != TRUE:
         raise Refusal(f"block {block.name} runs for a part of its iterations only", [block.ident], code="domain")
+    require_once(state, realize)
     top = top_of(state, realize)
     scope = scope_of(state, block)
     dtype = store.buffer.dtype

@@ -110,7 +110,7 @@ def top_of(state: State, realize: BlockRealize) -> Stmt:
     return top
 
 
-def _once(state: State, realize: BlockRealize) -> None:
+def require_once(state: State, realize: BlockRealize) -> None:
     """Refuses a block of which some combination of iterators is not known to run exactly once."""
     block = realize.block
     loops = state.loops_above(realize)
@@ -128,7 +128,7 @@ def _once(state: State, realize: BlockRealize) -> None:
 def _renested(state: State, realize: BlockRealize) -> dict[int, Stmt | None]:
     block = realize.block
     top = top_of(state, realize)
-    _once(state, realize)
+    require_once(state, realize)
     loops = [Var(iv.var.name.removeprefix("v_").removeprefix("v") or iv.var.name, iv.var.dtype) for iv in block.iter_vars]
     nest: Stmt = BlockRealize(tuple(loops), TRUE, block)
     for var, iv in zip(reversed(loops), reversed(block.iter_vars)):
@@ -152,7 +152,7 @@ def _composed(state: State, init: BlockRealize, update: BlockRealize) -> dict[in
         raise Refusal("the blocks are in different scopes", marks, code="place")
     tops = top_of(state, init), top_of(state, update)
     for realize in (init, update):
-        _once(state, realize)
+        require_once(state, realize)
     table = _same_elements(first, last, begin, store)
     _nobody_between(state, first, last, begin)
     body = replace(last, init=BufferStore(store.buffer, store.indices, substitute(begin.value, table)))

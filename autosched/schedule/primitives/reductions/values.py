@@ -211,7 +211,9 @@ class _Plainer(Mutator):
         with self.known.with_constraint(negated(condition)):
             no = self.visit_expr(no)
         inner = yes if isinstance(yes, Call) and yes.op == "if_then_else" else None
-        if inner is not None and int_value(no) is not None and inner.args[2] == no:
+        # Of data nothing is known that keeps a sum from wrapping around: what is said of it stays as it is.
+        data = inner is not None and any(isinstance(e, BufferLoad) for e in walk_expr(inner.args[0]))
+        if inner is not None and not data and int_value(no) is not None and inner.args[2] == no:
             condition, yes = BinOp("and", condition, inner.args[0], "bool"), inner.args[1]
         condition = self._shorter(condition)
         plain = not any(isinstance(e, BufferLoad) for e in (*walk_expr(yes), *walk_expr(no)))
