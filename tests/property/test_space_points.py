@@ -427,7 +427,7 @@ def f(X: T.Buffer((40,), "int8"), Y: T.Buffer((40,), "int8"), E: T.Buffer((40,),
             vi = T.axis.spatial(40, i)
             X[vi] = T.min(Y[vi], T.int8(3))
 """
-    with pytest.raises(ProgramError, match="block E reads X before block X writes it"):
+    with pytest.raises(ProgramError, match="reads X before block X writes it"):
         Space(parse(text), "vta-de10")
     first, second = text.index("    for i"), text.rindex("    for i")
     behind = text[:first] + text[second:] + text[first:second]
