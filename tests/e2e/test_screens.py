@@ -123,15 +123,16 @@ def test_a_run_is_shown_without_cutting_a_number(width: int, outcome: dict[str, 
     assert SMALL in seen.text and "bit-equal" in seen.text and "…" not in seen.text
     panels = [frame for frame in seen.frames if any(f"/{TRIALS} trials" in line for line in frame)]
     assert panels, seen.frames[:3]
+    bests = []
     for frame in panels:
         shown = [line for line in frame if line]
         # Title, pace, figures, bars, schedule: nothing was wrapped, and nothing is left over from the panel before.
         assert len(shown) <= 5 and sum(f"/{TRIALS} trials" in line for line in shown) == 1, shown
         assert all(len(line) < width for line in shown)
         for line in shown:
-            for best in re.findall(r"best ([\d ]+) cycles", line):
-                assert int(best.replace(" ", "")) >= outcome["cycles"]
-    assert any(f"best {grouped(outcome['cycles'])} cycles" in line for frame in panels for line in frame), panels[-1]
+            bests += [int(best.replace(" ", "")) for best in re.findall(r"best ([\d ]+) cycles", line)]
+    # Which of the trials a panel was drawn after is the clock's affair; a number that is cut is below them all.
+    assert bests and min(bests) >= outcome["cycles"] and bests == sorted(bests, reverse=True), bests
     assert f"/{TRIALS} trials" not in seen.text, "the panel is still there"
 
 
