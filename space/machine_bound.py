@@ -16,6 +16,7 @@ import numpy as np
 from autosched.ir.constant import values as constants
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Var, int_value
 from autosched.ir.functor import walk, walk_expr
+from autosched.ir.patterns import has_loads
 from autosched.ir.stmt import Block, BlockRealize, BufferStore, Range
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.target import Target
@@ -106,7 +107,7 @@ def least_epilogue(nest: Nest, target: Target, laid_out: bool = False) -> Epilog
                 needed["max"] = True
             elif op == "min" and constant is not None and high > constant:
                 needed["min"] = True
-            elif op == "+" and other is not None and any(isinstance(x, BufferLoad) for x in walk_expr(other)):
+            elif op == "+" and other is not None and has_loads(other):
                 addend = True
     early = (nest.anchor, *nest.sides)
     addend |= nest.anchor is not None and nest.tensorized and any(o.scope == ACC and o.consumer in early for o in nest.operands)

@@ -27,6 +27,7 @@ from space.sites import (
     is_guarded,
     loads_of,
     match_gemm,
+    reads_of,
     sites_of,
     starts_of,
     term_of,
@@ -215,12 +216,12 @@ def shared(func: PrimFunc, target: Target) -> tuple[str, tuple[tuple[str, ...], 
         while ahead:
             site = ahead.pop()
             fed[site.block.name].add(out.block.name)
-            loads = [*loads_of(site), *starts_of(site)]
+            loads = reads_of(site)
             ahead += [by_output[x.buffer] for x in loads if x.buffer in by_output and x.buffer not in sources
                       and out.block.name not in fed[by_output[x.buffer].block.name]]
     for site in reversed(sites):
         if len(fed[site.block.name]) > 1:
-            readers = [s for s in sites if any(x.buffer is site.store.buffer for x in (*loads_of(s), *starts_of(s)))]
+            readers = [s for s in sites if any(x.buffer is site.store.buffer for x in reads_of(s))]
             groups = [tuple(r.block.name for r in readers if to in fed[r.block.name]) for to in sorted(
                 fed[site.block.name], key=[s.block.name for s in sites].index)]
             return site.block.name, tuple(groups)
@@ -327,7 +328,7 @@ def _joint(chain: list[Site], roots: list[Site]) -> Site:
     """The first block that two of the roots lead to."""
     reached: dict[Buffer, set[Buffer]] = {r.store.buffer: {r.store.buffer} for r in roots}
     for site in chain:
-        made = [reached[x.buffer] for x in (*loads_of(site), *starts_of(site)) if x.buffer in reached]
+        made = [reached[x.buffer] for x in reads_of(site) if x.buffer in reached]
         if site not in roots:
             reached[site.store.buffer] = set().union(*made)
         if len(reached[site.store.buffer]) > 1:
@@ -345,7 +346,7 @@ def _forks(chain: list[Site]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     found = []
     for site in chain:
         made = site.store.buffer
-        readers = [s for s in chain if s is not site and any(x.buffer is made for x in (*loads_of(s), *starts_of(s)))]
+        readers = [s for s in chain if s is not site and any(x.buffer is made for x in reads_of(s))]
         if readers:
             found.append((site.block.name, tuple(r.block.name for r in readers)))
     return tuple(found) if any(len(readers) > 1 for _, readers in found) else ()
@@ -353,7 +354,7 @@ def _forks(chain: list[Site]) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 def _live(chain: list[Site]) -> int:
     """How many tensors of a chain are in the accumulator at once, at most: a stage stores where what it reads last was."""
-    last = {x.buffer: n for n, s in enumerate(chain) for x in (*loads_of(s), *starts_of(s))}
+    last = {x.buffer: n for n, s in enumerate(chain) for x in reads_of(s)}
     most, held = 1, set[Buffer]()
     for n, site in enumerate(chain[:-1]):
         ends = {b for b in held if last.get(b) == n}

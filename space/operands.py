@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from autosched.errors import ProgramError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Var, int_value
 from autosched.ir.functor import free_vars, substitute, walk_expr
+from autosched.ir.patterns import has_loads
 from autosched.ir.printer import expr_text
 from autosched.ir.simplify import conjuncts, linear_form
 from autosched.ir.stmt import Block, Buffer
@@ -126,13 +127,13 @@ def _narrow(site: Site, load: BufferLoad) -> ProgramError:
     block, name = site.block.name, load.buffer.name
     for e in walk_expr(site.store.value):
         sides = (e.a, e.b) if isinstance(e, BinOp) and e.op == "*" else ()
-        if sides and all(any(isinstance(x, BufferLoad) for x in walk_expr(side)) for side in sides):
+        if sides and all(has_loads(side) for side in sides):
             return ProgramError(f"block {block!r} multiplies tensors element by element; only sums of products are the GEMM's, "
                                 "and the ALU has no product")
         parts = choice_of(e)
         if parts is None or not any(x is load for x in walk_expr(e)):
             continue
-        if any(isinstance(x, BufferLoad) for x in walk_expr(parts[0])):
+        if has_loads(parts[0]):
             return ProgramError(f"block {block!r} chooses by data where it reads {name}; the ALU has no choice but minimum and "
                                 "maximum: write it with T.min and T.max")
         constants = [c for side in parts[1:] if (c := int_value(side))]

@@ -144,6 +144,11 @@ def starts_of(site: Site) -> list[BufferLoad]:
     return [e for e in walk_expr(site.block.init.value) if isinstance(e, BufferLoad)]
 
 
+def reads_of(site: Site) -> list[BufferLoad]:
+    """All that a block loads of other buffers, the initial value of a sum last."""
+    return [*loads_of(site), *starts_of(site)]
+
+
 def is_copy(site: Site, matches: dict[str, tuple[BufferLoad, BufferLoad]]) -> bool:
     """Whether a block only moves (and pads with zeros) a DRAM tensor into the operand of the GEMM."""
     operands = {x.buffer for pair in matches.values() for x in pair}

@@ -21,6 +21,7 @@ from space.normalise import DIFFERENCES
 from space.plan import Plan
 from space.rule import Ints, NumericRule, Points, Rule, StructuralRule, product
 from space.rules import NUMERIC, STRUCTURAL
+from space.rules.tiling import divides
 from space.sketch import Sketch, sketches
 
 if TYPE_CHECKING:
@@ -243,7 +244,7 @@ class Space:
         whole = model.plan(points[ok])
         even = np.ones(int(ok.sum()), dtype=np.bool_)
         for part in whole.parts:
-            even &= ~part.on | (part.extents % np.maximum(part.tiles, 1) == 0).all(axis=1)
+            even &= ~part.on | divides(model, part)
         # Tiles not decided yet are 1, the least; what does not divide yet is asked again later.
         fits = np.ones(len(even), dtype=np.bool_)
         fits[even] = model.capacity(model.plan(points[ok][even]))

@@ -9,6 +9,11 @@ from autosched.ir.stmt import Buffer, BufferStore
 UPDATES = ("+", "min", "max")  # operations by which a reduction takes in its terms
 
 
+def has_loads(*values: Expr) -> bool:
+    """Whether any of some values depends on what a buffer holds."""
+    return any(isinstance(e, BufferLoad) for value in values for e in walk_expr(value))
+
+
 def loads_from(value: Expr, buffer: Buffer) -> bool:
     """Whether a value loads from a buffer."""
     return any(isinstance(e, BufferLoad) and e.buffer is buffer for e in walk_expr(value))

@@ -6,7 +6,7 @@ survives rewriting: it is how a schedule finds "the same block" in a new program
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -402,6 +402,13 @@ def seq(*stmts: Stmt) -> Stmt:
     for stmt in stmts:
         flat.extend(stmt.stmts if isinstance(stmt, SeqStmt) else (stmt,))
     return flat[0] if len(flat) == 1 else SeqStmt(tuple(flat))
+
+
+def nested(loops: Iterable[tuple[Var, Range]], body: Stmt) -> Stmt:
+    """Serial loops around a statement, the first outermost."""
+    for var, dom in reversed(list(loops)):
+        body = For(var, dom.min, dom.extent, "serial", body)
+    return body
 
 
 def point(buffer: Buffer, indices: tuple[Expr, ...]) -> BufferRegion:

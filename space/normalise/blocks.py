@@ -9,6 +9,7 @@ from autosched.errors import ProgramError
 from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, Var, int_value
 from autosched.ir.functor import stmt_children, walk, walk_expr
 from autosched.ir.host import is_move, kind_of
+from autosched.ir.patterns import has_loads
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Range, Stmt
 from autosched.schedule import Schedule
 from autosched.schedule.kit.limits import bounds
@@ -93,6 +94,11 @@ def loads_of(block: Block) -> Iterator[BufferLoad]:
                 yield e
 
 
+def readers_of(func: PrimFunc, buffer: Buffer) -> list[Block]:
+    """The accelerator's other blocks that load from a buffer, in program order."""
+    return [b for b in device_blocks(func) if any(x.buffer is buffer for x in loads_of(b))]
+
+
 def extents(block: Block) -> dict[Var, int]:
     """Extent of each iterator."""
     return {iv.var: int_value(iv.dom.extent) or 0 for iv in block.iter_vars}
@@ -124,7 +130,7 @@ def is_copy(block: Block, sources: Collection[Buffer]) -> bool:
     value = store_of(block).value
     told = [i for e in walk_expr(value) if isinstance(e, BufferLoad) for i in e.indices]
     told += [c[0] for e in walk_expr(value) if (c := choice_of(e)) is not None]
-    by_data = any(isinstance(e, BufferLoad) for x in told for e in walk_expr(x))
+    by_data = has_loads(*told)
     return block.init is None and is_move(value) and not by_data and all(x.buffer in sources for x in loads_of(block))
 
 

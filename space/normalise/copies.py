@@ -7,7 +7,7 @@ from autosched.ir.expr import Expr
 from autosched.ir.functor import expr_children
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_blocks, loads_of, product_of, store_of
+from space.normalise.blocks import device_blocks, loads_of, product_of, readers_of, store_of
 
 
 def apply(sch: Schedule, target: Target) -> None:
@@ -39,14 +39,13 @@ def apply(sch: Schedule, target: Target) -> None:
                 continue
             seen.add(load.buffer)
             index = next(k for k, r in enumerate(block.reads) if r.buffer is load.buffer)
-            readers = [b.name for b in device_blocks(sch.func) if any(r.buffer is load.buffer for r in b.reads)]
-            handles = [sch.get_sblock(name) for name in readers]
-            copy = sch.cache_read(sch.get_sblock(block.name), index, "global", handles)
+            readers = [sch.get_sblock(b.name) for b in readers_of(sch.func, load.buffer)]
+            copy = sch.cache_read(sch.get_sblock(block.name), index, "global", readers)
             sch.host_stage(copy)
     for block in device_blocks(sch.func):
         if store_of(block).buffer in params:
-            readers = [b.name for b in device_blocks(sch.func) if any(x.buffer is store_of(block).buffer for x in loads_of(b))]
-            copy = sch.cache_write(sch.get_sblock(block.name), 0, "global", [sch.get_sblock(name) for name in readers])
+            readers = [sch.get_sblock(b.name) for b in readers_of(sch.func, store_of(block).buffer)]
+            copy = sch.cache_write(sch.get_sblock(block.name), 0, "global", readers)
             sch.host_stage(copy)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from autosched.ir.expr import BinOp, BufferLoad, Cast
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_blocks, loads_of, store_of
+from space.normalise.blocks import device_blocks, loads_of, readers_of, store_of
 
 
 def apply(sch: Schedule, target: Target) -> None:
@@ -28,7 +28,7 @@ def apply(sch: Schedule, target: Target) -> None:
         if block.init is not None or store.buffer.dtype != "int8":
             continue
         # What a stage after it reads is a stage itself.
-        last = not any(x.buffer is store.buffer for b in device_blocks(sch.func) for x in loads_of(b))
+        last = not readers_of(sch.func, store.buffer)
         if isinstance(value, BinOp) and last and any(x.buffer in made for x in loads_of(block)):
             sch.decompose_value(sch.get_sblock(block.name), [])
             continue

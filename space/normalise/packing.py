@@ -18,6 +18,7 @@ from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import expr_children, free_vars, walk_expr
 from autosched.ir.host import PACK, kind_of
+from autosched.ir.patterns import has_loads
 from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, Buffer
 from autosched.schedule import Schedule
@@ -148,7 +149,7 @@ def apply(sch: Schedule, target: Target) -> None:
     if target.config.batch != 1:
         raise _unfit("packing the rows of a batch is not known")
     for block in device_blocks(sch.func):
-        if any(isinstance(e, BufferLoad) for _, indices in _accesses(block) for i in indices for e in walk_expr(i)):
+        if has_loads(*[i for _, indices in _accesses(block) for i in indices]):
             raise _unfit(f"block {block.name} reads at an index that is data")
     _cut(sch, target)
     _spread(sch, target)

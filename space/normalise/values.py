@@ -14,27 +14,20 @@ from autosched.schedule import Schedule
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.primitives.reductions.values import simplified
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, loads_of, store_of
+from space.normalise.blocks import device_block, device_blocks, loads_of, readers_of, store_of
 
 HELD = ("int8", "int32")  # types of elements in the machine's memories
 
 
 def apply(sch: Schedule, target: Target) -> None:
     """Writes what every block stores more plainly, where there is a plainer form."""
-    params = set(sch.func.buffers)
-    for name in [b.name for b in device_blocks(sch.func)]:
-        if _joins(sch, device_block(sch, name)):
-            try:
-                sch.compute_inline(sch.get_sblock(name))
-            except ScheduleError:
-                continue  # what is in the way of a schedule, analysis says
-    for name in [b.name for b in device_blocks(sch.func)]:
-        block = device_block(sch, name)
-        if store_of(block).buffer not in params and (_converts(sch, block) or store_of(block).buffer.dtype not in HELD):
-            try:
-                sch.compute_inline(sch.get_sblock(name))
-            except ScheduleError:
-                continue  # what is in the way of a schedule, analysis says
+    for goes in (_joins, _goes_into):
+        for name in [b.name for b in device_blocks(sch.func)]:
+            if goes(sch, device_block(sch, name)):
+                try:
+                    sch.compute_inline(sch.get_sblock(name))
+                except ScheduleError:
+                    continue  # what is in the way of a schedule, analysis says
     for name in [b.name for b in device_blocks(sch.func)]:
         try:
             simplified(sch.func, device_block(sch, name))
@@ -53,9 +46,15 @@ def _joins(sch: Schedule, block: Block) -> bool:
         return False
     if any(x.buffer in made or x.dtype != "int32" for x in sources):
         return False
-    readers = [b for b in blocks if any(x.buffer is store.buffer for x in loads_of(b))]
+    readers = readers_of(sch.func, store.buffer)
     return len(readers) == 1 and readers[0].init is None and any(
         x.buffer in made and x.buffer is not store.buffer for x in loads_of(readers[0]))
+
+
+def _goes_into(sch: Schedule, block: Block) -> bool:
+    """Whether a stage is written into its readers: it only converts for products, or no memory holds its type."""
+    made = store_of(block).buffer
+    return made not in sch.func.buffers and (_converts(sch, block) or made.dtype not in HELD)
 
 
 def _converts(sch: Schedule, block: Block) -> bool:
@@ -65,7 +64,7 @@ def _converts(sch: Schedule, block: Block) -> bool:
     narrow = value.value if isinstance(value, Cast) else None
     if block.init is not None or not isinstance(narrow, BufferLoad) or narrow.dtype != "int8":
         return False
-    readers = [b for b in device_blocks(sch.func) if any(x.buffer is store.buffer for x in loads_of(b))]
+    readers = readers_of(sch.func, store.buffer)
     products = [e for b in readers for e in walk_expr(store_of(b).value) if isinstance(e, BinOp) and e.op == "*"]
     factors = [f for e in products for f in (e.a, e.b) if isinstance(f, BufferLoad) and f.buffer is store.buffer]
     return bool(factors) and all(b.init is not None for b in readers)

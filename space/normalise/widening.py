@@ -16,7 +16,7 @@ from autosched.ir.host import is_move
 from autosched.ir.stmt import Block
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_blocks, extents, loads_of, product_of, store_of
+from space.normalise.blocks import device_blocks, extents, loads_of, product_of, readers_of, store_of
 
 MOST = 128  # steps; every one widens an operand or splits a stage off for it
 
@@ -43,7 +43,7 @@ def _unpadded(sch: Schedule) -> None:
         value = store_of(block).value
         if not (isinstance(value, Call) and value.op == "if_then_else" and int_value(value.args[2])):
             continue
-        readers = [b for b in device_blocks(sch.func) if any(x.buffer is store_of(block).buffer for x in loads_of(b))]
+        readers = readers_of(sch.func, store_of(block).buffer)
         kinds = [getattr(store_of(b).value, "op", "") for b in readers if b.init is not None]
         if kinds and len(kinds) == len(readers) and all(k in ("min", "max") for k in kinds):
             sch.zero_padding(sch.get_sblock(block.name))

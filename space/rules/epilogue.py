@@ -12,7 +12,7 @@ from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, Var
 from autosched.ir.functor import expr_children, free_vars
 from autosched.ir.stmt import Block, BufferStore
-from space.normalise.blocks import device_blocks, extents
+from space.normalise.blocks import device_blocks, extents, loads_of, plain_blocks, store_of
 from space.rule import StructuralRule
 
 if TYPE_CHECKING:
@@ -67,14 +67,14 @@ def _products(sch: Schedule, target: Target) -> Schedule | None:
     other = sch.copy()
     summed: set[object] = set()
     done = False
+    if not plain_blocks(other.func):
+        return None
     for block in device_blocks(other.func):
-        store = block.body
-        if not isinstance(store, BufferStore):
-            return None
+        store = store_of(block)
         if block.init is not None:
             summed.add(store.buffer)
             continue
-        own = [p for p in _loads(store.value) if p.buffer in summed and p.indices == store.indices]
+        own = [p for p in loads_of(block) if p.buffer in summed and p.indices == store.indices]
         if not own:
             continue
         summed.add(store.buffer)
@@ -83,8 +83,7 @@ def _products(sch: Schedule, target: Target) -> Schedule | None:
         if path is None or not isinstance(lane, Var) or extents(block).get(lane) != config.block_out:
             continue
         at, operand = path
-        stores = [s for b in device_blocks(other.func) for s in (b.init, b.body) if isinstance(s, BufferStore)]
-        if [x.buffer.name for s in stores for x in _loads(s.value)].count(operand) > 1:
+        if [x.buffer.name for b in device_blocks(other.func) for x in loads_of(b)].count(operand) > 1:
             return None  # what else reads it has to load it anyway
         try:
             handle = other.get_sblock(block.name)
@@ -95,12 +94,6 @@ def _products(sch: Schedule, target: Target) -> Schedule | None:
         except ScheduleError:
             return None  # what the host cannot take apart
     return other if done else None
-
-
-def _loads(value: Expr) -> list[BufferLoad]:
-    if isinstance(value, BufferLoad):
-        return [value]
-    return [load for child in expr_children(value) for load in _loads(child)]
 
 
 def _added(block: Block, value: Expr, path: tuple[int, ...] = ()) -> tuple[tuple[int, ...], str] | None:

@@ -124,6 +124,10 @@ class State:
         """The blocks with this name, in program order."""
         return [r.block for r in self._tables.realizes.values() if r.block.name == name]
 
+    def buffer_names(self, scope: Block) -> set[str]:
+        """Names that a buffer of a scope must not have: those of parameters, of constants and of what the scope allocates."""
+        return {b.name for b in (*self.func.given, *scope.alloc_buffers)}
+
     def block_names(self) -> list[str]:
         """Distinct names of blocks, in program order."""
         return list(dict.fromkeys(r.block.name for r in self._tables.realizes.values()))

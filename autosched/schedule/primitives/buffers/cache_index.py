@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Not, Select, Var, int_value, is_int
 from autosched.ir.functor import Mutator, Substitute, expr_children, stmt_children, walk_expr
+from autosched.ir.patterns import has_loads
 from autosched.ir.region import int_set_bounds
 from autosched.ir.simplify import Analyzer, simplify
 from autosched.ir.stmt import (
@@ -16,11 +17,11 @@ from autosched.ir.stmt import (
     BlockRealize,
     Buffer,
     BufferStore,
-    For,
     IterVar,
     Range,
     SeqStmt,
     Stmt,
+    nested,
     point,
     seq,
 )
@@ -121,7 +122,7 @@ class CacheIndex(Cache):
         variables = [v for v in _variables(term.expr) if v in values]
         loops = {x.var: x for x in state.loops_above(realize)}
         mine = list(dict.fromkeys(v for x in variables for v in _variables(values[x]) if v in loops))
-        fresh: dict[Var, Expr] = {v: Var(f"ax{i}", v.dtype) for i, v in enumerate(mine)}
+        fresh = {v: Var(f"ax{i}", v.dtype) for i, v in enumerate(mine)}
         iters: list[IterVar] = []
         for i, var in enumerate(variables):
             low, high = int_set_bounds(values[var], loop_ranges(loops.values()))
@@ -138,11 +139,8 @@ class CacheIndex(Cache):
         at = tuple(iv.var for iv in iters)
         block = Block(f"index_{k}", tuple(iters), (), (point(buffer, at),), BufferStore(buffer, at, expr))
         nest: Stmt = BlockRealize(tuple(Substitute(fresh).visit_expr(values[v]) for v in variables), TRUE, block)
-        for v in reversed(mine):
-            loop = fresh[v]
-            assert isinstance(loop, Var)
-            nest = For(loop, loops[v].min, loops[v].extent, "serial", nest)
-        return _Table(buffer, tuple(variables), block, nest)
+        around = [(fresh[v], Range(loops[v].min, loops[v].extent)) for v in mine]
+        return _Table(buffer, tuple(variables), block, nested(around, nest))
 
 
 @dataclass(frozen=True)
@@ -210,7 +208,7 @@ class _Replace(Mutator):
     def visit_expr(self, expr: Expr) -> Expr:
         if isinstance(expr, BufferLoad) and expr.buffer in self.loads:
             return expr
-        if expr.dtype == self.load.dtype and not _reads(expr) and _key(expr, self.owner.analyzer) == self.key:
+        if expr.dtype == self.load.dtype and not has_loads(expr) and _key(expr, self.owner.analyzer) == self.key:
             self.owner.used.add(self.k)
             return self.load
         return super().visit_expr(expr)
@@ -311,10 +309,6 @@ def _operation(expr: Expr, analyzer: Analyzer) -> object:
     if isinstance(expr, BinOp) and expr.op in _COMMUTATIVE:
         parts.sort(key=str)
     return (type(expr).__name__, getattr(expr, "op", None), expr.dtype, None if parts else getattr(expr, "value", None), *parts)
-
-
-def _reads(expr: Expr) -> bool:
-    return any(isinstance(e, BufferLoad) for e in walk_expr(expr))
 
 
 def _size(expr: Expr) -> int:

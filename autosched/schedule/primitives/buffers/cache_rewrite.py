@@ -23,6 +23,7 @@ from autosched.ir.stmt import (
     Range,
     SeqStmt,
     Stmt,
+    nested,
     point,
 )
 from autosched.schedule.analysis.bindings import facts, loop_dom
@@ -134,10 +135,7 @@ def copy_stage(
         at = values if compact is None else [r.min + loop for loop, r in zip(loops, region)]
         predicate = analyzer.simplify(logical_and(*_outside(at, target.shape if compact else source.shape, analyzer)))
     realize = BlockRealize(tuple(values), predicate, block)
-    nest: Stmt = realize
-    for loop, r in reversed(list(zip(loops, region))):
-        nest = For(loop, IntImm(0, loop.dtype), r.extent, "serial", nest)
-    return realize, nest
+    return realize, nested([(loop, Range(IntImm(0, loop.dtype), r.extent)) for loop, r in zip(loops, region)], realize)
 
 
 def guarded_load(source: Buffer, indices: Sequence[Expr], dom: Mapping[Var, Range]) -> Expr:

@@ -20,6 +20,7 @@ from autosched.ir.stmt import (
     IterVar,
     Range,
     Stmt,
+    nested,
     seq,
 )
 from autosched.schedule.analysis.bindings import in_sequence
@@ -297,9 +298,8 @@ def _copy_block(source: Buffer, target: Buffer, name: str, around: list[For], do
     region = tuple(Range(sub.visit_expr(r.min), sub.visit_expr(r.extent)) for r in domain)
     loops = [Var(f"ax{k}", r.extent.dtype) for k, r in enumerate(region)]
     at = tuple(r.min + v for r, v in zip(region, loops))
-    body: Stmt = BufferStore(target, at, BufferLoad(source, at, source.dtype))
-    for var, r in reversed(list(zip(loops, region))):
-        body = For(var, as_expr(0, var.dtype), r.extent, "serial", body)
+    body = nested([(var, Range(as_expr(0, var.dtype), r.extent)) for var, r in zip(loops, region)],
+                  BufferStore(target, at, BufferLoad(source, at, source.dtype)))
     block = Block(
         name, tuple(iters), (BufferRegion(source, region),), (BufferRegion(target, region),), body,
         annotations={"auto_copy": True},

@@ -27,6 +27,7 @@ from autosched.ir.stmt import (
     LetStmt,
     Range,
     Stmt,
+    nested,
     point,
     seq,
 )
@@ -98,9 +99,7 @@ def pad(owner: Block, padding: Padding) -> Block:
 
 def nest(loops: Sequence[tuple[Var, Expr]], body: Stmt) -> Stmt:
     """Serial loops from 0 around a statement."""
-    for var, extent in reversed(loops):
-        body = For(var, as_expr(0, var.dtype), as_expr(extent, var.dtype), "serial", body)
-    return body
+    return nested([(var, Range(as_expr(0, var.dtype), as_expr(extent, var.dtype))) for var, extent in loops], body)
 
 
 def _fresh(padding: Padding, prefix: str) -> tuple[list[Var], Mapping[Var, Expr]]:

@@ -9,6 +9,7 @@ from typing import Any
 from autosched.ir.expr import BufferData, BufferLoad, Expr, IntImm, Var, as_expr, int_value
 from autosched.ir.functor import Substitute, free_vars, stmt_exprs, walk, walk_expr
 from autosched.ir.itermap import detect_iter_map
+from autosched.ir.patterns import has_loads
 from autosched.ir.region import int_set_bounds
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import (
@@ -28,6 +29,7 @@ from autosched.schedule.analysis.boxes import loop_ranges
 from autosched.schedule.analysis.dependence import affine_binding, require_pipeline, scope_of
 from autosched.schedule.analysis.ways import listed
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
+from autosched.schedule.kit.nests import own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
@@ -151,7 +153,7 @@ def unique_indices(block: Block, buffer: Buffer) -> tuple[Expr, ...]:
     inner = {stmt.var for b in bodies for stmt in walk(b) if isinstance(stmt, For)}
     if any(v in inner for i in found[0] for v in free_vars(i)):
         raise Refusal(f"the index of {buffer.name} depends on a loop inside block {block.name}", [block.ident], code="place")
-    if any(isinstance(e, BufferLoad) for i in found[0] for e in walk_expr(i)):
+    if has_loads(*found[0]):
         raise Refusal(f"the index of {buffer.name} comes from memory", [block.ident], "reindex before cache_index", code="index")
     return found[0]
 
@@ -257,8 +259,4 @@ def _copy(
     load = guarded_load(source, read, {iv.var: iv.dom for iv in iters}) if reads else BufferLoad(source, read, source.dtype)
     body = BufferStore(target, write, load)
     block = Block(f"{target.name}_reindex", tuple(iters), (point(source, read),), (point(target, write),), body)
-    loops = [Var(f"ax{k}", iv.var.dtype) for k, iv in enumerate(iters)]
-    nest: Stmt = BlockRealize(tuple(loops), IntImm(1, "bool"), block)
-    for var, iv in reversed(list(zip(loops, iters))):
-        nest = For(var, iv.dom.min, iv.dom.extent, "serial", nest)
-    return block, nest
+    return block, own_nest(block, "ax")

@@ -7,16 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from autosched.ir.constant import constant, values
+from autosched.ir.constant import Array, constant, values
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Var, cast, const, eq, if_then_else, int_value
-from autosched.ir.functor import Mutator, free_vars, substitute, walk_expr
+from autosched.ir.functor import Mutator, all_exprs, free_vars, rewrite, substitute, walk_expr
 from autosched.ir.host import HOST_STAGE, PACK, host_faults
 from autosched.ir.patterns import loads_from
 from autosched.ir.region import with_access
-from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, Constant, For, IterVar, Range, Stmt, seq
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Constant, For, IterVar, Stmt, seq
 from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
+from autosched.schedule.kit.nests import iterators_over, loop_of, own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
@@ -205,8 +206,6 @@ class _Widened(Mutator):
 
 
 def _all(stmt: Stmt) -> list[Expr]:
-    from autosched.ir.functor import all_exprs
-
     return list(all_exprs(stmt))
 
 
@@ -258,8 +257,7 @@ def _diagonal(state: State, realize: BlockRealize, axis: int, operand: Buffer) -
         raise Refusal(f"dimension {dim} of {operand.name} is longer than iterator {iv.var.name}", [block.ident], code="index")
     scope = scope_of(state, block)
     k = Var(fresh_name(f"{iv.var.name}_k", {v.var.name for v in block.iter_vars}), iv.var.dtype)
-    taken = {*state.block_names(), *(b.name for b in (*state.func.given, *scope.alloc_buffers))}
-    name = fresh_name(f"{operand.name}_diagonal", taken)
+    name = fresh_name(f"{operand.name}_diagonal", {*state.block_names(), *state.buffer_names(scope)})
     buffer = Buffer(name, (*operand.shape, iv.dom.extent), operand.dtype)
     made, nest = _stage(name, operand, buffer, dim)
     spread = Replaced(mine, BufferLoad(buffer, (*mine.indices, k), operand.dtype)).visit_expr(
@@ -280,17 +278,16 @@ def _term(block: Block) -> tuple[BufferStore, Expr]:
 
 def _stage(name: str, source: Buffer, buffer: Buffer, dim: int) -> tuple[Block, Stmt]:
     """The stage that spreads an operand out on a diagonal."""
-    dtype = source.shape[0].dtype
-    iters = [Var(f"v{d}", dtype) for d in range(buffer.ndim)]
-    value = if_then_else(eq(iters[dim], iters[-1]), source[tuple(iters[:-1])], const(0, source.dtype))
-    iter_vars = tuple([IterVar(v, Range(IntImm(0, dtype), e)) for v, e in zip(iters, buffer.shape)])
-    block = with_access(Block(name, iter_vars, (), (), BufferStore(buffer, tuple(iters), value)))
-    block = replace(block, annotations={HOST_STAGE: PACK})
-    loops = [Var(f"i{d}", dtype) for d in range(buffer.ndim)]
-    nest: Stmt = BlockRealize(tuple(loops), TRUE, block)
-    for v, e in reversed(list(zip(loops, buffer.shape))):
-        nest = For(v, IntImm(0, dtype), e, "serial", nest)
-    return block, nest
+    iters = iterators_over(buffer.shape)
+    at = [iv.var for iv in iters]
+    return host_stage(name, buffer, iters, if_then_else(eq(at[dim], at[-1]), source[tuple(at[:-1])], const(0, source.dtype)))
+
+
+def host_stage(name: str, buffer: Buffer, iters: tuple[IterVar, ...], value: Expr) -> tuple[Block, Stmt]:
+    """A stage of the host that makes all elements of a buffer, and its nest."""
+    stored = BufferStore(buffer, tuple([iv.var for iv in iters]), value)
+    block = replace(with_access(Block(name, iters, (), (), stored)), annotations={HOST_STAGE: PACK})
+    return block, own_nest(block, "i")
 
 
 def summed(
@@ -310,7 +307,7 @@ def summed(
         body=BufferStore(store.buffer, store.indices, own + term),
     )
     new = with_access(new)
-    loop = Var(k.name.removeprefix("v_").removeprefix("v") or k.name, k.dtype)
+    loop = loop_of(k)
     inner = For(loop, IntImm(0, k.dtype), iv.dom.extent, "serial",
                 BlockRealize((*realize.iter_values, loop), realize.predicate, new))
     top: Stmt = realize
@@ -318,15 +315,9 @@ def summed(
         if node is scope or not isinstance(node, For):
             break
         top = node
-    changed = _put(top, realize, inner)
+    changed = rewrite(top, realize, inner)
     allocs = {id(scope): (*scope.alloc_buffers, *[b for _, b in before])} if before else {}
     return state.rewrite({id(top): seq(*[s for s, _ in before], changed)}, allocs)
-
-
-def _put(top: Stmt, old: Stmt, new: Stmt) -> Stmt:
-    from autosched.ir.functor import rewrite
-
-    return rewrite(top, old, new)
 
 
 def _identity(state: State, realize: BlockRealize, axis: int, operand: Buffer) -> tuple[Stmt, tuple[Constant, ...]]:
@@ -403,11 +394,14 @@ def _scaled(part: Expr, operand: Buffer) -> tuple[BufferLoad, int] | None:
 def _eye(state: State, extent: int, factor: int) -> tuple[tuple[Constant, ...], Buffer]:
     """The program's constants with a scaled identity, shared with whoever needs the same."""
     array = (np.eye(extent) * factor).astype("int8")
-    for known in state.func.constants:
-        if known.buffer.dtype == "int8" and len(known.data) == array.size and np.array_equal(values(known), array):
-            return state.func.constants, known.buffer
-    assert isinstance(state.func.body, BlockRealize)
-    taken = {b.name for b in (*state.func.given, *state.root.alloc_buffers)}
     name = "eye" if factor == 1 else f"eye_{factor}" if factor >= 0 else f"eye_minus_{-factor}"
-    made = constant(fresh_name(name, taken), array)
+    return with_constant(state, name, array)
+
+
+def with_constant(state: State, name: str, array: Array) -> tuple[tuple[Constant, ...], Buffer]:
+    """The program's constants with an array among them, and its buffer: that of whoever has the same already."""
+    for known in state.func.constants:
+        if known.buffer.dtype == str(array.dtype) and np.array_equal(values(known), array):
+            return state.func.constants, known.buffer
+    made = constant(fresh_name(name, state.buffer_names(state.root)), array)
     return (*state.func.constants, made), made.buffer

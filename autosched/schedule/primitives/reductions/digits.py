@@ -6,20 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from autosched.ir.constant import constant, values
 from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, binary, cast, const, eq, if_then_else, int_value
 from autosched.ir.functor import free_vars, substitute, walk_expr
-from autosched.ir.host import HOST_STAGE, PACK, host_faults
-from autosched.ir.region import with_access
-from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, Constant, For, IterVar, Range, Stmt
+from autosched.ir.host import host_faults
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Constant, Stmt
 from autosched.ir.value_bounds import ValueBounds
 from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
+from autosched.schedule.kit.nests import iterators_over
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
-from autosched.schedule.primitives.reductions.diagonal import addends_of, iterator_of, summed
+from autosched.schedule.primitives.reductions.diagonal import addends_of, host_stage, iterator_of, summed, with_constant
 
 WEIGHT = 64  # of all digits but the lowest, which is the rest
 LEAST_DIGIT, MOST_DIGIT = -128, 127
@@ -107,8 +106,7 @@ def _digits(state: State, realize: BlockRealize, axis: int, operand: Buffer) -> 
     kept = [d for d, i in enumerate(load.indices) if moving.intersection(free_vars(i))]
     scope = scope_of(state, block)
     k = Var(fresh_name(f"{iv.var.name}_k", {v.var.name for v in block.iter_vars}), iv.var.dtype)
-    taken = {*state.block_names(), *(b.name for b in (*state.func.given, *scope.alloc_buffers))}
-    name = fresh_name(f"{operand.name}_digits", taken)
+    name = fresh_name(f"{operand.name}_digits", {*state.block_names(), *state.buffer_names(scope)})
     digits = Buffer(name, (*[operand.shape[d] for d in kept], iv.dom.extent), "int8")
     only = {v.var: v.dom.min for v in block.iter_vars if v.var not in moving}
     made, nest = _stage(name, load, [substitute(i, only) for i in load.indices], kept, digits, shares)
@@ -136,32 +134,18 @@ def _stage(
     name: str, load: BufferLoad, index: list[Expr], kept: list[int], buffer: Buffer, shares: int
 ) -> tuple[Block, Stmt]:
     """The stage that takes an operand apart, at an index that the kept dimensions move."""
-    dtype = load.buffer.shape[0].dtype
-    iters = [Var(f"v{d}", dtype) for d in range(buffer.ndim)]
-    for d, v in zip(kept, iters):
-        index[d] = v
-    element, digit = BufferLoad(load.buffer, tuple(index), "int32"), iters[-1]
+    iters = iterators_over(buffer.shape)
+    for d, iv in zip(kept, iters):
+        index[d] = iv.var
+    element, digit = BufferLoad(load.buffer, tuple(index), "int32"), iters[-1].var
     # What has no weight may be anything: it is multiplied by zero.
     share = binary("//", binary("//", element, const(WEIGHT, "int32")) + (digit - 1), const(shares, "int32"))
-    value = if_then_else(eq(digit, IntImm(0, dtype)), binary("%", element, const(WEIGHT, "int32")), share)
-    iter_vars = tuple([IterVar(v, Range(IntImm(0, dtype), e)) for v, e in zip(iters, buffer.shape)])
-    block = with_access(Block(name, iter_vars, (), (), BufferStore(buffer, tuple(iters), cast("int8", value))))
-    block = replace(block, annotations={HOST_STAGE: PACK})
-    loops = [Var(f"i{d}", dtype) for d in range(buffer.ndim)]
-    nest: Stmt = BlockRealize(tuple(loops), TRUE, block)
-    for v, e in reversed(list(zip(loops, buffer.shape))):
-        nest = For(v, IntImm(0, dtype), e, "serial", nest)
-    return block, nest
+    value = if_then_else(eq(digit, IntImm(0, digit.dtype)), binary("%", element, const(WEIGHT, "int32")), share)
+    return host_stage(name, buffer, iters, cast("int8", value))
 
 
 def _weights(state: State, name: str, rows: tuple[int, ...], lanes: int, shares: int) -> tuple[tuple[Constant, ...], Buffer]:
     """The program's constants with the digits' weights, shared with whoever needs the same."""
     row = np.array([1, *[WEIGHT] * shares, *[0] * (lanes - shares - 1)], dtype="int8")
     array = np.broadcast_to(row, (*rows, lanes)).copy()
-    for known in state.func.constants:
-        if known.buffer.dtype == "int8" and known.data == constant("", array).data and np.array_equal(values(known), array):
-            return state.func.constants, known.buffer
-    assert isinstance(state.func.body, BlockRealize)
-    taken = {b.name for b in (*state.func.given, *state.root.alloc_buffers)}
-    made = constant(fresh_name(name, taken), array)
-    return (*state.func.constants, made), made.buffer
+    return with_constant(state, name, array)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Var, all_of, as_expr, cast, if_then_else, int_value
-from autosched.ir.functor import Mutator, substitute, walk_expr
+from autosched.ir.functor import Mutator, substitute
+from autosched.ir.patterns import has_loads
 from autosched.ir.region import block_access
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Stmt
@@ -203,7 +204,7 @@ def _start(state: State, block: Block, buffer: Buffer) -> int:
     writers = [w for w in state.writers(scope_of(state, block), buffer) if w.ident is not block.ident]
     starts = [w.body for w in writers if isinstance(w.body, BufferStore) and not reduce_iters(w)]
     found = int_value(starts[0].value) if len(starts) == 1 and len(writers) == 1 else None
-    if found is None or any(isinstance(e, BufferLoad) for s in starts for e in walk_expr(s.value)):
+    if found is None or has_loads(*[s.value for s in starts]):
         raise Refusal(f"the initial value of {buffer.name} is not one store of a constant",
                       [block.ident, *[w.ident for w in writers]], "decompose_reduction first", code="reduction")
     return found

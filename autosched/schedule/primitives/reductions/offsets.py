@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Expr, IntImm, Var, binary, int_value
-from autosched.ir.functor import free_vars, substitute
+from autosched.ir.functor import free_vars, rewrite, substitute
 from autosched.ir.patterns import loads_from, update_of
 from autosched.ir.region import with_access
-from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, For, IterVar, Stmt, seq
+from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, IterVar, Stmt, seq
 from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
+from autosched.schedule.kit.nests import own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
@@ -126,32 +127,22 @@ def _split(state: State, realize: BlockRealize) -> tuple[Stmt, Block]:
     scope = scope_of(state, block)
     dtype = store.buffer.dtype
     name = fresh_name(f"{block.name}_offset", set(state.block_names()))
-    taken = {b.name for b in (*scope.alloc_buffers, *state.func.given)}
-    buffer = Buffer(fresh_name(f"{store.buffer.name}_offset", taken), tuple([iv.dom.extent for iv in places]), dtype)
+    shape = tuple([iv.dom.extent for iv in places])
+    buffer = Buffer(fresh_name(f"{store.buffer.name}_offset", state.buffer_names(scope)), shape, dtype)
     fresh: dict[Var, Expr] = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in (*places, *sums)}
     at = tuple([fresh[iv.var] for iv in places])
     start = BufferStore(buffer, at, IntImm(0, dtype))
     step = binary("+", BufferLoad(buffer, at, dtype), binary("*", substitute(other, fresh), IntImm(offset, other.dtype)))
     iters = tuple([IterVar(_var(fresh[iv.var]), iv.dom, iv.kind) for iv in (*places, *sums)])
     made = with_access(Block(name, iters, (), (), BufferStore(buffer, at, step), start))
-    loops = [Var(iv.var.name.removeprefix("v_").removeprefix("v") or iv.var.name, iv.var.dtype) for iv in iters]
-    nest: Stmt = BlockRealize(tuple(loops), TRUE, made)
-    for loop, iv in zip(reversed(loops), reversed(iters)):
-        nest = For(loop, iv.dom.min, iv.dom.extent, "serial", nest)
     begins = binary("+", init.value, BufferLoad(buffer, tuple([iv.var for iv in places]), dtype))
     plain = binary("+", BufferLoad(store.buffer, store.indices, dtype), binary("*", operand, other))
     new = with_access(replace(block, init=BufferStore(store.buffer, store.indices, begins),
                               body=BufferStore(store.buffer, store.indices, plain)))
-    return state.rewrite({id(top): seq(nest, _put(top, block, new))}, {id(scope): (*scope.alloc_buffers, buffer)}), made
+    changed = rewrite(top, realize, replace(realize, block=new))
+    return state.rewrite({id(top): seq(own_nest(made), changed)}, {id(scope): (*scope.alloc_buffers, buffer)}), made
 
 
 def _var(value: Expr) -> Var:
     assert isinstance(value, Var)
     return value
-
-
-def _put(top: Stmt, old: Block, new: Block) -> Stmt:
-    if isinstance(top, BlockRealize):
-        return replace(top, block=new) if top.block is old else top
-    assert isinstance(top, For)
-    return replace(top, body=_put(top.body, old, new))

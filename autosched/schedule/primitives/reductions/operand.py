@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from autosched.ir.expr import BufferLoad, Call, Cast, Expr, IntImm, Select, Var, int_value
 from autosched.ir.functor import Substitute, expr_children, free_vars, walk_expr
 from autosched.ir.print_expr import expr_text
-from autosched.ir.region import block_access
+from autosched.ir.region import with_access
 from autosched.ir.simplify import Analyzer, linear_form
-from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, For, IterVar, Range, Stmt
+from autosched.ir.stmt import Block, Buffer, BufferStore, IterVar, Range, Stmt
 from autosched.schedule.kit.names import fresh_name
+from autosched.schedule.kit.nests import own_nest
 from autosched.schedule.kit.refusal import Refusal
 
 
@@ -65,16 +64,10 @@ def operand_stage(block: Block, part: Expr, names: set[str], buffers: set[str]) 
     shape = tuple([IntImm(n) for _, _, n in places])
     buffer = Buffer(fresh_name(f"{load.buffer.name}_part", buffers), shape, inner.dtype)
     iter_vars = tuple([IterVar(var, at[var], "spatial") for var, _, _ in places])
-    made = Block(name, iter_vars, (), (), BufferStore(buffer, tuple([var for var, _, _ in places]), value))
-    reads, writes = block_access(made)
-    made = replace(made, reads=tuple(reads), writes=tuple(writes))
-    loops = [Var(f"i{d}", var.dtype) for d, (var, _, _) in enumerate(places)]
-    nest: Stmt = BlockRealize(tuple(loops), TRUE, made)
-    for loop, (var, _, _) in zip(reversed(loops), reversed(places)):
-        nest = For(loop, at[var].min, at[var].extent, "serial", nest)
+    made = with_access(Block(name, iter_vars, (), (), BufferStore(buffer, tuple([var for var, _, _ in places]), value)))
     indices = tuple([known.simplify(i - low) for i, (_, low, _) in zip(load.indices, places)])
     stands: Expr = BufferLoad(buffer, indices, inner.dtype)
-    return made, nest, buffer, stands if convert is None else Cast(convert, stands)
+    return made, own_nest(made, "i"), buffer, stands if convert is None else Cast(convert, stands)
 
 
 def _converted(part: Expr) -> tuple[str | None, Expr]:

@@ -46,6 +46,7 @@ from autosched.schedule.analysis.boxes import is_unit, loop_ranges, uses
 from autosched.schedule.analysis.dependence import affine_binding, require_pipeline, scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.limits import Overflow, whole_tiles
+from autosched.schedule.kit.nests import iterators_over, own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
@@ -401,25 +402,19 @@ def _stored(block: Block, region: BufferRegion) -> tuple[Expr, ...]:
 
 def _copy(buffer: Buffer, padded: Buffer, shape: Sequence[Expr], reads: bool, analyzer: Analyzer) -> Stmt:
     """The nest over ``shape`` that fills the enlarged copy, or that copies the result back."""
-    loops = [Var(f"i{k}", s.dtype) for k, s in enumerate(shape)]
-    inner = [Var(f"v{k}", s.dtype) for k, s in enumerate(shape)]
-    iters = tuple(IterVar(v, Range(as_expr(0, v.dtype), s)) for v, s in zip(inner, shape))
-    at = tuple(inner)
+    iters = iterators_over(shape)
+    at = tuple([iv.var for iv in iters])
     source, target = (buffer, padded) if reads else (padded, buffer)
     value: Expr = BufferLoad(source, at, source.dtype)
     if reads:
         inside: Expr = TRUE
-        for v, small, large in zip(inner, buffer.shape, padded.shape):
+        for v, small, large in zip(at, buffer.shape, padded.shape):
             if not analyzer.can_prove_equal(small, large):
                 inside = inside & (v < small)
         zero = const(0, buffer.dtype) if is_int(buffer.dtype) else FloatImm(0.0, buffer.dtype)
         value = if_then_else(inside, value, zero)
     body = BufferStore(target, at, value)
-    block = Block(padded.name, iters, (point(source, at),), (point(target, at),), body)
-    nest: Stmt = BlockRealize(tuple(loops), TRUE, block)
-    for v, s in reversed(list(zip(loops, shape))):
-        nest = For(v, as_expr(0, v.dtype), s, "serial", nest)
-    return nest
+    return own_nest(Block(padded.name, iters, (point(source, at),), (point(target, at),), body), "i")
 
 
 class _Resized(Mutator):

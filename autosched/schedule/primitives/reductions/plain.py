@@ -9,10 +9,11 @@ from autosched.ir.expr import BufferLoad, Var, int_value
 from autosched.ir.functor import free_vars, substitute, walk, walk_expr
 from autosched.ir.itermap import detect_iter_map
 from autosched.ir.region import block_access
-from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, For, Stmt
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Stmt
 from autosched.schedule.analysis.boxes import loop_ranges
 from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
+from autosched.schedule.kit.nests import own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
@@ -129,11 +130,7 @@ def _renested(state: State, realize: BlockRealize) -> dict[int, Stmt | None]:
     block = realize.block
     top = top_of(state, realize)
     require_once(state, realize)
-    loops = [Var(iv.var.name.removeprefix("v_").removeprefix("v") or iv.var.name, iv.var.dtype) for iv in block.iter_vars]
-    nest: Stmt = BlockRealize(tuple(loops), TRUE, block)
-    for var, iv in zip(reversed(loops), reversed(block.iter_vars)):
-        nest = For(var, iv.dom.min, iv.dom.extent, "serial", nest)
-    return {id(top): nest}
+    return {id(top): own_nest(block)}
 
 
 def _composed(state: State, init: BlockRealize, update: BlockRealize) -> dict[int, Stmt | None]:

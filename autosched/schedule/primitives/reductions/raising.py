@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Var, const, int_value, intrin
 from autosched.ir.functor import all_exprs, free_vars, substitute, walk_expr
-from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, For, Ident, IterVar, Range, SeqStmt, Stmt
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Ident, IterVar, Range, SeqStmt, Stmt
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.schedule.analysis.dependence import is_output, names, reduce_iters, scope_of, uncovered
 from autosched.schedule.analysis.ways import before_nesting, readers
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
+from autosched.schedule.kit.nests import own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
@@ -264,7 +265,6 @@ def _stage(first: Block, start: BufferStore, addend: Expr, clip: _Clip, by: int)
     """The block that makes what the sum starts with, its nest, and how the sum's start reads it."""
     used = [iv for iv in first.iter_vars if iv.var in free_vars(addend)]
     own = [Var(iv.var.name, iv.var.dtype) for iv in used]
-    loops = [Var(f"ax{k}", iv.var.dtype) for k, iv in enumerate(used)]
     table: dict[Var, Expr] = {iv.var: v for iv, v in zip(used, own)}
     dtype = clip.load.dtype
     ends = [iv.dom.min + iv.dom.extent for iv in used]
@@ -277,11 +277,8 @@ def _stage(first: Block, start: BufferStore, addend: Expr, clip: _Clip, by: int)
     body = BufferStore(made, place, value)
     iters = tuple([IterVar(v, Range(const(0, v.dtype), end), "spatial") for v, end in zip(own, ends)])
     stage = with_access(Block(made.name, iters, (), (), body))
-    nest: Stmt = BlockRealize(tuple(loops), TRUE, stage)
-    for loop, end in reversed(list(zip(loops, ends))):
-        nest = For(loop, const(0, loop.dtype), end, "serial", nest)
     read: tuple[Expr, ...] = tuple([iv.var for iv in used]) or (const(0, "int32"),)
-    return stage, nest, BufferLoad(made, read, dtype)
+    return stage, own_nest(stage, "ax"), BufferLoad(made, read, dtype)
 
 
 def _available(state: State, stage: Block, block: Block) -> None:

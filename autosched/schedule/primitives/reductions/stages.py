@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Expr, IntImm, Var, binary, int_value, is_int
-from autosched.ir.functor import expr_children, free_vars, substitute
-from autosched.ir.patterns import operands
+from autosched.ir.functor import expr_children, free_vars, rewrite, substitute
+from autosched.ir.patterns import has_loads, operands
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
-from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, IterVar, Stmt, seq
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, IterVar, Range, Stmt, seq
 from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
+from autosched.schedule.kit.nests import own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
@@ -142,12 +143,12 @@ def _split(state: State, realize: BlockRealize, path: list[int]) -> tuple[Stmt, 
         raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
     part = part_at(block, store.value, path)
     own = [iv.var for iv in block.iter_vars]
-    if not any(v in own for v in free_vars(part)) or not _loads(part):
+    if not any(v in own for v in free_vars(part)) or not has_loads(part):
         raise Refusal(f"{expr_text(part)} in block {block.name} loads nothing", [block.ident], code="form")
     scope = scope_of(state, block)
     if block.init is not None:
-        names, buffers = set(state.block_names()), {b.name for b in scope.alloc_buffers}
-        made, nest, buffer, stands = operand_stage(block, part, names, buffers)
+        taken = set(state.block_names()), state.buffer_names(scope)
+        made, nest, buffer, stands = operand_stage(block, part, *taken)
         return _with_stage(state, realize, made, nest, buffer, Replaced(part, stands).visit_expr(store.value))
     used = [i for i in store.indices if int_value(i) != 0]
     needed = {iv.var for iv in block.iter_vars if int_value(iv.dom.extent) != 1}
@@ -156,8 +157,8 @@ def _split(state: State, realize: BlockRealize, path: list[int]) -> tuple[Stmt, 
                       "decompose_value before transform_layout", code="index")
     name = fresh_name(f"{block.name}_part", set(state.block_names()))
     shape = tuple([IntImm(1) if int_value(i) == 0 else s for i, s in zip(store.indices, store.buffer.shape)])
-    buffer = Buffer(fresh_name(f"{store.buffer.name}_part", {b.name for b in scope.alloc_buffers}), shape, part.dtype)
-    made, nest = _stage(block, name, buffer, store, part)
+    buffer = Buffer(fresh_name(f"{store.buffer.name}_part", state.buffer_names(scope)), shape, part.dtype)
+    made, nest = stage_of(block, name, buffer, part)
     value = Replaced(part, BufferLoad(buffer, store.indices, part.dtype)).visit_expr(store.value)
     return _with_stage(state, realize, made, nest, buffer, value)
 
@@ -175,31 +176,28 @@ def _with_stage(
             raise Refusal(f"loop {loop.var.name} holds more than block {block.name}", [loop.var, block.ident], code="place")
         top = loop
     rest = with_access(replace(block, body=BufferStore(store.buffer, store.indices, value)))
-    changed = _put(top, realize, BlockRealize(realize.iter_values, realize.predicate, rest))
+    changed = rewrite(top, realize, BlockRealize(realize.iter_values, realize.predicate, rest))
     scope = scope_of(state, block)
     allocs = {id(scope): (*scope.alloc_buffers, buffer)}
     return state.rewrite({id(top): seq(nest, changed)}, allocs), made
 
 
-def _loads(expr: Expr) -> bool:
-    return isinstance(expr, BufferLoad) or any(_loads(c) for c in expr_children(expr))
+def stage_of(
+    block: Block, name: str, buffer: Buffer, part: Expr, longer: Mapping[Var, Range] | None = None
+) -> tuple[Block, Stmt]:
+    """A block that stores a part of a value where another one stores the whole, in loops of its own.
 
-
-def _stage(block: Block, name: str, buffer: Buffer, store: BufferStore, part: Expr) -> tuple[Block, Stmt]:
-    """The new block, in loops of its own over the whole domain."""
+    Args:
+        block: one plain store.
+        name: of the new block.
+        buffer: where it stores.
+        part: of the value that ``block`` stores.
+        longer: domains of iterators that are not those of ``block``.
+    """
+    store = block.body
+    assert isinstance(store, BufferStore)
     fresh = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in block.iter_vars}
-    loops = {iv.var: Var(iv.var.name.removeprefix("v_").removeprefix("v") or iv.var.name, iv.var.dtype) for iv in block.iter_vars}
     at = tuple([substitute(i, fresh) for i in store.indices])
-    iter_vars = tuple([IterVar(fresh[iv.var], iv.dom, iv.kind) for iv in block.iter_vars])
+    iter_vars = tuple([IterVar(fresh[iv.var], (longer or {}).get(iv.var, iv.dom), iv.kind) for iv in block.iter_vars])
     made = with_access(Block(name, iter_vars, (), (), BufferStore(buffer, at, substitute(part, fresh))))
-    nest: Stmt = BlockRealize(tuple([loops[iv.var] for iv in block.iter_vars]), IntImm(1, "bool"), made)
-    for iv in reversed(block.iter_vars):
-        nest = For(loops[iv.var], iv.dom.min, iv.dom.extent, "serial", nest)
-    return made, nest
-
-
-def _put(top: Stmt, old: Stmt, new: Stmt) -> Stmt:
-    if top is old:
-        return new
-    assert isinstance(top, For)
-    return replace(top, body=_put(top.body, old, new))
+    return made, own_nest(made)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Not, Select, Var, bits, cast, const, int_value, is_int
 from autosched.ir.functor import Mutator, walk_expr
+from autosched.ir.patterns import has_loads
 from autosched.ir.region import with_access
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import Block, BufferStore, PrimFunc, Range
@@ -16,6 +17,7 @@ from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 
 OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
+_Step = Callable[[int], int]  # an operation with a constant
 EXACT = ("+", "-", "*", "min", "max")  # of which wide operands give the wide result, where nothing wraps
 
 
@@ -98,7 +100,7 @@ def _expanded(block: Block) -> Block:
     if not isinstance(store, BufferStore) or block.init is not None or not is_int(store.value.dtype):
         raise Refusal(f"block {block.name} is not one plain store of an integer, without init", [block.ident], code="form")
     terms = [(condition, value) for condition, value in _terms(store.value, None) if int_value(value) != 0]
-    if len(terms) < 2 or any(isinstance(e, BufferLoad) for c, _ in terms if c is not None for e in walk_expr(c)):
+    if len(terms) < 2 or has_loads(*[c for c, _ in terms if c is not None]):
         raise Refusal(f"block {block.name} does not choose between two operands by its iterators", [block.ident], code="form")
     total: Expr | None = None
     for condition, value in terms:
@@ -177,19 +179,16 @@ class _Plainer(Mutator):
         return short if sum(1 for _ in walk_expr(short)) < sum(1 for _ in walk_expr(index)) else index
 
     def visit_expr(self, expr: Expr) -> Expr:
-        if isinstance(expr, Select):
-            return self._choice(expr.condition, expr.true_value, expr.false_value, expr)
-        if isinstance(expr, Call) and expr.op == "if_then_else":
-            condition, yes, no = expr.args
-            return self._choice(condition, yes, no, expr)
+        parts = choice_of(expr)
+        if parts is not None:
+            return self._choice(*parts, expr)
         made = super().visit_expr(expr)
         return self._converted(made) if isinstance(made, Cast) else made
 
     # -- choices --------------------------------------------------------------------------------------------------------
 
     def _choice(self, condition: Expr, yes: Expr, no: Expr, whole: Expr) -> Expr:
-        indices_only = not any(isinstance(e, BufferLoad) for e in walk_expr(condition))
-        if indices_only:
+        if not has_loads(condition):
             return self._by_index(condition, yes, no, whole)
         condition, yes, no = (self.visit_expr(e) for e in (condition, yes, no))
         found = self._extremum(condition, yes, no)
@@ -212,12 +211,10 @@ class _Plainer(Mutator):
             no = self.visit_expr(no)
         inner = yes if isinstance(yes, Call) and yes.op == "if_then_else" else None
         # Of data nothing is known that keeps a sum from wrapping around: what is said of it stays as it is.
-        data = inner is not None and any(isinstance(e, BufferLoad) for e in walk_expr(inner.args[0]))
-        if inner is not None and not data and int_value(no) is not None and inner.args[2] == no:
+        if inner is not None and not has_loads(inner.args[0]) and int_value(no) is not None and inner.args[2] == no:
             condition, yes = BinOp("and", condition, inner.args[0], "bool"), inner.args[1]
         condition = self._shorter(condition)
-        plain = not any(isinstance(e, BufferLoad) for e in (*walk_expr(yes), *walk_expr(no)))
-        if isinstance(whole, Select) and plain:
+        if isinstance(whole, Select) and not has_loads(yes, no):
             return Select(condition, yes, no, whole.dtype)
         return Call("if_then_else", (condition, yes, no), whole.dtype)
 
@@ -335,17 +332,6 @@ def _threshold(condition: Expr) -> tuple[Expr, int, bool] | None:
     return a, at + (op in ("<=", ">")), op in ("<", "<=")
 
 
-@dataclass(frozen=True)
-class _Step:
-    """One operation with a constant.
-
-    Args:
-        apply: its result for an integer.
-    """
-
-    apply: Callable[[int], int]
-
-
 def _rising(value: Expr, x: Expr, span: Interval) -> Callable[[int], int] | None:
     """A value as a function of ``x`` that never falls while ``x`` rises, nor wraps within a span; None if that is not known."""
     steps: list[_Step] = []
@@ -362,14 +348,14 @@ def _rising(value: Expr, x: Expr, span: Interval) -> Callable[[int], int] | None
         if step is None:
             return None
         steps.append(step)
-        low, high = step.apply(low), step.apply(high)
+        low, high = step(low), step(high)
         whole = dtype_bounds(node.dtype)
         if low < whole[0] or high > whole[1]:
             return None
 
     def rising(at: int) -> int:
         for step in steps:
-            at = step.apply(at)
+            at = step(at)
         return at
 
     return rising
@@ -391,29 +377,29 @@ def _moved(value: Expr) -> Expr | None:
 def _step(value: Expr) -> _Step | None:
     """An operation with a constant that never falls, or None."""
     if isinstance(value, Cast):
-        return _Step(lambda at: at) if is_int(value.dtype) and is_int(value.value.dtype) else None
+        return (lambda at: at) if is_int(value.dtype) and is_int(value.value.dtype) else None
     if isinstance(value, Call):
         by = int_value(value.args[1])
         if by is None or not 0 <= by < bits(value.dtype):
             return None
-        return _Step(lambda at: at << by) if value.op == "shift_left" else _Step(lambda at: at >> by)
+        return (lambda at: at << by) if value.op == "shift_left" else (lambda at: at >> by)
     assert isinstance(value, BinOp)
     right = int_value(value.b)
     c = right if right is not None else int_value(value.a)
     if c is None:
         return None
     if value.op == "+":
-        return _Step(lambda at: at + c)
+        return lambda at: at + c
     if value.op == "-":
-        return _Step(lambda at: at - c)
+        return lambda at: at - c
     if value.op == "*" and c >= 0:
-        return _Step(lambda at: at * c)
+        return lambda at: at * c
     if value.op == "//" and c > 0:
-        return _Step(lambda at: at // c)
+        return lambda at: at // c
     if value.op == "min":
-        return _Step(lambda at: min(at, c))
+        return lambda at: min(at, c)
     if value.op == "max":
-        return _Step(lambda at: max(at, c))
+        return lambda at: max(at, c)
     return None
 
 

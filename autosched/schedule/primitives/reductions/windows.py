@@ -21,7 +21,7 @@ from autosched.schedule.kit.names import fresh_name
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
-from autosched.schedule.primitives.reductions.stages import part_at
+from autosched.schedule.primitives.reductions.stages import part_at, stage_of
 
 MOST_TERMS = 64  # of a value that is written out
 EXTREMA = ("min", "max")
@@ -269,12 +269,12 @@ def _shared(state: State, realize: BlockRealize, paths: list[list[int]], dtype: 
         raise Refusal(f"between parts of block {block.name} there are elements that none of them is; {moved.name} is one of "
                       f"{count}, and the parts are at {', '.join(map(str, inner))}", [block.ident], code="index")
     longer = count + max(shifts)
-    stage = base if dtype is None or dtype == base.dtype else _kept(state, block, base, dtype, moved, longer)
+    dom = {moved: Range(const(0, moved.dtype), const(longer, moved.dtype))}
+    stage = base if dtype is None or dtype == base.dtype else _kept(state, block, base, dtype, dom)
     scope = scope_of(state, block)
     shape = tuple([const(longer, "int32") if d == dims[0] else s for d, s in enumerate(store.buffer.shape)])
-    buffer = Buffer(fresh_name(f"{store.buffer.name}_part", {b.name for b in (*state.func.given, *scope.alloc_buffers)}), shape,
-                    stage.dtype)
-    made, nest = _stage(block, fresh_name(f"{block.name}_part", set(state.block_names())), buffer, store, stage, moved, longer)
+    buffer = Buffer(fresh_name(f"{store.buffer.name}_part", state.buffer_names(scope)), shape, stage.dtype)
+    made, nest = stage_of(block, fresh_name(f"{block.name}_part", set(state.block_names())), buffer, stage, dom)
     table = {tuple(path): shift for path, shift in zip(paths, shifts)}
     value = _replaced(store.value, table, buffer, store, dims[0], base.dtype)
     new = with_access(replace(block, body=BufferStore(store.buffer, store.indices, value)))
@@ -285,13 +285,12 @@ def _shared(state: State, realize: BlockRealize, paths: list[list[int]], dtype: 
     return state.rewrite({id(top): seq(nest, changed)}, allocs), made
 
 
-def _kept(state: State, block: Block, base: Expr, dtype: str, moved: Var, longer: int) -> Expr:
+def _kept(state: State, block: Block, base: Expr, dtype: str, longer: Mapping[Var, Range]) -> Expr:
     """A part in another integer type, which holds it wherever the stage computes it."""
     if not is_int(base.dtype) or dtype not in INTEGERS:
         raise Refusal(f"{expr_text(base)} in block {block.name} is {base.dtype}; it cannot be kept as {dtype}", [block.ident],
                       f"integers can, as one of {', '.join(INTEGERS)}", code="argument")
-    dom = {iv.var: Range(iv.dom.min, const(longer, moved.dtype)) if iv.var is moved else iv.dom for iv in block.iter_vars}
-    low, high = ValueBounds(state.func).of(base, dom)
+    low, high = ValueBounds(state.func).of(base, {**{iv.var: iv.dom for iv in block.iter_vars}, **longer})
     least, most = dtype_bounds(dtype)
     if low < least or high > most:
         raise Refusal(f"{expr_text(base)} in block {block.name} is from {low} to {high}, more than {dtype} holds", [block.ident],
@@ -333,22 +332,6 @@ def _shift(var: Var, own: list[Var], one: list[BufferLoad], other: list[BufferLo
         if step:
             found.add(by // step)
     return found.pop() if len(found) == 1 else None
-
-
-def _stage(
-    block: Block, name: str, buffer: Buffer, store: BufferStore, part: Expr, moved: Var, longer: int
-) -> tuple[Block, Stmt]:
-    """The stage in loops of its own, over a domain that is longer along one iterator."""
-    fresh = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in block.iter_vars}
-    loops = {iv.var: Var(iv.var.name.removeprefix("v_").removeprefix("v") or iv.var.name, iv.var.dtype) for iv in block.iter_vars}
-    dom = {iv.var: Range(iv.dom.min, const(longer, iv.var.dtype)) if iv.var is moved else iv.dom for iv in block.iter_vars}
-    at = tuple([substitute(i, fresh) for i in store.indices])
-    iter_vars = tuple([IterVar(fresh[iv.var], dom[iv.var], iv.kind) for iv in block.iter_vars])
-    made = with_access(Block(name, iter_vars, (), (), BufferStore(buffer, at, substitute(part, fresh))))
-    nest: Stmt = BlockRealize(tuple([loops[iv.var] for iv in block.iter_vars]), TRUE, made)
-    for iv in reversed(block.iter_vars):
-        nest = For(loops[iv.var], dom[iv.var].min, dom[iv.var].extent, "serial", nest)
-    return made, nest
 
 
 def _replaced(

@@ -1,0 +1,30 @@
+"""Loops of its own for a block: one for each iterator, as long as its domain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from autosched.ir.expr import Expr, IntImm, Var
+from autosched.ir.stmt import TRUE, Block, BlockRealize, IterVar, Range, Stmt, nested
+
+
+def loop_of(iterator: Var) -> Var:
+    """A new loop variable, named after the iterator that it moves: ``i`` for ``vi`` and for ``v_i``."""
+    return Var(iterator.name.removeprefix("v_").removeprefix("v") or iterator.name, iterator.dtype)
+
+
+def own_nest(block: Block, prefix: str | None = None) -> Stmt:
+    """A block in serial loops over its whole domain.
+
+    Args:
+        block: any.
+        prefix: of the loops' names, which are then numbered; named after the iterators when not given.
+    """
+    iters = block.iter_vars
+    loops = [loop_of(iv.var) if prefix is None else Var(f"{prefix}{k}", iv.var.dtype) for k, iv in enumerate(iters)]
+    return nested(zip(loops, [iv.dom for iv in iters]), BlockRealize(tuple(loops), TRUE, block))
+
+
+def iterators_over(shape: Iterable[Expr]) -> tuple[IterVar, ...]:
+    """Spatial iterators ``v0``, ``v1``, .. over all elements of a shape."""
+    return tuple([IterVar(Var(f"v{d}", e.dtype), Range(IntImm(0, e.dtype), e)) for d, e in enumerate(shape)])
