@@ -47,7 +47,7 @@ def engines(model: Model, plan: Plan) -> tuple[Ints, Ints, Ints]:
             load += beats
     # A burst carries at most burst_beats beats, and every burst pays its handshake (vta.md 5.9): full bursts are the least.
     per_burst = max(1, c.burst_beats * c.bus_bytes // c.out_elem_bytes)
-    store = model.out_elements * int(timing.store_cycles(0, 1, per_burst, per_burst, config=c)) // per_burst
+    store = model.nest.stores * model.out_elements * int(timing.store_cycles(0, 1, per_burst, per_burst, config=c)) // per_burst
     return compute_floor(model, plan) + acc, load + acc, np.full(len(plan), store, dtype=np.int64)
 
 

@@ -55,6 +55,12 @@ class Recorder:
         self.record("add_unit_loop", (rv,), block_or_loop=loop)
         return rv
 
+    def merge(self, loops: list[LoopRV]) -> LoopRV:
+        """One loop for the bodies of several, the loops around them included."""
+        rv = LoopRV()
+        self.record("merge", (rv,), loops=loops)
+        return rv
+
     def reorder(self, loops: list[LoopRV]) -> None:
         """Loops in this order."""
         self.record("reorder", (), ordered_loops=loops)
@@ -111,6 +117,7 @@ class Piece:
         loops: the outer loops of the output, outermost first.
         copies: per operand, the block that loads it for this part; None where it is loaded once for all.
         bare: whether its only outer loop is one of a single iteration.
+        also: further blocks that store.
     """
 
     part: Part
@@ -127,6 +134,7 @@ class Piece:
     loops: list[LoopRV] = field(default_factory=list)
     copies: list[BlockRV | None] = field(default_factory=list)
     bare: bool = False
+    also: list[BlockRV] = field(default_factory=list)
 
 
 class Build(Recorder):
@@ -157,7 +165,7 @@ class Build(Recorder):
         nest = self.nest
         for rule in self.model.rules:
             rule.before(self)
-        out = self.block(nest.out)
+        out, also = self.block(nest.out), [self.block(name) for name in nest.also]
         stages = [self.block(s.block) for s in nest.stages]
         anchor = self.block(nest.anchor) if nest.anchor else None
         for block in ([anchor] if anchor else []) + stages:
@@ -174,7 +182,7 @@ class Build(Recorder):
                 self.set_scope(pad, nest.operands[k].scope)
         for rule in self.model.rules:
             rule.scoped(self, anchor, pads)
-        self._cut(Piece(self.plan.body, out, stages, anchor, pads, wides=wides))
+        self._cut(Piece(self.plan.body, out, stages, anchor, pads, wides=wides, also=also))
         for piece in self.pieces:
             self.piece = piece
             self._nest_part()
@@ -262,13 +270,7 @@ class Build(Recorder):
         order = [int(a) for a in np.argsort(plan.position[0], kind="stable") if a < self.model.n_spatial]
         tile = [int(x) for x in piece.part.tiles[0]]
         extent = [int(x) for x in piece.part.extents[0]]
-        piece.outer, first, slices = self._tile_output(tile, extent, order)
-        piece.loops = [piece.outer[a] for a in order if a in piece.outer]
-        if not piece.loops and (len(self.pieces) > 1 or self._late()):
-            # A place for what belongs to this part alone, or behind the GEMM for what only the later stages read: loaded
-            # first, it would hold up the compute engine and share the bus with the data that everything waits for.
-            piece.loops = [self.add_unit_loop(first)]
-            piece.bare = True
+        piece.outer, piece.loops, slices = self._tile_outputs(tile, extent, order)
         at = piece.loops[-1] if piece.loops else None
         for block in reversed(piece.stages):
             loop = slices or at
@@ -410,12 +412,37 @@ class Build(Recorder):
 
     # -- tiles --------------------------------------------------------------------------------------------------------
 
-    def _tile_output(
+    def _tile_outputs(
         self, tile: list[int], extent: list[int], order: list[int]
-    ) -> tuple[dict[int, LoopRV], LoopRV, LoopRV | None]:
-        """Splits and orders the output's loops; returns the outer loop of every tiled axis, the first of all, the slice loop."""
+    ) -> tuple[dict[int, LoopRV], list[LoopRV], LoopRV | None]:
+        """Splits and orders the loops of all that a part stores, and lets them share the outer ones.
+
+        Returns the outer loop of every tiled axis, the outer loops from the first one on, and the slice loop.
+        """
+        piece = self.piece
+        outs = [*piece.also, piece.out]
+        nests = [self._tile_output(block, tile, extent, order) for block in outs]
+        # A place for what belongs to this part alone, or behind the GEMM for what only the later stages read: loaded
+        # first, it would hold up the compute engine and share the bus with the data that everything waits for.
+        piece.bare = not nests[-1][0] and (len(self.pieces) > 1 or bool(self._late()))
+        tiled = [a for a in order if a in nests[-1][0]]
+        heads = [self.add_unit_loop(loops[0]) for _, loops, _ in nests] if piece.bare else []
+        outer, loops, slices = nests[-1]
+        shared = len(tiled) + (slices is not None)
+        if len(outs) > 1 and (piece.bare or shared):
+            self.merge([loops[shared - 1] for _, loops, _ in nests] if shared else heads)
+            loops = self.loops(piece.out, len(loops) + piece.bare)
+            heads, loops = loops[: int(piece.bare)], loops[int(piece.bare) :]
+            outer = {a: loops[n] for n, a in enumerate(tiled)}
+            slices = None if slices is None else loops[len(tiled)]
+        return outer, [outer[a] for a in tiled] or heads, slices
+
+    def _tile_output(
+        self, block: BlockRV, tile: list[int], extent: list[int], order: list[int]
+    ) -> tuple[dict[int, LoopRV], list[LoopRV], LoopRV | None]:
+        """Splits and orders a block's loops; returns the outer loop of every tiled axis, all of them in order, the slice loop."""
         nest = self.nest
-        loops = self.loops(self.piece.out, nest.out_loops)
+        loops = self.loops(block, nest.out_loops)
         outer: dict[int, LoopRV] = {}
         inner: dict[int, LoopRV] = {}
         for a in nest.spatial:
@@ -432,7 +459,7 @@ class Build(Recorder):
         rest = [inner[a] for a in nest.spatial if a in inner and a != tail - 1]
         sequence = [*(outer[a] for a in order if a in outer), *slices, *rest, *lanes]
         self.reorder(sequence)
-        return outer, sequence[0], slices[0] if slices else None
+        return outer, sequence, slices[0] if slices else None
 
     def _tile_anchor(
         self, anchor: BlockRV, tile: list[int], extent: list[int], depth: int, outer: dict[int, LoopRV]

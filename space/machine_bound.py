@@ -359,7 +359,7 @@ def _needs(model: Model) -> _Needs:
     return _Needs(
         streams, addends, words, first, products, needed, tuple(sorted(taken)), moved if nest.anchor else (),
         epilogue.initial * starts, after * model.out_elements, epilogue.after + sum(not s.fresh for s in links),
-        model.out_elements, epilogue.initial + after + alone,
+        nest.stores * model.out_elements, epilogue.initial + after + alone,
     )
 
 

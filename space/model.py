@@ -353,7 +353,7 @@ class Model:
             full &= tiles[:, d] == self.extents[d]
         runs, which = np.unique(run, return_inverse=True)
         cost = timing.store_cycles(0, 1, runs, runs, config=self.config)
-        return np.asarray(cost[which] * (_product(part.extents[:, : self.n_spatial]) / run), dtype=np.float64)
+        return np.asarray(self.nest.stores * cost[which] * (_product(part.extents[:, : self.n_spatial]) / run), dtype=np.float64)
 
     def drop_share(self, part: Part) -> npt.NDArray[np.float64]:
         """Share of a part's products that no padding makes zero, shape (n,)."""

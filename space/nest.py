@@ -119,6 +119,7 @@ class Nest:
         clears: whether the initial value comes in by a maximum, so that the first tile of an accumulator is cleared before.
         live: tensors of the chain that are in the accumulator at once; more than one where sums are joined.
         forks: where several of the chain read one block of it, every block that some read, each with these.
+        also: further blocks that store, tensors of the same shape as the output, ahead of its block.
     """
 
     func: PrimFunc
@@ -140,6 +141,12 @@ class Nest:
     clears: bool = False
     live: int = 1
     forks: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    also: tuple[str, ...] = ()
+
+    @property
+    def stores(self) -> int:
+        """How many tensors the nest stores."""
+        return 1 + len(self.also)
 
     @property
     def links(self) -> tuple[str, ...]:
@@ -158,7 +165,7 @@ class Nest:
 
 
 def analyse(func: PrimFunc, target: Target) -> tuple[Nest, ...]:
-    """The nests of an unscheduled program, in program order: one for every tensor that goes to DRAM.
+    """The nests of an unscheduled program, in program order: one for every tensor that goes to DRAM, or for several of one sum.
 
     That is every result, and every tensor that one nest makes and the GEMM of another reads.
 
@@ -180,14 +187,15 @@ def analyse(func: PrimFunc, target: Target) -> tuple[Nest, ...]:
     sources = params | {s.store.buffer for s in outs}
     taken: dict[str, str] = {}
     nests = []
-    for out in outs:
-        chain = _chain(out, matches, by_output, sources)
+    for group in _together(func, target, outs, matches, by_output, sources):
+        chain = _chain(group, matches, by_output, sources)
         nests.append(_nest(func, target, chain, matches, by_output, sources))
+        stored = group[-1].store.buffer.name
         for name in _blocks_of(nests[-1]):
             if name in taken:
-                raise ProgramError(f"block {name!r} feeds both {taken[name]} and {out.store.buffer.name}; one of them needs a "
+                raise ProgramError(f"block {name!r} feeds both {taken[name]} and {stored}; one of them needs a "
                                    "block of its own that computes it again")
-            taken[name] = out.store.buffer.name
+            taken[name] = stored
     for name in matches:
         if name not in taken:
             raise ProgramError(f"block {name!r} does not feed the output {outs[-1].block.name!r}")
@@ -195,7 +203,9 @@ def analyse(func: PrimFunc, target: Target) -> tuple[Nest, ...]:
 
 
 def shared(func: PrimFunc, target: Target) -> tuple[str, tuple[tuple[str, ...], ...]] | None:
-    """The last block that feeds several of the tensors that go to DRAM, and its readers, those of each tensor together; or None.
+    """The last block that feeds several of the tensors that go to DRAM and that no nest makes together, or None.
+
+    With it come its readers, those of each nest together.
 
     Args:
         func: a program as for ``analyse``.
@@ -211,14 +221,9 @@ def shared(func: PrimFunc, target: Target) -> tuple[str, tuple[tuple[str, ...], 
     outs = _outputs(sites, matches, by_output, params)
     sources = params | {s.store.buffer for s in outs}
     fed: dict[str, set[str]] = {s.block.name: set() for s in sites}
-    for out in outs:
-        ahead = [out]
-        while ahead:
-            site = ahead.pop()
-            fed[site.block.name].add(out.block.name)
-            loads = reads_of(site)
-            ahead += [by_output[x.buffer] for x in loads if x.buffer in by_output and x.buffer not in sources
-                      and out.block.name not in fed[by_output[x.buffer].block.name]]
+    for group in _together(func, target, outs, matches, by_output, sources):
+        for site in _needed(group, by_output, sources):
+            fed[site.block.name].add(group[-1].block.name)
     for site in reversed(sites):
         if len(fed[site.block.name]) > 1:
             readers = [s for s in sites if any(x.buffer is site.store.buffer for x in reads_of(s))]
@@ -226,6 +231,48 @@ def shared(func: PrimFunc, target: Target) -> tuple[str, tuple[tuple[str, ...], 
                 fed[site.block.name], key=[s.block.name for s in sites].index)]
             return site.block.name, tuple(groups)
     return None
+
+
+def _together(
+    func: PrimFunc, target: Target, outs: list[Site], matches: dict[str, tuple[BufferLoad, BufferLoad]],
+    by_output: dict[Buffer, Site], sources: set[Buffer],
+) -> list[list[Site]]:
+    """The blocks that store, those of one nest in one list: they share blocks, and one set of loops makes them all.
+
+    Such a nest stands where its last store stood, so nothing in between may read what an earlier one has stored.
+    """
+    groups: list[list[Site]] = []
+    for n, out in enumerate(outs):
+        own = {s.block.name for s in _needed([out], by_output, sources) if not is_copy(s, matches)}
+        for group in groups:
+            if not own & {s.block.name for s in _needed(group, by_output, sources)}:
+                continue
+            stored = {s.store.buffer for s in group}
+            between = _needed([s for s in outs[outs.index(group[0]) : n + 1] if s not in group], by_output, set())
+            if any(x.buffer in stored for s in between for x in reads_of(s)):
+                continue
+            try:
+                _nest(func, target, _chain([*group, out], matches, by_output, sources), matches, by_output, sources)
+            except ProgramError:
+                continue  # each by itself, then
+            group.append(out)
+            break
+        else:
+            groups.append([out])
+    return sorted(groups, key=lambda g: outs.index(g[-1]))
+
+
+def _needed(outs: list[Site], by_output: dict[Buffer, Site], sources: set[Buffer]) -> list[Site]:
+    """The blocks that feed some others, these included, up to what stands in DRAM."""
+    found: dict[Buffer, Site] = {}
+    ahead = list(outs)
+    while ahead:
+        site = ahead.pop()
+        if site.store.buffer not in found:
+            found[site.store.buffer] = site
+            loads = reads_of(site)
+            ahead += [by_output[x.buffer] for x in loads if x.buffer in by_output and x.buffer not in sources]
+    return list(found.values())
 
 
 def _blocks_of(nest: Nest) -> tuple[str, ...]:
@@ -293,12 +340,12 @@ def _outputs(
 
 
 def _chain(
-    out: Site, matches: dict[str, tuple[BufferLoad, BufferLoad]], by_output: dict[Buffer, Site], sources: set[Buffer]
+    outs: list[Site], matches: dict[str, tuple[BufferLoad, BufferLoad]], by_output: dict[Buffer, Site], sources: set[Buffer]
 ) -> list[Site]:
-    """The blocks from the sum, or from the first stage, to the one that stores; sums that a stage joins stand before it."""
+    """The blocks from the sum, or from the first stage, to those that store; sums that a stage joins stand before it."""
     found: dict[Buffer, Site] = {}
     roots: list[Site] = []
-    ahead = [out]
+    ahead = list(outs)
     while ahead:
         site = ahead.pop()
         if site.store.buffer in found:
@@ -352,14 +399,14 @@ def _forks(chain: list[Site]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple(found) if any(len(readers) > 1 for _, readers in found) else ()
 
 
-def _live(chain: list[Site]) -> int:
+def _live(chain: list[Site], sources: set[Buffer]) -> int:
     """How many tensors of a chain are in the accumulator at once, at most: a stage stores where what it reads last was."""
     last = {x.buffer: n for n, s in enumerate(chain) for x in reads_of(s)}
     most, held = 1, set[Buffer]()
-    for n, site in enumerate(chain[:-1]):
+    for n, site in enumerate(chain):
         ends = {b for b in held if last.get(b) == n}
         most = max(most, len(held))
-        held = {*(held - ends), site.store.buffer}
+        held = {*(held - ends), *({site.store.buffer} - sources)}
     return most
 
 
@@ -369,29 +416,40 @@ def _nest(
 ) -> Nest:
     """The nest of one chain; what other nests store is as good as a parameter to it."""
     out = chain[-1]
+    outs = [s for s in chain if s.store.buffer in sources]
     anchor = chain[0] if chain[0].block.init is not None else None
     tensorized = anchor is None or anchor.block.name in matches
     lanes = LANES
     _check_elementwise(chain, anchor, lanes)
     axes, anchor_vars = _axes(out, anchor, lanes)
+    for other in outs[:-1]:
+        if len(other.loops) != len(out.loops) or _loops_of(_axes(other, anchor, lanes)[0]) != _loops_of(axes):
+            raise ProgramError(f"blocks {other.block.name!r} and {out.block.name!r} of one sum have different loops")
     operands = operands_of(chain, anchor, matches, by_output, sources, lanes, anchor_vars)
     wides = () if tensorized or anchor is None else _wides(anchor, matches, by_output, sources, lanes, anchor_vars)
-    stages = tuple(_stage(s, matches.get(s.block.name), by_output) for s in chain if s is not anchor and s is not out)
-    stored = out.store.value.value if isinstance(out.store.value, Cast) else out.store.value
-    if not isinstance(stored, BufferLoad) or out is chain[0]:
-        raise ProgramError(
-            f"output block {out.block.name!r} must only narrow an int32 stage to {out.store.buffer.dtype}, "
-            f"got {expr_text(out.store.value)}"
-        )
+    stages = tuple(_stage(s, matches.get(s.block.name), by_output) for s in chain if s is not anchor and s not in outs)
+    for site in outs:
+        stored = site.store.value.value if isinstance(site.store.value, Cast) else site.store.value
+        if not isinstance(stored, BufferLoad) or site is chain[0]:
+            raise ProgramError(
+                f"output block {site.block.name!r} must only narrow an int32 stage to {site.store.buffer.dtype}, "
+                f"got {expr_text(site.store.value)}"
+            )
     sides = _sides(anchor, by_output, sources) if anchor else {}
     init_ops, init_cycles = _initial(anchor, target, bool(sides)) if anchor else ((0, 0), 0)
-    between = out.store.buffer not in set(func.buffers)
+    between = any(s.store.buffer not in set(func.buffers) for s in outs)
     imm, tensor = (0, 0) if tensorized or anchor is None else alu_ops(anchor.store.value)
     return Nest(func, anchor.block.name if anchor else None, axes, len(anchor.block.iter_vars) if anchor else 0,
                 operands, stages, out.block.name, len(out.loops), init_ops, init_cycles,
                 tuple(s.block.name for s in sides.values()), between, tensorized, 1 if tensorized else imm + 2 * tensor, wides,
                 not tensorized and anchor is not None and is_guarded(term_of(anchor)),
-                bool(sides) and target.semantics != "chisel", 1 if anchor is None else _live(chain), _forks(chain))
+                bool(sides) and target.semantics != "chisel", 1 if anchor is None else _live(chain, sources), _forks(chain),
+                tuple(s.block.name for s in outs[:-1]))
+
+
+def _loops_of(axes: tuple[Axis, ...]) -> list[tuple[int, int]]:
+    """Of every axis that a block stores along, which of its loops it is and how long."""
+    return [(axis.out_index, axis.extent) for axis in axes if not axis.reduce]
 
 
 def _is_link(site: Site, pair: tuple[BufferLoad, BufferLoad], by_output: dict[Buffer, Site]) -> bool:

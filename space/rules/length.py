@@ -181,4 +181,4 @@ def _stores(model: Model, plan: Plan, part: Part) -> Ints:
     tiles = part.tiles[:, : model.n_spatial]
     x, y = _two_innermost(tiles, tuple(model.nest.axes[a].extent for a in model.nest.spatial))
     per_tile = np.where(part.slices > 0, tiles.prod(axis=1), tiles.prod(axis=1) // (x * y))
-    return np.asarray(model.trips(plan, part, whole) * per_tile, dtype=np.int64)
+    return np.asarray(model.nest.stores * model.trips(plan, part, whole) * per_tile, dtype=np.int64)

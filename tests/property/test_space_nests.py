@@ -92,13 +92,19 @@ def layers(rng: np.random.Generator, shape: str) -> PrimFunc:
         out = te.compute((m, n), lambda i, j: T.min((leaky[i, j] + steep[i, j]) >> 5, 127).astype("int8"), name="out")
         return te.create_prim_func([data, weight, out])
     low = te.compute((m, n), lambda i, j: summed[i, j].astype("int8"), name="low")
-    high = te.compute((m, n), lambda i, j: T.max(summed[i, j] >> 8, 0).astype("int8"), name="high")
-    return te.create_prim_func([data, weight, low, high])
+    base = te.compute((m, n), lambda i, j: summed[i, j] + 3, name="base")
+    high = te.compute((m, n), lambda i, j: T.max(base[i, j] >> 8, 0).astype("int8"), name="high")
+    flat = te.compute((m, n), lambda i, j: T.min(base[i, j] >> 4, 7).astype("int8"), name="flat")
+    if shape == "several results":
+        return te.create_prim_func([data, weight, low, high, flat])
+    more, last = product(high, drawn(8, 40), "1")  # a result, and what a product reads
+    return te.create_prim_func([data, weight, *more, flat, last] if shape == "kept" else [data, weight, *more, last, flat])
 
 
 @pytest.mark.parametrize(("shape", "target"), [
     ("chain", "vta-de10"), ("chain of three", "vta-de10-portable"), ("two of one", "vta-de10"), ("both", "vta-de10"),
-    ("two results", "vta-de10-portable"), ("sum", "vta-de10"), ("sum", "vta-de10-portable"),
+    ("several results", "vta-de10"), ("several results", "vta-de10-portable"), ("kept", "vta-de10"), ("sum", "vta-de10"),
+    ("sum", "vta-de10-portable"),
     ("joined", "vta-de10"), ("joined", "vta-fsim"), ("forked", "vta-de10-portable"),
 ])
 def test_every_point_computes_all_results(shape: str, target: str) -> None:
@@ -107,7 +113,7 @@ def test_every_point_computes_all_results(shape: str, target: str) -> None:
     machine = get_target(target)
     task = resolve(func, machine)
     space = Space(func, machine)
-    nests = {"chain of three": 3, "sum": 1, "joined": 1, "forked": 1}.get(shape, 2)
+    nests = {"chain of three": 3, "sum": 1, "joined": 1, "forked": 1, "several results": 1}.get(shape, 2)
     assert all(len(s.models) == nests for s in space.sketches)
     assert len(set(space.names)) == len(space.names)
     drawn = space.sample(rng, 3)
@@ -155,6 +161,37 @@ def test_joined_sums_share_the_accumulator(rows: int, fits: bool) -> None:
     with pytest.raises(LoweringError) as caught:
         lower_table(scheduled, space.target)
     assert caught.value.code == "capacity"
+
+
+@pytest.mark.parametrize(("rows", "fits"), [(1024, True), (1025, False)])
+def test_a_sum_that_is_read_again_keeps_its_place(rows: int, fits: bool) -> None:
+    """Of two results the first is made in a place of its own: 2048 vectors hold 1024 rows of a sum twice."""
+    data, weight = te.placeholder((rows, 16), "int8", "A"), te.placeholder((16, 16), "int8", "W")
+    summed = total(data, weight, "C")
+    out4 = te.compute((rows, 16), lambda i, j: (summed[i, j] >> 4).astype("int8"), name="out4")
+    out5 = te.compute((rows, 16), lambda i, j: (summed[i, j] >> 5).astype("int8"), name="out5")
+    space = Space(te.create_prim_func([data, weight, out4, out5]), "vta-de10")
+    nest, = (m.nest for m in space.sketches[0].models)
+    assert (nest.live, nest.stores, nest.also, nest.out) == (2, 2, ("out4",), "out5")
+    whole = np.concatenate([[0], space.sketches[0].default]).astype(np.int32)  # one tile
+    assert space.valid(whole[None])[0] == fits
+    scheduled = space.schedule(whole).func
+    if fits:
+        lower_table(scheduled, space.target)
+        return
+    with pytest.raises(LoweringError) as caught:
+        lower_table(scheduled, space.target)
+    assert caught.value.code == "capacity"
+
+
+@pytest.mark.parametrize("shape", ["kept", "late"])
+def test_results_of_one_sum_are_one_nest_unless_one_is_read_before_the_other_is_made(shape: str) -> None:
+    """Where a product of the first stands ahead of the second, the sum is made for each."""
+    space = Space(layers(np.random.default_rng(3), shape), "vta-de10")
+    stores = [(m.nest.also, m.nest.out) for m in space.sketches[0].models]
+    assert stores == ([(("flat",), "high"), ((), "o1")] if shape == "kept" else [((), "high"), ((), "o1"), ((), "flat")])
+    anchors = [m.nest.anchor for m in space.sketches[0].models]
+    assert len({a for a in anchors if a}) == len(anchors)  # blocks of their own
 
 
 def test_what_is_no_sum_of_products_is_not_joined() -> None:
