@@ -1,4 +1,4 @@
-"""What several stored tensors need is computed for each of them: a nest of the space stores one tensor."""
+"""What several stored tensors need and no nest makes together is computed for each of them."""
 
 from __future__ import annotations
 
