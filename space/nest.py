@@ -1,7 +1,7 @@
 """What the rules need to know about a program: its axes, its operands and the chain of blocks that makes its output.
 
-The analysis is structural. A program is a sequence of nests, one for every tensor that is stored, or for several of one sum: a block
-that matches the target's GEMM intrinsic, or none, and chains of element-wise stages that end in stores.
+The analysis is structural. A program is a sequence of nests, one for every tensor that is stored, or for several of one sum: a
+block that matches the target's GEMM intrinsic, or none, and chains of element-wise stages that end in stores.
 """
 
 from __future__ import annotations
