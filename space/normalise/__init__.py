@@ -24,6 +24,7 @@ from space.normalise import (
     moves,
     offsets,
     packing,
+    places,
     reversal,
     straight,
     sums,
@@ -81,6 +82,7 @@ def _attempt(func: PrimFunc, target: Target, differences: bool) -> tuple[Schedul
         moves.apply(sch, target)
         offsets.apply(sch, target)
         gathers.results(sch, target)
+        sch = places.apart(sch, target)
         epilogue.apply(sch, target)
         sums.apply(sch, target)
         diagonal.apply(sch, target)

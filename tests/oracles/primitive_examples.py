@@ -203,6 +203,9 @@ EXAMPLES: dict[str, Example] = {
             C[vi, vj] = 0
         C[vi, vj] = C[vi, vj] + (T.Cast("int32", A[vi, vk]) - 3) * T.Cast("int32", W[vj, vk])
 """)), 'sch.split_offset("C")'),
+    "recompute_at_reads": Example("|".join((A, MID + stage("B[vi]", "A[vi] * 2") + stage(
+        "C[vi]", "T.max(B[vi * 2], B[vi * 2 + 1])", extent=8).replace("C = ", ""))).replace(
+        'C: T.Buffer((16,)', 'C: T.Buffer((8,)'), 'sch.recompute_at_reads("B")'),
     "loop_fission": Example("|".join((
         'A: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")', """B = T.sblock_alloc_buffer((16,), "int32")
 for i in range(16):

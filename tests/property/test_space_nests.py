@@ -91,6 +91,13 @@ def layers(rng: np.random.Generator, shape: str) -> PrimFunc:
         leaky = te.compute((m, n), lambda i, j: T.max(base[i, j], steep[i, j]), name="leaky")
         out = te.compute((m, n), lambda i, j: T.min((leaky[i, j] + steep[i, j]) >> 5, 127).astype("int8"), name="out")
         return te.create_prim_func([data, weight, out])
+    if shape == "windows":  # what a window reads of a sum behind a stage, and two places that overlap
+        p, addend = te.reduce_axis((0, 3), "p"), te.placeholder((n,), "int32", "b")
+        base = te.compute((m, n), lambda i, j: (summed[i, j] + addend[j]) >> 3, name="base")
+        pooled = te.compute((m // 3, n), lambda i, j: te.max(base[i * 3 + p, j], axis=p), name="pooled")
+        out = te.compute((m // 3, n), lambda i, j: (pooled[i, j] >> 3).astype("int8"), name="out")
+        near = te.compute((m - 2, n), lambda i, j: ((summed[i, j] + summed[i + 2, j]) >> 6).astype("int8"), name="near")
+        return te.create_prim_func([data, weight, addend, out, near])
     low = te.compute((m, n), lambda i, j: summed[i, j].astype("int8"), name="low")
     base = te.compute((m, n), lambda i, j: summed[i, j] + 3, name="base")
     high = te.compute((m, n), lambda i, j: T.max(base[i, j] >> 8, 0).astype("int8"), name="high")
@@ -104,6 +111,7 @@ def layers(rng: np.random.Generator, shape: str) -> PrimFunc:
 @pytest.mark.parametrize(("shape", "target"), [
     ("chain", "vta-de10"), ("chain of three", "vta-de10-portable"), ("two of one", "vta-de10"), ("both", "vta-de10"),
     ("several results", "vta-de10"), ("several results", "vta-de10-portable"), ("kept", "vta-de10"), ("sum", "vta-de10"),
+    ("windows", "vta-de10"), ("windows", "vta-de10-portable"),
     ("sum", "vta-de10-portable"),
     ("joined", "vta-de10"), ("joined", "vta-fsim"), ("forked", "vta-de10-portable"),
 ])

@@ -71,6 +71,10 @@ def test_statements_of_their_own(changes: dict[str, str], verify_trace_roundtrip
     ({"outer": "i in range(16)", "mine": "j in range(1)", "theirs": "j in range(1)", "wrote": "i // 8 * 8", "read": "i // 8 * 8"},
      "touch different elements of B"),  # several iterations, one element
     ({"second": "T.reads(B[vy:vy + 2])\n                T.writes(C[vy])\n                C[vy] = B[vy] * 2"}, "touch different"),
+    ({"outer": "i in range(15)", "second": "T.reads(A[vy])\n                T.writes(C[vy])\n                C[vy] = B[vy + 4]"},
+     "touch different elements of B"),  # what is declared is not all that is read
+    ({"outer": "i in range(15)", "first": "T.reads(A[vx])\n                T.writes(C[vx])\n                B[vx + 4] = A[vx]"},
+     "touch different elements of B"),  # nor all that is written
     ({"outer": "i in T.unroll(4)"}, "loop i is not serial, or marked"),
 ])
 def test_what_depends_on_other_iterations(changes: dict[str, str], reason: str) -> None:

@@ -74,6 +74,24 @@ def test_what_has_no_single_offset(value: str, changes: dict[str, str], reason: 
     assert sch.func == func
 
 
+@pytest.mark.parametrize(("loops", "extent", "taken"), [("i, k, j", 5, False), ("i, j, k", 5, False), ("i, k, j", 1, True)])
+def test_an_element_that_several_iterations_write_is_started_by_each(loops: str, extent: int, taken: bool) -> None:
+    """With the last loop innermost all but the last of them are lost in the initial value, their products are not."""
+    grid = {"i": 6, "j": extent, "k": 4}
+    sizes = ", ".join(str(grid[v]) for v in loops.split(", "))
+    func = program(f"C[vi, 0] + ({A} - 3) * {W}", loops=f"{loops} in T.grid({sizes})",
+                   init="with T.init():\n                C[vi, 0] = 0")
+    func = parse(func.script().replace("C[v_i, v_j]", "C[v_i, 0]").replace("C[vi, vj]", "C[vi, 0]"))
+    sch = Schedule(func)
+    if taken:
+        sch.split_offset("C")
+        assert equal(func, sch.func)
+        return
+    with pytest.raises(ScheduleError, match="several iterations of block C write one element of C") as caught:
+        sch.split_offset("C")
+    assert caught.value.code == "index" and sch.func == func
+
+
 @settings(max_examples=40)
 @given(st.data())
 def test_whatever_is_split_computes_the_same(data: st.DataObject) -> None:

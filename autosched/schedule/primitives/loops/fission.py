@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from autosched.ir.expr import Expr, Var, int_value
 from autosched.ir.functor import stmt_children, substitute, substitute_stmt
+from autosched.ir.region import block_access
 from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import BlockRealize, Buffer, BufferRegion, For, Range, SeqStmt, Stmt, seq
 from autosched.schedule.analysis.dependence import injective
@@ -21,7 +22,7 @@ class _Access:
     """What a block below the loop touches of a buffer.
 
     Args:
-        region: as the block declares it, in terms of loops.
+        region: as the block declares it, or as its body has it, in terms of loops.
         inner: ranges of the loops between the loop at hand and the block.
     """
 
@@ -106,8 +107,9 @@ def _touched(part: Stmt, node: For) -> tuple[dict[Buffer, list[_Access]], dict[B
     def visit(stmt: Stmt, inner: dict[Var, Range]) -> None:
         if isinstance(stmt, BlockRealize):
             at = {iv.var: value for iv, value in zip(stmt.block.iter_vars, stmt.iter_values)}
-            for regions, found in ((stmt.block.reads, reads), (stmt.block.writes, writes)):
-                for region in regions:
+            actual = block_access(stmt.block)  # what is declared may be less
+            for regions, found in (((*stmt.block.reads, *actual[0]), reads), ((*stmt.block.writes, *actual[1]), writes)):
+                for region in dict.fromkeys(regions):
                     moved = tuple([Range(substitute(r.min, at), r.extent) for r in region.region])
                     found.setdefault(region.buffer, []).append(_Access(BufferRegion(region.buffer, moved), inner))
             return

@@ -9,7 +9,7 @@ from autosched.ir.functor import free_vars, rewrite, substitute
 from autosched.ir.patterns import loads_from, update_of
 from autosched.ir.region import with_access
 from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, IterVar, Stmt, seq
-from autosched.schedule.analysis.dependence import scope_of
+from autosched.schedule.analysis.dependence import injective, scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
 from autosched.schedule.kit.nests import own_nest
@@ -120,6 +120,9 @@ def _split(state: State, realize: BlockRealize) -> tuple[Stmt, Block]:
     if not places or any(int_value(iv.dom.min) != 0 or int_value(iv.dom.extent) is None for iv in (*places, *sums)):
         raise Refusal(f"the other factor of block {block.name} is moved by no spatial iterator from 0", [block.ident],
                       code="index")
+    if not injective(store.indices, {iv.var: iv.dom for iv in block.iter_vars if iv.kind == "spatial"}):
+        raise Refusal(f"several iterations of block {block.name} write one element of {store.buffer.name}: each would start it "
+                      "with an offset of its own", [block.ident], code="index")
     if realize.predicate != TRUE:
         raise Refusal(f"block {block.name} runs for a part of its iterations only", [block.ident], code="domain")
     require_once(state, realize)

@@ -1,0 +1,106 @@
+"""recompute_at_reads: a block for every place that its consumer reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autosched.errors import ScheduleError
+from autosched.ir import IRModule, PrimFunc
+from autosched.ir.interp import random_inputs, run
+from autosched.schedule import Schedule
+from autosched.script import parse
+
+Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
+
+TEXT = '''
+@T.prim_func
+def f(A: T.Buffer((9, 9), "int32"), W: T.Buffer((9, 9), "int32"), C: T.Buffer((9, 9), "int32"), D: T.Buffer((9, 9), "int32")):
+    B = T.alloc_buffer((9, 9), "int32")
+    for i, j, k in T.grid({domain}, 4):
+        with T.block("B"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            {where}
+            with T.init():
+                B[{stored}] = W[vi, vj]
+            B[{stored}] = B[{stored}] + A[vi, vk] * W[vk, vj]
+    for i, j in T.grid({extents}):
+        with T.block("C"):
+            vi, vj = T.axis.remap("{kinds}", [i, j])
+            {init}
+            C[{out}] = {value}
+    {more}
+'''
+PLAIN = {"domain": "9, 9", "where": "T.reads()", "stored": "vi, vj", "extents": "4, 3", "kinds": "SS", "init": "T.reads()",
+         "more": "", "out": "vi, vj"}
+OTHER = """for i, j in T.grid(4, 3):
+        with T.block("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = B[vi, vj]"""
+
+
+def program(value: str, **changes: str) -> PrimFunc:
+    text = TEXT.format(**{**PLAIN, "value": value, **changes})
+    return parse("\n".join(line for line in text.splitlines() if line.strip() not in ("T.reads()", "")))
+
+
+def equal(func: PrimFunc, other: PrimFunc) -> bool:
+    return all(np.array_equal(a, b) for seed in (0, 1) for a, b in zip(run(func, *random_inputs(func, seed)),
+                                                                    run(other, *random_inputs(func, seed)), strict=True))
+
+
+@pytest.mark.parametrize(("value", "copies"), [
+    ("T.max(B[vi * 2, vj], B[vi * 2 + 1, vj])", 2), ("B[vi + 5, vj + 6] - B[8 - vi, 8 - vj]", 2),
+    ("B[vi, vj] + B[vi, vj] * B[vi, vj]", 1), ("B[vj, vi] + B[0, 0]", 2), ("B[(vi + vj) % 3, vi // 2]", 1),
+])
+def test_every_place_has_a_block_of_its_own(value: str, copies: int, verify_trace_roundtrip: Verify) -> None:
+    func = program(value)
+    sch = Schedule(func)
+    made = sch.recompute_at_reads("B")
+    assert [sch.get(b).name for b in made] == [f"B_{n}" for n in range(copies)]  # type: ignore[union-attr]
+    assert equal(func, sch.func)
+    assert sch.get_loops(made[0]) and len(sch.get_loops(made[0])) == 3  # its reduction included
+    verify_trace_roundtrip(sch, func)
+
+
+@pytest.mark.parametrize(("value", "changes", "reason", "code"), [
+    ("B[vi + 5, vj] + B[vi + 6, vj]", {}, "which may be outside of what block B writes", "domain"),
+    ("B[vi + 5, vj] + B[vi - 1, vj]", {}, "which may be outside of what block B writes", "domain"),
+    ("T.if_then_else(vi > 0, B[vi - 1, vj], 0)", {}, "which may be outside", "domain"),
+    ("B[vi, A[vi, vj] % 9]", {}, "at an index that is data", "index"),
+    ("B[vi, vj]", {"extents": "4, 9", "domain": "9, 8"}, "reads more of B than B has written", "order"),
+    ("B[vi, vj]", {"more": OTHER}, "2 consumers, and the copies are for one", "reader"),
+    ("C[vi, 0] + B[vi, vj]", {"kinds": "SR", "out": "vi, 0", "init": "with T.init():\n                C[vi, 0] = 0"},
+     "not one store of spatial iterators", "reduction"),
+    ("B[vi, vj]", {"stored": "vi, vj // 2"}, "does not store at its plain iterators", "index"),
+    ("B[vi, 0]", {"stored": "vi, 0"}, "does not store at its plain iterators", "index"),
+    ("B[vi, vj]", {"where": "T.where(i + j < 12)"}, "reads more of B than B has written", "order"),
+    ("B[vi, vj]", {"where": "T.where(i < 9)"}, "a part of its iterations", "domain"),
+    ("W[vi, vj]", {}, "0 consumers", "reader"),
+])
+def test_what_has_no_copies(value: str, changes: dict[str, str], reason: str, code: str) -> None:
+    func = program(value, **changes)
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match=reason) as caught:
+        sch.recompute_at_reads("B")
+    assert caught.value.code == code and sch.func == func
+
+
+def test_the_caller_reads_all_of_an_output() -> None:
+    with pytest.raises(ScheduleError, match="output block"):
+        Schedule(program("B[vi, vj]")).recompute_at_reads("C")
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_whatever_is_copied_computes_the_same(data: st.DataObject) -> None:
+    index = st.sampled_from(["vi", "vj", "vi + vj", "vi * 2 + 1", "8 - vj", "vi // 2 * 2", "vi + 5", "vj * 4", "3"])
+    reads = [f"B[{data.draw(index)}, {data.draw(index)}]" for _ in range(data.draw(st.integers(1, 4)))]
+    func = program(" + ".join(f"{r} * {n + 1}" for n, r in enumerate(reads)))
+    sch = Schedule(func, error_render_level="fast")
+    copies = len(sch.recompute_at_reads("B"))
+    assert copies == len(set(reads)) and equal(func, sch.func), func.script()
