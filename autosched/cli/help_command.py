@@ -11,9 +11,9 @@ from autosched.errors import NotSupportedError
 
 SHELLS = ("bash", "zsh", "tcsh")
 # What an argument names, by its name in the parsers; the other ones are completed by their choices alone.
-WORKLOADS, TARGETS, DIRECTORIES, FILES = "workloads", "targets", "directories", "files"
+WORKLOADS, TARGETS, TOPICS, DIRECTORIES, FILES = "workloads", "targets", "topics", "directories", "files"
 COMPLETED = {
-    "workload": WORKLOADS, "what": WORKLOADS, "first": WORKLOADS, "second": WORKLOADS, "target": TARGETS, "log": DIRECTORIES,
+    "topic": TOPICS, "workload": WORKLOADS, "what": WORKLOADS, "first": WORKLOADS, "second": WORKLOADS, "target": TARGETS, "log": DIRECTORIES,
     "sources": DIRECTORIES, "output": FILES, "file": FILES, "input": FILES, "network": FILES, "calibrate": FILES,
     "timeline": FILES,
 }
@@ -52,9 +52,10 @@ def completion(args: argparse.Namespace) -> int:
     from autosched.workloads import names, networks
     from sim.presets import TARGETS as PRESETS
 
-    known = {WORKLOADS: (*names(), *networks()), TARGETS: tuple(PRESETS)}
-    files = {DIRECTORIES: shtab.DIRECTORY, FILES: shtab.FILE}
     parser = build_parser(tuple(COMMANDS), everything=True)
+    topics = [str(name) for a in _actions(parser) if isinstance(a, argparse._SubParsersAction) for name in a.choices]
+    known = {WORKLOADS: (*names(), *networks()), TARGETS: tuple(PRESETS), TOPICS: tuple(dict.fromkeys(topics))}
+    files = {DIRECTORIES: shtab.DIRECTORY, FILES: shtab.FILE}
     for action in _actions(parser):
         kind = COMPLETED.get(action.dest)
         if kind is not None and not action.choices:
@@ -74,8 +75,10 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 def _preamble(known: dict[str, tuple[str, ...]]) -> dict[str, str]:
-    """What completes names; files as well, because a workload or a target may be one."""
-    bash = [f'_autosched_{kind}() {{ compgen -W "{" ".join(words)}" -- "$1"; compgen -f -- "$1"; }}'
-            for kind, words in known.items()]
-    zsh = [f"_autosched_{kind}() {{ compadd -- {' '.join(words)}; _files }}" for kind, words in known.items()]
+    """What completes names; files as well, where a workload or a target may be one."""
+    bash, zsh = [], []
+    for kind, words in known.items():
+        files = ("", "") if kind == TOPICS else (' compgen -f -- "$1";', " _files")
+        bash.append(f'_autosched_{kind}() {{ compgen -W "{" ".join(words)}" -- "$1";{files[0]} }}')
+        zsh.append(f"_autosched_{kind}() {{ compadd -- {' '.join(words)};{files[1]} }}")
     return {"bash": "\n".join(bash), "zsh": "\n".join(zsh), "tcsh": ""}

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pexpect
+import pyte
 import pytest
 
 from autosched.cli import main
@@ -162,6 +165,47 @@ def test_a_shell_completes_commands_options_and_names(tmp_path: Path) -> None:
     done = subprocess.run(["bash"], input="\n".join(lines), cwd=tmp_path, capture_output=True, text=True, check=True)
     got = [set(part.split("\n")) - {""} for part in done.stdout.split("---\n")[:-1]]
     assert dict(zip(asked, got)) == asked, done.stderr
-    assert "_shtab_autosched" in ran("completion", "zsh")[1] and "autosched" in ran("completion", "tcsh")[1]
     code, _, err = ran("completion", "fish")
     assert code == Exit.BAD_INPUT and "unknown shell 'fish'" in err
+
+
+SHELLS = {
+    "zsh": ("zsh -f -i", "PS1='> '; autoload -Uz compinit && compinit -u -D; eval \"$(cat SCRIPT)\"; clear"),
+    "tcsh": ("tcsh -f", "set prompt='> '; source SCRIPT; clear"),
+}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_with_a_terminal_completes_what_is_typed(shell: str, tmp_path: Path) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} here")
+    code, script, _ = ran("completion", shell)
+    assert code == Exit.OK
+    (tmp_path / "script").write_text(script)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "mine.json").touch()
+    start, setup = SHELLS[shell]
+    child = pexpect.spawn(start, cwd=str(tmp_path / "here"), dimensions=(50, 150), timeout=60,
+                          env={**os.environ, "TERM": "xterm", "HOME": str(tmp_path)})
+    screen = pyte.Screen(150, 50)
+    stream = pyte.ByteStream(screen)
+
+    def wait(line: str) -> None:
+        """Until the screen has a line; the shell says nothing more where it never comes."""
+        while line not in (found := [" ".join(x.split()) for x in screen.display]):
+            try:
+                stream.feed(child.read_nonblocking(4096, timeout=60))
+            except (pexpect.TIMEOUT, pexpect.EOF):
+                pytest.fail(f"{line!r} is not on the screen:\n" + "\n".join(x for x in found if x))
+
+    child.sendline(setup.replace("SCRIPT", str(tmp_path / "script")))
+    for typed, completed in {
+        "tu": "tune ", "db fs": "db fsck ", "db fsck --re": "db fsck --repair ", "show t2 --as g": "show t2 --as gantt ",
+        "list w": "list workloads ", "tune resnet18.c1": "tune resnet18.c1", "tune t2 --target vta-py": "tune t2 --target vta-pynq",
+        "run mi": "run mine.json ", "help ve": "help verify ", "tune --trails": "tune --trails", "tune nothing": "tune nothing",
+    }.items():
+        # A letter behind it shows where the shell thinks that the word ends.
+        child.send(f"autosched {typed}\tX")
+        wait(f"> autosched {completed}X")
+        child.send("\x15")  # the line is thrown away
+    child.close(force=True)
