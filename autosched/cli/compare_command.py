@@ -131,17 +131,20 @@ def _side(text: str, args: argparse.Namespace) -> Side:
 
 def _decisions(one: Side, two: Side) -> list[Step]:
     """What the decisions that differ are worth, where both are points of the same space."""
+    from autosched.report.ablation import decided
     from autosched.report.worth import decisions
-    from space import VERSION
+    from space import Space
 
     if one.schedule is None or two.schedule is None:
         return []
     (task, target, first), (other, _, second) = one.schedule, two.schedule
-    if task.key != other.key or {first.space, second.space} != {VERSION} or not first.point or not second.point:
+    if task.key != other.key:
         return []
-    if len(first.point) != len(second.point):
+    space = Space(task.func, target)
+    here, there = decided(space, first)[0], decided(space, second)[0]
+    if not here or len(here) != len(there):
         return []
-    return decisions(task, target, first.point, second.point, first.cycles)
+    return decisions(task, target, here, there, first.cycles)
 
 
 def _print_steps(what: str, steps: list[Step]) -> None:

@@ -29,22 +29,21 @@ OPTIONS = {"explain": _options}
 
 def explain(args: argparse.Namespace) -> int:
     """Takes the best schedule apart, and changes every decision alone."""
-    from autosched.report import ablate, account
-    from space import VERSION
+    from autosched.report import ablate, account, decided
+    from space import Space
 
     task, target, record, kernel = best_of(args)
     found = account(kernel)
-    # The numbers of another version of the space mean something else.
-    known = record.space == VERSION and len(record.point) > 0
-    changes = ablate(task, target, record.point, found.cycles, args.alternatives) if known else []
+    point, why = decided(Space(task.func, target), record)
+    changes = ablate(task, target, point, found.cycles, args.alternatives) if point else []
     if args.format == "json":
         print_json({**found.as_json(), "decisions": [asdict(c) for c in changes]})
         return Exit.OK
-    _print(found, changes)
+    _print(found, changes, why)
     return Exit.OK
 
 
-def _print(found: Account, changes: list[Change]) -> None:
+def _print(found: Account, changes: list[Change], why: str) -> None:
     tell(f"{found.workload} on {found.target}: {number(found.cycles)} cycles, machine bound {number(found.bound)}, "
          f"gap {percent(found.gap)}\n\nloops")
     for line in found.loops:
@@ -68,7 +67,7 @@ def _print(found: Account, changes: list[Change]) -> None:
                 [[r.cause, number(r.cycles), number(r.needed), number(r.cycles - r.needed), r.freedom]
                  for r in found.rest if r.cycles > r.needed])
     if not changes:
-        tell("\nThe schedule is no point of this version of the space: decisions cannot be changed one by one.")
+        tell(f"\nno decision can be changed alone: {why or 'the space has no other schedule one step away'}")
         return
     tell("\nevery decision changed alone, the best of what was tried")
     print_table([("decision", False), ("is", True), ("tried", True), ("cycles", True), ("costs", True), ("with", False)],

@@ -13,7 +13,8 @@ SHELLS = ("bash", "zsh", "tcsh")
 # What an argument names, by its name in the parsers; the other ones are completed by their choices alone.
 WORKLOADS, TARGETS, TOPICS, DIRECTORIES, FILES = "workloads", "targets", "topics", "directories", "files"
 COMPLETED = {
-    "topic": TOPICS, "workload": WORKLOADS, "what": WORKLOADS, "first": WORKLOADS, "second": WORKLOADS, "target": TARGETS, "log": DIRECTORIES,
+    "topic": TOPICS,
+    "workload": WORKLOADS, "what": WORKLOADS, "first": WORKLOADS, "second": WORKLOADS, "target": TARGETS, "log": DIRECTORIES,
     "sources": DIRECTORIES, "output": FILES, "file": FILES, "input": FILES, "network": FILES, "calibrate": FILES,
     "timeline": FILES,
 }

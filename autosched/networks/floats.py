@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from autosched.networks.graph import Array
 from autosched.networks.onnx_file import File, Node
+
+CLIPS = ("Relu", "Clip")
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,16 +33,104 @@ class Op:
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Saturation:
+    """Where a quantizer of the file saturates: what it cannot say is clipped.
+
+    Args:
+        low: its least value.
+        high: its greatest value.
+        step: its scale.
+    """
+
+    low: float
+    high: float
+    step: float
+
+
 @dataclass(eq=False)
 class FloatNet:
-    """Float operators in order, with their constants."""
+    """Float operators in order, with their constants.
+
+    Args:
+        ops: the operators.
+        constants: values by tensor.
+        saturations: the quantizers that the Clips of these names stand for.
+    """
 
     ops: list[Op]
     constants: dict[str, Array]
+    saturations: dict[str, Saturation] = field(default_factory=dict)
 
     def readers(self, tensor: str) -> list[Op]:
         """The operators that read a tensor."""
         return [o for o in self.ops if tensor in o.inputs]
+
+    def settled(self, ranges: Mapping[str, tuple[float, float]], outputs: Sequence[str]) -> FloatNet:
+        """The network with those ends of its quantizers' ranges that the calibration data reach, as Relus and Clips.
+
+        A quantizer that saturates is a clip, and often the only one: exporters drop a Relu where the range begins at 0. An end
+        that no value passes says nothing.
+
+        Args:
+            ranges: (least, greatest) value by tensor, over the calibration set.
+            outputs: of the network: these keep their names.
+        """
+        made = FloatNet([], dict(self.constants))
+        same: dict[str, str] = {}
+        for op in self.ops:
+            inputs = tuple(same.get(t, t) for t in op.inputs)
+            at = self.saturations.get(op.name)
+            if at is None:
+                made.ops.append(replace(op, inputs=inputs))
+                continue
+            (out,) = op.outputs
+            least, most = ranges[op.inputs[0]]
+            # Less than half a step outside is rounding and no clip.
+            low = at.low if least < at.low - at.step / 2 else -np.inf
+            high = at.high if most > at.high + at.step / 2 else np.inf
+            if low == -np.inf and high == np.inf:
+                same[out] = inputs[0]
+                if out in outputs:
+                    made.ops.append(Op(op.name, "Identity", inputs[:1], (out,)))
+                continue
+            before = next((o for o in made.ops if inputs[0] in o.outputs), None)
+            ends = clip_ends(before, made.constants) if before is not None else None
+            if before is not None and ends is not None and len(self.readers(op.inputs[0])) == 1 and inputs[0] not in outputs:
+                # Two clips in a row are one.
+                low, high = min(max(ends[0], low), high), min(max(ends[1], low), high)
+                made.ops.remove(before)
+                inputs = before.inputs[:1]
+            made.ops.append(_clip(made, op.name, inputs[0], out, low, high))
+        _fold_norms(made, outputs)
+        return made
+
+
+def clip_ends(op: Op, constants: Mapping[str, Array]) -> tuple[float, float] | None:
+    """Where an operator clips, infinite where one end is open; None where it does not, or its ends are computed.
+
+    Args:
+        op: the operator.
+        constants: of its network.
+    """
+    if op.op == "Relu":
+        return 0.0, np.inf
+    given = (*op.inputs[1:], "", "")[:2]
+    if op.op != "Clip" or any(t and t not in constants for t in given):
+        return None
+    low, high = (float(constants[t].reshape(-1)[0]) if t else d for t, d in zip(given, (-np.inf, np.inf)))
+    return low, high
+
+
+def _clip(net: FloatNet, name: str, tensor: str, out: str, low: float, high: float) -> Op:
+    if (low, high) == (0.0, np.inf):
+        return Op(name, "Relu", (tensor,), (out,))
+    inputs = [tensor]
+    for end, value in (("low", low), ("high", high)):
+        inputs.append("" if np.isinf(value) else f"{name}:{end}")
+        if inputs[-1]:
+            net.constants[inputs[-1]] = np.array(value, dtype=np.float32)
+    return Op(name, "Clip", tuple(inputs) if inputs[2] else tuple(inputs[:2]), (out,))
 
 
 def float_net(file: File) -> FloatNet:
@@ -59,15 +149,19 @@ def float_net(file: File) -> FloatNet:
     for node in file.nodes:
         inputs = tuple(same.get(t, t) for t in node.inputs)
         if node.op == "QuantizeLinear":
-            same[node.outputs[0]] = inputs[0]
+            end = _saturation(net, file, node, node.inputs[1:3])
+            same[node.outputs[0]] = inputs[0] if end is None else _clipped(
+                net, node, end, inputs[0], f"{node.outputs[0]}:clipped")
         elif node.op == "DequantizeLinear" and inputs[0] in net.constants and inputs[0] == node.inputs[0]:
             # A name of its own: the quantized network that is written next has a tensor of this one.
             same[node.outputs[0]] = f"{node.outputs[0]}:float"
             net.constants[same[node.outputs[0]]] = _dequantized(net, node, 0)
         elif node.op == "DequantizeLinear":
             same[node.outputs[0]] = inputs[0]
-        elif node.op.startswith("QLinear"):
-            _qlinear(net, node, inputs)
+        elif node.op in _QLINEAR:
+            _qlinear(net, file, node, inputs)
+        elif node.op == "Clip" and (end := _fewer_bits(net, file, node)) is not None:
+            same[node.outputs[0]] = _clipped(net, node, end, inputs[0], f"{node.outputs[0]}:clipped")
         elif node.op in ("ConvInteger", "MatMulInteger", "DynamicQuantizeLinear"):
             raise node.refuse("its float form is not written in the file", "quantize the float network it was made of")
         else:
@@ -76,7 +170,7 @@ def float_net(file: File) -> FloatNet:
     if renamed:
         # An output that was quantized is given as float, under its own name.
         net.ops += [Op(f"{k}:float", "Identity", (v,), (k,)) for k, v in renamed.items()]
-    _fold_norms(net, file)
+    _fold_norms(net, file.outputs)
     return net
 
 
@@ -92,27 +186,73 @@ def _dequantized(net: FloatNet, node: Node, at: int) -> Array:
     return (moved * scale.astype(np.float64).reshape(spread)).astype(np.float32)
 
 
-def _qlinear(net: FloatNet, node: Node, inputs: tuple[str, ...]) -> None:
-    kept = {k: v for k, v in node.attrs.items() if k != "channels_last"}
-    if node.op in ("QLinearConv", "QLinearMatMul"):
-        weight = f"{node.name}:weight"
-        net.constants[weight] = _dequantized(net, node, 3)
-        operands = [inputs[0], weight]
-        if node.op == "QLinearConv" and len(inputs) > 8 and inputs[8]:
-            scale = net.constants[node.inputs[1]].astype(np.float64) * net.constants[node.inputs[4]].astype(np.float64)
-            net.constants[f"{node.name}:bias"] = (net.constants[inputs[8]] * scale.reshape(-1)).astype(np.float32)
-            operands.append(f"{node.name}:bias")
-        op = "Conv" if node.op == "QLinearConv" else "MatMul"
-        net.ops.append(Op(node.name, op, tuple(operands), node.outputs, kept))
-    elif node.op == "QLinearAdd":
-        net.ops.append(Op(node.name, "Add", (inputs[0], inputs[3]), node.outputs))
-    elif node.op in ("QLinearGlobalAveragePool", "QLinearAveragePool"):
-        net.ops.append(Op(node.name, node.op.removeprefix("QLinear"), inputs[:1], node.outputs, kept))
-    else:
-        raise node.refuse("its float form is not known", "quantize the float network it was made of")
+# Operators of onnxruntime's own on int8: what they are in float, where their operands stand, and where their result's scale does.
+_QLINEAR = {
+    "QLinearConv": ("Conv", (0, 3), 6), "QLinearMatMul": ("MatMul", (0, 3), 6), "QGemm": ("Gemm", (0, 3), 7),
+    "QLinearAdd": ("Add", (0, 3), 6), "QLinearMul": ("Mul", (0, 3), 6),
+    "QLinearGlobalAveragePool": ("GlobalAveragePool", (0,), 3), "QLinearAveragePool": ("AveragePool", (0,), 3),
+    "QLinearSigmoid": ("Sigmoid", (0,), 3), "QLinearLeakyRelu": ("LeakyRelu", (0,), 3), "QLinearSoftmax": ("Softmax", (0,), 3),
+    "QLinearConcat": ("Concat", (), 0),
+}
+_BIAS = {"QLinearConv": 8, "QGemm": 6}
 
 
-def _fold_norms(net: FloatNet, file: File) -> None:
+def _qlinear(net: FloatNet, file: File, node: Node, inputs: tuple[str, ...]) -> None:
+    op, operands, result = _QLINEAR[node.op]
+    if node.op == "QLinearConcat":
+        operands = tuple(range(2, len(inputs), 3))
+    read = []
+    for at in operands:
+        read.append(inputs[at])
+        if inputs[at] in net.constants:
+            read[-1] = f"{node.name}:{at}"
+            net.constants[read[-1]] = _dequantized(net, node, at)
+    at = _BIAS.get(node.op, len(inputs))
+    if len(inputs) > at and inputs[at]:
+        scale = net.constants[node.inputs[1]].astype(np.float64) * net.constants[node.inputs[4]].astype(np.float64)
+        read.append(f"{node.name}:bias")
+        net.constants[read[-1]] = (net.constants[inputs[at]] * scale.reshape(-1)).astype(np.float32)
+    dropped = ("channels_last", "opset")
+    attrs = {k: v for k, v in node.attrs.items() if k not in dropped}
+    end = _saturation(net, file, node, node.inputs[result : result + 2])
+    net.ops.append(Op(node.name, op, tuple(read), node.outputs if end is None else (f"{node.outputs[0]}:sum",), attrs))
+    if end is not None:
+        _clipped(net, node, end, f"{node.outputs[0]}:sum", node.outputs[0])
+
+
+def _saturation(net: FloatNet, file: File, node: Node, scaled: Sequence[str]) -> Saturation | None:
+    """Where a result saturates whose scale and zero point are given, if it is an integer with one constant scale."""
+    dtype = np.dtype(file.dtypes[node.outputs[0]])
+    scale = net.constants.get(scaled[0]) if scaled else None
+    zero = net.constants.get(scaled[1]) if len(scaled) > 1 and scaled[1] else np.zeros(1)
+    if dtype.kind not in "iu" or scale is None or zero is None or scale.size != 1 or zero.size != 1:
+        return None
+    step, origin, limits = float(scale.reshape(-1)[0]), float(zero.reshape(-1)[0]), np.iinfo(dtype)
+    return Saturation((limits.min - origin) * step, (limits.max - origin) * step, step)
+
+
+def _fewer_bits(net: FloatNet, file: File, node: Node) -> Saturation | None:
+    """Where a Clip of a quantized tensor clips in float."""
+    source = file.producer(node.inputs[0])
+    if source is None or source.op != "QuantizeLinear" or len(node.inputs) != 3:
+        return None
+    whole = _saturation(net, file, source, source.inputs[1:3])
+    ends = [net.constants.get(t) for t in node.inputs[1:]]
+    if whole is None or ends[0] is None or ends[1] is None:
+        return None
+    least = np.iinfo(np.dtype(file.dtypes[node.inputs[0]])).min
+    low, high = (whole.low + (float(e.reshape(-1)[0]) - least) * whole.step for e in ends if e is not None)
+    return Saturation(low, high, whole.step)
+
+
+def _clipped(net: FloatNet, node: Node, end: Saturation, tensor: str, out: str) -> str:
+    name = f"{node.name}:saturates"
+    net.ops.append(_clip(net, name, tensor, out, end.low, end.high))
+    net.saturations[name] = end
+    return out
+
+
+def _fold_norms(net: FloatNet, outputs: Sequence[str]) -> None:
     """Folds a BatchNormalization into the convolution in front of it, and an Add of a constant into what it follows."""
     changed = True
     while changed:
@@ -121,7 +261,7 @@ def _fold_norms(net: FloatNet, file: File) -> None:
             before = next((o for o in net.ops if op.inputs and op.inputs[0] in o.outputs), None)
             if before is None or before.op not in ("Conv", "Gemm", "MatMul") or len(net.readers(op.inputs[0])) != 1:
                 continue
-            if op.inputs[0] in file.outputs or before.inputs[1] not in net.constants:
+            if op.inputs[0] in outputs or before.inputs[1] not in net.constants:
                 continue
             made = _normalised(net, before, op) or _with_bias(net, before, op)
             if made is not None:

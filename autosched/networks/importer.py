@@ -211,11 +211,11 @@ def _macs(file: File, node: Node) -> int:
     """Multiply-accumulates of a node of the file."""
     if node.op not in COUNTED:
         return 0
-    at = 3 if node.op.startswith("QLinear") else 1
+    at = 3 if node.op in qlinear.NAMES else 1
     weight, out = file.shapes[node.inputs[at]], file.shapes[node.outputs[0]]
     if node.op == "ConvTranspose":
         return prod(file.shapes[node.inputs[0]]) * prod(weight[1:])
     if "Conv" in node.op:
         return prod(out) * prod(weight[1:])
-    inner = weight[1] if node.op == "Gemm" and node.attrs.get("transB", 0) else weight[-2]
+    inner = weight[1] if node.op in ("Gemm", "QGemm") and node.attrs.get("transB", 0) else weight[-2]
     return prod(out) * inner

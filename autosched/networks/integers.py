@@ -114,7 +114,8 @@ def _core(found: Found, node: Node) -> _Sums | str:
         return "its weight is no constant"
     source = file.producer(x)
     if source is not None and source.op == "DynamicQuantizeLinear":
-        raise node.refuse("its scale is chosen while it runs (DynamicQuantizeLinear)", "use autosched quantize")
+        why = "its scale is chosen while it runs (DynamicQuantizeLinear)"
+        raise node.refuse(why, "quantize the float network it was made of")
     zeros = [*node.inputs[2:4], "", ""][:2]
     weight: Array = np.zeros(file.blank[name], np.int8) if name in file.blank else int8_weight(file, node, name, zeros[1])
     zero_in = zero_point(file, node, zeros[0], repr(x))

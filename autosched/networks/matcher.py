@@ -12,7 +12,7 @@ from autosched.networks.onnx_file import File, Node
 from autosched.networks.ranges import prove
 from autosched.networks.scales import Value
 
-COUNTED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger")
+COUNTED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "QLinearMatMul", "QGemm", "ConvInteger", "MatMulInteger")
 
 
 @dataclass(eq=False)

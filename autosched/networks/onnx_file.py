@@ -25,6 +25,12 @@ _SHAPED_LIKE = {
     "QLinearAdd": ("Max", (0, 3)),
     "QLinearGlobalAveragePool": ("GlobalMaxPool", (0,)),
     "QLinearAveragePool": ("AveragePool", (0,)),
+    "QLinearMul": ("Max", (0, 3)),
+    "QLinearSigmoid": ("Identity", (0,)),
+    "QLinearLeakyRelu": ("Identity", (0,)),
+    "QLinearSoftmax": ("Identity", (0,)),
+    "QLinearConcat": ("Concat", None),  # behind its scale, every third input is a tensor
+    "QGemm": ("Gemm", (0, 3)),
 }
 DOMAINS = ("", "ai.onnx", "com.microsoft")
 
@@ -296,13 +302,14 @@ def _nodes(model: ModelProto, where: str, constants: Mapping[str, Array]) -> tup
 
 
 def _folded(nodes: tuple[Node, ...], constants: dict[str, Array]) -> tuple[Node, ...]:
-    """The nodes without those that only bring constants into another shape; these join the constants."""
+    """The nodes without those that only bring constants into another shape or quantize them; these join the constants."""
     kept = []
     for node in nodes:
         operands = [constants.get(t) for t in node.inputs if t]
         value = None
         if operands and all(o is not None for o in operands) and len(node.outputs) == 1:
-            value = _reshaped(node, [o for o in operands if o is not None])
+            known = [o for o in operands if o is not None]
+            value = _reshaped(node, known) if node.op != "QuantizeLinear" else _quantized(node, known)
         if value is None:
             kept.append(node)
         else:
@@ -310,11 +317,34 @@ def _folded(nodes: tuple[Node, ...], constants: dict[str, Array]) -> tuple[Node,
     return tuple(kept)
 
 
+def _quantized(node: Node, operands: list[Array]) -> Array | None:
+    """A constant as trained networks have it, float in front of its quantizer, in int8 or uint8."""
+    data, scale = operands[0], operands[1]
+    zero = operands[2] if len(operands) > 2 else np.zeros(1, np.uint8)
+    axis = int(node.attrs.get("axis", 1)) % max(data.ndim, 1)
+    per_axis = scale.size > 1
+    if data.dtype != np.float32 or zero.dtype not in (np.int8, np.uint8) or node.attrs.get("block_size", 0):
+        return None
+    if per_axis and (not data.ndim or scale.shape != (data.shape[axis],) or zero.size not in (1, scale.size)):
+        return None
+    spread = [-1 if d == axis else 1 for d in range(data.ndim)] if per_axis else [1] * data.ndim
+    with np.errstate(all="ignore"):
+        steps = np.rint(data / scale.reshape(spread).astype(np.float32))
+    limits = np.iinfo(zero.dtype)
+    moved = steps + (zero.reshape(spread) if zero.size > 1 else zero.reshape([1] * data.ndim)).astype(np.float32)
+    if not np.isfinite(moved).all():
+        return None
+    made: Array = np.clip(moved, limits.min, limits.max).astype(zero.dtype)
+    return made
+
+
 def _reshaped(node: Node, operands: list[Array]) -> Array | None:
     data = operands[0]
     try:
         if node.op == "Identity":
             return data
+        if node.op == "Clip" and data.dtype in (np.int8, np.uint8) and len(operands) == len(node.inputs) == 3:
+            return np.clip(data, *operands[1:])  # fewer bits
         if node.op == "Transpose":
             return np.transpose(data, node.attrs.get("perm"))
         if node.op == "Flatten":
@@ -392,11 +422,11 @@ def _infer(model: ModelProto, where: str) -> ModelProto:
         for node in probe.graph.node:
             if node.op_type in _SHAPED_LIKE:
                 node.op_type, places = _SHAPED_LIKE[node.op_type]
-                operands = [node.input[i] for i in places]
+                operands = list(node.input[2::3] if places is None else [node.input[i] for i in places])
                 del node.input[:]
                 node.input.extend(operands)
                 node.domain = ""
-                kept = [a for a in node.attribute if a.name != "channels_last"]
+                kept = [a for a in node.attribute if node.op_type != "Identity" and a.name not in ("channels_last", "opset")]
                 del node.attribute[:]
                 node.attribute.extend(kept)
     try:

@@ -116,6 +116,22 @@ class _Tail:
         # Rounding never passes a bound that is on the grid, and np.rint of one that is not is what quantizing it would give.
         self.low = int(max(-128, _grid(low, self.exponent, self.zero)))
         self.high = int(min(127, _grid(high, self.exponent, self.zero)))
+        self._fewer_bits(found)
+
+    def _fewer_bits(self, found: Found) -> None:
+        """A Clip behind the QuantizeLinear joins the layer: so are fewer bits than 8 written."""
+        file = found.file
+        clip = file.only_reader(self.quantized)
+        if clip is None or clip.op != "Clip" or len(clip.inputs) != 3 or clip.inputs[0] != self.quantized:
+            return
+        ends = [file.constants[t] for t in clip.inputs[1:] if t in file.constants]
+        if len(ends) < 2:
+            return
+        offset = 128 if file.dtypes[self.quantized] == "uint8" else 0
+        low, high = (int(e.reshape(-1)[0]) - offset for e in ends)
+        self.low, self.high = min(max(self.low, low), high), min(max(self.high, low), high)
+        self.nodes.append(clip.name)
+        self.quantized = clip.outputs[0]
 
     def value(self, found: Found) -> Value:
         """The int8 result as a value."""
@@ -260,7 +276,7 @@ def dense_fault(node: Node, shape: tuple[int, ...], weight: Array) -> str:
     """Why a product of matrices is not a dense layer, or nothing."""
     if len(shape) != 2 or weight.ndim != 2:
         return "only products of a matrix with a constant matrix are on the machine"
-    if node.op == "Gemm":
+    if node.op in ("Gemm", "QGemm"):
         if node.attrs.get("transA", 0):
             return "its data are transposed"
         if node.attrs.get("alpha", 1.0) != 1.0 or node.attrs.get("beta", 1.0) != 1.0:

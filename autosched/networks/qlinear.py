@@ -13,12 +13,13 @@ from autosched.networks.qdq import dense_fault, sum_layer
 from autosched.networks.scales import WAY_OUT, Value, exponents, int8_weight, machine_zero
 from autosched.networks.windows import average_layer, padding_fault, window
 
-NAMES = ("QLinearConv", "QLinearMatMul", "QLinearAdd", "QLinearGlobalAveragePool", "QLinearAveragePool")
+_BIAS = {"QLinearConv": 8, "QGemm": 6}  # the input that is a bias
+NAMES = ("QLinearConv", "QLinearMatMul", "QGemm", "QLinearAdd", "QLinearGlobalAveragePool", "QLinearAveragePool")
 
 
 def match(found: Found, node: Node) -> None:
     """Makes a layer of a QLinear operator, or notes why it stays on the host."""
-    if node.op in ("QLinearConv", "QLinearMatMul"):
+    if node.op in ("QLinearConv", "QLinearMatMul", "QGemm"):
         _weighted(found, node)
     elif node.op == "QLinearAdd":
         _add(found, node)
@@ -72,14 +73,19 @@ def _weighted(found: Found, node: Node) -> None:
         if reason:
             found.reasons[node.name] = reason
             return
-        weight = np.ascontiguousarray(weight.T)
-    result = _result(found, node, 6)
+        if not node.attrs.get("transB", 0):
+            weight = np.ascontiguousarray(weight.T)
+    own = _BIAS.get(node.op, 0)
+    if node.op == "QGemm" and (len(node.inputs) < 8 or not node.inputs[7]):
+        found.reasons[node.name] = "its result is float"
+        return
+    result = _result(found, node, 7 if node.op == "QGemm" else 6)
     powers = exponents(file, node, scale, f"weight {name!r}").reshape(-1)
     bias: Array = np.zeros(1, dtype=np.int64)
-    if node.op == "QLinearConv" and len(node.inputs) > 8 and node.inputs[8]:
-        if node.inputs[8] not in file.constants:
-            raise node.refuse(f"its bias {node.inputs[8]!r} is no constant", "the machine takes constant biases")
-        bias = file.constants[node.inputs[8]].astype(np.int64)
+    if own and len(node.inputs) > own and node.inputs[own]:
+        if node.inputs[own] not in file.constants:
+            raise node.refuse(f"its bias {node.inputs[own]!r} is no constant", "the machine takes constant biases")
+        bias = file.constants[node.inputs[own]].astype(np.int64).reshape(-1)
     sums = weight.astype(np.int64).reshape(len(weight), -1).sum(axis=1)
     shift = powers + value.exponent - result.exponent
     done = requant(node, len(weight), bias, sums, value.zero, result.zero, shift, found.rounding, -128, 127)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autosched.errors import ProgramError, UnknownNameError
-from autosched.networks.floats import FloatNet, Op, float_net
+from autosched.networks.floats import CLIPS, FloatNet, Op, clip_ends, float_net
 from autosched.networks.graph import Array
 from autosched.networks.onnx_file import File, check, read
 
@@ -29,7 +29,6 @@ WEIGHTED = ("Conv", "Gemm", "MatMul", "ConvTranspose")
 SAME_SCALE = ("MaxPool", "Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Dropout", "DepthToSpace",
               "SpaceToDepth", "Slice", "Pad", "Resize")
 NEW_SCALE = (*WEIGHTED, "Add", "AveragePool", "GlobalAveragePool", "Concat", "Relu", "Clip", "Mul", "Sub")
-CLIPS = ("Relu", "Clip")
 
 
 @dataclass(frozen=True)
@@ -66,10 +65,15 @@ class Report:
 
 @dataclass(eq=False)
 class _Plan:
-    """Exponents of the tensors that are quantized."""
+    """Exponents of the tensors that are quantized, and the ends of those that are clipped."""
 
     exponents: dict[str, int] = field(default_factory=dict)
-    low: dict[str, float] = field(default_factory=dict)
+    clips: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def ends(self, tensor: str) -> tuple[float, float]:
+        """The least and the greatest int8 value that a tensor can have."""
+        low, high = (x * 2.0 ** self.exponents[tensor] for x in self.clips.get(tensor, (-np.inf, np.inf)))
+        return max(-128.0, float(np.rint(low))), min(127.0, float(np.rint(high)))
 
 
 def quantize(
@@ -98,6 +102,8 @@ def quantize(
         raise ProgramError(f"{path}: {next(iter(file.blank))!r} has a shape and no data; only weights with data can be quantized")
     batches = list(_batches(file, data))
     net = float_net(file)
+    if net.saturations:
+        net = net.settled(calibrate(write(net, file, None, False), batches, "minmax"), file.outputs)
     model = write(net, file, None, False)
     ranges = calibrate(model, batches, method)
     plan = plan_scales(net, file, ranges, per_channel)
@@ -206,8 +212,8 @@ def plan_scales(net: FloatNet, file: File, ranges: Mapping[str, tuple[float, flo
             if op.op in WEIGHTED:
                 exponent = min(exponent, plan.exponents[source] + int(weight_exponents(net, op, per_channel).min()))
             plan.exponents[out] = exponent
-            if op.op in CLIPS:
-                plan.low[out] = 0.0
+            if (ends := clip_ends(op, net.constants)) is not None:
+                plan.clips[out] = ends
         elif out in wanted and out in ranges:
             # What the machine cannot compute is a float tensor of the host; a layer behind it takes its int8 form.
             plan.exponents[out] = _exponent(max(map(abs, ranges[out])))
@@ -447,10 +453,10 @@ def fidelity(
             for j, t in enumerate(names):
                 x = np.asarray(batch[t] if t in given else next(floats), dtype=np.float64)
                 q = b[len(outputs) + j]
-                low = 0 if t in plan.low else -128
+                low, high = plan.ends(t)
                 signal[j] += (x**2).sum()
                 noise[j] += ((x - q * 2.0 ** -plan.exponents[t]) ** 2).sum()
-                inside[j] += ((q > low) & (q < 127)).sum()
+                inside[j] += ((q > low) & (q < high)).sum()
                 total[j] += q.size
     layers = tuple(
         Fidelity(t, float(10 * np.log10(s / n)) if n > 0 and s > 0 else float("inf"), float(i / max(c, 1)))

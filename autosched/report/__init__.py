@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from autosched.report.ablation import Change, ablate
+from autosched.report.ablation import Change, ablate, decided
 from autosched.report.account import Account, account
 from autosched.report.compare import Difference, compare, figures, of_run
 from autosched.report.pictures import Picture, convergence, timeline
 
 __all__ = [
-    "Account", "Change", "Difference", "Picture", "ablate", "account", "compare", "convergence", "figures", "of_run", "timeline",
+    "Account", "Change", "Difference", "Picture", "ablate", "account", "compare", "convergence", "decided", "figures", "of_run",
+    "timeline",
 ]

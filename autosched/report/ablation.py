@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from autosched.errors import ProgramError
 from autosched.measure import Candidate, measure
+from autosched.records import BestRecord
+from autosched.schedule import Trace
 from autosched.target import Target
 from autosched.workloads import Workload
-from space import Space
+from space import VERSION, Space
 
 ALTERNATIVES = 4  # per decision, by estimate
 
@@ -36,6 +39,27 @@ class Change:
     cycles: int | None
     difference: int | None
     tried: int
+
+
+def decided(space: Space, record: BestRecord) -> tuple[tuple[int, ...], str]:
+    """The decisions of a logged schedule in this version of the space, and why there are none.
+
+    The numbers of another version mean something else; its trace may still be that of a point of this one.
+
+    Args:
+        space: of the record's workload on its target.
+        record: the schedule.
+
+    Returns:
+        The point and nothing, or no point and the reason in a sentence.
+    """
+    if record.space == VERSION and record.point:
+        return tuple(record.point), ""
+    try:
+        return tuple(space.point_of(Trace.from_json(list(record.trace))).tolist()), ""
+    except ProgramError as error:
+        old = f"the schedule is of version {record.space} of the space"
+        return (), f"{old}, and in version {VERSION} no point has its trace ({error})"
 
 
 def ablate(task: Workload, target: Target, point: Iterable[int], cycles: int, most: int = ALTERNATIVES) -> list[Change]:

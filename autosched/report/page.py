@@ -13,7 +13,7 @@ from autosched.lower import Lowered
 from autosched.measure import gap
 from autosched.records import BestRecord, Known, Run, TrialRecord, best_or_fail, version
 from autosched.report import charts
-from autosched.report.ablation import ablate
+from autosched.report.ablation import ablate, decided
 from autosched.report.account import account
 from autosched.target import Target
 from autosched.workloads import Workload
@@ -107,11 +107,11 @@ def _section(task: Workload, multiplicity: int, target: Target, known: Known) ->
     trials = _trials(task, target, known)
     space = Space(task.func, target)
     found = account(kernel)
-    here = record.space == VERSION and len(record.point) > 0
-    changes = ablate(task, target, record.point, found.cycles) if here else []
+    here, _ = decided(space, record)
+    changes = ablate(task, target, here, found.cycles) if here else []
     first = _first(task, target, trials, space)
     parts = [f"<p>{number(record.cycles)} cycles, {percent(record.gap)} above the machine's bound of {number(record.bound)}"
-             + (f"; <code>{text(space.explain(np.array(record.point, dtype=np.int32)))}</code>" if here else "") + "</p>"]
+             + (f"; <code>{text(space.explain(np.array(here, dtype=np.int32)))}</code>" if here else "") + "</p>"]
     if trials:
         runs = [_course(name, run) for name, run in trials.items()]
         bounds = [("machine bound", record.bound), ("bound of the space", record.space_bound)]

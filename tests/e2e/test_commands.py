@@ -201,7 +201,8 @@ def test_a_shell_with_a_terminal_completes_what_is_typed(shell: str, tmp_path: P
     child.sendline(setup.replace("SCRIPT", str(tmp_path / "script")))
     for typed, completed in {
         "tu": "tune ", "db fs": "db fsck ", "db fsck --re": "db fsck --repair ", "show t2 --as g": "show t2 --as gantt ",
-        "list w": "list workloads ", "tune resnet18.c1": "tune resnet18.c1", "tune t2 --target vta-py": "tune t2 --target vta-pynq",
+        "list w": "list workloads ", "tune resnet18.c1": "tune resnet18.c1",
+        "tune t2 --target vta-py": "tune t2 --target vta-pynq",
         "run mi": "run mine.json ", "help ve": "help verify ", "tune --trails": "tune --trails", "tune nothing": "tune nothing",
     }.items():
         # A letter behind it shows where the shell thinks that the word ends.

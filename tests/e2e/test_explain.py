@@ -16,13 +16,13 @@ from autosched.cli.exit_codes import Exit
 from autosched.kernel import Kernel
 from autosched.measure import Candidate, measure
 from autosched.records import best_or_fail
-from autosched.report import Account, ablate, account, compare, figures
+from autosched.report import Account, ablate, ablation, account, compare, decided, figures
 from autosched.report.worth import decisions
 from autosched.search import TuneReport, tune
 from autosched.target import get_target
 from autosched.workloads import workload
 from sim import isa
-from space import Space
+from space import VERSION, Space
 
 # The busiest unit is LOAD in the first, COMPUTE in the second.
 WORKLOADS = ["dense:m=2,k=256,n=256", "conv2d:h=8,w=8,ci=32,co=32,k=3,pad=1"]
@@ -208,3 +208,21 @@ def test_logs_are_compared_workload_by_workload(log: Path, tmp_path: Path) -> No
     row = rows[ALU]
     assert row["trials"][1] == 2 and row["change"] == row["second"] - row["first"]
     assert "1 workloads in both" in ran("compare", log, tmp_path)[1]
+
+
+def test_a_schedule_of_an_older_space_is_a_point_of_this_one_where_its_trace_is(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ships, or a user's log, outlives the meaning of its numbers."""
+    task, target = workload(ALU), get_target("vta-de10")
+    record, _ = best_or_fail(task, target, log)
+    space = Space(task.func, target)
+    older = replace(record, of=replace(record.of, space=VERSION - 1), point=(9, 9))
+    point, why = decided(space, older)
+    assert why == "" and space.trace(np.array(point, dtype=np.int32)).as_json() == list(record.trace)
+    other, _ = best_or_fail(workload(WORKLOADS[0]), target, log)
+    point, why = decided(space, replace(older, trace=other.trace))
+    assert point == () and f"is of version {VERSION - 1} of the space, and in version {VERSION} no point has its trace (" in why
+    monkeypatch.setattr(ablation, "VERSION", VERSION + 1)
+    code, out, err = ran("explain", ALU, "--log", log, "--alternatives", "1")
+    assert code == Exit.OK and "every decision changed alone" in out, out + err

@@ -197,3 +197,52 @@ def residual(form: str, rng: np.random.Generator, channels: int = 24, size: int 
     pooled = b.mean(t) if form != "qlinear" else b.conv(t, 16, size // 2)
     b.last = b.dense(b.flatten(pooled), 10)  # type: ignore[attr-defined]
     return b
+
+
+def trained(bits: int, scale: float, signed: bool = True, seed: int = 0) -> Any:
+    """A network as training with quantizers in it leaves it: weights in float in front of theirs, Clips where bits are few.
+
+    Args:
+        bits: 4 (with Clips) or 8.
+        scale: of the image; the other ones are derived.
+        signed: whether activations are int8, with zero point 0, or uint8, with zero point 0.
+        seed: of the weights.
+    """
+    rng = np.random.default_rng(seed)
+    constants: list[Any] = []
+    nodes: list[Any] = []
+
+    def constant(name: str, value: Any) -> str:
+        constants.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def quantized(x: str, step: Any, name: str, kind: type, low: int | None = None, high: int = 0) -> str:
+        many = {"axis": 0} if np.ndim(step) else {}
+        ends = constant(f"{name}:s", np.asarray(step, np.float32)), constant(f"{name}:z", np.zeros(np.shape(step), kind))
+        nodes.append(helper.make_node("QuantizeLinear", [x, *ends], [f"{name}:q"], **many))
+        out = f"{name}:q"
+        if low is not None:
+            clip = [out, constant(f"{name}:low", np.asarray(low, kind)), constant(f"{name}:high", np.asarray(high, kind))]
+            nodes.append(helper.make_node("Clip", clip, [f"{name}:c"]))
+            out = f"{name}:c"
+        nodes.append(helper.make_node("DequantizeLinear", [out, *ends], [f"{name}:d"], **many))
+        return f"{name}:d"
+
+    few = bits == 4
+    x = quantized("x", scale, "image", np.int8)
+    for k, (ci, co) in enumerate([(3, 16), (16, 8)]):
+        weight = constant(f"w{k}", rng.normal(0, 0.3, (co, ci, 3, 3)).astype(np.float32))
+        steps = scale * 2.0 ** -rng.integers(0, 3, co)
+        w = quantized(weight, steps, f"w{k}:", np.int8, -7 if few else None, 7)
+        nodes.append(helper.make_node("Conv", [x, w], [f"y{k}"], name=f"conv{k}", pads=[1, 1, 1, 1]))
+        if k == 0:
+            nodes.append(helper.make_node("Relu", ["y0"], ["r0"]))
+            x = quantized("r0", 4 * scale, "a0", np.int8 if signed else np.uint8, 0 if few else None, 15)
+        else:
+            x = quantized("y1", 4 * scale, "a1", np.int8, -8 if few else None, 7)
+    shape = [1, 3, 9, 9]
+    graph = helper.make_graph(
+        nodes, "trained", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info(x, TensorProto.FLOAT, [1, 8, 9, 9])], constants,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)

@@ -248,3 +248,54 @@ def test_what_the_machine_cannot_do_splits_a_network_and_keeps_its_layers(tmp_pa
     with pytest.raises(ProgramError, match="100 % of it is outside of"):
         ready(x + 100)
     assert ready(np.where(x > 1, 100, x).astype(np.float32)).shape == (4, 5, 4, 4)  # some are clipped
+
+
+@pytest.mark.parametrize(("form", "kind", "per_channel"), [("QDQ", "QInt8", True), ("QOperator", "QUInt8", False)])
+def test_what_onnxruntime_quantized_keeps_its_accuracy(form: str, kind: str, per_channel: bool, tmp_path: Path) -> None:
+    """Its quantizer drops every Relu whose quantization says the same: the saturation is a clip then."""
+    import onnxruntime.quantization as ort
+
+    class Reader(ort.CalibrationDataReader):  # type: ignore[misc]
+        left = iter([{"image": x[None]} for x in np.load(EXAMPLES / "digits_calibration.npz")["image"][:30]])
+
+        def get_next(self) -> dict[str, Any] | None:
+            return next(self.left, None)
+
+    ort.quantize_static(
+        EXAMPLES / "digits.onnx", tmp_path / "theirs.onnx", Reader(), quant_format=ort.QuantFormat[form],
+        activation_type=ort.QuantType[kind], weight_type=ort.QuantType.QInt8, per_channel=per_channel,
+    )
+    with pytest.raises(ProgramError, match=r"no power of two; make one that is: autosched quantize theirs\.onnx"):
+        load(tmp_path / "theirs.onnx")
+    test = np.load(EXAMPLES / "digits_test.npz")
+    images, labels = test["image"][:200], test["labels"][:200]
+    report = quantize(tmp_path / "theirs.onnx", {"image": images}, tmp_path / "q.onnx", labels=labels)
+    theirs = reference.session((tmp_path / "theirs.onnx").read_bytes())
+    got = np.concatenate([theirs.run(None, {"image": x[None]})[0] for x in images])
+    right = float((got.argmax(axis=1) == labels).mean())
+    assert report.float_accuracy is not None and abs(report.float_accuracy - right) < 0.01 and right > 0.97
+    assert report.accuracy is not None and report.accuracy >= right - 0.01
+    # The clips are those of the layers: none became a layer of its own.
+    assert [x.kind for x in load(tmp_path / "q.onnx").graph.layers].count("add") == 2
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_networks_trained_with_quantizers_run(bits: int, onnx_models: ModuleType, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(0, 0.8, (3, 3, 9, 9)).astype(np.float32)
+    path = tmp_path / "net.onnx"
+    path.write_bytes(onnx_models.trained(bits, 2.0**-5).SerializeToString())
+    net = load(path)
+    ends = [(k.requant.low, k.requant.high) for k in net.graph.layers if k.requant is not None]
+    assert ends == ([(0, 15), (-8, 7)] if bits == 4 else [(0, 127), (-128, 127)])
+    found = differences(net.graph, read(path), {"x": x[:1]})
+    assert len(found) == 2 and all(d.unexplained == 0 for d in found), found
+    (out,) = net.graph.outputs
+    want = np.concatenate([reference.run(net.graph, {"x": v[None]})[out] for v in x])
+    assert np.array_equal(net.compile(tmp_path)(x), want)
+    # The same with other scales, and with a zero that padding does not have.
+    path.write_bytes(onnx_models.trained(bits, 0.04, signed=False).SerializeToString())
+    report = quantize(path, {"x": x}, tmp_path / "q.onnx")
+    assert min(f.snr for f in report.layers) > 25, report.layers
+    path.write_bytes(onnx_models.trained(bits, 2.0**-5, signed=False).SerializeToString())
+    with pytest.raises(ProgramError, match=r"node 'conv1' \(Conv\): its input is padded and has zero point -128 \(uint8: 0\)"):
+        load(path)

@@ -176,3 +176,25 @@ def test_a_sum_joins_a_convolution_that_nobody_else_reads(onnx_models: ModuleTyp
     assert found(lambda b: [b.add(t := conv(b), "x"), t]) == []
     assert found(lambda b: [b.add(t := conv(b), "x"), b.conv(t, 16, 1)]) == []
     assert found(lambda b: [b.add(b.conv("x", 16, 1, group=2), "x")]) == []
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_dense_layer_as_onnxruntime_writes_it(transposed: bool, onnx_models: ModuleType, tmp_path: Path) -> None:
+    from onnx import helper, numpy_helper
+
+    b = onnx_models.residual("qlinear", np.random.default_rng(3))
+    model, x = b.model(b.last), b.image(2)
+    plain = load(saved(model, tmp_path / "plain.onnx")).compile(tmp_path)(x)
+    node = next(n for n in model.graph.node if n.op_type == "QLinearMatMul")
+    *operands, scale, zero = node.input
+    if transposed:
+        weight = next(c for c in model.graph.initializer if c.name == node.input[3])
+        weight.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(numpy_helper.to_array(weight).T), weight.name))
+    node.CopyFrom(helper.make_node(
+        "QGemm", [*operands, "", scale, zero], list(node.output), name="dense", domain="com.microsoft", transB=int(transposed)))
+    net = load(saved(model, tmp_path / "net.onnx"))
+    assert net.graph.share() == 1.0 and net.graph.layers[-1].name == "dense"
+    assert np.array_equal(net.compile(tmp_path)(x), plain)
+    node.attribute.append(helper.make_attribute("alpha", 2.0))
+    left = load(saved(model, tmp_path / "net.onnx")).graph.host_parts[-1].nodes
+    assert [(n.op, n.reason) for n in left] == [("QGemm", "alpha and beta other than 1 are not on the machine")]
