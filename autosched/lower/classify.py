@@ -181,7 +181,8 @@ def convert(builder: Builder, value: Expr, name: str) -> Node:
         if value.op == "-":
             if isinstance(b, Imm):
                 return Op("add", a, Imm(wrap(-b.value, "int32")))
-            raise LoweringError("alu", f"block {name} subtracts a tensor; the ALU has ADD, MIN, MAX and SHR, and no negation")
+            raise LoweringError("alu", f"block {name} subtracts a tensor; the ALU has ADD, MIN, MAX and SHR, and no negation: "
+                                       "subtract a parameter, or a sum of products before anything else is done to it")
         if value.op == "*":
             return _product(a, b)
         if value.op == "//" and isinstance(b, Imm) and b.value > 0 and b.value & (b.value - 1) == 0:

@@ -22,6 +22,7 @@ from space.normalise import (
     initial,
     loops,
     moves,
+    negation,
     offsets,
     packing,
     places,
@@ -83,6 +84,7 @@ def _attempt(func: PrimFunc, target: Target, differences: bool) -> tuple[Schedul
         offsets.apply(sch, target)
         gathers.results(sch, target)
         sch = places.apart(sch, target)
+        negation.apply(sch, target)
         epilogue.apply(sch, target)
         sums.apply(sch, target)
         diagonal.apply(sch, target)

@@ -206,6 +206,20 @@ EXAMPLES: dict[str, Example] = {
     "recompute_at_reads": Example("|".join((A, MID + stage("B[vi]", "A[vi] * 2") + stage(
         "C[vi]", "T.max(B[vi * 2], B[vi * 2 + 1])", extent=8).replace("C = ", ""))).replace(
         'C: T.Buffer((16,)', 'C: T.Buffer((8,)'), 'sch.recompute_at_reads("B")'),
+    "add_negative": Example("|".join((
+        'A: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")',
+        stage("C[vi]", "A[vi] * 2 - B[vi]"))), 'sch.add_negative("C", "B")'),
+    "negate_sum": Example("|".join((
+        'A: T.Buffer((4,), "int8"), W: T.Buffer((16, 4), "int8"), B: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")',
+        """T.func_attr({"autosched.value_ranges": {"W": [-127, 127]}})
+S = T.sblock_alloc_buffer((16,), "int32")
+for i, k in T.grid(16, 4):
+    with T.sblock("S"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            S[vi] = 0
+        S[vi] = S[vi] + T.Cast("int32", A[vk]) * T.Cast("int32", W[vi, vk])
+""" + stage("C[vi]", "B[vi] - S[vi]"))), 'sch.negate_sum("S", "W")'),
     "loop_fission": Example("|".join((
         'A: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")', """B = T.sblock_alloc_buffer((16,), "int32")
 for i in range(16):

@@ -91,6 +91,12 @@ def layers(rng: np.random.Generator, shape: str) -> PrimFunc:
         leaky = te.compute((m, n), lambda i, j: T.max(base[i, j], steep[i, j]), name="leaky")
         out = te.compute((m, n), lambda i, j: T.min((leaky[i, j] + steep[i, j]) >> 5, 127).astype("int8"), name="out")
         return te.create_prim_func([data, weight, out])
+    if shape == "difference":  # of sums, the second of which is made negative, and of an addend
+        other, addend = te.placeholder((n, sizes(data)[1]), "int8", "V"), te.placeholder((n,), "int32", "b")
+        away = total(data, other, "E")
+        out = te.compute((m, n), lambda i, j: T.max(
+            (summed[i, j] - addend[j] - away[i, j]) >> 7, -128).astype("int8"), name="out")
+        return te.create_prim_func([data, weight, other, addend, out])
     if shape == "windows":  # what a window reads of a sum behind a stage, and two places that overlap
         p, addend = te.reduce_axis((0, 3), "p"), te.placeholder((n,), "int32", "b")
         base = te.compute((m, n), lambda i, j: (summed[i, j] + addend[j]) >> 3, name="base")
@@ -111,7 +117,7 @@ def layers(rng: np.random.Generator, shape: str) -> PrimFunc:
 @pytest.mark.parametrize(("shape", "target"), [
     ("chain", "vta-de10"), ("chain of three", "vta-de10-portable"), ("two of one", "vta-de10"), ("both", "vta-de10"),
     ("several results", "vta-de10"), ("several results", "vta-de10-portable"), ("kept", "vta-de10"), ("sum", "vta-de10"),
-    ("windows", "vta-de10"), ("windows", "vta-de10-portable"),
+    ("windows", "vta-de10"), ("windows", "vta-de10-portable"), ("difference", "vta-de10"), ("difference", "vta-fsim"),
     ("sum", "vta-de10-portable"),
     ("joined", "vta-de10"), ("joined", "vta-fsim"), ("forked", "vta-de10-portable"),
 ])
@@ -121,7 +127,7 @@ def test_every_point_computes_all_results(shape: str, target: str) -> None:
     machine = get_target(target)
     task = resolve(func, machine)
     space = Space(func, machine)
-    nests = {"chain of three": 3, "sum": 1, "joined": 1, "forked": 1, "several results": 1}.get(shape, 2)
+    nests = {"chain of three": 3, "sum": 1, "joined": 1, "forked": 1, "several results": 1, "difference": 1}.get(shape, 2)
     assert all(len(s.models) == nests for s in space.sketches)
     assert len(set(space.names)) == len(space.names)
     drawn = space.sample(rng, 3)
@@ -235,6 +241,7 @@ def elementwise(form: str) -> PrimFunc:
     x, y = te.placeholder((8, 32), "int32", "X"), te.placeholder((8, 32), "int32", "Y")
     forms = {
         "product": lambda i, j: x[i, j] * y[i, j], "difference": lambda i, j: x[i, j] - y[i, j],
+        "difference of a maximum": lambda i, j: x[i, j] - T.max(y[i, j], 0),
         "three": lambda i, j: x[i, j] * 3 + y[i, j], "bits": lambda i, j: T.bitwise_and(x[i, j], 7) + y[i, j],
         "four": lambda i, j: x[i, j] * 4 + y[i, j], "sum": lambda i, j: x[i, j] + y[i, j],
     }
@@ -243,7 +250,8 @@ def elementwise(form: str) -> PrimFunc:
 
 
 @pytest.mark.parametrize(("form", "reason"), [
-    ("product", "multiplies"), ("difference", "subtracts a tensor"), ("three", "multiplies"), ("bits", "cannot compute"),
+    ("product", "multiplies"), ("difference of a maximum", "subtracts a tensor"), ("difference", None),
+    ("three", "multiplies"), ("bits", "cannot compute"),
     ("four", None), ("sum", None),
 ])
 def test_what_the_machine_cannot_compute_is_refused_before_any_trial(form: str, reason: str | None) -> None:

@@ -1,0 +1,255 @@
+"""Differences as sums: add_negative, negate_sum. Whatever the ALU does grows with its operands, so it takes no tensor away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, IntImm, Var, binary, cast, const, eq, if_then_else, maximum, minimum
+from autosched.ir.functor import Mutator, rewrite, walk_expr
+from autosched.ir.patterns import loads_from
+from autosched.ir.region import with_access
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, IterVar, Range, Stmt, seq
+from autosched.ir.value_bounds import ValueBounds, dtype_bounds
+from autosched.schedule.analysis.dependence import is_output, scope_of
+from autosched.schedule.analysis.ways import readers
+from autosched.schedule.kit.base import BlockRV, ScheduleBase
+from autosched.schedule.kit.names import fresh_name
+from autosched.schedule.kit.nests import iterators_over, loop_of, own_nest
+from autosched.schedule.kit.primitive import primitive
+from autosched.schedule.kit.refusal import Refusal
+from autosched.schedule.kit.state import State
+from autosched.schedule.primitives.reductions.plain import top_of
+from autosched.schedule.primitives.reductions.zero_terms import Replaced, sum_term
+
+
+class Negation(ScheduleBase):
+    """Primitives that add what was taken away."""
+
+    @primitive
+    def add_negative(self, block: BlockRV | str, read_buffer_index: int | str | Buffer) -> BlockRV:
+        """Adds the negative of a tensor, made by a stage of its own, where a block takes the tensor away.
+
+        Args:
+            block: handle or name of a block, alone in its loops, that stores a value of integers.
+            read_buffer_index: the tensor, a parameter that nobody writes: position among what the block reads, name, or buffer.
+
+        Returns:
+            The block of the stage.
+
+        Raises:
+            ScheduleError: the tensor is used otherwise than by ``x - T[..]``; somebody writes it.
+
+        Before::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = A[vi] * 2 - B[vi]
+
+        After ``sch.add_negative("C", "B")``::
+
+            B_negative = T.sblock_alloc_buffer((16,), "int32")
+            for i0 in range(16):
+                with T.sblock("B_negative"):
+                    v0 = T.axis.spatial(16, i0)
+                    B_negative[v0] = 0 - B[v0]
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = A[vi] * 2 + B_negative[vi]
+        """
+        assert isinstance(block, BlockRV)
+        state, realize = self.block_at(block)
+        operand = realize.block.reads[self.block_region_buffer(realize.block, read_buffer_index, "read")].buffer
+        try:
+            body, made = _added(state, realize, operand)
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
+        self.commit(state, body)
+        return self.block_rv(made)
+
+    @primitive
+    def negate_sum(self, block: BlockRV | str, read_buffer_index: int | str | Buffer) -> BlockRV:
+        """Makes a sum of products negative, by one of its int8 factors, where all that reads it takes it away.
+
+        The negative of -128 is no int8: unless the declared range excludes it, the factor becomes two that are summed over, the
+        second of which is 1 there and 0 elsewhere.
+
+        Args:
+            block: handle or name of a block with init, alone in its loops, that adds up products of two int8 tensors.
+            read_buffer_index: the factor, a parameter that nobody writes: position among what the block reads, name, or buffer.
+
+        Returns:
+            The block of the negative factor.
+
+        Raises:
+            ScheduleError: another body; a factor that somebody writes; a reader that does more than ``x - S[..]``.
+
+        Before::
+
+            S = T.sblock_alloc_buffer((16,), "int32")
+            for i, k in T.grid(16, 4):
+                with T.sblock("S"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        S[vi] = 0
+                    S[vi] = S[vi] + T.Cast("int32", A[vk]) * T.Cast("int32", W[vi, vk])
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = B[vi] - S[vi]
+
+        After ``sch.negate_sum("S", "W")``::
+
+            S_negative = T.sblock_alloc_buffer((16,), "int32")
+            W_negative = T.sblock_alloc_buffer((16, 4), "int8")
+            for i0, i1 in T.grid(16, 4):
+                with T.sblock("W_negative"):
+                    v0, v1 = T.axis.remap("SS", [i0, i1])
+                    W_negative[v0, v1] = T.Cast("int8", T.min(0 - T.Cast("int32", W[v0, v1]), 127))
+            for i, k in T.grid(16, 4):
+                with T.sblock("S"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        S_negative[vi] = 0
+                    S_negative[vi] = S_negative[vi] + T.Cast("int32", A[vk]) * T.Cast("int32", W_negative[vi, vk])
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = B[vi] + S_negative[vi]
+        """
+        assert isinstance(block, BlockRV)
+        state, realize = self.block_at(block)
+        operand = realize.block.reads[self.block_region_buffer(realize.block, read_buffer_index, "read")].buffer
+        try:
+            body, made = _negated(state, realize, operand)
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
+        self.commit(state, body)
+        return self.block_rv(made)
+
+
+def subtrahends(value: Expr) -> list[BufferLoad]:
+    """The elements of int32 tensors that a value takes away, as they are."""
+    return [e.b for e in walk_expr(value) if isinstance(e, BinOp) and e.op == "-" and isinstance(e.b, BufferLoad)
+            and e.dtype == e.b.dtype == "int32"]
+
+
+class _Plus(Mutator):
+    """Adds what is loaded from one buffer where what is loaded from another is taken away."""
+
+    def __init__(self, old: Buffer, new: Buffer) -> None:
+        self.old, self.new = old, new
+
+    def visit_expr(self, expr: Expr) -> Expr:
+        if isinstance(expr, BinOp) and expr.op == "-" and isinstance(expr.b, BufferLoad) and expr.b.buffer is self.old:
+            return binary("+", self.visit_expr(expr.a), BufferLoad(self.new, self.visit_exprs(expr.b.indices), expr.dtype))
+        return super().visit_expr(expr)
+
+
+def _taken_away(block: Block, old: Buffer, new: Buffer) -> Block:
+    """A block that adds from one buffer what it took away from another.
+
+    Raises:
+        Refusal: it uses that otherwise.
+    """
+    store = block.body
+    if not isinstance(store, BufferStore) or block.init is not None:
+        raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
+    value = _Plus(old, new).visit_expr(store.value)
+    if loads_from(value, old) or any(loads_from(i, old) for i in store.indices):
+        raise Refusal(f"block {block.name} does more with {old.name} than to take it away (x - {old.name}[..])", [block.ident],
+                      code="reader")
+    return with_access(replace(block, body=BufferStore(store.buffer, store.indices, value)))
+
+
+def _given(state: State, block: Block, operand: Buffer, dtype: str) -> None:
+    """Refuses what is not a parameter of a type that the program only reads."""
+    writers = state.writers(scope_of(state, block), operand)
+    if operand not in state.func.buffers or writers:
+        raise Refusal(f"{operand.name} is not a parameter that the program only reads",
+                      [block.ident, *(w.ident for w in writers)], code="writer")
+    if operand.dtype != dtype:
+        raise Refusal(f"{operand.name} is {operand.dtype}, and not {dtype}", [block.ident], code="form")
+
+
+def _stage(name: str, buffer: Buffer, value: Callable[[tuple[Expr, ...]], Expr]) -> Block:
+    """A block that makes every element of a buffer."""
+    iters = iterators_over(buffer.shape)
+    at = tuple([iv.var for iv in iters])
+    return with_access(Block(name, iters, (), (), BufferStore(buffer, at, value(at))))
+
+
+def _added(state: State, realize: BlockRealize, operand: Buffer) -> tuple[Stmt, Block]:
+    block = realize.block
+    scope = scope_of(state, block)
+    _given(state, block, operand, "int32")
+    top = top_of(state, realize)
+    name = fresh_name(f"{operand.name}_negative", {*state.block_names(), *state.buffer_names(scope)})
+    buffer = Buffer(name, operand.shape, operand.dtype)
+    new = _taken_away(block, operand, buffer)
+    made = _stage(name, buffer, lambda at: binary("-", const(0, operand.dtype), BufferLoad(operand, at, operand.dtype)))
+    changed = rewrite(top, realize, replace(realize, block=new))
+    return state.rewrite({id(top): seq(own_nest(made, "i"), changed)}, {id(scope): (*scope.alloc_buffers, buffer)}), made
+
+
+def _negated(state: State, realize: BlockRealize, operand: Buffer) -> tuple[Stmt, Block]:
+    block = realize.block
+    scope = scope_of(state, block)
+    store, term = sum_term(block)
+    _given(state, block, operand, "int8")
+    if store.buffer.dtype != "int32" or is_output(block, scope):
+        raise Refusal(f"block {block.name} makes {store.buffer.name}, which is {store.buffer.dtype} and "
+                      f"{'a result' if is_output(block, scope) else 'in between'}, and not int32 and in between", [block.ident],
+                      code="output")
+    factor = _factor(block, term, operand)
+    if not isinstance(block.init, BufferStore):
+        raise Refusal(f"block {block.name} starts with no value of its own", [block.ident], readers(state, block),
+                      code="reduction")
+    top = top_of(state, realize)
+    taken = {*state.block_names(), *state.buffer_names(scope)}
+    twice = ValueBounds(state.func).of_buffer(operand)[0] == dtype_bounds("int8")[0]
+    name = fresh_name(f"{operand.name}_negative", taken)
+    made = Buffer(name, (*([IntImm(2)] if twice else []), *operand.shape), "int8")
+    part = Var(fresh_name("vs", {iv.var.name for iv in block.iter_vars}), "int32")
+    table: dict[int, Stmt | None] = {}
+    total = Buffer(fresh_name(f"{store.buffer.name}_negative", taken), store.buffer.shape, "int32")
+    for reader in state.consumers(block):
+        table[id(reader)] = _taken_away(reader, store.buffer, total)
+
+    def value(at: tuple[Expr, ...]) -> Expr:
+        load = cast("int32", BufferLoad(operand, at[twice:], "int8"))
+        most = minimum(binary("-", const(0), load), 127)
+        return cast("int8", if_then_else(eq(at[0], 0), most, maximum(binary("-", const(-127), load), 0)) if twice else most)
+
+    spread = BufferLoad(made, (*([part] if twice else []), *factor.indices), "int8")
+    own = BufferLoad(total, store.indices, "int32")
+    new = with_access(replace(
+        block, iter_vars=(*block.iter_vars, *([IterVar(part, Range(IntImm(0), IntImm(2)), "reduce")] if twice else [])),
+        init=BufferStore(total, store.indices, binary("-", const(0), block.init.value)),
+        body=BufferStore(total, store.indices, binary("+", own, Replaced(factor, spread).visit_expr(term))),
+    ))
+    loop = loop_of(part)
+    inner: Stmt = BlockRealize((*realize.iter_values, *([loop] if twice else [])), realize.predicate, new)
+    if twice:
+        inner = For(loop, IntImm(0), IntImm(2), "serial", inner)
+    stage = _stage(name, made, value)
+    allocs = tuple([total if b is store.buffer else b for b in scope.alloc_buffers])
+    table[id(top)] = seq(own_nest(stage, "i"), rewrite(top, realize, inner))
+    return state.rewrite(table, {id(scope): (*allocs, made)}), stage
+
+
+def _factor(block: Block, term: Expr, operand: Buffer) -> BufferLoad:
+    """The one load of an operand that is a factor of a product.
+
+    Raises:
+        Refusal: there is none, or the other factor reads it as well.
+    """
+    sides = (term.a, term.b) if isinstance(term, BinOp) and term.op == "*" else ()
+    loads = [s.value if isinstance(s, Cast) and s.dtype == "int32" else s for s in sides]
+    found = [x for x in loads if isinstance(x, BufferLoad) and x.buffer is operand]
+    if len(found) != 1 or sum(e.buffer is operand for e in walk_expr(term) if isinstance(e, BufferLoad)) != 1:
+        raise Refusal(f"{operand.name} is not one of two int8 factors, cast to int32, of what block {block.name} adds up",
+                      [block.ident], code="form")
+    return found[0]
