@@ -40,11 +40,13 @@ class Side:
     Args:
         title: how it is called.
         figures: its figures by name.
+        run: those of its instructions alone.
         schedule: (workload, target, best record), where it is the best schedule of a workload.
     """
 
     title: str
     figures: dict[str, int]
+    run: dict[str, int]
     schedule: tuple[Workload, Target, BestRecord] | None = field(default=None)
 
 
@@ -86,7 +88,9 @@ def _schedules(args: argparse.Namespace) -> int:
     from autosched.report import compare as differences
 
     one, two = _side(args.first, args), _side(args.second, args)
-    found = differences(one.figures, two.figures)
+    # A program file says nothing of buffers, tensors and bounds.
+    common = {n for side in (one, two) if side.schedule is None for n in (*one.run, *two.run)}
+    found = [d for d in differences(one.figures, two.figures) if not common or d.what in common]
     steps = _decisions(one, two)
     if args.format == "json":
         print_json({"first": one.title, "second": two.title, "differences": [{**asdict(d), "change": d.change} for d in found],
@@ -115,7 +119,8 @@ def _side(text: str, args: argparse.Namespace) -> Side:
         if len(programs) != 1:
             raise ProgramError(f"{text} has {len(programs)} programs; compare takes files of one")
         program, semantics = programs[0]
-        return Side(f"{text}: {program.name}", of_run(summarize(record(program, semantics), semantics)))
+        ran = of_run(summarize(record(program, semantics), semantics))
+        return Side(f"{text}: {program.name}", ran, ran)
     name, *places = text.split("@")
     # A flag holds for both; what follows an @ holds for one.
     chosen = argparse.Namespace(**{**vars(args), "workload": name})
@@ -126,7 +131,8 @@ def _side(text: str, args: argparse.Namespace) -> Side:
             chosen.target = place
     task, target, best, kernel = best_of(chosen)
     title = f"{name} on {target.name}" + (f", log {chosen.log}" if chosen.log else "")
-    return Side(title, figures(account(kernel)), (task, target, best))
+    found = account(kernel)
+    return Side(title, figures(found), of_run(found.stats), (task, target, best))
 
 
 def _decisions(one: Side, two: Side) -> list[Step]:

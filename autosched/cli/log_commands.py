@@ -14,6 +14,7 @@ from autosched.cli.commands import tune_hint
 from autosched.cli.exit_codes import Exit
 from autosched.cli.network_commands import export as export_network
 from autosched.cli.network_commands import is_network
+from autosched.cli.network_commands import load as load_network
 from autosched.cli.options import Parser, add_format, add_log, add_target, parse_pairs, seed
 from autosched.cli.tables import number, percent, print_json, print_table, tell
 from autosched.errors import NoScheduleError, ProgramError, RecordError, UnknownNameError
@@ -69,11 +70,42 @@ OPTIONS = {"best": _best_options, "show": _show_options, "apply": _apply_options
 
 
 def logged_workload(name: str, target: Target, known: Known) -> Workload:
-    """The workload of an argument; where its file is gone, the program that the log keeps under its name."""
+    """What an argument names; for a network's layer, or where a file is gone, the program that the log keeps under its name."""
     file, mark, _ = name.rpartition(".py:")
     if mark and not Path(f"{file}.py").expanduser().exists() and (stored := known.stored(name)) is not None:
         return stored
-    return workload(name, target.config.batch, target.config.block_in)
+    logged = [n for n, _ in known.tasks(target)]
+    if is_network(name):
+        layers = [n for n in logged if n.startswith(f"{Path(name.strip()).stem}.")]
+        do = f"name one of its layers: {', '.join(layers)}"
+        if not layers:
+            do = f"none of its layers is logged; run: autosched tune {name}"
+        raise ProgramError(f"{name!r} is a network, not one workload; {do}")
+    try:
+        return workload(name, target.config.batch, target.config.block_in)
+    except UnknownNameError as error:
+        if (stored := known.stored(name)) is not None:
+            return stored
+        near = {n for n in logged if n.partition(".")[0] == name.partition(".")[0]}
+        if not near:
+            raise
+        raise UnknownNameError("workload", name, sorted(near)) from error
+
+
+def tasks_of(name: str, args: argparse.Namespace, target: Target, known: Known) -> list[tuple[Workload, int]]:
+    """The workloads of an argument with their multiplicities: those of a network or of its file, or the one that it names.
+
+    Args:
+        name: the argument.
+        args: the command's, for ``--rounding`` and ``--shape`` where it has them.
+        target: the machine.
+        known: the log.
+    """
+    if is_network(name):
+        return [(t.workload, len(t.layers)) for t in load_network(name, args).tasks]
+    if name in networks():
+        return list(network(name, target.config.batch, target.config.block_in).tasks)
+    return [(logged_workload(name, target, known), 1)]
 
 
 def best_of(args: argparse.Namespace) -> tuple[Workload, Target, BestRecord, Kernel]:
@@ -93,9 +125,7 @@ def best(args: argparse.Namespace) -> int:
     target = get_target(args.target)
     known = Known.open(target, args.log)
     if args.workload:
-        given = network(args.workload, target.config.batch, target.config.block_in).tasks if args.workload in networks() else (
-            (logged_workload(args.workload, target, known), 1),)
-        tasks = [(t.name, t.key, n) for t, n in given]
+        tasks = [(t.name, t.key, n) for t, n in tasks_of(args.workload, args, target, known)]
     else:
         tasks = [(name, key, 1) for name, key in known.tasks(target)]
     found = [(name, n, known.best(key, target.key())) for name, key, n in tasks]
@@ -103,7 +133,8 @@ def best(args: argparse.Namespace) -> int:
     if args.format == "json":
         print_json([_best_json(name, n, r) for name, n, r in found])
     else:
-        _print_best(found, target)
+        # A file's layers stand beside those that do the work of two: their sum is nothing's.
+        _print_best(found, target, total=not is_network(args.workload or ""))
     missing = sum(r is None for _, _, r in found)
     if missing and missing == len(found):
         print(f"autosched: nothing is logged for {args.workload} on {target.name}; run: {tune_hint(args, args.workload)}",
@@ -137,20 +168,20 @@ def _checked(record: BestRecord) -> str:
     return record.checked
 
 
-def _print_best(found: list[tuple[str, int, BestRecord | None]], target: Target) -> None:
-    rows, total, floor = [], 0, 0
+def _print_best(found: list[tuple[str, int, BestRecord | None]], target: Target, total: bool) -> None:
+    rows, cycles, floor = [], 0, 0
     for task, n, r in found:
         name = task + (f" x{n}" if n > 1 else "")
         if r is None:
             rows.append([name, "-", "-", "-", "-", "-", "-"])
             continue
-        total, floor = total + r.cycles * n, floor + r.bound * n
+        cycles, floor = cycles + r.cycles * n, floor + r.bound * n
         ms = r.cycles / (target.config.clock_mhz * 1e3)
         rows.append([name, number(r.cycles), number(r.bound), percent(r.gap), f"{ms:.3f}", _checked(r), r.run])
     footer = []
-    if len(found) > 1 and all(r is not None for _, _, r in found):
-        footer = ["total", number(total), number(floor), percent(gap(total, floor)),
-                  f"{total / (target.config.clock_mhz * 1e3):.3f}", "", ""]
+    if total and len(found) > 1 and all(r is not None for _, _, r in found):
+        footer = ["total", number(cycles), number(floor), percent(gap(cycles, floor)),
+                  f"{cycles / (target.config.clock_mhz * 1e3):.3f}", "", ""]
     print_table([("workload", False), ("cycles", True), ("bound", True), ("gap", True),
                  (f"ms at {target.config.clock_mhz} MHz", True), ("checked", False), ("run", False)], rows, footer)
 

@@ -7,16 +7,18 @@ from pathlib import Path
 
 from autosched.cli.commands import tune_hint
 from autosched.cli.exit_codes import Exit
-from autosched.cli.log_commands import logged_workload
+from autosched.cli.log_commands import tasks_of
+from autosched.cli.network_commands import add_network, is_network, load
 from autosched.cli.options import Parser, add_log, add_target
 from autosched.cli.tables import number, tell
 from autosched.errors import RecordError
 
 
 def _options(p: Parser) -> None:
-    p.add_argument("what", help="a workload, a network, or the directory of a log")
+    p.add_argument("what", help="a workload, a network or its ONNX file, or the directory of a log")
     add_target(p)
     add_log(p)
+    add_network(p)
     p.add_argument("-o", "--output", required=True, metavar="FILE.html", help="the page to write")
     p.set_defaults(run=run)
 
@@ -29,7 +31,6 @@ def run(args: argparse.Namespace) -> int:
     from autosched.records import Known
     from autosched.report.page import page
     from autosched.target import get_target
-    from autosched.workloads import network, networks
     from sim.files import write_bytes
 
     target = get_target(args.target)
@@ -37,14 +38,17 @@ def run(args: argparse.Namespace) -> int:
     known = Known.open(target, args.what if whole_log else args.log)
     if whole_log:
         tasks = [(task, 1) for name, key in known.tasks(target) if (task := known.workload(name, key, target)) is not None]
-    elif args.what in networks():
-        tasks = list(network(args.what, target.config.batch, target.config.block_in).tasks)
     else:
-        tasks = [(logged_workload(args.what, target, known), 1)]
+        tasks = tasks_of(args.what, args, target, known)
     if not any(known.bests(task.key, target.key()) for task, _ in tasks):
         hint = "" if whole_log else f"; run: {tune_hint(args, args.what)}"
         raise RecordError(f"no schedule of {args.what} for {target.name}{hint}")
-    text = page(args.what, target, tasks, known).encode()
+    whole = None
+    if not whole_log and is_network(args.what):
+        from autosched.networks.summary import summarize
+
+        whole = summarize(load(args.what, args).compile(args.log))
+    text = page(args.what if whole is None else whole.name, target, tasks, known, whole).encode()
     write_bytes(Path(args.output), text)
     tell(f"{args.output}: {len(tasks)} workload{'s' if len(tasks) > 1 else ''}, {number(len(text))} bytes")
     return Exit.OK

@@ -33,7 +33,7 @@ def _options(p: Parser) -> None:
     p.add_argument("--cold", action="store_true", help="do not start from the best schedules in the log")
     p.add_argument("--sampler", default="cost-model", metavar="NAME",
                    help="cost-model (default), draft, tpe, nsgaii, qmc, random or grid")
-    p.add_argument("--timeout", type=seconds, metavar="SECONDS", help="end a task after so long")
+    p.add_argument("--timeout", type=seconds, metavar="SECONDS", help="end a workload after so long; a network's file as a whole")
     p.add_argument("--gap", type=fraction, default=0.0, metavar="F", help="stop within this fraction of the bound, e.g. 1%%")
     p.add_argument("--patience", type=positive, metavar="N", help="stop after N trials without a better one")
     add_fix(p)
@@ -56,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
     options: dict[str, Any] = {
         "trials": args.trials, "jobs": args.jobs, "seed": args.seed, "log": args.log, "cold": args.cold, "sampler": args.sampler,
         "timeout": args.timeout, "gap": args.gap, "executor": args.executor, "scheduler": args.scheduler,
+        "patience": args.patience,
     }
     if (args.fix or args.enqueue) and is_network(args.workload):
         raise BadArgumentError("--fix and --enqueue", args.workload, "one workload, whose decisions they name")
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         if network is not None:
             report: NetworkReport | TuneReport = network.tune(listener=listener, **options)
         else:
-            options |= {"target": args.target, "patience": args.patience, "fix": args.fix, "enqueue": args.enqueue}
+            options |= {"target": args.target, "fix": args.fix, "enqueue": args.enqueue}
             report = tune(args.workload, listener=listener, **options)
     tasks = list(report.tasks) if isinstance(report, NetworkReport) else [report]
     if tasks[0].damaged and not args.quiet:
@@ -131,7 +132,8 @@ def _print(report: TuneReport | NetworkReport, tasks: list[TuneReport]) -> None:
     ]
     footer: list[str] = []
     if isinstance(report, NetworkReport):
-        footer = [report.network, number(report.cycles), number(report.machine_bound), percent(report.gap), "",
+        footer = [report.network, number(report.cycles), number(report.machine_bound if report.whole else None),
+                  percent(report.gap), "",
                   str(sum(t.simulated for t in tasks)), str(sum(t.from_log for t in tasks)),
                   str(sum(sum(t.failed.values()) for t in tasks)), f"{report.seconds:.1f}", "", ""]
     print_table(columns, rows, footer)

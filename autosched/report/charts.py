@@ -78,6 +78,8 @@ def convergence(runs: Sequence[Course], bounds: Sequence[tuple[str, int]]) -> st
             # Bad trials may be a hundred times slower; what matters is close to the bound.
             axes.set_ylim(low * 0.98, max(float(np.quantile(finite, 0.9)), low) * 1.02)
         axes.set_xlabel(label)
+        if label == "trial":
+            axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_ylabel("cycles")
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}".replace(",", " "))
     _legend(all_axes[0])
@@ -102,7 +104,8 @@ def roofline(dots: Sequence[Dot], peak: float, bandwidth: float) -> str:
     if some[2:]:
         axes.plot([d.intensity for d in some[2:]], [d.speed for d in some[2:]], ".", color=COLOURS[5], alpha=0.6, label="trials")
     for k, dot in enumerate(some[:2]):
-        axes.plot([dot.intensity], [dot.speed], ("*", "s")[k], ms=9, color=COLOURS[k], label=dot.name)
+        axes.plot([dot.intensity], [dot.speed], ("*", "s")[k], ms=(9, 7)[k], zorder=4 - k, color=COLOURS[k],
+                  label=dot.name)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("multiply-accumulates per byte")

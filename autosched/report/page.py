@@ -11,6 +11,7 @@ from autosched.errors import AutoschedError
 from autosched.kernel import Kernel, build
 from autosched.lower import Lowered
 from autosched.measure import gap
+from autosched.networks.summary import Summary
 from autosched.records import BestRecord, Known, Run, TrialRecord, best_or_fail, version
 from autosched.report import charts
 from autosched.report.ablation import ablate, decided
@@ -61,7 +62,9 @@ class Section:
     runs: tuple[Run, ...] = ()
 
 
-def page(title: str, target: Target, tasks: Iterable[tuple[Workload, int]], known: Known) -> str:
+def page(
+    title: str, target: Target, tasks: Iterable[tuple[Workload, int]], known: Known, whole: Summary | None = None
+) -> str:
     """The page.
 
     Args:
@@ -69,6 +72,7 @@ def page(title: str, target: Target, tasks: Iterable[tuple[Workload, int]], know
         target: the machine.
         tasks: workloads with their multiplicities.
         known: the log.
+        whole: the network that the workloads are layers of, compiled, where they come from a file.
     """
     sections = [_section(task, n, target, known) for task, n in tasks]
     found = [s for s in sections if s.record is not None]
@@ -78,13 +82,34 @@ def page(title: str, target: Target, tasks: Iterable[tuple[Workload, int]], know
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{text(title)} on {text(target.name)}</title>",
         f"<style>{STYLE}</style></head><body>", f"<h1>{text(title)} on {text(target.name)}</h1>", f"<nav>{links}</nav>",
-        _summary(sections), *(f'<section id="{_id(s.task)}"><h2>{text(s.task.name)}</h2>{s.body}</section>' for s in found),
+        _network(whole) if whole is not None else "", _summary(sections, whole is None),
+        *(f'<section id="{_id(s.task)}"><h2>{text(s.task.name)}</h2>{s.body}</section>' for s in found),
         "<h2>Where this comes from</h2>", _environment(target, found), "</body></html>",
     ]
     return "\n".join(parts) + "\n"
 
 
-def _summary(sections: Sequence[Section]) -> str:
+def _network(whole: Summary) -> str:
+    """The network as it runs: its figures, every layer in its stream, and what the host does."""
+    cycles = whole.cycles
+    figures = table(
+        ["cycles", "bound", "gap", "ms", "images/s", "GOPS", "of peak", "on the machine", "DRAM bytes"],
+        [[number(cycles), number(whole.bound), percent(whole.gap), f"{whole.milliseconds:.3f}", f"{whole.images:.1f}",
+          f"{whole.gops:.2f}", percent(whole.peak), percent(whole.share), number(whole.dram_bytes)]], set(range(9)))
+    streams = ", ".join(number(c) for c in whole.streams)
+    saved = (f"Streams, in cycles: {streams}. The layers by themselves need {number(whole.apart)}: residual sums in the "
+             f"accumulator save {number(whole.apart - whole.alone)}, streams of several layers {number(whole.alone - cycles)}.")
+    layers = table(
+        ["layer", "kind", "cycles", "of all", "alone", "least compute", "bound by"],
+        [[x.name, x.kind, number(x.cycles), percent(x.cycles / cycles), number(x.alone), number(x.work), x.binds]
+         for x in whole.layers], {2, 3, 4, 5})
+    host = table(["on the host", "operator", "why", "of the products"], [
+        [n.name, n.op, n.reason, percent(whole.share_of(n)) if n.macs else "-"] for n in whole.host], {3})
+    return (f"<h2>The network</h2>{figures}<p>{text(saved)}</p><h3>Its layers, in the order in which they run</h3>{layers}"
+            + (f"<h3>What the host does</h3>{host}" if whole.host else "") + "<h2>Its distinct layers, by themselves</h2>")
+
+
+def _summary(sections: Sequence[Section], add_up: bool) -> str:
     rows = []
     for s in sections:
         r = s.record
@@ -92,7 +117,7 @@ def _summary(sections: Sequence[Section]) -> str:
         figures = ["-", "-", "-", "nothing logged"] if r is None else [
             number(r.cycles), number(r.bound), percent(r.gap), r.checked]
         rows.append([s.task.name + times, *figures])
-    if len(sections) > 1 and all(s.record is not None for s in sections):
+    if add_up and len(sections) > 1 and all(s.record is not None for s in sections):
         cycles = sum(s.record.cycles * s.multiplicity for s in sections if s.record is not None)
         bound = sum(s.record.bound * s.multiplicity for s in sections if s.record is not None)
         rows.append(["together", number(cycles), number(bound), percent(gap(cycles, bound)), ""])

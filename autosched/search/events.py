@@ -186,4 +186,5 @@ def _line(event: Event) -> str:
     if isinstance(event, TaskFinished):
         report = event.report
         return f"{report.workload}: {report.cycles} cycles, stopped by {report.stop}, verified: {report.verified}"
-    return f"done in {event.report.seconds:.1f} s: {event.report.cycles} cycles"
+    cycles = "" if event.report.cycles is None else f": {event.report.cycles} cycles"
+    return f"done in {event.report.seconds:.1f} s{cycles}"

@@ -123,15 +123,18 @@ class NetworkReport:
     Args:
         network: its name.
         tasks: one report per distinct layer, with multiplicities.
+        whole: whether the network is these layers, each once; otherwise some stand for several of the others, and a sum of
+            them all is nothing's.
     """
 
     network: str
     tasks: tuple[TuneReport, ...]
+    whole: bool = True
 
     @property
     def cycles(self) -> int | None:
-        """Weighted sum of the layers' best cycles, or None while one has none."""
-        if any(t.cycles is None for t in self.tasks):
+        """Weighted sum of the layers' best cycles, or None while one has none, or where that says nothing."""
+        if not self.whole or any(t.cycles is None for t in self.tasks):
             return None
         return sum((t.cycles or 0) * t.multiplicity for t in self.tasks)
 
@@ -159,7 +162,8 @@ class NetworkReport:
         """The layers as a table, for notebooks."""
         rows = [(f"{t.workload} x{t.multiplicity}", number(t.cycles), number(t.machine_bound), percent(t.gap), t.stop)
                 for t in self.tasks]
-        rows.append((self.network, number(self.cycles), number(self.machine_bound), percent(self.gap), ""))
+        if self.whole:
+            rows.append((self.network, number(self.cycles), number(self.machine_bound), percent(self.gap), ""))
         return table(["workload", "cycles", "machine bound", "gap", "stopped by"], rows, {1, 2, 3})
 
     def as_json(self) -> dict[str, Any]:

@@ -26,13 +26,13 @@ from autosched.search.tuner import BATCH, tune
 from autosched.target import Target, get_target
 from autosched.workloads import Workload
 
-DONE = ("certified", "exhausted", "gap")
+DONE = ("certified", "exhausted", "gap", "patience")
 HOPE = 0.02  # of the gap to the machine's bound: what another batch may gain where one gained nothing, and half after each more
 
 
 def tune_tasks(
     name: str, tasks: Sequence[tuple[Workload, int]], target: str | Target = "vta-de10", trials: int = 64,
-    timeout: float | None = None, **options: Any,
+    timeout: float | None = None, whole: bool = True, **options: Any,
 ) -> NetworkReport:
     """Tunes the distinct layers of a network with ``trials`` trials for each on average.
 
@@ -45,6 +45,7 @@ def tune_tasks(
         target: the machine.
         trials: distinct points per task, on average.
         timeout: seconds for all tasks together.
+        whole: whether the tasks make up the network; otherwise some stand for several of the others.
         options: further arguments of ``tune``; each holds for every task.
 
     Raises:
@@ -87,7 +88,7 @@ def tune_tasks(
             gains.append(float((reports[k].default_cycles or 0) - (reports[k].cycles or 0)))
         _spend(tasks, reports, gains, given, trials * len(tasks) - sum(given), step, left)
     done = [_final(r, total, times) for r, total, (_, times) in zip(reports, before, tasks)]
-    result = NetworkReport(name, tuple(done))
+    result = NetworkReport(name, tuple(done), whole)
     for report in done:
         emit(outer, TaskFinished(report))
     emit(outer, RunFinished(result))

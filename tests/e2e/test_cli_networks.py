@@ -43,12 +43,37 @@ def outcome(autosched: Command, *words: object) -> tuple[dict[str, Any], dict[st
     return events[-2], events[-1]
 
 
-def test_tune_run_export_and_sim(tmp_path: Path, autosched: Command) -> None:
+def _show_layers(
+    autosched: Command, net: Path, log: Path, folder: Path, run: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tuned network's layers have names: in ``best``, ``show`` and the report."""
+    from autosched.report import page
+
+    names = [t.workload.name for t in load(net).tasks]
+    shown = autosched("best", net, "--log", log).stdout
+    assert all(n in shown for n in names) and "total" not in shown
+    assert "COMPUTE |" in autosched("show", "digits_q.b1", "--log", log, "--as", "gantt").stdout
+    for words, said in (((net,), f"is a network, not one workload; name one of its layers: {', '.join(sorted(names))}"),
+                        (("digits_q.b7",), "unknown workload 'digits_q.b7'; did you mean 'digits_q.b")):
+        assert said in autosched("explain", *words, "--log", log, code=2).stderr, words
+    assert "none of its layers is logged; run: autosched tune" in autosched("show", net, code=2, cwd=folder).stderr
+    # What the page says of one workload is tested with one.
+    monkeypatch.setattr(page, "_section", lambda task, n, *_: page.Section(task, n, None, ""))
+    autosched("report", net, "--log", log, "-o", folder / "r.html")
+    text = (folder / "r.html").read_text()
+    for layer in run["layers"]:
+        assert f"<td>{layer['name']}</td><td>{layer['kind']}</td>" in text, layer
+    assert "<title>digits_q on vta-de10</title>" in text and "QuantizeLinear" in text and "together" not in text
+
+
+def test_tune_run_export_and_sim(tmp_path: Path, autosched: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     net = EXAMPLES / "digits_q.onnx"
     log = tmp_path / "log"
     tuned, summary = outcome(autosched, "--trials", 1, "--jobs", 1, "--log", log)
     assert sum(t["simulated"] for t in tuned["tasks"]) == len(tuned["tasks"])
     assert all(t["verified"] for t in tuned["tasks"])
+    # Sums stand beside what they may join: what all tasks need together is nothing's.
+    assert tuned["cycles"] is None
     run = json.loads(autosched(
         "run", net, "--input", EXAMPLES / "digits_test.npz", "--check", "--log", log, "--save", tmp_path / "d.zip", "-o",
         tmp_path / "y.npy", "--format", "json",
@@ -68,6 +93,7 @@ def test_tune_run_export_and_sim(tmp_path: Path, autosched: Command) -> None:
     assert y.shape == (400, 10)
     autosched("run", tmp_path / "d.zip", "--input", EXAMPLES / "digits_test.npz", "-o", tmp_path / "z.npy")
     assert np.load(tmp_path / "z.npy").tobytes() == y.tobytes()
+    _show_layers(autosched, net, log, tmp_path, run, monkeypatch)
     autosched("export", net, "-o", tmp_path / "p.json", "--log", log)
     shown = autosched("sim", tmp_path / "p.json", "--check")
     assert "match" in shown.stdout

@@ -176,6 +176,14 @@ def test_a_decision_of_the_other_is_worth_what_it_makes(log: Path) -> None:
     assert decisions(task, target, record.point, record.point, record.cycles) == []
 
 
+def test_a_program_file_is_compared_with_a_schedule_in_what_both_have(log: Path, tmp_path: Path) -> None:
+    file = tmp_path / "p.json"
+    assert ran("export", WORKLOADS[0], "--log", log, "-o", file)[0] == Exit.OK
+    assert ran("compare", file, f"{WORKLOADS[0]}@{log}")[1].endswith("no figure differs\n")
+    names = {d["what"] for d in json.loads(ran("compare", file, f"{ALU}@{log}", "--format", "json")[1])["differences"]}
+    assert "cycles" in names and not any(n.startswith(("bound", "machine", "elements", "bytes of")) for n in names)
+
+
 def test_machines_are_compared_field_by_field(log: Path, tmp_path: Path) -> None:
     target = get_target("vta-de10")
     fields = {"read_delay": 32, "outstanding_reads": 4, "LOG_INP_BUFF_SIZE": 8}
