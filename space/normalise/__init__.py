@@ -26,6 +26,7 @@ from space.normalise import (
     offsets,
     packing,
     places,
+    results,
     reversal,
     straight,
     sums,
@@ -72,6 +73,16 @@ def why_unpacked(func: PrimFunc, target: Target) -> str:
 
 def _attempt(func: PrimFunc, target: Target, differences: bool) -> tuple[Schedule | None, str]:
     """The schedule of a program in form, or None and why not."""
+    found, why = _formed(func, target, differences, False)
+    if why:
+        # Of what several products read each may want another layout.
+        other = _formed(func, target, differences, True)[0]
+        return (None, why) if other is None else (other, "")
+    return found, why
+
+
+def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool) -> tuple[Schedule | None, str]:
+    """As ``_attempt``; where ``alone``, with copies of its own for every product."""
     if not plain_blocks(func):
         return None, ""
     sch = Schedule(func, seed=0, error_render_level="fast")
@@ -80,17 +91,23 @@ def _attempt(func: PrimFunc, target: Target, differences: bool) -> tuple[Schedul
         initial.apply(sch, target)
         loops.apply(sch, target)
         values.apply(sch, target)
+        results.apply(sch, target)
         moves.apply(sch, target)
         offsets.apply(sch, target)
         gathers.results(sch, target)
         sch = places.apart(sch, target)
         negation.apply(sch, target)
+        diagonal.apart(sch, target)
         epilogue.apply(sch, target)
         sums.apply(sch, target)
         diagonal.apply(sch, target)
         if not is_packed(sch.func, target):
+            if alone:
+                copies.apart(sch, target)
             for rule in PACKING:
                 rule(sch, target)
+        else:
+            loops.arranged(sch, target)
         if is_packed(sch.func, target):
             if differences and not windows.apply(sch, target):
                 return None, ""

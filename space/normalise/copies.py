@@ -7,7 +7,23 @@ from autosched.ir.expr import Expr
 from autosched.ir.functor import expr_children
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_blocks, loads_of, product_of, readers_of, store_of
+from space.normalise.blocks import device_block, device_blocks, loads_of, product_of, readers_of, store_of
+
+
+def apart(sch: Schedule, target: Target) -> None:
+    """Gives every sum of products copies of its own of parameters that several multiply: they may want them laid out otherwise.
+
+    What is read in only one layout is copied once, by ``apply``.
+    """
+    params = set(sch.func.buffers) - {store_of(b).buffer for b in device_blocks(sch.func)}
+    seen = set()
+    for block in device_blocks(sch.func):
+        product = product_of(block)
+        for factor in product.factors if product is not None else ():
+            path = _path(store_of(device_block(sch, block.name)).value, factor)
+            if factor.buffer in params and factor.buffer in seen and path is not None:
+                sch.host_stage(sch.decompose_value(sch.get_sblock(block.name), path))
+            seen.add(factor.buffer)
 
 
 def apply(sch: Schedule, target: Target) -> None:

@@ -1,25 +1,66 @@
-"""Filters of one channel each: their weights become diagonal, so that the GEMM computes them."""
+"""Filters of one channel each, and products element by element: weights become diagonal, so that the GEMM computes them."""
 
 from __future__ import annotations
 
-from autosched.ir.expr import Var
+from autosched.errors import ScheduleError
+from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, Var
+from autosched.ir.functor import expr_children
+from autosched.ir.patterns import is_widened
+from autosched.ir.stmt import Block
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_blocks, extents, product_of, store_of
+from space.normalise.blocks import device_block, device_blocks, extents, product_of, store_of
+
+MOST = 16  # products of one value
+
+
+def apart(sch: Schedule, target: Target) -> None:
+    """Gives products of int8 elements, of which one is a parameter's, stages of their own."""
+    written = {store_of(b).buffer for b in device_blocks(sch.func)}
+    given = {b for b in sch.func.buffers if b not in written}
+    for name in [b.name for b in device_blocks(sch.func) if b.init is None]:
+        for _ in range(MOST):
+            value = store_of(device_block(sch, name)).value
+            paths = [path for path, factors in _products(value) if path and {f.buffer for f in factors} & given]
+            if not paths:
+                break
+            try:
+                sch.decompose_value(sch.get_sblock(name), paths[0])
+            except ScheduleError:
+                break  # what is in the way of a schedule, analysis says
+
+
+def _products(value: Expr, path: tuple[int, ...] = ()) -> list[tuple[list[int], tuple[BufferLoad, BufferLoad]]]:
+    """Where in a value two int8 elements are multiplied, and these."""
+    factors = _scaled(value)
+    if factors is not None:
+        return [(list(path), factors)]
+    if isinstance(value, BufferLoad):
+        return []
+    return [found for n, child in enumerate(expr_children(value)) for found in _products(child, (*path, n))]
+
+
+def _scaled(value: Expr) -> tuple[BufferLoad, BufferLoad] | None:
+    """The two int8 elements of different tensors that a value is the product of; None for any other."""
+    if not (isinstance(value, BinOp) and value.op == "*" and is_widened(value.a) and is_widened(value.b)):
+        return None
+    assert isinstance(value.a, Cast) and isinstance(value.b, Cast)
+    a, b = value.a.value, value.b.value
+    return (a, b) if isinstance(a, BufferLoad) and isinstance(b, BufferLoad) and a.buffer is not b.buffer else None
 
 
 def apply(sch: Schedule, target: Target) -> None:
-    """Makes a packed sum of products a matrix product where the lanes of the result are the lanes of both operands."""
+    """Makes a packed product, or a sum of such, a matrix product where the lanes of the result are the lanes of both operands."""
     lanes = target.config.block_out
     if lanes != target.config.block_in:
         return
     for block in device_blocks(sch.func):
-        product = product_of(block)
+        factors = _factors(block)
         store = store_of(block)
-        if product is None or not isinstance(store.indices[-1], Var):
+        if factors is None or not isinstance(store.indices[-1], Var):
             continue
         lane = store.indices[-1]
-        data, weight = product.factors
+        data, weight = factors
         if extents(block).get(lane) != lanes or data.indices[-1] is not lane or weight.indices[-1] is not lane:
             continue
         # The weight is what has fewer elements: it is what becomes larger.
@@ -27,6 +68,14 @@ def apply(sch: Schedule, target: Target) -> None:
             data, weight = weight, data
         axis = next(k for k, iv in enumerate(block.iter_vars) if iv.var is lane)
         sch.diagonalize(sch.get_sblock(block.name), axis, weight.buffer.name)
+
+
+def _factors(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
+    """What a block multiplies, sums up or not."""
+    product = product_of(block)
+    if product is not None:
+        return product.factors
+    return _scaled(store_of(block).value) if block.init is None else None
 
 
 def _count(shape: tuple[object, ...]) -> int:

@@ -18,7 +18,8 @@ from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import expr_children, free_vars, walk_expr
 from autosched.ir.host import PACK, kind_of
-from autosched.ir.patterns import has_loads
+from autosched.ir.patterns import has_loads, update_of
+from autosched.ir.printer import expr_text
 from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, Buffer
 from autosched.schedule import Schedule
@@ -231,8 +232,18 @@ def _spread(sch: Schedule, target: Target) -> None:
             value = store_of(device_block(sch, block.name)).value
             path = _path(value, alone)
             if block.init is not None or path is None:
-                raise _unfit(f"block {block.name} sums up what it reads at no plain index of its own; {NEEDS}")
+                raise _no_lanes(block)
             sch.host_stage(sch.decompose_value(sch.get_sblock(block.name), path))
+
+
+def _no_lanes(block: Block) -> ScheduleError:
+    """Why a block that sums up what lies in no lanes has no schedule."""
+    update = update_of(store_of(block))
+    if block.init is not None and product_of(block) is None and update is not None:
+        return _unfit(f"block {block.name} sums up {expr_text(update[1])}, which is no product of two int8 elements; only sums "
+                      "of these are the GEMM's, and the ALU takes in what has all indices of the result")
+    return _unfit(f"block {block.name} sums up what it reads at no plain index of its own; {NEEDS}: who has one kernel for "
+                  "all planes gives the kernel an index of the planes")
 
 
 def _cuts(block: Block, plan: _Plan) -> bool:

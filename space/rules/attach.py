@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Plan
+from space.plan import Mask, Plan
 from space.rule import Column, Ints, NumericRule, Points
 from space.sites import ACC
 
@@ -42,6 +42,21 @@ class Attach(NumericRule):
             depth = np.minimum(points[:, column].astype(np.int64), max(model.columns[column].choices))
             points[:, column] = standing(model, plan, k, depth, outer)
 
+    def allows(self, model: Model, points: Points, plan: Plan) -> Mask:
+        """Of an operand with gaps, from which zeros are left out, every load begins at the same place of a gap."""
+        ok = np.ones(len(points), dtype=np.bool_)
+        for d, axes, inside in model.padded:
+            step = _step(inside)
+            if step == 1:
+                continue
+            coeffs = model.nest.operands[model.padded_operand].dims[d][0]
+            for part in plan.parts:
+                around = (plan.position < plan.attach[model.padded_operand][:, None]) & (part.outer > 1)
+                for a in axes:
+                    moved = (around[:, a] * part.tiles[:, a] * coeffs[a]) % step + (part.lows[:, a] * coeffs[a]) % step
+                    ok &= ~(part.on & plan.drops) | (moved == 0)
+        return ok
+
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """Depths, and log sizes of what is moved."""
         found: list[npt.NDArray[np.float64]] = [a.astype(np.float64) for a in plan.attach]
@@ -74,3 +89,9 @@ def standing(model: Model, plan: Plan, operand: int, depth: Ints, outer: Ints) -
     moves = (outer > 1) & model.uses[operand]
     inside = moves & (plan.position < depth[:, None])
     return np.asarray(np.where(inside, plan.position + 1, 0).max(axis=1, initial=0), dtype=np.int64)
+
+
+def _step(inside: tuple[bool, ...]) -> int:
+    """How far what is no padding lies apart along a dimension; where that differs, further than any load moves."""
+    steps = set(np.diff(np.flatnonzero(inside)).tolist())
+    return steps.pop() if len(steps) == 1 else len(inside) + 1 if steps else 1

@@ -305,3 +305,17 @@ def test_what_a_sum_starts_with_is_made_element_by_element() -> None:
 def test_only_sums_of_products_are_the_gemms(op: str) -> None:
     block = next(s.block for s in sites_of(started("vm, vn, 0, vj", op)) if s.block.name == "C")
     assert (match_gemm(block, get_target("vta-de10")) is not None) == (op == "+")
+
+
+@pytest.mark.parametrize(("name", "shown"), [
+    ("conv_transposed", "no zeros"),  # of a tensor with gaps, zeros left out: every load begins at the same place of a gap
+    ("conv_two_paddings", "X_global_d"),  # one padded image, two loads of it
+    ("dense_packed_loops", "load A"),  # packed, with the reduction's loops in between
+])
+def test_every_point_of_what_users_write_has_a_program(user_programs, name: str, shown: str) -> None:
+    space = Space(user_programs.program(name), "vta-de10")
+    points = space.sample(np.random.default_rng(977), 40)
+    points = points[[shown in space.explain(p) for p in points]]
+    assert len(points) > 7
+    for point in points[:14]:
+        lower_table(space.schedule(point).func, space.target)

@@ -1,8 +1,8 @@
-"""Every element of one vector times every element of another: nothing is summed up."""
+"""Every element of one vector times every element of another: nothing is summed up, and a diagonal sums up zeros."""
 
 from autosched.script import T
 
-VERDICT = "refused: multiplies tensors element by element"
+VERDICT = "accepted"
 
 
 @T.prim_func
