@@ -5,12 +5,14 @@ Data goes to stdout, chatter to stderr; bad input is one line there.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import warnings
 from collections.abc import Sequence
 from typing import TextIO
 
+from autosched.child import YOUNG
 from autosched.cli.commands import build_parser
 from autosched.cli.exit_codes import Exit
 from autosched.cli.interrupts import Interrupts
@@ -36,6 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    if argv is None:
+        # This process is the command's own, and what it makes stays.
+        gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
     with Interrupts() as interrupts:
         try:
             with told_to(_notice):

@@ -54,6 +54,10 @@ def print_table(columns: Columns, rows: Rows, footer: Sequence[str] = ()) -> Non
 
 def _groups(out: Console, columns: Columns, rows: Rows, footer: Sequence[str]) -> Iterator[list[int]]:
     """Columns that fit side by side, the first one always among them; nothing where even two do not fit."""
+    everything = list(range(len(columns)))
+    if _fits(out, columns, rows, footer, everything):
+        yield everything
+        return
     picked = [0]
     found = []
     for k in range(1, len(columns)):

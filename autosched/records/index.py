@@ -18,8 +18,9 @@ from typing import Any
 from autosched.records.reading import TAIL, BestAt, Fault, LogFile, ProgramAt, digest
 from sim.files import write_text
 
-FORMAT = 1
+FORMAT = 2
 WORTH = 2000  # lines that a command had to read before an index is written
+_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 
 
 def cache_folder() -> Path:
@@ -52,10 +53,12 @@ class Index:
         self.directory = directory
         self._files: dict[str, list[Any]] = {}
         self._tasks: list[tuple[str, str, str]] = []
+        self._names: list[str] = []
         try:
             data = json.loads(index_path(directory).read_text(encoding="utf-8"))
             if data["format"] == FORMAT and data["directory"] == os.path.realpath(directory):
                 self._tasks = [(w, h, v) for w, h, v in data["tasks"]]
+                self._names = [str(name) for name in data["names"]]
                 self._files = dict(data["files"])
         except (OSError, ValueError, TypeError, KeyError, RuntimeError):
             return  # none, or not one that this version wrote: everything is read
@@ -67,10 +70,10 @@ class Index:
             return None
         try:
             size, time, tail, offset, lines, faults, torn, bests, programs, counts = known
-            fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+            fd = os.open(path, _READ)
             try:
                 state = os.fstat(fd)
-                if (state.st_size, state.st_mtime_ns) != (size, time):
+                if state.st_mtime_ns != time or state.st_size != size:
                     return None
                 os.lseek(fd, max(0, offset - TAIL), os.SEEK_SET)
                 end = os.read(fd, min(TAIL, offset))
@@ -80,9 +83,10 @@ class Index:
                 return None
             found = LogFile(path, False, offset, lines, end, (size, time), [Fault(path, n, r) for n, r in faults],
                             None if torn is None else Fault(path, *torn))
-            found.bests = [BestAt(self._tasks[t], name, c, v, p, x, path, o, n) for t, name, c, v, p, x, o, n in bests]
+            tasks, names = self._tasks, self._names
+            found.bests = [BestAt(tasks[t], names[w], c, v, p, x, path, o, n) for t, w, c, v, p, x, o, n in bests]
             found.programs = [ProgramAt(w, name, path, o, n) for w, name, o, n in programs]
-            found.counts = {self._tasks[t]: n for t, n in counts}
+            found.counts = {tasks[t]: n for t, n in counts}
             return found
         except (OSError, ValueError, TypeError, IndexError, OverflowError):
             return None
@@ -90,20 +94,25 @@ class Index:
     def write(self, files: Iterable[LogFile]) -> None:
         """Keeps what was found; where that cannot be, the next command reads the log again."""
         numbers: dict[tuple[str, str, str], int] = {}
+        names: dict[str, int] = {}
 
         def number(task: tuple[str, str, str]) -> int:
             return numbers.setdefault(task, len(numbers))
+
+        def named(name: str) -> int:
+            return names.setdefault(name, len(names))
 
         table = {
             f.path.name: [
                 *f.stamp, digest(f.tail), f.offset, f.lines, [(x.line, x.reason) for x in f.damage if x is not f.torn],
                 None if f.torn is None else (f.torn.line, f.torn.reason),
-                [(number(b.task), b.name, b.cycles, b.verified, b.program, b.withdrawn, b.offset, b.length) for b in f.bests],
+                [(number(b.task), named(b.name), b.cycles, b.verified, b.program, b.withdrawn, b.offset, b.length) for b in f.bests],
                 [(p.workload, p.name, p.offset, p.length) for p in f.programs], [(number(t), n) for t, n in f.counts.items()],
             ]
             for f in files if f.stamp != (-1, -1)
         }
-        data = {"format": FORMAT, "directory": os.path.realpath(self.directory), "tasks": list(numbers), "files": table}
+        data = {"format": FORMAT, "directory": os.path.realpath(self.directory), "tasks": list(numbers),
+                "names": list(names), "files": table}
         with suppress(OSError, ValueError, RuntimeError):
             path = index_path(self.directory)
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -312,17 +312,19 @@ def trace(obj: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
         for part, kind in (("in", dict), ("args", dict), ("out", list)):
             if not isinstance(step.get(part), kind):
                 fail("trace", step.get(part), f"{part!r} of a step to be a {kind.__name__}")
-        if _deep(step, _DEPTH):
-            fail("trace", step, f"values nested at most {_DEPTH} deep")
+    if _deep(value, 1 + _DEPTH):
+        fail("trace", value, f"steps with values nested at most {_DEPTH} deep")
     return tuple(value)
 
 
-def _deep(value: object, left: int) -> bool:
-    if isinstance(value, dict):
-        return left == 0 or any(_deep(v, left - 1) for v in value.values())
-    if isinstance(value, list):
-        return left == 0 or any(_deep(v, left - 1) for v in value)
-    return False
+def _deep(value: object, most: int) -> bool:
+    """Whether objects and lists stand in each other more than so many deep."""
+    level = [value]
+    for _ in range(most):
+        level = [v for x in level if isinstance(x, dict | list) for v in (x.values() if isinstance(x, dict) else x)]
+        if not level:
+            return False
+    return any(isinstance(x, dict | list) for x in level)
 
 
 def _flat(obj: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -261,7 +261,7 @@ class Log:
 
     def tasks(self) -> list[tuple[str, str, str]]:
         """(name, key of the program, key of the machine) of all that has a best schedule, by name."""
-        return sorted({(b.name, *key) for key, places in self._bests.items() for b in places})
+        return sorted((name, *key) for key, places in self._bests.items() for name in {b.name for b in places})
 
 
 class _OwnWriter(Writer):

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -20,6 +21,7 @@ from autosched.child import undisturbed
 from autosched.errors import ProgramError
 
 SECONDS = 60.0  # that a file may take to be loaded, where nobody says less
+LOOK = 0.1  # seconds between two looks whether it has ended
 LOST = 3  # exit code of the child where memory did not suffice
 _CODE = """
 import sys
@@ -65,11 +67,12 @@ def told(file: str, path: Path, attribute: str) -> dict[str, Any]:
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=chatter, start_new_session=True,
         )
     try:
-        answer, printed = child.communicate(timeout=_seconds.get())
-    except subprocess.TimeoutExpired:
-        raise ProgramError(f"{file}: {attribute} is not loaded after {_seconds.get():g} seconds") from None
+        said = _said(child, _seconds.get())
     finally:
         _end(child)
+    if said is None:
+        raise ProgramError(f"{file}: {attribute} is not loaded after {_seconds.get():g} seconds")
+    answer, printed = said
     if printed:
         sys.stderr.write(printed.decode(errors="replace"))
     if child.returncode == LOST:
@@ -80,6 +83,25 @@ def told(file: str, path: Path, attribute: str) -> dict[str, Any]:
         raise ProgramError(f"{file}: {attribute} ends its process with code {child.returncode}")
     found: dict[str, Any] = json.loads(answer)
     return found
+
+
+def _said(child: subprocess.Popen[bytes], seconds: float) -> tuple[bytes, bytes] | None:
+    """What a child has written to its pipes when it ends; None where it does not end in time."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            return child.communicate(timeout=LOOK)
+        except subprocess.TimeoutExpired as waited:
+            if child.poll() is None:
+                if time.monotonic() >= until:
+                    return None
+                continue
+            # It is over; what it has started and left may hold its pipes for ever.
+            _end(child)
+            try:
+                return child.communicate(timeout=LOOK)
+            except subprocess.TimeoutExpired:  # held by one that left the group too
+                return waited.output or b"", waited.stderr or b""
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

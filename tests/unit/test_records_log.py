@@ -227,9 +227,11 @@ def sealed(kind: str, **fields: Any) -> str:
     return f'{text[:-1]},"crc":"{zlib.crc32(text.encode()):08x}"}}\n'
 
 
-NESTED: Any = 1
-for _ in range(40):
-    NESTED = [NESTED]
+def nested(deep: int) -> Any:
+    """A value in so many lists."""
+    return [nested(deep - 1)] if deep else 1
+
+
 STEP = BEST.trace[0]
 IMPOSSIBLE: list[tuple[str, dict[str, Any], str]] = [
     ("trial", {"cycles": 0}, "'cycles' is 0, expected an integer from 1"), ("trial", {"cycles": -5}, "'cycles'"),
@@ -252,7 +254,8 @@ IMPOSSIBLE: list[tuple[str, dict[str, Any], str]] = [
     ("trial", {"format": True}, "format True"), ("trial", {"format": "2"}, "format '2'"),
     ("best", {"verified": 1}, "'verified'"), ("best", {"trace": {}}, "'trace'"), ("best", {"trace": [5]}, "'trace'"),
     ("best", {"trace": [{}]}, "'trace'"), ("best", {"trace": [{**STEP, "in": []}]}, "'in' of a step"),
-    ("best", {"trace": [{**STEP, "args": {"x": NESTED}}]}, "nested at most 32"), ("best", {"version": "1.x"}, "'version'"),
+    ("best", {"trace": [{**STEP, "args": {"x": nested(31)}}]}, "values nested at most 32"),
+    ("best", {"version": "1.x"}, "'version'"),
     ("best", {"version": "1" * 10}, "'version'"), ("best", {"workload": "x"}, "'workload'"),
     ("best", {"space_bound": None}, "'space_bound'"),
     ("best", {"machine_bound": "5"}, "'machine_bound'"), ("best", {"name": 5}, "'name'"),
@@ -278,7 +281,8 @@ POSSIBLE: list[tuple[str, dict[str, Any]]] = [
     ("trial", {"cycles": 1, "point": [2**31 - 1, -(2**31)]}), ("trial", {"cycles": 2**62, "bound": 0, "draft": 0, "trial": 0}),
     ("trial", {"ms": 0}), ("trial", {"ms": 2**62}),
     ("trial", {"point": [0] * 4096}), ("best", {"version": "1" * 9, "name": "x" * 4096}), ("best", {"machine_bound": None}),
-    ("best", {"trace": [{**STEP, "args": {"x": [[[1.5, None, True]]]}}]}), ("best", {"trace": []}), ("trial", {"unknown": 5}),
+    ("best", {"trace": [{**STEP, "args": {"x": [[[1.5, None, True]]]}}]}), ("best", {"trace": []}),
+    ("best", {"trace": [{**STEP, "args": {"x": nested(30)}}]}), ("trial", {"unknown": 5}),
 ]
 
 
