@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import importlib.util
 import json
 import lzma
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
 # No test depends on time: a busy or a cold machine is no failure.
 settings.register_profile("house", deadline=None)
 settings.load_profile("house")
+
+
+def pytest_collection_finish() -> None:
+    """Tests that were collected stay: the collector of garbage need not look at them again, and seldom at anything."""
+    from autosched.child import YOUNG
+
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
 
 ORACLES = Path(__file__).parent / "oracles"
 DATA = Path(__file__).parent / "data"

@@ -106,7 +106,8 @@ class Index:
             f.path.name: [
                 *f.stamp, digest(f.tail), f.offset, f.lines, [(x.line, x.reason) for x in f.damage if x is not f.torn],
                 None if f.torn is None else (f.torn.line, f.torn.reason),
-                [(number(b.task), named(b.name), b.cycles, b.verified, b.program, b.withdrawn, b.offset, b.length) for b in f.bests],
+                [(number(b.task), named(b.name), b.cycles, b.verified, b.program, b.withdrawn, b.offset, b.length)
+                 for b in f.bests],
                 [(p.workload, p.name, p.offset, p.length) for p in f.programs], [(number(t), n) for t, n in f.counts.items()],
             ]
             for f in files if f.stamp != (-1, -1)

@@ -60,16 +60,16 @@ def test_sim_runs_recorded_programs_of_the_rtl(here: Here) -> None:
     assert all(r["outputs_match"] for r in results)
 
 
-def test_an_example_of_ones_own_is_tuned(tmp_path: Path) -> None:
-    done = autosched("tune", ROOT / "examples/kernels.py:relu_add", "--trials", "4", "--jobs", "1", "--log", tmp_path)
+def test_an_example_of_ones_own_is_tuned(tmp_path: Path, here: Here) -> None:
+    done = here("tune", ROOT / "examples/kernels.py:relu_add", "--trials", "4", "--jobs", "1", "--log", tmp_path)
     assert done.returncode == 0 and "bit-equal" in done.stdout, done.stderr
 
 
-def test_a_damaged_line_is_counted_and_skipped(log: Path, tmp_path: Path) -> None:
+def test_a_damaged_line_is_counted_and_skipped(log: Path, tmp_path: Path, here: Here) -> None:
     for path in log.glob("*.jsonl"):
         (tmp_path / path.name).write_bytes(path.read_bytes() + b'{"kind":"trial","workl')
     (tmp_path / "junk.jsonl").write_text("not json\n")
-    done = autosched("best", SMALL, "--log", tmp_path)
+    done = here("best", SMALL, "--log", tmp_path)
     assert done.returncode == 0 and SMALL in done.stdout
     assert "2 damaged line(s)" in done.stderr
 

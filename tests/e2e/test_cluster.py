@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -45,18 +45,18 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[str]]]]
             process.wait()
 
 
-def command(*args: str | Path) -> list[str]:
-    return [sys.executable, "-m", "autosched", "tune", "t3", "--trials", "24", "--cold", *map(str, args)]
+Here = Callable[..., subprocess.CompletedProcess[str]]
+TUNE = ("tune", "t3", "--trials", "24", "--cold", "--sampler", "random")
 
 
 def test_a_cluster_gives_the_trials_of_one_process_and_a_killed_worker_costs_nothing(
-    cluster: tuple[str, list[subprocess.Popen[str]]], tmp_path: Path
+    cluster: tuple[str, list[subprocess.Popen[str]]], tmp_path: Path, here: Here
 ) -> None:
     address, workers = cluster
-    calm = subprocess.run(command("--executor", "serial", "--log", tmp_path / "calm"), cwd=ROOT, capture_output=True, text=True,
-                          timeout=MINUTES, check=False)
+    calm = here(*TUNE, "--executor", "serial", "--log", tmp_path / "calm")
     assert calm.returncode == 0, calm.stderr
-    process = subprocess.Popen(command("--scheduler", address, "--log", tmp_path / "hit"), cwd=ROOT, stdout=subprocess.PIPE,
+    words = [sys.executable, "-m", "autosched", *TUNE]
+    process = subprocess.Popen([*words, "--scheduler", address, "--log", str(tmp_path / "hit")], cwd=ROOT, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
     wait_for(lambda: process.poll() is not None or len(trials(tmp_path / "hit")) > 4)
     workers[0].send_signal(signal.SIGKILL)
@@ -68,12 +68,12 @@ def test_a_cluster_gives_the_trials_of_one_process_and_a_killed_worker_costs_not
     assert workers[0].wait() == -signal.SIGKILL and workers[1].poll() is None
 
 
-def test_a_cluster_of_ones_own_needs_no_address(tmp_path: Path) -> None:
-    args = [sys.executable, "-m", "autosched", "tune", "t2", "--trials", "8", "--log"]
-    for name, more in (("dask", ["--executor", "dask", "--jobs", "2"]), ("serial", ["--executor", "serial"])):
-        done = subprocess.run([*args, str(tmp_path / name), *more], cwd=ROOT, capture_output=True, text=True, timeout=MINUTES,
-                              check=False)
-        assert done.returncode == 0 and "distributed" not in done.stderr, done.stderr
+def test_a_cluster_of_ones_own_needs_no_address(tmp_path: Path, here: Here) -> None:
+    args = ["tune", "t2", "--trials", "8", "--sampler", "random", "--log"]
+    dask = [sys.executable, "-m", "autosched", *args, str(tmp_path / "dask"), "--executor", "dask", "--jobs", "2"]
+    done = subprocess.run(dask, cwd=ROOT, capture_output=True, text=True, timeout=MINUTES, check=False)
+    assert done.returncode == 0 and "distributed" not in done.stderr, done.stderr
+    assert here(*args, tmp_path / "serial", "--executor", "serial").returncode == 0
     assert trials(tmp_path / "dask") == trials(tmp_path / "serial")
 
 
@@ -83,7 +83,9 @@ def test_a_cluster_of_ones_own_needs_no_address(tmp_path: Path) -> None:
     (["--executor", "loky", "--scheduler", "tcp://127.0.0.1:1"], "--scheduler is for --executor dask"),
     (["--executor", "dusk"], "unknown executor 'dusk'; did you mean 'dask'"),
 ])
-def test_what_is_no_cluster_is_one_line(more: list[str], said: str, tmp_path: Path) -> None:
-    args = command(*more, "--log", tmp_path)
-    done = subprocess.run(args, cwd=ROOT, capture_output=True, text=True, timeout=MINUTES, check=False)
+def test_what_is_no_cluster_is_one_line(
+    more: list[str], said: str, tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autosched.search.dask_executor.CONNECT_SECONDS", 0.5)
+    done = here(*TUNE, *more, "--log", tmp_path)
     assert done.returncode == 2 and said in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr

@@ -14,12 +14,15 @@ import pytest
 from running import MINUTES, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
+Command = Callable[..., tuple[int, str, str]]
 NAME = "t3"  # thousands of trials are no end of it
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes through /proc")
 
 
 def start(log: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "autosched", "tune", NAME, "--trials", "4000", "--jobs", "2", "--log", str(log)]
+    # The sampler that needs least before the first trial: it is no part of what is tested.
+    command = [sys.executable, "-m", "autosched", "tune", NAME, "--trials", "4000", "--jobs", "2", "--sampler", "random", "--log",
+               str(log)]
     return subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         preexec_fn=lambda: [signal.signal(s, signal.SIG_DFL) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)],
@@ -79,22 +82,24 @@ def test_ctrl_c_is_one_line(moment: str, times: int, tmp_path: Path) -> None:
     nothing_is_left(process)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["SIGTERM", "SIGHUP"])
-def test_other_signals_end_it_in_order_too(number: signal.Signals, tmp_path: Path) -> None:
-    process = start(tmp_path)
-    wait_for(lambda: trials(tmp_path) > 4)
+def ends_in_order(process: subprocess.Popen[str], number: signal.Signals, log: Path, command: Command) -> None:
+    """A signal other than that of Ctrl-C: one line, nothing left, and the best so far in the log."""
     process.send_signal(number)
     _, err = process.communicate(timeout=MINUTES)
     assert process.returncode == 128 + number, err
     assert "Traceback" not in err and f"autosched: ended by {number.name}; {NAME}: " in err.splitlines()[-1]
     nothing_is_left(process)
-    best = subprocess.run([sys.executable, "-m", "autosched", "best", NAME, "--log", str(tmp_path), "--format", "json"],
-                          cwd=ROOT, capture_output=True, text=True, timeout=MINUTES, check=False)
-    (found,) = json.loads(best.stdout)
+    (found,) = json.loads(command("best", NAME, "--log", log, "--format", "json")[1])
     assert found["cycles"] and not found["verified"]
 
 
-def test_workers_ignore_ctrl_c(tmp_path: Path) -> None:
+def test_a_hangup_ends_it_in_order_too(tmp_path: Path, command: Command) -> None:
+    process = start(tmp_path)
+    wait_for(lambda: trials(tmp_path) > 4)
+    ends_in_order(process, signal.SIGHUP, tmp_path, command)
+
+
+def test_workers_ignore_ctrl_c_and_end_with_the_command(tmp_path: Path, command: Command) -> None:
     process = start(tmp_path)
     wait_for(lambda: trials(tmp_path) > 4)
     workers = group(process.pid) - {process.pid}
@@ -106,9 +111,7 @@ def test_workers_ignore_ctrl_c(tmp_path: Path) -> None:
     before = trials(tmp_path)
     wait_for(lambda: trials(tmp_path) > before + 40)
     assert group(process.pid) - {process.pid} == workers
-    process.terminate()
-    process.communicate(timeout=MINUTES)
-    nothing_is_left(process)
+    ends_in_order(process, signal.SIGTERM, tmp_path, command)
 
 
 @pytest.mark.parametrize("moment", list(MOMENTS)[1:])
@@ -123,8 +126,9 @@ def test_a_killed_command_leaves_no_process_and_no_shared_memory(moment: str, tm
 
 
 def test_a_run_that_is_to_ignore_hangups_does(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "autosched", "tune", "t2", "--trials", "24", "--jobs", "2", "--log", str(tmp_path)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    words = [sys.executable, "-m", "autosched", "tune", "t2", "--trials", "24", "--jobs", "1", "--sampler", "random", "--log",
+             str(tmp_path)]
+    process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     wait_for(lambda: trials(tmp_path) > 0 or process.poll() is not None)
     process.send_signal(signal.SIGHUP)
@@ -133,7 +137,7 @@ def test_a_run_that_is_to_ignore_hangups_does(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_that_a_library_made_an_error_of_its_own_is_still_one_line(
-    command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def swallowing(*_: object) -> None:
         try:

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,12 +36,16 @@ def shipped(name: str) -> BestRecord:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_an_example_runs_as_the_readme_says(command: str, tmp_path: Path) -> None:
+def test_an_example_runs_as_the_readme_says(
+    command: str, tmp_path: Path, here: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     words = shlex.split(command)
-    program = [sys.executable] if words[0] == "python" else [sys.executable, "-m", "autosched"]
-    done = subprocess.run([*program, *words[1:]], cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "HOME": str(Path.home())},
-                          capture_output=True, text=True, timeout=300, check=False)
+    if words[0] == "autosched":
+        done = here(*words[1:], cwd=tmp_path)
+    else:
+        done = subprocess.run([sys.executable, *words[1:]], cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "HOME": str(Path.home())},
+                              capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() and "Traceback" not in done.stderr
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +22,20 @@ ROOT = Path(__file__).resolve().parents[2]
 SMALL = "dense:m=2,k=64,n=96"
 LAYER = "resnet18.c10"
 ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
+Here = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def command(*args: str | Path) -> list[str]:
     return [sys.executable, "-m", "autosched", *map(str, args)]
 
 
-def autosched(*args: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*args), capture_output=True, text=True, timeout=300, check=False, env=ENV)
-
-
 def trials_of(log: Path) -> int:
     return sum(p.read_bytes().count(b'{"kind":"trial"') for p in log.glob("*.jsonl"))
 
 
-def test_a_run_that_is_killed_leaves_its_best(tmp_path: Path) -> None:
-    run = subprocess.Popen(command("tune", LAYER, "--trials", "2000", "--jobs", "1", "--log", tmp_path), env=ENV,
-                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def test_a_run_that_is_killed_leaves_its_best(tmp_path: Path, here: Here) -> None:
+    words = command("tune", LAYER, "--trials", "2000", "--jobs", "1", "--sampler", "random", "--log", tmp_path)
+    run = subprocess.Popen(words, env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         waited = time.monotonic()
         while trials_of(tmp_path) < 5 and run.poll() is None and time.monotonic() - waited < 240:
@@ -49,12 +47,12 @@ def test_a_run_that_is_killed_leaves_its_best(tmp_path: Path) -> None:
     task, target = workload(LAYER), get_target("vta-de10")
     known = Log.open(tmp_path)
     cycles = [r.cycles for r in known.trials(task.key, target.key(), known.bests(task.key, target.key())[0].version).values()]
-    (best,) = json.loads(autosched("best", LAYER, "--log", tmp_path, "--format", "json").stdout)
+    (best,) = json.loads(here("best", LAYER, "--log", tmp_path, "--format", "json").stdout)
     assert best["cycles"] <= min(c for c in cycles if c is not None) and best["verified"] is False and best["trace"]
-    assert "not yet" in autosched("best", LAYER, "--log", tmp_path).stdout
-    shown = autosched("apply", LAYER, "--log", tmp_path)
+    assert "not yet" in here("best", LAYER, "--log", tmp_path).stdout
+    shown = here("apply", LAYER, "--log", tmp_path)
     assert shown.returncode == 0 and "bit-equal" in shown.stdout, shown.stderr
-    (after,) = json.loads(autosched("best", LAYER, "--log", tmp_path, "--format", "json").stdout)
+    (after,) = json.loads(here("best", LAYER, "--log", tmp_path, "--format", "json").stdout)
     assert after["verified"] is True and after["cycles"] == best["cycles"]
 
 
@@ -120,13 +118,13 @@ def test_24_writers_and_200_kills(tmp_path: Path) -> None:
     kill_writers(tmp_path, 24, 200)
 
 
-def test_runs_that_share_a_log_simulate_less_and_try_the_same(tmp_path: Path) -> None:
-    words = ["tune", SMALL, "--trials", "32", "--jobs", "1", "--cold", "--format", "json", "--log"]
+def test_runs_that_share_a_log_simulate_less_and_try_the_same(tmp_path: Path, here: Here) -> None:
+    words = ["tune", SMALL, "--trials", "32", "--jobs", "1", "--sampler", "random", "--cold", "--format", "json", "--log"]
     shared = [subprocess.Popen(command(*words, tmp_path / "log"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=ENV)
               for _ in range(2)]
     # The report is the last of the lines.
     reports = [json.loads(p.communicate(timeout=300)[0].splitlines()[-1]) for p in shared]
-    history = json.loads(autosched(*words, tmp_path / "alone").stdout.splitlines()[-1])["history"]
+    history = json.loads(here(*words, tmp_path / "alone").stdout.splitlines()[-1])["history"]
     assert [r["history"] for r in reports] == [history, history]
     assert all(r["simulated"] + r["from_log"] == 32 for r in reports)
     log = Log.open(tmp_path / "log")

@@ -1,22 +1,28 @@
-"""What a person sees on a terminal of 40 to 120 columns: real commands under a pseudo-terminal, their screen as pyte draws it."""
+"""What a person sees on a terminal of 40 to 120 columns: real commands under a pseudo-terminal, their screen as pyte draws it.
+
+Each runs in a copy of this process: starting an interpreter is no part of what is seen.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import io
 import json
 import os
 import pty
 import re
 import struct
-import subprocess
-import sys
 import termios
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyte
 import pytest
+from running import in_a_copy
 
+from autosched.cli import main
 from autosched.cli.exit_codes import Exit
 from autosched.search import tune
 
@@ -26,6 +32,7 @@ LONG = "dense:m=2,k=256,n=256,bias=0,tail=cast"
 WIDTHS = [40, 60, 80, 100, 120]
 TALL = 200
 TRIALS = 10
+RUN = ("tune", SMALL, "--trials", str(TRIALS), "--jobs", "1", "--sampler", "random")
 
 
 class Seen:
@@ -33,17 +40,17 @@ class Seen:
 
     Args:
         width: columns of the terminal.
-        command: what runs.
-        cwd: where.
+        args: the words of the command.
+        cwd: where it runs.
     """
 
-    def __init__(self, width: int, command: list[str], cwd: Path) -> None:
+    def __init__(self, width: int, args: Sequence[str | Path], cwd: Path) -> None:
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", TALL, width, 0, 0))
         env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
         for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
             env.pop(name, None)
-        process = subprocess.Popen(command, cwd=cwd, stdin=slave, stdout=slave, stderr=slave, env=env, close_fds=True)
+        process = in_a_copy(args, (slave, slave, slave), cwd, env)
         os.close(slave)
         self.width = width
         self.screen = pyte.Screen(width, TALL)
@@ -59,20 +66,20 @@ class Seen:
             stream.feed(data)
             self.frames.append([line.rstrip() for line in self.screen.display])
         os.close(master)
-        self.code = process.wait(timeout=300)
+        self.code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
         self.lines = [line.rstrip() for line in self.screen.display]
         self.text = "\n".join(self.lines).strip("\n")
 
 
 def autosched(width: int, *args: str | Path, cwd: Path = ROOT) -> Seen:
-    return Seen(width, [sys.executable, "-m", "autosched", *map(str, args)], cwd)
+    return Seen(width, args, cwd)
 
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("log")
     for name in (SMALL, LONG):
-        tune(name, trials=3, jobs=1, log=directory)
+        tune(name, trials=3, jobs=1, log=directory, sampler="random")
     return directory
 
 
@@ -94,16 +101,17 @@ def whole(text: str, number: str) -> bool:
 
 def piped(*args: str | Path) -> str:
     """Standard output of a command that writes to a pipe."""
-    command = [sys.executable, "-m", "autosched", *map(str, args)]
-    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True,
-                          env={**os.environ, "PYTHONPATH": str(ROOT)}).stdout
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+        assert main([str(a) for a in args]) == Exit.OK
+    return out.getvalue()
 
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The last event of the run that the next test shows on every width."""
     log = tmp_path_factory.mktemp("o")
-    words = ("tune", SMALL, "--trials", str(TRIALS), "--jobs", "1", "--log", log, "--format", "json", "--quiet")
+    words = (*RUN, "--log", log, "--format", "json", "--quiet")
     events = [json.loads(line) for line in piped(*words).splitlines()]
     assert [e["event"] for e in events] == ["run", "task", *["trial"] * TRIALS, "task_finished", "finished"]
     found: dict[str, Any] = events[-1]
@@ -112,7 +120,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_run_is_shown_without_cutting_a_number(width: int, outcome: dict[str, Any], tmp_path: Path) -> None:
-    seen = autosched(width, "tune", SMALL, "--trials", str(TRIALS), "--jobs", "1", "--log", tmp_path)
+    seen = autosched(width, *RUN, "--log", tmp_path)
     assert seen.code == Exit.OK, seen.text
     for key in ("cycles", "bound", "default_cycles"):
         assert whole(seen.text, grouped(outcome[key])), (key, seen.text)

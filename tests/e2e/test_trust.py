@@ -4,7 +4,6 @@ import json
 import os
 import resource
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,16 +21,11 @@ from autosched.workloads import workload
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = f"{ROOT}/examples/kernels.py:relu_add"
 SMALL = "dense:m=2,k=64,n=96"
-
-
-def autosched(*args: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "autosched", *map(str, args)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, check=False, env=env)
+Here = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def tuned(name: str, log: Path, trials: int = 4) -> BestRecord:
-    report = tune(name, log=log, jobs=1, trials=trials, cold=True)
+    report = tune(name, log=log, jobs=1, trials=trials, cold=True, sampler="random")
     assert isinstance(report, TuneReport)
     target = get_target("vta-de10")
     best = find_best(report.task.func, target, log)
@@ -61,11 +55,11 @@ def trap(directory: Path) -> tuple[Path, Path]:
     return file, mark
 
 
-def test_a_name_in_a_log_runs_nothing(tmp_path: Path, small: BestRecord) -> None:
+def test_a_name_in_a_log_runs_nothing(tmp_path: Path, small: BestRecord, here: Here) -> None:
     file, mark = trap(tmp_path)
     evil = replace(small, of=replace(small.of, name=f"{file}:f", workload="ab" * 32))
     log = log_of(tmp_path / "log", small, evil)
-    done = autosched("best", "--log", log, "--format", "json", cwd=tmp_path)
+    done = here("best", "--log", log, "--format", "json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     # Its name stands for nothing that the log can show: it is listed with the key, and does not stop the others.
     assert sorted(r["workload"] for r in json.loads(done.stdout)) == sorted([f"{file}:f ({'ab' * 4})", SMALL])
@@ -111,7 +105,7 @@ def test_what_is_no_kernel_file_is_one_line(tmp_path: Path, text: str) -> None:
         Kernel.load(tmp_path / "k.json")
 
 
-def test_a_program_of_ones_own_is_in_the_log(tmp_path: Path) -> None:
+def test_a_program_of_ones_own_is_in_the_log(tmp_path: Path, here: Here) -> None:
     example = tmp_path / "mine.py"
     example.write_text((ROOT / "examples/kernels.py").read_text())
     name = f"{example}:relu_add"
@@ -124,23 +118,23 @@ def test_a_program_of_ones_own_is_in_the_log(tmp_path: Path) -> None:
     assert stored is not None and stored.func == task.func and stored.name == name
     commands = ["best", name], ["best"], ["show", name, "--as", "python"], ["apply", name], ["export", name, "-o", "p.json"]
     for command in commands:
-        done = autosched(*command, "--log", tmp_path / "log", cwd=tmp_path)
+        done = here(*command, "--log", tmp_path / "log", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert name in done.stdout or command[0] == "show"
     # A script that is another program than its key says is no program at all.
     other = ProgramRecord(best.workload, name, task.func.script().replace("T.max", "T.min"))
     lie = log_of(tmp_path / "lie", best, other)
     assert Known.open(target, lie).workload(name, best.workload, target) is None
-    shown = autosched("best", "--log", lie, cwd=tmp_path)
+    shown = here("best", "--log", lie, cwd=tmp_path)
     assert shown.returncode == 0 and f"{name} ({best.workload[:8]})" in " ".join(shown.stdout.split())
     assert "relu_add" in text
 
 
-def test_an_unchecked_schedule_is_checked_on_first_use(tmp_path: Path, small: BestRecord) -> None:
+def test_an_unchecked_schedule_is_checked_on_first_use(tmp_path: Path, small: BestRecord, here: Here) -> None:
     log = log_of(tmp_path / "log", replace(small, verified=False))
-    listed = autosched("best", "--log", log, cwd=tmp_path)
+    listed = here("best", "--log", log, cwd=tmp_path)
     assert "not yet" in listed.stdout
-    assert autosched("show", SMALL, "--log", log, cwd=tmp_path).returncode == 0
+    assert here("show", SMALL, "--log", log, cwd=tmp_path).returncode == 0
     best = find_best(workload(SMALL).func, get_target("vta-de10"), log)
     assert best is not None and best.verified and best.cycles == small.cycles
     assert len(list(log.iterdir())) == 2
@@ -148,19 +142,19 @@ def test_an_unchecked_schedule_is_checked_on_first_use(tmp_path: Path, small: Be
     assert len(list(log.iterdir())) == 2
 
 
-def test_a_record_that_lies_is_passed_over(tmp_path: Path, small: BestRecord) -> None:
+def test_a_record_that_lies_is_passed_over(tmp_path: Path, small: BestRecord, here: Here) -> None:
     cheap = replace(small, cycles=1, program="0" * 64)
     faster = replace(small, cycles=small.cycles - 1)
     broken = replace(small, cycles=2, program="1" * 64, trace=({"op": "nope", "in": {}, "args": {}, "out": []},))
     unchecked = replace(broken, cycles=3, program="2" * 64, verified=False)
     log = log_of(tmp_path / "log", small, cheap, faster, broken, unchecked)
-    done = autosched("apply", SMALL, "--log", log, "--format", "json", cwd=tmp_path)
+    done = here("apply", SMALL, "--log", log, "--format", "json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["cycles"] == small.cycles and "passed over" in done.stderr and "Traceback" not in done.stderr
     again = find_best(workload(SMALL).func, get_target("vta-de10"), log)
     assert again is not None and again.cycles == small.cycles
     only = log_of(tmp_path / "only", cheap)
-    failed = autosched("show", SMALL, "--log", only, cwd=tmp_path)
+    failed = here("show", SMALL, "--log", only, cwd=tmp_path)
     assert failed.returncode in (2, 3) and "that holds" in failed.stderr.splitlines()[-1] and "Traceback" not in failed.stderr
 
 
@@ -174,34 +168,34 @@ def test_fewer_cycles_than_the_bound_are_not_called_checked(
         assert json.loads(command("best", "--log", log, "--format", "json")[1])[0]["verified"] == (said == "yes")
 
 
-def test_a_record_of_another_version_is_marked_and_checked(tmp_path: Path, small: BestRecord) -> None:
+def test_a_record_of_another_version_is_marked_and_checked(tmp_path: Path, small: BestRecord, here: Here) -> None:
     old = replace(small, of=replace(small.of, version="0.9"), cycles=7)
     older = replace(old, of=replace(old.of, version="0.10"), cycles=8)
     log = log_of(tmp_path / "log", old, older)
     target = get_target("vta-de10")
     assert [r.version for r in Known.open(target, log).bests(small.workload, target.key())] == ["0.10", "0.9"]
-    (listed,) = json.loads(autosched("best", "--log", log, "--format", "json", cwd=tmp_path).stdout)
+    (listed,) = json.loads(here("best", "--log", log, "--format", "json", cwd=tmp_path).stdout)
     assert (listed["version"], listed["cycles"]) == ("0.10", 8)
-    assert "by version 0.10" in autosched("best", "--log", log, cwd=tmp_path).stdout
+    assert "by version 0.10" in here("best", "--log", log, cwd=tmp_path).stdout
     assert compile(SMALL, log=log).cycles == small.cycles
-    assert "yes" in autosched("best", "--log", log, cwd=tmp_path).stdout
+    assert "yes" in here("best", "--log", log, cwd=tmp_path).stdout
 
 
-def test_lines_that_cannot_be_do_not_stop_a_command(tmp_path: Path, small: BestRecord) -> None:
+def test_lines_that_cannot_be_do_not_stop_a_command(tmp_path: Path, small: BestRecord, here: Here) -> None:
     log = log_of(tmp_path / "log", small)
     (log / "junk.jsonl").write_bytes(
         b"junk\n" + seal("best", {"cycles": 2**70}).encode() + b'{"kind":"trial"' + b"[" * 10_000 + b"\n\xff\xfe\n"
         + seal("future", {}, 3).encode()
     )
     os.mkfifo(log / "pipe.jsonl")
-    done = autosched("best", SMALL, "--log", log, "--verbose", cwd=tmp_path)
+    done = here("best", SMALL, "--log", log, "--verbose", cwd=tmp_path)
     assert done.returncode == 0 and SMALL in done.stdout
     assert "5 damaged line(s)" in done.stderr and "Traceback" not in done.stderr
     for reason in ("junk.jsonl:1: no valid checksum", "junk.jsonl:2: field", "junk.jsonl:5: format 3"):
         assert reason in done.stderr
 
 
-def test_a_file_that_cannot_be_written_whole_keeps_what_it_was(tmp_path: Path, small: BestRecord) -> None:
+def test_a_file_that_cannot_be_written_whole_keeps_what_it_was(tmp_path: Path, small: BestRecord, here: Here) -> None:
     log = log_of(tmp_path / "log", small)
     kernel = compile(SMALL, log=log)
     path = tmp_path / "k.json"
@@ -217,5 +211,5 @@ def test_a_file_that_cannot_be_written_whole_keeps_what_it_was(tmp_path: Path, s
     assert caught.value.filename == str(path) and path.read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["k.json", "log"]
     for command in (["export", SMALL, "-o"], ["apply", SMALL, "--output"]):
-        done = autosched(*command, tmp_path / "nowhere" / "f", "--log", log, cwd=tmp_path)
+        done = here(*command, tmp_path / "nowhere" / "f", "--log", log, cwd=tmp_path)
         assert done.returncode == 2 and f"{tmp_path}/nowhere" in done.stderr and len(done.stderr.splitlines()) == 1

@@ -5,10 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from running import MINUTES, lines, trials, wait_for
+
+from autosched.search import tune
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -35,9 +38,9 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="finds workers throug
 
 
 @linux
-def test_killed_workers_cost_nothing(tmp_path: Path) -> None:
+def test_killed_workers_cost_nothing(tmp_path: Path, here: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     args = ("tune", "t3", "--trials", "40", "--seed", "3", "--cold")
-    assert run(*args, "--jobs", "1", "--log", tmp_path / "calm").returncode == 0
+    assert here(*args, "--jobs", "1", "--log", tmp_path / "calm").returncode == 0
     process = subprocess.Popen(command(*args, "--jobs", "2", "--log", tmp_path / "hit"), cwd=ROOT, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
     killed: set[int] = set()
@@ -82,8 +85,7 @@ ACTIONS = {
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     log = tmp_path_factory.mktemp("calm")
-    done = run("tune", "t2", "--trials", "12", "--jobs", "2", "--log", log)
-    assert done.returncode == 0, done.stderr
+    tune("t2", trials=12, jobs=1, log=log, sampler="random")
     return log
 
 
@@ -99,13 +101,15 @@ def third_trace(log: Path) -> str:
 
 
 @pytest.mark.parametrize("what", ACTIONS)
-def test_a_candidate_that_harms_its_worker_costs_itself_only(what: str, calm: Path, tmp_path: Path) -> None:
+def test_a_candidate_that_harms_its_worker_costs_itself_only(
+    what: str, calm: Path, tmp_path: Path, here: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
     action, reason, tries = ACTIONS[what]
     (tmp_path / "sitecustomize.py").write_text(SABOTAGE.replace("ACTION", action))
     (tmp_path / "trace").write_text(third_trace(calm))
     env = {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]), "SABOTAGE_TRACE": str(tmp_path / "trace"),
            "SABOTAGE_COUNT": str(tmp_path / "count")}
-    args = ("tune", "t2", "--trials", "12", "--jobs", "2", "--log", tmp_path / "log")
+    args = ("tune", "t2", "--trials", "12", "--sampler", "random", "--jobs", "2", "--log", tmp_path / "log")
     done = run(*args, env=env)
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
     assert "failed candidates: 1 environment" in done.stdout
@@ -117,6 +121,6 @@ def test_a_candidate_that_harms_its_worker_costs_itself_only(what: str, calm: Pa
     # One batch, chosen before anything was known: the other trials are those of the calm run.
     assert got[:2] + got[3:] == trials(calm)[:2] + trials(calm)[3:]
     # What the machine failed at is asked again; the rest comes from the log.
-    again = run(*args[:-1], tmp_path / "log", "--format", "json", "--cold")
+    again = here(*args, "--jobs", "1", "--format", "json", "--cold")
     report = json.loads(again.stdout.splitlines()[-1])
     assert report["simulated"] == 1 and report["from_log"] == 11 and not report["failed"], again.stderr

@@ -1,14 +1,55 @@
-"""What tests of a run from outside need: to wait for a moment of it, and to read what it has logged."""
+"""What tests of a run from outside need: to start it, to wait for a moment of it, and to read what it has logged."""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 MINUTES = 600.0  # generous: no test may depend on how busy the machine is
+
+
+def in_a_copy(args: Sequence[str | Path], streams: Sequence[int], cwd: Path, env: Mapping[str, str]) -> int:
+    """Runs the command ``autosched`` in a copy of this process, which has everything loaded that an interpreter would load first.
+
+    For commands with one job: workers and what looks after them would be those of this process.
+
+    Args:
+        args: the words of the command.
+        streams: descriptors that become its standard input, output and error.
+        cwd: its folder.
+        env: all of its environment.
+
+    Returns:
+        The copy's process id; its exit code is the command's.
+    """
+    from autosched.cli import main
+
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+        os.chdir(cwd)
+        os.environ.clear()
+        os.environ.update(env)
+        # What asks for the width of the terminal looks at the second of each pair.
+        sys.stdin, sys.stdout, sys.stderr = (os.fdopen(n, mode, buffering=1) for n, mode in enumerate("rww"))
+        vars(sys).update(__stdin__=sys.stdin, __stdout__=sys.stdout, __stderr__=sys.stderr)
+        try:
+            code = main([str(a) for a in args])
+        except SystemExit as end:
+            code = int(end.code or 0)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
 
 
 def wait_for(what: Callable[[], Any]) -> Any:

@@ -205,10 +205,15 @@ def test_workers_that_never_start_are_one_clear_error(monkeypatch: pytest.Monkey
 
 def test_one_job_leaves_the_collector_of_garbage_as_it_was() -> None:
     """In this process it looks seldom while candidates are measured, in that of a user's own program as well."""
-    before = gc.get_threshold()
-    with MeasurePool(1):
-        assert gc.get_threshold() == (YOUNG, *before[1:])
-    assert gc.get_threshold() == before
+    tests = gc.get_threshold()
+    try:
+        for often, within in ((700, YOUNG), (YOUNG + 1, YOUNG + 1), (0, 0)):
+            gc.set_threshold(often, 9, 8)
+            with MeasurePool(1):
+                assert gc.get_threshold() == (within, 9, 8)
+            assert gc.get_threshold() == (often, 9, 8)
+    finally:
+        gc.set_threshold(*tests)
 
 
 def test_executors_have_names() -> None:
