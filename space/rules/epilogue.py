@@ -12,7 +12,7 @@ from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, Var
 from autosched.ir.functor import expr_children, free_vars
 from autosched.ir.stmt import Block, BufferStore
-from space.normalise.blocks import device_blocks, extents, loads_of, plain_blocks, store_of
+from space.normalise.blocks import device_blocks, extents, loads_of, plain_blocks, readers_of, store_of
 from space.rule import StructuralRule
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Epilogue(StructuralRule):
         need not be known to be small before the first sum.
         """
         found: list[tuple[str, Schedule]] = []
-        folded = _everywhere(sch, "fold_epilogue")
+        folded = _folded(sch) or _folded(_joined(sch))
         if folded is not None:
             found.append(("init by copy" if target.semantics == "chisel" else "addend in front", folded))
         if target.semantics == "chisel":
@@ -44,6 +44,40 @@ class Epilogue(StructuralRule):
         if added is not None:
             found.append(("addend by product", added))
         return found
+
+
+def _folded(sch: Schedule) -> Schedule | None:
+    """A copy in which every sum that can starts with what is added to it; what then only passes it on is gone."""
+    other = _everywhere(sch, "fold_epilogue")
+    for block in device_blocks(other.func) if other is not None else ():
+        store = block.body
+        passes = isinstance(store, BufferStore) and isinstance(store.value, BufferLoad) and store.buffer.dtype == "int32"
+        if other is not None and passes:
+            try:
+                other.compute_inline(other.get_sblock(block.name))
+            except ScheduleError:
+                continue  # a result, or a copy of something else
+    return other
+
+
+def _joined(sch: Schedule) -> Schedule:
+    """A copy in which stages that one other stage reads, once and in place, are part of it."""
+    other = sch.copy()
+    for block in device_blocks(other.func):
+        store = block.body
+        if block.init is not None or not isinstance(store, BufferStore) or store.buffer.dtype != "int32":
+            continue
+        readers = readers_of(other.func, store.buffer)
+        value = readers[0].body if len(readers) == 1 and readers[0].init is None else None
+        if not isinstance(value, BufferStore) or value.buffer.dtype != "int32":
+            continue
+        read = [x for x in loads_of(readers[0]) if x.buffer is store.buffer]
+        if len(read) == 1 and read[0].indices == value.indices and any(x.indices == store.indices for x in loads_of(block)):
+            try:
+                other.compute_inline(other.get_sblock(block.name))
+            except ScheduleError:
+                continue  # it stays a stage
+    return other
 
 
 def _everywhere(sch: Schedule, primitive: str) -> Schedule | None:

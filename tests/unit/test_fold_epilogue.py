@@ -13,7 +13,7 @@ from autosched.ir import IRModule, PrimFunc
 from autosched.ir.interp import run
 from autosched.measure import Candidate, measure
 from autosched.schedule import Schedule
-from autosched.script import T
+from autosched.script import T, parse
 from autosched.target import get_target
 from autosched.workloads import workload
 
@@ -93,6 +93,26 @@ def test_without_declared_ranges_it_may_overflow() -> None:
         sch.fold_epilogue("D")
     assert "declare narrower ranges" in caught.value.hint
     assert sch.script() == before
+
+
+@pytest.mark.parametrize(("shift", "taken"), [(0, True), (1, False)])
+def test_a_sum_that_is_not_shifted_may_wrap_around(shift: int, taken: bool) -> None:
+    """Whatever the order of additions is, the same bits come out of int32."""
+    value = f"T.shift_right(C[vi, vj], {shift})" if shift else "C[vi, vj]"
+    text = Schedule(dense).script().replace("T.shift_right(C[vi, vj], 8)", value)
+    func = replace(parse(text), value_ranges=(), attrs={})
+    sch = Schedule(func)
+    if not taken:
+        with pytest.raises(ScheduleError, match="the addend shifted by 1 may be between"):
+            sch.fold_epilogue("D")
+        return
+    sch.fold_epilogue("D")
+    assert "= bias[vj]" in sch.script()
+    for data, weight, bias in ((-128, -128, 2**31 - 1), (-128, 127, -2**31), (127, 127, 2**31 - 9)):
+        arrays = [np.full((4, 16), data, "int8"), np.full((8, 16), weight, "int8"), np.full(8, bias, "int32"),
+                  np.zeros((4, 8), "int32")]
+        wanted = run(func, *[a.copy() for a in arrays])["D"]
+        assert np.array_equal(run(sch.func, *arrays)["D"], wanted) and (bias + 16 * data * weight) not in range(-2**31, 2**31)
 
 
 @pytest.mark.parametrize(("limit", "fits"), [(8_387_583, True), (8_387_584, False)])

@@ -29,16 +29,16 @@ class Folding(ScheduleBase):
         """Moves what is added after a shift in front of it, into the initial value of the sum that is shifted.
 
         ``(sum >> s) + b`` equals ``(sum + (b << s)) >> s`` as long as nothing overflows, and adding ``b << s`` to the sum
-        costs nothing when the sum starts with it. Also without a shift (``sum + b``).
+        costs nothing when the sum starts with it. Also without a shift (``sum + b``), where wrapping around changes nothing.
 
         Args:
             block: handle or name of the block that shifts and adds; the reduction that it reads, with its init inside or
                 in a block of its own, is found through the buffer.
 
         Raises:
-            ScheduleError: no such sum, shift or addend; the sum is an output or has other readers; the declared value
-                ranges (``PrimFunc.value_ranges``; a type's range where nothing is declared) do not prove that no partial
-                sum overflows; the addend is not available where the sum starts.
+            ScheduleError: no such sum, shift or addend; the sum is an output or has other readers; something is shifted, and
+                the declared value ranges (``PrimFunc.value_ranges``; a type's range where nothing is declared) do not prove
+                that no partial sum overflows; the addend is not available where the sum starts.
 
         Before::
 
@@ -233,7 +233,7 @@ def _single(iv: IterVar) -> bool:
 
 
 def _no_overflow(state: State, block: Block, found: _Epilogue, first: Block, update: Block) -> None:
-    """Refuses unless every partial sum, with and without the addend, fits the type."""
+    """Refuses unless every partial sum, with and without the addend, fits the type, or nothing is shifted: sums wrap around."""
     bounds = ValueBounds(state.func)
     total = found.load.buffer
     low, high, terms = _terms(bounds, update)
@@ -241,6 +241,8 @@ def _no_overflow(state: State, block: Block, found: _Epilogue, first: Block, upd
     assert isinstance(start, BufferStore)
     if not isinstance(start.value, IntImm):
         raise Refusal(f"the initial value of {total.name} is not a constant", [first.ident], code="reduction")
+    if not found.shift:
+        return
     base = start.value.value
     b_low, b_high = bounds.of(found.addend, {iv.var: iv.dom for iv in block.iter_vars})
     least, most = dtype_bounds(total.dtype)
