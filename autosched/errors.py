@@ -64,6 +64,30 @@ LOWERING_CODES: dict[LoweringCode, str] = {
 }
 
 
+SpaceCode = Literal[
+    "choice", "copy", "form", "index", "join", "layout", "machine", "operand", "order", "pad", "product", "result", "symbolic",
+    "type", "written",
+]
+# Why a program has no design space; docs/api.md has the same table.
+SPACE_CODES: dict[SpaceCode, str] = {
+    "form": "a block is not one store, or holds others, or leaves out a part of its domain",
+    "symbolic": "an extent is not a constant",
+    "index": "an index is data, or not affine, or another place than the one that is written",
+    "written": "several blocks write a tensor, or a block reads what it writes",
+    "result": "what is stored is no int8, or nothing is stored, or what is made is not stored",
+    "type": "a stage reads elements that the ALU does not take",
+    "product": "a product, or a reduction, is none that the GEMM or the ALU computes",
+    "choice": "a value is chosen by data",
+    "pad": "a load pads with zeros only",
+    "operand": "something computes an operand of the GEMM, or never writes it",
+    "join": "chains of stages come together that no nest holds",
+    "copy": "a block feeds what different nests make",
+    "order": "blocks do not store one element for each iteration, in one order",
+    "layout": "no layout of the tensors is known: which index would be lanes",
+    "machine": "lowering, or the limits of a program, refuse whatever is decided",
+}
+
+
 class AutoschedError(Exception):
     """Root of the errors that name a user's mistake or a candidate's failure."""
 
@@ -88,6 +112,20 @@ class ProgramError(AutoschedError):
             return self.message
         where = f"line {self.line}" + (f", column {self.column}" if self.column is not None else "")
         return f"{where}: {self.message}"
+
+
+class SpaceError(ProgramError):
+    """A program has no design space on a target.
+
+    Args:
+        message: which part of which block is in the way, and what to write instead, in one line.
+        code: what kind of refusal it is, one of ``SPACE_CODES``; the texts may change.
+    """
+
+    def __init__(self, message: str, code: SpaceCode) -> None:
+        super().__init__(message)
+        self.args = message, code
+        self.code: SpaceCode = code
 
 
 class ScheduleError(AutoschedError):

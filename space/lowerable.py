@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autosched.errors import LoweringError, ProgramError, ScheduleError
+from autosched.errors import LoweringError, ScheduleError, SpaceError
 from autosched.lower import lower_table
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def require_lowerable(space: Space) -> None:
         space: of the program.
 
     Raises:
-        ProgramError: none of the points can be lowered, and no reason is one that other sizes could change: lowering's, or that
+        SpaceError: none of the points can be lowered, and no reason is one that other sizes could change: lowering's, or that
             of the primitive that refuses.
     """
     points = space.sample(np.random.default_rng(0), DRAWN)
@@ -39,4 +39,4 @@ def require_lowerable(space: Space) -> None:
         except ScheduleError as error:
             reason = reason or f"{error.primitive}: {error.reason}"
     if reason:
-        raise ProgramError(f"{space.target.name} cannot run {space.func.name}: {' '.join(reason.split())}")
+        raise SpaceError(f"{space.target.name} cannot run {space.func.name}: {' '.join(reason.split())}", "machine")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from autosched.errors import ProgramError
+from autosched.errors import ProgramError, SpaceError
 from autosched.ir.expr import BufferLoad, Cast, Var, int_value
 from autosched.ir.functor import walk_expr
 from autosched.ir.patterns import loads_from
@@ -174,7 +174,7 @@ def analyse(func: PrimFunc, target: Target) -> tuple[Nest, ...]:
         target: the machine whose intrinsic has to match.
 
     Raises:
-        ProgramError: the program is outside what a space can tile; the message says why.
+        SpaceError: the program is outside what a space can tile; the message says why.
     """
     _check_tensors(func)
     sites = sites_of(func)
@@ -193,12 +193,12 @@ def analyse(func: PrimFunc, target: Target) -> tuple[Nest, ...]:
         stored = group[-1].store.buffer.name
         for name in _blocks_of(nests[-1]):
             if name in taken:
-                raise ProgramError(f"block {name!r} feeds both {taken[name]} and {stored}; one of them needs a "
-                                   "block of its own that computes it again")
+                raise SpaceError(f"block {name!r} feeds both {taken[name]} and {stored}; one of them needs a "
+                                 "block of its own that computes it again", "copy")
             taken[name] = stored
     for name in matches:
         if name not in taken:
-            raise ProgramError(f"block {name!r} does not feed the output {outs[-1].block.name!r}")
+            raise SpaceError(f"block {name!r} does not feed the output {outs[-1].block.name!r}", "result")
     return tuple(nests)
 
 
@@ -212,7 +212,7 @@ def shared(func: PrimFunc, target: Target) -> tuple[str, tuple[tuple[str, ...], 
         target: the machine.
 
     Raises:
-        ProgramError: as for ``analyse``.
+        SpaceError: as for ``analyse``.
     """
     sites = sites_of(func)
     params = {*func.buffers, *(c.buffer for c in func.constants)}
@@ -287,7 +287,7 @@ def _check_tensors(func: PrimFunc) -> None:
     for buffer in func.buffers:
         for size in buffer.shape:
             if int_value(size) is None:
-                raise ProgramError(f"{buffer.name} has the symbolic extent {expr_text(size)}; a space needs constants")
+                raise SpaceError(f"{buffer.name} has the symbolic extent {expr_text(size)}; a space needs constants", "symbolic")
 
 
 def _check_site(
@@ -297,21 +297,21 @@ def _check_site(
     name, store = site.block.name, site.store
     writer = by_output[store.buffer].block.name
     if writer != name:
-        raise ProgramError(f"blocks {name!r} and {writer!r} both write {store.buffer.name}; a nest stores one tensor, and "
-                           "all of it: give each block a tensor of its own")
+        raise SpaceError(f"blocks {name!r} and {writer!r} both write {store.buffer.name}; a nest stores one tensor, and "
+                         "all of it: give each block a tensor of its own", "written")
     for load in loads_of(site):
         data = [e for i in load.indices for e in walk_expr(i) if isinstance(e, BufferLoad)]
         if data:
-            raise ProgramError(f"block {name!r} reads {load.buffer.name} at {expr_text(data[0])}, an index that is data; the "
-                               "machine needs addresses that are known before it runs")
+            raise SpaceError(f"block {name!r} reads {load.buffer.name} at {expr_text(data[0])}, an index that is data; the "
+                             "machine needs addresses that are known before it runs", "index")
     if site.block.init is not None:
         if name not in matches and term_of(site) is None:
-            raise ProgramError(f"block {name!r} is a reduction that neither the GEMM nor the ALU computes: {store.buffer.name} "
-                               "with +, min or max and a term that does not read it")
+            raise SpaceError(f"block {name!r} is a reduction that neither the GEMM nor the ALU computes: {store.buffer.name} "
+                             "with +, min or max and a term that does not read it", "product")
         return
     if loads_from(store.value, store.buffer):
-        raise ProgramError(f"block {name!r} reads {store.buffer.name}, which it writes: each of its elements would wait for "
-                           "others of the same block")
+        raise SpaceError(f"block {name!r} reads {store.buffer.name}, which it writes: each of its elements would wait for "
+                         "others of the same block", "written")
 
 
 def _outputs(
@@ -329,13 +329,13 @@ def _outputs(
                 between.add(site.store.buffer)
     outs = [s for s in sites if s.store.buffer in params or s.store.buffer in between]
     if not any(s.store.buffer in params for s in outs):
-        raise ProgramError("the program writes none of its parameters")
+        raise SpaceError("the program writes none of its parameters", "result")
     for site in outs:
         buffer = site.store.buffer
         if buffer.dtype != "int8":
             to = "is a result" if buffer in params else "feeds a matrix product"
-            raise ProgramError(f"{buffer.name} {to} and {buffer.dtype}; the machine stores int8 only: cast what block "
-                               f"{site.block.name!r} writes")
+            raise SpaceError(f"{buffer.name} {to} and {buffer.dtype}; the machine stores int8 only: cast what block "
+                             f"{site.block.name!r} writes", "result")
     return outs
 
 
@@ -363,8 +363,8 @@ def _chain(
         for site in roots:
             if site.block.name not in matches or any(x.buffer not in sources for x in starts_of(site)):
                 names = " and ".join(sorted(r.block.name for r in roots))
-                raise ProgramError(f"block {_joint(chain, roots).block.name!r} joins what comes from {names}; a space joins sums "
-                                   f"of products only, and {site.block.name} is none: store one of them as int8 first")
+                raise SpaceError(f"block {_joint(chain, roots).block.name!r} joins what comes from {names}; a space joins sums "
+                                 f"of products only, and {site.block.name} is none: store one of them as int8 first", "join")
         # The largest sum is the one whose loops are tiled; the others are made tile by tile.
         anchor = max(roots, key=lambda r: (_steps(r), -chain.index(r)))
         chain = [anchor, *(s for s in chain if s is not anchor)]
@@ -424,16 +424,16 @@ def _nest(
     axes, anchor_vars = _axes(out, anchor, lanes)
     for other in outs[:-1]:
         if len(other.loops) != len(out.loops) or _loops_of(_axes(other, anchor, lanes)[0]) != _loops_of(axes):
-            raise ProgramError(f"blocks {other.block.name!r} and {out.block.name!r} of one sum have different loops")
+            raise SpaceError(f"blocks {other.block.name!r} and {out.block.name!r} of one sum have different loops", "order")
     operands = operands_of(chain, anchor, matches, by_output, sources, lanes, anchor_vars)
     wides = () if tensorized or anchor is None else _wides(anchor, matches, by_output, sources, lanes, anchor_vars)
     stages = tuple(_stage(s, matches.get(s.block.name), by_output) for s in chain if s is not anchor and s not in outs)
     for site in outs:
         stored = site.store.value.value if isinstance(site.store.value, Cast) else site.store.value
         if not isinstance(stored, BufferLoad) or site is chain[0]:
-            raise ProgramError(
+            raise SpaceError(
                 f"output block {site.block.name!r} must only narrow an int32 stage to {site.store.buffer.dtype}, "
-                f"got {expr_text(site.store.value)}"
+                f"got {expr_text(site.store.value)}", "result"
             )
     sides = _sides(anchor, by_output, sources) if anchor else {}
     init_ops, init_cycles = _initial(anchor, target, bool(sides)) if anchor else ((0, 0), 0)
@@ -467,7 +467,7 @@ def _wides(
     """The blocks that widen what a reduction reads.
 
     Raises:
-        ProgramError: it reads what another block computes.
+        SpaceError: it reads what another block computes.
     """
     found: dict[str, Wide] = {}
     for load in loads_of(anchor):
@@ -476,8 +476,8 @@ def _wides(
             continue
         name = site.block.name
         if name not in matches or not _is_wide(site, matches[name]):
-            raise ProgramError(f"block {anchor.block.name!r} reduces what block {name!r} computes; a nest has one reduction: "
-                               f"store {load.buffer.name} as int8 first")
+            raise SpaceError(f"block {anchor.block.name!r} reduces what block {name!r} computes; a nest has one reduction: "
+                             f"store {load.buffer.name} as int8 first", "join")
         dims = dims_of(load, lanes, anchor_vars, f"block {anchor.block.name!r}")
         found[name] = Wide(name, dims, len(site.block.iter_vars), _lanes_of(site))
     return tuple(found.values())
@@ -522,8 +522,8 @@ def _sides(anchor: Site, by_output: dict[Buffer, Site], sources: set[Buffer]) ->
             continue
         store = site.store
         if any(x.buffer not in sources or moving(x.indices) != moving(store.indices) for x in loads_of(site)):
-            raise ProgramError(f"block {site.block.name!r} makes what {anchor.block.name!r} starts with, and not element by "
-                               "element from parameters")
+            raise SpaceError(f"block {site.block.name!r} makes what {anchor.block.name!r} starts with, and not element by "
+                             "element from parameters", "join")
         found[store.buffer] = site
     return found
 
@@ -551,15 +551,15 @@ def _check_elementwise(chain: list[Site], anchor: Site | None, lanes: int) -> No
     for site in chain:
         store = site.store
         if not all(isinstance(i, Var) or int_value(i) == 0 for i in store.indices) or len(store.indices) <= lanes:
-            raise NotPackedError(f"block {site.block.name!r} does not store one element per iteration in order")
+            raise NotPackedError(f"block {site.block.name!r} does not store one element per iteration in order", "order")
         if site is anchor:
             continue
         for load in loads_of(site):
             if load.buffer in {s.store.buffer for s in chain} and load.indices != store.indices:
-                raise ProgramError(f"block {site.block.name!r} reads {load.buffer.name} at another place than it writes")
+                raise SpaceError(f"block {site.block.name!r} reads {load.buffer.name} at another place than it writes", "index")
     shapes = {tuple(int_value(e) for e in s.store.buffer.shape) for s in chain}
     if len(shapes) > 1:
-        raise NotPackedError("the blocks of the output chain have different shapes")
+        raise NotPackedError("the blocks of the output chain have different shapes", "order")
 
 
 def _axes(out: Site, anchor: Site | None, lanes: int) -> tuple[tuple[Axis, ...], list[Var]]:
@@ -572,17 +572,18 @@ def _axes(out: Site, anchor: Site | None, lanes: int) -> tuple[tuple[Axis, ...],
             continue  # a dimension of one element needs no loop
         value = bound.get(index) if isinstance(index, Var) else None
         if not isinstance(value, Var) or value not in loop_of:
-            raise ProgramError(f"dimension {dim} of {out.store.buffer.name} is not one loop of block {out.block.name!r}")
+            raise SpaceError(f"dimension {dim} of {out.store.buffer.name} is not one loop of block {out.block.name!r}", "form")
         extent = int_value(out.loops[loop_of[value]].extent)
         if extent is None:
-            raise ProgramError(f"loop {value.name} of block {out.block.name!r} has a symbolic extent; a space needs constants")
+            raise SpaceError(f"loop {value.name} of block {out.block.name!r} has a symbolic extent; a space needs constants",
+                             "symbolic")
         position = -1
         var = index
         if anchor is not None:
             var = anchor.store.indices[dim]
             own = {iv.var: n for n, iv in enumerate(anchor.block.iter_vars)}
             if not isinstance(var, Var) or var not in own:
-                raise ProgramError(f"dimension {dim} of block {anchor.block.name!r} is not one of its iterators")
+                raise SpaceError(f"dimension {dim} of block {anchor.block.name!r} is not one of its iterators", "index")
             position = own[var]
         assert isinstance(var, Var)
         axes.append(Axis(var.name.removeprefix("v_"), extent, False, position, loop_of[value]))
@@ -595,7 +596,7 @@ def _axes(out: Site, anchor: Site | None, lanes: int) -> tuple[tuple[Axis, ...],
             if iv.kind == "reduce" and iv.var is not lane:
                 extent = int_value(iv.dom.extent)
                 if extent is None:
-                    raise ProgramError(f"reduction {iv.var.name} has a symbolic extent; a space needs constants")
+                    raise SpaceError(f"reduction {iv.var.name} has a symbolic extent; a space needs constants", "symbolic")
                 axes.append(Axis(iv.var.name.removeprefix("v_"), extent, True, n, -1))
                 anchor_vars.append(iv.var)
     return tuple(axes), anchor_vars

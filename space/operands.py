@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from autosched.errors import ProgramError
+from autosched.errors import ProgramError, SpaceError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Var, int_value
 from autosched.ir.functor import free_vars, substitute, walk_expr
 from autosched.ir.patterns import has_loads
@@ -83,7 +83,7 @@ def operands_of(
         anchor_vars: per axis, the anchor's iterator (or the output's).
 
     Raises:
-        ProgramError: an operand that nothing can bring on chip.
+        SpaceError: an operand that nothing can bring on chip.
     """
     operands: list[Operand] = []
     if anchor is not None and anchor.block.name not in matches:
@@ -128,18 +128,18 @@ def _narrow(site: Site, load: BufferLoad) -> ProgramError:
     for e in walk_expr(site.store.value):
         sides = (e.a, e.b) if isinstance(e, BinOp) and e.op == "*" else ()
         if sides and all(has_loads(side) for side in sides):
-            return ProgramError(f"block {block!r} multiplies tensors element by element; only sums of products are the GEMM's, "
-                                "and the ALU has no product")
+            return SpaceError(f"block {block!r} multiplies tensors element by element; only sums of products are the GEMM's, "
+                              "and the ALU has no product", "product")
         parts = choice_of(e)
         if parts is None or not any(x is load for x in walk_expr(e)):
             continue
         if has_loads(parts[0]):
-            return ProgramError(f"block {block!r} chooses by data where it reads {name}; the ALU has no choice but minimum and "
-                                "maximum: write it with T.min and T.max")
+            return SpaceError(f"block {block!r} chooses by data where it reads {name}; the ALU has no choice but minimum and "
+                              "maximum: write it with T.min and T.max", "choice")
         constants = [c for side in parts[1:] if (c := int_value(side))]
         if constants:
-            return ProgramError(f"block {block!r} pads {name} with {constants[0]}; the DMA pads with 0")
-    return NotPackedError(f"block {block!r} reads {name} as {load.dtype}; the ALU takes int32")
+            return SpaceError(f"block {block!r} pads {name} with {constants[0]}; the DMA pads with 0", "pad")
+    return NotPackedError(f"block {block!r} reads {name} as {load.dtype}; the ALU takes int32", "type")
 
 
 def _reduced(
@@ -153,7 +153,7 @@ def _reduced(
         wide = by_output.get(load.buffer)
         if load.buffer in sources:
             if load.dtype != "int32":
-                raise NotPackedError(f"{where} reads {load.buffer.name} as {load.dtype}; the ALU takes int32")
+                raise NotPackedError(f"{where} reads {load.buffer.name} as {load.dtype}; the ALU takes int32", "type")
             dims = dims_of(load, lanes, anchor_vars, where)
             found.append(Operand(load.buffer.name, ACC, anchor.block.name, _read_index(anchor.block, load.buffer), None, dims,
                                  tuple(size for _, size in dims), twin=any(o.name == load.buffer.name for o in found)))
@@ -185,11 +185,11 @@ def _factor(
     within = _within(site, load, axis_vars, lanes)
     producer = None if load.buffer in sources else by_output.get(load.buffer)
     if producer is None and load.buffer not in sources:
-        raise ProgramError(f"operand {load.buffer.name} of block {name!r} is never written")
+        raise SpaceError(f"operand {load.buffer.name} of block {name!r} is never written", "operand")
     if producer is not None and not is_copy(producer, matches):
-        raise ProgramError(
+        raise SpaceError(
             f"operand {load.buffer.name} is computed by block {producer.block.name!r}; only copies and zero padding "
-            "can feed the GEMM"
+            "can feed the GEMM", "operand"
         )
     # Index 0 of a dimension's axes may be further in.
     first = tuple(_constant(index, [*axis_vars, *(iv.var for iv in site.block.iter_vars)]) for index in load.indices[:-lanes])
@@ -267,8 +267,8 @@ def _within(site: Site, load: BufferLoad, axis_vars: list[Var], lanes: int) -> t
         reached = {0}
         for var, step in (form[0].items() if form is not None else ()):
             if not isinstance(step, int) or step < 0:
-                raise ProgramError(f"block {site.block.name!r}: index {expr_text(index)} of {load.buffer.name} does not grow "
-                                   f"with {var.name}")
+                raise SpaceError(f"block {site.block.name!r}: index {expr_text(index)} of {load.buffer.name} does not grow "
+                                 f"with {var.name}", "index")
             reached = {at + step * k for at in reached for k in range(over[var])}
         found.append(tuple(sorted(reached)))
     return tuple(found)
@@ -284,17 +284,17 @@ def dims_of(load: BufferLoad, lanes: int, axes: list[Var], where: str) -> tuple[
         where: the reader, for messages.
 
     Raises:
-        ProgramError: an index that is not affine in the axes.
+        SpaceError: an index that is not affine in the axes.
     """
     dims = []
     for index, size in zip(load.indices[:-lanes], load.buffer.shape[:-lanes]):
         form = linear_form(index, axes)
         coeffs = {} if form is None else {v: c for v, c in form[0].items() if isinstance(c, int) and c >= 0}
         if form is None or len(coeffs) < len(form[0]):
-            raise ProgramError(f"{where}: index {expr_text(index)} of {load.buffer.name} is not affine in the block's iterators")
+            raise SpaceError(f"{where}: index {expr_text(index)} of {load.buffer.name} is not affine in the iterators", "index")
         extent = int_value(size)
         if extent is None:
-            raise ProgramError(f"{where}: {load.buffer.name} has a symbolic extent; a space needs constants")
+            raise SpaceError(f"{where}: {load.buffer.name} has a symbolic extent; a space needs constants", "symbolic")
         dims.append((tuple(coeffs.get(v, 0) for v in axes), extent))
     return tuple(dims)
 
@@ -308,7 +308,7 @@ def _read_index(block: Block, buffer: Buffer) -> int:
     for n, region in enumerate(block.reads):
         if region.buffer is buffer:
             return n
-    raise ProgramError(f"block {block.name!r} does not declare that it reads {buffer.name}")
+    raise SpaceError(f"block {block.name!r} does not declare that it reads {buffer.name}", "form")
 
 
 def _inside(producer: Site, lanes: int) -> tuple[tuple[bool, ...], ...]:

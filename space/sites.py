@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autosched.errors import ProgramError
+from autosched.errors import SpaceError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Select, Var, int_value
 from autosched.ir.functor import expr_children, stmt_children, walk, walk_expr
 from autosched.ir.patterns import update_of
@@ -16,7 +16,7 @@ SCOPES = (INP, WGT, ACC)
 LANES = 2  # the last dimensions of every packed tensor: rows of the batch and lanes, or lanes out and in
 
 
-class NotPackedError(ProgramError):
+class NotPackedError(SpaceError):
     """A stage is not element by element in the machine's layout; for a program in a layout of its own that says little."""
 
 
@@ -45,16 +45,16 @@ def sites_of(func: PrimFunc) -> list[Site]:
     """The blocks below the root, in program order.
 
     Raises:
-        ProgramError: a block that holds others, or is not one store.
+        SpaceError: a block that holds others, or is not one store.
     """
     found: list[Site] = []
 
     def visit(stmt: Stmt, loops: tuple[For, ...]) -> None:
         if isinstance(stmt, BlockRealize) and stmt.block.name != "root":
             if any(isinstance(s, BlockRealize) for s in walk(stmt.block.body)):
-                raise ProgramError(f"block {stmt.block.name!r} contains blocks; a space starts from an unscheduled program")
+                raise SpaceError(f"block {stmt.block.name!r} contains blocks; a space starts from an unscheduled program", "form")
             if not isinstance(stmt.block.body, BufferStore):
-                raise ProgramError(f"block {stmt.block.name!r} is not a single store; a space cannot tile it")
+                raise SpaceError(f"block {stmt.block.name!r} is not a single store; a space cannot tile it", "form")
             found.append(Site(stmt.block, stmt, loops))
             return
         for child in stmt_children(stmt):

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from autosched.errors import ProgramError
+from autosched.errors import ProgramError, SpaceError
 from autosched.ir.host import HostSplit, split_host
 from autosched.ir.stmt import PrimFunc
 from autosched.lower.limits import least_work, too_much
@@ -99,7 +99,7 @@ def sketches(
     """All forms that nests fit, the one with the most done first.
 
     Raises:
-        ProgramError: none fits; the reason is that of the program as it is.
+        SpaceError: none fits; the reason is that of the program as it is.
     """
     forms = normal_forms(func, target)
     for rule in structural:
@@ -121,11 +121,11 @@ def sketches(
             models.append(Model(nest, target, fitting, len(nests), _origins(host) if host.unpack else {}))
         reason = too_much(sum(least_work(m.useful if m.nest.anchor else 0, m.out_elements, target.config) for m in models))
         if reason:
-            refusal = ProgramError(reason)
+            refusal = SpaceError(reason, "machine")
             continue
         found.append(Sketch(done, sch.trace, tuple(models)))
     if not found:
         assert refusal is not None
         why = why_unpacked(func, target) if isinstance(refusal, NotPackedError) else ""
-        raise ProgramError(f"{func.name} cannot be laid out for {target.name}: {why}") if why else refusal
+        raise SpaceError(f"{func.name} cannot be laid out for {target.name}: {why}", "layout") if why else refusal
     return tuple(found)

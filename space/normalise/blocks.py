@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from autosched.errors import ProgramError
+from autosched.errors import SpaceError
 from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, Var, int_value
 from autosched.ir.functor import stmt_children, walk, walk_expr
 from autosched.ir.host import is_move, kind_of
@@ -57,7 +57,7 @@ def require_whole(func: PrimFunc) -> None:
         func: an unscheduled program.
 
     Raises:
-        ProgramError: the block, the iterator, and what of its domain is left out.
+        SpaceError: the block, the iterator, and what of its domain is left out.
     """
 
     def visit(stmt: Stmt, loops: dict[Var, Range]) -> None:
@@ -68,9 +68,9 @@ def require_whole(func: PrimFunc) -> None:
                 low, extent, taken = int_value(iv.dom.min), int_value(iv.dom.extent), bounds(value, loops)
                 if low is None or extent is None or taken is None or (taken[0] <= low and low + extent - 1 <= taken[1]):
                     continue
-                raise ProgramError(
+                raise SpaceError(
                     f"block {stmt.block.name!r} takes {iv.var.name} from {taken[0]} to {taken[1]} of its domain "
-                    f"{low}..{low + extent - 1}; declare the part that its loops run through"
+                    f"{low}..{low + extent - 1}; declare the part that its loops run through", "form"
                 )
         for child in stmt_children(stmt):
             visit(child, loops)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from autosched.errors import LOWERING_CODES, SCHEDULE_CODES, ScheduleError
+from autosched.errors import LOWERING_CODES, SCHEDULE_CODES, SPACE_CODES, ScheduleError, SpaceError
 from autosched.schedule import Schedule
 from autosched.script import parse
 from autosched.target import get_target
+from space import Space
+from space.lowerable import require_lowerable
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -131,4 +134,67 @@ def test_every_code_of_lowering_is_used() -> None:
 def test_the_page_has_both_tables() -> None:
     page = (ROOT / "docs" / "api.md").read_text().partition("## Refusals")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", page, re.MULTILINE)
-    assert rows == [*LOWERING_CODES.items(), *SCHEDULE_CODES.items()]
+    assert rows == [*SPACE_CODES.items(), *LOWERING_CODES.items(), *SCHEDULE_CODES.items()]
+
+
+# What users write and no space holds: of every kind that a program alone can be of.
+OUTSIDE = {
+    "symbolic": "symbolic", "gather": "index", "dense_halves": "written", "running_sum": "written", "int32_result": "result",
+    "float_add": "type", "uint8_relu": "type", "masked": "choice", "pad_with_three": "pad", "pad_three_result": "pad",
+    "one_filter": "layout", "distances_l1": "layout", "times_three": "machine", "product_of_tensors": "machine",
+    "step_function": "machine", "pad_three_conv": "machine",
+}
+
+
+@pytest.mark.parametrize("name", sorted(OUTSIDE))
+def test_a_program_without_a_space_says_of_what_kind_it_is(user_programs, name: str) -> None:
+    with pytest.raises(SpaceError) as caught:
+        require_lowerable(Space(user_programs.program(name), "vta-de10"))
+    assert caught.value.code == OUTSIDE[name], caught.value
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.code) == (str(caught.value), caught.value.code)
+
+
+JOINED = """
+@T.prim_func
+def f(A: T.Buffer((16, 1, 1, 16), "int8"), W: T.Buffer((1, 1, 16, 16), "int8"), X: T.Buffer((32, 1, 1, 16), "int32"),
+      out: T.Buffer((16, 1, 1, 16), "int8")):
+    C = T.alloc_buffer((16, 1, 1, 16), "int32")
+    D = T.alloc_buffer((16, 1, 1, 16), "int32")
+    E = T.alloc_buffer((16, 1, 1, 16), "int32")
+    for i, j, k in T.grid(16, 16, 16):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, 0, 0, vj] = 0
+            C[vi, 0, 0, vj] = C[vi, 0, 0, vj] + T.Cast("int32", A[vi, 0, 0, vk]) * T.Cast("int32", W[0, 0, vj, vk])
+    for i, j, k in T.grid(16, 16, {steps}):
+        with T.block("D"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                D[vi, 0, 0, vj] = 1
+            D[vi, 0, 0, vj] = {value}
+    for i, j in T.grid(16, 16):
+        with T.block("E"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            E[vi, 0, 0, vj] = C[vi, 0, 0, vj] + D[vi, 0, 0, vj]
+    for i, j in T.grid(16, 16):
+        with T.block("out"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            out[vi, 0, 0, vj] = T.Cast("int8", E[vi, 0, 0, vj])
+"""
+
+
+@pytest.mark.parametrize(("value", "steps", "code"), [
+    ("T.max(D[vi, 0, 0, vj], X[vi * 2 + vk, 0, 0, vj])", 2, "join"),
+    ("D[vi, 0, 0, vj] * X[vi * 2 + vk, 0, 0, vj]", 2, "product"),
+])
+def test_what_blocks_are_to_each_other_has_kinds(value: str, steps: int, code: str) -> None:
+    with pytest.raises(SpaceError) as caught:
+        Space(parse(JOINED.format(value=value, steps=steps)), "vta-de10")
+    assert caught.value.code == code, caught.value
+
+
+def test_every_code_of_the_space_is_used() -> None:
+    text = "".join(path.read_text() for path in (ROOT / "space").rglob("*.py"))
+    assert not [code for code in SPACE_CODES if f'"{code}"' not in text]
