@@ -229,6 +229,13 @@ def onnx_models() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def damaged_networks() -> ModuleType:
+    """Random changes of a model's file."""
+    pytest.importorskip("onnx")
+    return load_oracle("damaged_networks")
+
+
+@pytest.fixture(scope="session")
 def random_networks() -> ModuleType:
     """Random small networks on the builder of ``onnx_models``."""
     pytest.importorskip("onnx")

@@ -97,7 +97,7 @@ def shapes(pairs: list[str]) -> dict[str, tuple[int, ...]]:
 def run(args: argparse.Namespace) -> Exit:
     """Runs a network on images."""
     from autosched.networks import Network
-    from autosched.networks.images import accepted
+    from autosched.networks.images import accepted, checked_labels
 
     for path in (args.output, args.save):
         if path and not Path(path).parent.is_dir():
@@ -107,8 +107,7 @@ def run(args: argparse.Namespace) -> Exit:
     images, labels = _images(args.input, taken, args.seed)
     given = accepted(taken, (), images)
     count = max(len(a) for a in given.values()) if given else 1
-    if labels is not None and len(labels) != count:
-        raise ProgramError(f"{len(labels)} labels for {count} images")
+    labels = None if labels is None else checked_labels(labels, count)
     if args.output and len(taken.outputs) > 1 and Path(args.output).suffix != ".npz":
         raise ProgramError(f"{len(taken.outputs)} outputs need an .npz file, not {args.output}")
     ready = network.compile(args.log) if isinstance(network, Network) else network

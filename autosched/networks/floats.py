@@ -10,6 +10,7 @@ import numpy as np
 
 from autosched.networks.graph import Array
 from autosched.networks.onnx_file import File, Node
+from autosched.networks.parameters import output_channels
 
 CLIPS = ("Relu", "Clip")
 
@@ -85,7 +86,7 @@ class FloatNet:
                 made.ops.append(replace(op, inputs=inputs))
                 continue
             (out,) = op.outputs
-            least, most = ranges[op.inputs[0]]
+            least, most = ranges.get(op.inputs[0], (0.0, 0.0))
             # Less than half a step outside is rounding and no clip.
             low = at.low if least < at.low - at.step / 2 else -np.inf
             high = at.high if most > at.high + at.step / 2 else np.inf
@@ -174,16 +175,23 @@ def float_net(file: File) -> FloatNet:
     return net
 
 
+def _constant(net: FloatNet, node: Node, at: int) -> Array:
+    """A scale, a zero point or a bias of the file."""
+    if node.inputs[at] not in net.constants:
+        raise node.refuse(f"{node.inputs[at]!r} is computed while it runs", "quantize the float network it was made of")
+    return net.constants[node.inputs[at]]
+
+
 def _dequantized(net: FloatNet, node: Node, at: int) -> Array:
     """A stored constant as float32; its scale and zero point are the next inputs."""
-    stored, scale = net.constants[node.inputs[at]], net.constants[node.inputs[at + 1]]
-    zero = net.constants[node.inputs[at + 2]] if len(node.inputs) > at + 2 and node.inputs[at + 2] else np.zeros(1)
-    axis = int(node.attrs.get("axis", 1)) if node.op == "DequantizeLinear" else 0
-    spread = [1] * stored.ndim
-    if scale.size > 1:
-        spread[axis] = -1
-    moved = stored.astype(np.float64) - zero.astype(np.float64).reshape(spread if zero.size > 1 else [1] * stored.ndim)
-    return (moved * scale.astype(np.float64).reshape(spread)).astype(np.float32)
+    stored, scale = net.constants[node.inputs[at]], _constant(net, node, at + 1)
+    zero = _constant(net, node, at + 2) if len(node.inputs) > at + 2 and node.inputs[at + 2] else np.zeros(1)
+    axis = int(node.attrs.get("axis", 1)) % max(stored.ndim, 1)
+    if node.op != "DequantizeLinear" and max(scale.size, zero.size) > 1:
+        axis = output_channels(node.op, node.attrs, stored.shape)[1]
+    along = [-1 if d == axis else 1 for d in range(stored.ndim)]
+    scale, zero = (x.astype(np.float64).reshape(along if x.size > 1 else [1] * stored.ndim) for x in (scale, zero))
+    return ((stored.astype(np.float64) - zero) * scale).astype(np.float32)
 
 
 # Operators of onnxruntime's own on int8: what they are in float, where their operands stand, and where their result's scale does.
@@ -209,9 +217,9 @@ def _qlinear(net: FloatNet, file: File, node: Node, inputs: tuple[str, ...]) -> 
             net.constants[read[-1]] = _dequantized(net, node, at)
     at = _BIAS.get(node.op, len(inputs))
     if len(inputs) > at and inputs[at]:
-        scale = net.constants[node.inputs[1]].astype(np.float64) * net.constants[node.inputs[4]].astype(np.float64)
+        scale = _constant(net, node, 1).astype(np.float64) * _constant(net, node, 4).astype(np.float64)
         read.append(f"{node.name}:bias")
-        net.constants[read[-1]] = (net.constants[inputs[at]] * scale.reshape(-1)).astype(np.float32)
+        net.constants[read[-1]] = (_constant(net, node, at) * scale.reshape(-1)).astype(np.float32)
     dropped = ("channels_last", "opset")
     attrs = {k: v for k, v in node.attrs.items() if k not in dropped}
     end = _saturation(net, file, node, node.inputs[result : result + 2])

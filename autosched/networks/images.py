@@ -89,3 +89,22 @@ def _checked(name: str, want: Tensor, array: Array) -> Array:
                 "scale them as the images that it was calibrated with"
             )
     return found
+
+
+def checked_labels(labels: Array, images: int) -> Array:
+    """Classes of images, one each.
+
+    Args:
+        labels: as given.
+        images: how many there are.
+
+    Raises:
+        ProgramError: another number of them, or no integers.
+    """
+    found = np.asarray(labels)
+    if found.dtype.kind not in "iu" and not (found.dtype.kind == "f" and np.array_equal(found, np.rint(found))):
+        raise ProgramError(f"labels are the numbers of classes, got {found.dtype}")
+    flat = found.reshape(-1)
+    if len(flat) != images:
+        raise ProgramError(f"{len(flat)} labels for {images} images")
+    return flat.astype(np.int64)

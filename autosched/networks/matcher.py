@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import prod
 
 import numpy as np
 
@@ -59,6 +60,7 @@ class Found:
         """A value under another shape."""
         out = f"{name}:view"
         source = self.tensors[value.tensor]
+        self._same_size(node.name, source.shape, shape)
         self.tensors[out] = replace(source, name=out, shape=shape)
         self.layers.append(Layer(node.name, "view", (value.tensor,), out, nodes=(node.name,)))
         return Value(out, value.exponent, value.zero)
@@ -74,8 +76,14 @@ class Found:
         self.layers.append(layer)
         self.covered.update(layer.nodes)
 
+    def _same_size(self, name: str, shape: tuple[int, ...], out: tuple[int, ...]) -> None:
+        if prod(shape) != prod(out):
+            raise ProgramError(f"node {name!r}: {list(shape)} cannot become {list(out)}; export the model again")
+
     def _fits(self, layer: Layer) -> None:
         """Shapes of the file may contradict each other without any checker's notice."""
+        if layer.kind == "view":
+            self._same_size(layer.name, *(self.tensors[t].shape for t in (layer.inputs[0], layer.output)))
         if layer.weight is None:
             return
         shape, out = self.tensors[layer.inputs[0]].shape, self.tensors[layer.output].shape

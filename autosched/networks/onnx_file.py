@@ -157,8 +157,8 @@ def _converted(model: ModelProto, where: str) -> ModelProto:
         return model
     try:
         return onnx.version_converter.convert_version(model, CONVERTED_OPSET)
-    except (RuntimeError, ValueError, TypeError, onnx.version_converter.ConvertError) as error:
-        raise ProgramError(f"{where}: operator set {found} cannot be converted: {_line(error)}") from error
+    except (RuntimeError, ValueError, TypeError, onnx.version_converter.ConvertError, onnx.shape_inference.InferenceError) as e:
+        raise ProgramError(f"{where}: operator set {found} cannot be converted: {_line(e)}") from e
 
 
 def check(model: ModelProto, name: str, where: str, shapes: Mapping[str, tuple[int, ...]]) -> File:
@@ -171,6 +171,8 @@ def check(model: ModelProto, name: str, where: str, shapes: Mapping[str, tuple[i
         shapes: extents of open inputs.
     """
     import onnx
+
+    from autosched.networks.parameters import check_parameters
 
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -195,11 +197,13 @@ def check(model: ModelProto, name: str, where: str, shapes: Mapping[str, tuple[i
             if t and t not in shaped and (t in node.outputs or t not in constants):
                 raise node.refuse(f"the shape of {t!r} cannot be inferred", "give those of the inputs (--shape NAME=1,3,H,W)")
     names = {*constants, *blank}
-    return File(
+    file = File(
         name, copy, nodes, constants, blank, shaped, dtypes,
         tuple(i.name for i in graph.input if i.name not in names), tuple(o.name for o in graph.output), opset,
         made, {k: tuple(v) for k, v in read_by.items()},
     )
+    check_parameters(file)
+    return file
 
 
 def _opset(model: ModelProto, where: str) -> int:
@@ -321,11 +325,13 @@ def _quantized(node: Node, operands: list[Array]) -> Array | None:
     """A constant as trained networks have it, float in front of its quantizer, in int8 or uint8."""
     data, scale = operands[0], operands[1]
     zero = operands[2] if len(operands) > 2 else np.zeros(1, np.uint8)
+    if zero.size not in (1, scale.size):
+        return None
     axis = int(node.attrs.get("axis", 1)) % max(data.ndim, 1)
     per_axis = scale.size > 1
     if data.dtype != np.float32 or zero.dtype not in (np.int8, np.uint8) or node.attrs.get("block_size", 0):
         return None
-    if per_axis and (not data.ndim or scale.shape != (data.shape[axis],) or zero.size not in (1, scale.size)):
+    if per_axis and (not data.ndim or scale.shape != (data.shape[axis],)):
         return None
     spread = [-1 if d == axis else 1 for d in range(data.ndim)] if per_axis else [1] * data.ndim
     with np.errstate(all="ignore"):
@@ -454,6 +460,8 @@ def _types(
             continue
         if prod(dims) > MAX_ELEMENTS:
             raise ProgramError(f"{where}: tensor {entry.name!r} would have {prod(dims)} elements, more than {MAX_ELEMENTS}")
+        if kind.elem_type not in helper.get_all_tensor_dtypes():
+            raise ProgramError(f"{where}: tensor {entry.name!r} has no type; export the model again")
         shapes.setdefault(entry.name, dims)
         dtypes.setdefault(entry.name, str(np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type))))
     return shapes, dtypes

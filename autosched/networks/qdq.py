@@ -9,6 +9,7 @@ import numpy as np
 from autosched.networks.graph import Array, Ints, Layer
 from autosched.networks.matcher import Found, requant
 from autosched.networks.onnx_file import Node
+from autosched.networks.parameters import output_channels
 from autosched.networks.scales import WAY_OUT, Value, exponents, int8_weight, machine_zero, zero_point
 from autosched.networks.windows import average_layer, max_layer, padding_fault, transposed_window, window
 
@@ -100,6 +101,8 @@ class _Tail:
             elif reader.op == "Clip" and reader.inputs[0] == at and all(x in file.constants for x in reader.inputs[1:] if x):
                 ends = [float(file.constants[x].reshape(-1)[0]) if x else d for x, d in zip(
                     (*reader.inputs[1:], "", "")[:2], (-np.inf, np.inf))]
+                if np.isnan(ends).any():
+                    raise reader.refuse("it clips at what is no number", "export the model again")
                 low, high = min(max(low, ends[0]), ends[1]), min(max(high, ends[0]), ends[1])
             elif reader.op not in ("Identity", "Dropout"):
                 self.missing = f"its result goes into node {reader.name!r} ({reader.op}) as float"
@@ -227,6 +230,12 @@ def _weighted(found: Found, node: Node) -> None:
         found.reasons[node.name] = tail.missing
         return
     weight, powers = parts
+    source = found.file.producer(node.inputs[1])
+    if len(powers) > 1 and source is not None and weight.ndim > 1:
+        axis = int(source.attrs.get("axis", 1)) % weight.ndim
+        if axis != output_channels(node.op, node.attrs, weight.shape)[1] or len(powers) != len(weight.swapaxes(0, axis)):
+            found.reasons[node.name] = "its weight has no scale per output channel"
+            return
     shape = found.tensors[value.tensor].shape
     group = int(node.attrs.get("group", 1))
     stride, pads = (1, 1), (0, 0, 0, 0)

@@ -18,7 +18,10 @@ import numpy as np
 from autosched.errors import ProgramError, UnknownNameError
 from autosched.networks.floats import CLIPS, FloatNet, Op, clip_ends, float_net
 from autosched.networks.graph import Array
+from autosched.networks.images import checked_labels
 from autosched.networks.onnx_file import File, check, read
+from autosched.networks.parameters import output_channels
+from autosched.networks.reference import refusals, session
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -101,6 +104,8 @@ def quantize(
     if file.blank:
         raise ProgramError(f"{path}: {next(iter(file.blank))!r} has a shape and no data; only weights with data can be quantized")
     batches = list(_batches(file, data))
+    if labels is not None:
+        labels = checked_labels(labels, sum(len(next(iter(b.values()))) for b in batches))
     net = float_net(file)
     if net.saturations:
         net = net.settled(calibrate(write(net, file, None, False), batches, "minmax"), file.outputs)
@@ -173,11 +178,12 @@ def calibrate(model: ModelProto, batches: Sequence[Mapping[str, Array]], method:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "float.onnx"
         source.write_bytes(model.SerializeToString())
-        calibrator = create_calibrator(
-            source, None, augmented_model_path=str(Path(folder) / "more.onnx"), calibrate_method=kind[method],
-        )
-        calibrator.collect_data(Reader())
-        found = calibrator.compute_data().data
+        with refusals():
+            calibrator = create_calibrator(
+                source, None, augmented_model_path=str(Path(folder) / "more.onnx"), calibrate_method=kind[method],
+            )
+            calibrator.collect_data(Reader())
+            found = calibrator.compute_data().data
     return {n: (float(np.min(r.range_value[0])), float(np.max(r.range_value[1]))) for n, r in found.items()}
 
 
@@ -260,18 +266,11 @@ def _after_clips(net: FloatNet, op: Op) -> str:
 def weight_exponents(net: FloatNet, op: Op, per_channel: bool) -> Array:
     """Exponents of an operator's weight, int64[1] or one per output channel."""
     weight = np.abs(net.constants[op.inputs[1]].astype(np.float64))
-    axis = channel_axis(op, weight.ndim)
+    axis = output_channels(op.op, op.attrs, weight.shape)[1]
     if not per_channel or op.op == "ConvTranspose":
         return np.array([_exponent(float(weight.max(initial=0)))], dtype=np.int64)
     most = weight.max(axis=tuple(d for d in range(weight.ndim) if d != axis))
     return np.array([_exponent(float(m)) for m in most], dtype=np.int64)
-
-
-def channel_axis(op: Op, rank: int) -> int:
-    """The dimension of a weight that counts output channels."""
-    if op.op == "Conv" or op.attrs.get("transB", 0):
-        return 0
-    return rank - 1
 
 
 class _QdqWriter:
@@ -333,7 +332,7 @@ class _QdqWriter:
             return read
         powers = weight_exponents(net, op, self.per_channel)
         weight = net.constants[op.inputs[1]].astype(np.float64)
-        axis = channel_axis(op, weight.ndim)
+        axis = output_channels(op.op, op.attrs, weight.shape)[1]
         spread = [-1 if d == axis else 1 for d in range(weight.ndim)] if len(powers) > 1 else [1] * weight.ndim
         stored = np.clip(np.rint(weight * 2.0 ** powers.reshape(spread)), -127, 127).astype(np.int8)
         read[1] = self.dequantized(f"{op.name}:w", stored, powers, axis)
@@ -419,8 +418,6 @@ def fidelity(
     """
     import onnx
 
-    from autosched.networks.reference import session
-
     outputs = [o.name for o in before.graph.output]
     names = [t for t in plan.exponents if _paired(net, t) and any(n.output[0] == f"{t}:q" for n in after.graph.node)]
     sides = []
@@ -437,17 +434,17 @@ def fidelity(
     images = 0
     given = {i.name for i in before.graph.input}
     for k, batch in enumerate(batches):
-        full = k < most
+        full, size = k < most, len(next(iter(batch.values())))
         if not full and labels is None:
             break
-        a = sides[0].run([*outputs, *((t for t in names if t not in given) if full else ())], dict(batch))
-        b = sides[1].run([*outputs, *((f"{t}:q" for t in names) if full else ())], dict(batch))
+        with refusals():
+            a = sides[0].run([*outputs, *((t for t in names if t not in given) if full else ())], dict(batch))
+            b = sides[1].run([*outputs, *((f"{t}:q" for t in names) if full else ())], dict(batch))
         if labels is not None:
-            size = len(a[0])
-            want = np.asarray(labels).reshape(-1)[images : images + size]
+            want = labels[images : images + size]
             for side, result in enumerate((a[0], b[0])):
                 right[side] += int((result.reshape(size, -1).argmax(axis=1) == want).sum())
-        images += len(a[0])
+        images += size
         if full:
             floats = iter(a[len(outputs):])
             for j, t in enumerate(names):

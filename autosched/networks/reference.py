@@ -6,7 +6,8 @@ int8. int32 sums are exact in double, and so is their product with a power of tw
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -118,9 +119,19 @@ def session(model: ModelProto | bytes, plain: bool = True) -> Any:
     if plain:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     data = model if isinstance(model, bytes) else model.SerializeToString()
-    try:
+    with refusals():
         return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's errors have no common base
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Makes a ProgramError of what onnxruntime, to which a file is given as it is, says against it."""
+    try:
+        yield
+    except Exception as error:
+        # Its errors have no common base.
+        if type(error).__module__.partition(".")[0] not in ("onnxruntime", "onnx"):
+            raise
         raise ProgramError(f"onnxruntime refuses it: {' '.join(str(error).split())[:300]}") from error
 
 

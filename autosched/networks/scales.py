@@ -9,6 +9,7 @@ import numpy as np
 
 from autosched.networks.graph import Array, Ints
 from autosched.networks.onnx_file import File, Node
+from autosched.networks.parameters import output_channels
 
 WAY_OUT = "make one that is: autosched quantize {file}.onnx --calibrate data.npz -o q.onnx"
 
@@ -91,7 +92,7 @@ def machine_zero(file: File, node: Node, quantized: str, zero: str) -> int:
 
 
 def int8_weight(file: File, node: Node, name: str, zero: str) -> Array:
-    """A constant weight as int8 with zero point 0.
+    """A constant weight of an operator as int8 with zero point 0.
 
     Raises:
         ProgramError: no constant, not int8 or uint8, or out of int8 once its zero point is subtracted.
@@ -102,7 +103,9 @@ def int8_weight(file: File, node: Node, name: str, zero: str) -> Array:
     if value.dtype not in (np.int8, np.uint8):
         raise node.refuse(f"its weight {name!r} is {value.dtype}", WAY_OUT.format(file=file.name))
     shift = zero_point(file, node, zero, repr(name))
-    moved = value.astype(np.int64) - (shift.reshape(-1, *[1] * (value.ndim - 1)) if len(shift) > 1 else shift[0])
+    axis = output_channels(node.op, node.attrs, value.shape)[1]
+    spread = [-1 if d == axis else 1 for d in range(value.ndim)]
+    moved = value.astype(np.int64) - (shift.reshape(spread) if len(shift) > 1 else shift[0])
     if moved.size and (moved.min() < -128 or moved.max() > 127):
         raise node.refuse(f"its weight {name!r} less its zero point leaves int8", "quantize weights symmetrically")
     return moved.astype(np.int8)

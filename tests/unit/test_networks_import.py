@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosched.errors import ProgramError, UnknownNameError
+from autosched.errors import AutoschedError, ProgramError, UnknownNameError
 from autosched.networks import load, reference
 from sim.races import check_races
 
@@ -239,3 +239,60 @@ def test_running_and_importing_load_no_search_library(onnx_models: ModuleType, t
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("form", ["qdq", "qlinear", "integer", "trained"])
+def test_a_file_damaged_anywhere_is_read_or_refused_in_one_line(
+    form: str, onnx_models: ModuleType, damaged_networks: ModuleType, tmp_path: Path
+) -> None:
+    from autosched.networks.quantize import quantize
+
+    rng = np.random.default_rng(0)
+    whole = onnx_models.residual(form, rng) if form != "trained" else None
+    model = onnx_models.trained(4, 2.0**-5) if whole is None else whole.model(whole.last)
+    shape = [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim]
+    image = rng.normal(size=shape).astype(np.float32) if whole is None else whole.image()
+    path, read_ = tmp_path / "net.onnx", 0
+    for seed in range(50):
+        path.write_bytes(damaged_networks.damaged(model, seed).SerializeToString())
+        for use in (lambda: load(path), lambda: quantize(path, {"x": image}, tmp_path / "q.onnx")):
+            try:
+                use()
+                read_ += 1
+            except AutoschedError as error:
+                assert "\n" not in str(error), (seed, error)
+    assert 5 <= read_ <= 60
+
+
+@pytest.mark.parametrize(("op", "axis", "kept"), [
+    ("Conv", 0, True), ("Conv", 1, False), ("MatMul", 1, True), ("MatMul", 0, False),
+])
+def test_scales_of_a_weight_are_those_of_its_outputs(op: str, axis: int, kept: bool, tmp_path: Path) -> None:
+    """As many inputs as outputs: only the axis tells whose scales they are."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng = np.random.default_rng(0)
+    image = [1, 8] if op == "MatMul" else [1, 8, 4, 4]
+    constants = {
+        "w": rng.integers(-9, 9, (8, 8) if op == "MatMul" else (8, 8, 1, 1)).astype(np.int8), "z": np.int8(0),
+        "ws": (2.0 ** -rng.permutation(8)).astype(np.float32), "wz": np.zeros(8, np.int8), "s": np.float32(0.5),
+    }
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["xd"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wd"], axis=axis),
+        helper.make_node(op, ["xd", "wd"], ["y"], name="layer"),
+        helper.make_node("QuantizeLinear", ["y", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["qd"]), helper.make_node("Relu", ["qd"], ["r"]),
+        helper.make_node("QuantizeLinear", ["r", "s", "z"], ["out"]),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.INT8, image)],
+        [helper.make_tensor_value_info("out", TensorProto.INT8, image)],
+        [numpy_helper.from_array(np.asarray(v), k) for k, v in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    net = load(tmp_path / "net.onnx").graph
+    assert ("layer" in [x.name for x in net.layers]) == kept
+    left = {n.name: n.reason for p in net.host_parts for n in p.nodes}
+    assert left.get("layer") == (None if kept else "its weight has no scale per output channel")

@@ -115,6 +115,18 @@ def test_a_calibration_set_that_does_not_fit_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("labels", "words"), [
+    (np.zeros(3), "3 labels for 2 images"), (np.zeros(1, np.int64), "1 labels for 2 images"), (np.array(["a", "b"]), "got <U1"),
+    (np.array([0.5, 1]), "the numbers of classes, got float64"),
+])
+def test_labels_that_do_not_fit_are_refused(labels: Any, words: str, tmp_path: Path) -> None:
+    images = np.load(EXAMPLES / "digits_test.npz")["image"][:2]
+    with pytest.raises(ProgramError, match=words):
+        quantize(EXAMPLES / "digits.onnx", {"image": images}, tmp_path / "q.onnx", labels=labels)
+    assert list(tmp_path.iterdir()) == []
+    assert quantize(EXAMPLES / "digits.onnx", {"image": images}, tmp_path / "q.onnx", labels=np.zeros((2, 1))).images == 2
+
+
 def test_an_unknown_calibrator_is_refused(onnx_models: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="minmax"):
         quantize(EXAMPLES / "digits.onnx", {}, tmp_path / "q.onnx", method="minmix")
