@@ -94,6 +94,7 @@ def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool) -> t
         results.apply(sch, target)
         moves.apply(sch, target)
         offsets.apply(sch, target)
+        gathers.stages(sch, target)
         gathers.results(sch, target)
         sch = places.apart(sch, target)
         negation.apply(sch, target)

@@ -50,7 +50,11 @@ def _scaled(value: Expr) -> tuple[BufferLoad, BufferLoad] | None:
 
 
 def apply(sch: Schedule, target: Target) -> None:
-    """Makes a packed product, or a sum of such, a matrix product where the lanes of the result are the lanes of both operands."""
+    """Makes a packed product, or a sum of such, a matrix product where the lanes of the result are the lanes of both operands.
+
+    Raises:
+        ScheduleError: both operands are one tensor.
+    """
     lanes = target.config.block_out
     if lanes != target.config.block_in:
         return
@@ -63,6 +67,9 @@ def apply(sch: Schedule, target: Target) -> None:
         data, weight = factors
         if extents(block).get(lane) != lanes or data.indices[-1] is not lane or weight.indices[-1] is not lane:
             continue
+        if data.buffer is weight.buffer:
+            raise ScheduleError("normalise", f"block {block.name} multiplies elements of one tensor by each other; as data and "
+                                             "as weight it lies otherwise: give it to the program twice, as two parameters")
         # The weight is what has fewer elements: it is what becomes larger.
         if _count(data.buffer.shape) < _count(weight.buffer.shape):
             data, weight = weight, data

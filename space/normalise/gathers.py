@@ -8,13 +8,37 @@ from __future__ import annotations
 
 from math import prod
 
-from autosched.ir.expr import BinOp, BufferLoad, Var, int_value
-from autosched.ir.functor import free_vars, walk_expr
+from autosched.errors import ScheduleError
+from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
+from autosched.ir.functor import free_vars, substitute, walk_expr
 from autosched.ir.host import PACK, kind_of
 from autosched.ir.stmt import Block
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise.blocks import device_block, device_blocks, extents, loads_of, product_of, store_of
+
+
+def stages(sch: Schedule, target: Target) -> None:
+    """Lets a stage that reads what is made at digits of its iterators run over what it reads, and store at computed places."""
+    for block in device_blocks(sch.func):
+        made = {store_of(b).buffer for b in device_blocks(sch.func)} - {store_of(block).buffer}
+        read = next((x.indices for x in loads_of(block) if x.buffer in made and any(_apart(i) for i in x.indices)), None)
+        if block.init is not None or read is None:
+            continue
+        own = [iv.var for iv in block.iter_vars]
+
+        def over(*i: Expr, read: tuple[Expr, ...] = read, own: list[Var] = own) -> tuple[Expr, ...]:
+            return tuple([substitute(e, dict(zip(own, i))) for e in read if int_value(e) is None])
+
+        try:
+            sch.transform_block_layout(sch.get_sblock(block.name), over)
+        except ScheduleError:
+            continue  # some of it twice, or not at all
+
+
+def _apart(index: Expr) -> bool:
+    """Whether an index is made of digits."""
+    return any(isinstance(e, BinOp) and e.op in ("//", "%") for e in walk_expr(index))
 
 
 def results(sch: Schedule, target: Target) -> None:
@@ -49,7 +73,7 @@ def _digits(block: Block, load: BufferLoad) -> bool:
     used = {v: size[v] for i in load.indices for v in free_vars(i) if isinstance(v, Var) and v in size}
     if prod(used.values()) > 2 * prod(int_value(e) or 1 for e in load.buffer.shape):
         return False
-    apart = any(isinstance(e, BinOp) and e.op in ("//", "%") for i in load.indices for e in walk_expr(i))
+    apart = any(map(_apart, load.indices))
     flat = not any(isinstance(i, Var) and size.get(i, 1) > 1 for i in load.indices) and len(used) > 1
     return apart or flat
 
