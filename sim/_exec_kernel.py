@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sim import isa
-from sim._kernels import lean, refresh
+from sim._kernels import ZERO, lean, refresh
 from sim.config import ITER_BITS, PAGE_BITS, PAGE_BYTES
 
 refresh(__file__, "_kernels", "isa", "config")
@@ -288,6 +288,7 @@ def run(
     Returns (code, instruction, value); code OK, or which index is out of range.
     """
     chisel = p[P_CHISEL] != 0
+    yes, no = ZERO == 0, ZERO != 0
     for k in range(order.shape[0]):
         index = order[k]
         row = table[index]
@@ -303,19 +304,19 @@ def run(
                 for e in range(mine.shape[0]):
                     uop[(row[_SRAM] + e) & p[P_UOP_MASK]] = mine[e]
             elif mem == _MWGT:
-                _load_lanes(row, data, pages, wgt, p[P_WGT_LANE], sizes[1], True)
+                _load_lanes(row, data, pages, wgt, p[P_WGT_LANE], sizes[1], yes)
             elif mem == _MINP:
-                _load_lanes(row, data, pages, inp, p[P_INP_LANE], sizes[0], False)
+                _load_lanes(row, data, pages, inp, p[P_INP_LANE], sizes[0], no)
             elif mem == _MACC8:
-                _load_lanes(row, data, pages, acc, 8, sizes[2] // 4, False)
+                _load_lanes(row, data, pages, acc, ZERO + 8, sizes[2] // 4, no)
             else:
-                _load_lanes(row, data, pages, acc, p[P_ACC_LANE], sizes[2], False)
+                _load_lanes(row, data, pages, acc, p[P_ACC_LANE], sizes[2], no)
         elif op == _STORE:
             if row[_X] > 0:
                 if chisel:
-                    _store(row, data, pages, out, p[P_OUT_LANE], sizes[3], True)
+                    _store(row, data, pages, out, p[P_OUT_LANE], sizes[3], yes)
                 else:
-                    _store(row, data, pages, acc, p[P_OUT_LANE], sizes[3], False)
+                    _store(row, data, pages, acc, p[P_OUT_LANE], sizes[3], no)
         elif op == _GEMM:
             code, value = _gemm(row, p, uop, inp, wgt, acc, out)
         elif op == _ALU:

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+import numpy as np
 from numba import config as numba_config
 from numba import njit
 from numba.core import caching, event
@@ -30,6 +31,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 config: Any = numba_config
 # Digest of a kernel module's dependencies, by the path that numba knows it under.
 _DIGESTS: dict[str, str] = {}
+
+
+# A number with a type, for what kernels hand each other: of a literal, also of a variable that begins as one, numba compiles the
+# kernel that gets it once more for each.
+ZERO: Any = np.int64(0)
 
 
 def refresh(source: str, *dependencies: str | ModuleType) -> None:

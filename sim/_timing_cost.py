@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sim._kernels import lean, refresh
+from sim._kernels import ZERO, lean, refresh
 from sim.config import ITER_BITS
 from sim.isa import (
     ALU_MUL,
@@ -354,7 +354,7 @@ def load_skipped(ld: I64, count: int, serve: int, par: I64) -> None:
 @lean
 def load_done(ld: I64) -> int:
     """Return the done cycle of a loader that has no burst left to ask for."""
-    _pad_until(ld, INFINITY)
+    _pad_until(ld, ZERO + INFINITY)
     done: int = max(ld[L_DATA_END], ld[L_PAD_AT])
     return done
 
@@ -391,7 +391,7 @@ def _contiguous_words(ld: I64, par: I64) -> int:
 @lean
 def load_alone(ld: I64, ring: I64, row: I64, par: I64) -> int:
     """Busy cycles of a LOAD of kind K_LOAD on an otherwise idle memory; ``ring`` has P_OUTSTANDING entries."""
-    eligible = load_begin(ld, 0, row, par)
+    eligible = load_begin(ld, ZERO, row, par)
     if ld[L_ROWS] == 0:
         return max(load_done(ld), 1)
     contiguous = _contiguous_words(ld, par)
@@ -401,7 +401,7 @@ def load_alone(ld: I64, ring: I64, row: I64, par: I64) -> int:
     slots = par[P_OUTSTANDING]
     head = 0  # oldest burst still counted as outstanding
     tail = 0
-    serve = words = -1
+    serve = words = ZERO - 1
     while True:
         at = eligible
         while tail > head:
@@ -438,7 +438,7 @@ STORE_TO_COMPUTE = 3
 
 
 @lean
-def channels(queue: int, prev: int, following: int, pops: bool) -> int:
+def channels(queue: int, prev: int, following: int, pops: int) -> int:
     """Return the channels, as bits, that an instruction of a queue takes tokens from, or gives them to, by its two flags."""
     if queue == QUEUE_LOAD:
         # pop_prev and push_prev do nothing here, pop_next and push_next nothing in a store.
@@ -481,8 +481,8 @@ def classify(table: I64, low: I64, high: I64, par: I64, what: I64) -> bool:
         kind = kind_of(row, par)
         what[W_KIND, i] = kind
         what[W_QUEUE, i] = queue
-        what[W_POPS, i] = channels(queue, row[POP_PREV], row[POP_NEXT], True)
-        what[W_PUSHES, i] = channels(queue, row[PUSH_PREV], row[PUSH_NEXT], False)
+        what[W_POPS, i] = channels(queue, row[POP_PREV], row[POP_NEXT], ZERO + 1)
+        what[W_PUSHES, i] = channels(queue, row[PUSH_PREV], row[PUSH_NEXT], ZERO)
         what[W_BUSY, i] = 0
         what[W_BURSTS, i] = 0
         if kind == K_LOAD:

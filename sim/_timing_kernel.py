@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sim._kernels import lean, refresh
+from sim._kernels import ZERO, lean, refresh
 from sim._timing_cost import (
     COMMAND_TO_QUEUE,
     COMPUTE_TO_STORE,
@@ -148,7 +148,7 @@ def simulate(
     free_since, started = units[U_FREE], units[U_STARTED]
     ends, ready = units[U_ENDS], units[U_READY]  # cycle after done, cycle of the start
     tokens, token_since = units[U_TOKENS], units[U_TOKEN_SINCE]
-    there = 0  # channels, as bits, with tokens
+    there = ZERO  # channels, as bits, with tokens
     # Read memory. Askers: 0 fetch, 1 load, 2 compute.
     asks, clients = units[U_ASKS], units[U_CLIENTS]
     for q in range(3):
@@ -159,10 +159,10 @@ def simulate(
         following[i] = head[queue[i]]
         head[queue[i]] = i
     mask = len(ring) - 1
-    ring_head = ring_tail = 0
-    last_issue = -1
+    ring_head = ring_tail = ZERO
+    last_issue = ZERO - 1
     alike = 0  # bursts in a row as long as the one before, and issued and served as many cycles after it
-    serve = words = 0
+    serve = words = ZERO
     arbitrate = INFINITY
     dirty = False
 
@@ -181,7 +181,7 @@ def simulate(
     data_at = 0
     command = 1  # cycle in which fetch enters its command state
     finish = INFINITY
-    now = 0
+    now = ZERO
     events = 0
     status = STATUS_DEADLOCK
 

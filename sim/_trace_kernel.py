@@ -21,17 +21,19 @@ from sim._kernels import lean, refresh
 
 refresh(__file__, "_kernels", "isa", "config", "_exec_kernel")
 
-# What may be found at an instruction; the value kept is the first SRAM element concerned.
-STALE, UNWRITTEN = 0, 1
-RTL_HAZARD, HLS_HAZARD = 2, 3
-UOP_WRAP, DST_WRAP, SRC_WRAP, WGT_WRAP = 4, 5, 6, 7
-IMM_SRC, EXTRA_FIELD = 8, 9
-UOP_VOID, INP_VOID, WGT_VOID, ACC_VOID = 10, 11, 12, 13
-IMM_SRC_VOID, IMM_DST_VOID = 14, 15  # of an immediate form that names two places: each is read by some implementations only
+# What may be found at an instruction; the value kept is the first SRAM element concerned. These, memories and kinds of races have
+# a type as ``ZERO`` has.
+STALE, UNWRITTEN = map(np.int64, (0, 1))
+RTL_HAZARD, HLS_HAZARD = map(np.int64, (2, 3))
+UOP_WRAP, DST_WRAP, SRC_WRAP, WGT_WRAP = map(np.int64, (4, 5, 6, 7))
+IMM_SRC, EXTRA_FIELD = map(np.int64, (8, 9))
+UOP_VOID, INP_VOID, WGT_VOID, ACC_VOID = map(np.int64, (10, 11, 12, 13))
+# Of an immediate form that names two places: each is read by some implementations only.
+IMM_SRC_VOID, IMM_DST_VOID = map(np.int64, (14, 15))
 N_FINDINGS = 16
 
-RAW, WAR, WAW = 0, 1, 2
-DRAM_RACE = 6  # memory number of DRAM in a race record; the others are isa.MEM_*
+RAW, WAR, WAW = map(np.int64, (0, 1, 2))
+DRAM_RACE = np.int64(6)  # memory number of DRAM in a race record; the others are isa.MEM_*
 # Columns of a race record.
 R_FIRST, R_SECOND, R_MEM, R_LOW, R_HIGH, R_KIND = 0, 1, 2, 3, 4, 5
 
@@ -42,7 +44,9 @@ _YP0, _YP1, _XP0, _XP1 = isa.Y_PAD_0, isa.Y_PAD_1, isa.X_PAD_0, isa.X_PAD_1
 _RESET, _BGN, _USE_IMM = isa.RESET, isa.UOP_BGN, isa.USE_IMM
 _DO, _DI, _SO, _SI, _WO, _WI = isa.DST_OUT, isa.DST_IN, isa.SRC_OUT, isa.SRC_IN, isa.WGT_OUT, isa.WGT_IN
 _LOAD, _STORE, _GEMM, _ALU = isa.OP_LOAD, isa.OP_STORE, isa.OP_GEMM, isa.OP_ALU
-_MUOP, _MWGT, _MINP, _MACC, _MOUT = isa.MEM_UOP, isa.MEM_WGT, isa.MEM_INP, isa.MEM_ACC, isa.MEM_OUT
+_MUOP, _MWGT, _MINP, _MACC, _MOUT = map(
+    np.int64, (isa.MEM_UOP, isa.MEM_WGT, isa.MEM_INP, isa.MEM_ACC, isa.MEM_OUT)
+)
 
 
 @lean

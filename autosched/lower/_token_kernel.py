@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim import _kernels, isa
-from sim._kernels import lean, refresh
+from sim._kernels import ZERO, lean, refresh
 
 refresh(__file__, isa, _kernels)
 
@@ -126,8 +126,8 @@ def needs(table: I64, engine: I64, uop_at: I64, triples: I64, inp: I64, wgt: I64
                             acc[FRESH, d] = writes_out
             if gemm:
                 outer, inner = table[i, ITER_OUT], table[i, ITER_IN]
-                from_inp = _reads(triples, 1, bgn, end, outer, inner, table[i, SRC_OUT], table[i, SRC_IN], inp, i)
-                from_wgt = _reads(triples, 2, bgn, end, outer, inner, table[i, WGT_OUT], table[i, WGT_IN], wgt, i)
+                from_inp = _reads(triples, ZERO + 1, bgn, end, outer, inner, table[i, SRC_OUT], table[i, SRC_IN], inp, i)
+                from_wgt = _reads(triples, ZERO + 2, bgn, end, outer, inner, table[i, WGT_OUT], table[i, WGT_IN], wgt, i)
                 from_load = max(from_inp, from_wgt)
             need[i, LOAD] = from_load
             need[i, STORE] = from_store
