@@ -74,14 +74,18 @@ class Progress:
             self.current.started = event
             self.remark = ""
         elif isinstance(event, TrialEvent) and self.current is not None:
-            task = self.current
+            # Tasks of a network take turns.
+            task = self.current = self._named(event.workload)
             task.last = event
             task.from_log += event.from_log
             task.simulated += not event.from_log
             if event.best is not None:
                 task.bests.append(event.best)
         elif isinstance(event, TaskFinished) and self.current is not None:
-            self.current.report = event.report
+            self._named(event.report.workload).report = event.report
+
+    def _named(self, workload: str) -> Task:
+        return next((t for t in self.tasks if t.name == workload), self.tasks[-1])
 
     def seconds_left(self, elapsed: float) -> float | None:
         """Seconds until every task has had all its trials, at the pace so far; None before the first trial."""
@@ -150,7 +154,7 @@ def lines(progress: Progress, width: int, elapsed: float, unicode: bool = True) 
     else:
         names = max(cell_len(t.name) for t in progress.tasks)
         for t in progress.tasks:
-            yield fitting([(0, t.name.ljust(names)), *_layer(t, progress.limit, unicode)], width)
+            yield fitting([(0, t.name.ljust(names)), *_layer(t, progress.limit, unicode, t is task)], width)
     if progress.remark:
         yield shortened(progress.remark, width)
 
@@ -165,7 +169,7 @@ def _figures(task: Task) -> list[tuple[int, str]]:
             (4, f"bound {number(task.last.machine_bound)}")]
 
 
-def _layer(task: Task, limit: int, unicode: bool) -> list[tuple[int, str]]:
+def _layer(task: Task, limit: int, unicode: bool, current: bool) -> list[tuple[int, str]]:
     if task.started is None:
         return [(1, "waiting")]
     best = task.bests[-1] if task.bests else None
@@ -173,7 +177,8 @@ def _layer(task: Task, limit: int, unicode: bool) -> list[tuple[int, str]]:
     peak = percent(task.started.peak / best) if task.started.peak and best else ""
     bound = task.last.machine_bound if task.last else task.started.machine_bound
     return [(3, f"{task.trials:>{len(str(limit))}}/{limit}"), (1, number(best).rjust(9)), (2, percent(gap(best, bound)).rjust(7)),
-            (5, peak and f"{peak} of peak"), (4, task.report.stop if task.report else "running"), (6, chart)]
+            (5, peak and f"{peak} of peak"),
+            (4, task.report.stop if task.report else "running" if current else "paused"), (6, chart)]
 
 
 class Panel:

@@ -203,9 +203,11 @@ def test_the_panel_of_a_network() -> None:
             progress.take(TrialEvent(f"net.c{k}", t, 4, cycles, cycles, 100, 1_000_000, t == 1, 1.0, "tile", "scan"))
     assert list(lines(progress, 100, 2.0)) == [
         "net  on m  0/3 layers", "2.0 s  4 s left  1.0 simulations/s  2 from the log",
-        "net.c0  2/4  1 160 000  16.00 %  0.00 % of peak  running  █▁",
+        "net.c0  2/4  1 160 000  16.00 %  0.00 % of peak  paused  █▁",
         "net.c1  2/4  1 160 000  16.00 %  0.00 % of peak  running  █▁",
         "net.c2  waiting"]
+    progress.take(TrialEvent("net.c0", 2, 4, 1_160_000, 1_160_000, 100, 1_000_000, False, 1.0, "tile", "scan"))
+    assert [line.split("  ")[5] for line in list(lines(progress, 100, 2.0))[2:4]] == ["running", "paused"]
     for width in range(20, 100):
         shown = list(lines(progress, width, 2.0))
         assert all(len(line) <= width for line in shown) and "1 160 000" in shown[2] and "1 160 000" in shown[3]
