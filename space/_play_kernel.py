@@ -28,6 +28,7 @@ from space.play import (
     OUTER,
     PIECES,
     PRODUCTS,
+    RELOAD,
     REST,
     SLICES,
     STAGE,
@@ -54,7 +55,7 @@ def play(
         fill: of every operand, float64, shape (n, parts, operands, 6); ``ENGINE`` 1 where the compute engine loads it, 2
             where only the stages read it, 3 where both the products and the stages do, ``ONCE`` 1 where every fill has a place
             of its own, 2 where it touches that of the fill before.
-        work: of a part, float64, shape (n, parts, 10).
+        work: of a part, float64, shape (n, parts, 11).
         apart: whether a part's first buffers have room beside those of the part before, shape (n, parts).
         acc_banks: of the accumulator, shape (n,).
         dims: per padded dimension its place among the loops of the spatial and of the reduction axis (-1 where there is none),
@@ -212,7 +213,7 @@ def play(
                     for k in range(operands):
                         if engine[k] % 3 == 0:
                             comp = max(comp, ready[k])
-                    comp += products + issue * w[PIECES]
+                    comp += products + issue * w[PIECES] + w[RELOAD]
                     load += fetch * w[PIECES]
                     last = comp
                 step += 1

@@ -8,12 +8,15 @@ engines then play it through (:mod:`space.play`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from autosched.lower.compute import HAZARD_DISTANCE
+from autosched.lower.uops import AHEAD_SHARE
 from space.play import (
     BANKS,
     BEATS,
@@ -28,6 +31,7 @@ from space.play import (
     OUTER,
     PIECES,
     PRODUCTS,
+    RELOAD,
     REST,
     SLICES,
     STAGE,
@@ -47,6 +51,7 @@ Floats = npt.NDArray[np.float64]
 ISSUE = 7  # cycles of a computing instruction beyond its micro-ops: pipeline and hand-over (vta.md 5)
 LATENCY = 23  # cycles between two loads beyond their beats: request, delay, drain (vta.md 5.7, E = 22 + beats, occupancy E + 1)
 FETCH = 2  # bus words of an instruction
+BEHIND = 128  # cycles that a load of micro-ops waits for reads in front of it (two bursts of 64 words)
 START = 60  # launch, first instructions, FINISH
 
 
@@ -127,7 +132,7 @@ def draft(model: Model, plan: Plan) -> Floats:
     order = np.argsort(plan.position, axis=1, kind="stable")
     shape = np.zeros((n, len(parts), len(model.extents), 4), dtype=np.int64)
     fill = np.zeros((n, len(parts), operands, 6))
-    work = np.zeros((n, len(parts), 10))
+    work = np.zeros((n, len(parts), 11))
     widths = np.zeros((n, len(parts), len(model.padded), 5))
     extra: Floats = np.zeros(n)
     for p, part in enumerate(parts):
@@ -206,7 +211,12 @@ def _work(model: Model, plan: Plan, terms: Terms, work: Floats) -> None:
     work[:, STAGE] = elements / slices * terms.stages + ISSUE * terms.operations
     work[:, SLICES] = slices
     work[:, STORE] = terms.store / tiles / slices
-    work[:, UOPS] = terms.uops / 2
+    # What the memory does not hold at once comes in pieces on the way, each behind a read of what the others load.
+    piece = model.config.uop_capacity / AHEAD_SHARE
+    ring = terms.uops > model.config.uop_capacity
+    later = np.where(ring, np.maximum(terms.uops / piece - 1, 0.0), 0.0)
+    work[:, UOPS] = np.where(ring, piece, terms.uops) / 2
+    work[:, RELOAD] = later * (piece / 2 + LATENCY + BEHIND) / np.maximum(part.outer.prod(axis=1), 1)
     # A maximum can only bring in a value where something smaller is known to stand: a place's first tile finds anything.
     work[:, CLEAR] = elements if model.nest.clears else 0.0
 
@@ -234,15 +244,21 @@ def _side_by_side(model: Model, plan: Plan, parts: list[Part]) -> list[npt.NDArr
 
 
 def uops(model: Model, plan: Plan, part: Part) -> Floats:
-    """Micro-ops of a part's products: a list for every combination of addresses that its operands take at the instruction."""
+    """Micro-ops that a part loads: a list for every combination of addresses that its operands take at the instruction.
+
+    Where the memory does not hold all lists, one is loaded again for every visit.
+    """
     spatial, n = model.n_spatial, len(plan)
     depth = np.full(n, spatial, dtype=np.int64)
     moved = np.zeros((n, len(model.extents)), dtype=np.bool_)
     banks = np.zeros(n, dtype=np.int64)
+    apart = np.zeros(n, dtype=np.bool_)
+    tiles = model.trips(plan, part, depth)
     for k, operand in enumerate(model.nest.operands):
         if operand.scope != ACC and operand.consumer not in model.nest.links:
             depth = np.maximum(depth, plan.attach[k])
             banks = np.maximum(banks, plan.banks[k])
+            apart |= (plan.banks[k] > 0) & (model.trips(plan, part, plan.attach[k]) > tiles)
     inside = plan.position < depth[:, None]
     for k, operand in enumerate(model.nest.operands):
         if operand.scope != ACC and operand.consumer not in model.nest.links:
@@ -252,7 +268,43 @@ def uops(model: Model, plan: Plan, part: Part) -> Floats:
     for group in model.taps:
         for a in group:
             moved[:, a] |= plan.drops & inside[:, a] & (a >= spatial)
-    ranges = np.sort(model.ranges(plan, part, depth), axis=1)
-    combinations = np.where(moved, part.outer, 1).prod(axis=1) * (1 + banks) * (1 + plan.acc_banks)
-    visits = model.trips(plan, part, depth)
-    return np.asarray(ranges[:, :-2].prod(axis=1) * np.minimum(combinations, np.maximum(visits, 1)), dtype=np.float64)
+    # Banks that all move on with the tile take turns together.
+    turns = np.where(apart, (1 + banks) * (1 + plan.acc_banks), 1 + np.maximum(banks, plan.acc_banks))
+    combinations = np.where(moved, part.outer, 1).prod(axis=1) * turns
+    visits = np.maximum(model.trips(plan, part, depth), 1)
+    each, all_ = _lists(model, plan, part, model.ranges(plan, part, depth), moved)
+    distinct = np.minimum(all_ * combinations, each * visits)
+    return np.asarray(np.where(distinct > model.config.uop_capacity, each * visits, distinct))
+
+
+def _lists(
+    model: Model, plan: Plan, part: Part, ranges: npt.NDArray[np.int64], moved: npt.NDArray[np.bool_]
+) -> tuple[Floats, Floats]:
+    """Micro-ops of an instruction over some ranges of the axes: on average over all visits, and of all that differ by borders.
+
+    Two of its loops are the instruction's. A spatial loop that a border cuts is one of them, whatever the others are.
+    """
+    whole = ranges.prod(axis=1).astype(np.float64)
+    borders = [(a, max([model.nest.axes[b].extent for b in group if b >= model.n_spatial], default=1))
+               for group in model.taps for a in group if a < model.n_spatial][:2]
+    shares, counts = [], []
+    for a, taps in borders:
+        ends = (part.lows[:, a] == 0).astype(np.int64) + (part.lows[:, a] + part.extents[:, a] == model.extents[a])
+        # Of the taps along an axis all but one meet a border, half of them each of the two.
+        cut = np.where(plan.drops, ends / 2 * (1 - 1 / taps), 0.0)
+        outer = np.maximum(part.outer[:, a], 1)
+        shares.append((cut / outer, 1 - cut / outer))
+        kinds = np.where(plan.drops & ~moved[:, a], np.minimum(outer, 1 + ends), 1)
+        cut = np.where(moved[:, a], cut / outer, cut)
+        counts.append((cut, kinds - cut))
+    each: Floats = np.zeros(len(plan))
+    all_: Floats = np.zeros(len(plan))
+    for chosen in product((0, 1), repeat=len(borders)):
+        axes = [a for plain, (a, _) in zip(chosen, borders) if not plain]
+        rest = np.sort(np.delete(ranges, axes, axis=1), axis=1)
+        loops = ranges[:, axes].prod(axis=1)
+        if len(axes) < 2:
+            loops = loops * rest[:, len(axes) - 2 :].prod(axis=1)
+        each += whole / loops * prod([share[plain] for plain, share in zip(chosen, shares)], start=np.ones(len(plan)))
+        all_ += whole / loops * prod([count[plain] for plain, count in zip(chosen, counts)], start=np.ones(len(plan)))
+    return each, all_
