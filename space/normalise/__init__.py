@@ -87,6 +87,8 @@ def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool) -> t
         return None, ""
     sch = Schedule(func, seed=0, error_render_level="fast")
     try:
+        if not is_packed(func, target):
+            copies.require_one_value(func)
         loops.apart(sch, target)
         initial.apply(sch, target)
         loops.apply(sch, target)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from autosched.errors import ScheduleError
 from autosched.ir.expr import Expr
 from autosched.ir.functor import expr_children
+from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise.blocks import device_block, device_blocks, loads_of, product_of, readers_of, store_of
@@ -26,20 +27,28 @@ def apart(sch: Schedule, target: Target) -> None:
             seen.add(factor.buffer)
 
 
-def apply(sch: Schedule, target: Target) -> None:
-    """Gives every parameter that the accelerator touches a copy, made by a host stage.
+def require_one_value(func: PrimFunc) -> None:
+    """Refuses a parameter that is read before it is written, and so holds two things.
+
+    Args:
+        func: an unscheduled program; later a stage may read its copy.
 
     Raises:
-        ScheduleError: a parameter is read before it is written, and holds two things.
+        ScheduleError: one does.
     """
-    params = set(sch.func.buffers)
-    blocks = device_blocks(sch.func)
+    params = set(func.buffers)
+    blocks = device_blocks(func)
     for n, block in enumerate(blocks):
         buffer = store_of(block).buffer
         before = next((b.name for b in blocks[:n] if any(x.buffer is buffer for x in loads_of(b))), None)
         if buffer in params and before is not None:
             raise ScheduleError("normalise", f"block {before} reads {buffer.name} before block {block.name} writes it; "
                                              f"store what {block.name} makes in a tensor of its own")
+
+
+def apply(sch: Schedule, target: Target) -> None:
+    """Gives every parameter that the accelerator touches a copy, made by a host stage."""
+    params = set(sch.func.buffers)
     written = {store_of(b).buffer for b in device_blocks(sch.func)}
     for block in device_blocks(sch.func):
         product = product_of(block)
