@@ -11,10 +11,12 @@ import pytest
 
 from autosched import te
 from autosched.ir.stmt import PrimFunc
+from autosched.lower.program import lower_table
 from autosched.measure import Candidate, measure
 from autosched.workloads import workload
+from sim import isa
 from space import Space
-from space.draft import ISSUE, terms_of
+from space.draft import ISSUE, terms_of, uops
 
 PADDED = "conv2d:h=7,w=6,ci=32,co=48,k=3,pad=1"
 
@@ -160,3 +162,18 @@ def test_taps_that_are_instructions_anyway_are_not_counted_twice() -> None:
     for rule in model.rules:
         rule.draft(model, plan, terms)
     assert terms.pieces[0] == 2 * 3 * 3, "each product of a tile of two"
+
+
+def test_micro_ops_are_counted_as_lowering_makes_them() -> None:
+    """Borders cut loops that the instruction then has to have, banks turn together, and what does not fit is loaded again."""
+    space = Space(workload("conv2d:h=7,w=7,ci=128,co=128,k=3,pad=1").func, "vta-de10")
+    points = space.sample(np.random.default_rng(0), 400)
+    ratios = []
+    for point in points[np.argsort(space.draft(points))[:60]][::3]:
+        table = lower_table(space.schedule(point).func, space.target).table
+        loaded = table[(table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.MEM] == isa.MEM_UOP), isa.X_SIZE].sum()
+        own = point[None, space.places(int(point[0]))]
+        plans = [(model, model.plan(rows)) for model, rows in space.sketches[int(point[0])].split(own)]
+        counted = sum(float(uops(model, plan, part)[0]) for model, plan in plans for part in plan.parts if part.on[0])
+        ratios.append(abs(np.log(counted / loaded)))
+    assert np.mean(ratios) < 0.55
