@@ -16,7 +16,9 @@ from autosched.measure import Candidate, measure
 from autosched.script import T, parse
 from autosched.target import get_target
 from autosched.te import Tensor
+from sim.timing import store_cycles
 from space import Space
+from space.bound import engines
 from space.lowerable import require_lowerable
 from space.nest import analyse
 from space.normalise import normalise
@@ -208,6 +210,14 @@ def test_results_of_one_sum_are_one_nest_unless_one_is_read_before_the_other_is_
     assert len({a for a in anchors if a}) == len(anchors)  # blocks of their own
 
 
+def test_what_is_stored_takes_no_place_and_counts_for_the_store_engine(user_programs) -> None:
+    """The sum itself is the first result, and its relu takes its place."""
+    model, = Space(user_programs.program("dense_two_outputs"), "vta-de10").sketches[0].models
+    assert (model.nest.live, model.nest.stores) == (1, 2)
+    burst = model.config.burst_beats * model.config.bus_bytes // model.config.out_elem_bytes
+    assert engines(model, model.neutral(1))[2] == 2 * 32 * int(store_cycles(0, 1, burst, burst, config=model.config)) // burst
+
+
 def test_what_is_no_sum_of_products_is_not_joined() -> None:
     """A maximum over int32 windows is not; nor what is joined with it."""
     data, weight = te.placeholder((16, 32), "int8", "A"), te.placeholder((16, 32), "int8", "W")
@@ -310,6 +320,7 @@ def test_only_sums_of_products_are_the_gemms(op: str) -> None:
 @pytest.mark.parametrize(("name", "shown"), [
     ("conv_transposed", "no zeros"),  # of a tensor with gaps, zeros left out: every load begins at the same place of a gap
     ("conv_two_paddings", "X_global_d"),  # one padded image, two loads of it
+    ("dense_three_outputs", "store by"),  # stages in slices of a tile that is the whole result
     ("dense_packed_loops", "load A"),  # packed, with the reduction's loops in between
 ])
 def test_every_point_of_what_users_write_has_a_program(user_programs, name: str, shown: str) -> None:
