@@ -8,8 +8,9 @@ made anew only when they are asked for, and stay as they are otherwise:
     python .ci/figures.py --draft 1000 --samplers 5 --trials 64 --name resnet18.c2
 
 ``--draft N``: of 10 N draws (generator 0) the N with the lowest estimates are simulated; on the tenth of these that needs the
-fewest cycles, how well estimate and cycles agree. ``--samplers N``: a cold run of every sampler with seeds 0 to N - 1. Both take
-``--name``, which may be repeated, and ``--target``; rows of other workloads stay.
+fewest cycles, how well estimate and cycles agree. ``--samplers N``: a cold run of every sampler with seeds 0 to N - 1.
+``--moved``: a cold run of the workload by its size instead of its name, and with each extent moved by one row or one block. All
+take ``--name``, which may be repeated, and ``--target``; rows of other workloads stay.
 """
 
 from __future__ import annotations
@@ -111,6 +112,53 @@ def samplers(name: str, target: str, seeds: int, trials: int) -> Rows:
     return [[name, target, *cells] for cells in bench.rows(name, target, bench.SAMPLERS, trials, seeds)]
 
 
+def sizes(name: str, block: int) -> list[tuple[str, str]]:
+    """(what is moved, the workload) of a workload by its size, and with each extent one row, or one block of channels, away.
+
+    Args:
+        name: of a workload.
+        block: elements of a block of channels; depthwise convolutions change by a group.
+    """
+    from autosched.workloads import workload
+
+    kind, _, text = workload(name).spec.partition(":")
+    given = {key: value for key, _, value in (pair.partition("=") for pair in text.split(","))}
+    groups = int(given.get("groups", 1))
+    together = {"h, w": {"h": 1, "w": 1}} if "h" in given else {}
+    if groups > 1:
+        together["groups"] = {"groups": 1, "ci": int(given["ci"]) // groups, "co": int(given["co"]) // groups}
+    else:
+        together.update({key: {key: 1 if key == "m" else block} for key in ("m", "k", "n", "ci", "co", "c")
+                         if key in given and not (key in ("k", "n") and "h" in given)})
+    found = [("renamed", name if not kind else f"{kind}:{text}")]
+    for what, steps in together.items():
+        for sign in (1, -1):
+            moved = {key: int(given[key]) + sign * step for key, step in steps.items()}
+            if min(moved.values()) < 1:
+                continue
+            by = next(iter(steps.values()))
+            changed = ",".join(f"{key}={moved.get(key, value)}" for key, value in given.items())
+            found.append((f"{what} {'+' if sign > 0 else '-'} {by}", f"{kind}:{changed}"))
+    return found
+
+
+def moved(name: str, target: str, trials: int) -> Rows:
+    """A row per size."""
+    import tempfile
+
+    import autosched as at
+    from autosched.target import get_target
+
+    rows: Rows = []
+    for what, spec in sizes(name, get_target(target).config.block_out):
+        with tempfile.TemporaryDirectory() as log:
+            found = at.tune(spec, target=target, trials=trials, jobs=1, log=log, cold=True, seed=0)
+        assert found.cycles is not None
+        rows.append([name, target, str(trials), what, number(found.cycles), number(found.machine_bound),
+                     percent(gap(found.cycles, found.machine_bound))])
+    return rows
+
+
 def _benchmark() -> ModuleType:
     spec = importlib.util.spec_from_file_location("bench_search", ROOT / "tests" / "benchmarks" / "bench_search.py")
     assert spec is not None and spec.loader is not None
@@ -167,7 +215,8 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--draft", type=int, metavar="N", help="simulate the N lowest estimates of every workload")
     p.add_argument("--samplers", type=int, metavar="SEEDS", help="run every sampler with so many seeds")
-    p.add_argument("--trials", type=int, default=64, help="of a sampler (default 64)")
+    p.add_argument("--moved", action="store_true", help="tune the workload renamed, and with each extent moved")
+    p.add_argument("--trials", type=int, default=64, help="of a run (default 64)")
     p.add_argument("--name", action="append", help=f"a workload; default {', '.join(NAMED)}")
     p.add_argument("--target", choices=TARGETS, default=TARGETS[0])
     args = p.parse_args()
@@ -181,6 +230,10 @@ def main() -> None:
             columns = ["workload", "target", "sampler", "trials", "cycles by seed", "best known", "worst above it", "gap",
                        "CPU s a run"]
             PAGE.write_text(replaced(PAGE.read_text(), "samplers", _merged(columns, fresh, 3)))
+        if args.moved:
+            fresh = moved(name, args.target, args.trials)
+            columns = ["workload", "target", "trials", "moved", "cycles", "machine bound", "gap"]
+            PAGE.write_text(replaced(PAGE.read_text(), "moved", _merged(columns, fresh, 3)))
     PAGE.write_text(with_shipped(PAGE.read_text()))
 
 

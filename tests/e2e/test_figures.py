@@ -47,3 +47,13 @@ def test_a_table_made_anew_keeps_the_rows_of_others(figures: ModuleType) -> None
     assert made == "<!-- figures: draft -->\n\n| a | b |\n|---|---|\n| y | 2 |\n| x | 3 |\n\nmore\n"
     with pytest.raises(SystemExit, match="no table 'other'"):
         figures.replaced(page, "other", figures._merged(["a"], [], 1))
+
+
+def test_sizes_are_next_to_that_of_the_workload(figures: ModuleType) -> None:
+    found = dict(figures.sizes("resnet18.c10", 16))
+    assert list(found) == ["renamed", "h, w + 1", "h, w - 1", "ci + 16", "ci - 16", "co + 16", "co - 16"]
+    assert "h=15,w=15,ci=256,co=512" in found["h, w + 1"] and "h=14,w=14,ci=240,co=512" in found["ci - 16"]
+    assert "ci=272,co=272" in dict(figures.sizes("mobilenet.d5", 16))["groups + 1"]
+    assert list(dict(figures.sizes("t2", 16))) == ["renamed", "m + 1", "k + 16", "k - 16", "n + 16", "n - 16"]
+    row = figures.moved("dense:m=2,k=32,n=16", "vta-de10", 4)[1]
+    assert row[:4] == ["dense:m=2,k=32,n=16", "vta-de10", "4", "m + 1"] and row[6].endswith(" %")
