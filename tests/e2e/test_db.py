@@ -24,7 +24,7 @@ NAME = "dense:m=2,k=64,n=96"
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("log")
-    tune(NAME, trials=5, jobs=1, log=directory)
+    tune(NAME, trials=5, jobs=1, log=directory, sampler="random")
     return directory
 
 

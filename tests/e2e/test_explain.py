@@ -208,7 +208,7 @@ def test_machines_are_compared_field_by_field(log: Path, tmp_path: Path) -> None
 
 
 def test_logs_are_compared_workload_by_workload(log: Path, tmp_path: Path) -> None:
-    tune(ALU, trials=2, jobs=1, log=tmp_path)
+    tune(ALU, trials=2, jobs=1, log=tmp_path, sampler="random")
     code, out, _ = ran("compare", log, tmp_path, "--format", "json")
     rows = {r["workload"]: r for r in json.loads(out)["workloads"]}
     assert code == Exit.OK and set(rows) == {*WORKLOADS, ALU}

@@ -43,7 +43,8 @@ def test_a_working_folder_that_cannot_be_written_is_said_before_anything_is_comp
 
 
 def test_nowhere_to_keep_kernels_is_one_line_and_works(locked: Path, tmp_path: Path) -> None:
-    done = run(locked, tmp_path, "tune", "t2", "--trials", "4", "--jobs", "2", "--log", tmp_path / "log", "--format", "json")
+    words = ("tune", "t2", "--trials", "4", "--jobs", "2", "--sampler", "random", "--format", "json")
+    done = run(locked, tmp_path, *words, "--log", tmp_path / "log")
     assert done.returncode == 0, done.stderr
     said = [line for line in done.stderr.splitlines() if "compiling" in line]
     assert len(said) == 1 and "name one in NUMBA_CACHE_DIR" in said[0], done.stderr
@@ -54,7 +55,8 @@ def test_nowhere_to_keep_kernels_is_one_line_and_works(locked: Path, tmp_path: P
 
 
 def test_a_later_run_says_nothing_of_it(tmp_path: Path) -> None:
-    args = [sys.executable, "-m", "autosched", "tune", "t2", "--trials", "4", "--jobs", "2", "--log", str(tmp_path)]
+    words = ["tune", "t2", "--trials", "4", "--jobs", "2", "--sampler", "random", "--log", str(tmp_path)]
+    args = [sys.executable, "-m", "autosched", *words]
     for _ in range(2):
         done = subprocess.run(args, cwd=ROOT, capture_output=True, text=True, timeout=1200, check=False)
         assert done.returncode == 0, done.stderr

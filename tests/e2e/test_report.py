@@ -97,7 +97,7 @@ def test_names_are_text_and_never_tags(tmp_path: Path, monkeypatch: pytest.Monke
     (folder / "k&.py").write_text(source.replace("256", "16"))
     monkeypatch.chdir(tmp_path)
     name = "<b>/k&.py:relu_add"
-    tune(name, trials=2, jobs=1, log="log")
+    tune(name, trials=2, jobs=1, log="log", sampler="random")
     for what in (name, "log"):
         assert main(["report", what, "--log", "log", "-o", "p.html"]) == Exit.OK
         page = (tmp_path / "p.html").read_text()
@@ -114,7 +114,7 @@ def test_what_is_not_logged_is_one_line(tmp_path: Path, capsys: pytest.CaptureFi
 def test_a_person_clicks_through_it(log: Path, tmp_path: Path, chromium: ModuleType) -> None:
     from matplotlib.image import imread
 
-    tune(OTHER, trials=4, jobs=1, log=log)
+    tune(OTHER, trials=4, jobs=1, log=log, sampler="random")
     assert main(["report", str(log), "-o", str(tmp_path / "report.html")]) == Exit.OK
     with chromium.browser(tmp_path / "user") as tab:
         tab.screen(1200, 900, dark=False)

@@ -56,7 +56,7 @@ def test_a_file_runs_once_and_not_in_this_process(
     """What it does the second time would end the run."""
     (tmp_path / "mine.py").write_text(FICKLE)
     name = str(tmp_path / "mine.py") + ":f"
-    code, out, err = command("tune", name, "--trials", "2", "--jobs", "1", "--log", str(tmp_path))
+    code, out, err = command("tune", name, "--trials", "2", "--jobs", "1", "--sampler", "random", "--log", str(tmp_path))
     assert code == 0 and "bit-equal" in out and "noise" not in out and "noise" in err and "more" in err, err
     assert (tmp_path / "mark").read_text() == "x"
     # Nothing of it is left in this process, and its program is the one that has a name.

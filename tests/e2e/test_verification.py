@@ -30,7 +30,7 @@ def shift(C: T.Buffer((16, 1, 16), "int32"), R: T.Buffer((16, 1, 16), "int32"), 
 def test_a_shift_by_a_tensor_is_checked(command, tmp_path: Path, target: str) -> None:
     (tmp_path / "shift.py").write_text(SHIFT)
     name = f"{tmp_path / 'shift.py'}:shift"
-    code, out, err = command("tune", name, "--trials", "3", "--jobs", "1", "--log", tmp_path / "log", "--target", target)
+    code, out, err = command("tune", name, "--trials", "3", "--jobs", "1", "--sampler", "random", "--log", tmp_path / "log", "--target", target)
     assert code == 0, err
     assert "bit-equal" in out
 
@@ -38,7 +38,7 @@ def test_a_shift_by_a_tensor_is_checked(command, tmp_path: Path, target: str) ->
 @pytest.mark.parametrize("name", ["dense:m=7,k=64,n=96,bias=1", "conv2d:h=9,w=7,ci=32,co=32,k=3,pad=1"])
 def test_exported_data_tell_a_right_program_from_a_wrong_one(command, tmp_path: Path, name: str) -> None:
     log, file = ("--log", tmp_path / "log"), tmp_path / "p.json"
-    assert command("tune", name, "--trials", "2", "--jobs", "1", *log)[0] == 0
+    assert command("tune", name, "--trials", "2", "--jobs", "1", "--sampler", "random", *log)[0] == 0
     assert command("export", name, *log, "-o", file)[0] == 0
     data = json.loads(file.read_text())
     (output,) = data["programs"][0]["outputs"]
@@ -66,7 +66,7 @@ def test_exported_data_tell_a_right_program_from_a_wrong_one(command, tmp_path: 
 
 def test_apply_runs_on_the_same_kind_of_data(command, tmp_path: Path) -> None:
     name, log = "dense:m=7,k=64,n=96,bias=1", ("--log", tmp_path / "log")
-    assert command("tune", name, "--trials", "2", "--jobs", "1", *log)[0] == 0
+    assert command("tune", name, "--trials", "2", "--jobs", "1", "--sampler", "random", *log)[0] == 0
     code, out, _ = command("apply", name, *log, "--output", tmp_path / "y.npy")
     assert code == 0 and "bit-equal to the reference" in out
     result = np.load(tmp_path / "y.npy")
