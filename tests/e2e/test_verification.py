@@ -30,7 +30,8 @@ def shift(C: T.Buffer((16, 1, 16), "int32"), R: T.Buffer((16, 1, 16), "int32"), 
 def test_a_shift_by_a_tensor_is_checked(command, tmp_path: Path, target: str) -> None:
     (tmp_path / "shift.py").write_text(SHIFT)
     name = f"{tmp_path / 'shift.py'}:shift"
-    code, out, err = command("tune", name, "--trials", "3", "--jobs", "1", "--sampler", "random", "--log", tmp_path / "log", "--target", target)
+    words = ("tune", name, "--trials", "3", "--jobs", "1", "--sampler", "random", "--target", target)
+    code, out, err = command(*words, "--log", tmp_path / "log")
     assert code == 0, err
     assert "bit-equal" in out
 
