@@ -33,7 +33,8 @@ def _options(p: Parser) -> None:
     p.add_argument("--cold", action="store_true", help="do not start from the best schedules in the log")
     p.add_argument("--sampler", default="cost-model", metavar="NAME",
                    help="cost-model (default), draft, tpe, nsgaii, qmc, random or grid")
-    p.add_argument("--timeout", type=seconds, metavar="SECONDS", help="end a workload after so long; a network's file as a whole")
+    p.add_argument("--timeout", type=seconds, metavar="SECONDS",
+                   help="end a workload after so long; a network's file as a whole, but for the first trial of each layer")
     p.add_argument("--gap", type=fraction, default=0.0, metavar="F", help="stop within this fraction of the bound, e.g. 1%%")
     p.add_argument("--patience", type=positive, metavar="N", help="stop after N trials without a better one")
     add_fix(p)
