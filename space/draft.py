@@ -282,8 +282,10 @@ def _lists(
 ) -> tuple[Floats, Floats]:
     """Micro-ops of an instruction over some ranges of the axes: on average over all visits, and of all that differ by borders.
 
-    Two of its loops are the instruction's. A spatial loop that a border cuts is one of them, whatever the others are.
+    Two of its loops are the instruction's; rows that no border cuts are one loop with what is in them. Where micro-ops on one
+    accumulator must be apart, a loop that a border cuts is one of the two, whatever the others are.
     """
+    forced = model.target.semantics == "portable"
     whole = ranges.prod(axis=1).astype(np.float64)
     borders = [(a, max([model.nest.axes[b].extent for b in group if b >= model.n_spatial], default=1))
                for group in model.taps for a in group if a < model.n_spatial][:2]
@@ -301,10 +303,18 @@ def _lists(
     all_: Floats = np.zeros(len(plan))
     for chosen in product((0, 1), repeat=len(borders)):
         axes = [a for plain, (a, _) in zip(chosen, borders) if not plain]
-        rest = np.sort(np.delete(ranges, axes, axis=1), axis=1)
-        loops = ranges[:, axes].prod(axis=1)
-        if len(axes) < 2:
-            loops = loops * rest[:, len(axes) - 2 :].prod(axis=1)
+        if forced:
+            rest = np.sort(np.delete(ranges, axes, axis=1), axis=1)
+            loops = ranges[:, axes].prod(axis=1)
+            if len(axes) < 2:
+                loops = loops * rest[:, len(axes) - 2 :].prod(axis=1)
+        else:
+            loops = np.sort(ranges, axis=1)[:, -2:].prod(axis=1)
+            if len(borders) == 2 and borders[1][0] not in axes:
+                (y, _), (x, _) = borders
+                rest = np.delete(ranges, [y, x], axis=1).max(axis=1)
+                row = np.where(ranges[:, x] == model.extents[x], ranges[:, y] * ranges[:, x] * rest, 0)
+                loops = np.maximum(loops, row)
         each += whole / loops * prod([share[plain] for plain, share in zip(chosen, shares)], start=np.ones(len(plan)))
         all_ += whole / loops * prod([count[plain] for plain, count in zip(chosen, counts)], start=np.ones(len(plan)))
     return each, all_

@@ -198,14 +198,7 @@ def _rows(
     """One instruction per instance (and per iteration of what stays apart)."""
     shift = np.zeros((grid.count, len(operands)), dtype=np.int64) if moved is None else moved
     for dim in fold.apart:
-        check_instructions(grid.count * dim.extent, name)
-        low, high = interval(dim.limits, dim.extent, grid)
-        repeat = np.repeat(np.arange(grid.count), dim.extent)
-        which = np.tile(np.arange(dim.extent, dtype=np.int64), grid.count)
-        keep = (which >= low[repeat]) & (which < high[repeat])
-        repeat, which = repeat[keep], which[keep]
-        grid = grid.take(repeat)
-        shift = shift[repeat] + which[:, None] * np.array(dim.strides, dtype=np.int64)
+        grid, shift = _spread_over(name, grid, shift, dim)
     bounds = [interval(d.limits, d.extent, grid) for d in (fold.out, fold.inner)]
     keep = (bounds[0][1] > bounds[0][0]) & (bounds[1][1] > bounds[1][0])
     if not bool(keep.all()):
@@ -231,6 +224,17 @@ def _rows(
     pattern[:, : len(operands)] = fold.offsets(len(operands))
     order = grid.step * steps + step if sequential else np.full(n, step, dtype=np.int64)
     return Kernels(table, grid.position, order, np.zeros(n, dtype=np.int64), base, [pattern])
+
+
+def _spread_over(name: str, grid: Grid, shift: Ints, dim: Dim) -> tuple[Grid, Ints]:
+    """Instances times the iterations of a loop that its limits allow, and where the operands of each are."""
+    check_instructions(grid.count * dim.extent, name)
+    low, high = interval(dim.limits, dim.extent, grid)
+    repeat = np.repeat(np.arange(grid.count), dim.extent)
+    which = np.tile(np.arange(dim.extent, dtype=np.int64), grid.count)
+    keep = (which >= low[repeat]) & (which < high[repeat])
+    repeat, which = repeat[keep], which[keep]
+    return grid.take(repeat), shift[repeat] + which[:, None] * np.array(dim.strides, dtype=np.int64)
 
 
 def join(parts: Sequence[Kernels], tables: bool = True) -> Kernels:
@@ -266,12 +270,42 @@ def lower_gemm(site: Site, storages: Mapping[Buffer, Storage], key: Key, config:
     parts = []
     for only, conds in cases(site):
         dims, unrolled, limits, _ = sort_out(site.inner, [p.offset for p in places], conds)
-        fold = folder.fold(dims)
         grid = make_grid(site, unrolled, limits, key.strides, key.start, only)
-        rows = _rows(site.name, fold, places, grid, {isa.OPCODE: isa.OP_GEMM}, 0, 1, False)
         alone = any(note_of(loop) == "unroll" for loop in unrolled)
-        parts.append(rows if alone else _gathered(rows, folder, fold))
+        made = []
+        for fold, instances, moved in _by_lengths(folder, dims, grid, len(places)):
+            rows = _rows(site.name, fold, places, instances, {isa.OPCODE: isa.OP_GEMM}, 0, 1, False, moved)
+            made.append(rows if alone else _gathered(rows, folder, fold))
+        parts += made
     return join(parts)
+
+
+def _by_lengths(
+    folder: Folder, dims: Sequence[Dim], grid: Grid, operands: int
+) -> list[tuple[_Fold, Grid, Ints | None]]:
+    """Per set of lengths that borders leave of the loops: the loops of an instruction, its instances, and where each begins.
+
+    Cut to its length, a loop is like any other: it need not be one of the hardware's, and joins the loops around it.
+    """
+    whole = folder.fold(dims)
+    cut = [d for d in dims if not d.plain and d not in whole.apart]
+    if not cut or folder.hazard or any(d.note == "hw" for d in dims):
+        return [(whole, grid, None)]
+    shift = np.zeros((grid.count, operands), dtype=np.int64)
+    for dim in [d for d in whole.apart if not d.plain]:
+        grid, shift = _spread_over(folder.name, grid, shift, dim)
+    spans = [interval(d.limits, d.extent, grid) for d in cut]
+    lengths = np.stack([high - low for low, high in spans], axis=1)
+    starts = shift + sum(low[:, None] * np.array(d.strides, dtype=np.int64) for d, (low, _) in zip(cut, spans))
+    kinds, which = np.unique(lengths, axis=0, return_inverse=True)
+    plain = [d for d in dims if d.plain]
+    found = []
+    for n, extents in enumerate(kinds.tolist()):
+        if min(extents) > 0:
+            mine = which.reshape(-1) == n
+            own = [*plain, *(Dim(extent, d.strides, d.note) for extent, d in zip(extents, cut))]
+            found.append((folder.fold(own), grid.take(mine), starts[mine]))
+    return found
 
 
 def _gathered(rows: Kernels, folder: Folder, fold: _Fold) -> Kernels:
