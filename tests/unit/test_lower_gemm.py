@@ -15,9 +15,11 @@ from autosched.schedule import Schedule
 from autosched.script import parse
 from autosched.target import Target, get_target
 from autosched.target.intrin import register
+from autosched.workloads import workload
 from sim import isa
 from sim.config import VTAConfig
 from sim.presets import TARGETS as PRESETS
+from space import Space
 
 TARGETS = ("vta-de10", "vta-de10-portable", "vta-fsim")
 
@@ -306,3 +308,24 @@ def test_only_the_tiles_at_a_border_mind_it(vta_schedules: ModuleType) -> None:
     vta_schedules.verify(sch.func, "vta-de10")
     # The first and the last leave out one product of the twelve; the one between has nothing to leave out.
     assert gemms(sch.func) == [(1, 3, 1), (1, 4, 2), (4, 3, 1), (1, 3, 1), (1, 4, 2)]
+
+
+@pytest.mark.parametrize(("target", "wanted"), [
+    # Rows that no border cuts are one loop with what is in them, and then a block of channels is the other one.
+    ("vta-de10", [(6, 6, 48), (42, 4, 6), (7, 6, 24), (49, 4, 3)]),
+    # Where micro-ops on one accumulator must be three apart, lists of several taps are tried with the loops of all alike.
+    ("vta-de10-portable", [(6, 6, 48), (6, 7, 24), (7, 6, 24), (7, 7, 12)]),
+])
+def test_what_a_border_leaves_has_loops_of_its_own(
+    target: str, wanted: list[tuple[int, int, int]], vta_schedules: ModuleType
+) -> None:
+    space = Space(workload("conv2d:h=7,w=7,ci=64,co=48,k=3,pad=1,bias=0,tail=cast").func, target)
+    func = space.schedule(space.point(drop_zeros=1)).func
+    vta_schedules.verify(func, target)
+    assert gemms(func, target)[: len(wanted)] == wanted
+
+
+def test_a_loop_marked_for_the_hardware_stays_one_at_a_border(vta_schedules: ModuleType) -> None:
+    func = taps(8, 3, inside(8, 3), notes='"vta.loop": "hw"')
+    vta_schedules.verify(func, "vta-de10")
+    assert gemms(func) == [(1, 7, 2), (1, 8, 1)]
