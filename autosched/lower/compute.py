@@ -198,7 +198,14 @@ def _rows(
     """One instruction per instance (and per iteration of what stays apart)."""
     shift = np.zeros((grid.count, len(operands)), dtype=np.int64) if moved is None else moved
     for dim in fold.apart:
-        grid, shift = _spread_over(name, grid, shift, dim)
+        check_instructions(grid.count * dim.extent, name)
+        low, high = interval(dim.limits, dim.extent, grid)
+        repeat = np.repeat(np.arange(grid.count), dim.extent)
+        which = np.tile(np.arange(dim.extent, dtype=np.int64), grid.count)
+        keep = (which >= low[repeat]) & (which < high[repeat])
+        repeat, which = repeat[keep], which[keep]
+        grid = grid.take(repeat)
+        shift = shift[repeat] + which[:, None] * np.array(dim.strides, dtype=np.int64)
     bounds = [interval(d.limits, d.extent, grid) for d in (fold.out, fold.inner)]
     keep = (bounds[0][1] > bounds[0][0]) & (bounds[1][1] > bounds[1][0])
     if not bool(keep.all()):
@@ -224,17 +231,6 @@ def _rows(
     pattern[:, : len(operands)] = fold.offsets(len(operands))
     order = grid.step * steps + step if sequential else np.full(n, step, dtype=np.int64)
     return Kernels(table, grid.position, order, np.zeros(n, dtype=np.int64), base, [pattern])
-
-
-def _spread_over(name: str, grid: Grid, shift: Ints, dim: Dim) -> tuple[Grid, Ints]:
-    """Instances times the iterations of a loop that its limits allow, and where the operands of each are."""
-    check_instructions(grid.count * dim.extent, name)
-    low, high = interval(dim.limits, dim.extent, grid)
-    repeat = np.repeat(np.arange(grid.count), dim.extent)
-    which = np.tile(np.arange(dim.extent, dtype=np.int64), grid.count)
-    keep = (which >= low[repeat]) & (which < high[repeat])
-    repeat, which = repeat[keep], which[keep]
-    return grid.take(repeat), shift[repeat] + which[:, None] * np.array(dim.strides, dtype=np.int64)
 
 
 def join(parts: Sequence[Kernels], tables: bool = True) -> Kernels:
@@ -287,16 +283,15 @@ def _by_lengths(
 
     Cut to its length, a loop is like any other: it need not be one of the hardware's, and joins the loops around it.
     """
-    whole = folder.fold(dims)
-    cut = [d for d in dims if not d.plain and d not in whole.apart]
-    if not cut or folder.hazard or any(d.note == "hw" for d in dims):
-        return [(whole, grid, None)]
-    shift = np.zeros((grid.count, operands), dtype=np.int64)
-    for dim in [d for d in whole.apart if not d.plain]:
-        grid, shift = _spread_over(folder.name, grid, shift, dim)
+    cut = [d for d in dims if not d.plain]
+    if not cut or folder.hazard:
+        # Lists of several taps may only be put together where the loops of all are the same.
+        return [(folder.fold(dims), grid, None)]
     spans = [interval(d.limits, d.extent, grid) for d in cut]
     lengths = np.stack([high - low for low, high in spans], axis=1)
-    starts = shift + sum(low[:, None] * np.array(d.strides, dtype=np.int64) for d, (low, _) in zip(cut, spans))
+    starts = np.zeros((grid.count, operands), dtype=np.int64)
+    for dim, (low, _) in zip(cut, spans):
+        starts += low[:, None] * np.array(dim.strides, dtype=np.int64)
     kinds, which = np.unique(lengths, axis=0, return_inverse=True)
     plain = [d for d in dims if d.plain]
     found = []

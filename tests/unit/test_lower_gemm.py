@@ -325,7 +325,8 @@ def test_what_a_border_leaves_has_loops_of_its_own(
     assert gemms(func, target)[: len(wanted)] == wanted
 
 
-def test_a_loop_marked_for_the_hardware_stays_one_at_a_border(vta_schedules: ModuleType) -> None:
-    func = taps(8, 3, inside(8, 3), notes='"vta.loop": "hw"')
-    vta_schedules.verify(func, "vta-de10")
-    assert gemms(func) == [(1, 7, 2), (1, 8, 1)]
+def test_marks_of_a_loop_hold_at_a_border(vta_schedules: ModuleType) -> None:
+    for note, wanted in (("hw", [(1, 7, 2), (1, 8, 1)]), ("uop", [(1, 1, 14), (1, 1, 8)])):
+        func = taps(8, 3, inside(8, 3), notes=f'"vta.loop": "{note}"')
+        vta_schedules.verify(func, "vta-de10")
+        assert gemms(func) == wanted
