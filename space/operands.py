@@ -128,7 +128,12 @@ def _narrow(site: Site, load: BufferLoad) -> ProgramError:
     for e in walk_expr(site.store.value):
         sides = (e.a, e.b) if isinstance(e, BinOp) and e.op == "*" else ()
         if sides and all(has_loads(side) for side in sides):
-            return SpaceError(f"block {block!r} multiplies tensors element by element; only sums of products are the GEMM's, "
+            one, other = ({x.buffer for x in walk_expr(side) if isinstance(x, BufferLoad)} for side in sides)
+            if one & other:
+                twice = min(b.name for b in one & other)
+                return SpaceError(f"block {block!r} multiplies elements of {twice} by each other; as data and as weight it lies "
+                                  "otherwise: give it to the program twice, as two parameters", "product")
+            return SpaceError(f"block {block!r} multiplies element by element, which the GEMM does with an int8 parameter only, "
                               "and the ALU has no product", "product")
         parts = choice_of(e)
         if parts is None or not any(x is load for x in walk_expr(e)):
@@ -291,7 +296,9 @@ def dims_of(load: BufferLoad, lanes: int, axes: list[Var], where: str) -> tuple[
         form = linear_form(index, axes)
         coeffs = {} if form is None else {v: c for v, c in form[0].items() if isinstance(c, int) and c >= 0}
         if form is None or len(coeffs) < len(form[0]):
-            raise SpaceError(f"{where}: index {expr_text(index)} of {load.buffer.name} is not affine in the iterators", "index")
+            falls = form is not None and all(isinstance(c, int) for c in form[0].values())
+            raise SpaceError(f"{where}: index {expr_text(index)} of {load.buffer.name} "
+                             f"{'runs against' if falls else 'is not affine in'} the iterators", "index")
         extent = int_value(size)
         if extent is None:
             raise SpaceError(f"{where}: {load.buffer.name} has a symbolic extent; a space needs constants", "symbolic")

@@ -40,7 +40,7 @@ DIFFERENCES = "extrema by differences"  # what a form is called that need not be
 
 # In this order, where tensors are not packed yet.
 PACKING = (
-    loops.arranged, guards.apply, copies.apply, straight.apply, reversal.apply,
+    loops.arranged, guards.apply, reversal.apart, copies.apply, straight.apply, reversal.apply,
     groups.apply, gathers.apply, packing.apply, diagonal.apply,
 )
 
@@ -93,8 +93,8 @@ def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool) -> t
         initial.apply(sch, target)
         loops.apply(sch, target)
         values.apply(sch, target)
-        results.apply(sch, target)
         moves.apply(sch, target)
+        results.apply(sch, target)
         offsets.apply(sch, target)
         gathers.stages(sch, target)
         gathers.results(sch, target)

@@ -99,6 +99,14 @@ def readers_of(func: PrimFunc, buffer: Buffer) -> list[Block]:
     return [b for b in device_blocks(func) if any(x.buffer is buffer for x in loads_of(b))]
 
 
+def is_extremum(value: Expr) -> bool:
+    """Whether a value is computed in int8 by minima and maxima alone: what stays in the accumulator is not widened for it."""
+    def other(e: Expr) -> bool:
+        return isinstance(e, Cast) or (isinstance(e, BinOp) and e.dtype == "int8" and e.op not in ("min", "max"))
+
+    return value.dtype == "int8" and not any(map(other, walk_expr(value)))
+
+
 def extents(block: Block) -> dict[Var, int]:
     """Extent of each iterator."""
     return {iv.var: int_value(iv.dom.extent) or 0 for iv in block.iter_vars}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from autosched.errors import ScheduleError
 from autosched.ir.expr import Expr
 from autosched.ir.functor import expr_children
-from autosched.ir.stmt import PrimFunc
+from autosched.ir.patterns import loads_from
+from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise.blocks import device_block, device_blocks, loads_of, product_of, readers_of, store_of
@@ -21,7 +22,7 @@ def apart(sch: Schedule, target: Target) -> None:
     for block in device_blocks(sch.func):
         product = product_of(block)
         for factor in product.factors if product is not None else ():
-            path = _path(store_of(device_block(sch, block.name)).value, factor)
+            path = path_of(store_of(device_block(sch, block.name)).value, factor)
             if factor.buffer in params and factor.buffer in seen and path is not None:
                 sch.host_stage(sch.decompose_value(sch.get_sblock(block.name), path))
             seen.add(factor.buffer)
@@ -38,8 +39,13 @@ def require_one_value(func: PrimFunc) -> None:
     """
     params = set(func.buffers)
     blocks = device_blocks(func)
+    set_before: set[Buffer] = set()
     for n, block in enumerate(blocks):
         buffer = store_of(block).buffer
+        if buffer in params - set_before and block.init is None and loads_from(store_of(block).value, buffer):
+            raise ScheduleError("normalise", f"block {block.name} reads {buffer.name} and writes it; store what it makes in a "
+                                             "tensor of its own")
+        set_before.add(buffer)
         before = next((b.name for b in blocks[:n] if any(x.buffer is buffer for x in loads_of(b))), None)
         if buffer in params and before is not None:
             raise ScheduleError("normalise", f"block {before} reads {buffer.name} before block {block.name} writes it; "
@@ -49,14 +55,8 @@ def require_one_value(func: PrimFunc) -> None:
 def apply(sch: Schedule, target: Target) -> None:
     """Gives every parameter that the accelerator touches a copy, made by a host stage."""
     params = set(sch.func.buffers)
-    written = {store_of(b).buffer for b in device_blocks(sch.func)}
     for block in device_blocks(sch.func):
-        product = product_of(block)
-        if product is not None and product.factors[0].buffer is product.factors[1].buffer:
-            # A tensor times itself: as data it lies otherwise than as weight.
-            path = _path(store_of(block).value, product.factors[1])
-            if product.factors[1].buffer in params - written and path is not None:
-                sch.host_stage(sch.decompose_value(sch.get_sblock(block.name), path))
+        twice(sch, block)
     seen = {store_of(b).buffer for b in device_blocks(sch.func)}  # what it writes itself the host does not fill
     for block in device_blocks(sch.func):
         for load in loads_of(block):
@@ -74,12 +74,23 @@ def apply(sch: Schedule, target: Target) -> None:
             sch.host_stage(copy)
 
 
-def _path(value: Expr, part: Expr) -> list[int] | None:
+def twice(sch: Schedule, block: Block) -> None:
+    """Gives a sum of products of a parameter with itself a copy for one factor: as data it lies otherwise than as weight."""
+    product = product_of(block)
+    if product is None or product.factors[0].buffer is not product.factors[1].buffer:
+        return
+    path = path_of(store_of(block).value, product.factors[1])
+    given = set(sch.func.buffers) - {store_of(b).buffer for b in device_blocks(sch.func)}
+    if product.factors[1].buffer in given and path is not None:
+        sch.host_stage(sch.decompose_value(sch.get_sblock(block.name), path))
+
+
+def path_of(value: Expr, part: Expr) -> list[int] | None:
     """Where in a value a part of it is."""
     if value is part:
         return []
     for k, child in enumerate(expr_children(value)):
-        path = _path(child, part)
+        path = path_of(child, part)
         if path is not None:
             return [k, *path]
     return None

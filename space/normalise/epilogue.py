@@ -5,7 +5,8 @@ from __future__ import annotations
 from autosched.ir.expr import BinOp, BufferLoad, Cast
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_blocks, loads_of, readers_of, store_of
+from space.normalise.blocks import device_blocks, is_extremum, loads_of, readers_of, store_of
+from space.normalise.widening import computed
 
 
 def apply(sch: Schedule, target: Target) -> None:
@@ -13,9 +14,10 @@ def apply(sch: Schedule, target: Target) -> None:
     for block in device_blocks(sch.func):
         # What is computed in int8 from tensors that come from outside; what a stage has narrowed stays in the accumulator.
         store = store_of(block)
-        inside = {store_of(b).buffer for b in device_blocks(sch.func)} - {store.buffer}
-        alone = not any(x.buffer in inside for x in loads_of(block)) or block.init is not None
-        if store.buffer.dtype == "int8" and isinstance(store.value, BinOp) and alone:
+        inside = computed(sch) - {store.buffer.name}
+        outside = any(x.buffer.name not in inside for x in loads_of(block)) or block.init is not None
+        outside |= not is_extremum(store.value)
+        if store.buffer.dtype == "int8" and isinstance(store.value, BinOp) and outside:
             if block.init is not None and store.buffer in sch.func.buffers:
                 # Its running value is int32 from here on, so it cannot be the result itself. Copies are named after their scopes.
                 sch.cache_write(sch.get_sblock(block.name), 0, "local")

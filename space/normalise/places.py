@@ -70,12 +70,13 @@ def _makers(sch: Schedule, block: Block) -> list[Block]:
 def _elsewhere(sch: Schedule, block: Block) -> Block | None:
     """The block that makes what a block reads at computed places, or step by step of a reduction; None where there is none.
 
-    What is read at plain iterators in another order is a matter of layout.
+    What is read at plain iterators in another order, and in that alone, is a matter of layout.
     """
     steps = {iv.var for iv in block.iter_vars if iv.kind == "reduce"}
 
     def plain(load: BufferLoad) -> bool:
         return all((isinstance(i, Var) and i not in steps) or int_value(s) == 1 for i, s in zip(load.indices, load.buffer.shape))
 
-    read = {x.buffer for x in loads_of(block) if not plain(x)}
+    loads = list(loads_of(block))
+    read = {x.buffer for x in loads if not plain(x) or any(x.buffer is y.buffer and x.indices != y.indices for y in loads)}
     return next((b for b in _makers(sch, block) if store_of(b).buffer in read), None)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Var, int_value
 from autosched.ir.functor import expr_children, walk_expr
-from autosched.ir.host import is_move
+from autosched.ir.host import is_move, kind_of
 from autosched.ir.stmt import Block
 from autosched.schedule import Schedule
 from autosched.target import Target
@@ -104,8 +104,8 @@ def _is_added(value: Expr, path: tuple[int, ...]) -> bool:
 def computed(sch: Schedule) -> set[str]:
     """Names of the tensors that the accelerator computes: those of int8 among them are in the accumulator, and wide there.
 
-    What a product reads is not, nor what anybody reads at another place than the one that is written: that goes through DRAM, and
-    comes from there for every other reader too.
+    A result is not, nor what a product reads, nor what anybody reads at another place than the one that is written: that goes
+    through DRAM, and comes from there for every other reader too.
     """
     found = {store_of(b).buffer.name: b for b in device_blocks(sch.func)}
     stored = {f.buffer.name for b in found.values() if (p := product_of(b)) is not None for f in p.factors}
@@ -113,6 +113,9 @@ def computed(sch: Schedule) -> set[str]:
     for name, block in reversed(found.items()):
         if name in stored and is_move(store_of(block).value):
             stored |= {x.buffer.name for x in loads_of(block)}
+    # What a result is a copy of stays in the accumulator; the result itself does not.
+    stored |= {b.name for b in sch.func.buffers}
+    stored |= {x.buffer.name for r in sch.state.realizes.values() if kind_of(r.block) for x in loads_of(r.block)}
     return {name for name, b in found.items() if name not in stored and (
         b.init is not None or not is_move(store_of(b).value) or any(x.buffer.name in found for x in loads_of(b)))}
 

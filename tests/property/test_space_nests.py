@@ -93,23 +93,51 @@ def layers(rng: np.random.Generator, shape: str) -> PrimFunc:
         leaky = te.compute((m, n), lambda i, j: T.max(base[i, j], steep[i, j]), name="leaky")
         out = te.compute((m, n), lambda i, j: T.min((leaky[i, j] + steep[i, j]) >> 5, 127).astype("int8"), name="out")
         return te.create_prim_func([data, weight, out])
-    if shape == "difference":  # of sums, the second of which is made negative, and of an addend
+    if shape == "difference":  # of sums, the second of which is made negative, and of an addend; and what adds them
         other, addend = te.placeholder((n, sizes(data)[1]), "int8", "V"), te.placeholder((n,), "int32", "b")
         away = total(data, other, "E")
         out = te.compute((m, n), lambda i, j: T.max(
             (summed[i, j] - addend[j] - away[i, j]) >> 7, -128).astype("int8"), name="out")
-        return te.create_prim_func([data, weight, other, addend, out])
+        more = te.compute((m, n), lambda i, j: ((summed[i, j] + away[i, j]) >> 7).astype("int8"), name="more")
+        return te.create_prim_func([data, weight, other, addend, out, more])
+    if shape == "absolute difference":  # of a sum of a matrix with itself, which a stage takes away and keeps, and of an addend
+        addend = te.placeholder((m,), "int32", "b")
+        gram = total(data, data, "E")
+        out = te.compute((m, m), lambda i, j: T.max(
+            T.max(gram[i, j] - addend[j], addend[j] - gram[i, j]) >> 7, -128).astype("int8"), name="out")
+        return te.create_prim_func([data, addend, out])
     if shape == "windows":  # what a window reads of a sum behind a stage, and two places that overlap
         p, addend = te.reduce_axis((0, 3), "p"), te.placeholder((n,), "int32", "b")
         base = te.compute((m, n), lambda i, j: (summed[i, j] + addend[j]) >> 3, name="base")
         pooled = te.compute((m // 3, n), lambda i, j: te.max(base[i * 3 + p, j], axis=p), name="pooled")
         out = te.compute((m // 3, n), lambda i, j: (pooled[i, j] >> 3).astype("int8"), name="out")
         near = te.compute((m - 2, n), lambda i, j: ((summed[i, j] + summed[i + 2, j]) >> 6).astype("int8"), name="near")
-        return te.create_prim_func([data, weight, addend, out, near])
+        late = te.compute((1, n), lambda i, j: (summed[i + m - 1, j] >> 6).astype("int8"), name="late")
+        return te.create_prim_func([data, weight, addend, out, near, late])
+    if shape == "turned":  # a sum and its transpose, the other way round as well
+        other = te.placeholder((m, sizes(data)[1]), "int8", "V")
+        square = total(data, other, "E")
+        out = te.compute((m, m), lambda i, j: (
+            (square[i, j] - square[j, i] + square[m - 1 - i, j]) >> 7).astype("int8"), name="out")
+        return te.create_prim_func([data, other, out])
+    if shape == "gate":  # two results, and what joins them in int8 and in int32
+        other = te.placeholder((n, sizes(data)[1]), "int8", "V")
+        away = total(data, other, "E")
+        left = te.compute((m, n), lambda i, j: (summed[i, j] >> 7).astype("int8"), name="left")
+        right = te.compute((m, n), lambda i, j: T.min(away[i, j] >> 4, 127).astype("int8"), name="right")
+        most = te.compute((m, n), lambda i, j: T.max(left[i, j], right[i, j]), name="most")
+        less = te.compute((m, n), lambda i, j: (
+            left[i, j].astype("int32") - right[i, j].astype("int32")).astype("int8"), name="less")
+        return te.create_prim_func([data, weight, other, left, right, most, less])
     low = te.compute((m, n), lambda i, j: summed[i, j].astype("int8"), name="low")
     base = te.compute((m, n), lambda i, j: summed[i, j] + 3, name="base")
     high = te.compute((m, n), lambda i, j: T.max(base[i, j] >> 8, 0).astype("int8"), name="high")
     flat = te.compute((m, n), lambda i, j: T.min(base[i, j] >> 4, 7).astype("int8"), name="flat")
+    if shape == "read again":  # a result, by a product, by a stage in place, and by one that joins it with a sum
+        more, last = product(low, drawn(8, 40), "1")
+        relu = te.compute((m, n), lambda i, j: T.max(low[i, j], T.int8(0)), name="relu")
+        both = te.compute((m, n), lambda i, j: ((low[i, j].astype("int32") << 1) + summed[i, j]).astype("int8"), name="both")
+        return te.create_prim_func([data, weight, *more, low, last, relu, both])
     if shape == "several results":
         return te.create_prim_func([data, weight, low, high, flat])
     more, last = product(high, drawn(8, 40), "1")  # a result, and what a product reads
@@ -129,7 +157,8 @@ def test_every_point_computes_all_results(shape: str, target: str) -> None:
     machine = get_target(target)
     task = resolve(func, machine)
     space = Space(func, machine)
-    nests = {"chain of three": 3, "sum": 1, "joined": 1, "forked": 1, "several results": 1, "difference": 1}.get(shape, 2)
+    nests = {"chain of three": 3, "sum": 1, "joined": 1, "forked": 1, "several results": 1, "difference": 1,
+             "absolute difference": 1, "turned": 1, "windows": 3, "gate": 4, "read again": 4}.get(shape, 2)
     assert all(len(s.models) == nests for s in space.sketches)
     assert len(set(space.names)) == len(space.names)
     drawn = space.sample(rng, 3)

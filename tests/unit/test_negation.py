@@ -100,12 +100,16 @@ def test_what_is_not_made_negative(changes: dict[str, str], factor: str, reason:
         sch.negate_sum("S", "A_global")
 
 
-@pytest.mark.parametrize("value", ["S[vi, vj] - b[vi, vj]", "0 - b[vi, vj]", "T.max(S[vi, vj] - b[vi, vj], 3) - b[3 - vi, vj]"])
-def test_the_negative_of_a_parameter_is_added(value: str, verify_trace_roundtrip: Verify) -> None:
-    """Also of the least int32, which is its own negative."""
-    func = program(value=value)
+@pytest.mark.parametrize(("block", "changes"), [
+    ("C", {"value": "S[vi, vj] - b[vi, vj]"}), ("C", {"value": "0 - b[vi, vj]"}),
+    ("C", {"value": "T.max(S[vi, vj] - b[vi, vj], 3) - b[3 - vi, vj]"}),
+    ("S", {"start": "5 - b[vi, vj]"}), ("S", {"start": "0 - b[vi, vj]", "term": f"{A} * {W} - b[vk % 4, vj]"}),
+])
+def test_the_negative_of_a_parameter_is_added(block: str, changes: dict[str, str], verify_trace_roundtrip: Verify) -> None:
+    """Also of the least int32, which is its own negative, and where a sum starts."""
+    func = program(**changes)
     sch = Schedule(func)
-    sch.host_stage(sch.add_negative("C", "b"))
+    sch.host_stage(sch.add_negative(block, "b"))
     assert equal(func, sch.func)
     verify_trace_roundtrip(sch, func)
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
+from autosched.ir.expr import int_value
 from autosched.ir.interp import random_inputs, run
 from autosched.schedule import Schedule
 from autosched.script import parse
@@ -88,6 +89,25 @@ def test_what_has_no_copies(value: str, changes: dict[str, str], reason: str, co
     with pytest.raises(ScheduleError, match=reason) as caught:
         sch.recompute_at_reads("B")
     assert caught.value.code == code and sch.func == func
+
+
+def test_loops_may_write_a_part() -> None:
+    """What one of two consumers reads is computed apart, by loops that leave out what is in front of it."""
+    func = program("B[vi + 5, vj] + B[vi + 3, vj]", more=OTHER)
+    sch = Schedule(func, error_render_level="fast")
+    sch.recompute_at_consumers("B", [sch.get_sblock("D")])
+    assert int_value(sch.get(sch.get_loops("B")[0]).extent) == 6  # type: ignore[union-attr, arg-type]
+    assert len(sch.recompute_at_reads("B")) == 2 and equal(func, sch.func)
+
+
+def test_all_of_a_sum_has_to_be_there() -> None:
+    axes = "vi = T.axis.spatial(9, i); vj = T.axis.spatial(9, j); vk = T.axis.reduce(4, k)"
+    text = TEXT.format(**{**PLAIN, "domain": "9, 9", "value": "B[vi, vj]"}).replace("9, 9, 4)", "9, 9, 2)")
+    text = text.replace('vi, vj, vk = T.axis.remap("SSR", [i, j, k])', axes.replace("; ", "\n            "))
+    text = "\n".join(line for line in text.splitlines() if line.strip() not in ("T.reads()", ""))
+    with pytest.raises(ScheduleError, match="not known to run every combination") as caught:
+        Schedule(parse(text)).recompute_at_reads("B")
+    assert caught.value.code == "domain"
 
 
 def test_the_caller_reads_all_of_an_output() -> None:

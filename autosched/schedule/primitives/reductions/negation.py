@@ -154,14 +154,15 @@ def _taken_away(block: Block, old: Buffer, new: Buffer) -> Block:
     Raises:
         Refusal: it uses that otherwise.
     """
-    store = block.body
-    if not isinstance(store, BufferStore) or block.init is not None:
+    store, first = block.body, block.init
+    if not isinstance(store, BufferStore) or not (first is None or isinstance(first, BufferStore)):
         raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
     value = _Plus(old, new).visit_expr(store.value)
-    if loads_from(value, old) or any(loads_from(i, old) for i in store.indices):
+    begin = None if first is None else replace(first, value=_Plus(old, new).visit_expr(first.value))
+    if any(loads_from(e, old) for e in (value, *store.indices, *(() if begin is None else (begin.value,)))):
         raise Refusal(f"block {block.name} does more with {old.name} than to take it away (x - {old.name}[..])", [block.ident],
                       code="reader")
-    return with_access(replace(block, body=BufferStore(store.buffer, store.indices, value)))
+    return with_access(replace(block, init=begin, body=BufferStore(store.buffer, store.indices, value)))
 
 
 def _given(state: State, block: Block, operand: Buffer, dtype: str) -> None:

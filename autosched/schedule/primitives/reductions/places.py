@@ -11,6 +11,7 @@ from autosched.ir.patterns import has_loads
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
 from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, Ident, IterVar, Stmt, seq
+from autosched.ir.value_bounds import Interval
 from autosched.schedule.analysis.dependence import is_output, not_complete_or_reduction, require_pipeline, scope_of
 from autosched.schedule.analysis.ways import for_complete
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
@@ -20,7 +21,7 @@ from autosched.schedule.kit.nests import own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
-from autosched.schedule.primitives.reductions.plain import require_once, top_of
+from autosched.schedule.primitives.reductions.plain import run_once, top_of
 
 MOST_PLACES = 64  # that one block reads
 
@@ -105,7 +106,7 @@ def _by_place(state: State, realize: BlockRealize) -> tuple[Stmt, list[Ident]]:
     if not {*free_vars(store.value), *free_vars(init)} <= {iv.var for iv in block.iter_vars}:
         raise Refusal(f"block {block.name} depends on more than its iterators", [block.ident], code="place")
     top = top_of(state, realize)
-    require_once(state, realize)
+    runs = run_once(state, realize)
     if realize.predicate != TRUE:
         raise Refusal(f"block {block.name} runs for a part of its iterations only", [block.ident], code="domain")
     consumers = state.consumers(block)
@@ -114,7 +115,7 @@ def _by_place(state: State, realize: BlockRealize) -> tuple[Stmt, list[Ident]]:
                       f'sch.recompute_at_consumers("{block.name}") gives each a block of its own' if consumers else "",
                       code="reader")
     consumer = consumers[0]
-    places = _places(block, consumer, store, at)
+    places = _places(block, consumer, store, {d: runs[v] for d, v in at.items()})
     taken, used = set(state.block_names()), state.buffer_names(scope)
     table: dict[tuple[Expr, ...], BufferLoad] = {}
     copies: list[Block] = []
@@ -160,8 +161,15 @@ def _copy(block: Block, consumer: Block, made: Buffer, places: dict[Var, Expr], 
     return with_access(Block(name, tuple(iters), (), (), body, init, annotations=block.annotations))
 
 
-def _places(block: Block, consumer: Block, store: BufferStore, at: dict[int, Var]) -> list[tuple[Expr, ...]]:
-    """Where a block reads what another one has stored, each place once."""
+def _places(block: Block, consumer: Block, store: BufferStore, written: dict[int, Interval]) -> list[tuple[Expr, ...]]:
+    """Where a block reads what another one has stored, each place once.
+
+    Args:
+        block: the other one.
+        consumer: the one that reads.
+        store: what ``block`` stores.
+        written: the first and the last index of every dimension of more than one.
+    """
     marks = [block.ident, consumer.ident]
     body = consumer.body
     whole = all(iv.kind == "spatial" and int_value(iv.dom.min) == 0 and int_value(iv.dom.extent) for iv in consumer.iter_vars)
@@ -170,7 +178,6 @@ def _places(block: Block, consumer: Block, store: BufferStore, at: dict[int, Var
         raise Refusal(f"block {consumer.name}, which reads it, is not one store of spatial iterators from 0", marks, out,
                       code="reduction")
     own = {iv.var: iv.dom for iv in consumer.iter_vars}
-    domain = {iv.var: iv.dom for iv in block.iter_vars}
     found: list[tuple[Expr, ...]] = []
     for load in walk_expr(body.value):
         if not isinstance(load, BufferLoad) or load.buffer is not store.buffer or load.indices in found:
@@ -179,9 +186,9 @@ def _places(block: Block, consumer: Block, store: BufferStore, at: dict[int, Var
             raise Refusal(f"block {consumer.name} reads {store.buffer.name} at an index that is data", marks, code="index")
         for d, index in enumerate(load.indices):
             reached = bounds(index, own) if free_vars(index).keys() <= own.keys() else None
-            first = int_value(domain[at[d]].min if d in at else store.indices[d])
-            extent = int_value(domain[at[d]].extent) if d in at else 1
-            if reached is None or first is None or extent is None or not (first <= reached[0] and reached[1] < first + extent):
+            only = int_value(store.indices[d]) or 0
+            first, last = written.get(d, (only, only))
+            if reached is None or not (first <= reached[0] and reached[1] <= last):
                 raise Refusal(f"block {consumer.name} reads {store.buffer.name} at {expr_text(index)}, which may be outside of "
                               f"what block {block.name} writes", marks, code="domain")
         found.append(load.indices)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
@@ -10,9 +11,11 @@ from autosched.ir.functor import free_vars, substitute, walk, walk_expr
 from autosched.ir.itermap import detect_iter_map
 from autosched.ir.region import block_access
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Stmt
+from autosched.ir.value_bounds import Interval
 from autosched.schedule.analysis.boxes import loop_ranges
 from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
+from autosched.schedule.kit.limits import bounds
 from autosched.schedule.kit.nests import own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
@@ -121,9 +124,32 @@ def require_once(state: State, realize: BlockRealize) -> None:
         for s, iv in zip(found.indices, block.iter_vars)
     )
     if not known:
-        reason = f": {found.errors[0]}" if found.errors else ""
-        raise Refusal(f"the loops around block {block.name} are not known to run every combination of its iterators once{reason}",
-                      [block.ident], code="domain")
+        raise _not_once(block, found.errors)
+
+
+def run_once(state: State, realize: BlockRealize) -> dict[Var, Interval]:
+    """The first and the last value of every iterator for which a block runs, each combination of them exactly once.
+
+    Raises:
+        Refusal: that is not known, or the block sums up a part only.
+    """
+    block, ranges = realize.block, loop_ranges(state.loops_above(realize))
+    found = detect_iter_map(list(realize.iter_values), ranges, realize.predicate)
+    taken: dict[Var, Interval] = {}
+    for s, iv, value in zip(found.indices, block.iter_vars, realize.iter_values):
+        count = prod(int_value(a.extent) or 0 if not isinstance(a.extent, int) else a.extent for a in s.args)
+        span = bounds(value, ranges)
+        if span is not None and span[1] - span[0] + 1 == count and (iv.kind == "spatial" or count == int_value(iv.dom.extent)):
+            taken[iv.var] = span
+    if len(taken) < len(block.iter_vars):
+        raise _not_once(block, found.errors)
+    return taken
+
+
+def _not_once(block: Block, errors: Sequence[str]) -> Refusal:
+    reason = f": {errors[0]}" if errors else ""
+    return Refusal(f"the loops around block {block.name} are not known to run every combination of its iterators once{reason}",
+                   [block.ident], code="domain")
 
 
 def _renested(state: State, realize: BlockRealize) -> dict[int, Stmt | None]:
