@@ -268,11 +268,9 @@ def lower_gemm(site: Site, storages: Mapping[Buffer, Storage], key: Key, config:
         dims, unrolled, limits, _ = sort_out(site.inner, [p.offset for p in places], conds)
         grid = make_grid(site, unrolled, limits, key.strides, key.start, only)
         alone = any(note_of(loop) == "unroll" for loop in unrolled)
-        made = []
         for fold, instances, moved in _by_lengths(folder, dims, grid, len(places)):
             rows = _rows(site.name, fold, places, instances, {isa.OPCODE: isa.OP_GEMM}, 0, 1, False, moved)
-            made.append(rows if alone else _gathered(rows, folder, fold))
-        parts += made
+            parts.append(rows if alone else _gathered(rows, folder, fold))
     return join(parts)
 
 

@@ -94,6 +94,12 @@ def loads_of(block: Block) -> Iterator[BufferLoad]:
                 yield e
 
 
+def given(func: PrimFunc) -> list[Buffer]:
+    """The parameters that the accelerator only reads, in order."""
+    written = {store_of(b).buffer for b in device_blocks(func)}
+    return [b for b in func.buffers if b not in written]
+
+
 def readers_of(func: PrimFunc, buffer: Buffer) -> list[Block]:
     """The accelerator's other blocks that load from a buffer, in program order."""
     return [b for b in device_blocks(func) if any(x.buffer is buffer for x in loads_of(b))]

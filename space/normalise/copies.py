@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import Expr
+from autosched.ir.expr import BufferLoad, Expr
 from autosched.ir.functor import expr_children
 from autosched.ir.patterns import loads_from
 from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, loads_of, product_of, readers_of, store_of
+from space.normalise.blocks import device_block, device_blocks, given, loads_of, product_of, readers_of, store_of
 
 
 def apart(sch: Schedule, target: Target) -> None:
@@ -17,14 +17,13 @@ def apart(sch: Schedule, target: Target) -> None:
 
     What is read in only one layout is copied once, by ``apply``.
     """
-    params = set(sch.func.buffers) - {store_of(b).buffer for b in device_blocks(sch.func)}
+    params = given(sch.func)
     seen = set()
     for block in device_blocks(sch.func):
         product = product_of(block)
         for factor in product.factors if product is not None else ():
-            path = path_of(store_of(device_block(sch, block.name)).value, factor)
-            if factor.buffer in params and factor.buffer in seen and path is not None:
-                sch.host_stage(sch.decompose_value(sch.get_sblock(block.name), path))
+            if factor.buffer in params and factor.buffer in seen:
+                copied(sch, block.name, factor)
             seen.add(factor.buffer)
 
 
@@ -79,10 +78,15 @@ def twice(sch: Schedule, block: Block) -> None:
     product = product_of(block)
     if product is None or product.factors[0].buffer is not product.factors[1].buffer:
         return
-    path = path_of(store_of(block).value, product.factors[1])
-    given = set(sch.func.buffers) - {store_of(b).buffer for b in device_blocks(sch.func)}
-    if product.factors[1].buffer in given and path is not None:
-        sch.host_stage(sch.decompose_value(sch.get_sblock(block.name), path))
+    if product.factors[1].buffer in given(sch.func):
+        copied(sch, block.name, product.factors[1])
+
+
+def copied(sch: Schedule, name: str, load: BufferLoad) -> None:
+    """Gives a block a copy of its own, made by the host, of what it reads at one place; none where it no longer reads there."""
+    path = path_of(store_of(device_block(sch, name)).value, load)
+    if path is not None:
+        sch.host_stage(sch.decompose_value(sch.get_sblock(name), path))
 
 
 def path_of(value: Expr, part: Expr) -> list[int] | None:

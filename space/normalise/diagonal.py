@@ -9,19 +9,18 @@ from autosched.ir.patterns import is_widened
 from autosched.ir.stmt import Block
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, extents, product_of, store_of
+from space.normalise.blocks import device_block, device_blocks, extents, given, product_of, store_of
 
 MOST = 16  # products of one value
 
 
 def apart(sch: Schedule, target: Target) -> None:
     """Gives products of int8 elements, of which one is a parameter's, stages of their own."""
-    written = {store_of(b).buffer for b in device_blocks(sch.func)}
-    given = {b for b in sch.func.buffers if b not in written}
+    params = set(given(sch.func))
     for name in [b.name for b in device_blocks(sch.func) if b.init is None]:
         for _ in range(MOST):
             value = store_of(device_block(sch, name)).value
-            paths = [path for path, factors in _products(value) if path and {f.buffer for f in factors} & given]
+            paths = [path for path, factors in _products(value) if path and {f.buffer for f in factors} & params]
             if not paths:
                 break
             try:

@@ -12,7 +12,7 @@ from autosched.ir.value_bounds import ValueBounds
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.negation import subtrahends
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, loads_of, product_of, readers_of, store_of
+from space.normalise.blocks import device_block, device_blocks, given, loads_of, product_of, readers_of, store_of
 from space.normalise.copies import path_of, twice
 
 MOST = 16  # places of one block that take the same tensor away
@@ -82,9 +82,9 @@ def _only_taken_away(block: Block, buffer: Buffer) -> bool:
 def _factor(sch: Schedule, block: Block) -> Buffer | None:
     """The factor of a sum of products that the host makes negative: one without -128, or else the smaller one."""
     product = product_of(block)
-    written = {store_of(b).buffer for b in device_blocks(sch.func)}
     if product is None or product.factors[0].buffer is product.factors[1].buffer:
         return None
     known = ValueBounds(sch.func)
-    given = [f.buffer for f in product.factors if f.buffer in sch.func.buffers and f.buffer not in written]
-    return min(given, key=lambda b: (known.of_buffer(b)[0] == -128, prod(int_value(e) or 1 for e in b.shape)), default=None)
+    params = given(sch.func)
+    factors = [f.buffer for f in product.factors if f.buffer in params]
+    return min(factors, key=lambda b: (known.of_buffer(b)[0] == -128, prod(int_value(e) or 1 for e in b.shape)), default=None)

@@ -9,8 +9,8 @@ from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, Buffer
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, loads_of, store_of
-from space.normalise.copies import path_of
+from space.normalise.blocks import device_blocks, given, loads_of, store_of
+from space.normalise.copies import copied
 
 
 def apply(sch: Schedule, target: Target) -> None:
@@ -39,14 +39,13 @@ def apply(sch: Schedule, target: Target) -> None:
 
 def apart(sch: Schedule, target: Target) -> None:
     """Gives what reads a parameter downwards that is read upwards as well a copy of its own, the other way round."""
-    for buffer in [b for b in sch.func.buffers if b not in {store_of(s).buffer for s in device_blocks(sch.func)}]:
+    for buffer in given(sch.func):
         loads = [(b.name, x) for b in device_blocks(sch.func) for x in loads_of(b) if x.buffer is buffer]
         falls = [{d for d, i in enumerate(x.indices) if _falls(i)} for _, x in loads]
         common = {d for d in range(len(buffer.shape)) if all(d in dims for dims in falls)}
         for (name, load), dims in zip(loads, falls):
-            path = path_of(store_of(device_block(sch, name)).value, load) if dims - common else None
-            if path is not None:
-                sch.host_stage(sch.decompose_value(sch.get_sblock(name), path))
+            if dims - common:
+                copied(sch, name, load)
 
 
 def _upwards(sch: Schedule) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from autosched.ir.expr import Expr, IntImm, Var
-from autosched.ir.stmt import TRUE, Block, BlockRealize, IterVar, Range, Stmt, nested
+from autosched.ir.region import with_access
+from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, IterVar, Range, Stmt, nested
 
 
 def loop_of(iterator: Var) -> Var:
@@ -28,3 +29,16 @@ def own_nest(block: Block, prefix: str | None = None) -> Stmt:
 def iterators_over(shape: Iterable[Expr]) -> tuple[IterVar, ...]:
     """Spatial iterators ``v0``, ``v1``, .. over all elements of a shape."""
     return tuple([IterVar(Var(f"v{d}", e.dtype), Range(IntImm(0, e.dtype), e)) for d, e in enumerate(shape)])
+
+
+def filling(name: str, buffer: Buffer, value: Callable[[tuple[Var, ...]], Expr]) -> Block:
+    """A block that makes every element of a buffer.
+
+    Args:
+        name: of the block.
+        buffer: what it stores.
+        value: of the element at some iterators, one for each dimension.
+    """
+    iters = iterators_over(buffer.shape)
+    at = tuple([iv.var for iv in iters])
+    return with_access(Block(name, iters, (), (), BufferStore(buffer, at, value(at))))

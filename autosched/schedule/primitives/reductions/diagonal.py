@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Constant
 from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
-from autosched.schedule.kit.nests import iterators_over, loop_of, own_nest
+from autosched.schedule.kit.nests import filling, loop_of, own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
@@ -278,15 +278,14 @@ def _term(block: Block) -> tuple[BufferStore, Expr]:
 
 def _stage(name: str, source: Buffer, buffer: Buffer, dim: int) -> tuple[Block, Stmt]:
     """The stage that spreads an operand out on a diagonal."""
-    iters = iterators_over(buffer.shape)
-    at = [iv.var for iv in iters]
-    return host_stage(name, buffer, iters, if_then_else(eq(at[dim], at[-1]), source[tuple(at[:-1])], const(0, source.dtype)))
+    return host_stage(
+        name, buffer, lambda at: if_then_else(eq(at[dim], at[-1]), source[at[:-1]], const(0, source.dtype))
+    )
 
 
-def host_stage(name: str, buffer: Buffer, iters: tuple[IterVar, ...], value: Expr) -> tuple[Block, Stmt]:
+def host_stage(name: str, buffer: Buffer, value: Callable[[tuple[Var, ...]], Expr]) -> tuple[Block, Stmt]:
     """A stage of the host that makes all elements of a buffer, and its nest."""
-    stored = BufferStore(buffer, tuple([iv.var for iv in iters]), value)
-    block = replace(with_access(Block(name, iters, (), (), stored)), annotations={HOST_STAGE: PACK})
+    block = replace(filling(name, buffer, value), annotations={HOST_STAGE: PACK})
     return block, own_nest(block, "i")
 
 

@@ -14,7 +14,6 @@ from autosched.ir.value_bounds import ValueBounds
 from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
-from autosched.schedule.kit.nests import iterators_over
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
@@ -134,14 +133,16 @@ def _stage(
     name: str, load: BufferLoad, index: list[Expr], kept: list[int], buffer: Buffer, shares: int
 ) -> tuple[Block, Stmt]:
     """The stage that takes an operand apart, at an index that the kept dimensions move."""
-    iters = iterators_over(buffer.shape)
-    for d, iv in zip(kept, iters):
-        index[d] = iv.var
-    element, digit = BufferLoad(load.buffer, tuple(index), "int32"), iters[-1].var
-    # What has no weight may be anything: it is multiplied by zero.
-    share = binary("//", binary("//", element, const(WEIGHT, "int32")) + (digit - 1), const(shares, "int32"))
-    value = if_then_else(eq(digit, IntImm(0, digit.dtype)), binary("%", element, const(WEIGHT, "int32")), share)
-    return host_stage(name, buffer, iters, cast("int8", value))
+
+    def value(at: tuple[Var, ...]) -> Expr:
+        moved = dict(zip(kept, at))
+        element, digit = BufferLoad(load.buffer, tuple([moved.get(d, i) for d, i in enumerate(index)]), "int32"), at[-1]
+        # What has no weight may be anything: it is multiplied by zero.
+        share = binary("//", binary("//", element, const(WEIGHT, "int32")) + (digit - 1), const(shares, "int32"))
+        rest = binary("%", element, const(WEIGHT, "int32"))
+        return cast("int8", if_then_else(eq(digit, IntImm(0, digit.dtype)), rest, share))
+
+    return host_stage(name, buffer, value)
 
 
 def _weights(state: State, name: str, rows: tuple[int, ...], lanes: int, shares: int) -> tuple[tuple[Constant, ...], Buffer]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, IntImm, Var, binary, cast, const, eq, if_then_else, maximum, minimum
@@ -15,7 +14,7 @@ from autosched.schedule.analysis.dependence import is_output, scope_of
 from autosched.schedule.analysis.ways import readers
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
-from autosched.schedule.kit.nests import iterators_over, loop_of, own_nest
+from autosched.schedule.kit.nests import filling, loop_of, own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
@@ -175,13 +174,6 @@ def _given(state: State, block: Block, operand: Buffer, dtype: str) -> None:
         raise Refusal(f"{operand.name} is {operand.dtype}, and not {dtype}", [block.ident], code="form")
 
 
-def _stage(name: str, buffer: Buffer, value: Callable[[tuple[Expr, ...]], Expr]) -> Block:
-    """A block that makes every element of a buffer."""
-    iters = iterators_over(buffer.shape)
-    at = tuple([iv.var for iv in iters])
-    return with_access(Block(name, iters, (), (), BufferStore(buffer, at, value(at))))
-
-
 def _added(state: State, realize: BlockRealize, operand: Buffer) -> tuple[Stmt, Block]:
     block = realize.block
     scope = scope_of(state, block)
@@ -190,7 +182,7 @@ def _added(state: State, realize: BlockRealize, operand: Buffer) -> tuple[Stmt, 
     name = fresh_name(f"{operand.name}_negative", {*state.block_names(), *state.buffer_names(scope)})
     buffer = Buffer(name, operand.shape, operand.dtype)
     new = _taken_away(block, operand, buffer)
-    made = _stage(name, buffer, lambda at: binary("-", const(0, operand.dtype), BufferLoad(operand, at, operand.dtype)))
+    made = filling(name, buffer, lambda at: binary("-", const(0, operand.dtype), BufferLoad(operand, at, operand.dtype)))
     changed = rewrite(top, realize, replace(realize, block=new))
     return state.rewrite({id(top): seq(own_nest(made, "i"), changed)}, {id(scope): (*scope.alloc_buffers, buffer)}), made
 
@@ -219,7 +211,7 @@ def _negated(state: State, realize: BlockRealize, operand: Buffer) -> tuple[Stmt
     for reader in state.consumers(block):
         table[id(reader)] = _taken_away(reader, store.buffer, total)
 
-    def value(at: tuple[Expr, ...]) -> Expr:
+    def value(at: tuple[Var, ...]) -> Expr:
         load = cast("int32", BufferLoad(operand, at[twice:], "int8"))
         most = minimum(binary("-", const(0), load), 127)
         return cast("int8", if_then_else(eq(at[0], 0), most, maximum(binary("-", const(-127), load), 0)) if twice else most)
@@ -235,7 +227,7 @@ def _negated(state: State, realize: BlockRealize, operand: Buffer) -> tuple[Stmt
     inner: Stmt = BlockRealize((*realize.iter_values, *([loop] if twice else [])), realize.predicate, new)
     if twice:
         inner = For(loop, IntImm(0), IntImm(2), "serial", inner)
-    stage = _stage(name, made, value)
+    stage = filling(name, made, value)
     allocs = tuple([total if b is store.buffer else b for b in scope.alloc_buffers])
     table[id(top)] = seq(own_nest(stage, "i"), rewrite(top, realize, inner))
     return state.rewrite(table, {id(scope): (*allocs, made)}), stage
