@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,10 +36,9 @@ def test_a_command_loads_what_it_needs() -> None:
     assert not modules & {"optuna", "xgboost", "joblib", "space"}
 
 
-def test_help_lists_every_command_and_each_has_its_own() -> None:
-    _, done = loaded("--help")
-    names = re.findall(r"^    (\w+)  ", done.stdout, re.MULTILINE)
+def test_help_lists_every_command_and_each_has_its_own(here: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    names = re.findall(r"^    (\w+)  ", here("--help").stdout, re.MULTILINE)
     assert {"tune", "best", "show", "apply", "export", "sim", "space"} <= set(names)
     for name in names:
-        _, own = loaded(name, "--help")
+        own = here(name, "--help")
         assert own.returncode == 0 and own.stdout.startswith(f"usage: autosched {name} "), own.stderr[-500:]

@@ -3,11 +3,14 @@
     python tests/mutation/run.py --count 400 --seed 0 --work DIR
 
 Operators and their positions are cosmic-ray's, lines by test are coverage's. Kernels run uncompiled, or a mutant would cost its
-compilation. All happens in DIR, which keeps a copy of the tree, what each test covers and the outcome of every mutant: a run that
-is stopped goes on where it was when called again with the same DIR; another tree wants another DIR.
+compilation; with ``--compiled`` they are compiled once, and their own mutants, and those of what they freeze, are left out:
+``space`` and most of ``autosched/lower`` are tested many times faster so. All happens in DIR, which keeps a copy of the tree,
+what each test covers and the outcome of every mutant: a run that is stopped goes on where it was when called again with the same
+DIR; another tree wants another DIR.
 
 Tests run in processes of their own, which are killed when their processor time is over. A test that takes longer than
-``TEST_SECONDS`` (uncompiled) takes no part. A mutant that takes far longer than its tests did counts as killed. Survivors that
+``TEST_SECONDS`` takes no part. A mutant under which a test takes far longer than it did counts as killed. Tests that killed
+mutants of the same file come first. Survivors that
 change nothing that could be observed stand, with the reason, in ``equivalent.json`` beside this file.
 """
 
@@ -18,14 +21,15 @@ import ast
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,6 +51,7 @@ NAMED = Path(__file__).with_name("named.json")  # changes that no test noticed o
 OPERATORS_OUT = ("RemoveDecorator", "ExceptionReplacer", "Variable")
 TEST_SECONDS = float(os.environ.get("MUTATION_SECONDS", "8"))
 BUDGET = 25.0  # seconds of tests per mutant, by what they took when nothing was changed
+PATIENCE, TIMES = 8.0, 5  # seconds, and times what it took, that a test may take before its mutant counts as killed
 MEMORY = 6 << 30  # bytes that a mutant may take
 Mutant = tuple[str, str, int, int]  # file, operator, occurrence, line
 
@@ -68,7 +73,7 @@ class Covered:
     slow: list[str] = field(default_factory=list)
 
 
-def copied(tree: Path) -> None:
+def copied(tree: Path, compiled: bool) -> None:
     """A copy of what the tests need; compiled modules go by their contents, so that a changed one is noticed."""
     if tree.exists():
         return
@@ -78,6 +83,23 @@ def copied(tree: Path) -> None:
         shutil.copy(ROOT / name, tree / name)
     rooms = [str(tree / name) for name in ("autosched", "sim", "space", "tuning_logs")]
     subprocess.run([sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", *rooms], check=True)
+    if compiled:  # no test is to pay for it
+        words = ["tune", "t1", "--trials", "8", "--jobs", "1", "--log", str(tree.parent / "log")]
+        first = [sys.executable, "-m", "autosched", *words]
+        subprocess.run(first, check=True, cwd=tree, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(tree)})
+
+
+def frozen(tree: Path) -> set[str]:
+    """The files whose change compiles kernels again: their own, and what they import."""
+    found: set[str] = set()
+    for path in (p for room in ROOMS for p in (tree / room).rglob("*.py")):
+        code = path.read_text(encoding="utf-8")
+        if not re.search(r"^@(njit|lean)", code, re.MULTILINE):
+            continue
+        modules = [f"{n.module}.{a.name}" for n in ast.walk(ast.parse(code)) if isinstance(n, ast.ImportFrom) for a in n.names]
+        modules += [name.rsplit(".", 1)[0] for name in modules]
+        found |= {str(path.relative_to(tree)), *(name.replace(".", "/") + ".py" for name in modules)}
+    return found
 
 
 def covered(tree: Path, patterns: Sequence[str], notes: Path) -> Covered:
@@ -200,8 +222,12 @@ def meaning(code: str) -> str:
     return ast.dump(tree)
 
 
-def outcome(tree: Path, mutant: Mutant, tests: Sequence[str], seconds: float) -> tuple[str, str]:
-    """(``killed``, ``survived``, ``uncovered``, or ``none`` where nothing is changed; the changed line)."""
+def outcome(tree: Path, mutant: Mutant, tests: Mapping[str, float]) -> tuple[str, str, str]:
+    """What becomes of a mutant.
+
+    Returns:
+        ``killed``, ``survived``, ``uncovered``, or ``none`` where nothing is changed; the changed line; the test that noticed.
+    """
     from cosmic_ray.mutating import mutate_code
     from cosmic_ray.plugins import get_operator
 
@@ -211,18 +237,20 @@ def outcome(tree: Path, mutant: Mutant, tests: Sequence[str], seconds: float) ->
     changed = mutate_code(code, get_operator(operator)(), occurrence)
     try:
         if changed is None or meaning(changed) == meaning(code):
-            return "none", ""
+            return "none", "", ""
     except SyntaxError:  # an operator of its own in place of the stars of a call
-        return "none", ""
+        return "none", "", ""
     before, after = code.splitlines(), changed.splitlines()
     text = next((b.strip() for a, b in zip(before, after) if a != b), "")
     if not tests:
-        return "uncovered", text
+        return "uncovered", text, ""
     (tree / "original.json").write_text(json.dumps({name: code}), encoding="utf-8")
     path.write_text(changed, encoding="utf-8")
-    result = "survived" if passes(tree, tests, 30 + 5 * seconds) else "killed"
+    (tree / "progress").unlink(missing_ok=True)
+    result = "survived" if passes(tree, tests) else "killed"
     restored(tree)
-    return result, text
+    told = (tree / "progress").read_text(encoding="utf-8").splitlines() if (tree / "progress").exists() else []
+    return result, text, told[-1].split(" ", 2)[2] if result == "killed" and told else ""
 
 
 def restored(tree: Path) -> None:
@@ -234,13 +262,19 @@ def restored(tree: Path) -> None:
         note.unlink()
 
 
-def passes(tree: Path, tests: Sequence[str], seconds: float) -> bool:
-    """Whether tests pass in time, in a fork of this process: it has imported the libraries, and nothing of ours."""
+def passes(tree: Path, tests: Mapping[str, float]) -> bool:
+    """Whether tests pass in time, in a fork of this process: it has imported the libraries, and nothing of ours.
+
+    Args:
+        tree: the copy.
+        tests: each with the seconds that it takes.
+    """
+    seconds = 30 + TIMES * sum(tests.values())
     child = os.fork()
     if not child:
         _run(tree, tests, seconds)
     # For what waits without working; a busy machine is no reason to call a mutant killed.
-    until = time.monotonic() + 20 * seconds
+    until = time.monotonic() + 10 * seconds
     while True:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
@@ -253,7 +287,7 @@ def passes(tree: Path, tests: Sequence[str], seconds: float) -> bool:
         time.sleep(0.02)
 
 
-def _run(tree: Path, tests: Sequence[str], seconds: float) -> None:
+def _run(tree: Path, tests: Mapping[str, float], seconds: float) -> None:
     import pytest
 
     code = 1
@@ -265,6 +299,8 @@ def _run(tree: Path, tests: Sequence[str], seconds: float) -> None:
         sys.dont_write_bytecode = True
         sys.path[:0] = [str(tree), str(tree / "tests" / "mutation")]
         os.environ["PYTHONPATH"] = str(tree)
+        os.environ["MUTATION_PROGRESS"] = str(tree / "progress")
+        os.environ["MUTATION_LIMITS"] = json.dumps({test: PATIENCE + TIMES * own for test, own in tests.items()})
         nothing = os.open(os.devnull, os.O_RDWR)
         for number in range(3):
             os.dup2(nothing, number)
@@ -274,18 +310,16 @@ def _run(tree: Path, tests: Sequence[str], seconds: float) -> None:
         os._exit(code)
 
 
-def picked(tests: Sequence[str], found: Covered, seed: int) -> tuple[list[str], float]:
-    """As many of some tests as the budget allows, in a seeded order, and what they take."""
+def picked(tests: Sequence[str], found: Covered, seed: int, killers: Mapping[str, int]) -> dict[str, float]:
+    """As many of some tests as the budget allows, with what they take: those that noticed others, then in a seeded order."""
     order = sorted(tests)
     random.Random(seed).shuffle(order)
-    order.sort(key=lambda test: found.seconds[test] > 1.0)
-    chosen: list[str] = []
-    total = 0.0
+    order.sort(key=lambda test: (-killers.get(test, 0), found.seconds[test] > 1.0))
+    chosen: dict[str, float] = {}
     for test in order:
-        if not chosen or total + found.seconds[test] <= BUDGET:
-            chosen.append(test)
-            total += found.seconds[test]
-    return chosen, total
+        if not chosen or sum(chosen.values()) + found.seconds[test] <= BUDGET:
+            chosen[test] = found.seconds[test]
+    return chosen
 
 
 def named(tree: Path) -> int:
@@ -297,7 +331,7 @@ def named(tree: Path) -> int:
         assert code.count(change["from"]) == 1, f"{change['file']} has changed: {change['from']}"
         (tree / "original.json").write_text(json.dumps({change["file"]: code}), encoding="utf-8")
         path.write_text(code.replace(change["from"], change["to"]), encoding="utf-8")
-        result = "survived" if passes(tree, [test], 600) else "killed"
+        result = "survived" if passes(tree, {test: 100.0}) else "killed"
         restored(tree)
         unnoticed += result == "survived"
         print(f"{result}: {change['file']}: {change['from']} -> {change['to'] or 'nothing'}: {test}", flush=True)
@@ -334,16 +368,18 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so many")
     parser.add_argument("--named", action="store_true", help="only the changes of named.json, each with its one test")
+    parser.add_argument("--compiled", action="store_true", help="compile kernels, and leave out what would compile them again")
     parser.add_argument("--rooms", nargs="*", default=list(ROOMS), help="only the mutants of the sample in these folders")
     parser.add_argument("--tests", nargs="*", default=list(TESTS), help="patterns of test files")
     parser.add_argument("--work", type=Path, required=True, help="folder of the run, outside the repository")
     args = parser.parse_args()
-    if any(os.environ.get(name) != value for name, value in WANTED.items()):
-        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **WANTED})
+    wanted = WANTED | ({"NUMBA_DISABLE_JIT": "0"} if args.compiled else {})
+    if any(os.environ.get(name) != value for name, value in wanted.items()):
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **wanted})
     begun = time.monotonic()
     tree, out = args.work.resolve() / "tree", args.work.resolve() / "mutants.jsonl"
     args.work.mkdir(parents=True, exist_ok=True)
-    copied(tree)
+    copied(tree, args.compiled)
     restored(tree)
     if args.named:
         sys.exit(named(tree) > 0)
@@ -356,6 +392,9 @@ def main() -> None:
     if out.exists():
         known = {tuple(row["mutant"]): row for row in map(json.loads, out.read_text(encoding="utf-8").splitlines())}
     chosen = [m for m in sampled(tree, args.count, args.seed) if m[0].startswith(tuple(f"{room}/" for room in args.rooms))]
+    if args.compiled:
+        out_of_it = frozen(tree)
+        chosen = [m for m in chosen if m[0] not in out_of_it]
     # In every fork they are there already.
     import hypothesis.extra.numpy
     import numba
@@ -367,9 +406,11 @@ def main() -> None:
         if mutant in known or time.monotonic() - begun > 60 * args.minutes:
             continue
         tests = found.lines.get(f"{mutant[0]}:{mutant[3]}") or sorted(by_file[mutant[0]])
-        some, seconds = picked(tests, found, args.seed)
-        result, text = outcome(tree, mutant, some, seconds)
-        row = known[mutant] = {"mutant": list(mutant), "result": result, "line": text, "tests": len(some), "of": len(tests)}
+        killers = Counter(row.get("by") for m, row in known.items() if m[0] == mutant[0])
+        some = picked(tests, found, args.seed, killers)
+        result, text, by = outcome(tree, mutant, some)
+        row = {"mutant": list(mutant), "result": result, "line": text, "tests": len(some), "of": len(tests), "by": by}
+        known[mutant] = row
         with out.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         print(f"{number + 1}/{len(chosen)} {result} {mutant[0]}:{mutant[3]} {text}", flush=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
@@ -107,7 +108,7 @@ def test_an_operand_that_the_accelerator_makes() -> None:
     sch = Schedule(dense)
     part = sch.decompose_value("D", [0, 0])
     sch.cache_read(part, "bias", "global")
-    with pytest.raises(ScheduleError, match="cannot be taken apart on the host"):
+    with refused(ScheduleError, "form"):
         sch.add_by_gemm(part, 3, "bias_global")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import small_programs
+from refusals import refused
 
 from autosched import te
 from autosched.errors import LoweringError, ScheduleError
@@ -145,7 +146,7 @@ def test_the_answer_of_the_discussion(verify_trace_roundtrip: Verify) -> None:
 def test_a_map_that_folds_rows_onto_each_other_is_refused() -> None:
     sch = Schedule(two_stages)
     before = sch.script()
-    with pytest.raises(ScheduleError, match="no inverse over this shape"):
+    with refused(ScheduleError, "layout"):
         sch.transform_layout("C", "C", lambda i, j: [i % 2, AXIS_SEPARATOR, i // 4, j])
     assert sch.script() == before
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir.interp import run
@@ -42,7 +43,7 @@ def test_blockize_of_a_guarded_block_computes_the_same(guard: str, loop: int, pr
 
 def test_a_condition_on_both_sides_is_refused() -> None:
     sch = Schedule(parse(GUARDED.format("i + 1 <= j")))
-    with pytest.raises(ScheduleError, match="cannot be divided at loop j"):
+    with refused(ScheduleError, "index"):
         sch.blockize(sch.get_loops("c")[1])
 
 

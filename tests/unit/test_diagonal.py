@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
@@ -137,7 +138,7 @@ def test_what_no_diagonal_helps(axis: int, buffer: str, reason: str) -> None:
 
 
 def test_a_block_that_is_no_product() -> None:
-    with pytest.raises(ScheduleError, match=r"is no sum|is no product"):
+    with refused(ScheduleError, "form"):
         Schedule(pool).diagonalize("C", 3, "X")
 
 
@@ -213,7 +214,7 @@ def test_no_int8_operand(block: str, axis: int, buffer: str, reason: str) -> Non
 def test_a_window_reads_a_copy_that_is_wide(verify_trace_roundtrip: Verify, same: Same) -> None:
     get_target("vta-de10")
     sch = Schedule(pool)
-    with pytest.raises(ScheduleError, match="block C is no sum"):
+    with refused(ScheduleError, "form"):
         sch.cast_by_gemm("C", 3, "X")
     wide = sch.cache_cast("C", "X")
     assert 'X_int32[v0, v1, v2, v3] = T.Cast("int32", X[v0, v1, v2, v3])' in sch.script()

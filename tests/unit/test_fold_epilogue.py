@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
@@ -69,7 +70,7 @@ def test_the_addend_becomes_the_initial_value(decomposed: bool, verify_trace_rou
     for seed in range(3):
         same(dense, sch, seed)
     verify_trace_roundtrip(sch, dense)
-    with pytest.raises(ScheduleError, match="adds nothing to a sum of integers"):
+    with refused(ScheduleError, "form"):
         sch.fold_epilogue("D")
 
 
@@ -124,12 +125,12 @@ def test_the_bound_is_exact(limit: int, fits: bool) -> None:
     if fits:
         sch.fold_epilogue("D")
     else:
-        with pytest.raises(ScheduleError, match="a partial sum that starts with the addend"):
+        with refused(ScheduleError, "range"):
             sch.fold_epilogue("D")
 
 
 def test_an_output_sum_is_refused() -> None:
-    with pytest.raises(ScheduleError, match="C is not allocated in root: others may read it"):
+    with refused(ScheduleError, "output"):
         Schedule(summed).fold_epilogue("D")
 
 
@@ -137,7 +138,7 @@ def test_an_addend_that_comes_too_late_is_refused() -> None:
     sch = Schedule(dense)
     cached = sch.cache_read("D", "bias", ACC)
     sch.compute_at(cached, sch.get_loops("D")[0])
-    with pytest.raises(ScheduleError, match="is not ready where the sum starts"):
+    with refused(ScheduleError, "order"):
         sch.fold_epilogue("D")
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
@@ -83,7 +84,7 @@ def test_what_depends_on_other_iterations(changes: dict[str, str], reason: str) 
     with pytest.raises(ScheduleError, match=reason):
         sch.loop_fission(sch.get_loops("first")[0])
     assert sch.func == func
-    with pytest.raises(ScheduleError, match="one statement only"):
+    with refused(ScheduleError, "form"):
         sch.loop_fission(sch.get_loops("z")[0])
 
 
@@ -107,7 +108,7 @@ def test_loops_around_stand_still() -> None:
     sch = Schedule(func)
     sch.loop_fission(sch.get_loops("first")[1])
     assert np.array_equal(outputs(func), outputs(sch.func))
-    with pytest.raises(ScheduleError, match="touch different elements of B"):
+    with refused(ScheduleError, "order"):
         sch = Schedule(inner("j * 4 + i * 4", "j * 4 + i * 8"))
         sch.loop_fission(sch.get_loops("first")[1])
 

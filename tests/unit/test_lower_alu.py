@@ -6,6 +6,7 @@ from dataclasses import replace
 from types import ModuleType
 
 import pytest
+from refusals import refused
 
 from autosched.errors import LoweringError
 from autosched.ir.expr import BinOp, Expr, IntImm
@@ -126,7 +127,7 @@ def test_multiplication_and_reversal_on_fsim(expr: str, vta_schedules: ModuleTyp
 
 
 def test_store_must_not_compute() -> None:
-    with pytest.raises(LoweringError, match="compute into"):
+    with refused(LoweringError, "pattern"):
         lower_table(elementwise(X, extra=" + 1"), "vta-de10")
 
 
@@ -186,6 +187,6 @@ def test_a_product_with_a_positive_power_of_two_is_a_shift(factor: int, shifts: 
     if shifts:
         vta_schedules.verify(func, "vta-de10")
         return
-    with pytest.raises(LoweringError, match="multiplies"):
+    with refused(LoweringError, "alu"):
         lower_table(func, "vta-de10")
     vta_schedules.verify(func, "vta-fsim")

@@ -6,6 +6,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from autosched.errors import LoweringError
 from autosched.ir.stmt import PrimFunc
@@ -126,7 +127,7 @@ def main(a: T.Buffer((8, 16), "int32"), out: T.Buffer(({size}, 16), "int8")):
 
 def test_threads_write_apart_or_not_at_all(vta_schedules: ModuleType) -> None:
     vta_schedules.verify(threaded(4), "vta-de10")
-    with pytest.raises(LoweringError, match="iterations of virtual thread t share x, which block load writes"):
+    with refused(LoweringError, "thread"):
         lower_table(threaded(3), "vta-de10")
 
 
@@ -237,9 +238,9 @@ def test_what_only_a_reset_wrote_cannot_be_stored() -> None:
     reset, add = isa.Gemm(reset=1, **TWO), isa.Alu(alu_op=isa.ALU_ADD, use_imm=1, imm=0, **TWO)
     assert check_races(finished([LOAD_UOP, reset, add, moved(True, 1, 0)], [(0, 0, 0)])) == []
     for order in ([reset], [add, reset]):
-        with pytest.raises(LoweringError, match="stores an accumulator that neither GEMM nor ALU wrote last"):
+        with refused(LoweringError, "store"):
             finished([LOAD_UOP, *order, moved(True, 1, 0)], [(0, 0, 0)])
     # One element further nothing was written at all.
     finished([LOAD_UOP, reset, add, moved(True, 1, 0)], [(0, 0, 0)])
-    with pytest.raises(LoweringError, match="neither GEMM nor ALU"):
+    with refused(LoweringError, "store"):
         finished([LOAD_UOP, reset, add, moved(True, 2, 0)], [(0, 0, 0)])

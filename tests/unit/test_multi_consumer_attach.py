@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.schedule import Schedule
@@ -169,5 +170,5 @@ def test_nothing_to_duplicate() -> None:
     sch = Schedule(fork)
     with pytest.raises(ScheduleError, match="1 consumer: there is nothing to duplicate"):
         sch.recompute_at_consumers("y")
-    with pytest.raises(ScheduleError, match="output block"):
+    with refused(ScheduleError, "output"):
         sch.recompute_at_consumers("oup")

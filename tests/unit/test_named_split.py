@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from autosched import te
 from autosched.errors import ScheduleError
@@ -121,7 +122,7 @@ def test_refused_splits(arguments: dict, reason: str) -> None:
 
 def test_refused_names() -> None:
     sch = Schedule(matmul)
-    with pytest.raises(ScheduleError, match="names are given twice"):
+    with refused(ScheduleError, "argument"):
         sch.split("k => a, b", factors=[None, 2], names=["c", "d"])
     with pytest.raises(ScheduleError, match="2 loops are named 'i': around Z; around relu"):
         sch.get_axis("i")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
@@ -96,7 +97,7 @@ def test_what_is_not_made_negative(changes: dict[str, str], factor: str, reason:
         sch.negate_sum("S", factor)
     assert caught.value.code == code and sch.func == func
     sch.cache_read("S", "A", "global")
-    with pytest.raises(ScheduleError, match="not a parameter that the program only reads"):
+    with refused(ScheduleError, "writer"):
         sch.negate_sum("S", "A_global")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
@@ -53,7 +54,7 @@ def test_copies_fill_with_zeros_and_sums_run_further(verify_trace_roundtrip: Ver
 @pytest.mark.filterwarnings("ignore:.*is added 10 times")
 def test_terms_must_be_zero(same: Same) -> None:
     sch = Schedule(dense)
-    with pytest.raises(ScheduleError, match="writes D, which the block around it does not allocate"):
+    with refused(ScheduleError, "output"):
         sch.pad_block("D", [1, 16])
     # A guard on one operand is enough, and the other then is read inside as well.
     sch.pad_block("C", [1, 1, 16])
@@ -79,7 +80,7 @@ def test_a_copy_that_is_not_filled_with_zeros(same: Same) -> None:
     func = parse(text)
     sch = Schedule(func)
     sch.pad_block(sch.cache_read("C", 1, "global"), [1, 1])
-    with pytest.raises(ScheduleError, match="are not known to be zero"):
+    with refused(ScheduleError, "form"):
         Schedule(parse(text.replace("W[vj, vk]", "W[vj, 0]"))).pad_block("C", [1, 1, 16])
     sch.pad_block("C", [1, 1, 16])
     same(func, sch)
@@ -90,7 +91,7 @@ def test_blocks_that_are_not_alone() -> None:
     with pytest.raises(ScheduleError, match="list of 3 positive factors"):
         sch.pad_block("C", [1, 1])
     sch.split(sch.get_loops("C")[2], [None, 5])
-    with pytest.raises(ScheduleError, match="are not the loops around it, one each, in order"):
+    with refused(ScheduleError, "index"):
         sch.pad_block("C", [1, 4, 1])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
@@ -60,7 +61,7 @@ def test_what_does_not_run_each_combination_once(loops: str, binding: str, reaso
 def test_marked_loops_stay() -> None:
     sch = Schedule(parse(LOOPS % ("i, j in T.grid(14, 8)", "vi, vj = T.axis.remap('SS', [i, j])")))
     sch.parallel(sch.get_loops("C")[0])
-    with pytest.raises(ScheduleError, match="loop i is parallel or marked"):
+    with refused(ScheduleError, "loop"):
         sch.renest("C")
 
 
@@ -120,7 +121,7 @@ def test_blocks_that_are_no_reduction_together(changes: dict[str, str], reason: 
 
 def test_in_the_other_order_there_is_nothing_to_compose() -> None:
     sch = Schedule(parse(SUM.format(**PLAIN)))
-    with pytest.raises(ScheduleError, match="does not update the elements of C in place"):
+    with refused(ScheduleError, "form"):
         sch.compose_reduction("C", "begin")
-    with pytest.raises(ScheduleError, match="block begin sets C, block D updates D"):
+    with refused(ScheduleError, "form"):
         sch.compose_reduction("begin", "D")

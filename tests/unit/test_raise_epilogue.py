@@ -8,6 +8,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
@@ -123,10 +124,10 @@ def test_the_proofs_are_exact(least: int, most: int, reason: str) -> None:
 
 def test_refused() -> None:
     sch = Schedule(dense)
-    with pytest.raises(ScheduleError, match="block D clips no sum") as caught:
+    with refused(ScheduleError, "form") as caught:
         sch.raise_epilogue("D")
     assert "fold_epilogue" in caught.value.hint
-    with pytest.raises(ScheduleError, match="block E clips no sum"):
+    with refused(ScheduleError, "form"):
         sch.raise_epilogue("E")
     with pytest.raises(ScheduleError, match=r"block C is not one store|body of block C is not one store"):
         sch.raise_epilogue("C")

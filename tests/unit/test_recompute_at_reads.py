@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
@@ -105,13 +106,13 @@ def test_all_of_a_sum_has_to_be_there() -> None:
     text = TEXT.format(**{**PLAIN, "domain": "9, 9", "value": "B[vi, vj]"}).replace("9, 9, 4)", "9, 9, 2)")
     text = text.replace('vi, vj, vk = T.axis.remap("SSR", [i, j, k])', axes.replace("; ", "\n            "))
     text = "\n".join(line for line in text.splitlines() if line.strip() not in ("T.reads()", ""))
-    with pytest.raises(ScheduleError, match="not known to run every combination") as caught:
+    with refused(ScheduleError, "domain") as caught:
         Schedule(parse(text)).recompute_at_reads("B")
     assert caught.value.code == "domain"
 
 
 def test_the_caller_reads_all_of_an_output() -> None:
-    with pytest.raises(ScheduleError, match="output block"):
+    with refused(ScheduleError, "output"):
         Schedule(program("B[vi, vj]")).recompute_at_reads("C")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir import PrimFunc
@@ -69,7 +70,7 @@ def f(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
     sch.blockize(sch.get_loops("b")[0])
     assert computes_the_same(func, sch)
     sch = Schedule(program(text.format(2, "(2, 8)")))
-    with pytest.raises(ScheduleError, match="cannot be divided at loop j"):
+    with refused(ScheduleError, "index"):
         sch.blockize(sch.get_loops("b")[0])
 
 
@@ -128,7 +129,7 @@ def f(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32"), C: T.Buffer((8,), 
 def test_a_block_inside_another_is_not_joined_with_blocks_outside() -> None:
     func = program(NESTED)
     sch = Schedule(func)
-    with pytest.raises(ScheduleError, match="block b stands inside block o") as failed:
+    with refused(ScheduleError, "place") as failed:
         sch.blockize([sch.get_block("b"), sch.get_block("c")])
     assert "join o" in str(failed.value)
     sch.blockize([sch.get_block("o"), sch.get_block("c")])
@@ -162,7 +163,7 @@ def test_a_block_without_iterators_joins_what_runs_once(swapped: bool) -> None:
     assert computes_the_same(func, sch)
     sch = Schedule(program(BARE.format("for o in range(4):", 2, "o * 2 + i")))
     blocks = [sch.get_block("b"), sch.get_block("c")]
-    with pytest.raises(ScheduleError, match="c does not run over the same outer iterators"):
+    with refused(ScheduleError, "domain"):
         sch.blockize(blocks[::-1] if swapped else blocks)
 
 
@@ -185,7 +186,7 @@ def f(A: T.Buffer((4, 8), "int32"), B: T.Buffer((4,), "int32"), C: T.Buffer((4,)
 """
     reduced = "v = T.axis.reduce(4, i)\n                w = T.axis.spatial(4, j)"
     sch = Schedule(program(text.format(reduced)))
-    with pytest.raises(ScheduleError, match="c does not run over the same outer iterators"):
+    with refused(ScheduleError, "domain"):
         sch.blockize([sch.get_block("b"), sch.get_block("c")])
     spatial = "w = T.axis.spatial(4, i)\n                v = T.axis.reduce(4, j)"
     func = program(text.format(spatial))
@@ -264,7 +265,7 @@ def test_blocks_that_use_a_loop_directly_stay_under_it() -> None:
     sch.decompose_reduction(sch.get_block("C"), sch.get_loops("C")[0])
     sch.loop_partition(sch.get_loops("D")[1], [2, None])
     before = sch.script()
-    with pytest.raises(ScheduleError, match="uses loop i itself, not through an iterator"):
+    with refused(ScheduleError, "place"):
         sch.reverse_compute_at(sch.get_block("D_j_common"), sch.get_loops("C_update")[1])
     assert sch.script() == before
     assert computes_the_same(func, sch)
@@ -289,7 +290,7 @@ def f(A: T.Buffer((4, 8), "int32"), C: T.Buffer((4,), "int32")):
         sch.blockize(sch.get_loops("c")[1])
         assert computes_the_same(func, sch)
     else:
-        with pytest.raises(ScheduleError, match="repeat or overlap in c"):
+        with refused(ScheduleError, "reduction"):
             sch.blockize(sch.get_loops("c")[1])
 
 

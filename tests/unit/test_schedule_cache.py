@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
@@ -231,7 +232,7 @@ def test_several_writers_are_refused() -> None:
 
 def test_a_buffer_passed_by_address_keeps_its_origin() -> None:
     sch = Schedule(by_address)
-    with pytest.raises(ScheduleError, match="B is passed by address, and the copy would start elsewhere"):
+    with refused(ScheduleError, "address"):
         sch.cache_read("C", 0, "shared")
 
 
@@ -289,5 +290,5 @@ def main(X: T.Buffer((16,), "int32"), Y: T.Buffer((16,), "int32")):
         sch.cache_write("outer", "X", "local")
         assert len(sch.get_child_blocks(sch.get_sblock("root"))) == 2
     else:
-        with pytest.raises(ScheduleError, match="in place"):
+        with refused(ScheduleError, "writer"):
             sch.cache_write("outer", "X", "local")

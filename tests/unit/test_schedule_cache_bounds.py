@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
@@ -89,7 +90,7 @@ def test_a_copy_does_not_store_what_its_block_leaves_out(whole: bool, verify_tra
         same(func, sch)
         verify_trace_roundtrip(sch, func)
         return
-    with pytest.raises(ScheduleError, match="block C is not known to store all elements of B between the first and the last"):
+    with refused(ScheduleError, "domain"):
         sch.cache_write("C", 0, "local")
     assert sch.func is func
     # Copying single elements is no harm.
@@ -116,7 +117,7 @@ def test_a_block_may_declare_what_its_instances_store_together(step: int, verify
         same(func, sch)
         verify_trace_roundtrip(sch, func)
     else:
-        with pytest.raises(ScheduleError, match="block B is not known to store all elements"):
+        with refused(ScheduleError, "domain"):
             sch.cache_write("B", 0, "local")
 
 
@@ -162,7 +163,7 @@ def test_what_a_block_declares_its_inner_blocks_must_store(count: int, step: int
         sch.cache_write("outer", 0, "local")
         same(func, sch)
     else:
-        with pytest.raises(ScheduleError, match="block outer is not known to store all elements"):
+        with refused(ScheduleError, "domain"):
             sch.cache_write("outer", 0, "local")
 
 
@@ -183,7 +184,7 @@ def test_a_copy_in_place_brings_along_what_the_block_leaves_out() -> None:
     run(func, want)
     run(sch.func, got)
     np.testing.assert_array_equal(want, got)
-    with pytest.raises(ScheduleError, match="block D is not known to store all elements of D"):
+    with refused(ScheduleError, "domain"):
         Schedule(program(text.format(reads="D[v * 4]"))).cache_inplace("D", 0, "local")
 
 
@@ -205,7 +206,7 @@ def test_maps_of_copies_may_leave_gaps_but_not_overlap(verify_trace_roundtrip: V
     assert "A_local = T.sblock_alloc_buffer((30,)" in sch.script()
     same(plain, sch)
     verify_trace_roundtrip(sch, plain)
-    with pytest.raises(ScheduleError, match="one element of the copy to two instances"):
+    with refused(ScheduleError, "layout"):
         Schedule(plain).reindex_cache_read("B", 0, "local", lambda i, j: j * 7 + i)
 
 
@@ -230,7 +231,7 @@ def test_predicates_that_tie_other_loops_are_refused() -> None:
             T.where(i + j < 8)
             B[vi, vj] = A[vi]
 """)
-    with pytest.raises(ScheduleError, match="the predicate of block B ties loops that index the buffer to others"):
+    with refused(ScheduleError, "domain"):
         Schedule(func).reindex_cache_read("B", 0, "local", lambda i, j: i)
 
 
@@ -317,7 +318,7 @@ def test_copies_of_iterators_that_start_late(verify_trace_roundtrip: Verify, sam
 """)
     sch = Schedule(func)
     sch.loop_partition(sch.get_loops("C")[0], [2, None])
-    with pytest.raises(ScheduleError, match="touches more than one element of C"):
+    with refused(ScheduleError, "index"):
         sch.reindex_cache_write("C_i1", 0, "local", lambda v: (v,))
     sch.reindex_cache_read("C_i1", 0, "local", lambda v: (v,))
     assert 'A_local = T.sblock_alloc_buffer((8,), "int32", scope="local")' in sch.script()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
@@ -179,7 +180,7 @@ def main(A: T.Buffer((20,), "int32"), B: T.Buffer((8,), "int32")):
 def test_operands_are_reindexed_before_indices_come_from_memory(same: Same) -> None:
     sch = Schedule(resize)
     sch.cache_index("B", "global")
-    with pytest.raises(ScheduleError, match="the index of A comes from memory"):
+    with refused(ScheduleError, "index"):
         sch.reindex("B", "A")
     sch = Schedule(resize)
     sch.reindex("B", "A")

@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc, Var
@@ -98,7 +99,7 @@ def test_axis_by_name_must_be_unique() -> None:
 
 
 def test_root_has_no_producers() -> None:
-    with pytest.raises(ScheduleError, match="does not operate on the root block"):
+    with refused(ScheduleError, "root"):
         Schedule(matmul_relu).get_producers("root")
 
 
@@ -381,7 +382,7 @@ def test_one_registration_gives_all_forms(verify_trace_roundtrip: Verify) -> Non
         Trace.apply_json_to_schedule(json.dumps(sch.trace.as_json()), other)
         assert other.func == sch.func
         sch.unroll(loop)
-        with pytest.raises(ScheduleError, match="reverse: loop k is unrolled"):
+        with refused(ScheduleError, "loop"):
             sch.reverse(loop)
     finally:
         del PRIMITIVES["reverse"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir import PrimFunc
@@ -65,9 +66,9 @@ def test_a_copy_goes_into_any_reduction(step: str, init: int) -> None:
 @pytest.mark.parametrize("init", [0, 5])
 def test_an_addend_goes_into_a_sum_only(value: str, init: int) -> None:
     fused(program(SUM, value, init))
-    with pytest.raises(ScheduleError, match="D adds to what is no sum"):
+    with refused(ScheduleError, "reduction"):
         fused(program(MOST, value, init))
-    with pytest.raises(ScheduleError, match="D adds to what is no sum"):
+    with refused(ScheduleError, "reduction"):
         fused(program(f"C[v] * 3 + {TERM}", value, init))
 
 
@@ -77,9 +78,9 @@ def test_an_addend_goes_into_a_sum_only(value: str, init: int) -> None:
 @pytest.mark.parametrize("step, init", [(MOST, -100), (LEAST, 100), (MOST, 2)])
 def test_a_clip_goes_into_a_min_or_max(value: str, step: str, init: int) -> None:
     fused(program(step, value, init))
-    with pytest.raises(ScheduleError, match="D clips it: partial sums would be clipped too"):
+    with refused(ScheduleError, "reduction"):
         fused(program(SUM, value))
-    with pytest.raises(ScheduleError, match="D clips what is no sum, min or max"):
+    with refused(ScheduleError, "reduction"):
         fused(program(f"C[v] * 3 + {TERM}", value, init))
 
 
@@ -105,7 +106,7 @@ def test_a_clip_goes_into_a_sum_that_stays_where_it_is_clipped(
     if fits:
         fused(func, a, b)
     else:
-        with pytest.raises(ScheduleError, match="D clips it: partial sums would be clipped too") as failed:
+        with refused(ScheduleError, "reduction") as failed:
             fused(func, a, b)
         assert 'sch.reverse_compute_at("D"' in str(failed.value)
 
@@ -140,7 +141,7 @@ def f(A: T.Buffer((6, 8), "int32"), D: T.Buffer((6,), "int32")):
     func = parse(text.format("5 - v"))
     assert isinstance(func, PrimFunc)
     sch = Schedule(func)
-    with pytest.raises(ScheduleError, match="C reads more of B than B has written by then"):
+    with refused(ScheduleError, "order"):
         sch.fuse_reduction_epilogue(sch.get_block("C"), sch.get_block("D"))
     func = parse(text.format("v"))
     assert isinstance(func, PrimFunc)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from autosched.errors import ProgramError, ScheduleError, UnknownNameError
 from autosched.ir import IRModule, PrimFunc
@@ -121,5 +122,5 @@ def test_an_intrinsic_replaced_is_not_the_one_that_replays_share(add16: TensorIn
     for _ in range(2):
         free.apply_to_schedule(Schedule(program))
     TensorIntrin.register("test.add16", mul_desc, add_impl, override=True)
-    with pytest.raises(ScheduleError, match="tensorize"):
+    with refused(ScheduleError, "intrinsic"):
         free.apply_to_schedule(Schedule(program))

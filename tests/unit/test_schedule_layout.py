@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import small_programs
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir import IntImm, IRModule, PrimFunc
@@ -249,7 +250,7 @@ def test_a_padding_value_may_not_read_another_buffer() -> None:
 
 
 def test_views_fix_a_layout() -> None:
-    with pytest.raises(ScheduleError, match="block B has a view of B"):
+    with refused(ScheduleError, "address"):
         Schedule(viewed).transform_layout("C", "B", lambda i: [i // 8, i % 8])
 
 
@@ -278,7 +279,7 @@ def test_refused_domains(index_map: Callable, reason: str) -> None:
 def test_domains_of_split_blocks_are_refused() -> None:
     sch = Schedule(matmul)
     sch.split(sch.get_loops("C")[0], [None, 4])
-    with pytest.raises(ScheduleError, match="are not the loops around it"):
+    with refused(ScheduleError, "index"):
         sch.transform_block_layout("C", lambda i, j, k: (i * 32 + j, k))
 
 
@@ -307,16 +308,16 @@ def test_reindexed_results(verify_trace_roundtrip: Verify, same: Same) -> None:
 
 
 def test_refused_reindexing() -> None:
-    with pytest.raises(ScheduleError, match="uses A at several indices"):
+    with refused(ScheduleError, "reader"):
         Schedule(two_reads).reindex("B", "A")
     sch = Schedule(matmul)
     block = sch.get_block("C")
     sch.decompose_reduction(block, sch.get_loops(block)[2])
-    with pytest.raises(ScheduleError, match="updates C, which another block has initialised"):
+    with refused(ScheduleError, "writer"):
         sch.reindex(block, ("write", 0))
     sch = Schedule(matmul)
     outer = sch.blockize(sch.get_loops("C")[1])
-    with pytest.raises(ScheduleError, match="is not a leaf"):
+    with refused(ScheduleError, "place"):
         sch.reindex(outer, ("read", 0))
 
 
@@ -391,7 +392,7 @@ def test_padding_by_a_symbolic_factor(by: Callable[..., tuple[Any, ...]]) -> Non
         C = np.zeros(16, "int32")
         run(sch.func, A, size, C)
         assert np.array_equal(C, 2 * A + 1), size
-    with pytest.raises(ScheduleError, match="elements that are not used"):
+    with refused(ScheduleError, "layout"):
         Schedule(tiled_by).transform_layout("B", "B", lambda i: by(i, n))
 
 
@@ -401,5 +402,5 @@ def test_padding_by_a_symbolic_factor(by: Callable[..., tuple[Any, ...]]) -> Non
 ])
 def test_symbolic_maps_that_lose_elements(by: Callable[..., tuple[Any, ...]]) -> None:
     n = tiled_by.params[1]
-    with pytest.raises(ScheduleError, match="has no inverse over this shape"):
+    with refused(ScheduleError, "layout"):
         Schedule(tiled_by).transform_layout("B", "B", lambda i: by(i, n), pad_value=7)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import small_programs
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
@@ -116,7 +117,7 @@ def test_split_names_and_einsum_style(verify_trace_roundtrip: Verify) -> None:
     verify_trace_roundtrip(sch, elementwise)
     with pytest.raises(ScheduleError, match="3 names for 2 factors"):
         sch.split("j1", [2, 2], names=["x", "y", "z"])
-    with pytest.raises(ScheduleError, match="names are given twice"):
+    with refused(ScheduleError, "argument"):
         sch.split("j1 => x, y", [2, 2], names=["x", "y"])
 
 
@@ -158,9 +159,9 @@ def test_split_and_fuse_refuse_loops_that_carry_something() -> None:
     sch.bind(j, "vthread")
     with pytest.raises(ScheduleError, match=r"split: loop i has annotations \(vta.loop\)"):
         sch.split(i, [None, 2])
-    with pytest.raises(ScheduleError, match="split: loop j is bound to vthread"):
+    with refused(ScheduleError, "loop"):
         sch.split(j, [None, 2])
-    with pytest.raises(ScheduleError, match="fuse: loop i has annotations"):
+    with refused(ScheduleError, "loop"):
         sch.fuse(i, j)
 
 
@@ -195,18 +196,18 @@ def test_fuse_of_symbolic_extents(verify_trace_roundtrip: Verify) -> None:
 def test_fuse_refused() -> None:
     sch = Schedule(matmul)
     i, j, k = sch.get_loops("C")
-    with pytest.raises(ScheduleError, match="loop j is not the parent of loop i"):
+    with refused(ScheduleError, "place"):
         sch.fuse(j, i)
-    with pytest.raises(ScheduleError, match="loops stand between i and k"):
+    with refused(ScheduleError, "place"):
         sch.fuse(i, k)
     with pytest.raises(ValueError, match="at least one loop"):
         sch.fuse()
     sch = Schedule(siblings)
     i, j = sch.get_loops("C")
-    with pytest.raises(ScheduleError, match="loop j is not the only child of loop i"):
+    with refused(ScheduleError, "place"):
         sch.fuse(i, j)
     sch = Schedule(triangle)
-    with pytest.raises(ScheduleError, match="the extent of loop j depends on loop i"):
+    with refused(ScheduleError, "loop"):
         sch.fuse(*sch.get_loops("A"))
 
 
@@ -221,7 +222,7 @@ def test_reorder_leaves_other_loops_in_place(verify_trace_roundtrip: Verify) -> 
     assert loops_text(sch, "C") == ["i_0:4", "k:16", "j:16", "i_1:4"]
     sch.reorder(i0)
     verify_trace_roundtrip(sch, matmul)
-    with pytest.raises(ScheduleError, match="loop j is given twice"):
+    with refused(ScheduleError, "argument"):
         sch.reorder(j, j)
 
 
@@ -230,11 +231,11 @@ def test_reorder_refused() -> None:
     i, j = sch.get_loops("C")
     with pytest.raises(ScheduleError, match=r"j is not the only statement in loop i \(also B\)"):
         sch.reorder(j, i)
-    with pytest.raises(ScheduleError, match="stand beside each other below loop i"):
+    with refused(ScheduleError, "place"):
         sch.reorder(j, sch.get_loops("B")[1])
     sch = Schedule(triangle)
     i, j = sch.get_loops("A")
-    with pytest.raises(ScheduleError, match="the range of loop j would depend on loop i, inside it"):
+    with refused(ScheduleError, "loop"):
         sch.reorder(j, i)
 
 
@@ -242,7 +243,7 @@ def test_reorder_keeps_the_first_instance_of_a_reduction_first() -> None:
     sch = Schedule(matmul)
     _, j, k = sch.get_loops("C")
     outer, inner = sch.split(sch.fuse(j, k), [None, 24])
-    with pytest.raises(ScheduleError, match="drive spatial and reduction iterators of block C together"):
+    with refused(ScheduleError, "reduction"):
         sch.reorder(inner, outer)
 
 
@@ -255,7 +256,7 @@ def test_add_unit_loop(verify_trace_roundtrip: Verify) -> None:
     sch.add_unit_loop(sch.get_loops("B")[0])
     assert loops_text(sch, "B") == ["u_1:1", "i:128", "j:100", "u:1"]
     verify_trace_roundtrip(sch, elementwise)
-    with pytest.raises(ScheduleError, match="cannot add loops on top of the root block"):
+    with refused(ScheduleError, "root"):
         sch.add_unit_loop("root")
 
 
@@ -273,10 +274,10 @@ def test_loop_partition(verify_trace_roundtrip: Verify) -> None:
 
 def test_loop_partition_refused() -> None:
     sch = Schedule(symbolic)
-    with pytest.raises(ScheduleError, match="the range of loop i is symbolic"):
+    with refused(ScheduleError, "symbolic"):
         sch.loop_partition(sch.get_loops("B")[0], [2, None])
     sch = Schedule(matmul)
-    with pytest.raises(ScheduleError, match="loop k drives the reduction of block C, whose init would run once per part"):
+    with refused(ScheduleError, "reduction"):
         sch.loop_partition(sch.get_loops("C")[2], [2, None])
 
 
@@ -377,7 +378,7 @@ def test_partition_block_refused() -> None:
     for factors, reason in (([12], "leaves nothing"), ([0, None], "is 0"), ([None, None], "only one factor")):
         with pytest.raises(ScheduleError, match=reason):
             sch.partition_block(sch.get_loops("C")[0], factors)
-    with pytest.raises(ScheduleError, match="C reads what block B writes") as caught:
+    with refused(ScheduleError, "reader") as caught:
         sch.partition_block(sch.get_loops("B")[0], [5])
     assert "recompute_at_consumers" in caught.value.hint
     sch.compute_at("B", sch.get_loops("C")[1])
@@ -385,19 +386,19 @@ def test_partition_block_refused() -> None:
         sch.partition_block(sch.get_loops("C")[0], [5])
     sch = Schedule(two_stages)
     fused = sch.fuse(*sch.get_loops("C"))
-    with pytest.raises(ScheduleError, match="do not separate what block C writes"):
+    with refused(ScheduleError, "order"):
         sch.partition_block(fused, [55])
-    with pytest.raises(ScheduleError, match="do not separate what block C writes"):
+    with refused(ScheduleError, "order"):
         sch.partition_block(fused, [15])
     sch.add_unit_loop("C")
     with pytest.raises(ScheduleError, match="leaves nothing of the extent 1"):
         sch.partition_block("u", [1])
     sch = Schedule(matmul)
-    with pytest.raises(ScheduleError, match="loop k drives iterator vk of block C, which is a reduce iterator"):
+    with refused(ScheduleError, "reduction"):
         sch.partition_block(sch.get_loops("C")[2], [2])
     assert len(sch.partition_block(sch.get_loops("C")[1], [2])) == 2
     sch = Schedule(symbolic)
-    with pytest.raises(ScheduleError, match="the range of loop i is symbolic"):
+    with refused(ScheduleError, "symbolic"):
         sch.partition_block(sch.get_loops("B")[0], [2])
 
 
@@ -421,7 +422,7 @@ def main(A: T.Buffer((12,), "int32"), C: T.Buffer((12,), "int32")):
         if complete:
             assert len(sch.partition_block(sch.get_loops("high")[0], [3])) == 2
         else:
-            with pytest.raises(ScheduleError, match="C is also written by low"):
+            with refused(ScheduleError, "form"):
                 sch.partition_block(sch.get_loops("high")[0], [3])
 
 
@@ -446,14 +447,14 @@ def test_merge(verify_trace_roundtrip: Verify) -> None:
 def test_merge_refused() -> None:
     sch = Schedule(blur)
     b, c, d = (sch.get_loops(x)[0] for x in "BCD")
-    with pytest.raises(ScheduleError, match="loops i and i differ in extent"):
+    with refused(ScheduleError, "loop"):
         sch.merge(b, c)
-    with pytest.raises(ScheduleError, match="given against the order of the program"):
+    with refused(ScheduleError, "order"):
         sch.merge(d, c)
-    with pytest.raises(ScheduleError, match="a loop is given twice"):
+    with refused(ScheduleError, "argument"):
         sch.merge(c, c)
     head, _ = sch.loop_partition(b, [16, None])
-    with pytest.raises(ScheduleError, match="not under the same block"):
+    with refused(ScheduleError, "place"):
         sch.merge(head, c)
 
 
@@ -467,5 +468,5 @@ def test_merge_refuses_what_a_later_iteration_would_need() -> None:
     sch = Schedule(blur)
     sch.split(sch.get_loops("B")[0], [5, 4])
     sch.split(sch.get_loops("C")[0], [5, 4])
-    with pytest.raises(ScheduleError, match="block C depends on block B in a later iteration of the merged loop"):
+    with refused(ScheduleError, "order"):
         sch.merge(sch.get_loops("B")[0], sch.get_loops("C")[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir.expr import int_value
@@ -133,7 +134,7 @@ def test_a_block_without_producers_runs_whole_wherever_its_consumers_allow() -> 
     assert extents(sch, "D") == [8, 6]
     same_result(sch, two)
     sch = Schedule(two)
-    with pytest.raises(ScheduleError, match="under loop k, block B would run after its consumer C"):
+    with refused(ScheduleError, "order"):
         sch.reverse_compute_at("B", sch.get_loops("D")[0])
 
 
@@ -160,7 +161,7 @@ def test_a_reduction_may_be_repeated_whole_and_not_in_parts() -> None:
     sch = Schedule(repeated)
     r, i = sch.get_loops("B")
     sch.reorder(i, r)
-    with pytest.raises(ScheduleError, match="overlap or repeat, so elements would be accumulated more than once"):
+    with refused(ScheduleError, "reduction"):
         sch.reverse_compute_at("C", r)
 
 
@@ -200,14 +201,14 @@ def test_reverse_inline_under_a_predicate_that_leaves_nothing_out() -> None:
     sch.reverse_compute_inline("C")
     assert extents(sch, "B") == [8]
     same_result(sch, copied)
-    with pytest.raises(ScheduleError, match="C runs under a predicate that leaves out a part of its domain"):
+    with refused(ScheduleError, "domain"):
         Schedule(partly).reverse_compute_inline("C")
 
 
 def test_reverse_inline_into_the_parts_of_a_loop_is_refused() -> None:
     sch = Schedule(copied)
     sch.loop_partition(sch.get_loops("B")[0], [3, None])
-    with pytest.raises(ScheduleError, match="no block of root declares that it writes B"):
+    with refused(ScheduleError, "writer"):
         sch.reverse_compute_inline("C")
 
 
@@ -261,7 +262,7 @@ def test_merge_of_loops_that_run_once_has_no_later_iteration() -> None:
     sch.merge(sch.get_loops("B")[0], sch.get_loops("C")[0])
     same_result(sch, batches)
     sch = Schedule(batches)
-    with pytest.raises(ScheduleError, match="C depends on block B in a later iteration of the merged loop"):
+    with refused(ScheduleError, "order"):
         sch.merge(sch.get_loops("B")[1], sch.get_loops("C")[1])
 
 
@@ -293,5 +294,5 @@ def test_a_loop_that_runs_once_binds_nothing_in_a_predicate() -> None:
     sums = data.sum(1)
     assert np.array_equal(run(sch.func, data)["C"], sums[:4] + sums[1:])
     sch = Schedule(less)
-    with pytest.raises(ScheduleError, match="not bound to quasi-affine"):
+    with refused(ScheduleError, "form"):
         sch.compute_at("B", sch.get_loops("C")[0])

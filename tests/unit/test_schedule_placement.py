@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir.interp import run
@@ -183,7 +184,7 @@ def test_compute_at_another_scope() -> None:
     sch = Schedule(two)
     _, j = sch.get_loops("C")
     sch.blockize(j)
-    with pytest.raises(ScheduleError, match="same block scope"):
+    with refused(ScheduleError, "place"):
         sch.compute_at("B", sch.get_loops("C")[0])
 
 
@@ -201,7 +202,7 @@ def test_a_reader_of_what_is_not_written_breaks_the_pipeline() -> None:
                 C[v] = B[v]
 
     sch = Schedule(hole)
-    with pytest.raises(ScheduleError, match="not a stage pipeline: C reads more of B than B has written"):
+    with refused(ScheduleError, "order"):
         sch.compute_at("B", sch.get_loops("C")[0])
 
 
@@ -256,7 +257,7 @@ def test_reverse_compute_at_keeps_a_padded_border() -> None:
                 C[v] = T.if_then_else(v >= 1 and v < 9, B[v - 1], 0)
 
     sch = Schedule(padded)
-    with pytest.raises(ScheduleError, match="C would not run for all of its iterations"):
+    with refused(ScheduleError, "domain"):
         sch.reverse_compute_at("C", sch.get_loops("B")[0])
     sch.compute_at("B", sch.get_loops("C")[0])
 
@@ -277,7 +278,7 @@ def test_reverse_compute_at_does_not_run_a_reduction_backwards() -> None:
                 C[0] += B[7 - vk]
 
     sch = Schedule(mirrored)
-    with pytest.raises(ScheduleError, match="backwards: its init would come last"):
+    with refused(ScheduleError, "reduction"):
         sch.reverse_compute_at("C", sch.get_loops("B")[0])
 
 
@@ -376,7 +377,7 @@ def test_reverse_inline_needs_no_condition_inside_the_producer() -> None:
                 C[v] = B[v] + 1
 
     sch = Schedule(before)
-    with pytest.raises(ScheduleError, match="the loops inside B store elements that C does not read"):
+    with refused(ScheduleError, "domain"):
         sch.reverse_compute_inline("C")
     assert sch.func == before
 
@@ -421,7 +422,7 @@ def test_inline_refuses_other_uses_of_the_buffer() -> None:
 
     with pytest.raises(ScheduleError, match=r"used by its address \(B.data\)"):
         Schedule(opaque).compute_inline("B")
-    with pytest.raises(ScheduleError, match="reads B at several places"):
+    with refused(ScheduleError, "reader"):
         Schedule(strided).reverse_compute_inline("C")
     sch = Schedule(strided)
     state = sch.state
@@ -543,13 +544,13 @@ def test_fuse_reduction_epilogue_starts_from_the_addend() -> None:
 
 
 def test_fuse_reduction_epilogue_refuses_what_would_act_in_every_step() -> None:
-    with pytest.raises(ScheduleError, match="D clips it: partial sums would be clipped too"):
+    with refused(ScheduleError, "reduction"):
         Schedule(clipped).fuse_reduction_epilogue("C", "D")
     sch = Schedule(biased)
     sch.decompose_reduction("C", sch.get_loops("C")[0])
     with pytest.raises(ScheduleError, match="C_update is not a reduction block: it has no init"):
         sch.fuse_reduction_epilogue("C_update", "D")
-    with pytest.raises(ScheduleError, match="D is not a reduction block"):
+    with refused(ScheduleError, "form"):
         Schedule(biased).fuse_reduction_epilogue("D", "C")
 
 
@@ -614,7 +615,7 @@ def test_blockize_refusals() -> None:
                 B[vi, vj] = A[vi, vj]
 
     sch = Schedule(diagonal)
-    with pytest.raises(ScheduleError, match="cannot be divided at loop j"):
+    with refused(ScheduleError, "index"):
         sch.blockize(sch.get_loops("B")[1])
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import small_programs
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
@@ -181,7 +182,7 @@ def test_partial_argmax(verify_trace_roundtrip: Verify, same: Same) -> None:
 def test_other_combinations_are_no_reductions(func: PrimFunc) -> None:
     sch = Schedule(func)
     before = sch.script()
-    with pytest.raises(ScheduleError, match="does not combine by a known reducer"):
+    with refused(ScheduleError, "reduction"):
         sch.rfactor(sch.get_loops("B")[1], 0)
     assert sch.script() == before
 
@@ -189,12 +190,12 @@ def test_other_combinations_are_no_reductions(func: PrimFunc) -> None:
 def test_refused_factors() -> None:
     sch = Schedule(rowsum)
     i, k = sch.get_loops("B")
-    with pytest.raises(ScheduleError, match="loop i moves the output of B"):
+    with refused(ScheduleError, "reduction"):
         sch.rfactor(i, 0)
     with pytest.raises(ScheduleError, match="factor_axis 2 is not between -2 and 1"):
         sch.rfactor(k, 2)
     sch.unroll(k)
-    with pytest.raises(ScheduleError, match="is unrolled, not serial"):
+    with refused(ScheduleError, "loop"):
         sch.rfactor(k, 0)
     sch = Schedule(rowsum)
     k0, _ = sch.split(sch.get_loops("B")[1], [9, 5])
@@ -202,7 +203,7 @@ def test_refused_factors() -> None:
         sch.rfactor(k0, 0)
     sch = Schedule(rowsum)
     fused = sch.fuse(*sch.get_loops("B"))
-    with pytest.raises(ScheduleError, match="moves both the reduction and the output"):
+    with refused(ScheduleError, "reduction"):
         sch.rfactor(fused, 0)
 
 
@@ -275,7 +276,7 @@ def test_padding_beside_other_blocks(same: Same) -> None:
             Schedule(func).pad_einsum(block, padding)
     stale = chain(SHARED.replace("    C = T.sblock_alloc_buffer((7, 5), \"int32\")\n", "")
                   .replace('"int32"), D', '"int32"), C: T.Buffer((7, 5), "int32"), D'))
-    with pytest.raises(ScheduleError, match="which has values from elsewhere"):
+    with refused(ScheduleError, "writer"):
         Schedule(stale).pad_einsum("C", [1, 4])
 
 
@@ -297,10 +298,10 @@ def test_a_part_is_copied_back(same: Same) -> None:
     sch.pad_einsum("part", [4])
     same(func, sch)
     less = chain(PART.replace("in range(5)", "in range(3)"))
-    with pytest.raises(ScheduleError, match="runs over a part of iterator"):
+    with refused(ScheduleError, "domain"):
         Schedule(less).pad_einsum("part", [4])
     less = chain(PART.replace("in range(5)", "in range(3)").replace("(5, i)", "(5, i + 1)"))
-    with pytest.raises(ScheduleError, match="does not run over the whole domain"):
+    with refused(ScheduleError, "domain"):
         Schedule(less).pad_einsum("part", [4])
 
 
@@ -338,7 +339,7 @@ def test_operands_that_go_on_past_the_domain(same: Same) -> None:
     sch = Schedule(func)
     sch.pad_einsum("C", [4, 4])  # B continues with zeros
     same(func, sch)
-    with pytest.raises(ScheduleError, match="adds terms that are not zero"):
+    with refused(ScheduleError, "form"):
         Schedule(chain(longer.replace("* B[vk]", "* 3"))).pad_einsum("C", [4, 4])
 
 
@@ -397,13 +398,13 @@ def test_a_window_moves_with_the_tile(kind: str, verify_trace_roundtrip: Verify,
 def test_refused_windows() -> None:
     with pytest.raises(ScheduleError, match="does not run from 0 in order"):
         rolled("parallel").rolling_buffer("B", 0)
-    with pytest.raises(ScheduleError, match="shares no loop with its consumers"):
+    with refused(ScheduleError, "place"):
         Schedule(pooled).rolling_buffer("B", 0)
-    with pytest.raises(ScheduleError, match="is an output block"):
+    with refused(ScheduleError, "output"):
         rolled().rolling_buffer("C", 0)
     sch = Schedule(pooled)
     sch.compute_at("B", sch.get_loops("C")[0])
-    with pytest.raises(ScheduleError, match="no tiles of B overlap"):
+    with refused(ScheduleError, "form"):
         sch.rolling_buffer("B", 0)
 
 
@@ -484,7 +485,7 @@ def test_refused_copies() -> None:
     sch = Schedule(matmul)
     block = sch.get_block("C")
     i, _, k = sch.get_loops(block)
-    with pytest.raises(ScheduleError, match="unknown storage scope"):
+    with refused(ScheduleError, "argument"):
         sch.read_at(i, block, 0, "moon")
     with pytest.raises(ScheduleError, match="has no read buffer 5"):
         sch.read_at(i, block, 5, "shared")
@@ -492,7 +493,7 @@ def test_refused_copies() -> None:
     with pytest.raises(ScheduleError, match="is also written by C_init, outside of loop k"):
         sch.write_at(k, block, 0, "local")
     sch = Schedule(pooled)
-    with pytest.raises(ScheduleError, match="is not below loop"):
+    with refused(ScheduleError, "place"):
         sch.read_at(sch.get_loops("B")[0], "C", 0, "shared")
 
 
@@ -535,7 +536,7 @@ def test_stores_that_are_repeated(same: Same) -> None:
     sch.pad_einsum("B", [4, 4])
     same(func, sch)
     assert "A_pad = T.sblock_alloc_buffer((8, 1)" in sch.script()  # the column that is used
-    with pytest.raises(ScheduleError, match="iterator vr of block B does not index what the block writes"):
+    with refused(ScheduleError, "index"):
         Schedule(chain(REPEATED.replace("OTHER", "vr"))).pad_einsum("B", [4, 4])
 
 
@@ -556,5 +557,5 @@ def test_insides_that_are_no_boxes_of_loops(factors: list[int], same: Same) -> N
     filling = sch.decompose_padding("B", loops[0])
     same(func, sch)
     assert "if_then_else" not in sch.script()
-    with pytest.raises(ScheduleError, match="is also written by B"):
+    with refused(ScheduleError, "form"):
         sch.decompose_padding(filling, sch.get_loops(filling)[0])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from refusals import refused
 
 import autosched
 from autosched.errors import ScheduleError, UnknownNameError
@@ -240,7 +241,7 @@ def test_after_decompose_reduction_the_way_out_names_one_loop() -> None:
     sch = Schedule(autosched.parse(SUM))
     _, j, k = sch.get_loops("C")
     sch.decompose_reduction("C", j)
-    with pytest.raises(ScheduleError, match="belongs to the reduction") as error:
+    with refused(ScheduleError, "reduction") as error:
         sch.reverse_compute_at("D", k)
     call = error.value.hint.partition(" attaches")[0]
     eval(call, {"sch": sch})
@@ -256,7 +257,7 @@ def test_a_memory_one_letter_off_is_none(scope: str, fine: bool) -> None:
     if fine:
         sch.set_scope("B", 0, scope)
         return
-    with pytest.raises(ScheduleError, match="unknown storage scope") as error:
+    with refused(ScheduleError, "argument") as error:
         sch.set_scope("B", 0, scope)
     near = {"local.acc_bufer": "local.acc_buffer", "local.inp_buffers": "local.inp_buffer", "globl": "global"}.get(scope, "")
     assert near in error.value.reason

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import autosched as at
 from autosched import te
@@ -162,7 +163,7 @@ def test_the_separator_in_a_trace_needs_no_name_in_scope() -> None:
     new = fresh()
     exec(text, {"sch": new})
     assert script(new.mod) == script(sch.mod) and "axis_separators=[1]" in script(sch.mod)
-    with pytest.raises(ScheduleError, match="an index map returns indices, got str"):
+    with refused(ScheduleError, "argument"):
         fresh().transform_layout("B", ("write", 0), lambda i, j: (i, "separator", j))
 
 

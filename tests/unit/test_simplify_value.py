@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
@@ -72,7 +73,7 @@ def test_in_fewer_words(value: str, plain: str, verify_trace_roundtrip: Verify) 
     assert f"C[vi] = {plain}\n" in sch.script()
     assert np.array_equal(outputs(func), outputs(sch.func))
     verify_trace_roundtrip(sch, func)
-    with pytest.raises(ScheduleError, match="more plainly"):
+    with refused(ScheduleError, "form"):
         sch.simplify_value("C")
 
 
@@ -98,7 +99,7 @@ def test_in_fewer_words(value: str, plain: str, verify_trace_roundtrip: Verify) 
 ])
 def test_what_is_another_value(value: str, span: tuple[int, int]) -> None:
     sch = Schedule(program(value, span=span))
-    with pytest.raises(ScheduleError, match="more plainly"):
+    with refused(ScheduleError, "form"):
         sch.simplify_value("C")
 
 
@@ -175,12 +176,12 @@ def test_a_choice_as_a_sum_is_the_same(data: st.DataObject) -> None:
 @pytest.mark.parametrize("value", ["A[vi]", "T.Select(vi < 5, A[vi], 0)", "T.Select(A[vi] < 5, A[vi], A[95 - vi])"])
 def test_what_is_no_choice_of_several(value: str) -> None:
     sch = Schedule(program(value))
-    with pytest.raises(ScheduleError, match="does not choose between two operands by its iterators"):
+    with refused(ScheduleError, "form"):
         sch.expand_choice("C")
 
 
 def test_conditions_on_data_stay_apart_from_those_on_places() -> None:
     """``A * 3 >= 0`` is not ``A >= 0``: the product wraps around."""
     func = program("T.if_then_else(vi < 95, T.if_then_else(A[vi] * 3 >= 0, A[vi] - 5, 0), 0)")
-    with pytest.raises(ScheduleError, match="nothing that could be written more plainly"):
+    with refused(ScheduleError, "form"):
         Schedule(func).simplify_value("C")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
@@ -51,7 +52,7 @@ def test_the_sum_starts_with_it(value: str, verify_trace_roundtrip: Verify) -> N
         made = sch.split_offset("C")
         assert sch.get(made).name == "C_offset" and equal(func, sch.func)
         verify_trace_roundtrip(sch, func)
-        with pytest.raises(ScheduleError, match="no products of which one factor"):
+        with refused(ScheduleError, "form"):
             sch.split_offset("C")
 
 
@@ -87,7 +88,7 @@ def test_an_element_that_several_iterations_write_is_started_by_each(loops: str,
         sch.split_offset("C")
         assert equal(func, sch.func)
         return
-    with pytest.raises(ScheduleError, match="several iterations of block C write one element of C") as caught:
+    with refused(ScheduleError, "index") as caught:
         sch.split_offset("C")
     assert caught.value.code == "index" and sch.func == func
 
@@ -117,5 +118,5 @@ def test_a_sum_that_is_not_formed_once_stays_as_it_is(loops: str) -> None:
     text = TEXT.format(**{**PLAIN, "loops": loops, "value": f"C[vi, vj] + ({A} - 3) * {W}"})
     text = text.replace('vi, vj, vk = T.axis.remap("SSR", [i, j, k])', """vi, vj = T.axis.remap("SS", [i, j])
             vk = T.axis.reduce(4, k)""")
-    with pytest.raises(ScheduleError, match="run every combination of its iterators once"):
+    with refused(ScheduleError, "domain"):
         Schedule(parse(text)).split_offset("C")

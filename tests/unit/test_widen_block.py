@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
@@ -128,10 +129,10 @@ def test_a_minimum_drops_what_is_above(same: Same) -> None:
 
 def test_blocks_without_such_padding() -> None:
     sch = Schedule(pool)
-    with pytest.raises(ScheduleError, match="block C is no padding"):
+    with refused(ScheduleError, "form"):
         sch.zero_padding("C")
-    with pytest.raises(ScheduleError, match="sets its initial value itself"):
+    with refused(ScheduleError, "reduction"):
         sch.drop_neutral_terms("C")
     sch.zero_padding("P")
-    with pytest.raises(ScheduleError, match="block P pads with zeros already"):
+    with refused(ScheduleError, "form"):
         sch.zero_padding("P")

@@ -8,6 +8,7 @@ from math import prod
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir.printer import expr_text
@@ -74,22 +75,22 @@ def test_refused() -> None:
     with pytest.raises(ScheduleError, match="no minimum or maximum of several int8"):
         sch.extrema_by_difference("C")
     sch.expand_reduction("C")
-    with pytest.raises(ScheduleError, match="no reduction"):
+    with refused(ScheduleError, "form"):
         sch.expand_reduction("C")
-    with pytest.raises(ScheduleError, match="two parts at least"):
+    with refused(ScheduleError, "argument"):
         sch.share_value("C", [[0]])
     with pytest.raises(ScheduleError, match="there is none at 2"):
         sch.share_value("C", [[0], [2]])
-    with pytest.raises(ScheduleError, match="not one part, shifted"):
+    with refused(ScheduleError, "index"):
         sch.share_value("C", [[0], [0]])
-    with pytest.raises(ScheduleError, match="not one part, shifted"):
+    with refused(ScheduleError, "index"):
         sch.share_value("C", [[0, 0], [1]])  # of two elements and of three
     with pytest.raises(ScheduleError, match="from -128 to 127, more than uint8 holds"):
         sch.share_value("C", [[0], [1]], "uint8")
     odd = parse(window.script().replace("vj * 2 + vp * 2", "vj * 2 + vp"))
     sch = Schedule(odd)
     sch.expand_reduction("C")
-    with pytest.raises(ScheduleError, match="not one part, shifted"):
+    with refused(ScheduleError, "index"):
         sch.share_value("C", [[0], [1]])  # half a step apart
 
 
@@ -165,7 +166,7 @@ def test_addends_in_another_order(same: Same) -> None:
         with pytest.raises(ScheduleError, match=reason):
             Schedule(total).reorder_addends("out", order, path)
     floats = parse(total.script().replace("int32", "float32").replace("T.max(", "(").replace(", 0)", ")"))
-    with pytest.raises(ScheduleError, match="no sum of integers"):
+    with refused(ScheduleError, "form"):
         Schedule(floats).reorder_addends("out", [1, 0, 2, 3], [0])
 
 
@@ -180,7 +181,7 @@ def test_a_difference_that_may_overflow_is_not_made(same: Same) -> None:
     sch = Schedule(larger)
     sch.extrema_by_difference("out")
     same(larger, sch)
-    with pytest.raises(ScheduleError, match="no minimum or maximum"):
+    with refused(ScheduleError, "form"):
         Schedule(parse(larger.script().replace("T.shift_right(A[vi], 1)", "A[vi]").replace("A[vi] >> 1", "A[vi]"))
                  ).extrema_by_difference("out")
 
@@ -227,9 +228,8 @@ def test_only_what_is_the_same_is_written_out(same: Same, changed: tuple[tuple[s
         sch.expand_reduction("C")
         same(func, sch)
     else:
-        with pytest.raises(ScheduleError) as refused:
+        with refused(ScheduleError, code):
             sch.expand_reduction("C")
-        assert refused.value.code == code
 
 
 SHARED = """from tvm.script import tirx as T
@@ -270,9 +270,8 @@ def test_a_stage_holds_what_is_shared_wherever_it_runs(
         sch.share_value("C", [[0], [1]], dtype)
         same(func, sch)
     else:
-        with pytest.raises(ScheduleError) as refused:
+        with refused(ScheduleError, code):
             sch.share_value("C", [[0], [1]], dtype)
-        assert refused.value.code == code
 
 
 @pytest.mark.parametrize(("changed", "values", "whole"), [
