@@ -146,8 +146,6 @@ def lower_copy(site: Site, elems: Elements, key: Key, config: VTAConfig, semanti
         padded |= (which < low) | (which >= high) if dim.pads else False
     boxes = _boxes(site.name, grid, x, y, sram_at, dram_at, padded)
     if not is_load:
-        if bool(((boxes.x0 > 0) | (boxes.y0 > 0)).any()):
-            raise LoweringError("pattern", f"block {site.name}: a store cannot skip elements that it pads")
         return _emit(boxes, y, isa.OP_STORE, isa.MEM_OUT)
     memory = memory_type(site)
     if memory == isa.MEM_ACC_8BIT:

@@ -13,6 +13,7 @@ from autosched.lower import Lowered, lower_table
 from autosched.schedule import Schedule
 from autosched.target import get_target
 from autosched.workloads import workload
+from sim import isa
 
 Choose = Callable[[Sequence[Any]], Any]
 INP, WGT, ACC = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer"
@@ -188,4 +189,15 @@ def verify(func: PrimFunc, target: str, seed: int = 0) -> Lowered:
     assert result.outputs_match, "the program writes other bytes than the interpreter"
     assert not result.diagnostics, [str(d) for d in result.diagnostics[:3]]
     assert not result.races, result.races[:3]
+    _is_plain(low.table)
     return low
+
+
+def _is_plain(table: isa.Table) -> None:
+    """What an instruction does not use says nothing, so that equal instructions are equal rows."""
+    kernels = np.isin(table[:, isa.OPCODE], (isa.OP_GEMM, isa.OP_ALU))
+    outer, inner = (isa.DST_OUT, isa.SRC_OUT, isa.WGT_OUT), (isa.DST_IN, isa.SRC_IN, isa.WGT_IN)
+    for trips, strides in ((isa.ITER_OUT, outer), (isa.ITER_IN, inner)):
+        assert not table[kernels & (table[:, trips] == 1)][:, strides].any(), "the stride of a loop that runs once"
+    single = (table[:, isa.OPCODE] == isa.OP_STORE) & (table[:, isa.Y_SIZE] == 1)
+    assert (table[single, isa.X_STRIDE] == table[single, isa.X_SIZE]).all(), "the stride of a single row"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from autosched.ir.expr import BinOp, Expr, IntImm, Not, Var
+from autosched.ir.expr import BinOp, Call, Expr, IntImm, Not, Var
 from autosched.lower.affine import Lin, Loop, constraints, linear, negation
 
 EXTENTS = (12, 3, 2)
@@ -24,7 +24,7 @@ VALUES = {loop: np.array([point[k] for point in GRID]) for k, loop in enumerate(
 OPS: Mapping[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod, "min": min, "max": max,
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
-    "and": lambda a, b: a and b, "or": lambda a, b: a or b,
+    "and": lambda a, b: a and b, "or": lambda a, b: a or b, "shift_left": operator.lshift, "shift_right": operator.rshift,
 }
 
 
@@ -35,6 +35,8 @@ def value(expr: Expr, point: Mapping[Var, int]) -> Any:
         return expr.value
     if isinstance(expr, Not):
         return not value(expr.a, point)
+    if isinstance(expr, Call):
+        return OPS[expr.op](*(value(a, point) for a in expr.args))
     assert isinstance(expr, BinOp)
     return OPS[expr.op](value(expr.a, point), value(expr.b, point))
 
@@ -48,10 +50,16 @@ def by_constant(parts: tuple[Expr, str, int]) -> Expr:
     return BinOp(op, a, IntImm(c, "int32"), "int32")
 
 
+def shifted(parts: tuple[Expr, str, int]) -> Expr:
+    a, op, c = parts
+    return Call(op, (a, IntImm(c, "int32")), "int32")
+
+
 INDEX = st.recursive(
     st.sampled_from(VARS) | st.integers(-9, 9).map(lambda c: IntImm(c, "int32")),
     lambda inner: st.one_of(
         st.tuples(inner, st.sampled_from(["//", "%"]), st.sampled_from([2, 3, 4, 6, 8, 12])).map(by_constant),
+        st.tuples(inner, st.sampled_from(["shift_left", "shift_right"]), st.integers(0, 3)).map(shifted),
         st.tuples(inner, st.just("*"), st.sampled_from([-6, -2, 2, 3, 4, 8])).map(by_constant),
         st.builds(lambda op, a, b: BinOp(op, a, b, "int32"), st.sampled_from(["+", "-", "min", "max"]), inner, inner),
     ),
@@ -71,6 +79,7 @@ FUSED = by_constant((BinOp("+", by_constant((VARS[0], "*", 2)), VARS[2], "int32"
 
 @given(INDEX)
 @example(FUSED)
+@example(shifted((VARS[0], "shift_right", 1)))
 @settings(max_examples=300)
 def test_an_index_keeps_its_value_and_stays_within_its_bounds(expr: Expr) -> None:
     lin, wanted = linear(expr, ENV), everywhere(expr)

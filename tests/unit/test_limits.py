@@ -15,6 +15,7 @@ from autosched.measure import Candidate, measure
 from autosched.script import parse
 from autosched.workloads import workload
 from sim import legality, timing
+from sim.config import VTAConfig
 from space import Space
 
 NAME = "dense:m=3,k=64,n=96,bias=1"
@@ -71,6 +72,10 @@ def test_a_space_is_refused_where_no_candidate_could_be_checked(monkeypatch: pyt
     monkeypatch.setattr(limits, "LIMITS", replace(limits.LIMITS, work=least - 1))
     with pytest.raises(ProgramError, match=f"computes {least} elements or more; at most {least - 1} can be checked"):
         Space(func, "vta-de10")
+
+
+def test_a_product_of_a_small_array_is_work_too() -> None:
+    assert [limits.least_work(10, 3, VTAConfig(LOG_BLOCK=b)) for b in (3, 4, 5)] == [10 + 6, 10 + 6, 40 + 6]
 
 
 def test_a_layer_that_is_too_large_is_one_line(command: Callable[..., tuple[int, str, str]], tmp_path: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from types import ModuleType
 
@@ -124,6 +125,19 @@ def test_what_the_alu_does_not_have(expr: str, target: str, word: str) -> None:
 @pytest.mark.parametrize("expr", [f"{X} * {Y}", f"{X} * 3", "x[vi, 5 - vj, 0, vl]"])
 def test_multiplication_and_reversal_on_fsim(expr: str, vta_schedules: ModuleType) -> None:
     vta_schedules.verify(elementwise(expr), "vta-fsim")
+
+
+@pytest.mark.parametrize("expr", [f"T.shift_right({X}, 8)", f"T.shift_left({X}, {Y})", f"{X} * 8"])
+def test_a_program_that_was_pickled_is_the_same(expr: str) -> None:
+    """Its names are other objects then."""
+    def outcome(func: PrimFunc) -> object:
+        try:
+            return lower_table(func, "vta-fsim").table.tolist()
+        except LoweringError as error:
+            return error.code
+
+    func = elementwise(expr)
+    assert outcome(pickle.loads(pickle.dumps(func))) == outcome(func)
 
 
 def test_store_must_not_compute() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from types import ModuleType
 
 import numpy as np
@@ -244,3 +245,157 @@ def test_what_only_a_reset_wrote_cannot_be_stored() -> None:
     finished([LOAD_UOP, reset, add, moved(True, 1, 0)], [(0, 0, 0)])
     with refused(LoweringError, "store"):
         finished([LOAD_UOP, reset, add, moved(True, 2, 0)], [(0, 0, 0)])
+
+
+def rows(changes: str, shape: str = "4, 4") -> PrimFunc:
+    """``a`` loaded into ``x``, changed in the accumulator and stored."""
+    m, n = shape.split(", ")
+    return parse(f'''
+from tvm.script import tir as T
+@T.prim_func
+def main(a: T.Buffer(({shape}, 16), "int32"), out: T.Buffer(({shape}, 16), "int8")):
+    x = T.alloc_buffer(({shape}, 16), "int32", scope="local.acc_buffer")
+    for i, j, l in T.grid({m}, {n}, 16):
+        with T.block("load"):
+            vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+            x[vi, vj, vl] = a[vi, vj, vl]
+{changes}
+    for i, j, l in T.grid({m}, {n}, 16):
+        with T.block("store"):
+            vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+            out[vi, vj, vl] = T.cast(x[vi, vj, vl], "int8")
+''')
+
+
+@pytest.mark.parametrize("extent", ["i + 1", "4 - i", "i", "T.min(i + 2, 4)"])
+def test_a_loop_runs_as_often_as_another_says(extent: str, vta_schedules: ModuleType) -> None:
+    vta_schedules.verify(rows(f'''
+    for i, j, l in T.grid(4, 4, 16):
+        with T.block("all"):
+            vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+            x[vi, vj, vl] = x[vi, vj, vl] + 1
+    for i in range(4):
+        for j in range({extent}):
+            for l in range(16):
+                with T.block("some"):
+                    vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+                    x[vi, vj, vl] = x[vi, vj, vl] + 5
+'''), "vta-de10")
+
+
+@pytest.mark.parametrize("note", ["", "hw", "uop", "unroll"])
+def test_all_of_a_chain_is_done_before_its_next_turn(note: str, vta_schedules: ModuleType) -> None:
+    marked = f'T.serial(3, annotations={{"vta.loop": "{note}"}})' if note else "range(3)"
+    vta_schedules.verify(rows(f'''
+    for r in {marked}:
+        for i, j, l in T.grid(4, 4, 16):
+            with T.block("again"):
+                vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+                x[vi, vj, vl] = T.max(x[vi, vj, vl] + 9, 50)
+'''), "vta-de10")
+
+
+def test_what_never_runs_is_no_instruction(vta_schedules: ModuleType) -> None:
+    block = '''
+    for i, j, l in T.grid(4, 4, 16):
+        with T.block("{name}"):
+            vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+            T.where({where})
+            x[vi, vj, vl] = x[vi, vj, vl] + 1
+'''
+    first = block.format(name="first", where="i < 4")
+    never = block.format(name="never", where="i * 2 == 3")
+    wanted, found = (vta_schedules.verify(rows(changes), "vta-de10").table for changes in (first, first + never))
+    assert np.array_equal(wanted, found)
+    # Nor where nothing else is computed: a copy in, and the end.
+    text = rows(never).script()
+    assert len(lower_table(parse(text[: text.rindex("    for i, j, l in")]), "vta-de10").table) == 2
+
+
+def test_what_is_likely_is_so_in_a_pickled_program_too() -> None:
+    """Its names are other objects."""
+    func = rows('''
+    for i, j, l in T.grid(4, 4, 16):
+        with T.block("some"):
+            vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+            T.where(T.likely(i < 3))
+            x[vi, vj, vl] = T.max(x[vi, vj, vl], 2)
+''')
+    again = pickle.loads(pickle.dumps(func))
+    assert np.array_equal(lower_table(again, "vta-de10").table, lower_table(func, "vta-de10").table)
+
+
+def test_a_load_that_would_overshoot_fills_its_buffer_and_no_more(vta_schedules: ModuleType) -> None:
+    """So what is made of it takes its place."""
+    low = vta_schedules.verify(parse('''
+from tvm.script import tir as T
+@T.prim_func
+def main(a: T.Buffer((8, 16), "int32"), out: T.Buffer((8, 16), "int8")):
+    x = T.alloc_buffer((8, 16), "int32", scope="local.acc_buffer")
+    z = T.alloc_buffer((8, 16), "int32", scope="local.acc_buffer")
+    for i0, i1, l in T.grid(3, 3, 16):
+        with T.block("load"):
+            vi = T.axis.spatial(8, i0 * 3 + i1)
+            vl = T.axis.spatial(16, l)
+            T.where(i0 * 3 + i1 < 8)
+            x[vi, vl] = a[vi, vl]
+    for i, l in T.grid(8, 16):
+        with T.block("make"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            z[vi, vl] = x[vi, vl] + 1
+    for i, l in T.grid(8, 16):
+        with T.block("store"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            out[vi, vl] = T.cast(z[vi, vl], "int8")
+'''), "vta-de10")
+    assert [(s.buffer, s.elements) for s in low.storages] == [("x", 8)]
+
+
+@pytest.mark.parametrize(("rows", "held"), [(4, 4), (5, 4), (3, 3)])
+def test_a_window_wider_than_its_buffer_is_the_buffer(rows: int, held: int, vta_schedules: ModuleType) -> None:
+    """It moves with a loop, and what sticks out on either side is left out."""
+    blocks = "".join(f'''
+        for j, l in T.grid({rows}, 16):
+            with T.block("{name}"):
+                vt = T.axis.spatial(2, t)
+                vi = T.axis.spatial(4, t + j - 1)
+                vl = T.axis.spatial(16, l)
+                T.where(1 <= t + j and t + j < 5)
+                {store}
+''' for name, store in (("load", "x[vi, vl] = a[vt, vi, vl]"), ("add", "x[vi, vl] = x[vi, vl] + 1"),
+                       ("store", 'out[vt, vi, vl] = T.cast(x[vi, vl], "int8")')))
+    low = vta_schedules.verify(parse(f'''
+from tvm.script import tir as T
+@T.prim_func
+def main(a: T.Buffer((2, 4, 16), "int32"), out: T.Buffer((2, 4, 16), "int8")):
+    x = T.alloc_buffer((4, 16), "int32", scope="local.acc_buffer")
+    for t in range(2):
+{blocks}
+'''), "vta-de10")
+    assert [s.elements for s in low.storages] == [held]
+
+
+def test_a_sum_begins_where_its_repetition_does(vta_schedules: ModuleType) -> None:
+    """Inside of what stands around it and of its own place."""
+    vta_schedules.verify(parse('''
+from tvm.script import tir as T
+@T.prim_func
+def main(a: T.Buffer((2, 3, 4, 16), "int32"), out: T.Buffer((2, 3, 16), "int8")):
+    x = T.alloc_buffer((3, 4, 16), "int32", scope="local.acc_buffer")
+    y = T.alloc_buffer((3, 16), "int32", scope="local.acc_buffer")
+    for t in range(2):
+        for i, k, l in T.grid(3, 4, 16):
+            with T.block("load"):
+                vt, vi, vk, vl = T.axis.remap("SSSS", [t, i, k, l])
+                x[vi, vk, vl] = a[vt, vi, vk, vl]
+        for i, k, l in T.grid(3, 4, 16):
+            with T.block("sum"):
+                vi, vk, vl = T.axis.remap("SRS", [i, k, l])
+                with T.init():
+                    y[vi, vl] = 0
+                y[vi, vl] = y[vi, vl] + x[vi, vk, vl]
+        for i, l in T.grid(3, 16):
+            with T.block("store"):
+                vt, vi, vl = T.axis.remap("SSS", [t, i, l])
+                out[vt, vi, vl] = T.cast(y[vi, vl], "int8")
+'''), "vta-de10")

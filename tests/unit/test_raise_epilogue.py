@@ -205,6 +205,30 @@ def test_an_overflow_makes_anything_possible(vta_schedules: ModuleType) -> None:
     assert resets(unclipped, "vta-fsim") == 3
 
 
+def test_what_has_no_declared_range_may_be_anything(vta_schedules: ModuleType) -> None:
+    """It stood where the first sum goes, and was read there."""
+    text = moving(100, tiles=1).script()
+    text = text.replace("def main(a:", 'def main(b: T.Buffer((6, 1, 16), "int32"), more: T.Buffer((6, 1, 16), "int8"), a:')
+    head, load, rest = text.partition('    for j, l in T.grid(6, 16):\n        with T.sblock("load")')
+    text = head + '''
+    y = T.alloc_buffer((6, 1, 16), "int32", scope="local.acc_buffer")
+    for j, l in T.grid(6, 16):
+        with T.sblock("stood"):
+            vj, vl = T.axis.remap("SS", [j, l])
+            z[0, vj, 0, vl] = b[vj, 0, vl]
+    for j, l in T.grid(6, 16):
+        with T.sblock("used"):
+            vj, vl = T.axis.remap("SS", [j, l])
+            y[vj, 0, vl] = z[0, vj, 0, vl] + 1
+    for j, l in T.grid(6, 16):
+        with T.sblock("stored"):
+            vj, vl = T.axis.remap("SS", [j, l])
+            more[vj, 0, vl] = T.cast(y[vj, 0, vl], "int8")
+''' + load + rest
+    vta_schedules.verify(parse(text), "vta-de10-portable")
+    assert resets(parse(text), "vta-de10-portable") == 2
+
+
 def test_what_is_left_behind_counts_not_what_was_stored(vta_schedules: ModuleType) -> None:
     # Behind the store, each tile leaves up to 5100 in its place.
     text = moving(200).script()
