@@ -209,6 +209,11 @@ def sampled(tree: Path, count: int, seed: int) -> list[Mutant]:
     return [rng.choice(places[place]) for place in chosen]
 
 
+def parents(name: str) -> list[str]:
+    """The folders around a file."""
+    return [str(folder) for folder in Path(name).parents]
+
+
 def meaning(code: str) -> str:
     """A module's tree without what is never run: annotations and docstrings."""
     tree = ast.parse(code)
@@ -369,7 +374,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so many")
     parser.add_argument("--named", action="store_true", help="only the changes of named.json, each with its one test")
     parser.add_argument("--compiled", action="store_true", help="compile kernels, and leave out what would compile them again")
-    parser.add_argument("--rooms", nargs="*", default=list(ROOMS), help="only the mutants of the sample in these folders")
+    parser.add_argument("--rooms", nargs="*", default=list(ROOMS), help="only the sample's mutants in these folders or files")
     parser.add_argument("--tests", nargs="*", default=list(TESTS), help="patterns of test files")
     parser.add_argument("--work", type=Path, required=True, help="folder of the run, outside the repository")
     args = parser.parse_args()
@@ -391,7 +396,7 @@ def main() -> None:
     known: dict[Mutant, dict[str, Any]] = {}
     if out.exists():
         known = {tuple(row["mutant"]): row for row in map(json.loads, out.read_text(encoding="utf-8").splitlines())}
-    chosen = [m for m in sampled(tree, args.count, args.seed) if m[0].startswith(tuple(f"{room}/" for room in args.rooms))]
+    chosen = [m for m in sampled(tree, args.count, args.seed) if any(room in (m[0], *parents(m[0])) for room in args.rooms)]
     if args.compiled:
         out_of_it = frozen(tree)
         chosen = [m for m in chosen if m[0] not in out_of_it]

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tuning_logs
@@ -9,6 +10,7 @@ from autosched.measure import Candidate, measure
 from autosched.records import BestRecord, Log, find_best
 from autosched.target import get_target
 from autosched.workloads import workload
+from space import VERSION, Space
 
 
 def records() -> list[BestRecord]:
@@ -36,6 +38,18 @@ def test_a_shipped_schedule_gives_its_cycles(record: BestRecord) -> None:
     assert (result.cycles, result.program) == (record.cycles, record.program)
     assert record.verified and record.bound <= record.cycles
     assert record.workload == workload(record.name).key and record.hardware == get_target(record.target).key()
+
+
+@pytest.mark.parametrize("record", [r for r in records() if r.of.space == VERSION], ids=lambda r: f"{r.target}-{r.name}")
+def test_a_shipped_point_is_still_its_schedule(record: BestRecord) -> None:
+    """Points of one version of the space mean one thing: whoever changes it raises ``space.VERSION``."""
+    space = Space(workload(record.name).func, record.target)
+    point = np.array(record.point, dtype=np.int32)
+    assert space.valid(point[None]).all()
+    assert tuple(space.trace(point).as_json()) == record.trace
+    # What was proven once stays proven.
+    assert record.bound <= space.machine_bound() <= record.cycles
+    assert space.bound(point[None])[0] <= record.cycles
 
 
 def test_shipped_schedules_are_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
