@@ -128,12 +128,12 @@ def test_an_operand_that_the_accelerator_makes_is_no_host_stage(same: Same) -> N
     same(func, sch)
 
 
-@pytest.mark.parametrize(("axis", "buffer", "reason"), [
-    (4, "W", "vp of block C is reduce, not spatial"), (1, "W", "vy is not the plain index of one dimension of W"),
-    (5, "W", "has 5 iterators; there is none at 5"), (2, "W", "vb is not the plain index of one dimension of W"),
+@pytest.mark.parametrize(("axis", "buffer", "code"), [
+    (4, "W", "argument"), (1, "W", "index"),
+    (5, "W", "argument"), (2, "W", "index"),
 ])
-def test_what_no_diagonal_helps(axis: int, buffer: str, reason: str) -> None:
-    with pytest.raises(ScheduleError, match=reason):
+def test_what_no_diagonal_helps(axis: int, buffer: str, code: str) -> None:
+    with refused(ScheduleError, code):
         Schedule(depthwise).diagonalize("C", axis, buffer)
 
 
@@ -203,11 +203,11 @@ def test_factors(factor: str, reason: str | None, same: Same) -> None:
     assert sch.func == func
 
 
-@pytest.mark.parametrize(("block", "axis", "buffer", "reason"), [
-    ("B", 3, "A", r"does not add cast\(int32, A"), ("D", 3, "B", "does not add cast"), ("B", 0, "X", "has no read buffer|X"),
+@pytest.mark.parametrize(("block", "axis", "buffer", "code"), [
+    ("B", 3, "A", "form"), ("D", 3, "B", "form"), ("B", 0, "X", "name"),
 ])
-def test_no_int8_operand(block: str, axis: int, buffer: str, reason: str) -> None:
-    with pytest.raises(ScheduleError, match=reason):
+def test_no_int8_operand(block: str, axis: int, buffer: str, code: str) -> None:
+    with refused(ScheduleError, code):
         Schedule(residual).cast_by_gemm(block, axis, buffer)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
@@ -123,18 +124,18 @@ def test_a_tile_that_is_inside_needs_no_condition(same: Same) -> None:
     same(conv, sch)
 
 
-@pytest.mark.parametrize("func, ready, reason", [
-    (conv, False, "sets its initial value itself"),
-    (floats, True, "not finite"),
-    (biased, True, "no term of block conv_update is known to be zero"),
+@pytest.mark.parametrize("func, ready, code", [
+    (conv, False, "reduction"),
+    (floats, True, "form"),
+    (biased, True, "form"),
 ])
-def test_refusals(func: PrimFunc, ready: bool, reason: str) -> None:
+def test_refusals(func: PrimFunc, ready: bool, code: str) -> None:
     sch = Schedule(func)
     block = sch.get_block("conv")
     if ready:
         sch.decompose_reduction(block, sch.get_loops(block)[1])
     before = sch.script()
-    with pytest.raises(ScheduleError, match=reason):
+    with refused(ScheduleError, code):
         sch.drop_zero_terms(block)
     assert sch.script() == before
 

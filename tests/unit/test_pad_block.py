@@ -109,13 +109,13 @@ def test_a_part_of_a_value_becomes_a_stage(verify_trace_roundtrip: Verify, same:
     assert sch.func == dense
 
 
-@pytest.mark.parametrize(("block", "path", "reason"), [
-    ("D", [1], "has 1 operands; there is none at 1"), ("D", [0, 1], "0 in block D loads nothing"),
-    ("C", [0], "reads 0 elements of other tensors"), ("D", [0, 0, 1, 0], "has 0 operands"),
+@pytest.mark.parametrize(("block", "path", "code"), [
+    ("D", [1], "argument"), ("D", [0, 1], "form"),
+    ("C", [0], "form"), ("D", [0, 0, 1, 0], "argument"),
 ])
-def test_no_such_part(block: str, path: list[int], reason: str) -> None:
+def test_no_such_part(block: str, path: list[int], code: str) -> None:
     sch = Schedule(dense)
-    with pytest.raises(ScheduleError, match=reason):
+    with refused(ScheduleError, code):
         sch.decompose_value(block, path)
     assert sch.func == dense
 
@@ -150,15 +150,15 @@ def test_what_a_sum_reads_becomes_a_stage(read: str, stage: str, verify_trace_ro
     verify_trace_roundtrip(sch, func)
 
 
-@pytest.mark.parametrize(("read", "reason"), [
-    ("T.if_then_else(vk < 2, T.Cast('int32', A[1, vi * 2 + vk]), 0)", "depends on vi in another way than A is read"),
-    ("T.Cast('int32', A[1, vi * 2 + vk] + A[0, vi])", "reads 2 elements of other tensors"),
-    ("T.Cast('int32', A[1, vi * vk % 3])", "is not affine in its iterators"),
+@pytest.mark.parametrize(("read", "code"), [
+    ("T.if_then_else(vk < 2, T.Cast('int32', A[1, vi * 2 + vk]), 0)", "form"),
+    ("T.Cast('int32', A[1, vi * 2 + vk] + A[0, vi])", "form"),
+    ("T.Cast('int32', A[1, vi * vk % 3])", "index"),
 ])
-def test_what_depends_on_more_than_what_it_reads_stays(read: str, reason: str) -> None:
+def test_what_depends_on_more_than_what_it_reads_stays(read: str, code: str) -> None:
     func = parse(WINDOW % read)
     sch = Schedule(func)
-    with pytest.raises(ScheduleError, match=reason):
+    with refused(ScheduleError, code):
         sch.decompose_value("D", [1, 0])
     assert sch.func == func
 

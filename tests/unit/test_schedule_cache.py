@@ -202,23 +202,23 @@ def test_reindex_cache_keeps_predicates(verify_trace_roundtrip: Verify, same: Sa
 
 
 @pytest.mark.parametrize(
-    ("call", "reason"),
+    ("call", "code"),
     [
-        (lambda s: s.reindex_cache_read("C", 0, "shared", lambda i, j: i), "vj of block C indexes the buffer and not the map"),
-        (lambda s: s.reindex_cache_read("C", 0, "shared", lambda i, j: i + j), "one element of the copy to two instances"),
-        (lambda s: s.reindex_cache_read("C", 0, "shared", lambda i: i), "block C has 2 iterators"),
-        (lambda s: s.reindex_cache_write("B", 0, "shared", lambda i, j: (i // 2, j)), "one element of the copy to two"),
-        (lambda s: s.cache_read("C", 1, "shared"), "block C has no read buffer 1; its read buffers are 0: B"),
-        (lambda s: s.cache_read("C", "A", "shared"), "block C has no read buffer 'A'; known: B"),
-        (lambda s: s.cache_read("D", "A", "shared", ["C"]), "consumer block C does not read A"),
-        (lambda s: s.cache_read("C", 0, "moon"), "unknown storage scope 'moon'"),
-        (lambda s: s.cache_read("root", 0, "shared"), "block root has no read buffer 0"),
-        (lambda s: s.cache_inplace("C", 0, "local"), "block C does not both read and write B"),
+        (lambda s: s.reindex_cache_read("C", 0, "shared", lambda i, j: i), "index"),
+        (lambda s: s.reindex_cache_read("C", 0, "shared", lambda i, j: i + j), "layout"),
+        (lambda s: s.reindex_cache_read("C", 0, "shared", lambda i: i), "argument"),
+        (lambda s: s.reindex_cache_write("B", 0, "shared", lambda i, j: (i // 2, j)), "layout"),
+        (lambda s: s.cache_read("C", 1, "shared"), "argument"),
+        (lambda s: s.cache_read("C", "A", "shared"), "name"),
+        (lambda s: s.cache_read("D", "A", "shared", ["C"]), "argument"),
+        (lambda s: s.cache_read("C", 0, "moon"), "argument"),
+        (lambda s: s.cache_read("root", 0, "shared"), "argument"),
+        (lambda s: s.cache_inplace("C", 0, "local"), "form"),
     ],
 )
-def test_refusals(call: Callable[[Schedule], None], reason: str) -> None:
+def test_refusals(call: Callable[[Schedule], None], code: str) -> None:
     sch = Schedule(chain)
-    with pytest.raises(ScheduleError, match=reason):
+    with refused(ScheduleError, code):
         call(sch)
     assert sch.func is chain
 

@@ -149,16 +149,16 @@ def main(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32"), n: T.int32):
 
 
 @pytest.mark.parametrize(
-    ("call", "reason"),
+    ("call", "code"),
     [
-        (lambda s: s.cache_index("B", "global", -1), "cse_thresh counts occurrences"),
-        (lambda s: s.cache_index("B", "moon"), "unknown storage scope 'moon'"),
-        (lambda s: s.cache_index("root", "global"), "does not operate on the root block"),
+        (lambda s: s.cache_index("B", "global", -1), "argument"),
+        (lambda s: s.cache_index("B", "moon"), "argument"),
+        (lambda s: s.cache_index("root", "global"), "root"),
     ],
 )
-def test_refusals(call: Callable[[Schedule], object], reason: str) -> None:
+def test_refusals(call: Callable[[Schedule], object], code: str) -> None:
     sch = Schedule(resize)
-    with pytest.raises(ScheduleError, match=reason):
+    with refused(ScheduleError, code):
         call(sch)
     assert sch.func is resize
 

@@ -222,21 +222,21 @@ def test_axis_separators_stand_between_dimensions(index_map: Callable[..., objec
         sch.transform_layout("B", "B", index_map)
 
 
-@pytest.mark.parametrize("arguments, reason", [
-    ({"index_map": lambda i: [i // 4, i % 4]}, "has elements that are not used"),
-    ({"index_map": lambda i: [i // 4, i % 4], "pad_value": IntImm(0, "int8")}, "of type int8, its elements are int32"),
-    ({"index_map": lambda i: [i // 4, i % 4], "pad_value": 0.5}, "is 0.5, its elements are int32"),
-    ({"index_map": lambda i: [i // 4, i % 4], "pad_value": lambda i, j: (i, j)}, "gives 2 values"),
-    ({"index_map": lambda i: [i // 2]}, "no inverse over this shape"),
-    ({"index_map": lambda i: [i % 2, i // 4]}, "no inverse over this shape"),
-    ({"index_map": lambda i, j: [i, j]}, "takes 2 indices"),
-    ({"index_map": lambda i: [i], "buffer": "Z"}, "uses no buffer 'Z'"),
-    ({"index_map": lambda i: [i], "buffer": ("read", 3)}, "has no read buffer 3"),
+@pytest.mark.parametrize("arguments, code", [
+    ({"index_map": lambda i: [i // 4, i % 4]}, "layout"),
+    ({"index_map": lambda i: [i // 4, i % 4], "pad_value": IntImm(0, "int8")}, "argument"),
+    ({"index_map": lambda i: [i // 4, i % 4], "pad_value": 0.5}, "argument"),
+    ({"index_map": lambda i: [i // 4, i % 4], "pad_value": lambda i, j: (i, j)}, "argument"),
+    ({"index_map": lambda i: [i // 2]}, "layout"),
+    ({"index_map": lambda i: [i % 2, i // 4]}, "layout"),
+    ({"index_map": lambda i, j: [i, j]}, "argument"),
+    ({"index_map": lambda i: [i], "buffer": "Z"}, "name"),
+    ({"index_map": lambda i: [i], "buffer": ("read", 3)}, "argument"),
 ])
-def test_refused_layouts(arguments: dict, reason: str) -> None:
+def test_refused_layouts(arguments: dict, code: str) -> None:
     sch = Schedule(fourteen)
     before = sch.script()
-    with pytest.raises(ScheduleError, match=reason):
+    with refused(ScheduleError, code):
         sch.transform_layout("B", **{"buffer": "B", **arguments})
     assert sch.script() == before
     assert not [i for i in sch.trace.insts if i.op == "transform_layout"]
@@ -266,13 +266,13 @@ def test_block_domains(verify_trace_roundtrip: Verify, same: Same) -> None:
     verify_trace_roundtrip(sch, matmul)
 
 
-@pytest.mark.parametrize("index_map, reason", [
-    (lambda i, j, k: (i + j, k), "not bijective and affine"),
-    (lambda i, j, k: (i, j * 24 + k), "iterators of several kinds"),
-    (lambda i, j: (i, j), "takes 2 indices"),
+@pytest.mark.parametrize("index_map, code", [
+    (lambda i, j, k: (i + j, k), "layout"),
+    (lambda i, j, k: (i, j * 24 + k), "layout"),
+    (lambda i, j: (i, j), "argument"),
 ])
-def test_refused_domains(index_map: Callable, reason: str) -> None:
-    with pytest.raises(ScheduleError, match=reason):
+def test_refused_domains(index_map: Callable, code: str) -> None:
+    with refused(ScheduleError, code):
         Schedule(matmul).transform_block_layout("C", index_map)
 
 

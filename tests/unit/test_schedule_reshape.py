@@ -219,14 +219,14 @@ def test_whole_tiles(verify_trace_roundtrip: Verify, same: Same) -> None:
     verify_trace_roundtrip(sch, matmul)
 
 
-@pytest.mark.parametrize("func, padding, reason", [
-    (matmul, [4, 4], "3 positive factors"),
-    (matmul, [4, 0, 4], "3 positive factors"),
-    (biggest, [1, 3], "zeros would change its result"),
+@pytest.mark.parametrize("func, padding, code", [
+    (matmul, [4, 4], "argument"),
+    (matmul, [4, 0, 4], "argument"),
+    (biggest, [1, 3], "form"),
 ])
-def test_refused_tiles(func: PrimFunc, padding: list[int], reason: str) -> None:
+def test_refused_tiles(func: PrimFunc, padding: list[int], code: str) -> None:
     sch = Schedule(func)
-    with pytest.raises(ScheduleError, match=reason):
+    with refused(ScheduleError, code):
         sch.pad_einsum("C" if func is matmul else "B", padding)
 
 
@@ -358,15 +358,15 @@ def test_constant_and_content_apart(level: int, verify_trace_roundtrip: Verify, 
     verify_trace_roundtrip(sch, padded)
 
 
-@pytest.mark.parametrize("func, reason", [
-    (unguarded, "has no padding"), (odd, "is no box"), (rowsum, "is not a complete block"),
+@pytest.mark.parametrize("func, code", [
+    (unguarded, "form"), (odd, "domain"), (rowsum, "form"),
 ])
-def test_refused_decompositions(func: PrimFunc, reason: str) -> None:
+def test_refused_decompositions(func: PrimFunc, code: str) -> None:
     sch = Schedule(func)
     name = "B" if func is rowsum else "pad"
     loop = sch.get_loops(name)[0]
     assert not sch.can_decompose_padding(name, loop)
-    with pytest.raises(ScheduleError, match=reason):
+    with refused(ScheduleError, code):
         sch.decompose_padding(name, loop)
 
 

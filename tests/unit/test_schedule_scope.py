@@ -61,26 +61,26 @@ def test_set_scope_takes_views_along(verify_trace_roundtrip: Verify) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "reason"),
+    ("call", "code"),
     [
-        (lambda s: s.set_scope("C", 0, "shared"), "buffer C is a parameter of the function"),
-        (lambda s: s.set_scope("B", 1, "shared"), "block B has no write buffer 1; its write buffers are 0: B"),
-        (lambda s: s.set_scope("B", 0, "shard"), "unknown storage scope 'shard'; did you mean 'shared'"),
-        (lambda s: s.unsafe_set_dtype("C", 0, "int8"), "buffer C is a parameter of the function"),
-        (lambda s: s.unsafe_set_dtype("B", 0, "int9"), "unknown type 'int9'"),
-        (lambda s: s.storage_align("B", 0, 0, 0, 1), "the factor is positive, not 0"),
-        (lambda s: s.storage_align("B", 0, 2, 4, 1), "there is no axis 2"),
-        (lambda s: s.storage_align("C", 0, 0, 4, 1), "buffer C is a parameter of the function"),
-        (lambda s: s.double_buffer("C"), "buffer C is a parameter of the function"),
-        (lambda s: s.set_axis_separator("B", "B", [2]), "axis separator 2 is not inside the 2 dimensions of B"),
-        (lambda s: s.set_axis_separator("B", "B", [1, 1]), "axis separator 1 does not come after 1"),
-        (lambda s: s.set_axis_separator("B", "B", [0]), "axis separator 0 is not inside"),
-        (lambda s: s.set_axis_separator("B", "Q", [1]), "block B has no buffer 'Q'"),
+        (lambda s: s.set_scope("C", 0, "shared"), "output"),
+        (lambda s: s.set_scope("B", 1, "shared"), "argument"),
+        (lambda s: s.set_scope("B", 0, "shard"), "argument"),
+        (lambda s: s.unsafe_set_dtype("C", 0, "int8"), "output"),
+        (lambda s: s.unsafe_set_dtype("B", 0, "int9"), "argument"),
+        (lambda s: s.storage_align("B", 0, 0, 0, 1), "argument"),
+        (lambda s: s.storage_align("B", 0, 2, 4, 1), "argument"),
+        (lambda s: s.storage_align("C", 0, 0, 4, 1), "output"),
+        (lambda s: s.double_buffer("C"), "output"),
+        (lambda s: s.set_axis_separator("B", "B", [2]), "layout"),
+        (lambda s: s.set_axis_separator("B", "B", [1, 1]), "layout"),
+        (lambda s: s.set_axis_separator("B", "B", [0]), "layout"),
+        (lambda s: s.set_axis_separator("B", "Q", [1]), "name"),
     ],
 )
-def test_refusals(call: Callable[[Schedule], None], reason: str) -> None:
+def test_refusals(call: Callable[[Schedule], None], code: str) -> None:
     sch = Schedule(chain)
-    with pytest.raises(ScheduleError, match=reason):
+    with refused(ScheduleError, code):
         call(sch)
     assert sch.func is chain
 
