@@ -27,6 +27,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
@@ -35,8 +37,11 @@ from autosched.measure import Candidate, measure  # noqa: E402
 from autosched.records import BestRecord, Log, version  # noqa: E402
 from autosched.records import compile as compile_best  # noqa: E402
 from autosched.records.line import best_line  # noqa: E402
+from autosched.report import decided  # noqa: E402
 from autosched.search import TuneReport, tune  # noqa: E402
-from autosched.workloads import names  # noqa: E402
+from autosched.target import get_target  # noqa: E402
+from autosched.workloads import names, workload  # noqa: E402
+from space import VERSION, Space  # noqa: E402
 
 TARGETS = ("vta-de10", "vta-de10-portable", "vta-pynq")
 TRIALS = 64  # of README's table, and of the runs that nothing shipped may be worse than
@@ -66,8 +71,21 @@ def again(target: str) -> list[BestRecord]:
         result = measure(Candidate(record.name, record.target, record.trace), execute=True)
         if result.cycles is None or result.program is None:
             raise SystemExit(f"{record.name} on {target}: {result.status}: {result.reason}")
-        found.append(replace(record, of=replace(record.of, version=version()), cycles=result.cycles, program=result.program))
+        record = replace(record, of=replace(record.of, version=version()), cycles=result.cycles, program=result.program)
+        found.append(renewed(record))
     return found
+
+
+def renewed(record: BestRecord) -> BestRecord:
+    """A schedule of an older space as a point of this one, where it is one."""
+    target = get_target(record.target)
+    task = workload(record.name, target.config.batch, target.config.block_in)
+    space = Space(task.func, target)
+    point, _ = ((), "") if record.space == VERSION else decided(space, record)
+    if not point:
+        return record
+    trace = tuple(space.trace(np.array(point, dtype=np.int32)).as_json())
+    return replace(record, of=replace(record.of, space=VERSION), point=point, trace=trace, space_bound=space.floor())
 
 
 def write(target: str, best: Mapping[str, BestRecord]) -> None:

@@ -6,8 +6,9 @@ as long as their traces agree with the given one further; what is found has that
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -28,39 +29,76 @@ FEW = 12  # choices of a column that is tried with any other
 MOST = 4096  # combinations of decisions that are tried together
 
 
-def point_of(space: Space, trace: Trace) -> Point:
+def point_of(space: Space, trace: Trace, anyhow: bool = False) -> Point:
     """The point of a space with a trace.
 
     Args:
         space: of the program that the trace is of.
         trace: of a schedule.
+        anyhow: only the steps behind those that bring the program into a form need be the point's; whether the two programs
+            are the same is then for the caller to see.
 
     Raises:
         ProgramError: no form of the program begins like the trace, or no point was found that agrees with it to the end: the
             first step that is in the way, and the nearest point.
     """
-    wanted = _steps(trace)
-    forms = []
+    given = _steps(trace)
+    forms: list[tuple[int, int, Steps]] = []  # how much a form is the trace's, its number, the steps that are wanted of it
     for k, sketch in enumerate(space.sketches):
-        agreed = _agree(_steps(sketch.prefix), wanted)
-        if agreed == len(sketch.prefix.insts):
-            forms.append((agreed, k))
+        own = _steps(sketch.prefix)
+        if anyhow and (found := _behind(own, _steps(space.trace(_default(space, k))), given)) is not None:
+            forms.append((-found[0], k, found[1]))
+        elif not anyhow and _agree(own, given) == len(own):
+            forms.append((len(own), k, given))
     if not forms:
-        raise ProgramError(f"{space.func.name} is brought into another form than any of the space's: {_step(wanted, 0)}")
-    best: tuple[int, Point] | None = None
-    for _, k in sorted(forms, reverse=True):
-        found = _climb(space, k, wanted)
-        if found[0] > len(wanted):
+        raise ProgramError(f"{space.func.name} is brought into another form than any of the space's: {_step(given, 0)}")
+    best: tuple[int, Point, Steps] | None = None
+    for _, k, wanted in sorted(forms, key=lambda form: form[:2], reverse=True):
+        far, row = _climb(space, k, wanted)
+        if far > len(wanted):
             # Columns that change nothing may still hold what other points need.
-            tidy, inside = space.repair(found[1][None])
-            return np.asarray(tidy[0] if inside[0] and _steps(space.trace(tidy[0])) == wanted else found[1], dtype=np.int32)
-        best = found if best is None or found[0] > best[0] else best
+            tidy, inside = space.repair(row[None])
+            return np.asarray(tidy[0] if inside[0] and _steps(space.trace(tidy[0])) == wanted else row, dtype=np.int32)
+        best = (far, row, wanted) if best is None or far > best[0] else best
     assert best is not None
-    reached, point = best
+    reached, point, wanted = best
     raise ProgramError(
         f"no point of the space is known to have step {reached} of {len(wanted)}: {_step(wanted, reached)}; nearest is "
         f"{space.explain(point)}"
     )
+
+
+def _behind(own: Steps, made: Steps, given: Steps) -> tuple[int, Steps] | None:
+    """The steps of a form, and behind them those of a trace that had another form; None where these are not to be told apart.
+
+    Args:
+        own: the steps of the form.
+        made: of a point of it.
+        given: of the trace.
+
+    Returns:
+        In how many primitives the two forms differ, and the steps.
+    """
+    at = next((n for n, step in enumerate(given) if all(step[k] == made[len(own)][k] for k in ("op", "in", "args"))), None)
+    if at is None:
+        return None
+    number = sum(len(step["out"]) for step in own)
+    names: dict[str, str] = {}
+
+    def renamed(value: Any) -> Any:
+        if isinstance(value, list):
+            return [renamed(v) for v in value]
+        return names.get(value, value) if isinstance(value, str) else value
+
+    steps = list(own)
+    for step in given[at:]:
+        operands = {k: renamed(v) for k, v in step["in"].items()}
+        for name in step["out"]:
+            names[name], number = f"{name[0]}{number}", number + 1
+        steps.append({**step, "in": operands, "out": [names[n] for n in step["out"]]})
+    ops = Counter(step["op"] for step in own)
+    theirs = Counter(step["op"] for step in given[:at])
+    return sum(((ops - theirs) + (theirs - ops)).values()), steps
 
 
 def _climb(space: Space, sketch: int, wanted: Steps) -> tuple[int, Point]:
@@ -78,7 +116,8 @@ def _climb(space: Space, sketch: int, wanted: Steps) -> tuple[int, Point]:
     row = space.repair(_default(space, sketch)[None])[0][0]
     far = reach(row)
     while far <= len(wanted):
-        for trial in _changed(space, sketch, row):
+        # Not settled last: a decision may make no sense before others are taken, and until then be taken back.
+        for trial in chain(_changed(space, sketch, row, True), _changed(space, sketch, row, False)):
             now = reach(trial)
             if now > far:
                 row, far = trial, now
@@ -95,18 +134,18 @@ def _default(space: Space, sketch: int) -> Point:
     return row
 
 
-def _changed(space: Space, sketch: int, row: Point) -> Iterator[Point]:
-    """The row with one decision changed, then with several that go together."""
+def _changed(space: Space, sketch: int, row: Point, settle: bool) -> Iterator[Point]:
+    """The row with one decision changed, then with several that go together; settled, or with what makes no sense yet."""
     columns = list(zip(space.places(sketch).tolist(), space.sketches[sketch].columns))
     for at, column in columns:
-        yield from _distinct(space, row, [{at: value} for value in column.choices if value != row[at]])
+        yield from _distinct(space, row, [{at: value} for value in column.choices if value != row[at]], settle)
     for group in _together(space, sketch):
         values = [space.sketches[sketch].columns[n].choices for n in group]
         while prod(map(len, values)) > MOST:
             # Of the longest list of choices every other one.
             longest = max(values, key=len)
             values = [v[::2] if v is longest else v for v in values]
-        yield from _distinct(space, row, [dict(zip((columns[n][0] for n in group), v)) for v in product(*values)])
+        yield from _distinct(space, row, [dict(zip((columns[n][0] for n in group), v)) for v in product(*values)], settle)
 
 
 def _together(space: Space, sketch: int) -> Iterator[list[int]]:
@@ -137,7 +176,7 @@ def _together(space: Space, sketch: int) -> Iterator[list[int]]:
         start += len(model.columns)
 
 
-def _distinct(space: Space, row: Point, changes: Sequence[Mapping[int, int]]) -> Iterator[Point]:
+def _distinct(space: Space, row: Point, changes: Sequence[Mapping[int, int]], settle: bool) -> Iterator[Point]:
     if not changes:
         return
     rows = np.repeat(row[None], len(changes), axis=0)
@@ -145,10 +184,15 @@ def _distinct(space: Space, row: Point, changes: Sequence[Mapping[int, int]]) ->
         for at, value in change.items():
             rows[n, at] = value
     seen = {row.tobytes()}
-    raw = _loose(space, int(row[0]))
-    tidy = space.repair(rows)[0]
-    tidy[:, raw] = rows[:, raw]
-    rows = tidy
+    if settle:
+        raw = _loose(space, int(row[0]))
+        tidy = space.repair(rows)[0]
+        tidy[:, raw] = rows[:, raw]
+        rows = tidy
+    else:
+        k = int(row[0])
+        split = space.sketches[k].split(np.ascontiguousarray(rows[:, space.places(k)]))
+        rows[:, space.places(k)] = np.concatenate([model.repair(own, settle=False) for model, own in split], axis=1)
     for trial in rows[_buildable(space, rows)]:
         if trial.tobytes() not in seen:
             seen.add(trial.tobytes())

@@ -122,14 +122,19 @@ class Model:
         plan.memo = {}
         return plan
 
-    def repair(self, points: Points) -> Points:
-        """The representatives of points' twins: columns that change nothing in a point are reset; shape as given."""
+    def repair(self, points: Points, settle: bool = True) -> Points:
+        """The representatives of points' twins: columns that change nothing in a point are reset; shape as given.
+
+        Args:
+            points: the rows.
+            settle: also what only later rules' columns show to change nothing; without it rows mean something, but have twins.
+        """
         fixed = points.copy()
         plan = self.neutral(len(fixed))
         for rule in self.rules:
             rule.repair(self, fixed, plan)
             rule.plan(self, fixed, plan)
-        for rule in self.rules:
+        for rule in self.rules if settle else ():
             rule.settle(self, fixed, plan)
         return fixed
 

@@ -571,11 +571,13 @@ class Space:
         self.trace(point).apply_to_schedule(sch, remove_postproc=False)
         return sch
 
-    def point_of(self, sch: Schedule | Trace) -> npt.NDArray[np.int32]:
+    def point_of(self, sch: Schedule | Trace, anyhow: bool = False) -> npt.NDArray[np.int32]:
         """The point with the very trace of a schedule.
 
         Args:
             sch: a schedule of the program, or its trace, e.g. of a logged record.
+            anyhow: another version may have brought the program into its form by other steps: only those behind them are
+                compared, and whether the point's program is the schedule's is for the caller to see.
 
         Raises:
             ProgramError: none was found; the first step that is in the way, and the nearest point.
@@ -583,7 +585,7 @@ class Space:
         from autosched.schedule import Trace
         from space.inverse import point_of
 
-        return point_of(self, sch if isinstance(sch, Trace) else sch.trace)
+        return point_of(self, sch if isinstance(sch, Trace) else sch.trace, anyhow)
 
     def places(self, sketch: int) -> Ints:
         """Where the columns of a sketch stand in a point."""

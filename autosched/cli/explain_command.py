@@ -20,6 +20,7 @@ def _options(p: Parser) -> None:
     add_target(p)
     add_log(p)
     p.add_argument("--alternatives", type=positive, default=4, metavar="N", help="simulated per decision (default 4)")
+    p.add_argument("--jobs", type=positive, default=1, metavar="N", help="worker processes (default 1)")
     add_format(p)
     p.set_defaults(run=explain)
 
@@ -30,12 +31,14 @@ OPTIONS = {"explain": _options}
 def explain(args: argparse.Namespace) -> int:
     """Takes the best schedule apart, and changes every decision alone."""
     from autosched.report import ablate, account, decided
+    from autosched.search.pool import MeasurePool
     from space import Space
 
     task, target, record, kernel = best_of(args)
     found = account(kernel)
     point, why = decided(Space(task.func, target), record)
-    changes = ablate(task, target, point, found.cycles, args.alternatives) if point else []
+    with MeasurePool(args.jobs) as pool:
+        changes = ablate(task, target, point, found.cycles, args.alternatives, pool=pool) if point else []
     if args.format == "json":
         print_json({**found.as_json(), "decisions": [asdict(c) for c in changes]})
         return Exit.OK

@@ -9,7 +9,7 @@ from autosched.cli.commands import tune_hint
 from autosched.cli.exit_codes import Exit
 from autosched.cli.log_commands import tasks_of
 from autosched.cli.network_commands import add_network, is_network, load
-from autosched.cli.options import Parser, add_log, add_target
+from autosched.cli.options import Parser, add_log, add_target, positive
 from autosched.cli.tables import number, tell
 from autosched.errors import RecordError
 
@@ -19,6 +19,10 @@ def _options(p: Parser) -> None:
     add_target(p)
     add_log(p)
     add_network(p)
+    p.add_argument("--alternatives", type=positive, metavar="N",
+                   help="simulated per decision (default 4; 2 where there are several workloads)")
+    p.add_argument("--jobs", type=positive, metavar="N",
+                   help="worker processes (default: one per core; 1 where there is one workload)")
     p.add_argument("-o", "--output", required=True, metavar="FILE.html", help="the page to write")
     p.set_defaults(run=run)
 
@@ -48,7 +52,8 @@ def run(args: argparse.Namespace) -> int:
         from autosched.networks.summary import summarize
 
         whole = summarize(load(args.what, args).compile(args.log))
-    text = page(args.what if whole is None else whole.name, target, tasks, known, whole).encode()
+    title = args.what if whole is None else whole.name
+    text = page(title, target, tasks, known, whole, args.alternatives, args.jobs).encode()
     write_bytes(Path(args.output), text)
     tell(f"{args.output}: {len(tasks)} workload{'s' if len(tasks) > 1 else ''}, {number(len(text))} bytes")
     return Exit.OK

@@ -65,12 +65,22 @@ def measure(
 
 
 def statistics(lowered: Lowered) -> dict[str, int]:
-    """The functional simulator's counters of a program (bytes by memory, micro-ops), and its number of instructions."""
+    """The functional simulator's counters of a program (bytes by memory, micro-ops), and what they come to.
+
+    Args:
+        lowered: the program.
+
+    Returns:
+        The counters; ``instructions``; ``moved``, all bytes over the bus, instructions among them; ``macs``, the
+        multiply-accumulates of all GEMM instructions.
+    """
     from sim.semantics import count
 
-    order = np.arange(len(lowered.table), dtype=np.int64)
-    mode = lowered.target.mode
-    return {**count(lowered.table, lowered.config, order, mode), "instructions": len(lowered.table)}
+    c, table = lowered.config, lowered.table
+    found = count(table, c, np.arange(len(table), dtype=np.int64), lowered.target.mode)
+    data = sum(size for name, size in found.items() if name.endswith("_nbytes"))
+    return {**found, "instructions": len(table), "moved": data + 16 * len(table),
+            "macs": found["gemm_counter"] * c.batch * c.block_in * c.block_out}
 
 
 def _execute(task: Workload, target: Target, lowered: Lowered, inputs: tuple[Array, ...]) -> Result | None:

@@ -48,8 +48,7 @@ def trial_line(record: TrialRecord, head: str) -> str:
     """
     body: dict[str, Any] = {"head": head, "trial": record.trial, "point": record.point, "program": record.program,
                             "cycles": record.cycles, "bound": record.bound, "draft": record.draft, "status": record.status}
-    if record.ms is not None:
-        body["ms"] = record.ms
+    body |= {k: v for k in ("ms", "moved", "macs") if (v := getattr(record, k)) is not None}
     line = seal("trial", body)
     if record.reason:
         room = TRIAL_BYTES - len(line) - len(',"reason":""')
@@ -193,7 +192,7 @@ def trial_fields(obj: Mapping[str, Any]) -> dict[str, Any]:
         "trial": integer(obj, "trial", 0, MOST), "point": point(obj), "program": key(obj, "program") if ok else optional_key(obj),
         "cycles": integer(obj, "cycles", 1, MOST) if ok else None, "bound": bound(obj, "bound"),
         "draft": integer(obj, "draft", 0, MOST), "status": status, "reason": text(obj, "reason") if "reason" in obj else "",
-        "ms": integer(obj, "ms", 0, MOST) if obj.get("ms") is not None else None,
+        **{k: integer(obj, k, 0, MOST) for k in ("ms", "moved", "macs") if obj.get(k) is not None},
     }
 
 

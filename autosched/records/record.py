@@ -104,8 +104,10 @@ class TrialRecord(_OfRun):
         draft: estimated cycles.
         status: ``ok`` or the kind of failure.
         reason: why it failed, or empty.
-        ms: milliseconds from the run's begin until this was known; None where nobody wrote it. Two records are equal whatever
-            their times.
+        ms: milliseconds from the run's begin until this was known. It, ``moved`` and ``macs`` are None where nobody wrote
+            them, and make no two records different.
+        moved: bytes that the program moves over the bus, instructions and micro-ops among them.
+        macs: multiply-accumulates of its GEMM instructions.
     """
 
     of: Run
@@ -118,6 +120,8 @@ class TrialRecord(_OfRun):
     status: str = "ok"
     reason: str = ""
     ms: int | None = field(default=None, compare=False)
+    moved: int | None = field(default=None, compare=False)
+    macs: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from autosched.errors import ProgramError
+from autosched.kernel import build
 from autosched.measure import Candidate, measure
 from autosched.records import BestRecord
 from autosched.schedule import Trace
+from autosched.search.pool import MeasurePool
 from autosched.target import Target
 from autosched.workloads import Workload
 from space import VERSION, Space
@@ -29,7 +31,7 @@ class Change:
         other: the best alternative that was tried.
         cycles: of the schedule with it, or None where no alternative is a schedule.
         difference: cycles that the change costs; negative where the alternative is better.
-        tried: alternatives simulated.
+        tried: alternatives with known cycles, or none after a simulation.
     """
 
     decision: str
@@ -44,7 +46,7 @@ class Change:
 def decided(space: Space, record: BestRecord) -> tuple[tuple[int, ...], str]:
     """The decisions of a logged schedule in this version of the space, and why there are none.
 
-    The numbers of another version mean something else; its trace may still be that of a point of this one.
+    The numbers of another version mean something else; its trace may still be that of a point of this one, or give its program.
 
     Args:
         space: of the record's workload on its target.
@@ -56,13 +58,19 @@ def decided(space: Space, record: BestRecord) -> tuple[tuple[int, ...], str]:
     if record.space == VERSION and record.point:
         return tuple(record.point), ""
     try:
-        return tuple(space.point_of(Trace.from_json(list(record.trace))).tolist()), ""
+        point = space.point_of(Trace.from_json(list(record.trace)), anyhow=True)
+        if record.program == build(space.func, space.target, space.trace(point)).hash:
+            return tuple(point.tolist()), ""
+        raise ProgramError("the nearest point has another program")
     except ProgramError as error:
         old = f"the schedule is of version {record.space} of the space"
         return (), f"{old}, and in version {VERSION} no point has its trace ({error})"
 
 
-def ablate(task: Workload, target: Target, point: Iterable[int], cycles: int, most: int = ALTERNATIVES) -> list[Change]:
+def ablate(
+    task: Workload, target: Target, point: Iterable[int], cycles: int, most: int = ALTERNATIVES,
+    logged: Mapping[tuple[int, ...], int] | None = None, pool: MeasurePool | None = None,
+) -> list[Change]:
     """Changes every decision of a point alone.
 
     Args:
@@ -70,7 +78,9 @@ def ablate(task: Workload, target: Target, point: Iterable[int], cycles: int, mo
         target: the machine.
         point: the decisions, in this version of the space.
         cycles: of the point.
-        most: alternatives of a decision that are simulated, those with the lowest estimates.
+        most: alternatives of a decision that are simulated, those with the lowest estimates; what is logged comes on top.
+        logged: cycles of points that need no simulation.
+        pool: where candidates are simulated; this process where there is none.
 
     Returns:
         The decisions that have alternatives, the dearest to change first.
@@ -79,27 +89,25 @@ def ablate(task: Workload, target: Target, point: Iterable[int], cycles: int, mo
     here = np.array(list(point), dtype=np.int32)
     near = space.neighbours(here)
     drafts = space.draft(near) if len(near) else np.zeros(0)
-    known: dict[int, int | None] = {}
-    changes = []
-    for column, name in enumerate(space.names):
-        with_it = [n for n, row in enumerate(near) if row[column] != here[column]]
-        if not with_it:
-            continue
+    changed = near != here
+    sizes = changed.sum(axis=1)
+    known: dict[int, int | None] = {n: c for n, row in enumerate(near) if (c := (logged or {}).get(tuple(row.tolist())))}
+    tried: dict[int, list[int]] = {}
+    for column in np.flatnonzero(changed.any(axis=0)).tolist():
         # Alone where the space allows it, else with as few others as possible.
-        fewest = min(int((near[n] != here).sum()) for n in with_it)
-        rows = sorted((n for n in with_it if int((near[n] != here).sum()) == fewest), key=lambda n: (float(drafts[n]), n))[:most]
-        for n in rows:
-            if n not in known:
-                known[n] = _cycles(space, task, target, near[n])
+        with_it = np.flatnonzero(changed[:, column])
+        rows = sorted(with_it[sizes[with_it] == sizes[with_it].min()].tolist(), key=lambda n: (float(drafts[n]), n))
+        tried[column] = rows[:most] + [n for n in rows[most:] if n in known]
+    missing = sorted({n for rows in tried.values() for n in rows} - known.keys())
+    candidates = [Candidate(task, target, tuple(space.trace(near[n]).as_json())) for n in missing]
+    results = map(measure, candidates) if pool is None else pool.run(candidates)
+    known.update((n, result.cycles) for n, result in zip(missing, results, strict=True))
+    changes = []
+    for column, rows in tried.items():
         measured = [(c, n) for n in rows if (c := known[n]) is not None]
-        if not measured:
-            changes.append(Change(name, (), int(here[column]), None, None, None, len(rows)))
-            continue
-        best, n = min(measured)
-        others = tuple(space.names[c] for c in np.flatnonzero(near[n] != here) if c != column)
-        changes.append(Change(name, others, int(here[column]), int(near[n][column]), best, best - cycles, len(rows)))
+        best, n = min(measured, default=(None, -1))
+        others = tuple(space.names[c] for c in np.flatnonzero(changed[n]) if c != column) if measured else ()
+        changes.append(Change(
+            space.names[column], others, int(here[column]), None if best is None else int(near[n][column]), best,
+            None if best is None else best - cycles, len(rows)))
     return sorted(changes, key=lambda c: (c.difference is None, -(c.difference or 0), c.decision))
-
-
-def _cycles(space: Space, task: Workload, target: Target, point: np.ndarray[tuple[int], np.dtype[np.int32]]) -> int | None:
-    return measure(Candidate(task, target, tuple(space.trace(point).as_json()))).cycles

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,20 +11,22 @@ import numpy as np
 from autosched.errors import AutoschedError
 from autosched.kernel import Kernel, build
 from autosched.lower import Lowered
-from autosched.measure import gap
+from autosched.measure import Candidate, gap, statistics
 from autosched.networks.summary import Summary
 from autosched.records import BestRecord, Known, Run, TrialRecord, best_or_fail, version
 from autosched.report import charts
-from autosched.report.ablation import ablate, decided
+from autosched.report.ablation import ALTERNATIVES, ablate, decided
 from autosched.report.account import account
+from autosched.search.pool import MeasurePool
 from autosched.target import Target
 from autosched.workloads import Workload
 from sim import timing
 from sim.markup import number, percent, table, text
-from sim.stats import activity, summarize
+from sim.stats import activity
 from space import VERSION, Space
 
-POINTS = 160  # of a task that are lowered again for the roofline
+FEW = 2  # alternatives of a decision that are simulated where a page holds several workloads
+AGAIN = 12  # trials of a task that are simulated again for the roofline, where the log does not say what they moved
 TOP = 10
 DRAWN = 512  # points of the sample that stands for a first draft
 
@@ -63,7 +66,8 @@ class Section:
 
 
 def page(
-    title: str, target: Target, tasks: Iterable[tuple[Workload, int]], known: Known, whole: Summary | None = None
+    title: str, target: Target, tasks: Iterable[tuple[Workload, int]], known: Known, whole: Summary | None = None,
+    alternatives: int | None = None, jobs: int | None = None,
 ) -> str:
     """The page.
 
@@ -73,8 +77,14 @@ def page(
         tasks: workloads with their multiplicities.
         known: the log.
         whole: the network that the workloads are layers of, compiled, where they come from a file.
+        alternatives: of a decision that are simulated; None for four, or two where there are several workloads.
+        jobs: worker processes that simulate them; None for one per core, or none where there is one workload.
     """
-    sections = [_section(task, n, target, known) for task, n in tasks]
+    tasks = list(tasks)
+    several = len(tasks) > 1
+    most = alternatives or (FEW if several else ALTERNATIVES)
+    with MeasurePool(jobs or (os.cpu_count() or 1 if several else 1)) as pool:
+        sections = [_section(task, n, target, known, most, pool) for task, n in tasks]
     found = [s for s in sections if s.record is not None]
     links = " ".join(f'<a href="#{_id(s.task)}">{text(s.task.name)}</a>' for s in found)
     parts = [
@@ -124,16 +134,18 @@ def _summary(sections: Sequence[Section], add_up: bool) -> str:
     return table(["workload", "cycles", "machine bound", "gap", "bytes compared"], rows, numbers={1, 2, 3})
 
 
-def _section(task: Workload, multiplicity: int, target: Target, known: Known) -> Section:
+def _section(task: Workload, multiplicity: int, target: Target, known: Known, most: int, pool: MeasurePool) -> Section:
     try:
         record, kernel = best_or_fail(task, target, known)
     except AutoschedError:
         return Section(task, multiplicity, None, "")
     trials = _trials(task, target, known)
+    held = [t for run in trials.values() for t in run if t.cycles is not None]
+    logged = {t.point: t.cycles for t in held if t.cycles is not None and t.cycles >= t.bound}
     space = Space(task.func, target)
     found = account(kernel)
     here, _ = decided(space, record)
-    changes = ablate(task, target, here, found.cycles) if here else []
+    changes = ablate(task, target, here, found.cycles, most, logged, pool) if here else []
     first = _first(task, target, trials, space)
     parts = [f"<p>{number(record.cycles)} cycles, {percent(record.gap)} above the machine's bound of {number(record.bound)}"
              + (f"; <code>{text(space.explain(np.array(here, dtype=np.int32)))}</code>" if here else "") + "</p>"]
@@ -143,8 +155,11 @@ def _section(task: Workload, multiplicity: int, target: Target, known: Known) ->
         parts.append(_chart(charts.convergence(runs, bounds),
                             "Convergence: the best cycles over the trials that were simulated, and over the run's seconds; "
                             "marks are the trials."))
-    parts.append(_chart(_roofline(task, target, kernel, first, trials, space),
-                        "Roofline: a schedule under the slope waits for the bus, one under the flat roof for the GEMM unit."))
+    dots = _dots(held, space, task, pool)
+    said = f" {len(dots)} of the {len(held)} trials are shown: the log does not say what they moved."
+    some = said if len(dots) < len(held) else ""
+    parts.append(_chart(_roofline(kernel, first, dots), "Roofline: a schedule under the slope waits for the bus, one under the "
+                        f"flat roof for the GEMM unit.{some}"))
     shown = [("best", kernel), *([("first draft", first)] if first is not None else [])]
     spans = [(name, activity(ran := _ran(k.lowered)), ran.cycles) for name, k in shown]
     parts.append(_chart(charts.gantt(spans), "What the units did: full bars work, hatched ones wait, empty is idle."))
@@ -153,7 +168,6 @@ def _section(task: Workload, multiplicity: int, target: Target, known: Known) ->
     rest = [[r.cause, number(r.cycles), number(r.needed), r.freedom] for r in found.rest if r.cycles > r.needed]
     parts += ["<h3>What keeps it from the bound</h3>",
               table(["cause", "cycles", "needed", "what would have to be freer"], rest, {1, 2})]
-    held = [t for run in trials.values() for t in run if t.cycles is not None]
     best = sorted(held, key=lambda t: (t.cycles or 0, t.trial))[:TOP]
     if best:
         parts += [f"<h3>The best {len(best)} trials</h3>", table(["cycles", "trial", "run", "schedule"], [
@@ -188,21 +202,28 @@ def _first(task: Workload, target: Target, trials: dict[str, list[TrialRecord]],
     return build(task, target, space.trace(drawn[int(np.argmin(space.draft(drawn)))]))
 
 
-def _roofline(
-    task: Workload, target: Target, best: Kernel, first: Kernel | None, trials: dict[str, list[TrialRecord]], space: Space
-) -> str:
-    c = target.config
-    dots = [_dot("best", best.lowered)]
-    dots.append(_dot("first draft", first.lowered) if first is not None else dots[0])
-    for t in [t for run in trials.values() for t in run if t.cycles is not None][:POINTS]:
-        dots.append(_dot("", build(task, target, space.trace(np.array(t.point, dtype=np.int32))).lowered))
-    return charts.roofline(dots, c.batch * c.block_in * c.block_out, c.bus_bytes)
+def _dots(held: Sequence[TrialRecord], space: Space, task: Workload, pool: MeasurePool) -> list[charts.Dot]:
+    """The trials in the roofline; of a log that does not say what they moved, some of every speed, simulated again."""
+    silent = [t for t in held if t.moved is None or t.macs is None]
+    if len(silent) < len(held):
+        silent = []
+    ranked = sorted(silent, key=lambda t: (t.cycles or 0, t.run, t.trial))
+    again = [ranked[n] for n in sorted({round(k) for k in np.linspace(0, len(ranked) - 1, AGAIN)})] if ranked else []
+    candidates = [Candidate(task, space.target, tuple(space.trace(np.array(t.point, dtype=np.int32)).as_json())) for t in again]
+    found = [(r.cycles, r.stats) for r in pool.run(candidates) if r.cycles is not None]
+    found += [(t.cycles, {"moved": t.moved, "macs": t.macs}) for t in held
+              if t.cycles is not None and t.moved is not None and t.macs is not None]
+    return [_dot("", cycles, counts) for cycles, counts in found]
 
 
-def _dot(name: str, lowered: Lowered) -> charts.Dot:
-    stats = summarize(_ran(lowered), lowered.target.mode)
-    moved = sum(stats.bytes_read.values()) + stats.bytes_written
-    return charts.Dot(name, stats.macs / max(1, moved), stats.macs / max(1, stats.cycles))
+def _roofline(best: Kernel, first: Kernel | None, trials: Sequence[charts.Dot]) -> str:
+    c = best.target.config
+    named = [_dot(name, k.cycles, statistics(k.lowered)) for name, k in (("best", best), ("first draft", first or best))]
+    return charts.roofline([*named, *trials], c.batch * c.block_in * c.block_out, c.bus_bytes)
+
+
+def _dot(name: str, cycles: int, counts: Mapping[str, int]) -> charts.Dot:
+    return charts.Dot(name, counts["macs"] / max(1, counts["moved"]), counts["macs"] / max(1, cycles))
 
 
 def _ran(lowered: Lowered) -> timing.Timing:

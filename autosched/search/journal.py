@@ -87,7 +87,10 @@ class Journal:
             return None
         if record.cycles is None:
             return Result.failed(record.status, record.reason, record.program)
-        return Result.success(record.cycles, record.program or "") if record.cycles >= bound else None
+        if record.cycles < bound:
+            return None
+        counts = {"moved": record.moved, "macs": record.macs}
+        return Result.success(record.cycles, record.program or "", {k: v for k, v in counts.items() if v is not None})
 
     def best(self) -> BestRecord | None:
         """The best schedule that earlier runs found, of this version or else the newest."""
@@ -108,6 +111,7 @@ class Journal:
         ms = int(1000 * (time.monotonic() - self._begun))
         self._append(TrialRecord(
             self.run, number, point, result.program, result.cycles, bound, draft, result.status, result.reason, ms,
+            result.stats.get("moved"), result.stats.get("macs"),
         ))
 
     def incumbent(

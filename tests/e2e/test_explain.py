@@ -230,6 +230,11 @@ def test_a_schedule_of_an_older_space_is_a_point_of_this_one_where_its_trace_is(
     older = replace(record, of=replace(record.of, space=VERSION - 1), point=(9, 9))
     point, why = decided(space, older)
     assert why == "" and space.trace(np.array(point, dtype=np.int32)).as_json() == list(record.trace)
+    # Where it brought the program into its form by other steps, what counts is the program.
+    more = ({"op": "get_sblock", "in": {}, "args": {"name": "root"}, "out": ["b999"]}, *record.trace)
+    assert decided(space, replace(older, trace=more)) == (record.point, "")
+    point, why = decided(space, replace(older, trace=more, program="0" * 64))
+    assert point == () and "another program" in why
     other, _ = best_or_fail(workload(WORKLOADS[0]), target, log)
     point, why = decided(space, replace(older, trace=other.trace))
     assert point == () and f"is of version {VERSION - 1} of the space, and in version {VERSION} no point has its trace (" in why

@@ -7,16 +7,24 @@ from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from autosched.cli import main
 from autosched.cli.exit_codes import Exit
-from autosched.records import Log
-from autosched.search import TuneReport, tune
+from autosched.kernel import build
+from autosched.records import Known, Log
+from autosched.records.line import open_line, seal
+from autosched.report import account
+from autosched.search import TuneReport, tune, worker
+from autosched.target import get_target
+from autosched.workloads import workload
+from space import Space
 
 NAME = "dense:m=2,k=64,n=96"
 OTHER = "dense:m=1,k=32,n=64"
 pytest.importorskip("matplotlib")
+from autosched.report import charts, page  # noqa: E402
 
 
 class Page(HTMLParser):
@@ -90,6 +98,54 @@ def test_the_same_log_gives_the_same_page(text: str, log: Path, tmp_path: Path) 
     assert (tmp_path / "again.html").read_text() == text
 
 
+def test_every_trial_says_what_it_moved_and_the_roofline_takes_it(
+    text: str, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page of many layers does not simulate again what a run has simulated; of an older log it simulates some, and says so."""
+    task, target = workload(NAME), get_target("vta-de10")
+    space = Space(task.func, target)
+    held = list(Log.open(log).all_trials())
+    assert len(held) > page.AGAIN
+    for t in (held[0], held[-1]):
+        kernel = build(task, target, space.trace(np.array(t.point, dtype=np.int32)))
+        ran = account(kernel).stats
+        assert (t.moved, t.macs) == (sum(ran.bytes_read.values()) + ran.bytes_written, ran.macs)
+    drawn: list[list[tuple[float, float]]] = []
+    roofline = charts.roofline
+    monkeypatch.setattr(charts, "roofline", lambda dots, *roofs: (
+        drawn.append([(d.intensity, d.speed) for d in dots]), roofline(dots, *roofs))[1])
+    asked: list[int] = []
+    measure = worker.measure
+    monkeypatch.setattr(worker, "measure", lambda candidate: (asked.append(1), measure(candidate))[1])
+    known = Known.open(target, log)
+    page.page("p", target, [(task, 1)], known, jobs=1)
+    only_decisions = len(asked)
+    assert len(drawn[0]) == 2 + sum(t.cycles is not None for t in held) and "trials are shown" not in text
+    for path in sorted(log.glob("*.jsonl")):
+        lines = [open_line(raw) for raw in path.read_bytes().splitlines()]
+        kept = [{k: v for k, v in x.items() if k not in ("moved", "macs", "crc", "kind", "format")} for x in lines]
+        (tmp_path / path.name).write_text("".join(seal(x["kind"], body) for x, body in zip(lines, kept)))
+    asked.clear()
+    older = page.page("p", target, [(task, 1)], Known.open(target, tmp_path), jobs=1)
+    assert len(asked) == only_decisions + page.AGAIN
+    assert f"{page.AGAIN} of the {len(held)} trials are shown" in older
+    assert set(drawn[1]) <= set(drawn[0]) and len(drawn[1]) == 2 + page.AGAIN
+
+
+@pytest.fixture(scope="module")
+def both(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a log of two workloads."""
+    tune(OTHER, trials=4, jobs=1, log=log, sampler="random")
+    path = tmp_path_factory.mktemp("both") / "report.html"
+    assert main(["report", str(log), "-o", str(path), "--jobs", "1"]) == Exit.OK
+    return path
+
+
+def test_the_page_is_the_same_whatever_the_jobs(both: Path, log: Path, tmp_path: Path) -> None:
+    assert main(["report", str(log), "-o", str(tmp_path / "p.html"), "--jobs", "2"]) == Exit.OK
+    assert (tmp_path / "p.html").read_text() == both.read_text()
+
+
 def test_names_are_text_and_never_tags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = (Path(__file__).resolve().parents[2] / "examples" / "kernels.py").read_text()
     folder = tmp_path / "<b>"
@@ -111,14 +167,12 @@ def test_what_is_not_logged_is_one_line(tmp_path: Path, capsys: pytest.CaptureFi
     assert not (tmp_path / "p.html").exists()
 
 
-def test_a_person_clicks_through_it(log: Path, tmp_path: Path, chromium: ModuleType) -> None:
+def test_a_person_clicks_through_it(both: Path, tmp_path: Path, chromium: ModuleType) -> None:
     from matplotlib.image import imread
 
-    tune(OTHER, trials=4, jobs=1, log=log, sampler="random")
-    assert main(["report", str(log), "-o", str(tmp_path / "report.html")]) == Exit.OK
     with chromium.browser(tmp_path / "user") as tab:
         tab.screen(1200, 900, dark=False)
-        tab.open(tmp_path / "report.html")
+        tab.open(both)
         links = tab.value("[...document.querySelectorAll('nav a')].map(a => a.textContent)")
         assert sorted(links) == sorted([NAME, OTHER])
         seen = set()
@@ -143,7 +197,7 @@ def test_a_person_clicks_through_it(log: Path, tmp_path: Path, chromium: ModuleT
                 light = imread(tmp_path / "shot.png")[..., :3].mean()
                 assert light < 0.35 if dark else light > 0.8, (dark, light)
         assert tab.complaints == []
-        assert set(tab.asked) == {(tmp_path / "report.html").as_uri()}
+        assert set(tab.asked) == {both.as_uri()}
 
 
 def test_the_browser_hears_a_complaint(tmp_path: Path, chromium: ModuleType) -> None:

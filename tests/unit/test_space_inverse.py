@@ -21,6 +21,30 @@ def test_a_point_is_found_again(name: str) -> None:
         assert space.point_of(Trace.from_json(space.trace(point).as_json())).tolist() == point.tolist()
 
 
+@pytest.mark.parametrize("decisions", [
+    {"head": 1, "tile_m": 1, "tile_n": 2, "order": 1, "load_weight": 3, "head_k": 1, "keep_weight": 1, "banks_acc": 1},
+    {"head": 3, "tile_m": 2, "tile_n": 1, "load_data": 1, "keep_data": 1, "banks_acc": 1},
+])
+def test_what_makes_sense_only_together_is_found_too(decisions: dict[str, int]) -> None:
+    """A first part as large as a tile is one only where it loads something for the others."""
+    space = Space(workload(NAMES[0]).func, "vta-de10")
+    point = space.point(**decisions)
+    assert space.point_of(space.trace(point)).tolist() == point.tolist()
+
+
+def test_a_form_may_have_been_made_by_other_steps() -> None:
+    space = Space(workload("dense:m=2,k=32,n=16,bias=1").func, "vta-de10")
+    assert len(space.sketches) > 1
+    for form in range(len(space.sketches)):
+        point = next(p for p in space.sample(np.random.default_rng(0), 64) if p[0] == form)
+        steps = [{"op": "get_sblock", "in": {}, "args": {"name": "root"}, "out": ["b999"]}, *space.trace(point).as_json()]
+        with pytest.raises(ProgramError):
+            space.point_of(Trace.from_json(steps))
+        assert space.point_of(Trace.from_json(steps), anyhow=True).tolist() == point.tolist()
+    with pytest.raises(ProgramError, match="another form than any of the space's"):
+        space.point_of(Trace.from_json(steps[:1]), anyhow=True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["conv2d:h=8,w=8,ci=32,co=48,k=3,pad=1", "dense:m=12,k=96,n=96", "residual:h=4,w=4,c=32"])
 def test_more_points_are_found_again(name: str) -> None:
