@@ -29,6 +29,7 @@ ALIKE = 3  # survivors that share all tiles: else one good tile fills the popula
 CENTRES = 4  # points of the best by score, and of the best measured, whose neighbours join each batch's population
 REFINEMENTS = 2  # generations bred for the model's score, per batch
 KEPT = 64  # first populations that are remembered, a few megabytes each
+HASTY = 512  # points of the sample where there is no time for more
 EPSILON = 0.1  # share of a batch drawn at random from the shortlist: the model's blind spots
 
 _FIRST: OrderedDict[tuple[object, ...], tuple[object, Points, Floats, npt.NDArray[np.int64], Any]] = OrderedDict()
@@ -41,11 +42,13 @@ class Proposer:
     Args:
         space: the design space.
         seed: the same seed and the same measurements give the same proposals.
+        hasty: proposes from a sample only, which costs next to nothing.
     """
 
-    def __init__(self, space: Space, seed: int) -> None:
+    def __init__(self, space: Space, seed: int, hasty: bool = False) -> None:
         self.space = space
         self.seed = seed
+        self.hasty = hasty
         self.rng = np.random.default_rng(seed)
         self.model = CostModel(seed)
         self.learns = True  # whether the model has a say; else the draft alone
@@ -54,8 +57,8 @@ class Proposer:
         self._points: list[Point] = []
         self._cycles: list[float] = []
         self._explored: set[bytes] = set()  # points whose neighbours are in the pool
-        listed = self._list_all()
-        self.scans = listed is not None
+        listed = space.sample(self.rng, HASTY) if hasty else self._list_all()
+        self.scans = listed is not None and not hasty
         # What may be proposed, with what never changes: estimate and lower bound. Evolution adds to it.
         self._pool = np.zeros((0, space.width), np.int32)
         self._drafts: Floats = np.zeros(0)
@@ -127,7 +130,7 @@ class Proposer:
             points = np.stack(self._points)
             known = self.space.draft(points)
             self.model.fit(self.space.features(points, known), known, np.array(self._cycles))
-        if not self.scans:
+        if not self.scans and not self.hasty:
             if not len(self._pool):
                 self._begin()
             if self._points:

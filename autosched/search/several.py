@@ -13,6 +13,7 @@ from autosched import arguments
 from autosched.search.events import (
     Event,
     Listener,
+    Remark,
     RunFinished,
     RunStarted,
     TaskFinished,
@@ -22,7 +23,7 @@ from autosched.search.events import (
 )
 from autosched.search.pool import MeasurePool
 from autosched.search.result import NetworkReport, TuneReport
-from autosched.search.tuner import BATCH, tune
+from autosched.search.tuner import BATCH, tune, without_search
 from autosched.target import Target, get_target
 from autosched.workloads import Workload
 
@@ -37,7 +38,8 @@ def tune_tasks(
     """Tunes the distinct layers of a network with ``trials`` trials for each on average.
 
     Every task gets a first batch. Each further batch goes to the task whose weighted gain of its last batch, no more than its
-    weighted gap to the machine's bound, is largest. The order depends on trials alone, so that ``timeout`` only cuts it.
+    weighted gap to the machine's bound, is largest. The order depends on trials alone, so that ``timeout`` only cuts it: a task
+    whose first turn comes too late is not searched, and gets the log's best, or what the estimate chooses of a sample.
 
     Args:
         name: of the network.
@@ -64,6 +66,7 @@ def tune_tasks(
     jobs = (os.cpu_count() or 1) if jobs is None else arguments.integer("jobs", jobs)
     pool = MeasurePool(min(jobs, BATCH), options.get("executor"), options.get("scheduler"))
     gains: list[float] = []
+    late: list[str] = []  # tasks whose first turn comes when time is up
     before: list[dict[str, float]] = [{"simulated": 0, "seconds": 0.0, "from_log": 0} for _ in tasks]
 
     def left() -> float | None:
@@ -75,9 +78,16 @@ def tune_tasks(
         # Trials of earlier steps come from the log, and a later step starts as cold as they did: what a task tries does not
         # depend on when it does.
         asked = options if first_time else {**options, "cold": True}
-        report = tune(
-            tasks[k][0], machine, given[k], timeout=None if rest is None else max(rest, 1e-3), listener=told, pool=pool, **asked
-        )
+        report: NetworkReport | TuneReport | None = None
+        if not first_time or rest is None or rest > 0:
+            limit = None if rest is None else max(rest, 1e-3)
+            report = tune(tasks[k][0], machine, given[k], timeout=limit, listener=told, pool=pool, **asked)
+        if first_time and (report is None or (isinstance(report, TuneReport) and report.stop == "time" and not report.history)):
+            late.append(tasks[k][0].name)
+            report = without_search(
+                tasks[k][0], machine, pool, options.get("seed", 0), options.get("log"), bool(options.get("cold")),
+                options.get("fix"), told,
+            )
         assert isinstance(report, TuneReport)
         before[k] = _account(before[k], report, first_time)
         return report
@@ -86,6 +96,10 @@ def tune_tasks(
         for k in range(len(tasks)):
             reports.append(step(k, first_time=True))
             gains.append(float((reports[k].default_cycles or 0) - (reports[k].cycles or 0)))
+        if late:
+            emit(outer, Remark(
+                f"time is up: {len(late)} of {len(tasks)} layers were not searched, and have the log's best schedule or the one "
+                f"that the estimate chooses of a sample: {', '.join(late)}"))
         _spend(tasks, reports, gains, given, trials * len(tasks) - sum(given), step, left)
     done = [_final(r, total, times) for r, total, (_, times) in zip(reports, before, tasks)]
     result = NetworkReport(name, tuple(done), whole)

@@ -153,13 +153,38 @@ def search(
     return _Run(task, target, trials, seed, log, True, sampler, None, 0.0, None, None, space, ()).search(pool, 1)
 
 
+def without_search(
+    task: Workload, target: Target, pool: MeasurePool, seed: int, log: str | Path | None, cold: bool,
+    fix: Mapping[str, int] | None, listener: Listener | None,
+) -> TuneReport:
+    """A schedule where there is no time to search: the log's best, else what the estimate chooses of a sample.
+
+    Args:
+        task: the workload.
+        target: the machine.
+        pool: workers.
+        seed: of the sample.
+        log: where the schedule goes.
+        cold: whether the log's best is left out.
+        fix: decisions that are made already.
+        listener: hears of it.
+
+    Returns:
+        The report, with no trials in it.
+    """
+    run = _Run(task, target, 1, seed, Log.open(log), cold, "draft", None, 0.0, None, listener, fix, (), True)
+    emit(listener, run.started(0))
+    # No trial: those of a search are others.
+    return replace(run.search(pool, 1), stop="time", history=())
+
+
 class _Run:
     """One task."""
 
     def __init__(
         self, task: Workload, target: Target, trials: int, seed: int, log: Log, cold: bool, sampler: str,
         timeout: float | None, gap: float, patience: int | None, listener: Listener | None,
-        space: Space | Mapping[str, int] | None, enqueue: Sequence[Mapping[str, int]],
+        space: Space | Mapping[str, int] | None, enqueue: Sequence[Mapping[str, int]], hasty: bool = False,
     ) -> None:
         from autosched.search.samplers import make_sampler
 
@@ -168,7 +193,7 @@ class _Run:
         self.timeout, self.gap, self.patience, self.listener = timeout, gap, patience, listener
         self.space = space if isinstance(space, Space) else Space(task.func, target, fixed=space)
         require_lowerable(self.space)
-        self.proposer = Proposer(self.space, seed)
+        self.proposer = Proposer(self.space, seed, hasty)
         self.sampler: SpaceSampler = make_sampler(sampler, self.proposer, seed, BATCH)
         self.machine_bound = self.space.machine_bound()
         # What no program of the machine can beat, no schedule of the space can.

@@ -4,8 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from autosched.search import Event, NetworkReport, RunFinished, RunStarted, TaskFinished, TaskStarted, TrialEvent, tune_tasks
+import numpy as np
+import pytest
+
+from autosched.records import best_or_fail
+from autosched.search import (
+    Event,
+    NetworkReport,
+    Remark,
+    RunFinished,
+    RunStarted,
+    TaskFinished,
+    TaskStarted,
+    TrialEvent,
+    tune_tasks,
+    tuner,
+)
+from autosched.search.proposer import Proposer
+from autosched.target import get_target
 from autosched.workloads import workload
+from space import Space
 
 TASKS = [(workload("dense:m=1,k=64,n=64"), 1), (workload("dense:m=2,k=64,n=96"), 5)]
 
@@ -40,10 +58,36 @@ def test_a_small_budget_is_kept_and_the_log_is_used_again(tmp_path: Path) -> Non
 
 def test_time_cuts_the_list_and_never_alters_it(tmp_path: Path) -> None:
     full = tuned(tmp_path / "a")
-    cut = tuned(tmp_path / "b", timeout=0.001)
+    said: list[str] = []
+    cut = tuned(tmp_path / "b", timeout=0.001, listener=lambda e: said.append(e.text) if isinstance(e, Remark) else None)
     for a, b in zip(cut.tasks, full.tasks):
         assert a.history == b.history[: len(a.history)]
     assert sum(len(t.history) for t in cut.tasks) < sum(len(t.history) for t in full.tasks)
+    assert [s for s in said if s.startswith("time is up: 2 of 2 layers") and TASKS[0][0].name in s and TASKS[1][0].name in s]
+
+
+def test_a_layer_whose_turn_comes_too_late_is_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What makes a time stop late is breeding a first population, and listing a whole space; neither is done for such a layer."""
+    for slow in ("_begin", "_refine", "_list_all"):
+        monkeypatch.setattr(Proposer, slow, lambda self: pytest.fail("there is no time for this"))
+    cut = tuned(tmp_path, timeout=1e-9)
+    target = get_target("vta-de10")
+    for report, (task, _) in zip(cut.tasks, TASKS):
+        assert (report.stop, report.history, report.simulated, report.verified) == ("time", (), 1, True)
+        space = Space(task.func, target)
+        assert report.cycles == int(best_or_fail(task, target, tmp_path)[1].cycles)
+        assert space.draft(np.array(report.point, dtype=np.int32)[None]) <= space.draft(
+            space.sample(np.random.default_rng(0), 64)).min()
+    again = tuned(tmp_path, timeout=1e-9)
+    assert [(t.cycles, t.simulated) for t in again.tasks] == [(t.cycles, 0) for t in cut.tasks]
+    # Nor is one that had no result when time was up, as where workers take long to load.
+    monkeypatch.setattr(tuner, "FIRST_RESULT", 0.0)
+    monkeypatch.setattr(Proposer, "_begin", lambda self: None)
+    monkeypatch.setattr(Proposer, "_list_all", lambda self: self.space.sample(self.rng, 8))
+    one = tune_tasks("one", TASKS[:1], timeout=1e-5, log=tmp_path / "b", jobs=1)
+    assert one.tasks[0].cycles == cut.tasks[0].cycles and one.tasks[0].history == ()
+    other = tune_tasks("two", TASKS, timeout=1e-9, log=tmp_path, jobs=1, seed=5)
+    assert [t.cycles for t in other.tasks] == [t.cycles for t in cut.tasks]  # the log's best
 
 
 def test_a_warm_start_is_never_lost(tmp_path: Path) -> None:
