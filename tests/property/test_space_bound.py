@@ -11,6 +11,7 @@ import pytest
 from autosched import te
 from autosched.ir.stmt import PrimFunc
 from autosched.measure import Candidate, measure
+from autosched.script import parse
 from autosched.target import get_target
 from autosched.workloads import workload
 from sim import isa, timing
@@ -145,3 +146,38 @@ def test_an_operation_on_an_addend_is_none_on_the_sum() -> None:
         lambda c, b: (c >> 8) + b, lambda c, b: (c >> 8) + te.max(b, 0), lambda c, b: te.max((c >> 8) + b, 0)))
     assert clipped == plain
     assert after.vector == plain.vector + 1
+
+
+@pytest.mark.parametrize(("start", "update", "ends"), [
+    (-(2**31), "T.max(B[vi, vb, vl], A[vi, vk, vb, vl])", (-10, 20)),
+    (2**31 - 1, "T.min(B[vi, vb, vl], A[vi, vk, vb, vl])", (-10, 20)),
+    (0, "B[vi, vb, vl] + A[vi, vk, vb, vl]", (-30, 60)),
+])
+def test_a_clip_counts_where_what_was_reduced_reaches_past_it(start: int, update: str, ends: tuple[int, int]) -> None:
+    def operations(clip: str) -> int:
+        return Space(parse(f'''
+from tvm.script import tir as T
+@T.prim_func
+def main(A: T.Buffer((4, 3, 1, 16), "int32"), out: T.Buffer((4, 1, 16), "int8")):
+    T.func_attr({{"autosched.value_ranges": {{"A": [-10, 20]}}}})
+    B = T.alloc_buffer((4, 1, 16), "int32")
+    C = T.alloc_buffer((4, 1, 16), "int32")
+    for i, b, l, k in T.grid(4, 1, 16, 3):
+        with T.block("B"):
+            vi, vb, vl, vk = T.axis.remap("SSSR", [i, b, l, k])
+            with T.init():
+                B[vi, vb, vl] = {start}
+            B[vi, vb, vl] = {update}
+    for i, b, l in T.grid(4, 1, 16):
+        with T.block("C"):
+            vi, vb, vl = T.axis.remap("SSS", [i, b, l])
+            C[vi, vb, vl] = {clip.format("B[vi, vb, vl]")}
+    for i, b, l in T.grid(4, 1, 16):
+        with T.block("out"):
+            vi, vb, vl = T.axis.remap("SSS", [i, b, l])
+            out[vi, vb, vl] = T.Cast("int8", C[vi, vb, vl])
+'''), "vta-de10").machine.vector
+
+    least, most = ends
+    assert [operations(f"T.max({{}}, {n})") for n in (least, least + 1)] == [0, 1]
+    assert [operations(f"T.min({{}}, {n})") for n in (most, most - 1)] == [0, 1]

@@ -295,6 +295,19 @@ def test_all_of_a_chain_is_done_before_its_next_turn(note: str, vta_schedules: M
 '''), "vta-de10")
 
 
+def test_all_that_a_list_of_micro_ops_writes_is_written(vta_schedules: ModuleType) -> None:
+    low = vta_schedules.verify(rows('''
+    for i in T.serial(4, annotations={"vta.loop": "uop"}):
+        for j in T.serial(4, annotations={"vta.loop": "uop"}):
+            for l in range(16):
+                with T.block("add"):
+                    vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+                    x[vi, vj, vl] = x[vi, vj, vl] + 9
+'''), "vta-de10")
+    (alu,) = low.table[low.table[:, isa.OPCODE] == isa.OP_ALU]
+    assert alu[isa.UOP_END] - alu[isa.UOP_BGN] == 16
+
+
 def test_what_never_runs_is_no_instruction(vta_schedules: ModuleType) -> None:
     block = '''
     for i, j, l in T.grid(4, 4, 16):

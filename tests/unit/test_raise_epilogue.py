@@ -205,6 +205,22 @@ def test_an_overflow_makes_anything_possible(vta_schedules: ModuleType) -> None:
     assert resets(unclipped, "vta-fsim") == 3
 
 
+def test_what_overflowed_may_be_below_all_that_stands_there(vta_schedules: ModuleType) -> None:
+    """``x << 20`` wraps around; each tile leaves -100 to 0 in its place."""
+    text = moving(100).script().replace(", 0), 100)", ", -100), 0)")
+    head, tiles, rest = text.partition("    for i in range(4):")
+    text = head + '''
+    for j, l in T.grid(6, 16):
+        with T.sblock("wrap"):
+            vj, vl = T.axis.remap("SS", [j, l])
+            x[vj, 0, vl] = T.shift_left(x[vj, 0, vl], 20)
+''' + tiles + rest
+    vta_schedules.verify(parse(text), "vta-de10-portable")
+    assert resets(parse(text), "vta-de10-portable") == 4
+    # Without it the tiles behind the first stand on what is no larger.
+    assert resets(parse(text.replace(", 20)", ", 0)")), "vta-de10-portable") == 1
+
+
 def test_what_has_no_declared_range_may_be_anything(vta_schedules: ModuleType) -> None:
     """It stood where the first sum goes, and was read there."""
     text = moving(100, tiles=1).script()
