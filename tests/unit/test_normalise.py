@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -20,6 +24,7 @@ from space.normalise.blocks import is_packed
 # Programs of tests/data/programs that no rule brings into form yet.
 UNKNOWN = {"conv_depthwise_multiplier", "conv_one_kernel", "dense_halves", "dense_zero_point_both", "distances_l1", "gather",
            "one_filter", "row_energy", "symbolic"}
+FORMS = Path(__file__).resolve().parents[1] / "data" / "programs" / "forms.json"
 INP, WGT, ACC = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer"
 
 
@@ -35,12 +40,19 @@ def replayed(func: PrimFunc, steps) -> Schedule:
     return sch
 
 
-def test_programs_of_users_mean_the_same_and_are_packed(user_programs) -> None:
+def digest(steps) -> str:
+    trace = Trace()
+    trace.insts.extend(steps)
+    return hashlib.sha256(json.dumps(trace.as_json()).encode()).hexdigest()[:12] if steps else ""
+
+
+def test_programs_of_users_mean_the_same_and_are_packed(user_programs, request: pytest.FixtureRequest) -> None:
     target = get_target("vta-de10")
-    unknown = set()
+    unknown, forms = set(), {}
     for name in user_programs.names():
         func = program(user_programs, name)
         new, steps = normalise(func, target)
+        forms[name] = digest(steps)
         if not steps:
             assert new is func
             if not (name != "symbolic" and is_packed(func, target)):
@@ -55,6 +67,12 @@ def test_programs_of_users_mean_the_same_and_are_packed(user_programs) -> None:
         assert normalise(new, target) == (new, ()), name
         assert replayed(func, steps).func == new, name
     assert unknown == UNKNOWN
+    if request.config.getoption("--update-golden"):
+        FORMS.write_text(json.dumps(forms, indent=0) + "\n")
+    recorded = json.loads(FORMS.read_text())
+    other = sorted(n for n in {*forms, *recorded} if forms.get(n) != recorded.get(n))
+    # A form is part of what a point means: whoever changes that of a program that has points raises ``space.VERSION``.
+    assert not other, f"other steps than those in {FORMS.name} (--update-golden writes it): {', '.join(other)}"
 
 
 @pytest.mark.parametrize("name", ["t1", "t2", "t3", "t4", "resnet18.c3", "conv2d:h=5,w=5,ci=3,co=7,k=3"])
