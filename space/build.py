@@ -406,10 +406,6 @@ class Build(Recorder):
             consumers = list(dict.fromkeys(block for p in self.pieces for block in self._readers(operand, p)))
         return self.cache_read(self._readers(operand, piece)[0], op.name, op.scope, consumers)
 
-    def refills(self, operand: int) -> bool:
-        """Whether the part at hand loads an operand more than once."""
-        return bool(self.model.fills(self.plan, self.piece.part, operand)[0] > 1)
-
     # -- tiles --------------------------------------------------------------------------------------------------------
 
     def _tile_outputs(

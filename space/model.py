@@ -13,13 +13,14 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
+from autosched.lower.capacity import Held, copies_of, fits
 from autosched.lower.tokens import CAPACITY
 from autosched.target import Target
 from sim import timing
 from space.nest import Nest
 from space.plan import Mask, Part, Plan, along
 from space.rule import Column, Ints, NumericRule, Points
-from space.sites import ACC, INP, WGT
+from space.sites import ACC, SCOPES
 
 
 def _product(rows: Ints) -> Ints:
@@ -59,9 +60,8 @@ class Model:
                 self.position[n, axis] = place
             for place, axis in enumerate(nest.reduce):
                 self.position[n, axis] = self.n_spatial + place
-        c, held = self.config, target.usable
-        self.depths = {INP: held.inp, WGT: held.wgt, ACC: held.acc}
-        self.bytes_of = {INP: c.inp_elem_bytes, ACC: c.acc_elem_bytes, WGT: c.wgt_elem_bytes}
+        self.depths = {scope: target.capacity(scope) for scope in SCOPES}
+        self.bytes_of = {scope: memory.element_bytes for scope, memory in target.memories.items()}
         self._most: dict[int, dict[bytes, int]] = {}
         self._before: Ints | None = None
         self._tables: dict[tuple[int, int, bool], tuple[Ints, list[Ints]]] = {}
@@ -281,29 +281,48 @@ class Model:
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
+    def copies(self, plan: Plan, part: Part, operand: int) -> Ints:
+        """Copies of an operand that a part fills in turn, shape (n,)."""
+        return np.asarray(copies_of(1 + plan.banks[operand], np.maximum(self.fills(plan, part, operand), 1)), dtype=np.int64)
+
+    def tile_copies(self, plan: Plan, part: Part) -> Ints:
+        """Copies of an output tile that a part makes in turn, shape (n,)."""
+        return np.asarray(copies_of(1 + plan.acc_banks, np.maximum(self.tiles_run(plan, part), 1)), dtype=np.int64)
+
+    def held(self, plan: Plan) -> list[Held]:
+        """What every buffer takes of its memory, and in which of the parts; what a part has not is of no elements.
+
+        All that a part has counts as alive for the whole of it, and every stage without a sum has a place of its own, although
+        lowering may find that some is not: shared memory costs overlap.
+        """
+        nest, last = self.nest, len(plan.parts) - 1
+        tensors = nest.live if nest.anchor is not None else max(1, len(nest.stages))
+        found = []
+        for k, operand in enumerate(nest.operands):
+            shared, made = self.shared(plan, k), int(operand.consumer in nest.sides)  # what is made of it has a place of its own
+            if shared.any():
+                stays = self.footprint(plan, plan.body, k)
+                found.append(Held(operand.scope, np.where(shared, stays, 0), 1 + made, 0, last))
+            for n, part in enumerate(plan.parts):
+                own = np.where(part.on & ~shared, self.footprint(plan, part, k), 0)
+                # A result may take the place of an operand, and then its copies are the operand's too.
+                wanted = plan.banks[k] if nest.anchor is not None else np.maximum(plan.banks[k], plan.acc_banks)
+                turns = np.maximum(self.fills(plan, part, k), 1)
+                found.append(Held(operand.scope, own, copies_of(1 + wanted, turns) + made, n, n))
+        for n, part in enumerate(plan.parts):
+            tile = np.where(part.on, self.tile_elements(part) * tensors, 0)
+            found.append(Held(ACC, tile, self.tile_copies(plan, part), n, n))
+            if nest.wides:
+                found.append(Held(ACC, np.where(part.on, self.wide_elements(part), 0), 1, n, n))
+        return found
+
     def capacity(self, plan: Plan) -> Mask:
-        """Whether all buffers of every part fit their memories, banks included, and all waiting tokens their counter."""
-        n = len(plan)
-        fits = np.ones(n, dtype=np.bool_)
+        """Whether all buffers of every part fit their memories, copies included, and all waiting tokens their counter."""
+        fit = np.broadcast_to(fits(self.held(plan), self.target), len(plan)).copy()
         for part in plan.parts:
-            used = {scope: np.zeros(n, np.int64) for scope in (INP, WGT, ACC)}
-            acc = self.tile_elements(part) * (1 + plan.acc_banks)
-            acc = acc * (max(1, len(self.nest.stages)) if self.nest.anchor is None else self.nest.live)
-            used[ACC] += acc + self.wide_elements(part)
-            for k, operand in enumerate(self.nest.operands):
-                banks = plan.banks[k]
-                if self.nest.anchor is None:
-                    # A result may take the place of an operand, and then its banks are the operand's too.
-                    banks = np.maximum(banks, plan.acc_banks)
-                made = operand.consumer in self.nest.sides  # what is made of it has a place of its own
-                used[operand.scope] += self.footprint(plan, part, k) * (1 + banks + made)
-            here = np.ones(n, dtype=np.bool_)
-            for scope, need in used.items():
-                here &= need <= self.depths[scope]
-            # A slice that is done leaves a token for its store; the stages run ahead by as many tiles as there are banks.
-            here &= self.slices(part) * (1 + plan.acc_banks) <= CAPACITY
-            fits &= here | ~part.on
-        return fits
+            # A slice that is done leaves a token for its store; the stages run ahead by as many tiles as there are copies.
+            fit &= (self.slices(part) * self.tile_copies(plan, part) <= CAPACITY) | ~part.on
+        return fit
 
     # -- traffic ------------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 A storage is what one pass of its scope (the innermost loop around all accesses in which nothing read comes from an earlier pass)
 touches of a buffer, dense and row-major. It has two copies under ``double_buffer_scope`` (more in a software pipeline), used in
 turn by successive passes, and one for each virtual thread around it. Storages that are never alive together share memory, but
-only when they do not fit side by side: sharing costs overlap.
+only when they do not fit side by side: sharing costs overlap. What a memory must hold at least is said in ``capacity``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from autosched.errors import LoweringError
 from autosched.ir.scopes import ACC, DRAM, INP, WGT
 from autosched.ir.stmt import Buffer
 from autosched.lower.affine import Ints, Lin, Loop
+from autosched.lower.capacity import Held, copies_of, needed
 from autosched.lower.regions import Box, box, common, covers, full_box, harmless, shape_of
 from autosched.lower.tree import Access, Site, Tree
 from autosched.target import Target
@@ -36,6 +37,7 @@ class Storage:
         size: elements of one copy.
         banks: copies used in turn by successive passes.
         threads: virtual threads around the scope, each iteration with copies of its own.
+        life: the first and the last site, by order, of the statements that run while it is alive.
         address: first element.
     """
 
@@ -47,6 +49,7 @@ class Storage:
     size: int
     banks: int
     threads: tuple[Loop, ...]
+    life: tuple[int, int]
     address: int = 0
 
     @property
@@ -104,7 +107,8 @@ def allocate(tree: Tree, sites: list[Site], target: Target) -> dict[Buffer, Stor
         for access, is_write in site.accesses():
             if access.buffer.scope != DRAM:
                 uses.setdefault(access.buffer, []).append((site, access, is_write))
-    storages = {b: _storage(b, u, tree.banks.get(b, 1), target.config) for b, u in uses.items()}
+    ranges = _ranges(sites)
+    storages = {b: _storage(b, u, tree.banks.get(b, 1), target.config, ranges) for b, u in uses.items()}
     for buffer in tree.doubled & storages.keys():
         if storages[buffer].banks == 1:
             warnings.warn(no_refill(buffer), stacklevel=2)
@@ -113,8 +117,18 @@ def allocate(tree: Tree, sites: list[Site], target: Target) -> dict[Buffer, Stor
     for scope in (INP, WGT, ACC):
         mine = [s for s in storages.values() if s.buffer.scope == scope]
         # Where a maximum brings in what a sum starts with, a place that another sum has left needs no clearing.
-        _place(mine, scope, target.capacity(scope), uses, tree, scope == ACC and target.semantics != "chisel")
+        _place(mine, scope, target.capacity(scope), uses, scope == ACC and target.semantics != "chisel")
     return storages
+
+
+def _ranges(sites: list[Site]) -> dict[int, tuple[int, int]]:
+    """The first and the last site, by order, of every loop and of every site itself, by identity."""
+    found: dict[int, tuple[int, int]] = {}
+    for site in sites:
+        for node in (*site.path, site):
+            low, _ = found.get(id(node), (site.order, site.order))
+            found[id(node)] = low, site.order
+    return found
 
 
 def no_refill(buffer: Buffer) -> str:
@@ -122,8 +136,13 @@ def no_refill(buffer: Buffer) -> str:
     return f"double_buffer of {buffer.name} has no effect: no loop of several iterations refills it, so it keeps one bank"
 
 
-def _storage(buffer: Buffer, uses: list[Use], wanted: int, config: VTAConfig) -> Storage:
+def _storage(
+    buffer: Buffer, uses: list[Use], wanted: int, config: VTAConfig, ranges: Mapping[int, tuple[int, int]]
+) -> Storage:
     path = lifetime(uses)
+    # In one pass of its loops, what is used again comes behind, or in a loop together with, all that stands in between.
+    alive = [ranges[id(site.path[len(path)] if len(site.path) > len(path) else site)] for site, _, _ in uses]
+    life = min(low for low, _ in alive), max(high for _, high in alive)
     shape = shape_of(buffer)
     region: Box | None = None
     for k, (_, access, _) in enumerate(uses):
@@ -146,9 +165,9 @@ def _storage(buffer: Buffer, uses: list[Use], wanted: int, config: VTAConfig) ->
         reason = f"{buffer.name}: a part of {tuple(extents)} is not a whole number of {lanes}-lane elements of {buffer.scope}"
         raise LoweringError("element", reason)
     turns = prod(loop.extent for loop in path if not loop.thread)
-    banks = min(wanted, turns)
+    banks = int(copies_of(wanted, turns))
     threads = tuple([loop for loop in path if loop.thread])
-    return Storage(buffer, path, tuple(lows), tuple(extents), lanes, scalars // lanes, banks, threads)
+    return Storage(buffer, path, tuple(lows), tuple(extents), lanes, scalars // lanes, banks, threads, life)
 
 
 def lifetime(uses: list[Use]) -> tuple[Loop, ...]:
@@ -222,9 +241,7 @@ def _check_threads(storage: Storage, uses: list[Use]) -> None:
                 )
 
 
-def _place(
-    storages: list[Storage], scope: str, depth: int, uses: Mapping[Buffer, list[Use]], tree: Tree, again: bool
-) -> None:
+def _place(storages: list[Storage], scope: str, depth: int, uses: Mapping[Buffer, list[Use]], again: bool) -> None:
     """Gives every storage of a memory its address; ``again``: rather where another has been, where nothing waits for that."""
     if not again and sum(s.total for s in storages) <= depth:
         at = 0
@@ -232,35 +249,37 @@ def _place(
             s.address = at
             at += s.total
         return
-    # By preference where storages that follow each other do not meet, else as tight as it goes.
-    high = _packed(storages, depth, uses, tree, True)
-    if high > depth:
-        high = _packed(storages, depth, uses, tree, False)
-    if high > depth:
+    need = int(needed([Held(scope, s.size, s.total // s.size, *s.life) for s in storages]))
+    if need <= depth:
+        # By preference where storages that follow each other do not meet, else as tight as it goes.
+        large = sorted(storages, key=lambda s: -s.total)
+        if (need := _packed(large, depth, uses, True)) > depth:
+            need = _packed(large, depth, uses, False)
+        if need > depth:
+            # Placed by length of life, those around others do not come to lie on top of them.
+            need = _packed(sorted(storages, key=lambda s: s.life[0] - s.life[1]), depth, uses, False)
+    if need > depth:
         parts = ", ".join(
             f"{s.buffer.name} {s.size}" + (f" x {s.total // s.size} copies" if s.total != s.size else "") for s in storages
         )
-        raise LoweringError("capacity", f"{scope} holds {depth} elements and the program needs {high}: {parts}")
+        raise LoweringError("capacity", f"{scope} holds {depth} elements and the program needs {need}: {parts}")
 
 
-def _packed(
-    storages: Sequence[Storage], depth: int, uses: Mapping[Buffer, list[Use]], tree: Tree, careful: bool
-) -> int:
-    """Places storages, sharing memory between those that are never alive together; returns the end of what they take.
+def _packed(storages: Sequence[Storage], depth: int, uses: Mapping[Buffer, list[Use]], careful: bool) -> int:
+    """Places storages one after the other, sharing memory between those that are never alive together; the end of what they take.
 
     Args:
-        storages: of one memory.
+        storages: of one memory, in the order in which they are placed.
         depth: its elements.
         uses: who uses what.
-        tree: the program.
         careful: let the first copy of a storage stay clear of the copy that the one before it used last, whose STORE or
             product may still be under way.
     """
     placed: list[Storage] = []
     high = 0
     spans = {id(s): (uses[s.buffer][0][0].order, uses[s.buffer][-1][0].order) for s in storages}
-    for s in sorted(storages, key=lambda s: -s.total):
-        apart = {id(p): _apart(s, p, uses, tree) for p in placed}
+    for s in storages:
+        apart = {id(p): s.life[1] < p.life[0] or p.life[1] < s.life[0] for p in placed}
         rivals = sorted((p for p in placed if not apart[id(p)]), key=lambda p: p.address)
         others = [p for p in placed if apart[id(p)] and not _between(s, p, spans)] if careful else []
         spots = {0, *[p.address + p.total for p in rivals]}
@@ -288,20 +307,6 @@ def _meeting(s: Storage, at: int, p: Storage, uses: Mapping[Buffer, list[Use]]) 
     a = at + (s.last * s.size if first else 0)
     b = p.address + (0 if first else p.last * p.size)
     return max(0, min(a + s.size, b + p.size) - max(a, b))
-
-
-def _apart(a: Storage, b: Storage, uses: Mapping[Buffer, list[Use]], tree: Tree) -> bool:
-    """Whether two storages are never alive at once: at their common loop, one's statements all precede the other's."""
-    shared = common([a.path, b.path])
-    parent = shared[-1] if shared else tree.root
-    spans = []
-    for s in (a, b):
-        places = [
-            next(k for k, n in enumerate(parent.body) if n is (site.path[len(shared)] if len(site.path) > len(shared) else site))
-            for site, _, _ in uses[s.buffer]
-        ]
-        spans.append((min(places), max(places)))
-    return spans[0][1] < spans[1][0] or spans[1][1] < spans[0][0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,9 +47,9 @@ class Banks(NumericRule):
         """Marks every buffer's writers."""
         piece = build.piece
         for k, copy in enumerate(piece.copies):
-            if copy is not None and build.plan.banks[k][0] and build.refills(k):
+            if copy is not None and build.model.copies(build.plan, piece.part, k)[0] > 1:
                 build.double_buffer(copy)
-        if build.plan.acc_banks[0] and build.model.tiles_run(build.plan, piece.part)[0] > 1:
+        if build.model.tile_copies(build.plan, piece.part)[0] > 1:
             stages = [piece.starts.get(n, stage) for n, stage in enumerate(piece.stages)]
             for block in ([piece.init] if piece.init is not None else []) + stages:
                 build.double_buffer(block)

@@ -183,6 +183,34 @@ def main(a: T.Buffer((4096, 16), "int32"), out: T.Buffer((4096, 16), "int8")):
         lower_table(func, "vta-de10")
 
 
+@pytest.mark.parametrize(("around", "fits"), [(848, True), (849, False)])
+def test_what_lives_longest_leaves_no_gaps_to_others(around: int, fits: bool, vta_schedules: ModuleType) -> None:
+    """The fullest moment needs ``around`` + 700 + 500 of 2048 elements; by size, ``around`` would lie on ``first``."""
+    sizes = {"around": around, "first": 900, "one": 700, "other": 500}
+    params = ", ".join(f'{n}_in: T.Buffer(({k}, 16), "int32"), {n}_out: T.Buffer(({k}, 16), "int8")' for n, k in sizes.items())
+    places = "\n    ".join(f'{n} = T.alloc_buffer(({k}, 16), "int32", scope="local.acc_buffer")' for n, k in sizes.items())
+    moves = []
+    for name, what in (("around", "load"), ("first", "load"), ("first", "store"), ("one", "load"), ("other", "load"),
+                       ("one", "store"), ("other", "store"), ("around", "store")):
+        to, value = (name, f"{name}_in[vi, vl]") if what == "load" else (f"{name}_out", f'T.cast({name}[vi, vl], "int8")')
+        moves.append(f"""
+    for i, l in T.grid({sizes[name]}, 16):
+        with T.block("{name}_{what}"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            {to}[vi, vl] = {value}""")
+    func = parse(f"""
+from tvm.script import tir as T
+@T.prim_func
+def main({params}):
+    {places}{"".join(moves)}
+""")
+    if fits:
+        vta_schedules.verify(func, "vta-de10")
+        return
+    with pytest.raises(LoweringError, match=r"holds 2048 elements and the program needs 2049: around 849, first 900, one 700"):
+        lower_table(func, "vta-de10")
+
+
 def through_dram(n: int, again: bool) -> PrimFunc:
     """Two stages with an intermediate in DRAM, and the second load of the first tile after it was overwritten."""
     extra = f'''

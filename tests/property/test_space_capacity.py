@@ -1,0 +1,126 @@
+"""What a space says of the memories is what lowering finds: at the limit, accepted points are placed and refused ones are not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from autosched.errors import LoweringError
+from autosched.lower import lower_table
+from autosched.lower.capacity import Held, needed
+from autosched.target import Target, get_target
+from autosched.workloads import workload
+from space import Space
+from space.inverse import Point
+from space.rule import Points
+from space.sites import ACC, INP, SCOPES
+
+SMALL = {"LOG_INP_BUFF_SIZE": 10, "LOG_WGT_BUFF_SIZE": 13, "LOG_ACC_BUFF_SIZE": 12, "name": "vta-small"}  # 64, 32 and 64 elements
+NEAR = 1.34  # of a memory
+SUMS = (
+    "dense:m=6,k=96,n=128,bias=1", "conv2d:h=9,w=7,ci=32,co=32,k=3,pad=1,bias=1", "max_pool2d:h=12,w=10,c=32,k=3,stride=2,pad=1",
+    "avg_pool2d:h=6,w=6,c=32,k=6", "residual:h=6,w=6,c=48",
+)
+STAGES = ("add:m=12,n=160", "add:m=3,n=320")
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Target:
+    """A machine on which little is a lot."""
+    path: Path = tmp_path_factory.mktemp("machine") / "small.json"
+    path.write_text(json.dumps(SMALL))
+    return get_target(path)
+
+
+def totals(space: Space, points: Points) -> dict[str, npt.NDArray[np.int64]]:
+    """Elements of each memory that the buffers of points take together, as the space has it; shape (n,)."""
+    found = {scope: np.zeros(len(points), dtype=np.int64) for scope in SCOPES}
+    for k, sketch in enumerate(space.sketches):
+        at = np.flatnonzero(points[:, 0] == k)
+        for model, own in sketch.split(np.ascontiguousarray(points[at][:, space.places(k)])):
+            for held in model.held(model.plan(own)):
+                found[held.scope][at] += held.size * held.copies
+    return found
+
+
+def has_one_turn(space: Space, point: Point) -> bool:
+    """Whether a part has one tile only, while others have copies to be used in turn."""
+    sketch = space.sketches[int(point[0])]
+    for model, own in sketch.split(np.ascontiguousarray(point[None, space.places(int(point[0]))])):
+        plan = model.plan(own)
+        if any(plan.acc_banks[0] and model.tiles_run(plan, part)[0] == 1 for part in plan.parts):
+            return True
+    return False
+
+
+@pytest.mark.parametrize(("name", "target"), [
+    *((name, "vta-de10") for name in (*SUMS, *STAGES)),
+    ("dense_two_outputs", "vta-de10"),  # of one sum
+    ("dense_sum_of_two", "vta-de10"), ("dense_chain", "vta-de10"),  # of two, and of one after the other
+    ("conv2d:h=9,w=7,ci=32,co=32,k=1,bias=1", "vta-de10-portable"),  # what the sum starts with is made at its side
+])
+def test_buffers_take_what_lowering_gives_them(name: str, target: str, user_programs: ModuleType) -> None:
+    """But where padding is left out at the border of a tile, and where lowering lets a stage have an operand's place."""
+    func = user_programs.program(name) if name in user_programs.names() else workload(name).func
+    space = Space(func, target)
+    every = space.sample(np.random.default_rng(0), 300)
+    most, shown = totals(space, every), [space.explain(p) for p in every]
+    # Some of each kind: copies, parts, what stays, slices, a value that sums start with at every place.
+    words = ("cut", "keep", "store by", "x2 ", "init by", "@co")
+    kinds = [[n for n, said in enumerate(shown) if word in said][:2] for word in words]
+    kinds.append([n for n, point in enumerate(every) if has_one_turn(space, point)][:2])
+    for n in sorted({n for kind in kinds for n in kind}):
+        storages = lower_table(space.schedule(every[n]).func, target).storages
+        for scope in SCOPES:
+            given = sum(s.elements * s.copies for s in storages if s.scope == scope)
+            less = "no zeros" in shown[n] or "differences" in shown[n] if scope == INP else scope == ACC and name in STAGES
+            assert given == most[scope][n] or (less and given < most[scope][n]), (scope, given, most[scope][n], shown[n])
+
+
+@pytest.mark.parametrize("name", (*SUMS, *STAGES))
+def test_points_fit_and_what_is_too_large_does_not(name: str, small: Target) -> None:
+    """Of nests without a sum only the former."""
+    space = Space(workload(name).func, small)
+    rows = space.repair(space.draws(np.random.default_rng(0), 3000))[0]
+    rows = np.unique(rows[(space.repair(rows)[0] == rows).all(axis=1)], axis=0)
+    rows = rows[np.random.default_rng(1).permutation(len(rows))]
+    inside = space.valid(rows)
+    for point in rows[inside][:3]:
+        lower_table(space.schedule(point).func, small)
+    if name in STAGES:
+        return
+    refused = 0
+    for row in rows[~inside & (space.nests[rows[:, 0]] == 1)]:
+        own = row[None, space.places(int(row[0]))]
+        model = space.sketches[int(row[0])].model
+        plan = model.plan(own)
+        share = max(int(np.max(needed([h for h in model.held(plan) if h.scope == s]))) / small.capacity(s) for s in SCOPES)
+        if 1 < share < NEAR and all(rule.allows(model, own, plan)[0] for rule in model.rules):
+            with pytest.raises(LoweringError) as caught:
+                lower_table(space.schedule(row).func, small)
+            assert caught.value.code == "capacity", space.explain(row)
+            refused += 1
+        if refused == 4:
+            return
+    raise AssertionError("nothing was refused")
+
+
+def test_a_memory_holds_what_its_fullest_moment_does() -> None:
+    """Brute force over moments, for several programs at once and for one."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        held = []
+        for _ in range(int(rng.integers(6))):
+            first = int(rng.integers(5))
+            held.append(Held("", rng.integers(9, size=3), rng.integers(1, 4, size=3), first, first + int(rng.integers(5))))
+        most = [
+            max(sum(int(h.size[n] * h.copies[n]) for h in held if h.first <= at <= h.last) for at in range(10)) for n in range(3)
+        ]
+        assert np.broadcast_to(needed(held), 3).tolist() == most
+        each = [[Held("", int(h.size[n]), int(h.copies[n]), h.first, h.last) for h in held] for n in range(3)]
+        assert [needed(one) for one in each] == most
