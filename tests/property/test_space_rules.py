@@ -378,3 +378,10 @@ def test_what_a_cut_leaves_of_a_long_axis_is_tiled_by_choices_only() -> None:
     assert len(points) > 50 and space.valid(points).all()
     for column, choices in zip(points.T, space.choices):
         assert np.isin(column, choices).all()
+
+
+@pytest.mark.parametrize(("name", "along"), [("dense:m=1,k=32,n=48", [0, 2]), ("dense:m=2,k=32,n=48", [0, 1, 2]),
+                                             ("dense:m=2,k=32,n=16", [0, 1])])
+def test_slices_are_cut_along_what_has_several_places(name: str, along: list[int]) -> None:
+    space = Space(workload(name).func, "vta-de10")
+    assert space.choices[space.names.index("tail")].tolist() == along

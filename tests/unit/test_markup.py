@@ -72,6 +72,13 @@ def test_what_a_notebook_shows(make: Callable[[Kernel], Any], said: tuple[str, .
     assert all(word in words for word in said), words
 
 
+def test_a_decision_with_one_value_is_none() -> None:
+    space = Space(workload("t1").func, TARGET)
+    shown = space._repr_html_()
+    assert {n: f"<td>{n}</td>" in shown for n in space.names} == {n: len(c) > 1 for n, c in zip(space.names, space.choices)}
+    assert "<td>tile_m</td>" not in shown and "<td>tile_n</td>" in shown
+
+
 def test_a_chart_for_a_notebook(kernel: Kernel) -> None:
     pytest.importorskip("matplotlib")
     shown = timeline(kernel, kernel, names=("<one> $x$",))._repr_html_()

@@ -15,7 +15,7 @@ from autosched.lower.program import lower_table
 from autosched.measure import Candidate, measure
 from autosched.workloads import workload
 from sim import isa
-from space import Space
+from space import Space, draft
 from space.draft import ISSUE, terms_of, uops
 
 PADDED = "conv2d:h=7,w=6,ci=32,co=48,k=3,pad=1"
@@ -177,3 +177,14 @@ def test_micro_ops_are_counted_as_lowering_makes_them() -> None:
         counted = sum(float(uops(model, plan, part)[0]) for model, plan in plans for part in plan.parts if part.on[0])
         ratios.append(abs(np.log(counted / loaded)))
     assert np.mean(ratios) < 0.6
+
+
+def test_nests_follow_each_other() -> None:
+    space = Space(workload("max_pool2d:h=6,w=6,c=16,k=2,stride=1,pad=0").func, "vta-de10")
+    several = int(np.argmax(space.nests))
+    points = space.sample(np.random.default_rng(0), 200)
+    points = points[points[:, 0] == several]
+    parts = space.sketches[several].split(points[:, space.places(several)])
+    found = [draft.draft(model, model.plan(own)) for model, own in parts]
+    assert len(found) == 2 and not np.array_equal(*found)
+    assert np.allclose(space.draft(points), found[0] + found[1])
