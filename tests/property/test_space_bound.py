@@ -181,3 +181,12 @@ def main(A: T.Buffer((4, 3, 1, 16), "int32"), out: T.Buffer((4, 1, 16), "int8"))
     least, most = ends
     assert [operations(f"T.max({{}}, {n})") for n in (least, least + 1)] == [0, 1]
     assert [operations(f"T.min({{}}, {n})") for n in (most, most - 1)] == [0, 1]
+
+
+def test_where_nothing_is_added_a_sum_starts_with_a_reset() -> None:
+    """What is added the RTL moves there at the same cost; elsewhere it is a tensor operation."""
+    def vectors(bias: int) -> list[int]:
+        func = workload(f"dense:m=4,k=16,n=32,tail=cast,bias={bias}").func
+        return [Space(func, target).machine.vector for target in ("vta-de10", "vta-de10-portable")]
+
+    assert (vectors(0), vectors(1)) == ([1, 1], [1, 2])
