@@ -26,14 +26,16 @@ NAMES = [
 def test_no_program_is_longer_than_its_bound(name: str, target: str) -> None:
     space = Space(workload(name).func, target)
     points = space.sample(np.random.default_rng(0), 12)
-    for point in points:
-        assert fits(space, point, target), space.explain(point)
+    found = [share(space, point, target) for point in points]
+    assert max(found) <= 1, space.explain(points[int(np.argmax(found))])
+    # Nor much shorter: what is refused for its length is long.
+    assert np.median(found) > 0.25
 
 
-def fits(space: Space, point: np.ndarray, target: str) -> bool:
-    """Whether a point's program is no longer than the rule says."""
+def share(space: Space, point: np.ndarray, target: str) -> float:
+    """The length of a point's program by what the rule says it is at most."""
     sketch, plan = space.meaning(point[None])
-    return len(lower_table(space.schedule(point).func, target).table) <= int(instructions(sketch.model, plan)[0])
+    return len(lower_table(space.schedule(point).func, target).table) / int(instructions(sketch.model, plan)[0])
 
 
 def test_pieces_that_stay_are_counted_as_they_lie() -> None:
@@ -44,7 +46,7 @@ def test_pieces_that_stay_are_counted_as_they_lie() -> None:
     apart = points[(column["keep_data"] == 1) & (column["load_data"] == max(column["load_data"])) & (column["head_kx"] == 1)]
     assert len(apart) >= 8
     for point in apart[:12]:
-        assert fits(space, point, "vta-de10"), space.explain(point)
+        assert share(space, point, "vta-de10") <= 1, space.explain(point)
 
 
 def test_points_whose_program_cannot_be_held_are_outside() -> None:
