@@ -17,6 +17,7 @@ from space.rule import Column, Ints, NumericRule, Points
 from space.rules.tiling import divides
 
 EVERY = 64  # extents up to this may be cut anywhere; longer ones at powers of two
+WHOLE = 0.3  # chance that a tile with its first and last part is whole along another axis
 
 
 def table(model: Model) -> Ints:
@@ -139,7 +140,10 @@ class Cuts(NumericRule):
             points[head.on & ~(divides(model, head) & small), model.index["head"]] = 0
 
     def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
-        """Another cut; as often, a tile along one axis with the first and the last part that make it come out even."""
+        """Another cut; as often, a tile along one axis with the first and the last part that make it come out even.
+
+        Then another axis may be whole: a smaller tile along one is no better unless it is longer along another.
+        """
         whole = rng.random(len(points)) < 0.5
         mine = points[~whole]
         super().vary(model, mine, rng)
@@ -163,6 +167,9 @@ class Cuts(NumericRule):
             points[n, column] = tile
             points[n, model.index["head"]] = known.get((a, first), 0)
             points[n, model.index["cut"]] = known.get((a, last), 0)
+            other = int(rng.choice(axes)) if rng.random() < WHOLE else a
+            if other != a:
+                points[n, model.index[f"tile_{model.nest.axes[other].name}"]] = model.nest.axes[other].extent
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """Log elements of the first and the last part's tile."""

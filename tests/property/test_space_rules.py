@@ -21,7 +21,7 @@ from space.normalise import normalised
 from space.plan import Plan
 from space.rule import PROTOCOL, Column, NumericRule, Points
 from space.rules import NUMERIC, STRUCTURAL
-from space.rules.cuts import values
+from space.rules.cuts import table, values
 from space.rules.epilogue import Epilogue
 from space.rules.rows import Rows
 from space.sites import INP, WGT
@@ -349,6 +349,27 @@ def test_what_has_one_choice_is_not_varied() -> None:
     points = np.zeros((200, len(model.columns)), dtype=np.int32)
     rule.vary(model, points, np.random.default_rng(0))
     assert (points[:, model.index["far"]] > 0).all(), "one of a million choices"
+
+
+def test_a_tile_that_comes_out_even_may_be_longer_along_another_axis() -> None:
+    """Half a tile along one axis and twice along another, with the parts that this needs, is one step; the others stay small."""
+    space = Space(workload("conv2d:h=14,w=14,ci=32,co=64,k=1").func, "vta-de10")
+    model = space.sketches[0].model
+    rule = next(r for r in model.rules if r.name == "cuts")
+    at = {name: model.index[name] for name in ("head", "cut", "cut_again", "tile_y", "tile_x", "tile_co")}
+    before = space.sketches[0].default
+    before[[at["tile_y"], at["tile_x"], at["tile_co"]]] = 7, 7, 2
+    points = np.repeat(before[None], 4000, axis=0)
+    rule.vary(model, points, np.random.default_rng(0))
+    whole = points[:, at["tile_x"]] == 14
+    cut = table(model)[points[:, at["cut"]]]
+    together = whole & (points[:, at["tile_y"]] == 4) & (cut == [model.nest.spatial[2], 2]).all(axis=1)
+    assert together.any()
+    changed = points[:, at["tile_y"]] != 7
+    assert 0.05 < (whole & changed).sum() / changed.sum() < 0.2
+    assert np.isin(points[:, at["tile_x"]], (*range(1, 8), 14)).all()
+    others = [n for n in range(points.shape[1]) if n not in at.values()]
+    assert (points[:, others] == before[others]).all()
 
 
 def test_a_space_without_members_is_given_up_after_four_rounds() -> None:
