@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +80,14 @@ def test_programs_of_users_mean_the_same_and_are_packed(user_programs, request: 
 def test_named_workloads_are_packed_already(name: str) -> None:
     func = workload(name).func
     assert normalise(func, get_target("vta-de10")) == (func, ())
+
+
+@pytest.mark.parametrize("name", ["add_1d", "conv_nchw", "conv_padding_select", "max_pool_four_loads"])
+def test_a_pickled_program_has_the_form_that_it_had(user_programs, name: str) -> None:
+    """Its names and constants are other objects; so workers get it."""
+    func = program(user_programs, name)
+    steps = [digest(normalise(f, get_target("vta-de10"))[1]) for f in (func, pickle.loads(pickle.dumps(func)))]
+    assert steps[0] == steps[1] != ""
 
 
 def test_a_plain_convolution_becomes_the_packed_one(user_programs) -> None:
