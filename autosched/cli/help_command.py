@@ -60,7 +60,10 @@ def completion(args: argparse.Namespace) -> int:
     for action in _actions(parser):
         kind = COMPLETED.get(action.dest)
         if kind is not None and not action.choices:
-            words = {"bash": f"_autosched_{kind}", "zsh": f"_autosched_{kind}", "tcsh": f"`echo {' '.join(known.get(kind, ()))}`"}
+            # tcsh takes words from one command: the files of the working directory are among them, those of others are not.
+            here = "" if kind == TOPICS else "; ls"
+            words = {"bash": f"_autosched_{kind}", "zsh": f"_autosched_{kind}",
+                     "tcsh": f"`echo {' '.join(known.get(kind, ()))}{here}`"}
             action.complete = files.get(kind, words)  # type: ignore[attr-defined]
     print(shtab.complete(parser, args.shell, preamble=_preamble(known)))  # type: ignore[arg-type]
     return Exit.OK

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from autosched.networks.graph import Array
-from autosched.networks.onnx_file import File, Node
+from autosched.networks.onnx_file import FLOAT, File, Node
 from autosched.networks.parameters import output_channels
 
 CLIPS = ("Relu", "Clip")
@@ -164,7 +164,7 @@ def float_net(file: File) -> FloatNet:
         elif node.op == "Clip" and (end := _fewer_bits(net, file, node)) is not None:
             same[node.outputs[0]] = _clipped(net, node, end, inputs[0], f"{node.outputs[0]}:clipped")
         elif node.op in ("ConvInteger", "MatMulInteger", "DynamicQuantizeLinear"):
-            raise node.refuse("its float form is not written in the file", "quantize the float network it was made of")
+            raise node.refuse("its float form is not written in the file", FLOAT)
         else:
             net.ops.append(Op(node.name, node.op, inputs, node.outputs, node.attrs))
     renamed = {k: same[k] for k in file.outputs if k in same}

@@ -11,7 +11,7 @@ import numpy as np
 
 from autosched.networks.graph import Array, Ints, Layer, Requant
 from autosched.networks.matcher import Found
-from autosched.networks.onnx_file import Node
+from autosched.networks.onnx_file import FLOAT, Node
 from autosched.networks.qdq import dense_fault
 from autosched.networks.scales import Value, exponent, int8_weight, zero_point
 from autosched.networks.windows import max_layer, padding_fault, window
@@ -115,7 +115,7 @@ def _core(found: Found, node: Node) -> _Sums | str:
     source = file.producer(x)
     if source is not None and source.op == "DynamicQuantizeLinear":
         why = "its scale is chosen while it runs (DynamicQuantizeLinear)"
-        raise node.refuse(why, "quantize the float network it was made of")
+        raise node.refuse(why, FLOAT)
     zeros = [*node.inputs[2:4], "", ""][:2]
     weight: Array = np.zeros(file.blank[name], np.int8) if name in file.blank else int8_weight(file, node, name, zeros[1])
     zero_in = zero_point(file, node, zeros[0], repr(x))

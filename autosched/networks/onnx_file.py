@@ -32,6 +32,7 @@ _SHAPED_LIKE = {
     "QLinearConcat": ("Concat", None),  # behind its scale, every third input is a tensor
     "QGemm": ("Gemm", (0, 3)),
 }
+FLOAT = "quantize the float network it was made of: autosched quantize FLOAT.onnx --calibrate data.npz -o q.onnx"
 DOMAINS = ("", "ai.onnx", "com.microsoft")
 
 

@@ -59,7 +59,7 @@ def _show_layers(
     assert "none of its layers is logged; run: autosched tune" in autosched("show", net, code=2, cwd=folder).stderr
     # What the page says of one workload is tested with one.
     monkeypatch.setattr(page, "_section", lambda task, n, *_: page.Section(task, n, None, ""))
-    autosched("report", net, "--log", log, "-o", folder / "r.html")
+    autosched("report", net, "--log", log, "-o", folder / "r.html", "--jobs", 1)
     text = (folder / "r.html").read_text()
     for layer in run["layers"]:
         assert f"<td>{layer['name']}</td><td>{layer['kind']}</td>" in text, layer
@@ -130,3 +130,24 @@ def test_bad_input_is_one_line(words: tuple[object, ...], said: str, tmp_path: P
     done = autosched(*words, code=2, cwd=tmp_path)
     assert said in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
     assert [p for p in tmp_path.iterdir() if p.suffix in (".onnx", ".npy", ".zip")] == []
+
+
+def test_what_is_quantized_while_it_runs_is_one_line_with_the_way_out(tmp_path: Path, autosched: Command) -> None:
+    """Files of onnxruntime's ``quantize_dynamic``: their scales are chosen anew for every image."""
+    import onnx
+    from onnxruntime.quantization import quantize_dynamic
+
+    helper = onnx.helper
+    weight = onnx.numpy_helper.from_array(np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32), "w")
+    ends = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [2, k]) for n, k in (("x", 8), ("y", 4))]
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"], name="mm")], "g", ends[:1], ends[1:], [weight])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "float.onnx")
+    quantize_dynamic(tmp_path / "float.onnx", tmp_path / "dyn.onnx")
+    np.savez(tmp_path / "data.npz", x=np.ones((4, 8), np.float32))
+    asked = ("--calibrate", tmp_path / "data.npz", "-o", tmp_path / "q.onnx")
+    for words in (("run", tmp_path / "dyn.onnx"), ("quantize", tmp_path / "dyn.onnx", *asked)):
+        said = autosched(*words, code=2).stderr
+        assert said.count("\n") == 1 and said.startswith("autosched: node ") and "DynamicQuantizeLinear" in said, said
+        assert "autosched quantize FLOAT.onnx --calibrate data.npz -o q.onnx" in said
+    assert not (tmp_path / "q.onnx").exists()

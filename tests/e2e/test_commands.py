@@ -202,7 +202,8 @@ def test_a_shell_with_a_terminal_completes_what_is_typed(shell: str, tmp_path: P
     for typed, completed in {
         "tu": "tune ", "db fs": "db fsck ", "db fsck --re": "db fsck --repair ", "show t2 --as g": "show t2 --as gantt ",
         "list w": "list workloads ", "tune resnet18.c1": "tune resnet18.c1",
-        "tune t2 --target vta-py": "tune t2 --target vta-pynq",
+        "tune t2 --target vta-py": "tune t2 --target vta-pynq", "tune t2 --target min": "tune t2 --target mine.json ",
+        "best min": "best mine.json ",
         "run mi": "run mine.json ", "help ve": "help verify ", "tune --trails": "tune --trails", "tune nothing": "tune nothing",
     }.items():
         # A letter behind it shows where the shell thinks that the word ends.
