@@ -146,6 +146,14 @@ OUTSIDE = {
 }
 
 
+@pytest.mark.parametrize(("name", "words"), [
+    ("distances_l1", "which is no product of two int8 elements"), ("one_filter", "at no plain index of its own"),
+])
+def test_of_what_has_no_lanes_it_is_said_what_is_missing(user_programs, name: str, words: str) -> None:
+    with pytest.raises(SpaceError, match=words):
+        Space(user_programs.program(name), "vta-de10")
+
+
 @pytest.mark.parametrize("name", sorted(OUTSIDE))
 def test_a_program_without_a_space_says_of_what_kind_it_is(user_programs, name: str) -> None:
     with pytest.raises(SpaceError) as caught:
