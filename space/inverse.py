@@ -2,12 +2,17 @@
 
 A trace says what was decided, step by step, but not by which columns. So points are changed one decision at a time, or two, for
 as long as their traces agree with the given one further; what is found has that very trace.
+
+Who writes a schedule by hand takes the same steps in another order, or others that come to the same. So where no point has the
+trace, points are compared by which steps they take, in whatever order, and the nearest one may still have the same program.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from itertools import chain, combinations, product
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -15,10 +20,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from autosched.errors import ProgramError
+from autosched.errors import AutoschedError, ProgramError
+from autosched.kernel import program_hash, replay
+from autosched.lower import lower_table
 from autosched.schedule.kit.trace import Trace
 from space.plan import Mask
 from space.rule import Points
+from space.sites import sites_of
 
 if TYPE_CHECKING:
     from space.space import Space
@@ -27,10 +35,15 @@ Point = npt.NDArray[np.int32]
 Steps = Sequence[Mapping[str, Any]]
 FEW = 12  # choices of a column that is tried with any other
 MOST = 4096  # combinations of decisions that are tried together
+LOOSE = 64  # of them, where the order of steps does not count and one decision alone shows
+NEAREST = 3  # forms that are compared by which steps they take
+SEVERAL_WAYS = frozenset({"consumer_blocks", "preserve_unit_loops", "preserve_unit_iters", "disable_predication", "index"})
+LOOKUPS = ("get_sblock", "get_block", "get_loops")
+SAID = 3  # steps that are named
 
 
 def point_of(space: Space, trace: Trace, anyhow: bool = False) -> Point:
-    """The point of a space with a trace.
+    """The point of a space with a trace, or with the program of its schedule.
 
     Args:
         space: of the program that the trace is of.
@@ -39,8 +52,8 @@ def point_of(space: Space, trace: Trace, anyhow: bool = False) -> Point:
             are the same is then for the caller to see.
 
     Raises:
-        ProgramError: no form of the program begins like the trace, or no point was found that agrees with it to the end: the
-            first step that is in the way, and the nearest point.
+        ProgramError: no point was found with the trace or the program: the first step in the way, the nearest point, and which
+            steps that one has not.
     """
     given = _steps(trace)
     forms: list[tuple[int, int, Steps]] = []  # how much a form is the trace's, its number, the steps that are wanted of it
@@ -51,20 +64,28 @@ def point_of(space: Space, trace: Trace, anyhow: bool = False) -> Point:
         elif not anyhow and _agree(own, given) == len(own):
             forms.append((len(own), k, given))
     if not forms:
-        raise ProgramError(f"{space.func.name} is brought into another form than any of the space's: {_step(given, 0)}")
+        nearest, same = _by_program(space, trace, given)
+        if same:
+            return nearest
+        why = _missing(space, nearest, given)
+        raise ProgramError(f"{space.func.name} is brought into another form than any of the space's: {why}")
     best: tuple[int, Point, Steps] | None = None
     for _, k, wanted in sorted(forms, key=lambda form: form[:2], reverse=True):
-        far, row = _climb(space, k, wanted)
+        far, row = _climb(space, k, _further(wanted), len(wanted) + 1, MOST)
         if far > len(wanted):
             # Columns that change nothing may still hold what other points need.
             tidy, inside = space.repair(row[None])
             return np.asarray(tidy[0] if inside[0] and _steps(space.trace(tidy[0])) == wanted else row, dtype=np.int32)
         best = (far, row, wanted) if best is None or far > best[0] else best
     assert best is not None
+    nearest, same = _by_program(space, trace, given)
+    if same:
+        return nearest
     reached, point, wanted = best
+    why = _missing(space, nearest, given)
     raise ProgramError(
         f"no point of the space is known to have step {reached} of {len(wanted)}: {_step(wanted, reached)}; nearest is "
-        f"{space.explain(point)}"
+        f"{space.explain(point)}; {why}"
     )
 
 
@@ -101,23 +122,85 @@ def _behind(own: Steps, made: Steps, given: Steps) -> tuple[int, Steps] | None:
     return sum(((ops - theirs) + (theirs - ops)).values()), steps
 
 
-def _climb(space: Space, sketch: int, wanted: Steps) -> tuple[int, Point]:
-    """The row of a sketch that agrees furthest, and how far: one more than the steps where nothing else follows."""
+def _further(wanted: Steps) -> Callable[[Steps], int]:
+    """How many steps a trace has in common with the wanted one from the beginning; one more where nothing else follows."""
+
+    def reach(made: Steps) -> int:
+        agreed = _agree(made, wanted)
+        return agreed + (agreed == len(wanted) == len(made))
+
+    return reach
+
+
+def _alike(space: Space, wanted: Steps) -> Callable[[Steps], int]:
+    """How many steps a trace has in common with the wanted one in whatever order, less those that are its own."""
+    reads = _reads(space)
+    count = Counter(_keys(wanted, reads))
+
+    def reach(made: Steps) -> int:
+        common = (Counter(_keys(made, reads)) & count).total()
+        return 2 * common - len(made)
+
+    return reach
+
+
+def _reads(space: Space) -> dict[str, tuple[str, ...]]:
+    """What every block of every form reads, in its own order."""
+    funcs = (model.nest.func for sketch in space.sketches for model in sketch.models)
+    return {s.block.name: tuple(r.buffer.name for r in s.block.reads) for func in funcs for s in sites_of(func)}
+
+
+def _keys(steps: Steps, reads: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """For every step what it does to what: handles are told by the steps that gave them and not by their numbers, and what may
+    be said in several ways is left out."""
+    names: dict[str, str] = {}
+    blocks: dict[str, str] = {}
+
+    def told(value: Any) -> Any:
+        if isinstance(value, list):
+            return [told(v) for v in value]
+        return names.get(value, value) if isinstance(value, str) else value
+
+    found = []
+    for step in steps:
+        given = {name: told(value) for name, value in step["in"].items() if name not in SEVERAL_WAYS}
+        args = {name: value for name, value in step["args"].items() if name not in SEVERAL_WAYS}
+        if isinstance(given.get("factors"), list):
+            given["factors"] = given["factors"][1:]  # the first follows
+        index, read = args.get("read_buffer_index"), reads.get(blocks.get(step["in"].get("block", ""), ""), ())
+        if isinstance(index, int) and index < len(read):
+            args["read_buffer_index"] = read[index]
+        text = json.dumps([step["op"], given, args], sort_keys=True, default=str)
+        found.append(blake2b(text.encode(), digest_size=8).hexdigest())
+        names.update({name: f"{found[-1]}.{n}" for n, name in enumerate(step["out"])})
+        if step["op"] in LOOKUPS[:2]:
+            blocks[step["out"][0]] = step["args"]["name"]
+    return found
+
+
+def _climb(space: Space, sketch: int, measure: Callable[[Steps], int], goal: int, most: int) -> tuple[int, Point]:
+    """The row of a sketch whose steps measure most, and how much.
+
+    Args:
+        space: the space.
+        sketch: of it.
+        measure: of the steps of a row's trace.
+        goal: what is enough.
+        most: combinations of decisions that are tried together.
+    """
     known: dict[bytes, int] = {}
 
     def reach(row: Point) -> int:
         key = row.tobytes()
         if key not in known:
-            made = _steps(space.trace(row))
-            agreed = _agree(made, wanted)
-            known[key] = agreed + (agreed == len(wanted) == len(made))
+            known[key] = measure(_steps(space.trace(row)))
         return known[key]
 
     row = space.repair(_default(space, sketch)[None])[0][0]
     far = reach(row)
-    while far <= len(wanted):
+    while far < goal:
         # Not settled last: a decision may make no sense before others are taken, and until then be taken back.
-        for trial in chain(_changed(space, sketch, row, True), _changed(space, sketch, row, False)):
+        for trial in chain(_changed(space, sketch, row, True, most), _changed(space, sketch, row, False, most)):
             now = reach(trial)
             if now > far:
                 row, far = trial, now
@@ -127,6 +210,43 @@ def _climb(space: Space, sketch: int, wanted: Steps) -> tuple[int, Point]:
     return far, row
 
 
+def _by_program(space: Space, trace: Trace, given: Steps) -> tuple[Point, bool]:
+    """The point whose steps are most like those of a trace, whatever their order, and whether it has the same program."""
+    measure = _alike(space, given)
+    starts = sorted(range(len(space.sketches)), key=lambda k: -measure(_steps(space.trace(_default(space, k)))))
+    found = [_climb(space, k, measure, len(given), LOOSE) for k in starts[:NEAREST]]
+    point = max(found, key=lambda one: one[0])[1]
+    tidy, inside = space.repair(point[None])
+    try:
+        wanted = program_hash(lower_table(replay(space.func, trace, "fast").func, space.target))
+        made = program_hash(lower_table(replay(space.func, space.trace(tidy[0]), "fast").func, space.target))
+    except AutoschedError:
+        return point, False
+    return np.asarray(tidy[0], dtype=np.int32), bool(inside[0]) and made == wanted
+
+
+def _missing(space: Space, point: Point, given: Steps) -> str:
+    """What a trace has that a point has not: the steps, and which of their primitives no rule of the space gives at all."""
+    reads = _reads(space)
+    left = Counter(_keys(_steps(space.trace(point)), reads))
+    own = []
+    for n, key in enumerate(_keys(given, reads)):
+        if left[key]:
+            left[key] -= 1
+        elif given[n]["op"] not in LOOKUPS:
+            own.append(n)
+    rows = space.sample(np.random.default_rng(0), 4 * FEW)
+    used = {step["op"] for row in rows for step in _steps(space.trace(row))}
+    foreign = [n for n in own if given[n]["op"] not in used]
+    said = [f"step {n} is {_step(given, n)}" for n in (foreign or own)[:SAID]]
+    more = f" and {len(foreign or own) - SAID} more" if len(foreign or own) > SAID else ""
+    if foreign:
+        return f"{'; '.join(said)}{more}: no rule of this space gives such a step"
+    if said:
+        return f"{'; '.join(said)}{more}: no decision of a rule has these values here"
+    return f"{space.explain(point)} takes the same steps in another order, which gives another program"
+
+
 def _default(space: Space, sketch: int) -> Point:
     row = np.zeros(space.width, dtype=np.int32)
     row[0] = sketch
@@ -134,14 +254,14 @@ def _default(space: Space, sketch: int) -> Point:
     return row
 
 
-def _changed(space: Space, sketch: int, row: Point, settle: bool) -> Iterator[Point]:
+def _changed(space: Space, sketch: int, row: Point, settle: bool, most: int) -> Iterator[Point]:
     """The row with one decision changed, then with several that go together; settled, or with what makes no sense yet."""
     columns = list(zip(space.places(sketch).tolist(), space.sketches[sketch].columns))
     for at, column in columns:
         yield from _distinct(space, row, [{at: value} for value in column.choices if value != row[at]], settle)
     for group in _together(space, sketch):
         values = [space.sketches[sketch].columns[n].choices for n in group]
-        while prod(map(len, values)) > MOST:
+        while prod(map(len, values)) > most:
             # Of the longest list of choices every other one.
             longest = max(values, key=len)
             values = [v[::2] if v is longest else v for v in values]

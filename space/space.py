@@ -572,7 +572,7 @@ class Space:
         return sch
 
     def point_of(self, sch: Schedule | Trace, anyhow: bool = False) -> npt.NDArray[np.int32]:
-        """The point with the very trace of a schedule.
+        """The point with the very trace of a schedule, or with its program.
 
         Args:
             sch: a schedule of the program, or its trace, e.g. of a logged record.

@@ -19,6 +19,8 @@ def _options(p: Parser) -> None:
     p.add_argument("workload", help="a workload; its best logged schedule is explained")
     add_target(p)
     add_log(p)
+    p.add_argument("--schedule", metavar="FILE.py:FUNC",
+                   help="a schedule of your own instead: a Schedule of the workload's program, or a function that returns one")
     p.add_argument("--alternatives", type=positive, default=4, metavar="N", help="simulated per decision (default 4)")
     p.add_argument("--jobs", type=positive, default=1, metavar="N", help="worker processes (default 1)")
     add_format(p)
@@ -29,18 +31,28 @@ OPTIONS = {"explain": _options}
 
 
 def explain(args: argparse.Namespace) -> int:
-    """Takes the best schedule apart, and changes every decision alone."""
-    from autosched.report import ablate, account, decided
+    """Takes the best schedule apart, or one of the user's own, and changes every decision alone."""
+    from autosched.kernel import build, resolve
+    from autosched.report import ablate, account, decided, placed
     from autosched.search.pool import MeasurePool
+    from autosched.target import get_target
+    from autosched.workloads.user_file import trace_from_file
     from space import Space
 
-    task, target, record, kernel = best_of(args)
-    found = account(kernel)
-    point, why = decided(Space(task.func, target), record)
+    if args.schedule:
+        target = get_target(args.target)
+        task, trace = resolve(args.workload, target), trace_from_file(args.schedule)
+        kernel = build(task, target, trace)
+        found = account(kernel)
+        point, why = placed(Space(task.func, target), trace, kernel.hash)
+    else:
+        task, target, record, kernel = best_of(args)
+        found = account(kernel)
+        point, why = decided(Space(task.func, target), record)
     with MeasurePool(args.jobs) as pool:
         changes = ablate(task, target, point, found.cycles, args.alternatives, pool=pool) if point else []
     if args.format == "json":
-        print_json({**found.as_json(), "decisions": [asdict(c) for c in changes]})
+        print_json({**found.as_json(), "decisions": [asdict(c) for c in changes], "point": list(point), "outside": why})
         return Exit.OK
     _print(found, changes, why)
     return Exit.OK

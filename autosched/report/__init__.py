@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from autosched.report.ablation import Change, ablate, decided
+from autosched.report.ablation import Change, ablate, decided, placed
 from autosched.report.account import Account, account
 from autosched.report.compare import Difference, compare, figures, of_run
 from autosched.report.pictures import Picture, convergence, timeline
 
 __all__ = [
     "Account", "Change", "Difference", "Picture", "ablate", "account", "compare", "convergence", "decided", "figures", "of_run",
-    "timeline",
+    "placed", "timeline",
 ]

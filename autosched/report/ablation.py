@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -57,14 +58,31 @@ def decided(space: Space, record: BestRecord) -> tuple[tuple[int, ...], str]:
     """
     if record.space == VERSION and record.point:
         return tuple(record.point), ""
-    try:
-        point = space.point_of(Trace.from_json(list(record.trace)), anyhow=True)
-        if record.program == build(space.func, space.target, space.trace(point)).hash:
-            return tuple(point.tolist()), ""
-        raise ProgramError("the nearest point has another program")
-    except ProgramError as error:
+    point, why = placed(space, list(record.trace), record.program)
+    if why:
         old = f"the schedule is of version {record.space} of the space"
-        return (), f"{old}, and in version {VERSION} no point has its trace ({error})"
+        return (), f"{old}, and in version {VERSION} no point has its trace ({why})"
+    return point, ""
+
+
+def placed(space: Space, trace: list[Any], program: str | None) -> tuple[tuple[int, ...], str]:
+    """The decisions of a schedule, wherever it comes from, and why there are none.
+
+    Args:
+        space: of its workload on a target.
+        trace: its steps, as JSON objects.
+        program: the hash of its program.
+
+    Returns:
+        The point and nothing, or no point and the steps that are in the way.
+    """
+    try:
+        point = space.point_of(Trace.from_json(trace), anyhow=True)
+    except ProgramError as error:
+        return (), str(error)
+    if program != build(space.func, space.target, space.trace(point)).hash:
+        return (), "the nearest point has another program"
+    return tuple(point.tolist()), ""
 
 
 def ablate(

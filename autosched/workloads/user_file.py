@@ -43,18 +43,7 @@ def from_file(name: str, file: str, attribute: str) -> Workload:
             number and error.
         UnknownNameError: the file has no such function.
     """
-    path = Path(file).expanduser()
-    if not path.is_file():
-        near = [str(p) for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
-        raise ProgramError(f"no file {file}{suggest(file, near)}")
-    path = path.resolve()
-    answer = told(file, path, attribute)
-    for text in answer.get("warnings", ()):
-        warnings.warn(text, stacklevel=2)
-    if "unknown" in answer:
-        raise UnknownNameError(*answer["unknown"])
-    if "error" in answer:
-        raise ProgramError(answer["error"])
+    path, answer = _asked(file, attribute)
     if "type" in answer:
         raise ProgramError(f"{name}: expected a PrimFunc or a function that returns one, got {answer['type']}")
     if "script" in answer:
@@ -75,6 +64,43 @@ def from_file(name: str, file: str, attribute: str) -> Workload:
     if not isinstance(found, Workload):
         raise ProgramError(f"{name}: expected the same Workload again, got {type(found).__name__}")
     return found
+
+
+def trace_from_file(name: str) -> list[dict[str, Any]]:
+    """The trace of a schedule of the user's own, as JSON objects: its steps, none of which is the file's code.
+
+    Args:
+        name: ``FILE.py:FUNC``; FUNC is a ``Schedule`` of the file, or a function without arguments that returns one.
+
+    Raises:
+        ProgramError, UnknownNameError: as ``from_file``.
+    """
+    file, colon, attribute = name.strip().rpartition(":")
+    if not colon or not file.endswith(".py"):
+        raise ProgramError(f"a schedule is given as FILE.py:FUNC, got {name!r}")
+    _, answer = _asked(file, attribute)
+    if "trace" not in answer:
+        got = answer.get("type") or ("Workload" if "workload" in answer else "PrimFunc")
+        raise ProgramError(f"{name}: expected a Schedule or a function that returns one, got {got}")
+    trace: list[dict[str, Any]] = answer["trace"]
+    return trace
+
+
+def _asked(file: str, attribute: str) -> tuple[Path, dict[str, Any]]:
+    """A user's file, and what it gives under a name, told by another process."""
+    path = Path(file).expanduser()
+    if not path.is_file():
+        near = [str(p) for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
+        raise ProgramError(f"no file {file}{suggest(file, near)}")
+    path = path.resolve()
+    answer = told(file, path, attribute)
+    for text in answer.get("warnings", ()):
+        warnings.warn(text, stacklevel=3)
+    if "unknown" in answer:
+        raise UnknownNameError(*answer["unknown"])
+    if "error" in answer:
+        raise ProgramError(answer["error"])
+    return path, answer
 
 
 def tell(file: str, path: str, attribute: str) -> NoReturn:
@@ -119,9 +145,14 @@ def _described(found: Any) -> dict[str, Any]:
         found = next(iter(found.functions.values()))
     if isinstance(found, Workload):
         return {"workload": found.name}
-    if not isinstance(found, PrimFunc):
-        return {"type": type(found).__name__}
-    return {"script": found.script(), "key": structural_hash(found)}
+    if isinstance(found, PrimFunc):
+        return {"script": found.script(), "key": structural_hash(found)}
+    # Most files hold a program alone, and have no use for primitives.
+    from autosched.schedule import Schedule
+
+    if isinstance(found, Schedule):
+        return {"type": "Schedule", "trace": found.trace.as_json()}
+    return {"type": type(found).__name__}
 
 
 @contextlib.contextmanager

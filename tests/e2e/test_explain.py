@@ -241,3 +241,69 @@ def test_a_schedule_of_an_older_space_is_a_point_of_this_one_where_its_trace_is(
     monkeypatch.setattr(ablation, "VERSION", VERSION + 1)
     code, out, err = ran("explain", ALU, "--log", log, "--alternatives", "1")
     assert code == Exit.OK and "every decision changed alone" in out, out + err
+
+
+BY_HAND = """
+from autosched.schedule import Schedule
+from autosched.workloads import workload
+
+ACC = "local.acc_buffer"
+
+def scheduled(*factors, turn=False, order=(0, 1)):
+    sch = Schedule(workload("add:m=1,n=256").func)
+    add = sch.get_sblock("add")
+    loads = [sch.cache_read(add, which, ACC) for which in order]
+    sch.set_scope(add, 0, ACC)
+    m, n, mb, nb = sch.get_loops(sch.get_sblock("out"))
+    outer, *inner = sch.split(n, list(factors))
+    sch.reorder(outer, m, *inner, mb, nb)
+    if turn:
+        sch.bind(outer, "vthread")
+    for block in (add, *loads):
+        sch.compute_at(block, outer, preserve_unit_loops=True)
+    if not turn:
+        for load in loads:
+            sch.double_buffer(load, 0)
+    return sch
+
+def mine():
+    return scheduled(4, 4)
+
+def swapped():
+    return scheduled(4, 4, order=(1, 0))
+
+def threads():
+    return scheduled(2, 8, turn=True)
+
+def levels():
+    return scheduled(4, 2, 2)
+
+program = workload("add:m=1,n=256").func
+"""
+
+
+def test_a_schedule_of_ones_own_is_a_point_or_says_what_is_in_the_way(tmp_path: Path) -> None:
+    """The same program by other steps is the point's; else the steps that no rule gives."""
+    file = tmp_path / "hand.py"
+    file.write_text(BY_HAND)
+
+    def explained(name: str) -> dict[str, object]:
+        code, out, err = ran("explain", ALU, "--schedule", f"{file}:{name}", "--format", "json", "--alternatives", "1")
+        assert code == Exit.OK, err
+        return json.loads(out)
+
+    space = Space(workload(ALU).func, "vta-de10")
+    mine = explained("mine")
+    assert mine["point"] == space.point(tile_n=4, load_A=1, load_B=1, banks_A=1, banks_B=1).tolist() and mine["outside"] == ""
+    assert mine["decisions"] and mine["cycles"] == measure(
+        Candidate(ALU, "vta-de10", tuple(space.trace(np.array(mine["point"], dtype=np.int32)).as_json()))).cycles
+    for name, step in (("threads", "is bind(loop="), ("levels", "is split(loop="), ("swapped", "same steps in another order")):
+        other = explained(name)
+        assert other["point"] == [] and other["decisions"] == [] and step in str(other["outside"]), other["outside"]
+    assert "no rule of this space gives such a step" in str(explained("threads")["outside"])
+    code, out, _ = ran("explain", ALU, "--schedule", f"{file}:levels", "--alternatives", "1")
+    assert code == Exit.OK and "no decision can be changed alone: " in out and "split(loop=" in out
+    for given, said in ((f"{file}:program", "expected a Schedule or a function that returns one, got PrimFunc"),
+                        (f"{file}:mein", "did you mean 'mine'"), (f"{file}", "FILE.py:FUNC")):
+        code, _, err = ran("explain", ALU, "--schedule", given)
+        assert code == Exit.BAD_INPUT and said in err and "Traceback" not in err, err
