@@ -13,9 +13,9 @@ import pytest
 from autosched.cli import main
 from autosched.cli.exit_codes import Exit
 from autosched.kernel import build
-from autosched.records import Known, Log
+from autosched.records import Known, Log, best_or_fail
 from autosched.records.line import open_line, seal
-from autosched.report import account
+from autosched.report import ablate, ablation, account
 from autosched.search import TuneReport, tune, worker
 from autosched.target import get_target
 from autosched.workloads import workload
@@ -144,6 +144,21 @@ def both(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_page_is_the_same_whatever_the_jobs(both: Path, log: Path, tmp_path: Path) -> None:
     assert main(["report", str(log), "-o", str(tmp_path / "p.html"), "--jobs", "2"]) == Exit.OK
     assert (tmp_path / "p.html").read_text() == both.read_text()
+
+
+def test_what_the_log_knows_of_a_decision_is_not_simulated(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task, target = workload(NAME), get_target("vta-de10")
+    record, _ = best_or_fail(task, target, log)
+    asked: list[int] = []
+    measure = ablation.measure
+    monkeypatch.setattr(ablation, "measure", lambda candidate: (asked.append(1), measure(candidate))[1])
+    plain = {c.decision: c for c in ablate(task, target, record.point, record.cycles, 1)}
+    alone = len(asked)
+    logged = {t.point: t.cycles for t in Log.open(log).all_trials() if t.cycles is not None}
+    more = {c.decision: c for c in ablate(task, target, record.point, record.cycles, 1, logged)}
+    assert len(asked) < 2 * alone and more.keys() == plain.keys()
+    assert all(more[d].tried >= c.tried and (more[d].cycles or 0) <= (c.cycles or 0) for d, c in plain.items() if c.cycles)
+    assert any(c.tried > plain[d].tried for d, c in more.items()), "what the log knows comes on top"
 
 
 def test_names_are_text_and_never_tags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
