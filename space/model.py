@@ -318,11 +318,13 @@ class Model:
 
     def capacity(self, plan: Plan) -> Mask:
         """Whether all buffers of every part fit their memories, copies included, and all waiting tokens their counter."""
-        fit = np.broadcast_to(fits(self.held(plan), self.target), len(plan)).copy()
+        fit = np.broadcast_to(fits(self.held(plan), self.target), len(plan))
+        # A slice that is done leaves a token for its store. The stages run ahead by as many tiles as there are copies, and on
+        # into the next part, whose tiles have places of their own.
+        waiting = np.zeros(len(plan), dtype=np.int64)
         for part in plan.parts:
-            # A slice that is done leaves a token for its store; the stages run ahead by as many tiles as there are copies.
-            fit &= (self.slices(part) * self.tile_copies(plan, part) <= CAPACITY) | ~part.on
-        return fit
+            waiting += np.where(part.on, self.slices(part) * self.tile_copies(plan, part), 0)
+        return np.asarray(fit & (waiting <= CAPACITY), dtype=np.bool_)
 
     # -- traffic ------------------------------------------------------------------------------------------------------
 

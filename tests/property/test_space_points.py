@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosched.errors import ProgramError, UnknownNameError
-from autosched.lower import lower
+from autosched.errors import LoweringError, ProgramError, UnknownNameError
+from autosched.lower import lower, lower_table
 from autosched.measure import Candidate, measure
 from autosched.schedule import Schedule, Trace
 from autosched.target import get_target
@@ -171,6 +171,21 @@ def test_slices_leave_no_more_tokens_than_are_counted() -> None:
     assert measure(Candidate(name, "vta-de10", tuple(space.trace(one_bank).as_json()))).ok
     with pytest.raises(ProgramError, match="not in the space"):
         space.point(**sliced, banks_acc=1)
+
+
+def test_slices_of_a_part_wait_beside_those_of_the_part_before() -> None:
+    """The tiles of the next part have places of their own, and their stages need not wait for the stores of this one."""
+    space = Space(workload("mobilenet.d1").func, "vta-de10")
+    row = [0, 0, 4, 8, 1, 1, 1, 4, 112, 1, 3, 3, 1, 3, 3, 0, 0, 0, 2, 1, 0, 0, 0, 0, 5, 4, 0, 0, 0, 1, 0]
+    two = np.array(row, dtype=np.int32)
+    one = two.copy()
+    one[space.names.index("banks_acc")] = 0
+    assert "cut last y=4 then x=1" in space.explain(two) and "store by x" in space.explain(two)
+    assert space.valid(np.stack([one, two])).tolist() == [True, False]
+    lower_table(space.schedule(one).func, space.target)
+    with pytest.raises(LoweringError) as caught:
+        lower_table(space.schedule(two).func, space.target)
+    assert caught.value.code == "tokens"
 
 
 @pytest.mark.parametrize("name", ["t2", "dense:m=2,k=32,n=32,tail=cast,bias=0"])
