@@ -79,6 +79,12 @@ class Sketch:
         return tuple(found)
 
     @cached_property
+    def weights(self) -> npt.NDArray[np.float64]:
+        """How often each of the deciding rules is asked: as often as it has columns with a choice."""
+        choices = [sum(len(c.choices) > 1 for c in model.owned(rule)) for model, _, _, rule in self.deciding]
+        return np.array(choices) / max(sum(choices), 1)
+
+    @cached_property
     def starts(self) -> tuple[int, ...]:
         """The first column of every nest."""
         return tuple(int(n) for n in np.cumsum([0, *(len(m.columns) for m in self.models[:-1])]))

@@ -190,18 +190,23 @@ class Space:
         out = points.copy()
         inside = np.zeros(len(points), dtype=np.bool_)
         for k, rows, own in self._groups(points):
-            settled = np.zeros(len(own), dtype=np.bool_)
-            open_ = np.arange(len(own))
-            for _ in range(PASSES):
-                again = self._repaired(k, own[open_])
-                settled[open_] = (again == own[open_]).all(axis=1)
-                own[open_] = again
-                open_ = open_[~settled[open_]]
+            once = self._repaired(k, own)
+            # Neighbours are twins of each other more often than not.
+            first, which = _distinct(once)
+            mine = once[first]
+            settled = np.zeros(len(mine), dtype=np.bool_)
+            settled[which[(once == own).all(axis=1)]] = True
+            open_ = np.flatnonzero(~settled)
+            for _ in range(PASSES - 1):
                 if not len(open_):
                     break
-            settled[settled] = self._legal(k, own[settled])
-            out[rows] = self._global(k, own)
-            inside[rows] = settled
+                again = self._repaired(k, mine[open_])
+                settled[open_] = (again == mine[open_]).all(axis=1)
+                mine[open_] = again
+                open_ = open_[~settled[open_]]
+            settled[settled] = self._legal(k, mine[settled])
+            out[rows] = self._global(k, mine)[which]
+            inside[rows] = settled[which]
         return out, inside & self._as_fixed(out)
 
     def blocks(self) -> Iterator[Points]:
@@ -382,7 +387,7 @@ class Space:
         repaired, inside = self.repair(children)
         points = _fresh_of(repaired[inside], tried, set())
         tried |= looked
-        tried.update(row.tobytes() for row in points)
+        tried.update(_keys(points))
         return points
 
     def _cross(self, sketch: int, own: Points, rng: np.random.Generator) -> None:
@@ -398,7 +403,7 @@ class Space:
         deciding = self.sketches[sketch].deciding
         if not deciding:
             return
-        which = rng.integers(len(deciding), size=(len(own), len(VARIED)))
+        which = rng.choice(len(deciding), size=(len(own), len(VARIED)), p=self.sketches[sketch].weights)
         which[rng.random(which.shape) >= VARIED] = -1
         for n, (model, nest, _, rule) in enumerate(deciding):
             rows = np.flatnonzero((which == n).any(axis=1))
@@ -421,11 +426,9 @@ class Space:
 
     def neighbours_of(self, points: Points) -> Points:
         """The distinct neighbours of several points, these left out."""
-        near, inside = self.repair(np.unique(np.concatenate([self._around(p) for p in points]), axis=0))
-        candidates = np.unique(near[inside], axis=0)
-        given = {p.tobytes() for p in points}
-        fresh = np.array([row.tobytes() not in given for row in candidates], dtype=np.bool_)
-        return np.asarray(candidates[fresh], dtype=np.int32)
+        near, inside = self.repair(np.concatenate([self._around(p) for p in points]))
+        found = _fresh_of(near[inside], {p.tobytes() for p in points}, set())
+        return np.asarray(found[np.lexsort(found.T[::-1])], dtype=np.int32)
 
     def _around(self, point: npt.NDArray[np.int32]) -> Points:
         """Rows with one or two columns changed, not repaired."""
@@ -433,7 +436,7 @@ class Space:
         columns, starts = self.sketches[k].columns, self.sketches[k].starts
         own = point[self._places[k]]
         rows = [own]
-        changed = [0]  # the nest of each row's change
+        changed = [-1]  # the nest of each row's change
         for n, column in enumerate(columns):
             values = np.array(column.choices)
             at = int(np.searchsorted(values, own[n]))
@@ -451,16 +454,15 @@ class Space:
         flags = [n for n, c in enumerate(columns) if c.loosest is not None and len(c.choices) <= 16
                  and not c.name.rpartition(".")[2].startswith(("tile_", "head_"))]
         # A tile that changes often needs its load or its bank to change with it: try those of each neighbour too.
-        for row, nest in list(zip(rows, changed))[1:]:
-            for n in flags:
-                if int(np.searchsorted(starts, n, side="right")) != nest:
-                    continue
-                for value in columns[n].choices:
-                    if value != row[n]:
-                        twin = row.copy()
-                        twin[n] = value
-                        rows.append(twin)
-        return self._global(k, np.stack(rows))
+        single, nest = np.stack(rows), np.array(changed)
+        found = [single]
+        for n in flags:
+            beside = single[nest == int(np.searchsorted(starts, n, side="right"))]
+            for value in columns[n].choices:
+                twins = beside[beside[:, n] != value]
+                twins[:, n] = value
+                found.append(twins)
+        return self._global(k, np.concatenate(found))
 
     # -- judgement ------------------------------------------------------------------------------------------------------
 
@@ -633,11 +635,23 @@ class Space:
         return " | ".join(said)
 
 
+def _keys(rows: Points) -> list[bytes]:
+    """Every row as bytes."""
+    data, width = rows.tobytes(), rows.shape[1] * rows.itemsize
+    return [data[at : at + width] for at in range(0, len(data), width)]
+
+
+def _distinct(rows: Points) -> tuple[Ints, Ints]:
+    """Where each distinct row stands first, and which of them every row is."""
+    first: dict[bytes, tuple[int, int]] = {}
+    which = [first.setdefault(key, (len(first), n))[0] for n, key in enumerate(_keys(rows))]
+    return np.array([n for _, n in first.values()], dtype=np.int64), np.array(which, dtype=np.int64)
+
+
 def _fresh_of(rows: Points, known: set[bytes], met: set[bytes]) -> Points:
     """The distinct rows that are neither known nor met before, in order; now they are met."""
     fresh = []
-    for n, row in enumerate(rows):
-        key = row.tobytes()
+    for n, key in enumerate(_keys(rows)):
         if key not in known and key not in met:
             met.add(key)
             fresh.append(n)

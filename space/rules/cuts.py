@@ -14,7 +14,7 @@ import numpy.typing as npt
 from space.model import Model
 from space.plan import Part, Plan, along
 from space.rule import Column, Ints, NumericRule, Points
-from space.rules.tiling import divides
+from space.rules.tiling import divides, make_room
 
 EVERY = 64  # extents up to this may be cut anywhere; longer ones at powers of two
 WHOLE = 0.3  # chance that a tile with its first and last part is whole along another axis
@@ -153,14 +153,19 @@ class Cuts(NumericRule):
         if not axes or "head" not in model.index:
             return
         known = values(model)
+        before = points.copy()
         for n in np.flatnonzero(whole):
             a = int(rng.choice(axes))
             extent = model.nest.axes[a].extent
             column = model.index[f"tile_{model.nest.axes[a].name}"]
+            # Many small tiles or a few large ones: how many is drawn evenly by its logarithm.
+            few = int(extent ** rng.random())
             tile = int(points[n, column]) if rng.random() < 0.3 else int(rng.integers(1, extent // 2 + 1))
+            last = int(rng.choice([0, 1, 2, tile // 2]))
+            if rng.random() < 0.5:
+                tile = max(1, (extent - last) // few)
             if tile not in model.columns[column].choices:
                 continue
-            last = int(rng.choice([0, 1, 2, tile // 2]))
             first = (extent - last) % tile or (tile if rng.random() < 0.5 else 0)
             # More than a tile only where it loads for the others: it is taken back elsewhere.
             first += tile * int(rng.integers(0, 3)) if rng.random() < 0.3 else 0
@@ -170,6 +175,7 @@ class Cuts(NumericRule):
             other = int(rng.choice(axes)) if rng.random() < WHOLE else a
             if other != a:
                 points[n, model.index[f"tile_{model.nest.axes[other].name}"]] = model.nest.axes[other].extent
+        make_room(model, before, points, rng)
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """Log elements of the first and the last part's tile."""

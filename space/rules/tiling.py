@@ -45,6 +45,27 @@ def _nearest(extent: int, choices: tuple[int, ...]) -> Ints:
     return table
 
 
+def make_room(model: Model, before: Points, points: Points, rng: np.random.Generator) -> None:
+    """Of half of the rows in which the tile of an axis has grown, that of another axis shrinks by as much, in place.
+
+    Args:
+        model: of the sketch.
+        before: the rows as they were.
+        points: the rows.
+        rng: source of randomness.
+    """
+    tiles = [model.index[f"tile_{axis.name}"] for axis in model.nest.axes]
+    old, new = before[:, tiles].astype(np.int64), points[:, tiles].astype(np.int64)
+    grown = np.flatnonzero((new > old).any(axis=1) & (rng.random(len(points)) < 0.5))
+    for n in grown:
+        others = np.flatnonzero((new[n] > 1) & (new[n] <= old[n]))
+        if len(others):
+            a = int(rng.choice(others))
+            room = int(new[n, a]) * int(old[n].prod()) // int(new[n].prod())
+            choices = model.values[tiles[a]]
+            points[n, tiles[a]] = choices[max(int(np.searchsorted(choices, room, side="right")) - 1, 0)]
+
+
 class Tiling(NumericRule):
     """One column per axis: how many iterations stay inside the tile."""
 
@@ -106,10 +127,11 @@ class Tiling(NumericRule):
         return [*inner.T, *outer.T]
 
     def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
-        """A new tile along one axis, more often a divisor of the axis than not."""
+        """A new tile along one axis, more often a divisor of the axis than not; as often one that takes room from another."""
         axes = [a for a, axis in enumerate(model.nest.axes) if axis.extent > 1]
         if not axes:
             return
+        before = points.copy()
         which = rng.integers(len(axes), size=len(points))
         for k, a in enumerate(axes):
             rows = np.flatnonzero(which == k)
@@ -119,6 +141,7 @@ class Tiling(NumericRule):
             odd = rng.random(len(rows)) < 0.3
             drawn[odd] = rng.choice(np.array(column.choices), size=int(odd.sum()))
             points[rows, model.index[column.name]] = drawn
+        make_room(model, before, points, rng)
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
         """Tiles of axes longer than one."""

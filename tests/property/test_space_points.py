@@ -147,6 +147,30 @@ def test_neighbours_and_samples_are_members(name: str) -> None:
     near = space.neighbours(points[0])
     assert len(near) and space.valid(near).all()
     assert not (near == points[0]).all(axis=1).any()
+    assert np.array_equal(near, np.unique(near, axis=0)), "each once, in lexicographic order"
+    # Whatever differs in one decision of few values is a neighbour, also of several points at once.
+    found = {row.tobytes() for row in space.neighbours_of(points[:2])}
+    assert found >= {row.tobytes() for row in near} - {points[1].tobytes()}
+    for n, choices in enumerate(space.choices):
+        rows = np.repeat(points[:1], len(choices), axis=0)
+        rows[:, n] = choices
+        beside = rows[space.valid(rows)]
+        assert n == 0 or len(choices) > 8 or {row.tobytes() for row in beside} - found <= {p.tobytes() for p in points[:2]}
+
+
+@pytest.mark.parametrize("name", ["resnet18.c2", "max_pool2d:h=96,w=96,c=16,k=2,stride=2,pad=0"])
+def test_rows_are_repaired_alike_alone_and_among_their_twins(name: str) -> None:
+    """What is worked out once for twins is what each of them is repaired to alone."""
+    space = Space(workload(name).func, "vta-de10")
+    rng = np.random.default_rng(1)
+    rows = space.draws(rng, 40)
+    rows = np.concatenate([rows, space.repair(rows)[0], rows[::-1]])
+    together, inside = space.repair(rows)
+    assert 0 < inside.sum() < len(inside) and len(np.unique(together, axis=0)) < len(together)
+    for n, row in enumerate(rows):
+        alone, is_inside = space.repair(row[None])
+        assert np.array_equal(alone[0], together[n]) and is_inside[0] == inside[n]
+
 
 
 def test_a_point_has_one_program() -> None:

@@ -1,0 +1,69 @@
+"""What a change of a point may be: the proposals of rules, and how often each of them is asked."""
+
+import numpy as np
+import pytest
+
+from autosched.workloads import workload
+from space import Space
+from space.rules.tiling import make_room
+
+LAYER = "conv2d:h=8,w=12,ci=64,co=128,k=3,pad=1"
+
+
+@pytest.fixture(scope="module")
+def space() -> Space:
+    return Space(workload(LAYER).func, "vta-de10")
+
+
+def test_a_rule_is_asked_as_often_as_it_has_something_to_decide(space: Space) -> None:
+    sketch = space.sketches[0]
+    weights = {rule.name: w for (_, _, _, rule), w in zip(sketch.deciding, sketch.weights)}
+    assert sum(weights.values()) == pytest.approx(1)
+    free = [c for c in sketch.columns if len(c.choices) > 1]
+    tiles = [c for c in free if c.name.startswith("tile_")]
+    assert weights["tile"] == pytest.approx(len(tiles) / len(free)) and weights["zeros"] == pytest.approx(1 / len(free))
+    # By what is changed: rows that only the zeros' rule changes are as rare as it has decisions.
+    rng, point = np.random.default_rng(0), space.sample(np.random.default_rng(0), 1)
+    own = np.repeat(point[:, space.places(int(point[0, 0]))], 3000, axis=0)
+    before = own.copy()
+    space._vary(int(point[0, 0]), own, rng)
+    at = [c.name for c in sketch.columns].index("drop_zeros")
+    asked = 1 - (1 - weights["zeros"]) * (1 - 0.5 * weights["zeros"]) * (1 - 0.25 * weights["zeros"])
+    # Asked, it draws another of two values every other time.
+    assert (own[:, at] != before[:, at]).mean() == pytest.approx(asked / 2, abs=0.01)
+
+
+def test_a_tile_that_grows_takes_its_room_from_another(space: Space) -> None:
+    model = space.sketches[0].model
+    tiles = [model.index[f"tile_{name}"] for name in ("co", "y", "x", "ci", "ky", "kx")]
+    before = np.repeat(space.sketches[0].default[None], 400, axis=0)
+    before[:, tiles] = [4, 4, 4, 2, 3, 3]
+    grown, same = before.copy(), before.copy()
+    grown[:, tiles[1]] = 8
+    points = np.concatenate([grown, same])
+    make_room(model, np.concatenate([before, before]), points, np.random.default_rng(0))
+    assert (points[400:] == before).all(), "nothing grew"
+    changed = (points[:400] != grown).any(axis=1)
+    assert 120 < changed.sum() < 280, "half of them"
+    assert ((points[:400] != grown).sum(axis=1) <= 1).all(), "one other axis"
+    assert (points[:400, tiles[1]] == 8).all(), "not the one that has grown"
+    room = points[:400][:, tiles].prod(axis=1)
+    assert (room[changed] <= before[0, tiles].prod()).all() and (room[~changed] > before[0, tiles].prod()).all()
+    assert {tuple(row) for row in points[:400][changed][:, tiles].tolist()} == {
+        (2, 8, 4, 2, 3, 3), (4, 8, 2, 2, 3, 3), (4, 8, 4, 1, 3, 3), (4, 8, 4, 2, 1, 3), (4, 8, 4, 2, 3, 1)}
+
+
+def test_a_cut_with_its_tile_comes_out_even_for_large_tiles_too(space: Space) -> None:
+    """A tile over more than half of an axis needs a cut: no change of one decision alone leads there."""
+    model = space.sketches[0].model
+    rule = next(rule for rule in model.rules if rule.name == "cuts")
+    points = np.repeat(space.sketches[0].default[None], 4000, axis=0)
+    rule.vary(model, points, np.random.default_rng(0))
+    co = next(a for a, axis in enumerate(model.nest.axes) if axis.name == "co")
+    extent = model.nest.axes[co].extent
+    (first_axis, first), (last_axis, last) = (rule._decode(model, points, name) for name in ("head", "cut"))
+    left = extent - np.where(first_axis == co, first, 0) - np.where(last_axis == co, last, 0)
+    tile = points[:, model.index["tile_co"]]
+    large = (tile > extent // 2) & (tile < extent)
+    assert large.sum() > 40 and (left[large] % tile[large] == 0).mean() > 0.9
+    assert set(tile[large].tolist()) == {6, 7}, "all but a last part of one or two"
