@@ -542,6 +542,21 @@ class Space:
         places = [0, *(n for n, name in enumerate(self.names) if name.rpartition(".")[2].startswith("tile_"))]
         return points[:, places]
 
+    def same_loops(self, points: Points) -> Points:
+        """What of points says which loops there are, in which order, and what stays on chip; equal for points of one kind."""
+        out = np.zeros_like(points)
+        out[:, 0] = points[:, 0]
+        for k, rows, own in self._groups(points):
+            kind = np.zeros_like(own)
+            for n, column in enumerate(self.sketches[k].columns):
+                name = column.name.rpartition(".")[2]
+                if name == "order" or name.startswith("keep_"):
+                    kind[:, n] = own[:, n]
+                elif name.startswith("tile_"):
+                    kind[:, n] = own[:, n] < column.default
+            out[rows] = self._global(k, kind)
+        return out
+
     # -- meaning --------------------------------------------------------------------------------------------------------
 
     def meaning(self, points: Points) -> tuple[Sketch, Plan]:

@@ -26,6 +26,7 @@ ELITE = 2048  # points, by score, that a generation's parents come from
 EVENLY = 0.2  # share of generations whose form is drawn evenly
 GUESTS = 12  # points of other forms whose decisions a generation takes in
 ALIKE = 3  # survivors that share all tiles: else one good tile fills the population before others have found their places
+KINDS = 24  # kinds of loops whose best joins every generation's parents
 CENTRES = 4  # points of the best by score, and of the best measured, whose neighbours join each batch's population
 REFINEMENTS = 2  # generations bred for the model's score, per batch
 KEPT = 64  # first populations that are remembered, a few megabytes each
@@ -262,8 +263,12 @@ class Proposer:
         # What is better elsewhere may be better still in a form that has none among the best.
         chances = (1 - EVENLY) * counts / counts.sum() + EVENLY / len(forms)
         form = int(self.rng.choice(forms, p=chances / chances.sum()))
-        parents = self._spread(best[best[:, 0] == form], POPULATION, ALIKE)
-        return np.concatenate([parents, self.space.moved(best[best[:, 0] != form][:GUESTS], form)])
+        mine = best[best[:, 0] == form]
+        parents = self._spread(mine, POPULATION, ALIKE)
+        # Of every kind of loops the best: what it lacks may be three decisions away.
+        _, first = np.unique(self.space.same_loops(mine), axis=0, return_index=True)
+        kinds = mine[np.sort(first)[:KINDS]]
+        return np.concatenate([parents, kinds, self.space.moved(best[best[:, 0] != form][:GUESTS], form)])
 
     def _lowers(self, lowest: dict[int, float], points: Points, drafts: Floats) -> bool:
         """Whether points lower the lowest draft of some kind of form, by its number of nests; it is noted."""

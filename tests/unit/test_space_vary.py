@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from autosched.search.proposer import KINDS, Proposer
 from autosched.workloads import workload
 from space import Space
 from space.rules.tiling import make_room
@@ -67,3 +68,34 @@ def test_a_cut_with_its_tile_comes_out_even_for_large_tiles_too(space: Space) ->
     large = (tile > extent // 2) & (tile < extent)
     assert large.sum() > 40 and (left[large] % tile[large] == 0).mean() > 0.9
     assert set(tile[large].tolist()) == {6, 7}, "all but a last part of one or two"
+
+
+def test_points_of_one_kind_have_the_same_loops(space: Space) -> None:
+    points = space.sample(np.random.default_rng(3), 400)
+    kinds = space.same_loops(points)
+    sketch, plan = space.meaning(points[points[:, 0] == 0])
+    loops = plan.body.outer[:, : sketch.model.n_spatial] > 1
+    order = points[points[:, 0] == 0][:, space.places(0)[sketch.model.index["order"]]]
+    said = np.concatenate([loops, order[:, None], np.stack(plan.keep, axis=1)], axis=1)
+    own = kinds[points[:, 0] == 0]
+    assert 20 < len(np.unique(own, axis=0)) < len(own)
+    for kind in np.unique(own, axis=0):
+        alike = (own == kind).all(axis=1)
+        # A cut may leave a single tile where the tile is smaller than the axis.
+        assert len(np.unique(said[alike][:, loops.shape[1] :], axis=0)) == 1
+    assert (kinds[:, 0] == points[:, 0]).all()
+
+
+def test_the_best_of_every_kind_is_a_parent(space: Space) -> None:
+    proposer = Proposer(space, 0)
+    points = space.sample(np.random.default_rng(3), 600)
+    ranked = points[np.argsort(space.draft(points), kind="stable")]
+    parents = proposer._parents(ranked)
+    form = parents[0, 0]
+    mine = ranked[ranked[:, 0] == form]
+    _, first = np.unique(space.same_loops(mine), axis=0, return_index=True)
+    best = mine[np.sort(first)]
+    assert len(best) > KINDS, "more than are taken"
+    found = {row.tobytes() for row in parents}
+    assert {row.tobytes() for row in best[:KINDS]} <= found
+    assert {row.tobytes() for row in best[KINDS:]} - found, "the worst kinds are left out"
