@@ -15,6 +15,7 @@ from autosched.target import Target, get_target
 from sim.markup import number, table, text
 from space.bound import bound
 from space.build import Build
+from space.distinct import distinct, fresh_of, keys
 from space.draft import draft
 from space.machine_bound import MachineBound, machine_bound
 from space.normalise import DIFFERENCES
@@ -192,8 +193,7 @@ class Space:
         for k, rows, own in self._groups(points):
             once = self._repaired(k, own)
             # Neighbours are twins of each other more often than not.
-            first, which = _distinct(once)
-            mine = once[first]
+            mine, which = distinct(once)
             settled = np.zeros(len(mine), dtype=np.bool_)
             settled[which[(once == own).all(axis=1)]] = True
             open_ = np.flatnonzero(~settled)
@@ -383,11 +383,11 @@ class Space:
             repaired, inside = self.repair(children)
             return repaired[inside]
         looked: set[bytes] = set()
-        children = _fresh_of(children, tried, looked)
+        children = fresh_of(children, tried, looked)
         repaired, inside = self.repair(children)
-        points = _fresh_of(repaired[inside], tried, set())
+        points = fresh_of(repaired[inside], tried, set())
         tried |= looked
-        tried.update(_keys(points))
+        tried.update(keys(points))
         return points
 
     def _cross(self, sketch: int, own: Points, rng: np.random.Generator) -> None:
@@ -427,7 +427,7 @@ class Space:
     def neighbours_of(self, points: Points) -> Points:
         """The distinct neighbours of several points, these left out."""
         near, inside = self.repair(np.concatenate([self._around(p) for p in points]))
-        found = _fresh_of(near[inside], {p.tobytes() for p in points}, set())
+        found = fresh_of(near[inside], set(keys(points)), set())
         return np.asarray(found[np.lexsort(found.T[::-1])], dtype=np.int32)
 
     def _around(self, point: npt.NDArray[np.int32]) -> Points:
@@ -648,26 +648,3 @@ class Space:
                 texts[0] = f"{model.nest.out}: {texts[0]}"
             said += texts
         return " | ".join(said)
-
-
-def _keys(rows: Points) -> list[bytes]:
-    """Every row as bytes."""
-    data, width = rows.tobytes(), rows.shape[1] * rows.itemsize
-    return [data[at : at + width] for at in range(0, len(data), width)]
-
-
-def _distinct(rows: Points) -> tuple[Ints, Ints]:
-    """Where each distinct row stands first, and which of them every row is."""
-    first: dict[bytes, tuple[int, int]] = {}
-    which = [first.setdefault(key, (len(first), n))[0] for n, key in enumerate(_keys(rows))]
-    return np.array([n for _, n in first.values()], dtype=np.int64), np.array(which, dtype=np.int64)
-
-
-def _fresh_of(rows: Points, known: set[bytes], met: set[bytes]) -> Points:
-    """The distinct rows that are neither known nor met before, in order; now they are met."""
-    fresh = []
-    for n, key in enumerate(_keys(rows)):
-        if key not in known and key not in met:
-            met.add(key)
-            fresh.append(n)
-    return rows[fresh]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from autosched.search.cost_model import CostModel, Floats
 from space import Space
+from space.distinct import keys
 
 Point = npt.NDArray[np.int32]
 Points = npt.NDArray[np.int32]
@@ -106,7 +107,7 @@ class Proposer:
         return points[self._fresh(points)]
 
     def _fresh(self, points: Points) -> npt.NDArray[np.bool_]:
-        return np.array([row.tobytes() not in self.seen for row in points], dtype=bool)
+        return np.array([key not in self.seen for key in keys(points)], dtype=bool)
 
     def floor(self) -> int:
         """Cycles that no point can beat: the space's own bound, or more where all points are known.
@@ -220,9 +221,9 @@ class Proposer:
         order = np.argsort(self._score(self._pool[lowest], self._drafts[lowest]), kind="stable")[: POPULATION // 4]
         population = np.concatenate([self._pool[lowest[order]], self._incumbents(8)])
         centres = np.concatenate([self._pool[lowest[order[:CENTRES]]], self._incumbents(CENTRES)])
-        new = np.array([row.tobytes() not in self._explored for row in centres], dtype=bool)
+        new = np.array([key not in self._explored for key in keys(centres)], dtype=bool)
         if new.any():
-            self._explored.update(row.tobytes() for row in centres[new])
+            self._explored.update(keys(centres[new]))
             population = np.concatenate([population, self.space.neighbours_of(centres[new])])
         self._breed(REFINEMENTS, np.unique(population, axis=0))
 
@@ -230,7 +231,7 @@ class Proposer:
         """Generation after generation of changed survivors, of one form each; all that lived joins the pool. How many it were."""
         drafts = self.space.draft(population)
         lived, estimates = [population], [drafts]
-        tried = {row.tobytes() for row in population}
+        tried = set(keys(population))
         elite, scores = population, self._score(population, drafts) if len(population) else drafts
         lowest: dict[int, float] = {}
         self._lowers(lowest, population, drafts)
@@ -248,8 +249,8 @@ class Proposer:
                 estimates.append(found)
                 elite, scores = np.concatenate([elite, new]), np.concatenate([scores, self._score(new, found)])
         kept, drafts = np.concatenate(lived), np.concatenate(estimates)
-        pooled = {row.tobytes() for row in self._pool}
-        fresh = np.array([row.tobytes() not in pooled for row in kept], dtype=bool)
+        pooled = set(keys(self._pool))
+        fresh = np.array([key not in pooled for key in keys(kept)], dtype=bool)
         self._take(kept[fresh], drafts[fresh])
         return max(bred, IDLE)
 

@@ -6,6 +6,7 @@ import pytest
 from autosched.search.proposer import KINDS, Proposer
 from autosched.workloads import workload
 from space import Space
+from space.distinct import distinct, fresh_of, keys
 from space.rules.tiling import make_room
 
 LAYER = "conv2d:h=8,w=12,ci=64,co=128,k=3,pad=1"
@@ -99,3 +100,15 @@ def test_the_best_of_every_kind_is_a_parent(space: Space) -> None:
     found = {row.tobytes() for row in parents}
     assert {row.tobytes() for row in best[:KINDS]} <= found
     assert {row.tobytes() for row in best[KINDS:]} - found, "the worst kinds are left out"
+
+
+def test_rows_are_told_apart_by_their_values() -> None:
+    rows = np.array([[1, 2], [3, 4], [1, 2], [2, 1], [3, 4]], dtype=np.int32)
+    each, which = distinct(rows)
+    assert each.tolist() == [[1, 2], [3, 4], [2, 1]] and which.tolist() == [0, 1, 0, 2, 1]
+    assert keys(rows[::2]) == [row.tobytes() for row in rows[::2]], "also of rows that do not follow each other"
+    met = {rows[3].tobytes()}
+    assert fresh_of(rows, {rows[1].tobytes()}, met).tolist() == [[1, 2]] and met == set(keys(rows[[0, 3]]))
+    nothing = rows[:, :0]
+    assert [len(x) for x in distinct(nothing)] == [1, 5], "rows without columns are all the same"
+    assert [len(x) for x in distinct(rows[:0])] == [0, 0] and len(fresh_of(rows[:0], set(), set())) == 0
