@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from enum import Enum
+from importlib import import_module
 from multiprocessing import active_children
 from multiprocessing.process import BaseProcess
 from typing import Protocol
@@ -128,8 +129,11 @@ class _Worker:
                 resource_tracker.ensure_running()
             deafen()
             before = set(active_children())
-            self.executor = ProcessPoolExecutor(max_workers=1, timeout=None, initializer=begin, initargs=(os.getpid(), MEMORY))
-            self.ready: Future[None] = self.executor.submit(ready)
+            with _semaphores_are_known_before_they_are():
+                self.executor = ProcessPoolExecutor(
+                    max_workers=1, timeout=None, initializer=begin, initargs=(os.getpid(), MEMORY)
+                )
+                self.ready: Future[None] = self.executor.submit(ready)
             self.processes = set(active_children()) - before
         self.call: Future[Measured] | None = None
 
@@ -222,6 +226,27 @@ def _trackers_clean_up_quietly() -> Iterator[None]:
         yield
     finally:
         sys.warnoptions[:] = before
+
+
+@contextmanager
+def _semaphores_are_known_before_they_are() -> Iterator[None]:
+    """The library makes a semaphore, and then tells its tracker of it: killed in between, this process would leave it behind."""
+    from joblib.externals.loky.backend import resource_tracker
+
+    semaphores = import_module("joblib.externals.loky.backend.synchronize").SemLock
+    make = semaphores._make_name
+
+    def told() -> str:
+        name: str = make()
+        # Told again by the library, and forgotten in one go.
+        resource_tracker.register(name, "semlock")
+        return name
+
+    semaphores._make_name = staticmethod(told)
+    try:
+        yield
+    finally:
+        semaphores._make_name = staticmethod(make)
 
 
 @contextmanager

@@ -47,7 +47,7 @@ def trials(log: Path) -> int:
 
 
 def shared(pid: int) -> list[str]:
-    return [p.name for p in Path("/dev/shm").iterdir() if str(pid) in p.name]
+    return [p.name for p in Path("/dev/shm").iterdir() if f"-{pid}-" in p.name]
 
 
 def nothing_is_left(process: subprocess.Popen[str]) -> None:
@@ -122,6 +122,33 @@ def test_a_killed_command_leaves_no_process_and_no_shared_memory(moment: str, tm
     _, err = process.communicate(timeout=MINUTES)
     # Who cleans up says nothing of it.
     assert not [line for line in err.splitlines() if not line.startswith((NAME, "autosched:"))], err
+    nothing_is_left(process)
+
+
+KILLED_AT_A_SEMAPHORE = """
+import importlib, os, signal, sys
+from autosched.search.executors import LokyExecutor
+library = importlib.import_module("joblib.externals.loky.backend.synchronize")
+Real, left = library._SemLock, int(sys.argv[1])
+def fatal(*words):
+    global left
+    made, left = Real(*words), left - 1
+    if not left:
+        print(*os.listdir("/dev/shm"), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return made
+library._SemLock = fatal
+LokyExecutor(2).start()
+"""
+
+
+@pytest.mark.parametrize("number", [1, 5, 7, 8])
+def test_killed_between_the_making_of_a_semaphore_and_its_being_known_it_leaves_none(number: int) -> None:
+    process = subprocess.Popen([sys.executable, "-c", KILLED_AT_A_SEMAPHORE, str(number)], cwd=ROOT, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, start_new_session=True)
+    out, err = process.communicate(timeout=MINUTES)
+    assert (process.returncode, err) == (-signal.SIGKILL, "")
+    assert sum(f"-{process.pid}-" in name for name in out.split()) == number
     nothing_is_left(process)
 
 
