@@ -78,10 +78,11 @@ def again(target: str) -> list[BestRecord]:
 
 def renewed(record: BestRecord) -> BestRecord:
     """A schedule of an older space as a point of this one, where it is one."""
+    if record.space == VERSION:
+        return record
     target = get_target(record.target)
-    task = workload(record.name, target.config.batch, target.config.block_in)
-    space = Space(task.func, target)
-    point, _ = ((), "") if record.space == VERSION else decided(space, record)
+    space = Space(workload(record.name, target.config.batch, target.config.block_in).func, target)
+    point, _ = decided(space, record)
     if not point:
         return record
     trace = tuple(space.trace(np.array(point, dtype=np.int32)).as_json())

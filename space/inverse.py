@@ -24,6 +24,7 @@ from autosched.errors import AutoschedError, ProgramError
 from autosched.kernel import program_hash, replay
 from autosched.lower import lower_table
 from autosched.schedule.kit.trace import Trace
+from space.distinct import fresh_of
 from space.plan import Mask
 from space.rule import Points
 from space.sites import sites_of
@@ -105,21 +106,22 @@ def _behind(own: Steps, made: Steps, given: Steps) -> tuple[int, Steps] | None:
         return None
     number = sum(len(step["out"]) for step in own)
     names: dict[str, str] = {}
-
-    def renamed(value: Any) -> Any:
-        if isinstance(value, list):
-            return [renamed(v) for v in value]
-        return names.get(value, value) if isinstance(value, str) else value
-
     steps = list(own)
     for step in given[at:]:
-        operands = {k: renamed(v) for k, v in step["in"].items()}
+        operands = {k: _renamed(v, names) for k, v in step["in"].items()}
         for name in step["out"]:
             names[name], number = f"{name[0]}{number}", number + 1
         steps.append({**step, "in": operands, "out": [names[n] for n in step["out"]]})
     ops = Counter(step["op"] for step in own)
     theirs = Counter(step["op"] for step in given[:at])
     return sum(((ops - theirs) + (theirs - ops)).values()), steps
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """What a step takes, with other names for some handles."""
+    if isinstance(value, list):
+        return [_renamed(v, names) for v in value]
+    return names.get(value, value) if isinstance(value, str) else value
 
 
 def _further(wanted: Steps) -> Callable[[Steps], int]:
@@ -155,15 +157,9 @@ def _keys(steps: Steps, reads: Mapping[str, tuple[str, ...]]) -> list[str]:
     be said in several ways is left out."""
     names: dict[str, str] = {}
     blocks: dict[str, str] = {}
-
-    def told(value: Any) -> Any:
-        if isinstance(value, list):
-            return [told(v) for v in value]
-        return names.get(value, value) if isinstance(value, str) else value
-
     found = []
     for step in steps:
-        given = {name: told(value) for name, value in step["in"].items() if name not in SEVERAL_WAYS}
+        given = {name: _renamed(value, names) for name, value in step["in"].items() if name not in SEVERAL_WAYS}
         args = {name: value for name, value in step["args"].items() if name not in SEVERAL_WAYS}
         if isinstance(given.get("factors"), list):
             given["factors"] = given["factors"][1:]  # the first follows
@@ -218,8 +214,8 @@ def _by_program(space: Space, trace: Trace, given: Steps) -> tuple[Point, bool]:
     point = max(found, key=lambda one: one[0])[1]
     tidy, inside = space.repair(point[None])
     try:
-        wanted = program_hash(lower_table(replay(space.func, trace, "fast").func, space.target))
-        made = program_hash(lower_table(replay(space.func, space.trace(tidy[0]), "fast").func, space.target))
+        wanted, made = (program_hash(lower_table(replay(space.func, t, "fast").func, space.target))
+                        for t in (trace, space.trace(tidy[0])))
     except AutoschedError:
         return point, False
     return np.asarray(tidy[0], dtype=np.int32), bool(inside[0]) and made == wanted
@@ -303,7 +299,6 @@ def _distinct(space: Space, row: Point, changes: Sequence[Mapping[int, int]], se
     for n, change in enumerate(changes):
         for at, value in change.items():
             rows[n, at] = value
-    seen = {row.tobytes()}
     if settle:
         raw = _loose(space, int(row[0]))
         tidy = space.repair(rows)[0]
@@ -313,10 +308,7 @@ def _distinct(space: Space, row: Point, changes: Sequence[Mapping[int, int]], se
         k = int(row[0])
         split = space.sketches[k].split(np.ascontiguousarray(rows[:, space.places(k)]))
         rows[:, space.places(k)] = np.concatenate([model.repair(own, settle=False) for model, own in split], axis=1)
-    for trial in rows[_buildable(space, rows)]:
-        if trial.tobytes() not in seen:
-            seen.add(trial.tobytes())
-            yield trial
+    yield from fresh_of(rows[_buildable(space, rows)], set(), {row.tobytes()})
 
 
 def _loose(space: Space, sketch: int) -> list[int]:

@@ -281,9 +281,10 @@ class Model:
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
-    def copies(self, plan: Plan, part: Part, operand: int) -> Ints:
-        """Copies of an operand that a part fills in turn, shape (n,)."""
-        return np.asarray(copies_of(1 + plan.banks[operand], np.maximum(self.fills(plan, part, operand), 1)), dtype=np.int64)
+    def copies(self, plan: Plan, part: Part, operand: int, banks: Ints | None = None) -> Ints:
+        """Copies of an operand that a part fills in turn, with its further banks or others; shape (n,)."""
+        wanted = 1 + (plan.banks[operand] if banks is None else banks)
+        return np.asarray(copies_of(wanted, np.maximum(self.fills(plan, part, operand), 1)), dtype=np.int64)
 
     def tile_copies(self, plan: Plan, part: Part) -> Ints:
         """Copies of an output tile that a part makes in turn, shape (n,)."""
@@ -306,9 +307,8 @@ class Model:
             for n, part in enumerate(plan.parts):
                 own = np.where(part.on & ~shared, self.footprint(plan, part, k), 0)
                 # A result may take the place of an operand, and then its copies are the operand's too.
-                wanted = plan.banks[k] if nest.anchor is not None else np.maximum(plan.banks[k], plan.acc_banks)
-                turns = np.maximum(self.fills(plan, part, k), 1)
-                found.append(Held(operand.scope, own, copies_of(1 + wanted, turns) + made, n, n))
+                banks = None if nest.anchor is not None else np.maximum(plan.banks[k], plan.acc_banks)
+                found.append(Held(operand.scope, own, self.copies(plan, part, k, banks) + made, n, n))
         for n, part in enumerate(plan.parts):
             tile = np.where(part.on, self.tile_elements(part) * tensors, 0)
             found.append(Held(ACC, tile, self.tile_copies(plan, part), n, n))

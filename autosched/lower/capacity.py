@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -52,15 +53,8 @@ def copies_of(wanted: Figure, turns: Figure) -> Any:
 
 def needed(held: Sequence[Held]) -> Any:
     """Elements that buffers of one memory take at the fullest moment, as figures of ``Held``; 0 without any."""
-    return max_of([sum(h.size * h.copies for h in held if h.first <= at <= h.last) for at in {h.first for h in held}])
-
-
-def max_of(figures: Sequence[Figure]) -> Any:
-    """The largest, point by point."""
-    most: Any = 0
-    for figure in figures:
-        most = np.maximum(most, figure)
-    return most
+    sums: list[Any] = [sum(h.size * h.copies for h in held if h.first <= at <= h.last) for at in {h.first for h in held}]
+    return reduce(np.maximum, sums, 0)
 
 
 def fits(held: Sequence[Held], target: Target) -> Any:

@@ -74,12 +74,13 @@ def statistics(lowered: Lowered) -> dict[str, int]:
         The counters; ``instructions``; ``moved``, all bytes over the bus, instructions among them; ``macs``, the
         multiply-accumulates of all GEMM instructions.
     """
+    from sim.config import INSN_BYTES
     from sim.semantics import count
 
     c, table = lowered.config, lowered.table
     found = count(table, c, np.arange(len(table), dtype=np.int64), lowered.target.mode)
     data = sum(size for name, size in found.items() if name.endswith("_nbytes"))
-    return {**found, "instructions": len(table), "moved": data + 16 * len(table),
+    return {**found, "instructions": len(table), "moved": data + INSN_BYTES * len(table),
             "macs": found["gemm_counter"] * c.batch * c.block_in * c.block_out}
 
 

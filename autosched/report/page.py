@@ -204,16 +204,14 @@ def _first(task: Workload, target: Target, trials: dict[str, list[TrialRecord]],
 
 def _dots(held: Sequence[TrialRecord], space: Space, task: Workload, pool: MeasurePool) -> list[charts.Dot]:
     """The trials in the roofline; of a log that does not say what they moved, some of every speed, simulated again."""
-    silent = [t for t in held if t.moved is None or t.macs is None]
-    if len(silent) < len(held):
-        silent = []
-    ranked = sorted(silent, key=lambda t: (t.cycles or 0, t.run, t.trial))
+    told = [_dot("", t.cycles, {"moved": t.moved, "macs": t.macs}) for t in held
+            if t.cycles is not None and t.moved is not None and t.macs is not None]
+    if told:
+        return told
+    ranked = sorted(held, key=lambda t: (t.cycles or 0, t.run, t.trial))
     again = [ranked[n] for n in sorted({round(k) for k in np.linspace(0, len(ranked) - 1, AGAIN)})] if ranked else []
     candidates = [Candidate(task, space.target, tuple(space.trace(np.array(t.point, dtype=np.int32)).as_json())) for t in again]
-    found = [(r.cycles, r.stats) for r in pool.run(candidates) if r.cycles is not None]
-    found += [(t.cycles, {"moved": t.moved, "macs": t.macs}) for t in held
-              if t.cycles is not None and t.moved is not None and t.macs is not None]
-    return [_dot("", cycles, counts) for cycles, counts in found]
+    return [_dot("", r.cycles, r.stats) for r in pool.run(candidates) if r.cycles is not None]
 
 
 def _roofline(best: Kernel, first: Kernel | None, trials: Sequence[charts.Dot]) -> str:

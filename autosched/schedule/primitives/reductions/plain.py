@@ -8,6 +8,7 @@ from math import prod
 
 from autosched.ir.expr import BufferLoad, Var, int_value
 from autosched.ir.functor import free_vars, substitute, walk, walk_expr
+from autosched.ir.iter_terms import IterSum
 from autosched.ir.itermap import detect_iter_map
 from autosched.ir.region import block_access
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Stmt
@@ -120,8 +121,7 @@ def require_once(state: State, realize: BlockRealize) -> None:
     loops = state.loops_above(realize)
     found = detect_iter_map(list(realize.iter_values), loop_ranges(loops), realize.predicate)
     known = bool(found) and all(
-        prod(int_value(a.extent) or 0 if not isinstance(a.extent, int) else a.extent for a in s.args) == int_value(iv.dom.extent)
-        for s, iv in zip(found.indices, block.iter_vars)
+        _count(s) == int_value(iv.dom.extent) for s, iv in zip(found.indices, block.iter_vars)
     )
     if not known:
         raise _not_once(block, found.errors)
@@ -137,13 +137,18 @@ def run_once(state: State, realize: BlockRealize) -> dict[Var, Interval]:
     found = detect_iter_map(list(realize.iter_values), ranges, realize.predicate)
     taken: dict[Var, Interval] = {}
     for s, iv, value in zip(found.indices, block.iter_vars, realize.iter_values):
-        count = prod(int_value(a.extent) or 0 if not isinstance(a.extent, int) else a.extent for a in s.args)
+        count = _count(s)
         span = bounds(value, ranges)
         if span is not None and span[1] - span[0] + 1 == count and (iv.kind == "spatial" or count == int_value(iv.dom.extent)):
             taken[iv.var] = span
     if len(taken) < len(block.iter_vars):
         raise _not_once(block, found.errors)
     return taken
+
+
+def _count(index: IterSum) -> int:
+    """How many values an iterator takes; 0 where that is not known."""
+    return prod(int_value(a.extent) or 0 if not isinstance(a.extent, int) else a.extent for a in index.args)
 
 
 def _not_once(block: Block, errors: Sequence[str]) -> Refusal:
