@@ -2,22 +2,52 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from space.rule import Ints, Points
 
 
-def keys(rows: Points) -> list[bytes]:
+def keys(rows: npt.NDArray[Any]) -> list[bytes]:
     """Every row as bytes."""
     data, width = rows.tobytes(), rows.shape[1] * rows.itemsize
     return [data[width * n : width * (n + 1)] for n in range(len(rows))]
 
 
-def distinct(rows: Points) -> tuple[Points, Ints]:
-    """The distinct rows in order, and which of them every row is."""
+def distinct(rows: npt.NDArray[Any]) -> tuple[Ints, Ints]:
+    """Where each of the distinct rows stands first, ascending, and which of them every row is."""
     first: dict[bytes, tuple[int, int]] = {}
     which = [first.setdefault(key, (len(first), n))[0] for n, key in enumerate(keys(rows))]
-    return rows[[n for _, n in first.values()]], np.array(which, dtype=np.int64)
+    return np.array([n for _, n in first.values()], dtype=np.int64), np.array(which, dtype=np.int64)
+
+
+class Numbers:
+    """A number for every row that was ever asked for; equal rows have the same."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, int] = {}
+
+    def of(self, rows: npt.NDArray[Any]) -> Ints:
+        """Those of rows, shape (n,)."""
+        known = self._known
+        return np.array([known.setdefault(key, len(known)) for key in keys(rows)], dtype=np.int64)
+
+
+def spread(numbers: Ints, n: int, alike: int) -> Ints:
+    """The first ``n`` places at which no number stands for more than the ``alike``-th time, ascending.
+
+    Args:
+        numbers: shape (rows,).
+        n: how many places at most.
+        alike: how often each number may occur among them.
+    """
+    order = np.argsort(numbers, kind="stable")
+    ranked = numbers[order]
+    begins = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1])) if len(ranked) else ranked
+    times = np.arange(len(ranked)) - np.repeat(begins, np.diff(np.append(begins, len(ranked))))
+    return np.sort(order[times < alike])[:n]
 
 
 def fresh_of(rows: Points, known: set[bytes], met: set[bytes]) -> Points:

@@ -7,10 +7,10 @@ engines then play it through (:mod:`space.play`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,7 @@ from space.play import (
     TRANSFERS,
     UOPS,
 )
+from space.rule import NumericRule
 from space.sites import ACC
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ START = 60  # launch, first instructions, FINISH
 @dataclass
 class Terms:
     """What the estimate of one part is made of; a rule's ``draft`` may correct it. Arrays of shape (n,), in cycles.
+
+    What the geometry says of all parts at once has one more dimension in front.
 
     Args:
         products: of the matrix products.
@@ -94,21 +97,21 @@ class Terms:
 
 
 def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
-    """The terms of a part as the geometry has them, before any rule has spoken."""
-    n = len(plan)
-    nothing: Floats = np.zeros(n)
-    work = np.where(part.on, part.extents.prod(axis=1), 0).astype(np.float64) if model.nest.anchor else nothing.copy()
+    """The terms of a part, or of all parts' stack, as the geometry has them, before any rule has spoken."""
+    shape = part.on.shape
+    nothing: Floats = np.zeros(shape)
+    work = np.where(part.on, part.extents.prod(axis=-1), 0).astype(np.float64) if model.nest.anchor else nothing.copy()
     if not model.nest.tensorized:
         # What is widened is reset first.
         work = work * model.nest.step + 2.0 * model.widened(part)
-    pieces = np.ones(n)
+    pieces = np.ones(shape)
     if model.target.semantics == "portable":
         # Products close together must not add to one accumulator: where a tile has too few, each is an instruction.
-        sums = part.tiles[:, model.n_spatial :].prod(axis=1).astype(np.float64)
+        sums = part.tiles[..., model.n_spatial :].prod(axis=-1).astype(np.float64)
         pieces = np.where(model.tile_elements(part) <= HAZARD_DISTANCE, sums, pieces)
     if model.nest.guarded:
         # What a border cuts differently is an instruction of its own: here every step of the window.
-        pieces = part.tiles[:, model.n_spatial :].prod(axis=1).astype(np.float64)
+        pieces = part.tiles[..., model.n_spatial :].prod(axis=-1).astype(np.float64)
     operations = float(model.imm_ops + model.tensor_ops + model.added if model.nest.stages else 0)
     fills, beats, transfers = [], [], []
     for k in range(len(model.nest.operands)):
@@ -117,8 +120,8 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
         beats.append(words.astype(np.float64))
         transfers.append(dmas.astype(np.float64))
     return Terms(
-        part, work, pieces, np.full(n, float(model.nest.init_cycles if model.nest.anchor else 0)),
-        np.full(n, float(model.imm_ops + 2 * model.tensor_ops + model.added)), np.full(n, operations),
+        part, work, pieces, np.full(shape, float(model.nest.init_cycles if model.nest.anchor else 0)),
+        np.full(shape, float(model.imm_ops + 2 * model.tensor_ops + model.added)), np.full(shape, operations),
         fills, beats, transfers, np.where(part.on, model.store_cycles(part), 0.0), nothing.copy(), uops(model, plan, part),
     )
 
@@ -127,29 +130,25 @@ def draft(model: Model, plan: Plan) -> Floats:
     """Estimated cycles of every point, shape (n,)."""
     from space._play_kernel import play
 
-    n, operands = len(plan), len(model.nest.operands)
-    parts = [part for part in plan.parts if part.on.any()]
+    n, operands, every = len(plan), len(model.nest.operands), plan.stack
     order = np.argsort(plan.position, axis=1, kind="stable")
-    shape = np.zeros((n, len(parts), len(model.extents), 4), dtype=np.int64)
-    fill = np.zeros((n, len(parts), operands, 6))
-    work = np.zeros((n, len(parts), 11))
-    widths = np.zeros((n, len(parts), len(model.padded), 5))
-    extra: Floats = np.zeros(n)
-    for p, part in enumerate(parts):
-        terms = terms_of(model, plan, part)
-        for rule in model.rules:
-            rule.draft(model, plan, terms)
-        extra += np.where(part.on, terms.extra, 0.0)
-        for column, values in ((OUTER, part.outer), (LOW, part.lows), (TILE, part.tiles), (REST, part.rest)):
-            shape[:, p, :, column] = np.take_along_axis(values, order, axis=1)
-        _fills(model, plan, terms, fill[:, p], work[:, p])
-        _work(model, plan, terms, work[:, p])
-        for n_dim, (d, _, inside) in enumerate(model.padded):
-            extents = model.extent_of(plan, part, model.padded_operand)
-            widths[:, p, n_dim, 0] = extents[:, d]
-            widths[:, p, n_dim, 1] = model.most_of(plan, part, n_dim)
-            widths[:, p, n_dim, 2] = extents[:, :d].prod(axis=1)
-            widths[:, p, n_dim, 3:] = sum(inside), int(np.argmax(inside))
+    shape = np.zeros((n, len(plan.parts), len(model.extents), 4), dtype=np.int64)
+    fill = np.zeros((n, len(plan.parts), operands, 6))
+    work = np.zeros((n, len(plan.parts), 11))
+    widths = np.zeros((n, len(plan.parts), len(model.padded), 5))
+    terms = _corrected(model, plan, terms_of(model, plan, every))
+    extra = np.where(every.on, terms.extra, 0.0).sum(axis=0)
+    # The clock goes point by point: what the geometry has part by part is turned.
+    for column, values in ((OUTER, every.outer), (LOW, every.lows), (TILE, every.tiles), (REST, every.rest)):
+        shape[..., column] = np.take_along_axis(values, order[None], axis=2).swapaxes(0, 1)
+    _fills(model, plan, terms, fill.swapaxes(0, 1), work.swapaxes(0, 1))
+    _work(model, plan, terms, work.swapaxes(0, 1))
+    for n_dim, (d, _, inside) in enumerate(model.padded):
+        extents = model.extent_of(plan, every, model.padded_operand)
+        widths[:, :, n_dim, 0] = extents[..., d].T
+        widths[:, :, n_dim, 1] = model.most_of(plan, every, n_dim).T
+        widths[:, :, n_dim, 2] = extents[..., :d].prod(axis=-1).T
+        widths[:, :, n_dim, 3:] = sum(inside), int(np.argmax(inside))
     dims = np.full((n, len(model.padded), 4), -1, dtype=np.int64)
     for n_dim, (d, axes, _) in enumerate(model.padded):
         coeffs = model.nest.operands[model.padded_operand].dims[d][0]
@@ -157,20 +156,45 @@ def draft(model: Model, plan: Plan) -> Floats:
             side = 0 if a < model.n_spatial else 1
             dims[:, n_dim, side] = plan.position[:, a]
             dims[:, n_dim, 2 + side] = coeffs[a]
-    on = np.stack([part.on for part in parts], axis=1)
-    apart = np.stack(_side_by_side(model, plan, parts), axis=1)
+    apart = np.stack(_side_by_side(model, plan), axis=1)
     out: Floats = np.zeros(n)
     play(
-        on, shape, model.n_spatial, fill, work, apart, plan.acc_banks, dims, model.useful_before(), model.padded_operand
-        if model.padded else -1, plan.drops, widths, float(ISSUE), float(LATENCY), float(FETCH), float(START), out,
+        np.ascontiguousarray(every.on.T), shape, model.n_spatial, fill, work, apart, plan.acc_banks, dims, model.useful_before(),
+        model.padded_operand if model.padded else -1, plan.drops, widths, float(ISSUE), float(LATENCY), float(FETCH),
+        float(START), out,
     )
     return np.asarray(out + extra, dtype=np.float64)
+
+
+def _corrected(model: Model, plan: Plan, terms: Terms) -> Terms:
+    """The terms of all parts after every rule has seen those of each."""
+    rules = [rule for rule in model.rules if type(rule).draft is not NumericRule.draft]
+    names = [f.name for f in fields(Terms)][1:]
+    each = [Terms(part, *(_one(getattr(terms, name), p) for name in names)) for p, part in enumerate(plan.parts)]
+    for own in each:
+        for rule in rules:
+            rule.draft(model, plan, own)
+    return Terms(terms.part, *(_all([getattr(own, name) for own in each], len(plan)) for name in names))
+
+
+def _one(value: Any, part: int) -> Any:
+    """What terms of all parts have for one of them."""
+    if isinstance(value, list):
+        return [row[part] for row in value]
+    return value[part] if isinstance(value, np.ndarray) else value
+
+
+def _all(values: list[Any], n: int) -> Any:
+    """The same of all parts, each of shape (n,)."""
+    if isinstance(values[0], list):
+        return [np.stack(rows) for rows in zip(*values)]
+    return np.stack([np.broadcast_to(value, n) for value in values])
 
 
 def _fills(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) -> None:
     """What every operand's loads take, and the addends' that are loaded once."""
     known = np.asarray(terms.addends_first)
-    late: Floats = np.zeros(len(plan))
+    late: Floats = np.zeros(known.shape)
     for k, operand in enumerate(model.nest.operands):
         compute = operand.scope == ACC
         stages = [reader in model.nest.links for reader in operand.readers]
@@ -182,9 +206,9 @@ def _fills(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) -
             (DEPTH, plan.attach[k]), (BEATS, np.where(busy, terms.beats[k], 0.0)), (TRANSFERS, terms.transfers[k]),
             (BANKS, 1 + plan.banks[k]), (ONCE, np.where(plan.keep[k], 1 + _overlaps(model, plan, k), 0)), (ENGINE, engine),
         ):
-            fill[:, k, column] = values
-    work[:, LATE] = np.where(known > 0, 0.0, late)
-    work[:, KNOWN] = known
+            fill[..., k, column] = values
+    work[..., LATE] = np.where(known > 0, 0.0, late)
+    work[..., KNOWN] = known
 
 
 def _overlaps(model: Model, plan: Plan, operand: int) -> npt.NDArray[np.bool_]:
@@ -200,33 +224,33 @@ def _overlaps(model: Model, plan: Plan, operand: int) -> npt.NDArray[np.bool_]:
 
 def _work(model: Model, plan: Plan, terms: Terms, work: Floats) -> None:
     """What the compute engine does between two loads, for a tile, and for a slice of it."""
-    part, n = terms.part, len(plan)
+    part = terms.part
     tiles = np.maximum(model.tiles_run(plan, part), 1).astype(np.float64)
-    slices = model.slices(part) if model.nest.stages else np.ones(n, dtype=np.int64)
+    slices = model.slices(part) if model.nest.stages else np.ones(part.on.shape, dtype=np.int64)
     elements = model.tile_elements(part)
     # Of a whole tile: the last one along an axis may be smaller.
-    work[:, PRODUCTS] = terms.products * (part.tiles / np.maximum(part.extents, 1)).prod(axis=1)
-    work[:, PIECES] = terms.pieces if model.nest.anchor else 0.0
-    work[:, INIT] = elements * terms.init + ISSUE if model.nest.anchor else 0.0
-    work[:, STAGE] = elements / slices * terms.stages + ISSUE * terms.operations
-    work[:, SLICES] = slices
-    work[:, STORE] = terms.store / tiles / slices
+    work[..., PRODUCTS] = terms.products * (part.tiles / np.maximum(part.extents, 1)).prod(axis=-1)
+    work[..., PIECES] = terms.pieces if model.nest.anchor else 0.0
+    work[..., INIT] = elements * terms.init + ISSUE if model.nest.anchor else 0.0
+    work[..., STAGE] = elements / slices * terms.stages + ISSUE * terms.operations
+    work[..., SLICES] = slices
+    work[..., STORE] = terms.store / tiles / slices
     # What the memory does not hold at once comes in pieces on the way, each behind a read of what the others load.
     piece = model.config.uop_capacity / AHEAD_SHARE
     ring = terms.uops > model.config.uop_capacity
     later = np.where(ring, np.maximum(terms.uops / piece - 1, 0.0), 0.0)
-    work[:, UOPS] = np.where(ring, piece, terms.uops) / 2
-    work[:, RELOAD] = later * (piece / 2 + LATENCY + BEHIND) / np.maximum(part.outer.prod(axis=1), 1)
+    work[..., UOPS] = np.where(ring, piece, terms.uops) / 2
+    work[..., RELOAD] = later * (piece / 2 + LATENCY + BEHIND) / np.maximum(part.outer.prod(axis=-1), 1)
     # A maximum can only bring in a value where something smaller is known to stand: a place's first tile finds anything.
-    work[:, CLEAR] = elements if model.nest.clears else 0.0
+    work[..., CLEAR] = elements if model.nest.clears else 0.0
 
 
-def _side_by_side(model: Model, plan: Plan, parts: list[Part]) -> list[npt.NDArray[np.bool_]]:
+def _side_by_side(model: Model, plan: Plan) -> list[npt.NDArray[np.bool_]]:
     """Per part, whether its first buffers have room beside those that the part before used last, shape (n,) each."""
     n = len(plan)
     found = []
     before = {scope: np.zeros(n, dtype=np.int64) for scope in model.depths}
-    for part in parts:
+    for part in plan.parts:
         used = {scope: np.zeros(n, dtype=np.int64) for scope in model.depths}
         used[ACC] += model.tile_elements(part)
         stays = {scope: np.zeros(n, dtype=np.int64) for scope in model.depths}
@@ -252,7 +276,7 @@ def uops(model: Model, plan: Plan, part: Part) -> Floats:
     depth = np.full(n, spatial, dtype=np.int64)
     moved = np.zeros((n, len(model.extents)), dtype=np.bool_)
     banks = np.zeros(n, dtype=np.int64)
-    apart = np.zeros(n, dtype=np.bool_)
+    apart = np.zeros(part.on.shape, dtype=np.bool_)
     tiles = model.trips(plan, part, depth)
     for k, operand in enumerate(model.nest.operands):
         if operand.scope != ACC and operand.consumer not in model.nest.links:
@@ -270,7 +294,7 @@ def uops(model: Model, plan: Plan, part: Part) -> Floats:
             moved[:, a] |= plan.drops & inside[:, a] & (a >= spatial)
     # Banks that all move on with the tile take turns together.
     turns = np.where(apart, (1 + banks) * (1 + plan.acc_banks), 1 + np.maximum(banks, plan.acc_banks))
-    combinations = np.where(moved, part.outer, 1).prod(axis=1) * turns
+    combinations = np.where(moved, part.outer, 1).prod(axis=-1) * turns
     visits = np.maximum(model.trips(plan, part, depth), 1)
     each, all_ = _lists(model, plan, part, model.ranges(plan, part, depth), moved)
     distinct = np.minimum(all_ * combinations, each * visits)
@@ -286,34 +310,35 @@ def _lists(
     accumulator must be apart, a loop that a border cuts is one of the two, whatever the others are.
     """
     forced = model.target.semantics == "portable"
-    whole = ranges.prod(axis=1).astype(np.float64)
+    whole = ranges.prod(axis=-1).astype(np.float64)
+    longest = np.sort(ranges, axis=-1)[..., -2:].prod(axis=-1)
     borders = [(a, max([model.nest.axes[b].extent for b in group if b >= model.n_spatial], default=1))
                for group in model.taps for a in group if a < model.n_spatial][:2]
     shares, counts = [], []
     for a, taps in borders:
-        ends = (part.lows[:, a] == 0).astype(np.int64) + (part.lows[:, a] + part.extents[:, a] == model.extents[a])
+        ends = (part.lows[..., a] == 0).astype(np.int64) + (part.lows[..., a] + part.extents[..., a] == model.extents[a])
         # Of the taps along an axis all but one meet a border, half of them each of the two.
         cut = np.where(plan.drops, ends / 2 * (1 - 1 / taps), 0.0)
-        outer = np.maximum(part.outer[:, a], 1)
+        outer = np.maximum(part.outer[..., a], 1)
         shares.append((cut / outer, 1 - cut / outer))
         kinds = np.where(plan.drops & ~moved[:, a], np.minimum(outer, 1 + ends), 1)
         cut = np.where(moved[:, a], cut / outer, cut)
         counts.append((cut, kinds - cut))
-    each: Floats = np.zeros(len(plan))
-    all_: Floats = np.zeros(len(plan))
+    each: Floats = np.zeros(whole.shape)
+    all_: Floats = np.zeros(whole.shape)
     for chosen in product((0, 1), repeat=len(borders)):
         axes = [a for plain, (a, _) in zip(chosen, borders) if not plain]
         if forced:
-            rest = np.sort(np.delete(ranges, axes, axis=1), axis=1)
-            loops = ranges[:, axes].prod(axis=1)
+            rest = np.sort(np.delete(ranges, axes, axis=-1), axis=-1)
+            loops = ranges[..., axes].prod(axis=-1)
             if len(axes) < 2:
-                loops = loops * rest[:, len(axes) - 2 :].prod(axis=1)
+                loops = loops * rest[..., len(axes) - 2 :].prod(axis=-1)
         else:
-            loops = np.sort(ranges, axis=1)[:, -2:].prod(axis=1)
+            loops = longest
             if len(borders) == 2 and borders[1][0] not in axes:
                 (y, _), (x, _) = borders
-                rest = np.delete(ranges, [y, x], axis=1).max(axis=1)
-                row = np.where(ranges[:, x] == model.extents[x], ranges[:, y] * ranges[:, x] * rest, 0)
+                rest = np.delete(ranges, [y, x], axis=-1).max(axis=-1)
+                row = np.where(ranges[..., x] == model.extents[x], ranges[..., y] * ranges[..., x] * rest, 0)
                 loops = np.maximum(loops, row)
         each += whole / loops * prod([share[plain] for plain, share in zip(chosen, shares)], start=np.ones(len(plan)))
         all_ += whole / loops * prod([count[plain] for plain, count in zip(chosen, counts)], start=np.ones(len(plan)))

@@ -17,6 +17,7 @@ from autosched.lower.capacity import Held, copies_of, fits
 from autosched.lower.tokens import CAPACITY
 from autosched.target import Target
 from sim import timing
+from space.distinct import distinct
 from space.nest import Nest
 from space.plan import Mask, Part, Plan, along
 from space.rule import Column, Ints, NumericRule, Points
@@ -24,11 +25,13 @@ from space.sites import ACC, SCOPES
 
 
 def _product(rows: Ints) -> Ints:
-    return np.asarray(np.multiply.reduce(rows, axis=1), dtype=np.int64)
+    return np.asarray(np.multiply.reduce(rows, axis=-1), dtype=np.int64)
 
 
 class Model:
     """Vectorised arithmetic on the points of one sketch on one target.
+
+    Figures of a part have the shape that is said; of a plan's ``stack`` they have one more dimension in front, the parts.
 
     Args:
         nest: the program.
@@ -119,7 +122,7 @@ class Model:
         plan = self.neutral(len(points))
         for rule in self.rules:
             rule.plan(self, points, plan)
-        plan.memo = {}
+        plan.complete()
         return plan
 
     def repair(self, points: Points, settle: bool = True) -> Points:
@@ -182,14 +185,14 @@ class Model:
 
         A load outside all loops copies the whole tensor for all parts, also what a stride never reaches.
         """
-        return plan.once("extent", part, operand, lambda: self._extent_of(plan, part, operand))
+        return plan.once("extent", part, operand, lambda own: self._extent_of(plan, own, operand))
 
     def _extent_of(self, plan: Plan, part: Part, operand: int) -> Ints:
         depth = plan.attach[operand]
         ranges = self.ranges(plan, part, depth)
         op = self.nest.operands[operand]
         if not op.dims:
-            return np.ones((len(ranges), 1), dtype=np.int64)
+            return np.ones((*ranges.shape[:-1], 1), dtype=np.int64)
         coeffs = np.array([c for c, _ in op.dims], dtype=np.int64).T
         extents = (ranges - 1) @ coeffs + np.array([1 + op.reach(d) for d in range(len(op.dims))])
         extents = np.where(depth[:, None] == 0, np.array([size for _, size in op.dims]), extents)
@@ -231,7 +234,7 @@ class Model:
 
     def footprint(self, plan: Plan, part: Part, operand: int) -> Ints:
         """Elements of one bank of an operand, shape (n,); what stays for later parts is held whole."""
-        return plan.once("footprint", part, operand, lambda: self._footprint(plan, part, operand))
+        return plan.once("footprint", part, operand, lambda own: self._footprint(plan, own, operand))
 
     def _footprint(self, plan: Plan, part: Part, operand: int) -> Ints:
         held = _product(self.extent_of(plan, part, operand))
@@ -245,22 +248,21 @@ class Model:
 
     def fills(self, plan: Plan, part: Part, operand: int) -> Ints:
         """How often an operand is loaded in a part, shape (n,); what is loaded for all parts counts for the first."""
-        return plan.once("fills", part, operand, lambda: self._fills(plan, part, operand))
+        return plan.once("fills", part, operand, lambda own: self._fills(plan, own, operand))
 
     def _fills(self, plan: Plan, part: Part, operand: int) -> Ints:
         fills = self.trips(plan, part, plan.attach[operand])
-        for other in plan.parts:
-            if other is part:
-                break
-            fills = np.where(self.shared(plan, operand) & other.on, 0, fills)
-        return np.where(part.on, fills, 0)
+        before = np.logical_or.accumulate([np.zeros(len(plan), dtype=np.bool_), *(own.on for own in plan.parts[:-1])])
+        if part.on.ndim == 1:
+            before = before[next(n for n, own in enumerate(plan.parts) if own is part)]
+        return np.where(part.on & ~(self.shared(plan, operand) & before), fills, 0)
 
     def wide_elements(self, part: Part) -> Ints:
         """Elements that are widened for one visit of a part's innermost nest, shape (n,)."""
-        total = np.zeros(len(part.tiles), dtype=np.int64)
+        total = np.zeros(part.on.shape, dtype=np.int64)
         for wide in self.nest.wides:
-            spans = [((part.tiles - 1) * np.array(c, dtype=np.int64)[None, :]).sum(axis=1) + 1 for c, _ in wide.dims]
-            total += _product(np.stack([np.minimum(s, size) for s, (_, size) in zip(spans, wide.dims)], axis=1))
+            spans = [((part.tiles - 1) * np.array(c, dtype=np.int64)).sum(axis=-1) + 1 for c, _ in wide.dims]
+            total += _product(np.stack([np.minimum(s, size) for s, (_, size) in zip(spans, wide.dims)], axis=-1))
         return total
 
     def widened(self, part: Part) -> Ints:
@@ -269,11 +271,11 @@ class Model:
 
     def tile_elements(self, part: Part) -> Ints:
         """Accumulator elements of one output tile of a part, shape (n,)."""
-        return _product(part.tiles[:, : self.n_spatial])
+        return _product(part.tiles[..., : self.n_spatial])
 
     def tiles_run(self, plan: Plan, part: Part) -> Ints:
         """Output tiles of a part, shape (n,)."""
-        return np.where(part.on, _product(part.outer[:, : self.n_spatial]), 0)
+        return np.where(part.on, _product(part.outer[..., : self.n_spatial]), 0)
 
     def slices(self, part: Part) -> Ints:
         """In how many slices the stages after the GEMM and the store go over a tile of a part, shape (n,)."""
@@ -321,9 +323,8 @@ class Model:
         fit = np.broadcast_to(fits(self.held(plan), self.target), len(plan))
         # A slice that is done leaves a token for its store. The stages run ahead by as many tiles as there are copies, and on
         # into the next part, whose tiles have places of their own.
-        waiting = np.zeros(len(plan), dtype=np.int64)
-        for part in plan.parts:
-            waiting += np.where(part.on, self.slices(part) * self.tile_copies(plan, part), 0)
+        every = plan.stack
+        waiting = np.where(every.on, self.slices(every) * self.tile_copies(plan, every), 0).sum(axis=0)
         return np.asarray(fit & (waiting <= CAPACITY), dtype=np.bool_)
 
     # -- traffic ------------------------------------------------------------------------------------------------------
@@ -331,32 +332,33 @@ class Model:
     def transfer(self, plan: Plan, part: Part, operand: int) -> tuple[Ints, Ints]:
         """(beats, DMA instructions) of one fill, shape (n,) each."""
         op = self.nest.operands[operand]
-        n = len(plan)
         extents = self.extent_of(plan, part, operand)
+        shape = extents.shape[:-1]
         plain = self.plain(plan, operand)
-        transfers = np.ones(n, dtype=np.int64)
-        inner, merged = np.ones(n, bool), np.ones(n, np.int64)
+        transfers = np.ones(shape, dtype=np.int64)
+        inner, merged = np.ones(shape, bool), np.ones(shape, np.int64)
         # The innermost dimensions merge while they span their whole size; one more makes the rows of a 2-D transfer.
-        segments = np.zeros(n, dtype=np.int64)
+        segments = np.zeros(shape, dtype=np.int64)
         for d in range(len(op.dims) - 1, -1, -1):
-            grows = (extents[:, d] > 1) & ~inner
+            size = extents[..., d]
+            grows = (size > 1) & ~inner
             segments = segments + grows
-            transfers = np.where(grows & (segments > 1), transfers * extents[:, d], transfers)
-            inner &= np.where(plain, extents[:, d] == op.source[d], extents[:, d] == 1)
-            merged = merged * extents[:, d]
+            transfers = np.where(grows & (segments > 1), transfers * size, transfers)
+            inner &= np.where(plain, size == op.source[d], size == 1)
+            merged = merged * size
         if plan.keep[operand].any():
             # A piece of what stays lies among the others: a DMA fills consecutive elements, up to the first dimension of which
             # the piece is a part. They come in the order on chip, which may be another than the tensor's: elements one after
             # another there, then one more dimension.
-            runs, dense = np.ones(n, dtype=np.int64), np.ones(n, dtype=bool)
-            turned, run, rows = np.ones(n, dtype=np.int64), np.ones(n, dtype=np.int64), np.zeros(n, dtype=bool)
-            order, every = self.kept_order(plan, operand), np.arange(n)
+            runs, dense = np.ones(shape, dtype=np.int64), np.ones(shape, dtype=bool)
+            turned, run, rows = np.ones(shape, dtype=np.int64), np.ones(shape, dtype=np.int64), np.zeros(shape, dtype=bool)
+            order, every = self.kept_order(plan, operand), np.arange(len(plan))
             spans = np.array([self.span(operand, d) for d in range(len(op.dims))])
             sources = np.array(op.source)
             strides = np.array([int(np.prod(op.source[d + 1 :])) for d in range(len(op.dims))])
             for place in range(len(op.dims) - 1, -1, -1):
                 at = order[:, place]
-                size = extents[every, at]
+                size = extents[..., every, at]
                 runs = np.where(dense, runs, runs * size)
                 dense &= size >= np.where(plain, np.minimum(spans, sources)[at], spans[at])
                 joins = ~rows & (strides[at] == run)
@@ -368,22 +370,21 @@ class Model:
 
     def store_cycles(self, part: Part) -> npt.NDArray[np.float64]:
         """Store cycles of a part; rows shorter than a burst pay for more bursts, and slices cut rows."""
-        tiles = part.tiles[:, : self.n_spatial].copy()
+        tiles = part.tiles[..., : self.n_spatial]
         if self.nest.stages:
-            cut = np.flatnonzero(part.slices > 0)
-            tiles[cut, part.slices[cut] - 1] = 1
-        run = np.ones(len(tiles), dtype=np.int64)
-        full = np.ones(len(tiles), dtype=bool)
+            tiles = np.where(np.arange(self.n_spatial) == part.slices[..., None] - 1, 1, tiles)
+        run = np.ones(part.on.shape, dtype=np.int64)
+        full = np.ones(part.on.shape, dtype=bool)
         for d in range(self.n_spatial - 1, -1, -1):
-            run = np.where(full, run * tiles[:, d], run)
-            full &= tiles[:, d] == self.extents[d]
+            run = np.where(full, run * tiles[..., d], run)
+            full &= tiles[..., d] == self.extents[d]
         runs, which = np.unique(run, return_inverse=True)
-        cost = timing.store_cycles(0, 1, runs, runs, config=self.config)
-        return np.asarray(self.nest.stores * cost[which] * (_product(part.extents[:, : self.n_spatial]) / run), dtype=np.float64)
+        cost = timing.store_cycles(0, 1, runs, runs, config=self.config)[which.reshape(run.shape)]
+        return np.asarray(self.nest.stores * cost * (_product(part.extents[..., : self.n_spatial]) / run), dtype=np.float64)
 
     def drop_share(self, part: Part) -> npt.NDArray[np.float64]:
         """Share of a part's products that no padding makes zero, shape (n,)."""
-        share = np.ones(len(part.extents))
+        share = np.ones(part.on.shape)
         for d, axes, inside in self.padded:
             coeffs = self.nest.operands[self.padded_operand].dims[d][0]
             table = self._share_table(d, axes, inside, coeffs)
@@ -391,7 +392,7 @@ class Model:
             space = [a for a in axes if a < self.n_spatial]
             if space:
                 a = space[0]
-                low, high = part.lows[:, a], part.lows[:, a] + part.extents[:, a]
+                low, high = part.lows[..., a], part.lows[..., a] + part.extents[..., a]
                 share = share * (table[high] - table[low]) / np.maximum(high - low, 1)
             else:
                 share = share * table[-1]
@@ -417,7 +418,7 @@ class Model:
         return self._shares[key]
 
     def most_of(self, plan: Plan, part: Part, dim: int) -> Ints:
-        """The most indices that any fill of the padded operand brings along a dimension, padding left out; shape (n,).
+        """The most indices that any fill of the padded operand brings along a dimension; shape (n,), 0 where padding is loaded.
 
         Args:
             plan: the points.
@@ -426,16 +427,23 @@ class Model:
         """
         d, axes, _ = self.padded[dim]
         depth = plan.attach[self.padded_operand]
-        fields = [self.extent_of(plan, part, self.padded_operand)[:, d]]
+        fields = [self.extent_of(plan, part, self.padded_operand)[..., d]]
         for a in axes:
-            fields += [part.lows[:, a], part.tiles[:, a], np.where(plan.position[:, a] < depth, part.outer[:, a], 1)]
-        rows = np.ascontiguousarray(np.stack(fields, axis=1))
+            fields += [part.lows[..., a], part.tiles[..., a], np.where(plan.position[:, a] < depth, part.outer[..., a], 1)]
+        # It matters only where padding is left out.
+        used = part.on & plan.drops
+        rows = np.stack(fields, axis=-1)[used]
+        first, which = distinct(rows)
         known = self._most.setdefault(dim, {})
-        keys = [row.tobytes() for row in rows]
-        for n, key in enumerate(keys):
+        found = []
+        for row in rows[first]:
+            key = row.tobytes()
             if key not in known:
-                known[key] = self._most_of(dim, rows[n].tolist())
-        return np.array([known[key] for key in keys], dtype=np.int64)
+                known[key] = self._most_of(dim, row.tolist())
+            found.append(known[key])
+        most = np.zeros(part.on.shape, dtype=np.int64)
+        most[used] = np.array(found, dtype=np.int64)[which]
+        return most
 
     def _most_of(self, dim: int, fill: list[int]) -> int:
         """That of one fill: its extent, and of every axis that moves it where it begins, its tile and its steps."""

@@ -19,7 +19,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass
 class Part:
-    """A box of the axes with its own tiles.
+    """A box of the axes with its own tiles; or all parts of a plan at once, with one more dimension in front (``Plan.stack``).
 
     Args:
         extents: iterations of every axis, shape (n, axes).
@@ -64,7 +64,8 @@ class Plan:
         first: whether addends are loaded before all else, shape (n,).
         keep: per operand, whether the first part loads it for all parts, shape (n,).
         main: index of the main part.
-        memo: what the model has worked out of a plan that is complete, by (what, part, operand); None while rules fill it in.
+        memo: what the model has worked out of a plan that is complete, for all parts at once, by (what, operand); None while
+            rules fill it in.
     """
 
     parts: list[Part]
@@ -76,7 +77,8 @@ class Plan:
     first: Mask
     keep: list[Mask]
     main: int = 0
-    memo: dict[tuple[str, int, int], Ints] | None = None
+    memo: dict[tuple[str, int], Ints] | None = None
+    _stack: Part | None = field(default=None, repr=False)
 
     @property
     def body(self) -> Part:
@@ -86,23 +88,50 @@ class Plan:
     def __len__(self) -> int:
         return len(self.position)
 
-    def once(self, what: str, part: Part, operand: int, work_out: Callable[[], Ints]) -> Ints:
-        """A figure of one operand in one part, worked out once of a complete plan."""
+    def complete(self) -> None:
+        """Rules have said all: what is worked out from now on stays."""
+        self.memo, self._stack = {}, None
+
+    @property
+    def stack(self) -> Part:
+        """All parts as one, their figures of shape (parts, n): one operation on all of them costs little more than on one."""
+        known = self._stack
+        if known is None or self.memo is None:
+            parts = self.parts
+            known = self._stack = Part(
+                np.stack([p.extents for p in parts]), np.stack([p.tiles for p in parts]), np.stack([p.on for p in parts]),
+                np.stack([p.lows for p in parts]), np.stack([p.slices for p in parts]),
+            )
+        return known
+
+    def once(self, what: str, part: Part, operand: int, work_out: Callable[[Part], Ints]) -> Ints:
+        """A figure of one operand in one part, or in their stack; worked out once of a complete plan.
+
+        Args:
+            what: its name.
+            part: the part, or the stack.
+            operand: by its number.
+            work_out: what gives the figure of a part, or those of the stack.
+        """
+        if self.memo is None:
+            return work_out(part)
         at = next((n for n, own in enumerate(self.parts) if own is part), None)
-        if self.memo is None or at is None:
-            return work_out()
-        key = what, at, operand
-        if key not in self.memo:
-            self.memo[key] = work_out()
-        return self.memo[key]
+        if at is None and part is not self._stack:
+            return work_out(part)
+        if (what, operand) not in self.memo:
+            self.memo[what, operand] = work_out(self.stack)
+        found = self.memo[what, operand]
+        return found if at is None else found[at]
 
 
 def along(values: Ints, axis: Ints) -> Ints:
-    """What each row has for its own axis, shape (n,); 1 where that is negative.
+    """What each row has for its own axis, shape (n,), or (parts, n) of a stack; 1 where that is negative.
 
     Args:
-        values: a figure of every axis, shape (n, axes); a single vector has no axes.
-        axis: shape (n,).
+        values: a figure of every axis, shape (n, axes) or (parts, n, axes); a single vector has no axes.
+        axis: shape (n,) or (parts, n).
     """
-    one = np.ones((len(values), 1), dtype=values.dtype)
-    return np.asarray(np.concatenate([values, one], axis=1)[np.arange(len(values)), np.maximum(axis, -1)])
+    if not values.shape[-1]:
+        return np.ones(axis.shape, dtype=values.dtype)
+    found = np.take_along_axis(values, np.maximum(axis, 0)[..., None], axis=-1)[..., 0]
+    return np.where(axis < 0, 1, found)

@@ -178,8 +178,7 @@ class Space:
             plan = model.plan(mine)
             for rule in model.rules:
                 ok &= rule.allows(model, mine, plan)
-            # What does not divide has no footprint.
-            ok[ok] = model.capacity(plan if ok.all() else model.plan(mine[ok]))
+            ok &= model.capacity(plan)
         return ok
 
     def repair(self, points: Points) -> tuple[Points, Mask]:
@@ -193,7 +192,8 @@ class Space:
         for k, rows, own in self._groups(points):
             once = self._repaired(k, own)
             # Neighbours are twins of each other more often than not.
-            mine, which = distinct(once)
+            first, which = distinct(once)
+            mine = once[first]
             settled = np.zeros(len(mine), dtype=np.bool_)
             settled[which[(once == own).all(axis=1)]] = True
             open_ = np.flatnonzero(~settled)

@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from autosched.search.cost_model import CostModel, Floats
 from space import Space
-from space.distinct import keys
+from space.distinct import Numbers, keys, spread
 
 Point = npt.NDArray[np.int32]
 Points = npt.NDArray[np.int32]
+Ints = npt.NDArray[np.int64]
 
 SCAN_LIMIT = 4_000_000  # combinations of all decisions up to which every point is listed: a second or two at most, once
 SHORTLIST = 4096  # points, by draft, that the model judges
@@ -144,7 +145,9 @@ class Proposer:
         chosen: dict[bytes, Point] = {}
         random = round(EPSILON * n) if self._points else 0
         # Neighbours tell the model little more than one of them.
-        for point in self._spread(pool[np.argsort(scores, kind="stable")], n - random, n if self._points else ALIKE):
+        ranked = pool[np.argsort(scores, kind="stable")]
+        tiles = Numbers().of(self.space.same_tiles(ranked))
+        for point in ranked[spread(tiles, n - random, n if self._points else ALIKE)]:
             chosen.setdefault(point.tobytes(), point)
         for index in self.rng.permutation(len(pool)):
             if len(chosen) >= n:
@@ -193,19 +196,6 @@ class Proposer:
     def _incumbents(self, n: int) -> Points:
         return np.stack([self._points[i] for i in np.argsort(self._cycles, kind="stable")[:n]])
 
-    def _spread(self, ranked: Points, n: int, alike: int) -> Points:
-        """The first ``n``, at most ``alike`` of them with the same tiles."""
-        taken: dict[bytes, int] = {}
-        chosen: list[int] = []
-        for row, own in enumerate(self.space.same_tiles(ranked)):
-            if len(chosen) >= n:
-                break
-            key = own.tobytes()
-            taken[key] = taken.get(key, 0) + 1
-            if taken[key] <= alike:
-                chosen.append(row)
-        return ranked[chosen]
-
     def _score(self, points: Points, drafts: Floats) -> Floats:
         return self.model.predict(self.space.features(points, drafts), drafts) if self._points and self.learns else drafts
 
@@ -233,14 +223,16 @@ class Proposer:
         lived, estimates = [population], [drafts]
         tried = set(keys(population))
         elite, scores = population, self._score(population, drafts) if len(population) else drafts
+        tiles, loops = Numbers(), Numbers()
+        kinds = np.stack([tiles.of(self.space.same_tiles(elite)), loops.of(self.space.same_loops(elite))], axis=1)
         lowest: dict[int, float] = {}
         self._lowers(lowest, population, drafts)
         idle = bred = 0
         while bred < generations and idle < IDLE and len(elite):
             bred += 1
             best = np.argsort(scores, kind="stable")[:ELITE]
-            elite, scores = elite[best], scores[best]
-            new = self.space.mutate(np.repeat(self._parents(elite), 2, axis=0), self.rng, tried)
+            elite, scores, kinds = elite[best], scores[best], kinds[best]
+            new = self.space.mutate(np.repeat(self._parents(elite, *kinds.T), 2, axis=0), self.rng, tried)
             idle += 1
             if len(new):
                 found = self.space.draft(new)
@@ -248,28 +240,38 @@ class Proposer:
                 lived.append(new)
                 estimates.append(found)
                 elite, scores = np.concatenate([elite, new]), np.concatenate([scores, self._score(new, found)])
+                own = np.stack([tiles.of(self.space.same_tiles(new)), loops.of(self.space.same_loops(new))], axis=1)
+                kinds = np.concatenate([kinds, own])
         kept, drafts = np.concatenate(lived), np.concatenate(estimates)
         pooled = set(keys(self._pool))
         fresh = np.array([key not in pooled for key in keys(kept)], dtype=bool)
         self._take(kept[fresh], drafts[fresh])
         return max(bred, IDLE)
 
-    def _parents(self, ranked: Points) -> Points:
-        """The best of one form, which is drawn by its share among the best, with the decisions of a few of the others."""
+    def _parents(self, ranked: Points, tiles: Ints, loops: Ints) -> Points:
+        """The best of one form, which is drawn by its share among the best, with the decisions of a few of the others.
+
+        Args:
+            ranked: points, the best first.
+            tiles: numbers that are equal where their tiles are, shape (n,).
+            loops: numbers that are equal where they are of one kind of loops, shape (n,).
+        """
         # A form of several nests has more to decide, and is worse for longer.
-        kind = self.rng.choice(np.unique(self.space.nests[ranked[:, 0]]))
+        nests = self.space.nests[ranked[:, 0]]
+        kind = self.rng.choice(np.unique(nests))
         forms = self.space.choices[0][self.space.nests[self.space.choices[0]] == kind]
-        best = ranked[self.space.nests[ranked[:, 0]] == kind]
-        counts = (self._spread(best, POPULATION, ALIKE)[:, 0] == forms[:, None]).sum(axis=1)
+        best = np.flatnonzero(nests == kind)
+        form_of = ranked[best, 0]
+        counts = (form_of[spread(tiles[best], POPULATION, ALIKE)] == forms[:, None]).sum(axis=1)
         # What is better elsewhere may be better still in a form that has none among the best.
         chances = (1 - EVENLY) * counts / counts.sum() + EVENLY / len(forms)
         form = int(self.rng.choice(forms, p=chances / chances.sum()))
-        mine = best[best[:, 0] == form]
-        parents = self._spread(mine, POPULATION, ALIKE)
+        mine = best[form_of == form]
+        parents = mine[spread(tiles[mine], POPULATION, ALIKE)]
         # Of every kind of loops the best: what it lacks may be three decisions away.
-        _, first = np.unique(self.space.same_loops(mine), axis=0, return_index=True)
-        kinds = mine[np.sort(first)[:KINDS]]
-        return np.concatenate([parents, kinds, self.space.moved(best[best[:, 0] != form][:GUESTS], form)])
+        kinds = mine[spread(loops[mine], KINDS, 1)]
+        guests = self.space.moved(ranked[best[form_of != form][:GUESTS]], form)
+        return np.concatenate([ranked[parents], ranked[kinds], guests])
 
     def _lowers(self, lowest: dict[int, float], points: Points, drafts: Floats) -> bool:
         """Whether points lower the lowest draft of some kind of form, by its number of nests; it is noted."""

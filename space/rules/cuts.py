@@ -155,13 +155,13 @@ class Cuts(NumericRule):
         known = values(model)
         before = points.copy()
         for n in np.flatnonzero(whole):
-            a = int(rng.choice(axes))
+            a = axes[rng.integers(len(axes))]
             extent = model.nest.axes[a].extent
             column = model.index[f"tile_{model.nest.axes[a].name}"]
             # Many small tiles or a few large ones: how many is drawn evenly by its logarithm.
             few = int(extent ** rng.random())
             tile = int(points[n, column]) if rng.random() < 0.3 else int(rng.integers(1, extent // 2 + 1))
-            last = int(rng.choice([0, 1, 2, tile // 2]))
+            last = (0, 1, 2, tile // 2)[rng.integers(4)]
             if rng.random() < 0.5:
                 tile = max(1, (extent - last) // few)
             if tile not in model.columns[column].choices:
@@ -172,7 +172,7 @@ class Cuts(NumericRule):
             points[n, column] = tile
             points[n, model.index["head"]] = known.get((a, first), 0)
             points[n, model.index["cut"]] = known.get((a, last), 0)
-            other = int(rng.choice(axes)) if rng.random() < WHOLE else a
+            other = axes[rng.integers(len(axes))] if rng.random() < WHOLE else a
             if other != a:
                 points[n, model.index[f"tile_{model.nest.axes[other].name}"]] = model.nest.axes[other].extent
         make_room(model, before, points, rng)

@@ -39,23 +39,19 @@ class Length(NumericRule):
 
 def instructions(model: Model, plan: Plan) -> Ints:
     """An upper bound of the number of instructions of each point's program, shape (n,)."""
-    total = np.full(len(plan), 16, dtype=np.int64)
-    for part in plan.parts:
-        here = np.zeros(len(plan), dtype=np.int64)
-        for k in range(len(model.nest.operands)):
-            here = here + model.fills(plan, part, k) * _dmas(model, plan, part, k)
-        computing = _products(model, plan, part) + _elementwise(model, plan, part)
-        # Every computing instruction may need its micro-ops loaded, and some carry tokens only.
-        here = here + 2 * computing + _stores(model, plan, part)
-        total = total + np.where(part.on, here, 0)
-    return np.asarray(total, dtype=np.int64)
+    part = plan.stack
+    # Every computing instruction may need its micro-ops loaded, and some carry tokens only.
+    here = 2 * (_products(model, plan, part) + _elementwise(model, plan, part)) + _stores(model, plan, part)
+    for k in range(len(model.nest.operands)):
+        here = here + model.fills(plan, part, k) * _dmas(model, plan, part, k)
+    return np.asarray(16 + np.where(part.on, here, 0).sum(axis=0), dtype=np.int64)
 
 
 def _dmas(model: Model, plan: Plan, part: Part, operand: int) -> Ints:
     """DMA instructions of one fill."""
     op = model.nest.operands[operand]
     extents = model.extent_of(plan, part, operand)
-    total = extents.prod(axis=1)
+    total = extents.prod(axis=-1)
     x, y = _two_innermost(extents, op.source)
     cut = np.full(len(plan), False)
     pieces = 1
@@ -72,7 +68,7 @@ def _dmas(model: Model, plan: Plan, part: Part, operand: int) -> Ints:
         dim = order[:, -1].copy()
         for place in range(len(sizes) - 2, -1, -1):
             dim = np.where(sizes[dim] > 1, dim, order[:, place])
-        covered = np.where(plan.keep[operand], extents[every, dim], covered)
+        covered = np.where(plan.keep[operand], extents[..., every, dim], covered)
     return np.asarray(np.where(cut, pieces, 1) * total // covered, dtype=np.int64)
 
 
@@ -80,49 +76,50 @@ def _two_innermost(extents: Ints, sizes: tuple[int, ...]) -> tuple[Ints, Ints]:
     """What the two dimensions of a DMA cover: a run along the innermost dimension, and the next one of more than one index.
 
     Args:
-        extents: indices moved, shape (n, dims).
+        extents: indices moved, shape (.., dims).
         sizes: of the tensor's dimensions; where the innermost ones have size 1, the next one is as good.
     """
-    y = np.ones(len(extents), dtype=np.int64)
+    y = np.ones(extents.shape[:-1], dtype=np.int64)
     if not sizes:
         return y, y  # a single vector
     last = max((d for d, size in enumerate(sizes) if size > 1), default=0)
-    x = extents[:, last]
+    x = extents[..., last]
     for d in range(last - 1, -1, -1):
-        y = np.where(y == 1, extents[:, d], y)
+        y = np.where(y == 1, extents[..., d], y)
     return x, y
 
 
 def _products(model: Model, plan: Plan, part: Part) -> Ints:
     """GEMM instructions, resets included."""
-    n = len(plan)
     if model.nest.anchor is None:
-        return np.zeros(n, dtype=np.int64)
-    depth = np.full(n, model.n_spatial, dtype=np.int64)
+        return np.zeros(part.on.shape, dtype=np.int64)
+    depth = np.full(len(plan), model.n_spatial, dtype=np.int64)
     tiles_run = model.trips(plan, part, depth)
     for k, operand in enumerate(model.nest.operands):
         if operand.scope != ACC:
             depth = np.maximum(depth, plan.attach[k])
     visits = model.trips(plan, part, depth)
     inner = model.ranges(plan, part, depth)
-    work = inner.prod(axis=1)
+    work = inner.prod(axis=-1)
     # Of the loops that a border ties together all but the longest unroll; that one must be a loop of the instruction.
     apart = np.zeros_like(inner, dtype=np.bool_)
     forced = np.zeros_like(apart)
     for group in model.taps:
         # Of equal ones the last, a reduction: it is the one that may have to unroll as well.
         axes = np.array(group)[::-1]
-        longest = axes[inner[:, axes].argmax(axis=1)]
-        apart[:, axes] = plan.drops[:, None]
-        apart[np.arange(n), longest] = False
-        forced[np.arange(n), longest] = plan.drops
+        longest = np.arange(inner.shape[-1]) == axes[inner[..., axes].argmax(axis=-1)][..., None]
+        apart[..., axes] = plan.drops[:, None]
+        apart &= ~longest
+        forced |= longest & plan.drops[:, None]
     left = np.where(apart, 1, inner)
     fits = _one_instruction(model, left, forced)
-    reduce = np.zeros(inner.shape[1], dtype=np.bool_)
-    reduce[list(model.nest.reduce)] = True
-    worst = np.where(apart | forced | reduce[None, :], inner, 1).prod(axis=1)
-    full = (left.prod(axis=1) // np.sort(left, axis=1)[:, -2:].prod(axis=1)) > model.config.uop_capacity
-    pieces = np.where(fits, np.where(apart, inner, 1).prod(axis=1), np.where(full, work, worst))
+    pieces = np.where(apart, inner, 1).prod(axis=-1)
+    if not fits.all():
+        reduce = np.zeros(inner.shape[-1], dtype=np.bool_)
+        reduce[list(model.nest.reduce)] = True
+        worst = np.where(apart | forced | reduce, inner, 1).prod(axis=-1)
+        full = (left.prod(axis=-1) // np.sort(left, axis=-1)[..., -2:].prod(axis=-1)) > model.config.uop_capacity
+        pieces = np.where(fits, pieces, np.where(full, work, worst))
     if model.config.uop_capacity < model.config.acc_depth:
         pieces = np.where(fits, pieces, work)
     tile = model.tile_elements(part)
@@ -140,29 +137,29 @@ def _one_instruction(model: Model, inner: Ints, forced: npt.NDArray[np.bool_]) -
 
     Args:
         model: of the space.
-        inner: iterations of every axis, shape (n, axes).
+        inner: iterations of every axis, shape (.., axes).
         forced: axes that must be one of the two loops.
     """
     # Of the ALU no implementation takes one accumulator twice in a row.
     apart = model.target.semantics == "portable" or not model.nest.tensorized
     # All pairs of loops at once, a loop with itself included.
-    first, second = np.triu_indices(inner.shape[1])
+    first, second = np.triu_indices(inner.shape[-1])
     single, spatial = first == second, model.n_spatial
-    taken = inner[:, first] * np.where(single, 1, inner[:, second])
-    held = forced[:, first].astype(np.int64) + np.where(single, 0, forced[:, second])
-    whole = inner.prod(axis=1)[:, None]
-    fits = (whole // taken <= model.config.uop_capacity) & (held == forced.sum(axis=1)[:, None])
+    taken = inner[..., first] * np.where(single, 1, inner[..., second])
+    held = forced[..., first].astype(np.int64) + np.where(single, 0, forced[..., second])
+    whole = inner.prod(axis=-1)[..., None]
+    fits = (whole // taken <= model.config.uop_capacity) & (held == forced.sum(axis=-1)[..., None])
     if apart:
         # Micro-ops run through the accumulators first: three of them keep every return three apart.
-        repeats = inner[:, list(model.nest.reduce)].prod(axis=1)[:, None] > 1
-        own = np.where(first < spatial, inner[:, first], 1) * np.where((second < spatial) & ~single, inner[:, second], 1)
-        fits &= ~repeats | (inner[:, :spatial].prod(axis=1)[:, None] // own > 2)
-    return np.asarray(fits.any(axis=1), dtype=np.bool_)
+        repeats = inner[..., list(model.nest.reduce)].prod(axis=-1)[..., None] > 1
+        own = np.where(first < spatial, inner[..., first], 1) * np.where((second < spatial) & ~single, inner[..., second], 1)
+        fits &= ~repeats | (inner[..., :spatial].prod(axis=-1)[..., None] // own > 2)
+    return np.asarray(fits.any(axis=-1), dtype=np.bool_)
 
 
 def _longest_two(model: Model, part: Part) -> Ints:
-    tiles = part.tiles[:, : model.n_spatial]
-    return np.asarray(np.sort(tiles, axis=1)[:, -2:].prod(axis=1), dtype=np.int64)
+    tiles = part.tiles[..., : model.n_spatial]
+    return np.asarray(np.sort(tiles, axis=-1)[..., -2:].prod(axis=-1), dtype=np.int64)
 
 
 def _elementwise(model: Model, plan: Plan, part: Part) -> Ints:
@@ -178,7 +175,7 @@ def _elementwise(model: Model, plan: Plan, part: Part) -> Ints:
 def _stores(model: Model, plan: Plan, part: Part) -> Ints:
     """STORE instructions: two dimensions of a slice each; a slice across the innermost one stores element by element."""
     whole = np.full(len(plan), model.n_spatial, dtype=np.int64)
-    tiles = part.tiles[:, : model.n_spatial]
+    tiles = part.tiles[..., : model.n_spatial]
     x, y = _two_innermost(tiles, tuple(model.nest.axes[a].extent for a in model.nest.spatial))
-    per_tile = np.where(part.slices > 0, tiles.prod(axis=1), tiles.prod(axis=1) // (x * y))
+    per_tile = np.where(part.slices > 0, tiles.prod(axis=-1), tiles.prod(axis=-1) // (x * y))
     return np.asarray(model.nest.stores * model.trips(plan, part, whole) * per_tile, dtype=np.int64)

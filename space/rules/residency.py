@@ -40,9 +40,12 @@ class Residency(NumericRule):
             name = f"keep_{operand.label}"
             if name not in model.index:
                 continue
+            kept = points[:, model.index[name]]
+            if not kept.any():
+                continue
             whole = ((extents == model.extents[None, :]) | ~model.uses[k][None, :]).all(axis=1)
             whole &= _gapless(model, plan, np.where(on[:, None], first.tiles, plan.body.tiles), k)
-            points[~(several & whole & (plan.attach[k] > 0)), model.index[name]] = 0
+            kept[~(several & whole & (plan.attach[k] > 0))] = 0
 
     def settle(self, model: Model, points: Points, plan: Plan) -> None:
         """What the first part loads stands in a loop that the first part has."""
@@ -62,14 +65,14 @@ class Residency(NumericRule):
         if not mine or "head" not in model.index:
             return
         known = values(model)
-        for row, k in zip(points, rng.choice(mine, size=len(points))):
+        for row, k in zip(points, rng.choice(mine, size=len(points)).tolist()):
             operand = model.nest.operands[k]
             keep = model.index[f"keep_{operand.label}"]
             row[keep] = 1 - row[keep]
             axes = [a for a in model.nest.spatial if model.nest.axes[a].extent > 1 and not operand.uses(a)]
             if not row[keep] or not axes:
                 continue
-            a = int(rng.choice(axes))
+            a = axes[rng.integers(len(axes))]
             # Several tiles at once where one is too short for what is loaded meanwhile.
             head = known.get((a, int(row[model.index[f"tile_{model.nest.axes[a].name}"]]) * int(rng.integers(1, 4))))
             if head is not None and rng.random() < 0.7:

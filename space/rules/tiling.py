@@ -60,7 +60,7 @@ def make_room(model: Model, before: Points, points: Points, rng: np.random.Gener
     for n in grown:
         others = np.flatnonzero((new[n] > 1) & (new[n] <= old[n]))
         if len(others):
-            a = int(rng.choice(others))
+            a = int(others[rng.integers(len(others))])
             room = int(new[n, a]) * int(old[n].prod()) // int(new[n].prod())
             choices = model.values[tiles[a]]
             points[n, tiles[a]] = choices[max(int(np.searchsorted(choices, room, side="right")) - 1, 0)]
