@@ -17,6 +17,9 @@ from autosched.workloads import workload
 from sim import isa
 from space import Space, draft
 from space.draft import ISSUE, terms_of, uops
+from space.model import Model
+from space.plan import Part, Plan
+from space.rules import length
 
 PADDED = "conv2d:h=7,w=6,ci=32,co=48,k=3,pad=1"
 
@@ -82,6 +85,46 @@ def test_what_is_said_of_a_point_does_not_depend_on_others(name: str) -> None:
     for judge in (space.draft, space.features, space.bound, space.valid, lambda rows: space.repair(rows)[0]):
         together: Any = judge(some)
         assert np.array_equal(np.concatenate([judge(row[None]) for row in some]), together)
+
+
+def figures(model: Model, plan: Plan, part: Part) -> dict[str, np.ndarray]:
+    """Everything that is worked out of a part, or of the stack of all."""
+    found = {
+        "tile": model.tile_elements(part), "tiles": model.tiles_run(plan, part), "copies": model.tile_copies(plan, part),
+        "slices": model.slices(part), "store": model.store_cycles(part), "share": model.drop_share(part),
+        "widened": model.widened(part), "uops": uops(model, plan, part), "gemms": length._products(model, plan, part),
+        "stages": length._elementwise(model, plan, part), "stores": length._stores(model, plan, part),
+    }
+    for n in range(len(model.padded)):
+        found[f"most {n}"] = model.most_of(plan, part, n)
+    for k in range(len(model.nest.operands)):
+        beats, transfers = model.transfer(plan, part, k)
+        found |= {
+            f"fills {k}": model.fills(plan, part, k), f"extents {k}": model.extent_of(plan, part, k), f"beats {k}": beats,
+            f"footprint {k}": model.footprint(plan, part, k), f"copies {k}": model.copies(plan, part, k),
+            f"transfers {k}": transfers, f"load {k}": terms_of(model, plan, part).load(k),
+            f"dmas {k}": length._dmas(model, plan, part, k),
+        }
+    return found
+
+
+@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable"])
+@pytest.mark.parametrize("name", [PADDED, "max_pool2d:h=6,w=6,c=16,k=2,stride=1,pad=0", "dense:m=2,n=64,k=64"])
+def test_figures_of_all_parts_at_once_are_those_of_each(name: str, target: str) -> None:
+    space, points = of(name, target, 80)
+    k = int(np.bincount(points[:, 0]).argmax())
+    own = np.ascontiguousarray(points[points[:, 0] == k][:, space.places(k)])
+    several = 0
+    for model, rows in space.sketches[k].split(own):
+        plan, alone = model.plan(rows), model.plan(rows)
+        alone.memo = None  # then each part is worked out by itself
+        several += len(plan.parts) > 2
+        together = figures(model, plan, plan.stack)
+        for n, (part, by_itself) in enumerate(zip(plan.parts, alone.parts)):
+            sliced = figures(model, plan, part)
+            for what, expected in figures(model, alone, by_itself).items():
+                assert np.array_equal(together[what][n], expected) and np.array_equal(sliced[what], expected), (what, n)
+    assert several or not space.sketches[k].model.cuts
 
 
 def test_every_sketch_has_as_many_features() -> None:

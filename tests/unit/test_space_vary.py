@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from autosched.search.proposer import KINDS, Proposer
 from autosched.workloads import workload
 from space import Space
-from space.distinct import distinct, fresh_of, keys
+from space.distinct import Numbers, distinct, fresh_of, keys, spread
 from space.rules.tiling import make_room
 
 LAYER = "conv2d:h=8,w=12,ci=64,co=128,k=3,pad=1"
@@ -91,7 +93,7 @@ def test_the_best_of_every_kind_is_a_parent(space: Space) -> None:
     proposer = Proposer(space, 0)
     points = space.sample(np.random.default_rng(3), 600)
     ranked = points[np.argsort(space.draft(points), kind="stable")]
-    parents = proposer._parents(ranked)
+    parents = proposer._parents(ranked, Numbers().of(space.same_tiles(ranked)), Numbers().of(space.same_loops(ranked)))
     form = parents[0, 0]
     mine = ranked[ranked[:, 0] == form]
     _, first = np.unique(space.same_loops(mine), axis=0, return_index=True)
@@ -112,3 +114,11 @@ def test_rows_are_told_apart_by_their_values() -> None:
     nothing = rows[:, :0]
     assert [len(x) for x in distinct(nothing)] == [1, 5], "rows without columns are all the same"
     assert [len(x) for x in distinct(rows[:0])] == [0, 0] and len(fresh_of(rows[:0], set(), set())) == 0
+    numbers = Numbers()
+    assert numbers.of(rows).tolist() == [0, 1, 0, 2, 1] and numbers.of(rows[3:] + np.array([[0], [2]], dtype=np.int32)).tolist() == [2, 3]
+
+
+@given(st.lists(st.integers(0, 4), max_size=30), st.integers(0, 12), st.integers(1, 4))
+def test_the_first_of_which_few_are_alike(numbers: list[int], n: int, alike: int) -> None:
+    chosen = [at for at, number in enumerate(numbers) if numbers[:at].count(number) < alike][:n]
+    assert spread(np.array(numbers, dtype=np.int64), n, alike).tolist() == chosen
