@@ -115,7 +115,8 @@ def test_rows_are_told_apart_by_their_values() -> None:
     assert [len(x) for x in distinct(nothing)] == [1, 5], "rows without columns are all the same"
     assert [len(x) for x in distinct(rows[:0])] == [0, 0] and len(fresh_of(rows[:0], set(), set())) == 0
     numbers = Numbers()
-    assert numbers.of(rows).tolist() == [0, 1, 0, 2, 1] and numbers.of(rows[3:] + np.array([[0], [2]], dtype=np.int32)).tolist() == [2, 3]
+    assert numbers.of(rows).tolist() == [0, 1, 0, 2, 1]
+    assert numbers.of(rows[3:] + np.array([[0], [2]], dtype=np.int32)).tolist() == [2, 3]
 
 
 @given(st.lists(st.integers(0, 4), max_size=30), st.integers(0, 12), st.integers(1, 4))
