@@ -7,9 +7,10 @@ import gc
 import importlib.util
 import json
 import lzma
+import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 # No test depends on time: a busy or a cold machine is no failure.
 settings.register_profile("house", deadline=None)
 settings.load_profile("house")
+# Tests start some hundred interpreters: where bytecode is not kept, as in many containers, each compiles all modules anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_collection_finish() -> None:
@@ -110,6 +113,15 @@ def verify_trace_roundtrip() -> Callable[[Schedule, PrimFunc | IRModule], Schedu
         return replayed
 
     return verify
+
+
+@pytest.fixture
+def brief() -> Iterator[None]:
+    """Runs in this process breed a few generations only; ``brief.brief_breeding`` for fixtures of modules."""
+    from brief import brief_breeding
+
+    with brief_breeding():
+        yield
 
 
 @pytest.fixture

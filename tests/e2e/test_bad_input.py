@@ -17,6 +17,7 @@ from autosched.cli.exit_codes import Exit
 from autosched.errors import AutoschedError, BadArgumentError
 
 ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.usefixtures("brief")
 SMALL = "dense:m=2,k=64,n=96"
 
 PROGRAM = '''

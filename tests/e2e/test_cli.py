@@ -23,7 +23,7 @@ def autosched(*args: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProces
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("log")
     # Several jobs are tested where they are the subject.
-    done = autosched("tune", SMALL, "--trials", "8", "--jobs", "1", "--sampler", "draft", "--log", directory)
+    done = autosched("tune", SMALL, "--trials", "8", "--jobs", "1", "--sampler", "random", "--log", directory)
     assert done.returncode == 0, done.stderr
     assert "bit-equal" in done.stdout and "best schedule:" in done.stdout
     assert f"{SMALL}  8/8 trials" in done.stderr
@@ -61,6 +61,7 @@ def test_sim_runs_recorded_programs_of_the_rtl(here: Here) -> None:
     assert all(r["outputs_match"] for r in results)
 
 
+@pytest.mark.usefixtures("brief")
 def test_an_example_of_ones_own_is_tuned(tmp_path: Path, here: Here) -> None:
     done = here("tune", ROOT / "examples/kernels.py:relu_add", "--trials", "4", "--jobs", "1", "--log", tmp_path)
     assert done.returncode == 0 and "bit-equal" in done.stdout, done.stderr

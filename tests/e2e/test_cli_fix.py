@@ -49,6 +49,7 @@ def test_what_there_is_not_is_named() -> None:
         Space(func, "vta-de10", fixed={"tile_k": 3})
 
 
+@pytest.mark.usefixtures("brief")
 def test_fix_and_enqueue_through_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = str(tmp_path)
     line = ["tune", "t2", "--cold", "--trials", "6", "--jobs", "1", "--log", log, "--quiet",
@@ -68,6 +69,7 @@ def test_fix_and_enqueue_through_the_command(tmp_path: Path, capsys: pytest.Capt
     assert "exhausted" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("brief")
 def test_what_is_enqueued_is_the_first_trial(tmp_path: Path) -> None:
     seen: list[TrialEvent] = []
     space = Space(workload("t2").func, "vta-de10")

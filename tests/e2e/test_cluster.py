@@ -70,7 +70,7 @@ def test_a_cluster_gives_the_trials_of_one_process_and_a_killed_worker_costs_not
 
 def test_a_cluster_of_ones_own_needs_no_address(tmp_path: Path, here: Here) -> None:
     args = ["tune", "t2", "--trials", "8", "--sampler", "random", "--log"]
-    dask = [sys.executable, "-m", "autosched", *args, str(tmp_path / "dask"), "--executor", "dask", "--jobs", "2"]
+    dask = [sys.executable, "-m", "autosched", *args, str(tmp_path / "dask"), "--executor", "dask", "--jobs", "1"]
     done = subprocess.run(dask, cwd=ROOT, capture_output=True, text=True, timeout=MINUTES, check=False)
     assert done.returncode == 0 and "distributed" not in done.stderr, done.stderr
     assert here(*args, tmp_path / "serial", "--executor", "serial").returncode == 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import MINUTES, wait_for
+from running import MINUTES, in_a_copy, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 Command = Callable[..., tuple[int, str, str]]
@@ -153,14 +153,16 @@ def test_killed_between_the_making_of_a_semaphore_and_its_being_known_it_leaves_
 
 
 def test_a_run_that_is_to_ignore_hangups_does(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "autosched", "tune", "t2", "--trials", "24", "--jobs", "1", "--sampler", "random", "--log",
-             str(tmp_path)]
-    process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
-    wait_for(lambda: trials(tmp_path) > 0 or process.poll() is not None)
-    process.send_signal(signal.SIGHUP)
-    _, err = process.communicate(timeout=MINUTES)
-    assert process.returncode == 0, err
+    words = ["tune", "t2", "--trials", "24", "--jobs", "1", "--sampler", "random", "--log", tmp_path]
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with (tmp_path / "said").open("w") as said, open(os.devnull) as nothing:
+            run = in_a_copy(words, [nothing.fileno(), said.fileno(), said.fileno()], ROOT, os.environ)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    wait_for(lambda: trials(tmp_path) > 0)
+    os.kill(run, signal.SIGHUP)
+    assert os.waitpid(run, 0)[1] == 0 and "24/24 trials" in (tmp_path / "said").read_text()
 
 
 def test_an_interrupt_that_a_library_made_an_error_of_its_own_is_still_one_line(

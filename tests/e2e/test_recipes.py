@@ -18,7 +18,7 @@ BLOCK = re.compile(r"^```(diff|sh)\n(.*?)^```$", re.M | re.S)
 RECIPES = {m[1]: m[2] for m in SECTION.finditer(PAGE.read_text())}
 # Programs and tests as they are, caches with them: nothing is compiled again that a recipe does not change.
 COPIED = ("autosched", "space", "sim", "tuning_logs", "tests", "docs", "pyproject.toml")
-LEFT = shutil.ignore_patterns("runs", "data", "golden", "peer", ".hypothesis", "notebooks", "mutation")
+LEFT = shutil.ignore_patterns("*.pyc.*", "*.tmp.*", "runs", "data", "golden", "peer", ".hypothesis", "notebooks", "mutation")
 
 
 def changed(text: str, hunk: list[str]) -> str:

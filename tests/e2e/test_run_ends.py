@@ -6,13 +6,13 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from running import in_a_copy, wait_for
 
 from autosched.records import Log, Run, TrialRecord
 from autosched.target import get_target
@@ -21,12 +21,7 @@ from autosched.workloads import workload
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = "dense:m=2,k=64,n=96"
 LAYER = "resnet18.c10"
-ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
 Here = Callable[..., subprocess.CompletedProcess[str]]
-
-
-def command(*args: str | Path) -> list[str]:
-    return [sys.executable, "-m", "autosched", *map(str, args)]
 
 
 def trials_of(log: Path) -> int:
@@ -34,15 +29,14 @@ def trials_of(log: Path) -> int:
 
 
 def test_a_run_that_is_killed_leaves_its_best(tmp_path: Path, here: Here) -> None:
-    words = command("tune", LAYER, "--trials", "2000", "--jobs", "1", "--sampler", "random", "--log", tmp_path)
-    run = subprocess.Popen(words, env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with open(os.devnull, "r+") as nothing:
+        words = ("tune", LAYER, "--trials", "2000", "--jobs", "1", "--sampler", "random", "--log", tmp_path)
+        run = in_a_copy(words, [nothing.fileno()] * 3, ROOT, os.environ)
     try:
-        waited = time.monotonic()
-        while trials_of(tmp_path) < 5 and run.poll() is None and time.monotonic() - waited < 240:
-            time.sleep(0.05)
+        wait_for(lambda: trials_of(tmp_path) >= 5 or os.waitpid(run, os.WNOHANG)[0])
     finally:
-        os.kill(run.pid, signal.SIGKILL)
-        run.wait()
+        os.kill(run, signal.SIGKILL)
+        os.waitpid(run, 0)
     assert trials_of(tmp_path) >= 5
     task, target = workload(LAYER), get_target("vta-de10")
     known = Log.open(tmp_path)
@@ -120,10 +114,12 @@ def test_24_writers_and_200_kills(tmp_path: Path) -> None:
 
 def test_runs_that_share_a_log_simulate_less_and_try_the_same(tmp_path: Path, here: Here) -> None:
     words = ["tune", SMALL, "--trials", "32", "--jobs", "1", "--sampler", "random", "--cold", "--format", "json", "--log"]
-    shared = [subprocess.Popen(command(*words, tmp_path / "log"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=ENV)
-              for _ in range(2)]
+    with (tmp_path / "0").open("w") as one, (tmp_path / "1").open("w") as other, open(os.devnull, "r+") as nothing:
+        streams = [[nothing.fileno(), file.fileno(), nothing.fileno()] for file in (one, other)]
+        shared = [in_a_copy([*words, tmp_path / "log"], three, ROOT, os.environ) for three in streams]
+    assert [os.waitpid(pid, 0)[1] for pid in shared] == [0, 0]
     # The report is the last of the lines.
-    reports = [json.loads(p.communicate(timeout=300)[0].splitlines()[-1]) for p in shared]
+    reports = [json.loads((tmp_path / name).read_text().splitlines()[-1]) for name in "01"]
     history = json.loads(here(*words, tmp_path / "alone").stdout.splitlines()[-1])["history"]
     assert [r["history"] for r in reports] == [history, history]
     assert all(r["simulated"] + r["from_log"] == 32 for r in reports)

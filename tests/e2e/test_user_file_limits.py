@@ -1,6 +1,5 @@
 """A user's file that never ends, takes all memory or kills its process costs only itself: one line, and soon."""
 
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +9,6 @@ from running import wait_for
 
 from autosched.workloads import workload
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 @pytest.mark.parametrize(("body", "more", "said"), [
     ("while True: pass", ["--timeout", "2"], "f is not loaded after 2 seconds"),
@@ -19,13 +16,13 @@ ROOT = Path(__file__).resolve().parents[2]
     ("import os; os.kill(os.getpid(), 9)", [], "f ends its process by signal 9"),
     ("import os; os._exit(0)", [], "f ends its process with code 0"),
 ])
-def test_a_harmful_file_is_one_line(body: str, more: list[str], said: str, tmp_path: Path) -> None:
+def test_a_harmful_file_is_one_line(
+    body: str, more: list[str], said: str, tmp_path: Path, command: Callable[..., tuple[int, str, str]]
+) -> None:
     (tmp_path / "mine.py").write_text(f"def f():\n    {body}\n")
     name = str(tmp_path / "mine.py") + ":f"
-    args = [sys.executable, "-m", "autosched", "tune", name, "--trials", "4", "--log", str(tmp_path), *more]
-    done = subprocess.run(args, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 2, done.stderr
-    assert said in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
+    code, _, err = command("tune", name, "--trials", "4", "--log", tmp_path, *more)
+    assert code == 2 and said in err and len(err.strip().splitlines()) == 1, err
 
 
 def test_what_a_file_starts_and_leaves_ends_with_it(tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:

@@ -39,7 +39,8 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="finds workers throug
 
 @linux
 def test_killed_workers_cost_nothing(tmp_path: Path, here: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    args = ("tune", "t3", "--trials", "40", "--seed", "3", "--cold")
+    # A sampler that hears the results in order and needs no first population.
+    args = ("tune", "t3", "--trials", "40", "--seed", "3", "--cold", "--sampler", "tpe")
     assert here(*args, "--jobs", "1", "--log", tmp_path / "calm").returncode == 0
     process = subprocess.Popen(command(*args, "--jobs", "2", "--log", tmp_path / "hit"), cwd=ROOT, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)

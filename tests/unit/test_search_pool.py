@@ -173,6 +173,7 @@ def test_a_bug_in_a_check_is_raised_here() -> None:
         MeasurePool(1).check(Candidate("denser", "vta-de10", ()))
 
 
+@pytest.mark.usefixtures("brief")
 def test_a_run_whose_checks_die_says_so(
     tmp_path: Path, command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

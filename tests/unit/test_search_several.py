@@ -26,6 +26,7 @@ from autosched.workloads import workload
 from space import Space
 
 TASKS = [(workload("dense:m=1,k=64,n=64"), 1), (workload("dense:m=2,k=64,n=96"), 5)]
+pytestmark = pytest.mark.usefixtures("brief")
 
 
 def tuned(log: Path, trials: int = 24, **options: object) -> NetworkReport:

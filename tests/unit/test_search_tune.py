@@ -32,6 +32,7 @@ from autosched.workloads.catalogue import NETWORKS
 from space import VERSION, Space
 
 SMALL = "dense:m=2,k=64,n=96"
+pytestmark = pytest.mark.usefixtures("brief")
 
 
 def one(name: str, log: Path, **kwargs: object) -> TuneReport:

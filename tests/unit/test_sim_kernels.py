@@ -27,7 +27,8 @@ def outer(folder: Path, module: str) -> tuple[int, bool]:
         f"from {module} import outer\n"
         "print(outer(1), sum(outer.stats.cache_hits.values()))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    # Bytecode knows its source by size and second.
+    done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, check=True)
     value, hits = done.stdout.split()
     return int(value), hits != "0"
 
