@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from autosched.lower.compute import HAZARD_DISTANCE
 from autosched.lower.uops import AHEAD_SHARE
+from space.plan import times
 from space.play import (
     BANKS,
     BEATS,
@@ -100,18 +101,18 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
     """The terms of a part, or of all parts' stack, as the geometry has them, before any rule has spoken."""
     shape = part.on.shape
     nothing: Floats = np.zeros(shape)
-    work = np.where(part.on, part.extents.prod(axis=-1), 0).astype(np.float64) if model.nest.anchor else nothing.copy()
+    work = np.where(part.on, times(part.extents), 0).astype(np.float64) if model.nest.anchor else nothing.copy()
     if not model.nest.tensorized:
         # What is widened is reset first.
         work = work * model.nest.step + 2.0 * model.widened(part)
     pieces = np.ones(shape)
     if model.target.semantics == "portable":
         # Products close together must not add to one accumulator: where a tile has too few, each is an instruction.
-        sums = part.tiles[..., model.n_spatial :].prod(axis=-1).astype(np.float64)
+        sums = times(part.tiles[..., model.n_spatial :]).astype(np.float64)
         pieces = np.where(model.tile_elements(part) <= HAZARD_DISTANCE, sums, pieces)
     if model.nest.guarded:
         # What a border cuts differently is an instruction of its own: here every step of the window.
-        pieces = part.tiles[..., model.n_spatial :].prod(axis=-1).astype(np.float64)
+        pieces = times(part.tiles[..., model.n_spatial :]).astype(np.float64)
     operations = float(model.imm_ops + model.tensor_ops + model.added if model.nest.stages else 0)
     fills, beats, transfers = [], [], []
     for k in range(len(model.nest.operands)):
@@ -147,7 +148,7 @@ def draft(model: Model, plan: Plan) -> Floats:
         extents = model.extent_of(plan, every, model.padded_operand)
         widths[:, :, n_dim, 0] = extents[..., d].T
         widths[:, :, n_dim, 1] = model.most_of(plan, every, n_dim).T
-        widths[:, :, n_dim, 2] = extents[..., :d].prod(axis=-1).T
+        widths[:, :, n_dim, 2] = times(extents[..., :d]).T
         widths[:, :, n_dim, 3:] = sum(inside), int(np.argmax(inside))
     dims = np.full((n, len(model.padded), 4), -1, dtype=np.int64)
     for n_dim, (d, axes, _) in enumerate(model.padded):
@@ -240,7 +241,7 @@ def _work(model: Model, plan: Plan, terms: Terms, work: Floats) -> None:
     ring = terms.uops > model.config.uop_capacity
     later = np.where(ring, np.maximum(terms.uops / piece - 1, 0.0), 0.0)
     work[..., UOPS] = np.where(ring, piece, terms.uops) / 2
-    work[..., RELOAD] = later * (piece / 2 + LATENCY + BEHIND) / np.maximum(part.outer.prod(axis=-1), 1)
+    work[..., RELOAD] = later * (piece / 2 + LATENCY + BEHIND) / np.maximum(times(part.outer), 1)
     # A maximum can only bring in a value where something smaller is known to stand: a place's first tile finds anything.
     work[..., CLEAR] = elements if model.nest.clears else 0.0
 
@@ -294,7 +295,7 @@ def uops(model: Model, plan: Plan, part: Part) -> Floats:
             moved[:, a] |= plan.drops & inside[:, a] & (a >= spatial)
     # Banks that all move on with the tile take turns together.
     turns = np.where(apart, (1 + banks) * (1 + plan.acc_banks), 1 + np.maximum(banks, plan.acc_banks))
-    combinations = np.where(moved, part.outer, 1).prod(axis=-1) * turns
+    combinations = times(np.where(moved, part.outer, 1)) * turns
     visits = np.maximum(model.trips(plan, part, depth), 1)
     each, all_ = _lists(model, plan, part, model.ranges(plan, part, depth), moved)
     distinct = np.minimum(all_ * combinations, each * visits)
@@ -310,8 +311,8 @@ def _lists(
     accumulator must be apart, a loop that a border cuts is one of the two, whatever the others are.
     """
     forced = model.target.semantics == "portable"
-    whole = ranges.prod(axis=-1).astype(np.float64)
-    longest = np.sort(ranges, axis=-1)[..., -2:].prod(axis=-1)
+    whole = times(ranges).astype(np.float64)
+    longest = times(np.sort(ranges, axis=-1)[..., -2:])
     borders = [(a, max([model.nest.axes[b].extent for b in group if b >= model.n_spatial], default=1))
                for group in model.taps for a in group if a < model.n_spatial][:2]
     shares, counts = [], []
@@ -330,9 +331,9 @@ def _lists(
         axes = [a for plain, (a, _) in zip(chosen, borders) if not plain]
         if forced:
             rest = np.sort(np.delete(ranges, axes, axis=-1), axis=-1)
-            loops = ranges[..., axes].prod(axis=-1)
+            loops = times(ranges[..., axes])
             if len(axes) < 2:
-                loops = loops * rest[..., len(axes) - 2 :].prod(axis=-1)
+                loops = loops * times(rest[..., len(axes) - 2 :])
         else:
             loops = longest
             if len(borders) == 2 and borders[1][0] not in axes:

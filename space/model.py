@@ -19,13 +19,9 @@ from autosched.target import Target
 from sim import timing
 from space.distinct import distinct
 from space.nest import Nest
-from space.plan import Mask, Part, Plan, along
+from space.plan import Mask, Part, Plan, along, times
 from space.rule import Column, Ints, NumericRule, Points
 from space.sites import ACC, SCOPES
-
-
-def _product(rows: Ints) -> Ints:
-    return np.asarray(np.multiply.reduce(rows, axis=-1), dtype=np.int64)
 
 
 class Model:
@@ -178,7 +174,7 @@ class Model:
 
     def trips(self, plan: Plan, part: Part, depth: Ints) -> Ints:
         """Iterations of the first ``depth`` outer loops of a part together, shape (n,)."""
-        return _product(np.where(plan.position < depth[:, None], part.outer, 1))
+        return times(np.where(plan.position < depth[:, None], part.outer, 1))
 
     def extent_of(self, plan: Plan, part: Part, operand: int) -> Ints:
         """Extent of the region of every dimension of an operand that one load brings, shape (n, dims).
@@ -237,7 +233,7 @@ class Model:
         return plan.once("footprint", part, operand, lambda own: self._footprint(plan, own, operand))
 
     def _footprint(self, plan: Plan, part: Part, operand: int) -> Ints:
-        held = _product(self.extent_of(plan, part, operand))
+        held = times(self.extent_of(plan, part, operand))
         if not plan.keep[operand].any():
             return held
         op = self.nest.operands[operand]
@@ -262,20 +258,20 @@ class Model:
         total = np.zeros(part.on.shape, dtype=np.int64)
         for wide in self.nest.wides:
             spans = [((part.tiles - 1) * np.array(c, dtype=np.int64)).sum(axis=-1) + 1 for c, _ in wide.dims]
-            total += _product(np.stack([np.minimum(s, size) for s, (_, size) in zip(spans, wide.dims)], axis=-1))
+            total += times(np.stack([np.minimum(s, size) for s, (_, size) in zip(spans, wide.dims)], axis=-1))
         return total
 
     def widened(self, part: Part) -> Ints:
         """Elements that are widened in all of a part, shape (n,)."""
-        return np.where(part.on, self.wide_elements(part) * _product(part.outer), 0)
+        return np.where(part.on, self.wide_elements(part) * times(part.outer), 0)
 
     def tile_elements(self, part: Part) -> Ints:
         """Accumulator elements of one output tile of a part, shape (n,)."""
-        return _product(part.tiles[..., : self.n_spatial])
+        return times(part.tiles[..., : self.n_spatial])
 
     def tiles_run(self, plan: Plan, part: Part) -> Ints:
         """Output tiles of a part, shape (n,)."""
-        return np.where(part.on, _product(part.outer[..., : self.n_spatial]), 0)
+        return np.where(part.on, times(part.outer[..., : self.n_spatial]), 0)
 
     def slices(self, part: Part) -> Ints:
         """In how many slices the stages after the GEMM and the store go over a tile of a part, shape (n,)."""
@@ -380,7 +376,7 @@ class Model:
             full &= tiles[..., d] == self.extents[d]
         runs, which = np.unique(run, return_inverse=True)
         cost = timing.store_cycles(0, 1, runs, runs, config=self.config)[which.reshape(run.shape)]
-        return np.asarray(self.nest.stores * cost * (_product(part.extents[..., : self.n_spatial]) / run), dtype=np.float64)
+        return np.asarray(self.nest.stores * cost * (times(part.extents[..., : self.n_spatial]) / run), dtype=np.float64)
 
     def drop_share(self, part: Part) -> npt.NDArray[np.float64]:
         """Share of a part's products that no padding makes zero, shape (n,)."""
@@ -512,7 +508,7 @@ class Model:
         # Every axis that moves no dimension repeats the loads. Where one moves two, sums over tiles do not multiply.
         apart = len(axes) == len(set(axes))
         still = [a for a in range(len(self.extents)) if not (apart and a in axes)]
-        total = _product(self.extents[None, still] // ranges[:, still])
+        total = times(self.extents[None, still] // ranges[:, still])
         for d, group in enumerate(moved):
             table, divisors = self._least_table(operand, d, apart)
             ranks = tuple(np.searchsorted(divisors[i], ranges[:, a]) for i, a in enumerate(group))

@@ -124,6 +124,14 @@ class Plan:
         return found if at is None else found[at]
 
 
+def times(rows: Ints) -> Ints:
+    """The product over the last dimension, the axes; column by column, which are far fewer than rows."""
+    found = np.ones(rows.shape[:-1], dtype=np.int64)
+    for n in range(rows.shape[-1]):
+        found *= rows[..., n]
+    return found
+
+
 def along(values: Ints, axis: Ints) -> Ints:
     """What each row has for its own axis, shape (n,), or (parts, n) of a stack; 1 where that is negative.
 
@@ -133,5 +141,6 @@ def along(values: Ints, axis: Ints) -> Ints:
     """
     if not values.shape[-1]:
         return np.ones(axis.shape, dtype=values.dtype)
-    found = np.take_along_axis(values, np.maximum(axis, 0)[..., None], axis=-1)[..., 0]
+    flat = values.reshape(-1, values.shape[-1])
+    found = flat[np.arange(len(flat)), np.maximum(axis, 0).ravel()].reshape(axis.shape)
     return np.where(axis < 0, 1, found)

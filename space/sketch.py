@@ -46,6 +46,11 @@ class Sketch:
         """The decisions of all nests."""
         return tuple(c for model in self.models for c in model.columns)
 
+    @cached_property
+    def known(self) -> tuple[frozenset[int], ...]:
+        """What each of them may be."""
+        return tuple(frozenset(c.choices) for c in self.columns)
+
     @property
     def default(self) -> npt.NDArray[np.int32]:
         """The decisions of a point that decides nothing, shape (columns,)."""

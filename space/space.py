@@ -417,7 +417,11 @@ class Space:
         """Rows of another sketch with the decisions of points; a value that it does not have becomes its default."""
         own = np.ascontiguousarray(points[:, self._places[sketch]])
         for n, column in enumerate(self.sketches[sketch].columns):
-            own[~np.isin(own[:, n], column.choices), n] = column.default
+            # A few rows: asking one by one costs less than asking NumPy.
+            known = self.sketches[sketch].known[n]
+            for row in own:
+                if int(row[n]) not in known:
+                    row[n] = column.default
         return self._global(sketch, own)
 
     def neighbours(self, point: npt.NDArray[np.int32]) -> Points:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from autosched.lower.limits import LIMITS
 from space.model import Model
-from space.plan import Part, Plan
+from space.plan import Part, Plan, times
 from space.rule import Column, Ints, NumericRule, Points
 from space.sites import ACC
 
@@ -51,7 +51,7 @@ def _dmas(model: Model, plan: Plan, part: Part, operand: int) -> Ints:
     """DMA instructions of one fill."""
     op = model.nest.operands[operand]
     extents = model.extent_of(plan, part, operand)
-    total = extents.prod(axis=-1)
+    total = times(extents)
     x, y = _two_innermost(extents, op.source)
     cut = np.full(len(plan), False)
     pieces = 1
@@ -100,7 +100,7 @@ def _products(model: Model, plan: Plan, part: Part) -> Ints:
             depth = np.maximum(depth, plan.attach[k])
     visits = model.trips(plan, part, depth)
     inner = model.ranges(plan, part, depth)
-    work = inner.prod(axis=-1)
+    work = times(inner)
     # Of the loops that a border ties together all but the longest unroll; that one must be a loop of the instruction.
     apart = np.zeros_like(inner, dtype=np.bool_)
     forced = np.zeros_like(apart)
@@ -113,12 +113,12 @@ def _products(model: Model, plan: Plan, part: Part) -> Ints:
         forced |= longest & plan.drops[:, None]
     left = np.where(apart, 1, inner)
     fits = _one_instruction(model, left, forced)
-    pieces = np.where(apart, inner, 1).prod(axis=-1)
+    pieces = times(np.where(apart, inner, 1))
     if not fits.all():
         reduce = np.zeros(inner.shape[-1], dtype=np.bool_)
         reduce[list(model.nest.reduce)] = True
-        worst = np.where(apart | forced | reduce, inner, 1).prod(axis=-1)
-        full = (left.prod(axis=-1) // np.sort(left, axis=-1)[..., -2:].prod(axis=-1)) > model.config.uop_capacity
+        worst = times(np.where(apart | forced | reduce, inner, 1))
+        full = (times(left) // times(np.sort(left, axis=-1)[..., -2:])) > model.config.uop_capacity
         pieces = np.where(fits, pieces, np.where(full, work, worst))
     if model.config.uop_capacity < model.config.acc_depth:
         pieces = np.where(fits, pieces, work)
@@ -147,19 +147,19 @@ def _one_instruction(model: Model, inner: Ints, forced: npt.NDArray[np.bool_]) -
     single, spatial = first == second, model.n_spatial
     taken = inner[..., first] * np.where(single, 1, inner[..., second])
     held = forced[..., first].astype(np.int64) + np.where(single, 0, forced[..., second])
-    whole = inner.prod(axis=-1)[..., None]
+    whole = times(inner)[..., None]
     fits = (whole // taken <= model.config.uop_capacity) & (held == forced.sum(axis=-1)[..., None])
     if apart:
         # Micro-ops run through the accumulators first: three of them keep every return three apart.
-        repeats = inner[..., list(model.nest.reduce)].prod(axis=-1)[..., None] > 1
+        repeats = times(inner[..., list(model.nest.reduce)])[..., None] > 1
         own = np.where(first < spatial, inner[..., first], 1) * np.where((second < spatial) & ~single, inner[..., second], 1)
-        fits &= ~repeats | (inner[..., :spatial].prod(axis=-1)[..., None] // own > 2)
+        fits &= ~repeats | (times(inner[..., :spatial])[..., None] // own > 2)
     return np.asarray(fits.any(axis=-1), dtype=np.bool_)
 
 
 def _longest_two(model: Model, part: Part) -> Ints:
     tiles = part.tiles[..., : model.n_spatial]
-    return np.asarray(np.sort(tiles, axis=-1)[..., -2:].prod(axis=-1), dtype=np.int64)
+    return np.asarray(times(np.sort(tiles, axis=-1)[..., -2:]), dtype=np.int64)
 
 
 def _elementwise(model: Model, plan: Plan, part: Part) -> Ints:
@@ -177,5 +177,5 @@ def _stores(model: Model, plan: Plan, part: Part) -> Ints:
     whole = np.full(len(plan), model.n_spatial, dtype=np.int64)
     tiles = part.tiles[..., : model.n_spatial]
     x, y = _two_innermost(tiles, tuple(model.nest.axes[a].extent for a in model.nest.spatial))
-    per_tile = np.where(part.slices > 0, tiles.prod(axis=-1), tiles.prod(axis=-1) // (x * y))
+    per_tile = np.where(part.slices > 0, times(tiles), times(tiles) // (x * y))
     return np.asarray(model.nest.stores * model.trips(plan, part, whole) * per_tile, dtype=np.int64)
