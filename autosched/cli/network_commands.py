@@ -269,8 +269,8 @@ def quantize(args: argparse.Namespace) -> Exit:
         print_json(asdict(report) | {"file": args.output})
         return Exit.OK
     print_table(
-        [("tensor", False), ("SNR dB", True), ("inside the clip", True)],
-        [[f.tensor, f"{f.snr:.1f}", percent(f.inside)] for f in report.layers],
+        [("tensor", False), ("SNR dB", True), ("inside the clip", True), ("in float", True)],
+        [[f.tensor, f"{f.snr:.1f}", percent(f.inside), percent(f.inside_float)] for f in report.layers],
     )
     print(f"{args.output}: {report.images} images compared")
     if report.accuracy is not None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,11 +44,13 @@ class Fidelity:
         tensor: its name in the float network.
         snr: signal to noise of the quantized tensor, in dB.
         inside: fraction of its int8 values strictly inside the clip.
+        inside_float: that of its float values, which no scale can change: what a Relu makes 0 is 0 in int8, too.
     """
 
     tensor: str
     snr: float
     inside: float
+    inside_float: float
 
 
 @dataclass(frozen=True)
@@ -174,11 +178,12 @@ def calibrate(model: ModelProto, batches: Sequence[Mapping[str, Array]], method:
         def get_next(self) -> Mapping[str, Array] | None:
             return next(self.left, None)
 
+    # Histograms are announced on standard output, which is the command's own.
     kind = {"minmax": CalibrationMethod.MinMax, "percentile": CalibrationMethod.Percentile, "entropy": CalibrationMethod.Entropy}
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "float.onnx"
         source.write_bytes(model.SerializeToString())
-        with refusals():
+        with refusals(), redirect_stdout(StringIO()):
             calibrator = create_calibrator(
                 source, None, augmented_model_path=str(Path(folder) / "more.onnx"), calibrate_method=kind[method],
             )
@@ -429,7 +434,7 @@ def fidelity(
         copy.graph.output.extend([onnx.helper.make_tensor_value_info(t, kind, None) for t in wanted if t not in known])
         sides.append(session(copy))
     signal, noise = np.zeros(len(names)), np.zeros(len(names))
-    inside, total = np.zeros(len(names)), np.zeros(len(names))
+    inside, inside_float, total = np.zeros((3, len(names)))
     right = [0, 0]
     images = 0
     given = {i.name for i in before.graph.input}
@@ -454,10 +459,12 @@ def fidelity(
                 signal[j] += (x**2).sum()
                 noise[j] += ((x - q * 2.0 ** -plan.exponents[t]) ** 2).sum()
                 inside[j] += ((q > low) & (q < high)).sum()
+                low, high = plan.clips.get(t, (-np.inf, np.inf))
+                inside_float[j] += ((x > low) & (x < high)).sum()
                 total[j] += q.size
     layers = tuple(
-        Fidelity(t, float(10 * np.log10(s / n)) if n > 0 and s > 0 else float("inf"), float(i / max(c, 1)))
-        for t, s, n, i, c in zip(names, signal, noise, inside, total)
+        Fidelity(t, float(10 * np.log10(s / n)) if n > 0 and s > 0 else float("inf"), float(i / max(c, 1)), float(f / max(c, 1)))
+        for t, s, n, i, f, c in zip(names, signal, noise, inside, inside_float, total)
     )
     if labels is None:
         return Report(layers, images)

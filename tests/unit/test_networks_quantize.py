@@ -58,7 +58,7 @@ def test_digits_differ_from_their_file_in_ties_alone(digits: tuple[Path, Report,
 @pytest.mark.parametrize("method", ["minmax", "percentile", "entropy"])
 @pytest.mark.parametrize("per_channel", [False, True])
 def test_every_calibrator_gives_a_network_that_runs(
-    method: str, per_channel: bool, onnx_models: ModuleType, tmp_path: Path
+    method: str, per_channel: bool, onnx_models: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     test = np.load(EXAMPLES / "digits_test.npz")
     data = {"image": np.load(EXAMPLES / "digits_calibration.npz")["image"][:40]}
@@ -66,6 +66,7 @@ def test_every_calibrator_gives_a_network_that_runs(
         EXAMPLES / "digits.onnx", data, tmp_path / "q.onnx", method=method, per_channel=per_channel,
     )
     assert report.images == 40 and report.accuracy is None
+    assert capsys.readouterr().out == "", "what histograms announce is no line of ours"
     net = load(tmp_path / "q.onnx")
     shifts = {len(x.requant.shift) for x in net.graph.layers if x.requant is not None}
     assert (max(shifts) > 1) == per_channel
@@ -75,6 +76,25 @@ def test_every_calibrator_gives_a_network_that_runs(
         x = test["image"][:2]
         want = np.concatenate([reference.run(net.graph, {"image": v[None]})["logits"] for v in x])
         assert np.array_equal(net.compile(tmp_path)(x), want)
+
+
+def test_what_a_relu_makes_zero_is_inside_at_no_scale(tmp_path: Path) -> None:
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng = np.random.default_rng(0)
+    w, b = rng.normal(size=(16, 16, 1, 1)).astype(np.float32), np.full(16, -3.0, np.float32)
+    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"]), helper.make_node("Relu", ["c"], ["y"])]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 16, 6, 6]) for name in ("x", "y")]
+    held = [numpy_helper.from_array(w, "w"), numpy_helper.from_array(b, "b")]
+    graph = helper.make_graph(nodes, "one", ends[:1], ends[1:], held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    x = rng.normal(size=(8, 16, 6, 6)).astype(np.float32)
+    report = quantize(tmp_path / "net.onnx", {"x": x}, tmp_path / "q.onnx")
+    positive = float((np.einsum("oi,nihw->nohw", w[:, :, 0, 0], x) + b[:, None, None] > 0).mean())
+    image, layer = report.layers
+    assert image.inside_float == 1.0 and layer.inside_float == pytest.approx(positive, abs=1e-3) and positive < 0.3
+    assert positive - 0.03 < layer.inside < positive + 0.01
 
 
 def test_labels_give_accuracies(onnx_models: ModuleType, tmp_path: Path) -> None:
