@@ -2,8 +2,8 @@
 
 Every workload is tuned cold into an empty log, with one job, for every seed and every sampler. Printed as Markdown: the cycles of
 every seed, how far the worst is above the best known (of these runs and of what ships), the gap of the best to the machine bound,
-and CPU seconds of a run, simulations included. ``--target`` is another machine. ``traffic`` is no sampler of the product: it is the
-search with an estimate as tools have it that model no engines, bytes + 8192 x DMAs, in place of ours.
+and CPU seconds of a run, simulations included. ``--target`` is another machine. ``traffic`` is no sampler of the product: it is
+the search with an estimate as tools have it that model no engines, bytes + 8192 x DMAs, in place of ours.
 """
 
 from __future__ import annotations
