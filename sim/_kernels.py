@@ -80,7 +80,7 @@ def lean(function: F) -> F:
     return compiled
 
 
-class _Compiling(event.Listener):
+class _Compiling(event.Listener):  # type: ignore[misc]
     """Says once that kernels are compiled, when the first of ours is."""
 
     def __init__(self) -> None:
@@ -131,4 +131,4 @@ def _remove(folder: str, owner: int) -> None:
 
 
 _UNKEPT = _keep()
-event.register("numba:compile", _Compiling())  # type: ignore[no-untyped-call]
+event.register("numba:compile", _Compiling())

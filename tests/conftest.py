@@ -30,10 +30,16 @@ settings.load_profile("house")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Tests that were collected stay: the collector of garbage need not look at them again, and seldom at anything."""
     from autosched.child import YOUNG
 
+    worker = getattr(session.config, "workerinput", None)
+    if worker is not None and sys.platform != "win32":
+        from kernels import compiled_once, load
+
+        compiled_once()
+        load(backwards=worker["workerid"] == "gw1")
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
