@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from autosched.cli.exit_codes import Exit
 from autosched.cli.log_commands import best_of
 from autosched.cli.options import Parser, add_format, add_log, add_target, positive
-from autosched.cli.tables import number, percent, print_json, print_table, tell
+from autosched.cli.tables import number, percent, print_json, print_table, short, tell
 
 if TYPE_CHECKING:
     from autosched.report import Account, Change
@@ -62,12 +62,12 @@ def _print(found: Account, changes: list[Change], why: str) -> None:
     tell(f"{found.workload} on {found.target}: {number(found.cycles)} cycles, machine bound {number(found.bound)}, "
          f"gap {percent(found.gap)}\n\nloops")
     for line in found.loops:
-        tell(f"  {line}")
+        tell(f"  {short(line)}")
     tell("\nbuffers")
     print_table([("buffer", False), ("memory", False), ("elements", True), ("banks", True), ("bytes", True), ("share", True),
                  ("fills", True), ("inside", False)],
-                [[h.buffer, h.memory.removeprefix("local."), number(h.elements), str(h.banks), number(h.bytes), percent(h.share),
-                  number(h.fills), ", ".join(h.loops) or "-"] for h in found.held])
+                [[short(h.buffer), h.memory.removeprefix("local."), number(h.elements), str(h.banks), number(h.bytes),
+                  percent(h.share), number(h.fills), ", ".join(h.loops) or "-"] for h in found.held])
     tell("\ntraffic")
     print_table([("tensor", False), ("memory", False), ("transfers", True), ("bytes", True), ("of the tensor", True)],
                 [[t.tensor, t.memory, number(t.transfers or None), number(t.bytes), f"{t.times:.2f} x"] for t in found.traffic])

@@ -19,6 +19,7 @@ from sim.markup import number as number
 from sim.markup import percent as percent
 
 LONG = 24  # columns above which a text is rather folded than its table split
+LONGEST = 40  # letters of a name of a block or a buffer in a line for people
 
 Columns = Sequence[tuple[str, bool]]
 Rows = Sequence[Sequence[str]]
@@ -100,6 +101,12 @@ def _fields(columns: Columns, row: Sequence[str]) -> Table:
         if cell:
             table.add_row(Text(title), Text(cell))
     return table
+
+
+def short(text: str) -> str:
+    """A text whose names of more than ``LONGEST`` letters show their beginning and their end: copies of copies add up theirs."""
+    half = LONGEST // 2 - 1
+    return re.sub(rf"[\w.]{{{LONGEST + 1},}}", lambda m: f"{m[0][:half]}..{m[0][-half:]}", text)
 
 
 def tell(text: str) -> None:
