@@ -20,10 +20,8 @@ from math import prod
 import numpy as np
 
 from autosched.errors import LoweringError
-from autosched.ir.stmt import Buffer
 from autosched.lower.affine import Ints
-from autosched.lower.allocate import Storage
-from autosched.lower.elements import Elements, Place, whole_element
+from autosched.lower.elements import Elements, Place
 from autosched.lower.limits import check_instructions, check_uops
 from autosched.lower.nest import Dim, Grid, cases, interval, make_grid, merge, note_of, sort_out
 from autosched.lower.order import Key
@@ -254,13 +252,16 @@ def join(parts: Sequence[Kernels], tables: bool = True) -> Kernels:
     )
 
 
-def lower_gemm(site: Site, storages: Mapping[Buffer, Storage], key: Key, config: VTAConfig, semantics: str) -> Kernels:
+def lower_gemm(site: Site, places: Sequence[Place], key: Key, config: VTAConfig, semantics: str) -> Kernels:
     """The GEMM instructions of a matrix product site.
 
-    Raises:
-        LoweringError: the operands are not whole elements.
+    Args:
+        site: the site.
+        places: the elements that it writes and reads: accumulator, input, weight.
+        key: its program order.
+        config: the machine.
+        semantics: ``chisel``, ``fsim`` or ``portable``.
     """
-    places = [whole_element(a, storages, site.name) for a in (site.write, *site.reads)]
     held = usable(config, semantics)
     folder = Folder((held.acc, held.inp, held.wgt), held.uop, semantics == "portable", site.name)
     parts = []

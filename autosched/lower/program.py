@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -16,11 +16,11 @@ from autosched.ir.host import HostSplit, split_host
 from autosched.ir.interp import run, written
 from autosched.ir.scopes import ACC, DRAM
 from autosched.ir.stmt import Buffer, IRModule, PrimFunc
-from autosched.lower import chain, dma, normalise, order, starts, tokens, tree, uops
+from autosched.lower import alike, chain, dma, limits, normalise, order, starts, tokens, tree, uops
 from autosched.lower.affine import Ints
 from autosched.lower.allocate import Dram, Storage, allocate, buffer_bytes, lanes_of, lives_of, place_buffers
-from autosched.lower.compute import Kernels, join, lower_alu, lower_gemm
-from autosched.lower.elements import elements
+from autosched.lower.compute import Kernels, Step, join, lower_alu, lower_gemm
+from autosched.lower.elements import Elements, elements, whole_element
 from autosched.lower.host_work import HostWork, run_stage
 from autosched.lower.limits import check_instructions, check_work
 from autosched.lower.regions import shape_of
@@ -404,7 +404,7 @@ class _Emitter:
         for site in self.sites:
             key = keys[site.order]
             if site.kind == "gemm":
-                made: dma.Rows | Kernels = lower_gemm(site, self.storages, key, self.config, self.semantics)
+                made = self.product(site, key)
             else:
                 elems = elements(site, self.storages, _lanes(site, self.config))
                 if site.kind == "alu":
@@ -412,14 +412,49 @@ class _Emitter:
                     if not steps:
                         self.info.append(SiteInfo(site.name, site.kind, site.write.buffer.name, 0))
                         continue
-                    made = lower_alu(site, elems, steps, key, self.config, self.semantics)
+                    made = self.chain(site, elems, steps, key)
                 else:
-                    made = dma.lower_copy(site, elems, key, self.config, self.semantics, self.dram_base(site, at))
+                    made = self.copy(site, elems, key, self.dram_base(site, at))
             if dma.leads(site):
                 leaders.append(made.position)
             (kernels if isinstance(made, Kernels) else copies).append(made)  # type: ignore[arg-type]
             self.info.append(SiteInfo(site.name, site.kind, site.write.buffer.name, len(made.table)))
         return copies, kernels, np.concatenate(leaders)
+
+    def product(self, site: Site, key: order.Key) -> dma.Rows | Kernels:
+        places = [whole_element(a, self.storages, site.name) for a in (site.write, *site.reads)]
+        asked = alike.question(site, site.inner, places, key)
+        return self.answered(
+            asked, (), [key.start, *[self.storages[a.buffer].address for a in (site.write, *site.reads)]],
+            lambda: lower_gemm(site, places, key, self.config, self.semantics),
+        )
+
+    def chain(self, site: Site, elems: Elements, steps: Sequence[Step], key: order.Key) -> dma.Rows | Kernels:
+        places = [elems.write, *[s.place for s in steps]]
+        asked = alike.question(site, elems.loops, places, key)
+        # Which operand stands in which column differs from step to step, so addresses are asked for, too.
+        held = [p.storage.address for p in places if p is not None and p.storage is not None]
+        rest = (*[(s.op, s.imm, s.moves) for s in steps], None, *held)
+        return self.answered(
+            asked, rest, [key.start], lambda: lower_alu(site, elems, steps, key, self.config, self.semantics)
+        )
+
+    def copy(self, site: Site, elems: Elements, key: order.Key, dram_base: int) -> dma.Rows | Kernels:
+        source = elems.reads[id(site.reads[0])] if site.reads else None
+        asked = alike.question(site, elems.loops, [elems.write, source], key)
+        sram = elems.write if site.kind == "load" else source
+        assert sram is not None and sram.storage is not None
+        return self.answered(
+            asked, (dma.mode_of(site), dma.memory_type(site)), [key.start, sram.storage.address, dram_base],
+            lambda: dma.lower_copy(site, elems, key, self.config, self.semantics, dram_base),
+        )
+
+    def answered(
+        self, asked: alike.Question | None, rest: tuple[object, ...], origin: Sequence[int],
+        make: Callable[[], dma.Rows | Kernels],
+    ) -> dma.Rows | Kernels:
+        whole = None if asked is None else (self.config, self.semantics, limits.LIMITS, asked, rest)
+        return alike.answered(whole, tuple(origin), make)
 
     def dram_base(self, site: Site, at: Mapping[Buffer, int]) -> int:
         """Address of a copy's DRAM buffer in elements of the memory type that moves it."""

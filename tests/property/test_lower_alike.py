@@ -1,0 +1,182 @@
+"""Instructions that were made for another site are those that a site would have got anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched.errors import LoweringError
+from autosched.ir.stmt import PrimFunc
+from autosched.kernel import program_hash
+from autosched.lower import alike, lower_table
+from autosched.lower.affine import Lin, Loop
+from autosched.lower.elements import Place
+from autosched.lower.order import Key
+from autosched.lower.tree import Site
+from autosched.schedule.kit import prefixes
+from autosched.script import parse
+from autosched.target import Target, get_target
+from autosched.workloads import workload
+from space import Space
+
+# Borders on both sides, uneven parts, taps, banks; products at other addresses; chains with tensors.
+WORKLOADS = ("conv2d:h=9,w=7,ci=32,co=32,k=3,pad=1", "conv2d:h=6,w=6,ci=32,co=16,k=1", "residual:h=6,w=6,c=48")
+
+
+VALUES = ("{x}", "{y}", "{x} + {y}", "{y} + {x}", "{x} + {x}", "{x} + 3", "{x} + 5", "T.max({x}, 3)", "T.min({x}, {y})", "7")
+
+
+def by_hand(value: str, dma: str, pad: int, pages: int) -> PrimFunc:
+    """``value`` of two int32 tensors behind some pages of DRAM, of which the second is read with a border of zeros before it."""
+    x, y = "x[vi, vj, 0, vl]", "y[vi, vj, 0, vl]"
+    shape = "(2, 24, 1, 16)"
+    return parse(f'''
+from tvm.script import tir as T
+@T.prim_func
+def main(
+    front: T.Buffer(({pages}, 4096), "int8"), a: T.Buffer({shape}, "int32"), b: T.Buffer({shape}, "int32"),
+    out: T.Buffer({shape}, "int8"),
+):
+    x = T.alloc_buffer({shape}, "int32", scope="local.acc_buffer")
+    y = T.alloc_buffer({shape}, "int32", scope="local.acc_buffer")
+    z = T.alloc_buffer({shape}, "int32", scope="local.acc_buffer")
+    for i, j, l in T.grid(2, 24, 16):
+        with T.block("load_x"):
+            vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+            T.block_attr({{"vta.dma": "{dma}"}})
+            x[vi, vj, 0, vl] = a[vi, vj, 0, vl]
+    for i, j, l in T.grid(2, 24, 16):
+        with T.block("load_y"):
+            vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+            y[vi, vj, 0, vl] = T.if_then_else({pad} <= vj, b[vi, vj - {pad}, 0, vl], 0)
+    for i, j, l in T.grid(2, 24, 16):
+        with T.block("compute"):
+            vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+            z[vi, vj, 0, vl] = {value.format(x=x, y=y)}
+    for i, j, l in T.grid(2, 24, 16):
+        with T.block("store"):
+            vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+            out[vi, vj, 0, vl] = T.cast(z[vi, vj, 0, vl], "int8")
+''')
+
+
+def lowered(func: PrimFunc, target: Target) -> str:
+    try:
+        return program_hash(lower_table(func, target))
+    except LoweringError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("name", [*WORKLOADS, "by hand"])
+def test_sites_of_other_programs_are_as_good(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    funcs: list[tuple[PrimFunc, Target]] = []
+    for machine in ("vta-de10", "vta-de10-portable"):
+        target = get_target(machine)
+        if name == "by hand":
+            choices = [*product(VALUES, ("merge",), (0, 20), (1, 2)), *product(VALUES[:1], ("rows", "strided"), (1,), (1,))]
+            funcs += [(by_hand(*choice), target) for choice in choices]
+            continue
+        space = Space(workload(name, 1, 16).func, target)
+        points = space.sample(np.random.default_rng(8), 12)
+        funcs += [(space.schedule(p).func, target) for p in points]
+    alone = []
+    for func, target in funcs:
+        alike.forget()
+        alone.append(lowered(func, target))
+    made = 0
+    old = alike.answered
+
+    def counted(asked: Any, origin: alike.Origin, make: Callable[[], Any]) -> Any:
+        def one() -> Any:
+            nonlocal made
+            made += 1
+            return make()
+
+        return old(asked, origin, one)
+
+    monkeypatch.setattr(alike, "answered", counted)
+    alike.forget()
+    once = [lowered(func, target) for func, target in funcs]
+    first = made
+    again = [lowered(func, target) for func, target in reversed(funcs)][::-1]
+    assert once == alone and again == alone
+    assert made == first, "a program lowered twice asks nothing new"
+    prefixes.forget()
+
+
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alike, "MOST", 20_000)
+    target = get_target("vta-de10")
+    space = Space(workload(WORKLOADS[0], 1, 16).func, target)
+    alike.forget()
+    for point in space.sample(np.random.default_rng(1), 3):
+        lowered(space.schedule(point).func, target)
+        assert alike.held() <= 20_000
+    assert alike.held() > 0
+    alike.forget()
+    assert alike.held() == 0
+
+
+def test_whatever_decides_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part of a question, changed alone, is another question; names and addresses are none."""
+    asked: list[tuple[Site, list[Loop], list[Place | None], Key]] = []
+    old = alike.question
+
+    def noted(site: Site, own: list[Loop], places: list[Place | None], key: Key) -> Any:
+        asked.append((site, own, places, key))
+        return old(site, own, places, key)
+
+    monkeypatch.setattr(alike, "question", noted)
+    target = get_target("vta-de10")
+    space = Space(workload(WORKLOADS[0], 1, 16).func, target)
+    for point in space.sample(np.random.default_rng(3), 4):
+        lowered(space.schedule(point).func, target)
+    seen: set[str] = set()
+    for site, own, places, key in asked:
+        base = old(site, own, places, key)
+
+        def changed(what: str, *now: Any, base: Any = base) -> None:
+            assert old(*now) != base, what
+            seen.add(what)
+
+        assert old(replace(site, name="other"), own, places, replace(key, start=key.start + 5)) == base
+        changed("kind", replace(site, kind="other"), own, places, key)
+        for which in ("conds", "pads"):
+            forms = getattr(site, which)
+            changed(f"more {which}", replace(site, **{which: [*forms, Lin(None, 1)]}), own, places, key)
+            if forms:
+                changed(which, replace(site, **{which: [forms[0].plus(1), *forms[1:]]}), own, places, key)
+                changed(f"no {which}", replace(site, **{which: forms[1:]}), own, places, key)
+        for loop in site.outer:
+            changed("weight", site, own, places, replace(key, strides={**key.strides, loop: key.strides[loop] + 1}))
+        for name, loops in (("outer", site.outer), ("inner", site.inner)):
+            for loop in loops:
+                loop.extent += 1
+                changed(f"{name} extent", site, own, places, key)
+                loop.extent -= 1
+        for loop in site.inner:
+            kept, loop.notes = loop.notes, {**loop.notes, "vta.loop": "other"}
+            changed("note", site, own, places, key)
+            loop.notes = kept
+        if own:
+            changed("own", site, own[1:], places, key)
+        for k, place in enumerate(places):
+            if place is None:
+                continue
+            others = [replace(place, offset=place.offset.plus(1)), replace(place, offset=place.offset.scale(2).plus(1)), None]
+            if place.storage is not None:
+                others += [replace(place, storage=replace(place.storage, banks=place.storage.banks + 1))]
+                moved = replace(place.storage, address=place.storage.address + 7)
+                assert old(site, own, [*places[:k], replace(place, storage=moved), *places[k + 1:]], key) == base
+                if place.storage.banks > 1:
+                    others += [replace(place, storage=replace(place.storage, size=place.storage.size + 1))]
+                    others += [replace(place, storage=replace(place.storage, path=place.storage.path[1:]))]
+                    seen.add("banks")
+            for other in others:
+                changed("place", site, own, [*places[:k], other, *places[k + 1:]], key)
+    assert {"conds", "pads", "weight", "outer extent", "inner extent", "note", "own", "place", "banks"} <= seen
