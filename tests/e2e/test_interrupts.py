@@ -76,7 +76,8 @@ def test_ctrl_c_is_one_line(moment: str, times: int, tmp_path: Path) -> None:
     last = err.strip().splitlines()
     assert last[-1].startswith("autosched: interrupted"), err
     assert "Traceback" not in err and "Exception" not in err and not out, err
-    assert sum(line.startswith("autosched:") for line in last) == 1, err
+    # On a machine without kernels, what is waited for is said before.
+    assert sum(line.startswith("autosched:") and "compiling kernels" not in line for line in last) == 1, err
     if moment == "trials are known":
         assert "its best so far has" in last[-1] and f"the log is {tmp_path}" in last[-1], err
     nothing_is_left(process)
