@@ -26,6 +26,7 @@ from space.normalise.blocks import is_packed
 UNKNOWN = {"conv_depthwise_multiplier", "conv_one_kernel", "dense_halves", "dense_zero_point_both", "distances_l1", "gather",
            "one_filter", "row_energy", "symbolic"}
 FORMS = Path(__file__).resolve().parents[1] / "data" / "programs" / "forms.json"
+NAMES = sorted(p.stem for p in FORMS.parent.glob("*.py"))
 INP, WGT, ACC = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer"
 
 
@@ -47,33 +48,32 @@ def digest(steps) -> str:
     return hashlib.sha256(json.dumps(trace.as_json()).encode()).hexdigest()[:12] if steps else ""
 
 
-def test_programs_of_users_mean_the_same_and_are_packed(user_programs, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_a_users_program_means_the_same_and_is_packed(user_programs, name: str, request: pytest.FixtureRequest) -> None:
     target = get_target("vta-de10")
-    unknown, forms = set(), {}
-    for name in user_programs.names():
-        func = program(user_programs, name)
-        new, steps = normalise(func, target)
-        forms[name] = digest(steps)
-        if not steps:
-            assert new is func
-            if not (name != "symbolic" and is_packed(func, target)):
-                unknown.add(name)
-            continue
-        assert not verify(new), name
-        assert [b.name for b in new.buffers] == [b.name for b in func.buffers]
-        inputs = random_inputs(func, 3)
-        for got, wanted in zip(run(new, *inputs), run(func, *inputs), strict=True):
-            assert np.array_equal(got, wanted), name
-        assert is_packed(split_host(new).device, target), name
-        assert normalise(new, target) == (new, ()), name
-        assert replayed(func, steps).func == new, name
-    assert unknown == UNKNOWN
+    func = program(user_programs, name)
+    new, steps = normalise(func, target)
     if request.config.getoption("--update-golden"):
-        FORMS.write_text(json.dumps(forms, indent=0) + "\n")
-    recorded = json.loads(FORMS.read_text())
-    other = sorted(n for n in {*forms, *recorded} if forms.get(n) != recorded.get(n))
+        forms = {**json.loads(FORMS.read_text()), name: digest(steps)}
+        FORMS.write_text(json.dumps(dict(sorted(forms.items())), indent=0) + "\n")
     # A form is part of what a point means: whoever changes that of a program that has points raises ``space.VERSION``.
-    assert not other, f"other steps than those in {FORMS.name} (--update-golden writes it): {', '.join(other)}"
+    assert digest(steps) == json.loads(FORMS.read_text())[name], "other steps than those recorded (--update-golden writes them)"
+    if not steps:
+        assert new is func
+        assert (name in UNKNOWN) != (name != "symbolic" and is_packed(func, target))
+        return
+    assert name not in UNKNOWN and not verify(new)
+    assert [b.name for b in new.buffers] == [b.name for b in func.buffers]
+    inputs = random_inputs(func, 3)
+    for got, wanted in zip(run(new, *inputs), run(func, *inputs), strict=True):
+        assert np.array_equal(got, wanted)
+    assert is_packed(split_host(new).device, target)
+    assert normalise(new, target) == (new, ())
+    assert replayed(func, steps).func == new
+
+
+def test_every_form_is_one_of_a_program() -> None:
+    assert set(json.loads(FORMS.read_text())) == set(NAMES) >= UNKNOWN
 
 
 @pytest.mark.parametrize("name", ["t1", "t2", "t3", "t4", "resnet18.c3", "conv2d:h=5,w=5,ci=3,co=7,k=3"])
