@@ -231,7 +231,7 @@ def _work(model: Model, plan: Plan, terms: Terms, work: Floats) -> None:
     elements = model.tile_elements(part)
     # Of a whole tile: the last one along an axis may be smaller.
     work[..., PRODUCTS] = terms.products * (part.tiles / np.maximum(part.extents, 1)).prod(axis=-1)
-    work[..., PIECES] = terms.pieces if model.nest.anchor else 0.0
+    work[..., PIECES] = terms.pieces
     work[..., INIT] = elements * terms.init + ISSUE if model.nest.anchor else 0.0
     work[..., STAGE] = elements / slices * terms.stages + ISSUE * terms.operations
     work[..., SLICES] = slices

@@ -41,7 +41,9 @@ ROOMS = ("sim", "autosched/lower", "autosched/records", "space")  # the bounds a
 TESTS = (
     "tests/unit/test_sim_*.py", "tests/unit/test_lower_*.py", "tests/unit/test_records_*.py", "tests/unit/test_measure.py",
     "tests/unit/test_target.py", "tests/unit/test_normalise.py", "tests/unit/test_fsim_counters.py", "tests/unit/test_kernel.py",
-    "tests/unit/test_tuning_logs.py", "tests/unit/test_limits.py", "tests/unit/test_markup.py",
+    "tests/unit/test_tuning_logs.py", "tests/unit/test_limits.py", "tests/unit/test_markup.py", "tests/unit/test_space_*.py",
+    "tests/unit/test_refusal_codes.py", "tests/unit/test_windows.py", "tests/unit/test_add_by_gemm.py",
+    "tests/unit/test_raise_epilogue.py", "tests/unit/test_workload_schedules.py",
     "tests/property/test_sim_*.py", "tests/property/test_lower_*.py", "tests/property/test_space_*.py",
     "tests/e2e/test_readme.py",
 )

@@ -286,3 +286,51 @@ def test_views_that_overlap_cover_a_row_if_their_runs_meet(step: int, rows: int)
     flat = flatten(overlapping(step), compact=True)
     assert shapes(flat)["s"] == (rows * (3 * step + 5),)
     same_meaning(overlapping(step), flat)
+
+
+@pytest.mark.parametrize(("reads", "size"), [("c[vi, 0:16], a[vi, 0:16]", 64), ("a[vi, 0:16]", 16)])
+def test_what_a_call_goes_on_from_is_kept_from_step_to_step(reads: str, size: int) -> None:
+    """A call that declares to read what it writes reads what stood there; one that only writes may write anywhere."""
+    func = parse(f'''
+@T.prim_func
+def main(a: T.Buffer((4, 16), "int8"), out: T.Buffer((2, 4, 16), "int32")):
+    c = T.alloc_buffer((4, 16), "int32")
+    for o in range(2):
+        for i in range(4):
+            with T.block("made"):
+                vi = T.axis.spatial(4, i)
+                T.reads({reads})
+                T.writes(c[vi, 0:16])
+                C = T.match_buffer(c[vi, 0:16], (1, 16), "int32", offset_factor=16)
+                A = T.match_buffer(a[vi, 0:16], (1, 16), "int8", offset_factor=16)
+                T.evaluate(T.call_extern("int32", "made", C.data, A.data))
+            for l in range(16):
+                with T.block("out"):
+                    vo, vi, vl = T.axis.remap("SSS", [o, i, l])
+                    out[vo, vi, vl] = c[vi, vl]
+''')
+    assert shapes(flatten(func, compact=True))["c"] == (size,)
+
+
+@pytest.mark.parametrize(("step", "size"), [(2, 128), (3, 768)])
+def test_what_is_made_two_rows_at_a_time_in_two_banks_has_no_gap(step: int, size: int) -> None:
+    rows = 4 * 2 * step
+    func = parse(f'''
+@T.prim_func
+def main(out: T.Buffer((4, 2, {2 * step}, 16), "int32")):
+    c = T.alloc_buffer((2, {rows}, 16), "int32")
+    for t in range(4):
+        for i in range(4):
+            with T.block("made"):
+                vt, vi = T.axis.remap("SS", [t, i])
+                T.reads()
+                T.writes(c[vi % 2, vt * {2 * step} + vi // 2 * {step}:vt * {2 * step} + vi // 2 * {step} + 2, 0:16])
+                C = T.match_buffer(c[vi % 2, vt * {2 * step} + vi // 2 * {step}:vt * {2 * step} + vi // 2 * {step} + 2, 0:16],
+                                   (1, 2, 16), "int32", offset_factor=16)
+                T.evaluate(T.call_extern("int32", "made", C.data))
+        for b, r, l in T.grid(2, {2 * step}, 16):
+            with T.block("out"):
+                vt, vb, vr, vl = T.axis.remap("SSSS", [t, b, r, l])
+                out[vt, vb, vr, vl] = c[vb, vt * {2 * step} + vr, vl]
+''')
+    assert shapes(flatten(func, compact=True))["c"] == (size,)

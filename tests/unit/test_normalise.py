@@ -82,7 +82,7 @@ def test_named_workloads_are_packed_already(name: str) -> None:
     assert normalise(func, get_target("vta-de10")) == (func, ())
 
 
-@pytest.mark.parametrize("name", ["add_1d", "conv_nchw", "conv_padding_select", "max_pool_four_loads"])
+@pytest.mark.parametrize("name", ["add_1d", "conv_nchw", "conv_padding_select", "max_pool_four_loads", "max_of_three"])
 def test_a_pickled_program_has_the_form_that_it_had(user_programs, name: str) -> None:
     """Its names and constants are other objects; so workers get it."""
     func = program(user_programs, name)

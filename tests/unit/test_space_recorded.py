@@ -30,9 +30,10 @@ WORKLOADS = [
     "residual:h=4,w=4,c=32",
 ]
 PROGRAMS = [
-    "attention_without_softmax", "bias_then_shift_stages", "complex_product", "conv_chain", "conv_projection",
-    "conv_separable", "conv_then_pool", "conv_two_biases", "dense_difference", "dense_leaky_stages", "dense_maxout",
-    "dense_shared_data", "dense_sum_of_two", "dense_three_outputs", "max_pool_padded", "two_branches",
+    "attention_without_softmax", "average_pool_nchw", "bias_then_shift_stages", "complex_product", "conv_chain",
+    "conv_projection", "conv_separable", "conv_then_pool", "conv_two_biases", "dense_difference", "dense_leaky_stages",
+    "dense_maxout", "dense_shared_data", "dense_sum_of_two", "dense_three_outputs", "fir_decimated", "max_of_three",
+    "max_pool_padded", "two_branches",
 ]
 TARGETS = ("vta-de10", "vta-de10-portable", "vta-fsim")
 CASES = [f"{name}@{TARGETS[n % 3]}" for n, name in enumerate([*WORKLOADS, *PROGRAMS])]
@@ -80,7 +81,7 @@ def said(space: Space, points: np.ndarray) -> dict[str, Any]:
         "machine": space.machine_bound(), "floor": space.floor(),
         "draft": drafts.tolist(), "bound": space.bound(points).tolist(), "length": lengths(space, points),
         "features": space.features(points, drafts).astype(np.float64).sum(axis=1).tolist(),
-        "explain": digest([space.explain(p) for p in points]), "trace": digest(space.trace(points[-1]).as_json()),
+        "explain": digest([space.explain(p) for p in points]), "trace": digest([space.trace(p).as_json() for p in points]),
         "tiles": digest(space.same_tiles(points)), "neighbours": digest(np.ascontiguousarray(space.neighbours(points[0]))),
         "inside": digest(inside), "repaired": digest(np.ascontiguousarray(near)),
         "drafts around": float(space.draft(near).sum()), "bounds around": int(space.bound(near).sum()),

@@ -1,0 +1,185 @@
+"""Small pieces of the space at their boundaries: each what a change of one sign or word would alter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from refusals import refused
+
+from autosched.errors import SpaceError
+from autosched.ir import PrimFunc
+from autosched.schedule import Schedule
+from autosched.script import parse
+from autosched.target import get_target
+from autosched.workloads import workload
+from space import Space
+from space.nest import analyse
+from space.normalise import diagonal, loops, normalise
+from space.normalise.blocks import device_block, is_packed, store_of
+from space.plan import Part
+from space.rules import NUMERIC, STRUCTURAL
+
+DE10 = get_target("vta-de10")
+
+
+def test_the_tiles_of_a_part_follow_whichever_of_its_figures_is_replaced() -> None:
+    extents, tiles = np.array([[8, 6]]), np.array([[4, 6]])
+    part = Part(extents, tiles, np.ones(1, dtype=np.bool_), np.zeros_like(extents), np.zeros(1, dtype=np.int64))
+    assert part.outer.tolist() == [[2, 1]]
+    part.tiles = np.array([[2, 4]])
+    assert part.outer.tolist() == [[4, 2]] and part.rest.tolist() == [[2, 2]]
+    part.extents = np.array([[7, 9]])
+    assert part.outer.tolist() == [[4, 3]] and part.rest.tolist() == [[1, 1]]
+
+
+def two_blocks(lanes: int) -> PrimFunc:
+    """A sum of vectors, and behind it a product."""
+    return parse(f'''
+@T.prim_func
+def f(X: T.Buffer((4, 1, 16), "int32"), A: T.Buffer((8, 1, 16), "int8"), W: T.Buffer(({lanes}, 16), "int8"),
+      Y: T.Buffer((4, 1, 16), "int32"), C: T.Buffer((8, 1, {lanes}), "int32")):
+    for i, l in T.grid(4, 16):
+        with T.block("Y"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            Y[vi, 0, vl] = X[vi, 0, vl] + 1
+    for i, j, k in T.grid(8, {lanes}, 16):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, 0, vj] = 0
+            C[vi, 0, vj] = C[vi, 0, vj] + T.Cast("int32", A[vi, 0, vk]) * T.Cast("int32", W[vj, vk])
+''')
+
+
+@pytest.mark.parametrize("lanes", [16, 24])
+def test_every_block_has_to_be_packed(lanes: int) -> None:
+    assert is_packed(two_blocks(lanes), DE10) == (lanes == 16)
+
+
+def test_a_product_element_by_element_becomes_one_of_matrices_behind_any_other_block() -> None:
+    func = parse('''
+@T.prim_func
+def f(X: T.Buffer((4, 1, 16), "int32"), A: T.Buffer((8, 1, 16), "int8"), W: T.Buffer((16,), "int8"),
+      Y: T.Buffer((4, 1, 16), "int32"), C: T.Buffer((8, 1, 16), "int32")):
+    for i, l in T.grid(4, 16):
+        with T.block("Y"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            Y[vi, 0, vl] = X[vi, 0, vl] + 1
+    for i, l in T.grid(8, 16):
+        with T.block("C"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            C[vi, 0, vl] = T.Cast("int32", A[vi, 0, vl]) * T.Cast("int32", W[vl])
+''')
+    sch = Schedule(func)
+    diagonal.apply(sch, DE10)
+    assert len(sch.get(sch.get_sblock("C")).iter_vars) == 3 and len(sch.get(sch.get_sblock("Y")).iter_vars) == 2
+
+
+@pytest.mark.parametrize(("products", "left"), [(16, 0), (17, 1)])
+def test_as_many_products_of_one_value_as_are_taken_apart(products: int, left: int) -> None:
+    weights = ", ".join(f'W{n}: T.Buffer((8, 16), "int8")' for n in range(products))
+    value = " + ".join(f'T.Cast("int32", A[vi, vl]) * T.Cast("int32", W{n}[vi, vl])' for n in range(products))
+    sch = Schedule(parse(f'''
+@T.prim_func
+def f(A: T.Buffer((8, 16), "int8"), {weights}, C: T.Buffer((8, 16), "int32")):
+    for i, l in T.grid(8, 16):
+        with T.block("C"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            C[vi, vl] = {value}
+'''))
+    diagonal.apart(sch, DE10)
+    assert len(diagonal._products(store_of(device_block(sch, "C")).value)) == left
+
+
+def test_a_block_that_keeps_its_loops_is_not_in_the_way_of_the_next() -> None:
+    """The first one makes every element twice: its loops are not its iterators in another form."""
+    sch = Schedule(parse('''
+@T.prim_func
+def f(X: T.Buffer((16,), "int32"), Y: T.Buffer((16,), "int32"), Z: T.Buffer((16,), "int32")):
+    for i in T.serial(32):
+        with T.block("Y"):
+            vi = T.axis.spatial(16, i // 2)
+            Y[vi] = X[vi]
+    for i, j in T.grid(4, 4):
+        with T.block("Z"):
+            vi = T.axis.spatial(16, i * 4 + j)
+            Z[vi] = X[vi]
+'''))
+    loops.apply(sch, DE10)
+    assert [len(sch.get_loops(name)) for name in ("Y", "Z")] == [1, 1]
+    assert str(sch.state.realizes[sch.get(sch.get_sblock("Y")).ident].iter_values[0]) != str(sch.get(sch.get_loops("Y")[0]).var)
+
+
+@pytest.mark.parametrize("shape", ["(4, 16)", "(4, 1, 16)"])
+def test_a_nest_has_loops_around_its_vectors(shape: str) -> None:
+    rows = ", ".join(["i", *(["0"] if shape.count(",") == 2 else []), "l"])
+    func = parse(f'''
+@T.prim_func
+def f(X: T.Buffer({shape}, "int32"), Y: T.Buffer({shape}, "int8")):
+    S = T.alloc_buffer({shape}, "int32")
+    for i, l in T.grid(4, 16):
+        with T.block("S"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            S[{rows.replace("i", "vi").replace("l", "vl")}] = X[{rows.replace("i", "vi").replace("l", "vl")}] + 1
+    for i, l in T.grid(4, 16):
+        with T.block("Y"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            Y[{rows.replace("i", "vi").replace("l", "vl")}] = T.Cast("int8", S[{rows.replace("i", "vi").replace("l", "vl")}])
+''')
+    if shape == "(4, 16)":
+        with refused(SpaceError, "order"):
+            analyse(func, DE10)
+    else:
+        assert [axis.extent for axis in analyse(func, DE10)[0].axes] == [4]
+
+
+@pytest.mark.parametrize(("value", "negated"), [
+    ("b[vi, vj] - S[vi, vj]", True), ("(b[vi, vj] - S[vi, vj]) + (S[vi, vj] >> 1)", True), ("b[vi, vj] + S[vi, vj]", False),
+])
+def test_a_sum_that_is_taken_away_and_read_besides_is_negative_where_it_is_taken_away(value: str, negated: bool) -> None:
+    func = parse(f'''
+@T.prim_func
+def f(A: T.Buffer((4, 16), "int8"), W: T.Buffer((16, 16), "int8"), b: T.Buffer((4, 16), "int32"), C: T.Buffer((4, 16), "int8")):
+    S = T.alloc_buffer((4, 16), "int32")
+    D = T.alloc_buffer((4, 16), "int32")
+    for i, j, k in T.grid(4, 16, 16):
+        with T.block("S"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                S[vi, vj] = 0
+            S[vi, vj] = S[vi, vj] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", W[vj, vk])
+    for i, j in T.grid(4, 16):
+        with T.block("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = {value}
+    for i, j in T.grid(4, 16):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = T.Cast("int8", D[vi, vj])
+''')
+    _, steps = normalise(func, DE10)
+    assert any("negate_sum(" in str(step) for step in steps) == negated
+
+
+@pytest.mark.parametrize(("name", "column", "uneven"), [
+    ("conv2d:h=4,w=4,ci=512,co=16,k=1", "last_ci", True), ("conv2d:h=4,w=4,ci=240,co=16,k=1", "last_ci", False),
+    ("conv2d:h=20,w=4,ci=16,co=16,k=17,pad=8", "last_ky", False),
+    ("max_pool2d:h=17,w=17,c=16,k=17,stride=1,pad=0", "last_ky", False),
+])
+def test_the_last_piece_of_a_long_reduction_of_products_that_nothing_else_moves_may_be_uneven(
+    name: str, column: str, uneven: bool
+) -> None:
+    space = Space(workload(name).func, "vta-de10")
+    choices = dict(zip(space.names, space.choices))[column]
+    extent = int(choices.max())
+    assert (extent >= 16) == ("240" not in name) and any(extent % c for c in choices.tolist() if c) == uneven
+
+
+def test_without_the_rule_of_their_order_loops_stand_as_in_the_first_one() -> None:
+    func = workload("dense:m=4,k=64,n=64").func
+    whole = Space(func, DE10)
+    without = Space(func, DE10, [*STRUCTURAL, *(rule for rule in NUMERIC if rule.name != "order")])
+    decisions = {"tile_m": 2, "tile_n": 2, "tile_k": 2, "load_data": 3, "load_weight": 3}
+    assert "order" in whole.names and "order" not in without.names
+    traces = [space.trace(space.point(**decisions)).as_json() for space in (whole, without)]
+    assert traces[0] == traces[1]
