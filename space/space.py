@@ -235,7 +235,6 @@ class Space:
         model, points = list(self.sketches[sketch].split(points))[nest]
         column -= starts[nest]
         owners = [rule for rule in model.rules for _ in model.owned(rule)]
-        ok = np.ones(len(points), dtype=np.bool_)
         fixed = points.copy()
         plan = model.neutral(len(points))
         for rule in model.rules:
@@ -245,7 +244,7 @@ class Space:
                 break
         mine = [n for n, owner in enumerate(owners) if model.rules.index(owner) < model.rules.index(owners[column])]
         mine = [*mine, *(n for n, owner in enumerate(owners) if owner is owners[column] and n <= column)]
-        ok &= (fixed[:, mine] == points[:, mine]).all(axis=1)
+        ok = np.asarray((fixed[:, mine] == points[:, mine]).all(axis=1), dtype=np.bool_)
         whole = model.plan(points[ok])
         even = np.ones(int(ok.sum()), dtype=np.bool_)
         for part in whole.parts:
@@ -266,8 +265,7 @@ class Space:
         Args:
             limit: of points to list; a larger space is estimated, which costs less than tuning.
         """
-        raw = self.raw()
-        if raw <= 40 * limit:
+        if self.raw() <= 40 * limit:
             total = 0
             for block in self.enumerate():
                 total += len(block)
@@ -309,8 +307,7 @@ class Space:
 
     def _drawn(self, sketch: int, rng: np.random.Generator, n: int) -> Points:
         """Rows of a sketch's own columns, each drawn evenly from its choices."""
-        columns = self.sketches[sketch].columns
-        return np.stack([rng.choice(np.array(c.choices), size=n) for c in columns], axis=1).astype(np.int32)
+        return np.stack([rng.choice(np.array(c.choices), size=n) for c in self.sketches[sketch].columns], axis=1).astype(np.int32)
 
     def sample(self, rng: np.random.Generator, n: int) -> Points:
         """``n`` distinct points (fewer where the space is smaller), drawn at random and repaired.
@@ -439,8 +436,7 @@ class Space:
         k = int(point[0])
         columns, starts = self.sketches[k].columns, self.sketches[k].starts
         own = point[self._places[k]]
-        rows = [own]
-        changed = [-1]  # the nest of each row's change
+        rows, changed = [own], [-1]  # and the nest of each one's change
         for n, column in enumerate(columns):
             values = np.array(column.choices)
             at = int(np.searchsorted(values, own[n]))
