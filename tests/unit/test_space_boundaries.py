@@ -18,6 +18,7 @@ from space.normalise import diagonal, loops, normalise
 from space.normalise.blocks import device_block, is_packed, store_of
 from space.plan import Part
 from space.rules import NUMERIC, STRUCTURAL
+from space.rules.epilogue import Epilogue
 
 DE10 = get_target("vta-de10")
 
@@ -183,3 +184,70 @@ def test_without_the_rule_of_their_order_loops_stand_as_in_the_first_one() -> No
     assert "order" in whole.names and "order" not in without.names
     traces = [space.trace(space.point(**decisions)).as_json() for space in (whole, without)]
     assert traces[0] == traces[1]
+
+
+@pytest.mark.parametrize(("more", "joined"), [("b[vi, vj]", True), ("D[vi, vj]", False)])
+def test_a_stage_that_one_other_reads_is_part_of_it_where_a_sum_takes_in_what_is_added(more: str, joined: bool) -> None:
+    """A shift and the sum behind it, in blocks of their own; what two blocks read stays a stage."""
+    func = parse(f'''
+@T.prim_func
+def f(A: T.Buffer((4, 16), "int8"), W: T.Buffer((16, 16), "int8"), b: T.Buffer((4, 16), "int32"), out: T.Buffer((4, 16), "int8"),
+      more: T.Buffer((4, 16), "int8")):
+    T.func_attr({{"autosched.value_ranges": {{"b": [-16384, 16383]}}}})
+    S = T.alloc_buffer((4, 16), "int32")
+    D = T.alloc_buffer((4, 16), "int32")
+    E = T.alloc_buffer((4, 16), "int32")
+    for i, j, k in T.grid(4, 16, 16):
+        with T.block("S"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                S[vi, vj] = 0
+            S[vi, vj] = S[vi, vj] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", W[vj, vk])
+    for i, j in T.grid(4, 16):
+        with T.block("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = S[vi, vj] >> 8
+    for i, j in T.grid(4, 16):
+        with T.block("E"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            E[vi, vj] = D[vi, vj] + b[vi, vj]
+    for i, j in T.grid(4, 16):
+        with T.block("out"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            out[vi, vj] = T.Cast("int8", E[vi, vj])
+    for i, j in T.grid(4, 16):
+        with T.block("more"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            more[vi, vj] = T.Cast("int8", {more})
+''')
+    forms = dict(Epilogue().apply(Schedule(func), DE10))
+    assert ("init by copy" in forms) == joined
+    if joined:
+        assert "D" not in {r.block.name for r in forms["init by copy"].state.realizes.values()}
+
+
+@pytest.mark.parametrize(("steps", "needed"), [(4, False), (5, True)])
+def test_a_clip_that_a_sum_of_so_many_elements_never_needs_is_not_in_the_bound(steps: int, needed: bool) -> None:
+    def bound(value: str) -> int:
+        return Space(parse(f'''
+@T.prim_func
+def f(X: T.Buffer(({8 + steps}, 1, 16), "int8"), out: T.Buffer((8, 1, 16), "int8")):
+    S = T.alloc_buffer((8, 1, 16), "int32")
+    C = T.alloc_buffer((8, 1, 16), "int32")
+    for i, j, l, k in T.grid(8, 1, 16, {steps}):
+        with T.block("S"):
+            vi, vj, vl, vk = T.axis.remap("SSSR", [i, j, l, k])
+            with T.init():
+                S[vi, vj, vl] = 0
+            S[vi, vj, vl] = S[vi, vj, vl] + T.Cast("int32", X[vi + vk, vj, vl])
+    for i, j, l in T.grid(8, 1, 16):
+        with T.block("C"):
+            vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+            C[vi, vj, vl] = {value.format("(S[vi, vj, vl] >> 2)")}
+    for i, j, l in T.grid(8, 1, 16):
+        with T.block("out"):
+            vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+            out[vi, vj, vl] = T.Cast("int8", C[vi, vj, vl])
+'''), DE10).machine_bound()
+
+    assert (bound("T.max(T.min({}, 127), -128)") > bound("{}")) == needed
