@@ -14,7 +14,7 @@ from autosched.target import get_target
 from autosched.workloads import workload
 from space import Space
 from space.nest import analyse
-from space.normalise import diagonal, loops, normalise
+from space.normalise import diagonal, loops, normalise, why_unpacked
 from space.normalise.blocks import device_block, is_packed, store_of
 from space.plan import Part
 from space.rules import NUMERIC, STRUCTURAL
@@ -251,3 +251,24 @@ def f(X: T.Buffer(({8 + steps}, 1, 16), "int8"), out: T.Buffer((8, 1, 16), "int8
 '''), DE10).machine_bound()
 
     assert (bound("T.max(T.min({}, 127), -128)") > bound("{}")) == needed
+
+
+@pytest.mark.parametrize(("rows", "at", "why"), [
+    (16, "vi, vj", ""), (31, "vi * 2, vj", "block S does not store at its plain iterators"),
+    (1, "0, vj", "block S does not store at its plain iterators"),
+])
+def test_a_stage_that_is_not_packed_is_said_to_store_elsewhere(rows: int, at: str, why: str) -> None:
+    func = parse(f'''
+@T.prim_func
+def f(A: T.Buffer((16, 32), "int32"), b: T.Buffer((16, 32), "int32"), out: T.Buffer((16, 32), "int8")):
+    S = T.alloc_buffer(({rows}, 32), "int32")
+    for i, j in T.grid(16, 32):
+        with T.block("S"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            S[{at}] = A[vi, vj] + b[vi, vj]
+    for i, j in T.grid(16, 32):
+        with T.block("out"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            out[vi, vj] = T.Cast("int8", S[{at}])
+''')
+    assert why_unpacked(func, DE10) == why and bool(normalise(func, DE10)[1]) == (not why)
