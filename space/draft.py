@@ -41,7 +41,6 @@ from space.play import (
     TRANSFERS,
     UOPS,
 )
-from space.rule import NumericRule
 from space.sites import ACC
 
 if TYPE_CHECKING:
@@ -169,11 +168,10 @@ def draft(model: Model, plan: Plan) -> Floats:
 
 def _corrected(model: Model, plan: Plan, terms: Terms) -> Terms:
     """The terms of all parts after every rule has seen those of each."""
-    rules = [rule for rule in model.rules if type(rule).draft is not NumericRule.draft]
     names = [f.name for f in fields(Terms)][1:]
     each = [Terms(part, *(_one(getattr(terms, name), p) for name in names)) for p, part in enumerate(plan.parts)]
     for own in each:
-        for rule in rules:
+        for rule in model.rules:
             rule.draft(model, plan, own)
     return Terms(terms.part, *(_all([getattr(own, name) for own in each], len(plan)) for name in names))
 
@@ -188,7 +186,7 @@ def _one(value: Any, part: int) -> Any:
 def _all(values: list[Any], n: int) -> Any:
     """The same of all parts, each of shape (n,)."""
     if isinstance(values[0], list):
-        return [np.stack(rows) for rows in zip(*values)]
+        return [_all(list(rows), n) for rows in zip(*values)]
     return np.stack([np.broadcast_to(value, n) for value in values])
 
 

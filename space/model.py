@@ -243,7 +243,7 @@ class Model:
         return np.asarray(np.where(plan.keep[operand], whole, held), dtype=np.int64)
 
     def fills(self, plan: Plan, part: Part, operand: int) -> Ints:
-        """How often an operand is loaded in a part, shape (n,); what is loaded for all parts counts for the first."""
+        """How often an operand is loaded in a part of the plan, shape (n,); what is loaded for all parts counts for the first."""
         return plan.once("fills", part, operand, lambda own: self._fills(plan, own, operand))
 
     def _fills(self, plan: Plan, part: Part, operand: int) -> Ints:
@@ -414,7 +414,9 @@ class Model:
         return self._shares[key]
 
     def most_of(self, plan: Plan, part: Part, dim: int) -> Ints:
-        """The most indices that any fill of the padded operand brings along a dimension; shape (n,), 0 where padding is loaded.
+        """The most indices that any fill of the padded operand brings along a dimension, shape (n,).
+
+        It is 0 where padding is loaded, and where the part is off.
 
         Args:
             plan: the points.

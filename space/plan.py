@@ -120,6 +120,8 @@ class Plan:
             return work_out(part)
         if (what, operand) not in self.memo:
             self.memo[what, operand] = work_out(self.stack)
+            # Whoever asks next gets the same array.
+            self.memo[what, operand].flags.writeable = False
         found = self.memo[what, operand]
         return found if at is None else found[at]
 

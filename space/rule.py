@@ -101,7 +101,7 @@ class NumericRule:
         return np.ones(len(points), dtype=np.bool_)
 
     def draft(self, model: Model, plan: Plan, terms: Terms) -> None:
-        """Corrects the terms of the estimate."""
+        """Corrects the terms of the estimate: once for every part, also of rows that have no such part."""
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """Columns for the cost model, each of shape (n,); by default the decisions as they are."""

@@ -250,9 +250,7 @@ class Space:
         for part in whole.parts:
             even &= ~part.on | divides(model, part)
         # Tiles not decided yet are 1, the least; what does not divide yet is asked again later.
-        fits = np.ones(len(even), dtype=np.bool_)
-        fits[even] = model.capacity(model.plan(points[ok][even]))
-        ok[ok] = fits
+        ok[ok] = ~even | model.capacity(whole)
         return ok
 
     def enumerate(self) -> Iterator[Points]:

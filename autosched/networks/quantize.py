@@ -178,11 +178,11 @@ def calibrate(model: ModelProto, batches: Sequence[Mapping[str, Array]], method:
         def get_next(self) -> Mapping[str, Array] | None:
             return next(self.left, None)
 
-    # Histograms are announced on standard output, which is the command's own.
     kind = {"minmax": CalibrationMethod.MinMax, "percentile": CalibrationMethod.Percentile, "entropy": CalibrationMethod.Entropy}
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "float.onnx"
         source.write_bytes(model.SerializeToString())
+        # Histograms are announced on standard output, which is the command's own.
         with refusals(), redirect_stdout(StringIO()):
             calibrator = create_calibrator(
                 source, None, augmented_model_path=str(Path(folder) / "more.onnx"), calibrate_method=kind[method],

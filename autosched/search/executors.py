@@ -25,6 +25,7 @@ from autosched.records import version
 from autosched.search.worker import Measured, one, ready, work
 
 NAMES = ("loky", "serial", "dask")
+_NAMING = threading.RLock()  # one thread at a time has the library name its semaphores otherwise
 
 
 class Fault(Enum):
@@ -234,19 +235,24 @@ def _semaphores_are_known_before_they_are() -> Iterator[None]:
     from joblib.externals.loky.backend import resource_tracker
 
     semaphores = import_module("joblib.externals.loky.backend.synchronize").SemLock
-    make = semaphores._make_name
+    with _NAMING:
+        make = getattr(semaphores, "_make_name", None)
+        if make is None:
+            # Another version of the library: a kill within a few microseconds is then as it always was.
+            yield
+            return
 
-    def told() -> str:
-        name: str = make()
-        # Told again by the library, and forgotten in one go.
-        resource_tracker.register(name, "semlock")
-        return name
+        def told() -> str:
+            name: str = make()
+            # Told again by the library, and forgotten in one go.
+            resource_tracker.register(name, "semlock")
+            return name
 
-    semaphores._make_name = staticmethod(told)
-    try:
-        yield
-    finally:
-        semaphores._make_name = staticmethod(make)
+        semaphores._make_name = staticmethod(told)
+        try:
+            yield
+        finally:
+            semaphores._make_name = staticmethod(make)
 
 
 @contextmanager

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from autosched.search.cost_model import CostModel, Floats
 from space import Space
 from space.distinct import Numbers, keys, spread
+from space.rule import Ints
 
 Point = npt.NDArray[np.int32]
 Points = npt.NDArray[np.int32]
-Ints = npt.NDArray[np.int64]
 
 SCAN_LIMIT = 4_000_000  # combinations of all decisions up to which every point is listed: a second or two at most, once
 SHORTLIST = 4096  # points, by draft, that the model judges
@@ -224,7 +224,11 @@ class Proposer:
         tried = set(keys(population))
         elite, scores = population, self._score(population, drafts) if len(population) else drafts
         tiles, loops = Numbers(), Numbers()
-        kinds = np.stack([tiles.of(self.space.same_tiles(elite)), loops.of(self.space.same_loops(elite))], axis=1)
+
+        def numbers(points: Points) -> Ints:
+            return np.stack([tiles.of(self.space.same_tiles(points)), loops.of(self.space.same_loops(points))], axis=1)
+
+        kinds = numbers(elite)
         lowest: dict[int, float] = {}
         self._lowers(lowest, population, drafts)
         idle = bred = 0
@@ -240,8 +244,7 @@ class Proposer:
                 lived.append(new)
                 estimates.append(found)
                 elite, scores = np.concatenate([elite, new]), np.concatenate([scores, self._score(new, found)])
-                own = np.stack([tiles.of(self.space.same_tiles(new)), loops.of(self.space.same_loops(new))], axis=1)
-                kinds = np.concatenate([kinds, own])
+                kinds = np.concatenate([kinds, numbers(new)])
         kept, drafts = np.concatenate(lived), np.concatenate(estimates)
         pooled = set(keys(self._pool))
         fresh = np.array([key not in pooled for key in keys(kept)], dtype=bool)

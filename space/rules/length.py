@@ -41,7 +41,7 @@ def instructions(model: Model, plan: Plan) -> Ints:
     """An upper bound of the number of instructions of each point's program, shape (n,)."""
     part = plan.stack
     # Every computing instruction may need its micro-ops loaded, and some carry tokens only.
-    here = 2 * (_products(model, plan, part) + _elementwise(model, plan, part)) + _stores(model, plan, part)
+    here = 2 * (_products(model, plan, part) + _elementwise(model, plan, part)) + stores(model, plan, part)
     for k in range(len(model.nest.operands)):
         here = here + model.fills(plan, part, k) * _dmas(model, plan, part, k)
     return np.asarray(16 + np.where(part.on, here, 0).sum(axis=0), dtype=np.int64)
@@ -172,7 +172,7 @@ def _elementwise(model: Model, plan: Plan, part: Part) -> Ints:
     return np.asarray(model.trips(plan, part, whole) * pieces * operations, dtype=np.int64)
 
 
-def _stores(model: Model, plan: Plan, part: Part) -> Ints:
+def stores(model: Model, plan: Plan, part: Part) -> Ints:
     """STORE instructions: two dimensions of a slice each; a slice across the innermost one stores element by element."""
     whole = np.full(len(plan), model.n_spatial, dtype=np.int64)
     tiles = part.tiles[..., : model.n_spatial]

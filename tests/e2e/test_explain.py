@@ -132,7 +132,7 @@ def test_compare_names_what_differs_and_nothing_else(log: Path) -> None:
     assert not {name for name, _ in same} & set(found)
 
 
-def test_the_commands(log: Path, tmp_path: Path) -> None:
+def test_the_commands(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, out, _ = ran("explain", WORKLOADS[1], "--log", log, "--format", "json", "--alternatives", "1")
     data = json.loads(out)
     assert code == Exit.OK and data["cycles"] == sum(r["cycles"] for r in data["rest"])
@@ -141,6 +141,11 @@ def test_the_commands(log: Path, tmp_path: Path) -> None:
     for title in ("loops", "buffers", "traffic", "engines, in cycles", "chain binds", "what keeps the schedule from it",
                   "every decision changed alone"):
         assert title in text
+    assert ".." not in text.partition("traffic")[0]
+    monkeypatch.setattr("autosched.cli.tables.LONGEST", 10)
+    _, text, _ = ran("explain", WORKLOADS[1], "--log", log, "--alternatives", "1")
+    loops, _, buffers = text.partition("traffic")[0].partition("buffers")
+    assert ".." in loops and ".." in buffers, "long names are shortened"
     code, out, _ = ran("compare", WORKLOADS[0], f"{WORKLOADS[1]}@vta-de10@{log}", "--log", log, "--format", "json")
     assert code == Exit.OK
     assert {d["what"]: d["change"] for d in json.loads(out)["differences"]}["cycles"] == data["cycles"] - json.loads(

@@ -1,5 +1,6 @@
 """Signals at any moment of a run: one line, the right exit code, and nothing left behind."""
 
+import importlib
 import json
 import os
 import signal
@@ -188,3 +189,22 @@ def test_an_interrupt_that_a_library_made_an_error_of_its_own_is_still_one_line(
     with pytest.raises(TypeError) as caught:
         command(*run)
     assert f"the log is {tmp_path}" in caught.value.__notes__[0] and "bug of autosched" in caught.value.__notes__[1]
+
+
+def test_the_library_names_its_semaphores_as_before_once_workers_have_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    from joblib.externals.loky.backend import resource_tracker
+
+    from autosched.search.executors import _semaphores_are_known_before_they_are
+
+    semaphores = importlib.import_module("joblib.externals.loky.backend.synchronize").SemLock
+    told: list[str] = []
+    monkeypatch.setattr(resource_tracker, "register", lambda name, kind: told.append(name))
+    before = semaphores._make_name
+    with _semaphores_are_known_before_they_are():
+        name = semaphores._make_name()
+        assert told == [name]
+    assert semaphores._make_name is before and semaphores._make_name() and told == [name]
+    # A version that names them elsewhere runs all the same.
+    monkeypatch.delattr(semaphores, "_make_name")
+    with _semaphores_are_known_before_they_are():
+        assert not hasattr(semaphores, "_make_name")

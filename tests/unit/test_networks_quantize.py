@@ -78,23 +78,26 @@ def test_every_calibrator_gives_a_network_that_runs(
         assert np.array_equal(net.compile(tmp_path)(x), want)
 
 
-def test_what_a_relu_makes_zero_is_inside_at_no_scale(tmp_path: Path) -> None:
+def test_what_a_clip_cuts_off_is_inside_at_no_scale(tmp_path: Path) -> None:
     from onnx import TensorProto, helper, numpy_helper
 
     rng = np.random.default_rng(0)
     w, b = rng.normal(size=(16, 16, 1, 1)).astype(np.float32), np.full(16, -3.0, np.float32)
-    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"]), helper.make_node("Relu", ["c"], ["y"])]
+    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"]), helper.make_node("Clip", ["c", "zero", "two"], ["y"])]
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 16, 6, 6]) for name in ("x", "y")]
-    held = [numpy_helper.from_array(w, "w"), numpy_helper.from_array(b, "b")]
+    limits = (("zero", 0.0), ("two", 2.0))
+    held = [numpy_helper.from_array(w, "w"), numpy_helper.from_array(b, "b"),
+            *(numpy_helper.from_array(np.array(value, np.float32), name) for name, value in limits)]
     graph = helper.make_graph(nodes, "one", ends[:1], ends[1:], held)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
     x = rng.normal(size=(8, 16, 6, 6)).astype(np.float32)
     report = quantize(tmp_path / "net.onnx", {"x": x}, tmp_path / "q.onnx")
-    positive = float((np.einsum("oi,nihw->nohw", w[:, :, 0, 0], x) + b[:, None, None] > 0).mean())
+    sums = np.einsum("oi,nihw->nohw", w[:, :, 0, 0], x) + b[:, None, None]
+    between = float(((sums > 0) & (sums < 2)).mean())
     image, layer = report.layers
-    assert image.inside_float == 1.0 and layer.inside_float == pytest.approx(positive, abs=1e-3) and positive < 0.3
-    assert positive - 0.03 < layer.inside < positive + 0.01
+    assert image.inside_float == 1.0 and layer.inside_float == pytest.approx(between, abs=1e-3) and between < 0.2
+    assert between - 0.03 < layer.inside < between + 0.01 < float((sums > 0).mean()) - 0.03
 
 
 def test_labels_give_accuracies(onnx_models: ModuleType, tmp_path: Path) -> None:

@@ -16,9 +16,10 @@ from autosched.measure import Candidate, measure
 from autosched.workloads import workload
 from sim import isa
 from space import Space, draft
-from space.draft import ISSUE, terms_of, uops
+from space.draft import ISSUE, Terms, terms_of, uops
 from space.model import Model
 from space.plan import Part, Plan
+from space.rule import Column, NumericRule, Points
 from space.rules import length
 
 PADDED = "conv2d:h=7,w=6,ci=32,co=48,k=3,pad=1"
@@ -93,7 +94,7 @@ def figures(model: Model, plan: Plan, part: Part) -> dict[str, np.ndarray]:
         "tile": model.tile_elements(part), "tiles": model.tiles_run(plan, part), "copies": model.tile_copies(plan, part),
         "slices": model.slices(part), "store": model.store_cycles(part), "share": model.drop_share(part),
         "widened": model.widened(part), "uops": uops(model, plan, part), "gemms": length._products(model, plan, part),
-        "stages": length._elementwise(model, plan, part), "stores": length._stores(model, plan, part),
+        "stages": length._elementwise(model, plan, part), "stores": length.stores(model, plan, part),
     }
     for n in range(len(model.padded)):
         found[f"most {n}"] = model.most_of(plan, part, n)
@@ -102,14 +103,18 @@ def figures(model: Model, plan: Plan, part: Part) -> dict[str, np.ndarray]:
         found |= {
             f"fills {k}": model.fills(plan, part, k), f"extents {k}": model.extent_of(plan, part, k), f"beats {k}": beats,
             f"footprint {k}": model.footprint(plan, part, k), f"copies {k}": model.copies(plan, part, k),
-            f"transfers {k}": transfers, f"load {k}": terms_of(model, plan, part).load(k),
-            f"dmas {k}": length._dmas(model, plan, part, k),
+            f"transfers {k}": transfers, f"dmas {k}": length._dmas(model, plan, part, k),
         }
+    terms = terms_of(model, plan, part)
+    found |= {f"term {f.name}": np.array(value) for f in dataclasses.fields(terms)[1:]
+              for value in [getattr(terms, f.name)] if not isinstance(value, list | float)}
     return found
 
 
 @pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable"])
-@pytest.mark.parametrize("name", [PADDED, "max_pool2d:h=6,w=6,c=16,k=2,stride=1,pad=0", "dense:m=2,n=64,k=64"])
+@pytest.mark.parametrize("name", [
+    PADDED, "max_pool2d:h=6,w=6,c=16,k=3,stride=2,pad=1", "avg_pool2d:h=6,w=6,c=16,k=3,stride=1,pad=1", "dense:m=2,n=64,k=64",
+])
 def test_figures_of_all_parts_at_once_are_those_of_each(name: str, target: str) -> None:
     space, points = of(name, target, 80)
     k = int(np.bincount(points[:, 0]).argmax())
@@ -125,6 +130,47 @@ def test_figures_of_all_parts_at_once_are_those_of_each(name: str, target: str) 
             for what, expected in figures(model, alone, by_itself).items():
                 assert np.array_equal(together[what][n], expected) and np.array_equal(sliced[what], expected), (what, n)
     assert several or not space.sketches[k].model.cuts
+
+
+def test_a_plan_that_rules_still_fill_in_has_no_stack_of_before() -> None:
+    space, points = of(PADDED, "vta-de10", 20)
+    model = space.sketches[0].model
+    rows = np.ascontiguousarray(points[points[:, 0] == 0][:, space.places(0)])
+    plan = model.neutral(len(rows))
+    before = plan.stack.tiles.copy()
+    for rule in model.rules[:3]:
+        rule.plan(model, rows, plan)
+    assert np.array_equal(plan.stack.tiles[plan.main], plan.body.tiles) and not np.array_equal(plan.body.tiles, before[0])
+    plan.complete()
+    fills = model.fills(plan, plan.body, 0)
+    with pytest.raises(ValueError, match="read-only"):
+        fills[0] = 0
+
+
+class Dearer(NumericRule):
+    """A rule that knows of a hundred cycles for every part."""
+
+    name = "dearer"
+
+    def columns(self, model: Model) -> tuple[Column, ...]:
+        return ()
+
+    def plan(self, model: Model, points: Points, plan: Plan) -> None:
+        pass
+
+    def draft(self, model: Model, plan: Plan, terms: Terms) -> None:
+        terms.extra = terms.extra + 100.0
+        terms.beats[0] = 1.0 * terms.beats[0]
+
+
+def test_what_a_rule_knows_of_a_part_counts_where_there_is_one() -> None:
+    plain, points = of(PADDED, "vta-de10", 60)
+    dearer = Space(workload(PADDED).func, "vta-de10", [*plain.rules, Dearer()])
+    extra = dearer.draft(points) - plain.draft(points)
+    assert set(extra.tolist()) >= {100.0, 200.0, 300.0}
+    for point, more in zip(points, extra):
+        _, plan = plain.meaning(point[None])
+        assert more == 100 * sum(bool(part.on[0]) for part in plan.parts)
 
 
 def test_every_sketch_has_as_many_features() -> None:

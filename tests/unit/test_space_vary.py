@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autosched.search.proposer import KINDS, Proposer
+from autosched.search.proposer import ALIKE, KINDS, Proposer
 from autosched.workloads import workload
 from space import Space
 from space.distinct import Numbers, distinct, fresh_of, keys, spread
@@ -102,6 +102,32 @@ def test_the_best_of_every_kind_is_a_parent(space: Space) -> None:
     found = {row.tobytes() for row in parents}
     assert {row.tobytes() for row in best[:KINDS]} <= found
     assert {row.tobytes() for row in best[KINDS:]} - found, "the worst kinds are left out"
+
+
+def test_every_generation_knows_which_of_its_points_are_alike(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers travel with the points that they were given to, generation after generation."""
+    monkeypatch.setattr("autosched.search.proposer.ENOUGH", 1)
+    monkeypatch.setattr("autosched.search.proposer.GENERATIONS", 6)
+    monkeypatch.setattr("autosched.search.proposer.EAGER", 512)
+    parents, generations = Proposer._parents, []
+
+    def watched(self: Proposer, ranked: np.ndarray, tiles: np.ndarray, loops: np.ndarray) -> np.ndarray:
+        for numbers, rows in ((tiles, space.same_tiles(ranked)), (loops, space.same_loops(ranked))):
+            fresh = Numbers().of(rows)
+            assert len(np.unique(np.stack([numbers, fresh], axis=1), axis=0)) == len(np.unique(fresh)) == len(np.unique(numbers))
+        chosen = parents(self, ranked, tiles, loops)
+        few = {row.tobytes() for row in ranked[spread(Numbers().of(space.same_tiles(ranked)), len(ranked), ALIKE)]}
+        kinds = {row.tobytes() for row in ranked[spread(loops, len(ranked), 1)]}
+        known = {row.tobytes() for row in ranked}
+        own = [row.tobytes() for row in chosen]
+        # Guests of other forms are moved to this one: most of them are no point that is known.
+        assert all(key in few | kinds for key in own if key in known) and len(set(chosen[:, 0].tolist())) == 1
+        generations.append(sum(key not in known for key in own))
+        return chosen
+
+    monkeypatch.setattr(Proposer, "_parents", watched)
+    Proposer(space, 0).batch(4)
+    assert len(generations) == 6 and max(generations) > 3, "guests"
 
 
 def test_rows_are_told_apart_by_their_values() -> None:
