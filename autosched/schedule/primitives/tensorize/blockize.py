@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, int_value, is_int, logical_and
+from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, is_int, logical_and
 from autosched.ir.functor import Substitute, free_vars
 from autosched.ir.region import region_bounds, union_regions
 from autosched.ir.simplify import Analyzer, conjuncts
@@ -24,8 +24,7 @@ from autosched.ir.stmt import (
     Stmt,
     seq,
 )
-from autosched.ir.subspace import Division, subspace_divide
-from autosched.schedule.analysis.boxes import is_unit, loop_ranges, pinned, uses, without
+from autosched.schedule.analysis.boxes import is_unit, pinned, uses, without
 from autosched.schedule.analysis.dependence import one_to_one
 from autosched.schedule.analysis.init_predicate import init_predicate
 from autosched.schedule.analysis.ways import inner_blocks
@@ -33,6 +32,7 @@ from autosched.schedule.kit.base import BlockRV, LoopRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
+from autosched.schedule.primitives.tensorize.division import Division, divide
 
 
 class Blockizing(ScheduleBase):
@@ -143,123 +143,6 @@ class Blockizing(ScheduleBase):
 # -- dividing iterators ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Part:
-    """One half of an iterator.
-
-    Args:
-        value: binding.
-        extent: number of values.
-    """
-
-    value: Expr
-    extent: Expr
-
-
-@dataclass(frozen=True)
-class _Division:
-    parts: list[tuple[_Part, _Part]]
-    outer_predicate: Expr
-    inner_predicate: Expr
-
-
-def _divide(realize: BlockRealize, inner: Sequence[For], outer: Sequence[For], preserve_unit: bool) -> _Division | None:
-    """Writes each iterator as ``outer * inner_extent + inner``, each part over loops of its side."""
-    inside = {n.var: n for n in inner}
-    result = subspace_divide(
-        list(realize.iter_values), {**loop_ranges(outer), **loop_ranges(inner)}, list(inside), realize.predicate,
-        simplify_trivial=not preserve_unit,
-    )
-    if realize.predicate != TRUE and (result is None or _shifted(realize, result.parts, outer, inner)):
-        # A condition that ties iterators together (a window at the border) is no bound of theirs, and one that starts them
-        # late would leave an offset: such only go along.
-        result = subspace_divide(
-            list(realize.iter_values), {**loop_ranges(outer), **loop_ranges(inner)}, list(inside),
-            simplify_trivial=not preserve_unit,
-        )
-    if result is not None:
-        parts = [(_Part(d.outer, d.outer_extent), _Part(d.inner, d.inner_extent)) for d in result.parts]
-        if _from_zero(realize, parts, outer, inner):
-            return _keep_guards(realize, parts, result.outer_predicate, result.inner_predicate, outer, inner)
-    # Iterators that use either outer or inner loops only need no arithmetic, and may be anything: also start late, as those of
-    # the part of a stage do.
-    around = {n.var: n for n in outer}
-    parts = []
-    for iv, value in zip(realize.block.iter_vars, realize.iter_values):
-        if int_value(iv.dom.min) != 0:
-            return None
-        unit = _Part(IntImm(0, value.dtype), IntImm(1, value.dtype))
-        part = _Part(value, iv.dom.extent)
-        if uses(value, around):
-            if uses(value, inside):
-                return None
-            parts.append((part, unit))
-        else:
-            parts.append((unit, unit if int_value(value) == 0 else part))
-    return _keep_guards(realize, parts, TRUE, TRUE, outer, inner)
-
-
-def _shifted(realize: BlockRealize, parts: Sequence[Division], outer: Sequence[For], inner: Sequence[For]) -> bool:
-    """Whether a part counts from above zero: a bound below (``1 <= k``) leaves its offset with a part that has no room for it."""
-    analyzer = Analyzer(loop_ranges([*outer, *inner]))
-    analyzer.assume(realize.predicate)
-    for d in parts:
-        for value, extent in ((d.outer, d.outer_extent), (d.inner, d.inner_extent)):
-            low, _ = analyzer.int_bounds(value)
-            if low is not None and low > 0:
-                return True
-            if is_unit(extent) and int_value(value) not in (None, 0):
-                return True
-    return False
-
-
-def _from_zero(
-    realize: BlockRealize, parts: Sequence[tuple[_Part, _Part]], outer: Sequence[For], inner: Sequence[For]
-) -> bool:
-    """Whether the parts together are the iterators, and count from zero: values that start later need not give such."""
-    loops = [*outer, *inner]
-    analyzer = Analyzer(loop_ranges(loops))
-    if all(int_value(loop.min) == 0 for loop in loops) and all(
-        int_value(v) == 0 or (uses(v, {n.var for n in loops}) and analyzer.int_bounds(v)[0] == 0) for v in realize.iter_values
-    ):
-        return True
-    analyzer.assume(realize.predicate)
-    for value, (high, low) in zip(realize.iter_values, parts):
-        if not analyzer.can_prove_equal(value, high.value * low.extent + low.value):
-            return False
-        for part in (high, low):
-            if not analyzer.can_prove(part.value < part.extent):
-                return False
-    return True
-
-
-def _keep_guards(
-    realize: BlockRealize, parts: list[tuple[_Part, _Part]], outside: Expr, inside: Expr, outer: Sequence[For],
-    inner: Sequence[For],
-) -> _Division | None:
-    """The division with every condition of the old predicate on one side or the other, or None if one is on neither."""
-    if realize.predicate == TRUE:
-        return _Division(parts, outside, inside)
-    # A condition may be known to the division as a narrower domain only; but a domain guards nothing.
-    analyzer = Analyzer(loop_ranges([*outer, *inner]))
-    for value, (high, low) in zip(realize.iter_values, parts):
-        if not analyzer.can_prove_equal(value, high.value * low.extent + low.value):
-            return None
-    analyzer.assume(outside)
-    analyzer.assume(inside)
-    above, below = {n.var for n in outer}, {n.var for n in inner}
-    for cond in conjuncts(realize.predicate):
-        if analyzer.can_prove(cond):
-            continue
-        if not uses(cond, above):
-            inside = logical_and(inside, cond)
-        elif not uses(cond, below):
-            outside = logical_and(outside, cond)
-        else:
-            return None
-    return _Division(parts, outside, inside)
-
-
 @dataclass
 class _Halves:
     """The iterators of the outer and of the inner block, and what the old ones become."""
@@ -272,7 +155,7 @@ class _Halves:
 
 
 def _halve(
-    iter_vars: Sequence[IterVar], division: _Division, preserve_unit: bool, given: _Halves | None = None
+    iter_vars: Sequence[IterVar], division: Division, preserve_unit: bool, given: _Halves | None = None
 ) -> _Halves:
     halves = _Halves([], [], [], [], {})
     for k, (iv, (outer, inner)) in enumerate(zip(iter_vars, division.parts)):
@@ -361,13 +244,13 @@ def single_block(state: State, loop: For) -> tuple[BlockRealize, list[For]]:
 
 def _divide_below(
     state: State, realize: BlockRealize, inner: Sequence[For], outer: Sequence[For], preserve_unit: bool
-) -> _Division | None:
+) -> Division | None:
     """``_divide`` where loops outside the block around may bind iterators, too: they are outer ones."""
     scope = next((n for n in state.ancestors(realize) if isinstance(n, Block)), None)
     used = {v for e in (*realize.iter_values, realize.predicate) for v in free_vars(e)}
     around = () if scope is None else state.ancestors(scope)
     beyond = [n for n in around if isinstance(n, For) and n.var in used][::-1]
-    division = _divide(realize, inner, [*beyond, *outer], preserve_unit)
+    division = divide(realize, inner, [*beyond, *outer], preserve_unit)
     if division is not None or not beyond:
         return division
     outside = {n.var for n in beyond}
@@ -375,7 +258,7 @@ def _divide_below(
         iv.kind == "reduce" and uses(v, outside) for iv, v in zip(realize.block.iter_vars, realize.iter_values)
     ):
         return None  # an init below would not know the first iteration
-    return _divide(realize, inner, outer, preserve_unit)
+    return divide(realize, inner, outer, preserve_unit)
 
 
 def blockize_loop(state: State, loop: For, preserve_unit: bool) -> BlockRealize:
@@ -536,7 +419,7 @@ def _blockize_neighbours(
     return table, large
 
 
-def _same_outer(block: Block, division: _Division, given: _Halves, predicate: Expr) -> None:
+def _same_outer(block: Block, division: Division, given: _Halves, predicate: Expr) -> None:
     """Refuses a block whose outer iterators, or conditions on them, are not those of the blocks before it.
 
     Iterators are compared by position; a block with fewer of them fits where the others have a single value.
