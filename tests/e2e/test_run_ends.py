@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import in_a_copy, wait_for
+from running import ended, in_a_copy, wait_for
 
 from autosched.records import Log, Run, TrialRecord
 from autosched.target import get_target
@@ -33,7 +33,7 @@ def test_a_run_that_is_killed_leaves_its_best(tmp_path: Path, here: Here) -> Non
         words = ("tune", LAYER, "--trials", "2000", "--jobs", "1", "--sampler", "random", "--log", tmp_path)
         run = in_a_copy(words, [nothing.fileno()] * 3, ROOT, os.environ)
     try:
-        wait_for(lambda: trials_of(tmp_path) >= 5 or os.waitpid(run, os.WNOHANG)[0])
+        wait_for(lambda: trials_of(tmp_path) >= 5 or ended(run))
     finally:
         os.kill(run, signal.SIGKILL)
         os.waitpid(run, 0)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from running import wait_for
+from running import of_a_copy, wait_for
 
 from autosched.workloads import workload
 
@@ -16,12 +16,10 @@ from autosched.workloads import workload
     ("import os; os.kill(os.getpid(), 9)", [], "f ends its process by signal 9"),
     ("import os; os._exit(0)", [], "f ends its process with code 0"),
 ])
-def test_a_harmful_file_is_one_line(
-    body: str, more: list[str], said: str, tmp_path: Path, command: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_a_harmful_file_is_one_line(body: str, more: list[str], said: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(f"def f():\n    {body}\n")
     name = str(tmp_path / "mine.py") + ":f"
-    code, _, err = command("tune", name, "--trials", "4", "--log", tmp_path, *more)
+    code, _, err = of_a_copy(["tune", name, "--trials", "4", "--jobs", "1", "--log", tmp_path, *more], tmp_path)
     assert code == 2 and said in err and len(err.strip().splitlines()) == 1, err
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 MINUTES = 600.0  # generous: no test may depend on how busy the machine is
@@ -50,6 +52,32 @@ def in_a_copy(args: Sequence[str | Path], streams: Sequence[int], cwd: Path, env
         sys.stderr.flush()
     finally:
         os._exit(code)
+
+
+def ended(pid: int) -> bool:
+    """Whether a child has ended; it can still be asked how."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def of_a_copy(args: Sequence[str | Path], cwd: Path) -> tuple[int, str, str]:
+    """Exit code, output and errors of the command in a copy of this process, which it can neither end nor hold up.
+
+    Args:
+        args: the words of the command; it has one job.
+        cwd: its folder.
+    """
+    with open(os.devnull) as nothing, TemporaryFile("w+") as out, TemporaryFile("w+") as err:
+        pid = in_a_copy(args, [nothing.fileno(), out.fileno(), err.fileno()], cwd, os.environ)
+        try:
+            wait_for(lambda: ended(pid))
+        finally:
+            os.kill(pid, signal.SIGKILL)  # of one that has ended, nothing
+            status = os.waitpid(pid, 0)[1]
+        texts = []
+        for file in (out, err):
+            file.seek(0)
+            texts.append(file.read())
+        return os.waitstatus_to_exitcode(status), texts[0], texts[1]
 
 
 def wait_for(what: Callable[[], Any]) -> Any:
