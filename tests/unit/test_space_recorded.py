@@ -76,7 +76,10 @@ def said(space: Space, points: np.ndarray) -> dict[str, Any]:
     fixed, inside = space.repair(around(space, points))
     near = fixed[inside]
     drafts = space.draft(points)
+    rng = np.random.default_rng(1)
     return {
+        "bred": digest(np.ascontiguousarray(space.mutate(np.repeat(points, 8, axis=0), rng))),
+        "drawn": digest(np.ascontiguousarray(np.concatenate([space.sample(rng, 8), space.eager(rng, 32)]))),
         "columns": digest([space.names, [c.tolist() for c in space.choices], [list(s.done) for s in space.sketches]]),
         "machine": space.machine_bound(), "floor": space.floor(),
         "draft": drafts.tolist(), "bound": space.bound(points).tolist(), "length": lengths(space, points),
