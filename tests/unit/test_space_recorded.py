@@ -63,10 +63,12 @@ def around(space: Space, points: np.ndarray) -> np.ndarray:
     """Rows in which one column of a point has its first, its middle or its last choice."""
     rows = []
     for point in points:
-        for column, choices in list(enumerate(space.choices))[1:]:  # in the form that it has
-            for value in {int(choices[0]), int(choices[len(choices) // 2]), int(choices[-1])} - {int(point[column])}:
+        form = int(point[0])
+        for column, at in zip(space.sketches[form].columns, space.places(form)):
+            some = {column.choices[0], column.choices[len(column.choices) // 2], column.choices[-1]}
+            for value in some - {int(point[at])}:
                 row = point.copy()
-                row[column] = value
+                row[at] = value
                 rows.append(row)
     return np.stack(rows)
 
