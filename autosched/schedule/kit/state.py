@@ -179,9 +179,10 @@ class State:
     def children_of(self, scope: Stmt) -> list[Block]:
         """The blocks directly below a loop, a block (its init not included) or any statement, in program order."""
         cached = self._tables.children.get(id(scope))
-        if cached is None:
-            cached = self._tables.children[id(scope)] = list(child_blocks(scope))
-        return cached
+        if cached is None or cached[0] is not scope:
+            # Held as well: another statement may come to stand where one stood that nobody holds.
+            cached = self._tables.children[id(scope)] = scope, list(child_blocks(scope))
+        return cached[1]
 
     def lca(self, stmts: list[Stmt]) -> Stmt:
         """The innermost loop or block that contains all of ``stmts`` (a single statement: the one around it)."""
@@ -198,8 +199,8 @@ class State:
     def dependences(self, scope: Stmt) -> list[Dependence]:
         """The dependences between the blocks directly below ``scope``, by the buffers that they read and write."""
         cached = self._tables.deps.get(id(scope))
-        if cached is not None:
-            return cached
+        if cached is not None and cached[0] is scope:
+            return cached[1]
         deps: list[Dependence] = []
         readers: dict[Buffer, list[Ident]] = {}
         writers: dict[Buffer, list[Ident]] = {}
@@ -214,7 +215,7 @@ class State:
                 readers.setdefault(b, []).append(block.ident)
             for b in writes:
                 writers.setdefault(b, []).append(block.ident)
-        self._tables.deps[id(scope)] = deps
+        self._tables.deps[id(scope)] = scope, deps
         return deps
 
     def touched(self, block: Block) -> tuple[list[Buffer], list[Buffer]]:
@@ -296,8 +297,8 @@ class _Tables:
         self.loops: dict[Var, For] = {}
         self.realizes: dict[Ident, BlockRealize] = {}
         self.above: dict[int, tuple[Stmt, Sequence[Stmt]]] = {}
-        self.children: dict[int, list[Block]] = {}
-        self.deps: dict[int, list[Dependence]] = {}
+        self.children: dict[int, tuple[Stmt, list[Block]]] = {}
+        self.deps: dict[int, tuple[Stmt, list[Dependence]]] = {}
         parent, loops = self.parent, self.loops
         stack: list[Stmt] = [body]
         push = stack.append
