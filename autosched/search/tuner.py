@@ -112,10 +112,11 @@ def tune(
     with told_to(lambda text: emit(listener, Remark(text))), own as pool:
         for number, (task, multiplicity) in enumerate(tasks):
             run = _Run(task, machine, trials, seed, known, cold, sampler, timeout, gap, patience, listener, fix, enqueue)
-            # Kernels and workers are part of what a person waits for.
-            run.since, begun = begun, time.monotonic()
+            # Kernels and workers are part of what a person waits for: the first task's.
+            run.since = begun
             emit(listener, run.started(number))
             reports.append(run.search(pool, multiplicity))
+            begun = time.monotonic()
             emit(listener, TaskFinished(reports[-1]))
     is_network = isinstance(name, str) and name.strip() in networks()
     report = NetworkReport(str(name), tuple(reports)) if is_network else reports[0]

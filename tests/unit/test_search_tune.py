@@ -1,6 +1,7 @@
 """The loop: same trials whatever the jobs, the log as a cache, every sampler, every stop rule."""
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -322,7 +323,9 @@ def test_a_network_is_the_weighted_sum_of_its_layers(tmp_path: Path, monkeypatch
     assert [times for _, times in NETWORKS["resnet18"]] == [4, 1, 1, 3, 1, 1, 3, 1, 1, 3]
     monkeypatch.setitem(NETWORKS, "small", ((SMALL, 4), ("t2", 1), ("dense:m=1,k=64,n=48", 3)))
     said: list[Event] = []
+    begun = time.monotonic()
     report = tune("small", jobs=1, trials=1, cold=True, log=tmp_path, listener=said.append)
+    waited = time.monotonic() - begun
     # A machine that has no kernels yet says so in between.
     heard = [type(e) for e in said if not isinstance(e, Remark)]
     assert heard == [RunStarted, *[TaskStarted, TrialEvent, TaskFinished] * 3, RunFinished]
@@ -331,6 +334,7 @@ def test_a_network_is_the_weighted_sum_of_its_layers(tmp_path: Path, monkeypatch
     assert [t.multiplicity for t in report.tasks] == [4, 1, 3]
     assert report.cycles == sum((t.cycles or 0) * t.multiplicity for t in report.tasks)
     assert report.machine_bound <= report.space_bound <= report.cycles
+    assert sum(t.seconds for t in report.tasks) <= waited, "no layer counts what another took"
 
 
 @pytest.mark.parametrize("failing", [1, 3, 1000])
