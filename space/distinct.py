@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,13 @@ def keys(rows: npt.NDArray[Any]) -> list[bytes]:
     return [data[width * n : width * (n + 1)] for n in range(len(rows))]
 
 
-def distinct(rows: npt.NDArray[Any]) -> tuple[Ints, Ints]:
-    """Where each of the distinct rows stands first, ascending, and which of them every row is."""
-    first: dict[bytes, tuple[int, int]] = {}
-    which = [first.setdefault(key, (len(first), n))[0] for n, key in enumerate(keys(rows))]
-    return np.array([n for _, n in first.values()], dtype=np.int64), np.array(which, dtype=np.int64)
+def are_new(rows: npt.NDArray[Any], known: Container[bytes]) -> npt.NDArray[np.bool_]:
+    """Which rows are not known, shape (n,)."""
+    return np.array([key not in known for key in keys(rows)], dtype=np.bool_)
 
 
 class Numbers:
-    """A number for every row that was ever asked for; equal rows have the same."""
+    """A number for every row that was ever asked for, counted from 0; equal rows have the same."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, int] = {}
@@ -33,6 +32,12 @@ class Numbers:
         """Those of rows, shape (n,)."""
         known = self._known
         return np.array([known.setdefault(key, len(known)) for key in keys(rows)], dtype=np.int64)
+
+
+def distinct(rows: npt.NDArray[Any]) -> tuple[Ints, Ints]:
+    """Where each of the distinct rows stands first, ascending, and which of them every row is."""
+    which = Numbers().of(rows)
+    return np.unique(which, return_index=True)[1], which
 
 
 def spread(numbers: Ints, n: int, alike: int) -> Ints:

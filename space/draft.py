@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from autosched.lower.compute import HAZARD_DISTANCE
 from autosched.lower.uops import AHEAD_SHARE
-from space.plan import times
+from space.plan import times, two_longest
 from space.play import (
     BANKS,
     BEATS,
@@ -310,7 +310,7 @@ def _lists(
     """
     forced = model.target.semantics == "portable"
     whole = times(ranges).astype(np.float64)
-    longest = times(np.sort(ranges, axis=-1)[..., -2:])
+    longest = two_longest(ranges)
     borders = [(a, max([model.nest.axes[b].extent for b in group if b >= model.n_spatial], default=1))
                for group in model.taps for a in group if a < model.n_spatial][:2]
     shares, counts = [], []

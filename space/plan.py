@@ -134,6 +134,11 @@ def times(rows: Ints) -> Ints:
     return found
 
 
+def two_longest(rows: Ints) -> Ints:
+    """The product of the two greatest along the last dimension: what the two loops of an instruction can cover."""
+    return times(np.sort(rows, axis=-1)[..., -2:])
+
+
 def along(values: Ints, axis: Ints) -> Ints:
     """What each row has for its own axis, shape (n,), or (parts, n) of a stack; 1 where that is negative.
 

@@ -22,7 +22,7 @@ from space.normalise import DIFFERENCES
 from space.plan import Plan
 from space.rule import Ints, NumericRule, Points, Rule, StructuralRule, product
 from space.rules import NUMERIC, STRUCTURAL
-from space.rules.tiling import divides
+from space.rules.tiling import even
 from space.sketch import Sketch, sketches
 
 if TYPE_CHECKING:
@@ -246,11 +246,8 @@ class Space:
         mine = [*mine, *(n for n, owner in enumerate(owners) if owner is owners[column] and n <= column)]
         ok = np.asarray((fixed[:, mine] == points[:, mine]).all(axis=1), dtype=np.bool_)
         whole = model.plan(points[ok])
-        even = np.ones(int(ok.sum()), dtype=np.bool_)
-        for part in whole.parts:
-            even &= ~part.on | divides(model, part)
         # Tiles not decided yet are 1, the least; what does not divide yet is asked again later.
-        ok[ok] = ~even | model.capacity(whole)
+        ok[ok] = ~even(model, whole) | model.capacity(whole)
         return ok
 
     def enumerate(self) -> Iterator[Points]:

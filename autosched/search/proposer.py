@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from autosched.search.cost_model import CostModel, Floats
 from space import Space
-from space.distinct import Numbers, keys, spread
+from space.distinct import Numbers, are_new, keys, spread
 from space.rule import Ints
 
 Point = npt.NDArray[np.int32]
@@ -105,10 +105,7 @@ class Proposer:
 
     def unseen(self, points: Points) -> Points:
         """The points that were neither measured nor excluded, in order."""
-        return points[self._fresh(points)]
-
-    def _fresh(self, points: Points) -> npt.NDArray[np.bool_]:
-        return np.array([key not in self.seen for key in keys(points)], dtype=bool)
+        return points[are_new(points, self.seen)]
 
     def floor(self) -> int:
         """Cycles that no point can beat: the space's own bound, or more where all points are known.
@@ -182,7 +179,7 @@ class Proposer:
         # What cannot beat the incumbent is not worth a simulation.
         able = np.flatnonzero(self._bounds < best)
         able = able[np.argsort(self._drafts[able], kind="stable")][: SHORTLIST + len(self.seen)]
-        able = able[self._fresh(self._pool[able])]
+        able = able[are_new(self._pool[able], self.seen)]
         pool, drafts = self._pool[able], self._drafts[able]
         if self.scans and self._points:
             near = self.unseen(self.space.neighbours_of(self._incumbents(4)))
@@ -211,7 +208,7 @@ class Proposer:
         order = np.argsort(self._score(self._pool[lowest], self._drafts[lowest]), kind="stable")[: POPULATION // 4]
         population = np.concatenate([self._pool[lowest[order]], self._incumbents(8)])
         centres = np.concatenate([self._pool[lowest[order[:CENTRES]]], self._incumbents(CENTRES)])
-        new = np.array([key not in self._explored for key in keys(centres)], dtype=bool)
+        new = are_new(centres, self._explored)
         if new.any():
             self._explored.update(keys(centres[new]))
             population = np.concatenate([population, self.space.neighbours_of(centres[new])])
@@ -246,8 +243,7 @@ class Proposer:
                 elite, scores = np.concatenate([elite, new]), np.concatenate([scores, self._score(new, found)])
                 kinds = np.concatenate([kinds, numbers(new)])
         kept, drafts = np.concatenate(lived), np.concatenate(estimates)
-        pooled = set(keys(self._pool))
-        fresh = np.array([key not in pooled for key in keys(kept)], dtype=bool)
+        fresh = are_new(kept, set(keys(self._pool)))
         self._take(kept[fresh], drafts[fresh])
         return max(bred, IDLE)
 

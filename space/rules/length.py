@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from autosched.lower.limits import LIMITS
 from space.model import Model
-from space.plan import Part, Plan, times
+from space.plan import Part, Plan, times, two_longest
 from space.rule import Column, Ints, NumericRule, Points
 from space.sites import ACC
 
@@ -118,12 +118,12 @@ def _products(model: Model, plan: Plan, part: Part) -> Ints:
         reduce = np.zeros(inner.shape[-1], dtype=np.bool_)
         reduce[list(model.nest.reduce)] = True
         worst = times(np.where(apart | forced | reduce, inner, 1))
-        full = (times(left) // times(np.sort(left, axis=-1)[..., -2:])) > model.config.uop_capacity
+        full = (times(left) // two_longest(left)) > model.config.uop_capacity
         pieces = np.where(fits, pieces, np.where(full, work, worst))
     if model.config.uop_capacity < model.config.acc_depth:
         pieces = np.where(fits, pieces, work)
     tile = model.tile_elements(part)
-    resets = np.where(tile // _longest_two(model, part) > model.config.uop_capacity, tile, 1)
+    resets = np.where(tile // two_longest(part.tiles[..., : model.n_spatial]) > model.config.uop_capacity, tile, 1)
     if model.nest.wides:
         # A reset and a product for every row of what is widened, at the worst.
         pieces = pieces + 2 * model.wide_elements(part)
@@ -157,17 +157,12 @@ def _one_instruction(model: Model, inner: Ints, forced: npt.NDArray[np.bool_]) -
     return np.asarray(fits.any(axis=-1), dtype=np.bool_)
 
 
-def _longest_two(model: Model, part: Part) -> Ints:
-    tiles = part.tiles[..., : model.n_spatial]
-    return np.asarray(times(np.sort(tiles, axis=-1)[..., -2:]), dtype=np.int64)
-
-
 def _elementwise(model: Model, plan: Plan, part: Part) -> Ints:
     """ALU instructions: every operation once per slice of a tile; one more may refresh what is stored."""
     whole = np.full(len(plan), model.n_spatial, dtype=np.int64)
     tile = model.tile_elements(part)
     slices = model.slices(part)
-    pieces = np.where(tile // _longest_two(model, part) > model.config.uop_capacity, tile, slices)
+    pieces = np.where(tile // two_longest(part.tiles[..., : model.n_spatial]) > model.config.uop_capacity, tile, slices)
     operations = model.imm_ops + model.tensor_ops + model.added + sum(model.nest.init_ops) + len(model.nest.stages) + 2
     return np.asarray(model.trips(plan, part, whole) * pieces * operations, dtype=np.int64)
 

@@ -36,6 +36,14 @@ def divides(model: Model, part: Part) -> Mask:
     return np.asarray((part.extents[:, spatial] % part.tiles[:, spatial] == 0).all(axis=1), dtype=np.bool_)
 
 
+def even(model: Model, plan: Plan) -> Mask:
+    """Whether tiles divide every part that there is, shape (n,)."""
+    ok = np.ones(len(plan), dtype=np.bool_)
+    for part in plan.parts:
+        ok &= ~part.on | divides(model, part)
+    return ok
+
+
 @cache
 def _nearest(extent: int, choices: tuple[int, ...]) -> Ints:
     """``nearest_divisors`` of everything up to an extent, a row each; shape (extent + 1, extent + 1)."""
@@ -115,10 +123,7 @@ class Tiling(NumericRule):
 
     def allows(self, model: Model, points: Points, plan: Plan) -> npt.NDArray[np.bool_]:
         """Tiles divide every part; what they leave of a reduction is summed up in a smaller one."""
-        ok = np.ones(len(points), dtype=np.bool_)
-        for part in plan.parts:
-            ok &= ~part.on | divides(model, part)
-        return ok
+        return even(model, plan)
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """Log sizes of tiles and of what is outside."""
@@ -136,8 +141,7 @@ class Tiling(NumericRule):
         for k, a in enumerate(axes):
             rows = np.flatnonzero(which == k)
             column = model.columns[model.index[f"tile_{model.nest.axes[a].name}"]]
-            even = np.array(divisors(model.nest.axes[a].extent))
-            drawn = rng.choice(even, size=len(rows))
+            drawn = rng.choice(np.array(divisors(model.nest.axes[a].extent)), size=len(rows))
             odd = rng.random(len(rows)) < 0.3
             drawn[odd] = rng.choice(np.array(column.choices), size=int(odd.sum()))
             points[rows, model.index[column.name]] = drawn

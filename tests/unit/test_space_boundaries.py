@@ -21,6 +21,14 @@ from space.rules import NUMERIC, STRUCTURAL
 from space.rules.epilogue import Epilogue
 
 DE10 = get_target("vta-de10")
+SUM = '''
+    for i, j, k in T.grid(4, 16, 16):
+        with T.block("S"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                S[vi, vj] = 0
+            S[vi, vj] = S[vi, vj] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", W[vj, vk])
+'''
 
 
 def test_the_tiles_of_a_part_follow_whichever_of_its_figures_is_replaced() -> None:
@@ -143,13 +151,7 @@ def test_a_sum_that_is_taken_away_and_read_besides_is_negative_where_it_is_taken
 def f(A: T.Buffer((4, 16), "int8"), W: T.Buffer((16, 16), "int8"), b: T.Buffer((4, 16), "int32"), C: T.Buffer((4, 16), "int8")):
     S = T.alloc_buffer((4, 16), "int32")
     D = T.alloc_buffer((4, 16), "int32")
-    for i, j, k in T.grid(4, 16, 16):
-        with T.block("S"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                S[vi, vj] = 0
-            S[vi, vj] = S[vi, vj] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", W[vj, vk])
-    for i, j in T.grid(4, 16):
+{SUM}    for i, j in T.grid(4, 16):
         with T.block("D"):
             vi, vj = T.axis.remap("SS", [i, j])
             D[vi, vj] = {value}
@@ -197,13 +199,7 @@ def f(A: T.Buffer((4, 16), "int8"), W: T.Buffer((16, 16), "int8"), b: T.Buffer((
     S = T.alloc_buffer((4, 16), "int32")
     D = T.alloc_buffer((4, 16), "int32")
     E = T.alloc_buffer((4, 16), "int32")
-    for i, j, k in T.grid(4, 16, 16):
-        with T.block("S"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                S[vi, vj] = 0
-            S[vi, vj] = S[vi, vj] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", W[vj, vk])
-    for i, j in T.grid(4, 16):
+{SUM}    for i, j in T.grid(4, 16):
         with T.block("D"):
             vi, vj = T.axis.remap("SS", [i, j])
             D[vi, vj] = S[vi, vj] >> 8

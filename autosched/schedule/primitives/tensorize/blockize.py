@@ -245,7 +245,7 @@ def single_block(state: State, loop: For) -> tuple[BlockRealize, list[For]]:
 def _divide_below(
     state: State, realize: BlockRealize, inner: Sequence[For], outer: Sequence[For], preserve_unit: bool
 ) -> Division | None:
-    """``_divide`` where loops outside the block around may bind iterators, too: they are outer ones."""
+    """``divide`` where loops outside the block around may bind iterators, too: they are outer ones."""
     scope = next((n for n in state.ancestors(realize) if isinstance(n, Block)), None)
     used = {v for e in (*realize.iter_values, realize.predicate) for v in free_vars(e)}
     around = () if scope is None else state.ancestors(scope)
