@@ -76,14 +76,29 @@ def test_a_candidate_that_kills_its_worker_twice_costs_itself_only(tmp_path: Pat
 
 
 def test_a_candidate_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pool's clock stands still until a worker hangs, and then jumps: no machine is too slow for this test."""
-    asked, marks, jumps = candidates(4), tmp_path / "marks", [0]
+    """The pool's clock stands still until a worker hangs, and then jumps: no machine is too slow for this test.
+
+    A worker may begin before the pool has read the clock for its call. So it hangs only after two further readings: the pool
+    makes them one after another, and the second comes when the call's end is known.
+    """
+    asked, marks, looks = candidates(4), tmp_path / "marks", tmp_path / "looks"
     marks.touch()
-    asked.insert(1, saboteur(f"open({str(marks)!r}, 'a').write('x'); time.sleep(3600)", asked[0]))
+    looks.touch()
+    hang = f"""
+def looked():
+    return os.path.getsize({str(looks)!r})
+before = looked()
+while looked() < before + 2:
+    time.sleep(0.01)
+open({str(marks)!r}, 'a').write('x')
+time.sleep(3600)
+"""
+    asked.insert(1, saboteur(hang, asked[0]))
 
     def now() -> float:
-        jumps.append(len(marks.read_text()))
-        return 1000.0 * jumps[-1]
+        with looks.open("a") as file:
+            file.write(".")
+        return 1000.0 * len(marks.read_text())
 
     monkeypatch.setattr(pool_module, "time", SimpleNamespace(monotonic=now))
     with MeasurePool(1, "loky") as pool:
