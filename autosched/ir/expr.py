@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Union
 
+from autosched.ir.quick import quick
+
 if TYPE_CHECKING:
     from autosched.ir.stmt import Buffer
 
@@ -115,6 +117,7 @@ class Expr:
         return cast(dtype, self)
 
 
+@quick
 @dataclass(frozen=True, eq=False, slots=True)
 class Var(Expr):
     """A scalar variable; its identity, not its name, is what it is.
@@ -131,6 +134,7 @@ class Var(Expr):
         return self.name
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class IntImm(Expr):
     """An integer (or bool) constant.
@@ -165,6 +169,7 @@ class StringImm(Expr):
     dtype: str = "handle"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class BinOp(Expr):
     """A binary operation without any folding; build with ``binary`` or operators to fold constants.
@@ -182,6 +187,7 @@ class BinOp(Expr):
     dtype: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Not(Expr):
     """Logical negation."""
@@ -190,6 +196,7 @@ class Not(Expr):
     dtype: str = "bool"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Cast(Expr):
     """Conversion of a value; narrowing keeps the low bits.
@@ -213,6 +220,7 @@ class Select(Expr):
     dtype: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Call(Expr):
     """A call of an intrinsic or an external function.
@@ -228,6 +236,7 @@ class Call(Expr):
     dtype: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class BufferLoad(Expr):
     """One element of a buffer (an index may be a ``Ramp`` after vectorising).

@@ -218,7 +218,8 @@ class Mutator:
         ranges = []
         changed = False
         for r in region.region:
-            lo, extent = self.visit_expr(r.min), self.visit_expr(r.extent)
+            lo = r.min if type(r.min) is IntImm else self.visit_expr(r.min)
+            extent = r.extent if type(r.extent) is IntImm else self.visit_expr(r.extent)
             if lo is r.min and extent is r.extent:
                 ranges.append(r)
             else:
@@ -261,7 +262,10 @@ class Mutator:
     def visit_stmt(self, stmt: Stmt) -> Stmt:
         """Rewrites one statement and everything below it."""
         if isinstance(stmt, For):
-            lo, extent, body = self.visit_expr(stmt.min), self.visit_expr(stmt.extent), self.visit_stmt(stmt.body)
+            # Constant bounds stay as they are: most of what a rewrite passes are loops.
+            lo = stmt.min if type(stmt.min) is IntImm else self.visit_expr(stmt.min)
+            extent = stmt.extent if type(stmt.extent) is IntImm else self.visit_expr(stmt.extent)
+            body = self.visit_stmt(stmt.body)
             if lo is stmt.min and extent is stmt.extent and body is stmt.body:
                 return stmt
             return For(stmt.var, lo, extent, stmt.kind, body, stmt.thread, stmt.annotations)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from autosched.ir.expr import BinOp, Expr, IntImm, as_expr, binary
+from autosched.ir.quick import quick
 from autosched.ir.simplify import Analyzer
 
 Factor = int | Expr
@@ -19,6 +20,7 @@ class Unresolved(Exception):
     """An expression is not an iteration map; the text says why. Never leaves this package."""
 
 
+@quick
 @dataclass(frozen=True, eq=False, slots=True)
 class IterMark:
     """An iterator over ``[0, extent)``; its identity is what it is.
@@ -32,6 +34,7 @@ class IterMark:
     extent: Factor
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class IterSplit:
     """``(mark // lower) % extent * scale``."""
@@ -42,6 +45,7 @@ class IterSplit:
     scale: Factor
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class IterSum:
     """The sum of some digits and a base."""

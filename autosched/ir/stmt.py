@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autosched.ir.expr import BufferLoad, Expr, ExprLike, IntImm, Var, as_expr
+from autosched.ir.quick import quick
 from sim.markup import listing
 
 Annotations = Mapping[str, Any]
@@ -22,6 +23,7 @@ class Ident:
     __slots__ = ("__weakref__",)
 
 
+@quick
 @dataclass(frozen=True, eq=False, slots=True)
 class Buffer:
     """An N-dimensional array.
@@ -81,6 +83,7 @@ def separator_fault(separators: Sequence[int], ndim: int) -> str | None:
     return None
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Range:
     """``extent`` consecutive integers from ``min``."""
@@ -89,6 +92,7 @@ class Range:
     extent: Expr
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class BufferRegion:
     """A rectangular part of a buffer: one range per dimension."""
@@ -97,6 +101,7 @@ class BufferRegion:
     region: tuple[Range, ...]
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class IterVar:
     """An iterator of a block.
@@ -123,6 +128,7 @@ class Stmt:
         return stmt_text(self)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class BufferStore(Stmt):
     """``buffer[indices] = value``."""
@@ -139,6 +145,7 @@ class Evaluate(Stmt):
     value: Expr
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class SeqStmt(Stmt):
     """Statements one after another; build with ``seq`` to keep it flat."""
@@ -191,6 +198,7 @@ class While(Stmt):
     body: Stmt
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class For(Stmt):
     """A loop; its variable's identity is the loop's identity.
@@ -227,6 +235,7 @@ class MatchBuffer:
     source: BufferRegion
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Block(Stmt):
     """A unit of computation with its iterators and the regions that it touches.
@@ -256,6 +265,7 @@ class Block(Stmt):
     ident: Ident = field(default_factory=Ident, repr=False, compare=False)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class BlockRealize(Stmt):
     """A block with the values of its iterators at this place.

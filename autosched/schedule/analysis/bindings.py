@@ -35,10 +35,12 @@ class Facts:
     Args:
         outer_vars: variables it uses and does not define: symbolic sizes, and loops around an opaque block.
         buffers: buffers it names anywhere, its own included.
+        fixed: those of them of which it has a view, or takes the address.
     """
 
     outer_vars: frozenset[Var]
     buffers: frozenset[Buffer]
+    fixed: frozenset[Buffer]
 
 
 _FACTS: dict[int, tuple[Block, Facts]] = {}
@@ -54,6 +56,7 @@ def facts(block: Block) -> Facts:
     bound: set[Var] = {iv.var for iv in block.iter_vars}
     used: set[Var] = set()
     buffers: set[Buffer] = {*block.alloc_buffers, *(m.buffer for m in block.match_buffers)}
+    fixed: set[Buffer] = {m.source.buffer for m in block.match_buffers}
     for region in (*block.reads, *block.writes, *(m.source for m in block.match_buffers)):
         buffers.add(region.buffer)
         for r in region.region:
@@ -72,6 +75,7 @@ def facts(block: Block) -> Facts:
             inner = facts(node.block)
             used |= inner.outer_vars
             buffers |= inner.buffers
+            fixed |= inner.fixed
         else:
             stack.extend(stmt_children(node))
     for expr in exprs:
@@ -85,13 +89,15 @@ def facts(block: Block) -> Facts:
                 used.add(e)
             elif isinstance(e, BufferLoad | BufferData):
                 buffers.add(e.buffer)
+                if type(e) is BufferData:
+                    fixed.add(e.buffer)
             elif isinstance(e, Let):
                 bound.add(e.var)
     for buffer in buffers:
         for expr in (*buffer.shape, *buffer.strides, *(() if buffer.elem_offset is None else (buffer.elem_offset,))):
             if type(expr) is not IntImm:
                 used.update(e for e in walk_expr(expr) if isinstance(e, Var))
-    result = Facts(frozenset(used - bound), frozenset(buffers))
+    result = Facts(frozenset(used - bound), frozenset(buffers), frozenset(fixed))
     if len(_FACTS) >= _FACTS_LIMIT:
         _FACTS.clear()
     # The block is kept in the value, so its id cannot be taken by another one while the entry lives.

@@ -48,7 +48,7 @@ from autosched.schedule.analysis.boxes import (
 )
 from autosched.schedule.analysis.ways import inner_blocks
 from autosched.schedule.kit.refusal import Refusal
-from autosched.schedule.kit.state import State
+from autosched.schedule.kit.state import State, branches
 
 
 def reduce_iters(block: Block) -> list[IterVar]:
@@ -304,15 +304,26 @@ def broken_pipeline(state: State, scope: Block) -> tuple[str, list[Ident]] | Non
         if d.kind == "RAW" and d.src is not d.dst:
             by_reader.setdefault(d.dst, []).append(d.src)
     chains: dict[Ident, list[Stmt]] = {}
+    branch = {block.ident: stmt for stmt, inside in branches(scope) for block in inside}
     for reader, sources in by_reader.items():
-        reason = uncovered(state, scope, reader, list(dict.fromkeys(sources)), chains)
+        unique = list(dict.fromkeys(sources))
+        # Most primitives rewrite few of a scope's statements; who reads inside the others has been asked about before.
+        parts: list[object] = [reader, branch[reader]]
+        for source in unique:
+            parts += (source, branch[source])
+        hit = _COVERED.get(key := tuple(map(id, parts)))
+        if hit is None:
+            reason = uncovered(state, scope, reader, unique, chains)
+            _remember(key, parts, reason)
+        else:
+            reason = hit[1]
         if reason is not None:
             return reason, [reader]
     return None
 
 
 _COVERED: OrderedDict[tuple[int, ...], tuple[list[object], str | None]] = OrderedDict()  # what has an id is kept
-_COVERED_LIMIT = 4096
+_COVERED_LIMIT = 8192
 
 
 def uncovered(
@@ -356,10 +367,15 @@ def _remembered_at(
     parts = _parts(below, members, outer)
     hit = _COVERED.get(other := tuple(map(id, parts)))
     reason = _uncovered_at(state, reader, below, members, outer) if hit is None else hit[1]
-    _COVERED[key], _COVERED[other] = (near, reason), (parts, reason)
+    _remember(key, near, reason)
+    _remember(other, parts, reason)
+    return reason
+
+
+def _remember(key: tuple[int, ...], parts: list[object], reason: str | None) -> None:
+    _COVERED[key] = parts, reason
     while len(_COVERED) > _COVERED_LIMIT:
         _COVERED.popitem(last=False)
-    return reason
 
 
 def _parts(below: Sequence[Stmt], members: Sequence[tuple[Ident, list[Stmt]]], outer: Sequence[For]) -> list[object]:

@@ -37,6 +37,8 @@ from autosched.ir.stmt import (
 
 _TOUCHED: dict[int, tuple[Block, list[Buffer], list[Buffer]]] = {}  # by address; the blocks are kept with their addresses
 _TOUCHED_LIMIT = 8192
+_INSIDE: dict[int, tuple[Stmt, tuple[Block, ...]]] = {}  # of a statement, the outermost blocks; as above
+_INSIDE_LIMIT = 8192
 _NUMBERED = re.compile(r"_\d+$")
 
 
@@ -181,7 +183,9 @@ class State:
         cached = self._tables.children.get(id(scope))
         if cached is None or cached[0] is not scope:
             # Held as well: another statement may come to stand where one stood that nobody holds.
-            cached = self._tables.children[id(scope)] = scope, list(child_blocks(scope))
+            inside = branches(scope) if isinstance(scope, Block) else [(scope, tuple(child_blocks(scope)))]
+            found = [block for _, blocks in inside for block in blocks]
+            cached = self._tables.children[id(scope)] = scope, found
         return cached[1]
 
     def lca(self, stmts: list[Stmt]) -> Stmt:
@@ -342,6 +346,20 @@ def child_blocks(stmt: Stmt) -> Iterator[Block]:
             yield node.block  # type: ignore[attr-defined]
         else:
             stack += stmt_children(node)[::-1]
+
+
+def branches(block: Block) -> list[tuple[Stmt, tuple[Block, ...]]]:
+    """The statements that a block's body is a sequence of, each with the outermost blocks in it, in program order."""
+    found = []
+    for stmt in block.body.stmts if isinstance(block.body, SeqStmt) else (block.body,):
+        known = _INSIDE.get(id(stmt))
+        if known is None or known[0] is not stmt:
+            if len(_INSIDE) >= _INSIDE_LIMIT:
+                _INSIDE.clear()
+            inside = (stmt.block,) if isinstance(stmt, BlockRealize) else tuple(child_blocks(stmt))
+            known = _INSIDE[id(stmt)] = stmt, inside
+        found.append(known)
+    return found
 
 
 def rebuild(

@@ -224,7 +224,7 @@ class Layout(ScheduleBase):
         work = scope
         if value is not None and predicate != as_expr(False):
             work = pad(work, Padding(old, new, inverse, predicate, value))
-        changed = _Relayout(old, new, mapping, state).visit_owner(work)
+        changed = _Relayout(old, new, mapping, state, scope).visit_owner(work)
         body = state.rewrite({id(scope): changed})
         params = tuple(new if p is old else p for p in state.func.params)
         self.commit(state, func=replace(state.func, params=params, body=body))
@@ -313,6 +313,8 @@ class Layout(ScheduleBase):
 
     def _no_views(self, state: State, scope: Block, buffer: Buffer) -> None:
         """Refuses a buffer whose layout is fixed by a view of it, or because its address is taken."""
+        if buffer not in facts(scope).fixed:
+            return
         for stmt in walk(scope):
             if isinstance(stmt, Block) and any(m.source.buffer is buffer for m in stmt.match_buffers):
                 self.refuse(f"block {stmt.name} has a view of {buffer.name}, whose layout it relies on", [stmt.ident],
@@ -446,10 +448,13 @@ class _Scoped(Mutator):
 class _Relayout(_Scoped):
     """Maps every access of a buffer to its new layout; regions of it are worked out again from the bodies."""
 
-    def __init__(self, old: Buffer, new: Buffer, mapping: IndexMap, state: State) -> None:
-        super().__init__({x.var: Range(x.min, x.extent) for x in state.loops.values()})
-        for r in state.realizes.values():
-            self.dom.update({iv.var: iv.dom for iv in r.block.iter_vars})
+    def __init__(self, old: Buffer, new: Buffer, mapping: IndexMap, state: State, owner: Block) -> None:
+        super().__init__({})
+        for node in state.ancestors(owner):
+            if isinstance(node, For):
+                self.dom[node.var] = Range(node.min, node.extent)
+            elif isinstance(node, Block):
+                self.dom.update({iv.var: iv.dom for iv in node.iter_vars})
         self.old, self.new, self.mapping = old, new, mapping
 
     def visit_owner(self, block: Block) -> Block:
