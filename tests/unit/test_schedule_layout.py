@@ -84,6 +84,19 @@ def viewed(A: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")):
 
 
 @T.prim_func
+def handed_over(A: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")):
+    B = T.sblock_alloc_buffer((16,), "int32")
+    for i in range(16):
+        with T.sblock("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = A[vi]
+    with T.sblock("C"):
+        T.reads(B[0:16])
+        T.writes(C[0:16])
+        T.call_extern("int32", "copy", C.data, B.data)
+
+
+@T.prim_func
 def transposed(A: T.Buffer((16, 24), "int32"), B: T.Buffer((24, 16), "int32")):
     for i, j in T.grid(24, 16):
         with T.sblock("B"):
@@ -249,9 +262,11 @@ def test_a_padding_value_may_not_read_another_buffer() -> None:
         sch.transform_layout("B", "B", lambda i: [i // 4, i % 4], pad_value=lambda i, j: other[0])
 
 
-def test_views_fix_a_layout() -> None:
+@pytest.mark.parametrize("func", [viewed, handed_over])
+def test_views_and_addresses_fix_a_layout(func: PrimFunc) -> None:
     with refused(ScheduleError, "address"):
-        Schedule(viewed).transform_layout("C", "B", lambda i: [i // 8, i % 8])
+        Schedule(func).transform_layout("B", "B", lambda i: [i // 8, i % 8])
+    Schedule(func).transform_layout("B", "A", lambda i: [i // 8, i % 8])
 
 
 # -- transform_block_layout ----------------------------------------------------------------------------------------------

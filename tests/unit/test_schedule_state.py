@@ -1,7 +1,14 @@
 """Tables of a state: what is known of a statement is known of that statement alone."""
 
+from dataclasses import replace
+
+import pytest
+
+from autosched.ir.expr import IntImm
 from autosched.ir.stmt import SeqStmt
+from autosched.schedule.analysis.dependence import broken_pipeline
 from autosched.schedule.kit.state import State
+from autosched.script import T
 from autosched.workloads import workload
 
 
@@ -18,3 +25,31 @@ def test_a_statement_that_nobody_holds_is_not_taken_for_another() -> None:
         whole = state.dependences(state.root)
         pair = {blocks[at].ident, blocks[at + 1].ident}
         assert found == [d for d in whole if {d.src, d.dst} == pair]
+
+
+@T.prim_func
+def halves(A: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")):
+    B = T.sblock_alloc_buffer((16,), "int32")
+    for i in range(8):
+        with T.sblock("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = A[vi] * 2
+    for i in range(8):
+        with T.sblock("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = B[vi] + 1
+
+
+@pytest.mark.parametrize(("block", "extent", "broken"), [
+    ("B", 8, False), ("B", 9, False), ("B", 7, True), ("C", 8, False), ("C", 7, False), ("C", 9, True),
+])
+def test_a_pipeline_is_asked_about_again_where_either_side_is_another(block: str, extent: int, broken: bool) -> None:
+    """The other side is the same statement as before."""
+    state = State(halves)
+    assert broken_pipeline(state, state.root) is None
+    (loop,) = state.loops_of(state.blocks_named(block)[0])
+    after = state.replaced({id(loop): replace(loop, extent=IntImm(extent))})
+    for _ in range(2):
+        found = broken_pipeline(after, after.root)
+        assert (found is not None) == broken
+        assert found is None or found[0] == "C reads more of B than B has written by then"
