@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autosched.ir.constant import values as constants
-from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Var, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, int_value
 from autosched.ir.functor import walk, walk_expr
 from autosched.ir.patterns import has_loads
-from autosched.ir.stmt import Block, BlockRealize, BufferStore, Range
+from autosched.ir.stmt import Block, BlockRealize, BufferStore
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.target import Target
 from sim import isa, timing
@@ -145,7 +145,7 @@ def _know_sums(values: ValueBounds, block: Block) -> None:
     weight = next((tiles[x.buffer] for x in loads if x.buffer in tiles), None)
     data = [x for x in loads if x.buffer not in tiles]
     if not loads:
-        _know_steps(values, block, dom)
+        values.know_reduction(block)
     if weight is None or weight.ndim != 2 or len(data) != 1:
         return
     depth = next(x for x in loads if x.buffer in tiles).indices[-1]
@@ -159,25 +159,6 @@ def _know_sums(values: ValueBounds, block: Block) -> None:
     least = first[0] + count * int(ends.min(axis=0).sum(axis=1).min())
     most = first[1] + count * int(ends.max(axis=0).sum(axis=1).max())
     values.know(block.body.buffer, (least, most))
-
-
-def _know_steps(values: ValueBounds, block: Block, dom: Mapping[Var, Range]) -> None:
-    """As ``_know_sums``, of a reduction that the ALU makes."""
-    assert isinstance(block.body, BufferStore) and isinstance(block.init, BufferStore)
-    value = block.body.value
-    if not isinstance(value, BinOp):
-        return
-    term = next((t for t in (value.a, value.b) if not (isinstance(t, BufferLoad) and t.buffer is block.body.buffer)), None)
-    if term is None:
-        return
-    low, high = values.of(term, dom)
-    first = values.of(block.init.value, dom)
-    if value.op == "+":
-        steps = int(np.prod([int_value(iv.dom.extent) or 1 for iv in block.iter_vars if iv.kind == "reduce"]))
-        values.know(block.body.buffer, (first[0] + min(0, steps * low), first[1] + max(0, steps * high)))
-    elif value.op in ("min", "max"):
-        pick = min if value.op == "min" else max
-        values.know(block.body.buffer, (pick(first[0], low), pick(first[1], high)))
 
 
 def _on_chain(e: Expr, block: Block) -> Expr | None:

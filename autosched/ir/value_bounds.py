@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from autosched.ir.expr import BinOp, BufferData, BufferLoad, Call, Cast, Expr, IntImm, Select, Var, bits, is_int
 from autosched.ir.functor import stmt_children, stmt_exprs, walk_expr
+from autosched.ir.patterns import update_of
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, PrimFunc, Range, Stmt
 
 Interval = tuple[int, int]
@@ -90,6 +92,29 @@ class ValueBounds:
         """
         whole = dtype_bounds(buffer.dtype)
         self._buffers[buffer] = interval if whole[0] <= interval[0] and interval[1] <= whole[1] else whole
+
+    def know_reduction(self, block: Block) -> None:
+        """Takes for granted what a block with init that takes its terms in by +, min or max can make; says nothing of others.
+
+        Args:
+            block: of the function.
+        """
+        store, init = block.body, block.init
+        update = update_of(store) if isinstance(store, BufferStore) else None
+        extents = [iv.dom.extent for iv in block.iter_vars if iv.kind == "reduce"]
+        if update is None or not (isinstance(store, BufferStore) and isinstance(init, BufferStore)):
+            return
+        if not all(isinstance(e, IntImm) for e in extents):
+            return
+        dom = {iv.var: iv.dom for iv in block.iter_vars}
+        op, term = update
+        first, (low, high) = self.of(init.value, dom), self.of(term, dom)
+        if op == "+":
+            steps = prod(e.value for e in extents if isinstance(e, IntImm))
+            self.know(store.buffer, (first[0] + min(0, steps * low), first[1] + max(0, steps * high)))
+        else:
+            pick = min if op == "min" else max
+            self.know(store.buffer, (pick(first[0], low), pick(first[1], high)))
 
     def _elements(self, buffer: Buffer) -> Interval:
         whole = dtype_bounds(buffer.dtype)

@@ -182,7 +182,7 @@ def convert(builder: Builder, value: Expr, name: str) -> Node:
             if isinstance(b, Imm):
                 return Op("add", a, Imm(wrap(-b.value, "int32")))
             raise LoweringError("alu", f"block {name} subtracts a tensor; the ALU has ADD, MIN, MAX and SHR, and no negation: "
-                                       "subtract a parameter, or a sum of products before anything else is done to it")
+                                       "push_negation, negate_sum and negate_by_doubling write it as a sum")
         if value.op == "*":
             return _product(a, b)
         if value.op == "//" and isinstance(b, Imm) and b.value > 0 and b.value & (b.value - 1) == 0:

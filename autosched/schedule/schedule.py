@@ -35,6 +35,7 @@ from autosched.schedule.primitives.placement.recompute import Recomputing
 from autosched.schedule.primitives.reductions.diagonal import Diagonals
 from autosched.schedule.primitives.reductions.digits import Digits
 from autosched.schedule.primitives.reductions.fold import Folding
+from autosched.schedule.primitives.reductions.minus import Minus
 from autosched.schedule.primitives.reductions.negation import Negation
 from autosched.schedule.primitives.reductions.neutral_terms import NeutralTerms
 from autosched.schedule.primitives.reductions.offsets import Offsets
@@ -60,7 +61,7 @@ class Schedule(
     Lookup, Pieces, Kinds, ReindexCache, CacheIndex, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing,
     Notes, Sampling, Layout, Reindex, ZeroTerms, Folding, Raising, Factoring, PadEinsum,
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
-    PlainForms, Windows, Fission, Values, Offsets, Places, Negation,
+    PlainForms, Windows, Fission, Values, Offsets, Places, Negation, Minus,
 ):
     """Rewrites a program step by step; every step is legal, and recorded.
 

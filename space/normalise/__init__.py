@@ -112,6 +112,9 @@ def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool) -> t
         else:
             loops.arranged(sch, target)
         if is_packed(sch.func, target):
+            if any(step.op == "negate_factor" for step in sch.trace.insts):
+                # Products by element are sums only now. Without differences they stay apart, as points of theirs have it.
+                sums.apply(sch, target)
             if differences and not windows.apply(sch, target):
                 return None, ""
             sch = _widened(sch, target)

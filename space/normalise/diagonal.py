@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, Var
+from autosched.ir.expr import BufferLoad, Expr, Var
 from autosched.ir.functor import expr_children
-from autosched.ir.patterns import is_widened
 from autosched.ir.stmt import Block
 from autosched.schedule import Schedule
+from autosched.schedule.primitives.reductions.negation import factors_of
 from autosched.target import Target
 from space.normalise.blocks import device_block, device_blocks, extents, given, product_of, store_of
 
@@ -41,11 +41,8 @@ def _products(value: Expr, path: tuple[int, ...] = ()) -> list[tuple[list[int], 
 
 def _scaled(value: Expr) -> tuple[BufferLoad, BufferLoad] | None:
     """The two int8 elements of different tensors that a value is the product of; None for any other."""
-    if not (isinstance(value, BinOp) and value.op == "*" and is_widened(value.a) and is_widened(value.b)):
-        return None
-    assert isinstance(value.a, Cast) and isinstance(value.b, Cast)
-    a, b = value.a.value, value.b.value
-    return (a, b) if isinstance(a, BufferLoad) and isinstance(b, BufferLoad) and a.buffer is not b.buffer else None
+    factors = factors_of(value)
+    return factors if factors is not None and factors[0].buffer is not factors[1].buffer else None
 
 
 def apply(sch: Schedule, target: Target) -> None:

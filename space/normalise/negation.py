@@ -10,24 +10,133 @@ from autosched.ir.functor import walk_expr
 from autosched.ir.stmt import Block, Buffer, BufferStore
 from autosched.ir.value_bounds import ValueBounds
 from autosched.schedule import Schedule
-from autosched.schedule.primitives.reductions.negation import subtrahends
+from autosched.schedule.kit.refusal import Refusal
+from autosched.schedule.primitives.reductions.minus import pushed, takes_away
+from autosched.schedule.primitives.reductions.negation import products_away, subtrahends
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, given, loads_of, product_of, readers_of, store_of
+from space.normalise.blocks import device_block, device_blocks, extents, given, loads_of, product_of, readers_of, store_of
 from space.normalise.copies import path_of, twice
+from space.sites import alu_ops
 
 MOST = 16  # places of one block that take the same tensor away
+DOUBLING = 15  # cycles of a vector that its negative by shifts and additions takes at most
+LANES = 16  # about what a product sums up at once
 
 
 def apply(sch: Schedule, target: Target) -> None:
-    """Adds what stages, and what sums start with, take away of int32 parameters and of sums of products."""
+    """Adds what stages, and what sums start with, take away: of int32 parameters, of sums of products, of stages."""
     # Readers first: what a sum starts with is taken away once the sum is.
     for name in [b.name for b in reversed(device_blocks(sch.func))]:
-        for buffer in dict.fromkeys(e.buffer for value in _values(device_block(sch, name)) for e in subtrahends(value)):
+        ahead = [name]
+        for _ in range(MOST):
+            before = {b.name for b in device_blocks(sch.func)}
+            if not ahead:
+                break
+            if ahead[0] in before:  # and not written out where it was taken away
+                _differences(sch, ahead[0])
+            ahead = [*ahead[1:], *(b.name for b in device_blocks(sch.func) if b.name not in before)]
+
+
+def _differences(sch: Schedule, name: str) -> None:
+    """Adds what a block takes away."""
+    for part in _inwards(sch, name):
+        for buffer in dict.fromkeys(e.buffer for value in _values(device_block(sch, part)) for e in subtrahends(value)):
             try:
-                for block in _apart(sch, name, buffer):
+                for block in _apart(sch, part, buffer):
                     _added(sch, block, buffer)
             except ScheduleError:
                 continue  # what is in the way of a schedule, analysis says
+
+
+def _inwards(sch: Schedule, name: str) -> list[str]:
+    """The blocks in place of one that takes values away: they take away sums and parameters, and no stage."""
+    done: list[str] = []
+    ahead = [name]
+    for _ in range(MOST):
+        if not ahead:
+            break
+        part = ahead.pop()
+        try:
+            more = _step(sch, part)
+        except ScheduleError:
+            more = None  # what is in the way of a schedule, analysis says
+        if more is None:
+            done.append(part)
+        else:
+            ahead += [*more, *([] if part in more else [part])]
+    return [*reversed(ahead), *done]
+
+
+def _step(sch: Schedule, name: str) -> list[str] | None:
+    """Moves a minus of a block into what it takes away; the blocks that then take it away, None where nothing is left to do."""
+    block = device_block(sch, name)
+    value = store_of(block).value
+    if block.init is not None:
+        return None
+    found = next((e for e in walk_expr(value) if takes_away(e)), None)
+    if found is not None:
+        try:
+            pushed(sch.func, block)
+        except Refusal:
+            made = sch.get(sch.decompose_value(sch.get_sblock(name), [*(path_of(value, found) or []), 1]))
+            assert isinstance(made, Block)
+            if {x.buffer for x in loads_of(made)} <= set(given(sch.func)):
+                return _by_host(sch, name, made)
+            return _doubled(sch, name, made)
+        sch.push_negation(sch.get_sblock(name))
+        return []
+    params = set(given(sch.func))
+    for pair in products_away(value):
+        mine = [f.buffer for f in pair if f.buffer in params]
+        if mine and pair[0].buffer is not pair[1].buffer:
+            sch.host_stage(sch.negate_factor(sch.get_sblock(name), _easiest(sch, mine).name))
+            return []
+    stages = {store_of(b).buffer: b for b in device_blocks(sch.func) if b.init is None}
+    away = [e for e in subtrahends(value) if e.buffer in stages and e.indices == store_of(block).indices]
+    return _written_out(sch, name, stages[away[0].buffer]) if away else None
+
+
+def _written_out(sch: Schedule, name: str, stage: Block) -> list[str]:
+    """Takes away what a stage makes where a block takes the stage away, or its negative where that is dearer."""
+    buffer = store_of(stage).buffer
+    away = _apart(sch, name, buffer)
+    if len(away) == len(readers_of(sch.func, buffer)):
+        sch.compute_inline(sch.get_sblock(stage.name))
+    elif _cycles(sch, stage) > DOUBLING:
+        sch.negate_by_doubling(sch.get_sblock(stage.name))
+    else:
+        taking = [sch.get_sblock(b) for b in away]
+        sch.compute_inline(sch.recompute_at_consumers(sch.get_sblock(stage.name), taking)[1])
+    return away
+
+
+def _by_host(sch: Schedule, name: str, made: Block) -> list[str]:
+    """Lets the host make what a block makes of parameters, and its negative for where another block takes it away."""
+    buffer = store_of(made).buffer
+    away = _apart(sch, name, buffer)
+    sch.host_stage(sch.get_sblock(made.name))
+    for block in away:
+        sch.host_stage(sch.add_negative(sch.get_sblock(block), buffer.name))
+    return away
+
+
+def _doubled(sch: Schedule, name: str, made: Block) -> list[str]:
+    """Adds the negative of what a block makes where another one takes it away."""
+    away = _apart(sch, name, store_of(made).buffer)
+    sch.negate_by_doubling(sch.get_sblock(made.name))
+    return [*away, made.name]
+
+
+def _cycles(sch: Schedule, block: Block) -> int:
+    """About what it costs to make a vector of what a block stores once more."""
+    size = extents(block)
+    steps = prod(size[iv.var] for iv in block.iter_vars if iv.kind == "reduce")
+    if product_of(block) is not None:
+        return -(-steps // LANES)
+    imm, tensor = alu_ops(store_of(block).value)
+    makers = {store_of(b).buffer: b for b in device_blocks(sch.func)}
+    read = dict.fromkeys(x.buffer for x in loads_of(block))
+    return (imm + 2 * tensor + sum(_cycles(sch, makers[b]) if b in makers else 1 for b in read)) * steps
 
 
 def _apart(sch: Schedule, name: str, buffer: Buffer) -> list[str]:
@@ -59,9 +168,12 @@ def _added(sch: Schedule, name: str, buffer: Buffer) -> None:
     factor = _factor(sch, device_block(sch, made.name))
     readers = readers_of(sch.func, buffer)
     away = [b.name for b in readers if _only_taken_away(b, buffer)]
-    if factor is None or name not in away:
+    if name not in away:
         return
     handle = sch.get_sblock(made.name)
+    if factor is None or (len(away) < len(readers) and _cycles(sch, made) > DOUBLING):
+        sch.negate_by_doubling(handle)
+        return
     if len(away) < len(readers):
         # What others add is another sum than what these take away.
         handle = sch.recompute_at_consumers(handle, [sch.get_sblock(b) for b in away])[1]
@@ -80,11 +192,16 @@ def _only_taken_away(block: Block, buffer: Buffer) -> bool:
 
 
 def _factor(sch: Schedule, block: Block) -> Buffer | None:
-    """The factor of a sum of products that the host makes negative: one without -128, or else the smaller one."""
+    """The factor of a sum of products that the host makes negative."""
     product = product_of(block)
     if product is None or product.factors[0].buffer is product.factors[1].buffer:
         return None
-    known = ValueBounds(sch.func)
     params = given(sch.func)
     factors = [f.buffer for f in product.factors if f.buffer in params]
-    return min(factors, key=lambda b: (known.of_buffer(b)[0] == -128, prod(int_value(e) or 1 for e in b.shape)), default=None)
+    return _easiest(sch, factors) if factors else None
+
+
+def _easiest(sch: Schedule, factors: list[Buffer]) -> Buffer:
+    """Of some factors the one that the host makes negative: one without -128, or else the smallest."""
+    known = ValueBounds(sch.func)
+    return min(factors, key=lambda b: (known.of_buffer(b)[0] == -128, prod(int_value(e) or 1 for e in b.shape)))

@@ -82,6 +82,9 @@ def _step(sch: Schedule, block: Block, lanes: int) -> bool:
     more = other is not None and any(_operand(_at(other, p)) not in made for p in _narrow(other))
     if other is None or not _is_added(store.value, path):
         sch.decompose_value(handle, list(path))
+    elif more and len(path) > 1 and _is_taken_away(store.value, other):
+        # What it is added to would be replaced where it is taken away, too, and the ALU takes no stage away.
+        sch.decompose_value(handle, list(path[:-1]))
     elif more:
         # One chain: what the operand is added to comes first, as a whole.
         sch.decompose_value(handle, [*path[:-1], 1 - path[-1]])
@@ -99,6 +102,11 @@ def _is_added(value: Expr, path: tuple[int, ...]) -> bool:
     """Whether an operand is added to something, or taken from it."""
     parent = _at(value, path[:-1]) if path else None
     return isinstance(parent, BinOp) and (parent.op == "+" or (parent.op == "-" and path[-1] == 1))
+
+
+def _is_taken_away(value: Expr, part: Expr) -> bool:
+    """Whether a part of a value is taken away somewhere in it."""
+    return any(isinstance(e, BinOp) and e.op == "-" and e.b == part for e in walk_expr(value))
 
 
 def computed(sch: Schedule) -> set[str]:

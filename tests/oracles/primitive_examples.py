@@ -220,6 +220,15 @@ for i, k in T.grid(16, 4):
             S[vi] = 0
         S[vi] = S[vi] + T.Cast("int32", A[vk]) * T.Cast("int32", W[vi, vk])
 """ + stage("C[vi]", "B[vi] - S[vi]"))), 'sch.negate_sum("S", "W")'),
+    "negate_factor": Example("|".join((
+        'A: T.Buffer((16,), "int8"), W: T.Buffer((16,), "int8"), B: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")',
+        stage("C[vi]", 'B[vi] - T.Cast("int32", A[vi]) * T.Cast("int32", W[vi])'))), 'sch.negate_factor("C", "W")'),
+    "push_negation": Example("|".join((
+        'A: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")',
+        """T.func_attr({"autosched.value_ranges": {"B": [-32768, 32767]}})
+""" + stage("C[vi]", "A[vi] - T.max(T.shift_right(B[vi], 4), 0)"))), 'sch.push_negation("C")'),
+    "negate_by_doubling": Example("|".join((A, MID + stage("B[vi]", "T.min(T.max(A[vi], -7), 7)") + stage(
+        "C[vi]", "A[vi] - B[vi]"))), 'sch.negate_by_doubling("B")'),
     "loop_fission": Example("|".join((
         'A: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")', """B = T.sblock_alloc_buffer((16,), "int32")
 for i in range(16):

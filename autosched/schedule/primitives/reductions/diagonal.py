@@ -360,7 +360,7 @@ def addends_of(value: Expr) -> list[tuple[Expr, Expr | None]]:
     if isinstance(value, BinOp) and value.op == "-":
         return [
             *[(p, r - value.b if r is not None else 0 - value.b) for p, r in addends_of(value.a)],
-            *([(value.b * -1, value.a)] if isinstance(value.b, Cast) else []),
+            *[(p, value.a) for p in _negative(value.b)],
         ]
     if isinstance(value, BinOp) and value.op == "+":
         return [
@@ -368,6 +368,16 @@ def addends_of(value: Expr) -> list[tuple[Expr, Expr | None]]:
             *[(p, value.a if r is None else value.a + r) for p, r in addends_of(value.b)],
         ]
     return [(value, None)]
+
+
+def _negative(part: Expr) -> list[Expr]:
+    """The negative of a conversion, times a constant if anything, as a product with a constant; nothing of any other value."""
+    if isinstance(part, Call) and part.op == "shift_left" and (by := int_value(part.args[1])) is not None and 0 <= by < 31:
+        return [part.args[0] * -(1 << by)] if isinstance(part.args[0], Cast) else []
+    for one, other in ((part.a, part.b), (part.b, part.a)) if isinstance(part, BinOp) and part.op == "*" else ():
+        if isinstance(one, Cast) and (factor := int_value(other)) is not None:
+            return [one * -factor]
+    return [part * -1] if isinstance(part, Cast) else []
 
 
 def _scaled(part: Expr, operand: Buffer) -> tuple[BufferLoad, int] | None:

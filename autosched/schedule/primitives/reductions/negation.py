@@ -1,4 +1,4 @@
-"""Differences as sums: add_negative, negate_sum. Whatever the ALU does grows with its operands, so it takes no tensor away."""
+"""Differences as sums: add_negative, negate_sum, negate_factor. What the ALU does grows with its operands: it takes none away."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, IntImm, Var, binary, cast, const, eq, if_then_else, maximum, minimum
 from autosched.ir.functor import Mutator, rewrite, walk_expr
-from autosched.ir.patterns import loads_from
+from autosched.ir.host import PACK, kind_of
+from autosched.ir.patterns import is_widened, loads_from
 from autosched.ir.region import with_access
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, IterVar, Range, Stmt, seq
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
@@ -31,7 +32,8 @@ class Negation(ScheduleBase):
 
         Args:
             block: handle or name of a block, alone in its loops, that stores a value of integers.
-            read_buffer_index: the tensor, a parameter that nobody writes: position among what the block reads, name, or buffer.
+            read_buffer_index: the tensor, a parameter that nobody writes, or made by a host stage: position among what the block
+                reads, name, or buffer.
 
         Returns:
             The block of the stage.
@@ -129,6 +131,76 @@ class Negation(ScheduleBase):
         return self.block_rv(made)
 
 
+    @primitive
+    def negate_factor(self, block: BlockRV | str, read_buffer_index: int | str | Buffer) -> BlockRV:
+        """Adds the products of a parameter's negative, made by a stage of its own, where a block takes products with it away.
+
+        The negative of -128 is no int8: unless the declared range excludes it, the stage makes the complement, -1 - W, and what
+        W is multiplied by is added once more.
+
+        Args:
+            block: handle or name of a block, alone in its loops, that takes products of two int8 elements, cast to int32, away.
+            read_buffer_index: the factor, a parameter that nobody writes: position among what the block reads, name, or buffer.
+
+        Returns:
+            The block of the stage.
+
+        Raises:
+            ScheduleError: no such product is taken away; a factor of another type, or one that somebody writes.
+
+        Before::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = B[vi] - T.Cast("int32", A[vi]) * T.Cast("int32", W[vi])
+
+        After ``sch.negate_factor("C", "W")``::
+
+            W_complement = T.sblock_alloc_buffer((16,), "int8")
+            for i0 in range(16):
+                with T.sblock("W_complement"):
+                    v0 = T.axis.spatial(16, i0)
+                    W_complement[v0] = T.Cast("int8", -1 - T.Cast("int32", W[v0]))
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = B[vi] + T.Cast("int32", A[vi]) * T.Cast("int32", W_complement[vi]) + T.Cast("int32", A[vi])
+        """
+        assert isinstance(block, BlockRV)
+        state, realize = self.block_at(block)
+        operand = realize.block.reads[self.block_region_buffer(realize.block, read_buffer_index, "read")].buffer
+        try:
+            body, made = _other_factor(state, realize, operand)
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
+        self.commit(state, body)
+        return self.block_rv(made)
+
+
+def products_away(value: Expr) -> list[tuple[BufferLoad, BufferLoad]]:
+    """The factors of the products of two int8 elements that a value takes away.
+
+    Args:
+        value: any expression.
+    """
+    found = [factors_of(e.b) for e in walk_expr(value) if isinstance(e, BinOp) and e.op == "-"]
+    return [f for f in found if f is not None]
+
+
+def factors_of(value: Expr) -> tuple[BufferLoad, BufferLoad] | None:
+    """The two int8 elements that a value is the product of, in int32; None for any other.
+
+    Args:
+        value: any expression.
+    """
+    if not (isinstance(value, BinOp) and value.op == "*" and is_widened(value.a) and is_widened(value.b)):
+        return None
+    loads = [f.value for f in (value.a, value.b) if isinstance(f, Cast)]
+    a, b = (x for x in loads if isinstance(x, BufferLoad))
+    return a, b
+
+
 def subtrahends(value: Expr) -> list[BufferLoad]:
     """The elements of int32 tensors that a value takes away, as they are."""
     return [e.b for e in walk_expr(value) if isinstance(e, BinOp) and e.op == "-" and isinstance(e.b, BufferLoad)
@@ -147,8 +219,22 @@ class _Plus(Mutator):
         return super().visit_expr(expr)
 
 
-def _taken_away(block: Block, old: Buffer, new: Buffer) -> Block:
+def only_taken_away(block: Block, buffer: Buffer) -> bool:
+    """Whether a block that reads a tensor does no more with it than to take its elements away."""
+    try:
+        taken_away(block, buffer, Buffer(buffer.name, buffer.shape, buffer.dtype))
+    except Refusal:
+        return False
+    return True
+
+
+def taken_away(block: Block, old: Buffer, new: Buffer) -> Block:
     """A block that adds from one buffer what it took away from another.
+
+    Args:
+        block: one plain store.
+        old: what it takes elements of away.
+        new: where their negatives are.
 
     Raises:
         Refusal: it uses that otherwise.
@@ -164,11 +250,52 @@ def _taken_away(block: Block, old: Buffer, new: Buffer) -> Block:
     return with_access(replace(block, init=begin, body=BufferStore(store.buffer, store.indices, value)))
 
 
+class _Times(Mutator):
+    """Adds products with another factor, and what is multiplied by it once more if asked to, where products are taken away."""
+
+    def __init__(self, old: Buffer, new: Buffer, once_more: bool) -> None:
+        self.old, self.new, self.once_more = old, new, once_more
+
+    def visit_expr(self, expr: Expr) -> Expr:
+        factors = factors_of(expr.b) if isinstance(expr, BinOp) and expr.op == "-" else None
+        if factors is None or not isinstance(expr, BinOp) or sum(f.buffer is self.old for f in factors) != 1:
+            return super().visit_expr(expr)
+        other, own = factors if factors[1].buffer is self.old else factors[::-1]
+        widened = cast("int32", other)
+        made = binary("+", self.visit_expr(expr.a), widened * cast("int32", BufferLoad(self.new, own.indices, "int8")))
+        return binary("+", made, widened) if self.once_more else made
+
+
+def _other_factor(state: State, realize: BlockRealize, operand: Buffer) -> tuple[Stmt, Block]:
+    block = realize.block
+    scope = scope_of(state, block)
+    _given(state, block, operand, "int8")
+    store = block.body
+    if not isinstance(store, BufferStore) or block.init is not None:
+        raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
+    top = top_of(state, realize)
+    complement = ValueBounds(state.func).of_buffer(operand)[0] == dtype_bounds("int8")[0]
+    name = fresh_name(f"{operand.name}_{'complement' if complement else 'negative'}",
+                      {*state.block_names(), *state.buffer_names(scope)})
+    made = Buffer(name, operand.shape, "int8")
+    value = _Times(operand, made, complement).visit_expr(store.value)
+    if value == store.value:
+        raise Refusal(f"block {block.name} takes no product of {operand.name} with an element of another tensor away "
+                      f"(x - cast(int32, {operand.name}[..]) * cast(int32, y[..]))", [block.ident], code="form")
+    stage = filling(name, made, lambda at: cast("int8", binary(
+        "-", const(-1 if complement else 0), cast("int32", BufferLoad(operand, at, "int8")))))
+    new = with_access(replace(block, body=BufferStore(store.buffer, store.indices, value)))
+    changed = rewrite(top, realize, replace(realize, block=new))
+    body = state.rewrite({id(top): seq(own_nest(stage, "i"), changed)}, {id(scope): (*scope.alloc_buffers, made)})
+    return body, stage
+
+
 def _given(state: State, block: Block, operand: Buffer, dtype: str) -> None:
-    """Refuses what is not a parameter of a type that the program only reads."""
+    """Refuses what is not of a type, or no parameter that the program only reads, nor what the host makes of such."""
     writers = state.writers(scope_of(state, block), operand)
-    if operand not in state.func.buffers or writers:
-        raise Refusal(f"{operand.name} is not a parameter that the program only reads",
+    given = bool(writers) if operand not in state.func.buffers else not writers
+    if not given or any(kind_of(w) != PACK for w in writers):
+        raise Refusal(f"{operand.name} is not a parameter that the program only reads, nor what the host makes of one",
                       [block.ident, *(w.ident for w in writers)], code="writer")
     if operand.dtype != dtype:
         raise Refusal(f"{operand.name} is {operand.dtype}, and not {dtype}", [block.ident], code="form")
@@ -181,7 +308,7 @@ def _added(state: State, realize: BlockRealize, operand: Buffer) -> tuple[Stmt, 
     top = top_of(state, realize)
     name = fresh_name(f"{operand.name}_negative", {*state.block_names(), *state.buffer_names(scope)})
     buffer = Buffer(name, operand.shape, operand.dtype)
-    new = _taken_away(block, operand, buffer)
+    new = taken_away(block, operand, buffer)
     made = filling(name, buffer, lambda at: binary("-", const(0, operand.dtype), BufferLoad(operand, at, operand.dtype)))
     changed = rewrite(top, realize, replace(realize, block=new))
     return state.rewrite({id(top): seq(own_nest(made, "i"), changed)}, {id(scope): (*scope.alloc_buffers, buffer)}), made
@@ -209,7 +336,7 @@ def _negated(state: State, realize: BlockRealize, operand: Buffer) -> tuple[Stmt
     table: dict[int, Stmt | None] = {}
     total = Buffer(fresh_name(f"{store.buffer.name}_negative", taken), store.buffer.shape, "int32")
     for reader in state.consumers(block):
-        table[id(reader)] = _taken_away(reader, store.buffer, total)
+        table[id(reader)] = taken_away(reader, store.buffer, total)
 
     def value(at: tuple[Var, ...]) -> Expr:
         load = cast("int32", BufferLoad(operand, at[twice:], "int8"))

