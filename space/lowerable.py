@@ -8,6 +8,7 @@ import numpy as np
 
 from autosched.errors import LoweringError, ScheduleError, SpaceError
 from autosched.lower import lower_table
+from space.words import in_users_words
 
 if TYPE_CHECKING:
     from space.space import Space
@@ -39,4 +40,5 @@ def require_lowerable(space: Space) -> None:
         except ScheduleError as error:
             reason = reason or f"{error.primitive}: {error.reason}"
     if reason:
-        raise SpaceError(f"{space.target.name} cannot run {space.func.name}: {' '.join(reason.split())}", "machine")
+        reason = in_users_words(" ".join(reason.split()), space.func)
+        raise SpaceError(f"{space.target.name} cannot run {space.func.name}: {reason}", "machine")

@@ -20,6 +20,7 @@ from space.nest import analyse
 from space.normalise import normal_forms, why_unpacked
 from space.rule import Column, NumericRule, Points, StructuralRule
 from space.sites import NotPackedError
+from space.words import refusal_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,5 +139,6 @@ def sketches(
     if not found:
         assert refusal is not None
         why = why_unpacked(func, target) if isinstance(refusal, NotPackedError) else ""
-        raise SpaceError(f"{func.name} cannot be laid out for {target.name}: {why}", "layout") if why else refusal
+        laid = SpaceError(f"{func.name} cannot be laid out for {target.name}: {why}", "layout") if why else refusal
+        raise refusal_of(laid, func)
     return tuple(found)

@@ -120,7 +120,7 @@ def steps_of(site: Site, elems: Elements, semantics: str) -> list[Step]:
             if op == "shr" and semantics == "portable":
                 raise LoweringError("alu", f"block {site.name} shifts by a tensor; implementations disagree on its range")
             if op == "mul":
-                _refuse_mul(site, semantics)
+                _refuse_mul(site, semantics, "two tensors element by element", "the GEMM does, int8 elements, one a parameter's")
             steps.append(Step(CODES[op], 0, elems.reads[id(operand)]))
         elif op == "shr":
             steps += _shifts(operand, most)
@@ -128,7 +128,7 @@ def steps_of(site: Site, elems: Elements, semantics: str) -> list[Step]:
             steps += _shifts(-operand, most) + _shifts(operand, most)
         else:
             if op == "mul":
-                _refuse_mul(site, semantics)
+                _refuse_mul(site, semantics, f"by {operand}", "write shifts and additions, as x + (x << 1) for x * 3")
             assert IMM_MIN <= operand <= IMM_MAX
             steps.append(Step(CODES[op], operand))
     return steps
@@ -151,11 +151,9 @@ def _opening(raw: list[RawStep], most: int) -> tuple[tuple[int, int], list[RawSt
     return (CODES[op], amount), raw[1:]
 
 
-def _refuse_mul(site: Site, semantics: str) -> None:
+def _refuse_mul(site: Site, semantics: str, what: str, instead: str) -> None:
     if semantics != "fsim":
-        raise LoweringError(
-            "alu", f"block {site.name} multiplies; only the functional simulator has MUL (a power of two becomes a shift)"
-        )
+        raise LoweringError("alu", f"block {site.name} multiplies {what}; only the functional simulator has MUL: {instead}")
 
 
 def _shifts(amount: int, most: int) -> list[Step]:

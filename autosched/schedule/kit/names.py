@@ -125,3 +125,15 @@ def fresh_name(name: str, taken: Collection[str]) -> str:
         found = f"{name}_{number}"
     return found
 
+
+def made_of(name: str, known: Collection[str]) -> str | None:
+    """Of which of some things a primitive made what has a name; None where it is of none of them.
+
+    Every primitive names what it makes after what it makes it of: ``C_part``, ``A_global``, ``C_part_init``.
+
+    Args:
+        name: of a block or a buffer, with the memory that a copy is in if any.
+        known: names of blocks and buffers that somebody wrote.
+    """
+    whole = name.split(".")[0]
+    return max((n for n in known if whole == n or whole.startswith(f"{n}_")), key=len, default=None)

@@ -2,7 +2,7 @@
 
 from autosched.script import T
 
-VERDICT = "refused: pads X_global with 3; the DMA pads with 0"
+VERDICT = "refused: pads X with 3; the DMA pads with 0"
 
 
 @T.prim_func

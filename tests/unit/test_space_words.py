@@ -1,0 +1,106 @@
+"""Refusals speak of the program that the user wrote: its blocks, tensors, loops and indices, whatever primitives made of them."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from autosched.errors import AutoschedError
+from autosched.ir.functor import walk
+from autosched.ir.stmt import BlockRealize, For, PrimFunc
+from autosched.schedule.kit.names import made_of
+from autosched.script import parse
+from autosched.target import get_target
+from space import Space
+from space.lowerable import require_lowerable
+from space.normalise import normalise
+from space.words import in_users_words
+
+SUFFIXES = re.compile(r"\w+_(part|global|local|init|update|negative|diagonal|acc_buffer|inp_buffer|wgt_buffer|pad)\b|\beye\w*")
+
+
+def why(func: PrimFunc) -> str:
+    """Why a program is refused before any trial."""
+    with pytest.raises(AutoschedError) as caught:
+        require_lowerable(Space(func, "vta-de10"))
+    return " ".join(str(caught.value).split())
+
+
+def names(func: PrimFunc) -> set[str]:
+    """All that a program gives a name to."""
+    found = {b.name for b in func.params} | {func.name}
+    for stmt in walk(func.body):
+        if isinstance(stmt, For):
+            found.add(stmt.var.name)
+        elif isinstance(stmt, BlockRealize):
+            found |= {stmt.block.name, *(iv.var.name for iv in stmt.block.iter_vars), *(b.name for b in stmt.block.alloc_buffers)}
+    return found
+
+
+def test_no_refusal_names_what_the_user_did_not_write(user_programs) -> None:
+    recorded = json.loads(user_programs.TODAY.read_text())
+    refused = [user_programs.program(n) for n in user_programs.names() if recorded[n]["state"] == "refused"]
+    assert len(refused) > 20
+    for func in refused:
+        said = why(func)
+        own = names(func)
+        derived = names(normalise(func, get_target("vta-de10"))[0]) - own
+        words = set(re.findall(r"[A-Za-z_][\w.]*", said))
+        assert not words & derived - {"a"}, said
+        assert not SUFFIXES.search(said), said
+        assert words & own, said
+
+
+TEXT = '''
+@T.prim_func
+def main(A: T.Buffer((16, 32), "int8"), W: T.Buffer((32, 32), "int8"), out_part: T.Buffer((16, 32), "int8")):
+    C = T.alloc_buffer((16, 32), "int32")
+    for i, j, k in T.grid(16, 32, 32):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 0
+            C[vi, vj] += A[vi, vk].astype("int32") * W[vj, vk].astype("int32")
+    for i, j in T.grid(16, 32):
+        with T.block("out_part"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            out_part[vi, vj] = T.Cast("int8", %s)
+'''
+
+
+@pytest.mark.parametrize(("value", "reason"), [
+    ("T.bitwise_and(C[vi, vj], 7)", r"block out_part: the ALU cannot compute T\.bitwise_and\(C\[vi, vj\], 7\)"),
+    ("C[vi, vj] * C[vi, vj]", "block out_part multiplies two tensors element by element"),
+    ("(C[vi, vj] >> 1) - C[vi, vj] * 5", "block out_part multiplies by 5"),
+])
+def test_names_that_look_derived_are_the_users(value: str, reason: str) -> None:
+    assert re.search(reason, re.sub(r"\[\.\.\]", "[vi, vj]", why(parse(TEXT % value))))
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("block out_part_part reads C_global_local.acc_buffer", "block out_part reads C"),
+    ("block 'out_part_1' joins what comes from out_part_part and out_part_part_1 and C",
+     "block 'out_part' joins what comes from a part of out_part and C"),
+    ("index 15 - v1 of C_global in block C", "an index of C in block C"), ("index 15 - vi of C_global", "index 15 - vi of C"),
+    ("under loop u, and loop i", "under a loop, and loop i"),
+    ("cache_read: C[v0, D[v1]] and C[vi, 3]", "cache_read: C[..] and C[vi, 3]"),
+    ("T.Select(A_global[v0] < 0, -1, 1), x_global", "T.Select(A[..] < 0, -1, 1), x_global"),
+    ("Wide_part, eye_4 and local.acc_buffer", "Wide_part, eye_4 and local.acc_buffer"),
+])
+def test_what_is_said_in_other_words(text: str, said: str) -> None:
+    assert in_users_words(text, parse(TEXT % "C[vi, vj]")) == said
+
+
+def test_what_is_made_is_named_after_what_it_is_made_of(user_programs) -> None:
+    """The contract of primitives that refusals stand on; constants are made of nothing."""
+    for name in ("conv_grouped_flat", "dense_distance", "max_pool_padding_inline", "channel_scale_bias", "two_branches"):
+        func = user_programs.program(name)
+        new = normalise(func, get_target("vta-de10"))[0]
+        things = [b.name for b in func.params] + [b.name for s in walk(func.body) if isinstance(s, BlockRealize)
+                                                  for b in (s.block, *s.block.alloc_buffers)]
+        for stmt in walk(new.body):
+            if isinstance(stmt, BlockRealize) and stmt.block.name != "root":
+                assert made_of(stmt.block.name, things), (name, stmt.block.name)
+                assert all(made_of(w.buffer.name, things) for w in stmt.block.writes), (name, stmt.block.name)
