@@ -68,8 +68,11 @@ class Ramp(NumericRule):
         for k, (a, column) in enumerate(mine):
             rows = np.flatnonzero(which == k)
             choices = np.array(model.columns[column].choices)
-            tile = model.index[f"tile_{model.nest.axes[a].name}"]
+            tile = model.index.get(f"tile_{model.nest.axes[a].name}")
             drawn = rng.choice(choices, size=len(rows))
+            if tile is None:
+                points[rows, column] = drawn
+                continue
             swap = (rng.random(len(rows)) < 0.5) & (drawn > points[rows, tile])
             points[rows, column] = np.where(swap, points[rows, tile], drawn)
             points[rows[swap], tile] = drawn[swap]

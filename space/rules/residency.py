@@ -69,7 +69,8 @@ class Residency(NumericRule):
             operand = model.nest.operands[k]
             keep = model.index[f"keep_{operand.label}"]
             row[keep] = 1 - row[keep]
-            axes = [a for a in model.nest.spatial if model.nest.axes[a].extent > 1 and not operand.uses(a)]
+            axes = [a for a in model.nest.spatial if model.nest.axes[a].extent > 1 and not operand.uses(a)
+                    and f"tile_{model.nest.axes[a].name}" in model.index]
             if not row[keep] or not axes:
                 continue
             a = axes[rng.integers(len(axes))]
@@ -77,7 +78,7 @@ class Residency(NumericRule):
             head = known.get((a, int(row[model.index[f"tile_{model.nest.axes[a].name}"]]) * int(rng.integers(1, 4))))
             if head is not None and rng.random() < 0.7:
                 row[model.index["head"]] = head
-            if rng.random() < 0.7:
+            if rng.random() < 0.7 and f"load_{operand.label}" in model.index:
                 row[model.index[f"load_{operand.label}"]] = len(model.nest.axes)
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:

@@ -8,9 +8,11 @@ compilation; with ``--compiled`` they are compiled once, and their own mutants, 
 what each test covers and the outcome of every mutant: a run that is stopped goes on where it was when called again with the same
 DIR; another tree wants another DIR.
 
+``--kernels`` takes just these: two runs, each with a DIR of its own, are one sample.
+
 Tests run in processes of their own, which are killed when their processor time is over. A test that takes longer than
 ``TEST_SECONDS`` takes no part. A mutant under which a test takes far longer than it did counts as killed. Tests that killed
-mutants of the same file come first. Survivors that
+mutants of the same file come first, then those that did in the same folder. Survivors that
 change nothing that could be observed stand, with the reason, in ``equivalent.json`` beside this file.
 """
 
@@ -44,14 +46,18 @@ TESTS = (
     "tests/unit/test_tuning_logs.py", "tests/unit/test_limits.py", "tests/unit/test_markup.py", "tests/unit/test_space_*.py",
     "tests/unit/test_refusal_codes.py", "tests/unit/test_windows.py", "tests/unit/test_add_by_gemm.py",
     "tests/unit/test_raise_epilogue.py", "tests/unit/test_workload_schedules.py",
+    "tests/unit/test_banked_buffers.py", "tests/unit/test_blockize_guards.py", "tests/unit/test_drop_zero_terms.py",
+    "tests/unit/test_vta_gemm_lowering.py", "tests/unit/test_frozen.py",
     "tests/property/test_sim_*.py", "tests/property/test_lower_*.py", "tests/property/test_space_*.py",
-    "tests/e2e/test_readme.py",
+    "tests/property/test_bound_streams.py", "tests/e2e/test_readme.py", "tests/e2e/test_db.py", "tests/e2e/test_trust.py",
+    "tests/e2e/test_user_programs.py",
 )
 EQUIVALENT = Path(__file__).with_name("equivalent.json")
 NAMED = Path(__file__).with_name("named.json")  # changes that no test noticed once
 # Decorators and exceptions are part of signatures; the others need arguments.
 OPERATORS_OUT = ("RemoveDecorator", "ExceptionReplacer", "Variable")
 TEST_SECONDS = float(os.environ.get("MUTATION_SECONDS", "8"))
+TOGETHER = 10  # test files of one process, in which it is told what they cover
 BUDGET = 25.0  # seconds of tests per mutant, by what they took when nothing was changed
 PATIENCE, TIMES = 8.0, 5  # seconds, and times what it took, that a test may take before its mutant counts as killed
 MEMORY = 6 << 30  # bytes that a mutant may take
@@ -87,8 +93,9 @@ def copied(tree: Path, compiled: bool) -> None:
     subprocess.run([sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", *rooms], check=True)
     if compiled:  # no test is to pay for it
         words = ["tune", "t1", "--trials", "8", "--jobs", "1", "--log", str(tree.parent / "log")]
-        first = [sys.executable, "-m", "autosched", *words]
-        subprocess.run(first, check=True, cwd=tree, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(tree)})
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tree), str(tree / "tests" / "oracles")])}
+        for first in (["-m", "autosched", *words], ["-c", "import kernels; kernels.load(backwards=True)"]):
+            subprocess.run([sys.executable, *first], check=True, cwd=tree, stdout=subprocess.DEVNULL, env=environment)
 
 
 def frozen(tree: Path) -> set[str]:
@@ -104,40 +111,55 @@ def frozen(tree: Path) -> set[str]:
     return found
 
 
-def covered(tree: Path, patterns: Sequence[str], notes: Path) -> Covered:
-    """Which tests run which lines, and what they cost; written to ``notes`` after every test file."""
-    found = Covered(**json.loads(notes.read_text(encoding="utf-8"))) if notes.exists() else Covered()
-    (tree / ".coveragerc").write_text("[run]\nparallel = true\nsource = " + ", ".join(ROOMS) + "\n", encoding="utf-8")
-    for file in sorted({p for pattern in patterns for p in tree.glob(pattern)}):
-        name = str(file.relative_to(tree))
-        if name in found.done:
-            continue
-        while _watched(tree, name, found):
-            pass
+def covered(tree: Path, patterns: Sequence[str], notes: Path, rooms: Sequence[str]) -> Covered:
+    """Which tests run which lines of some rooms, and what they cost; written to ``notes`` after every few test files."""
+    found = _noted(notes) if notes.exists() else Covered()
+    (tree / ".coveragerc").write_text("[run]\nparallel = true\ninclude = " + ", ".join(rooms) + "\n", encoding="utf-8")
+    names = sorted({str(p.relative_to(tree)) for pattern in patterns for p in tree.glob(pattern)})
+    left = [name for name in names if name not in found.done]
+    while left:
+        some = left[:TOGETHER]
+        slow = _watched(tree, some, found)
         for part in tree.glob(".coverage.*"):
             _take(tree, part, found)
             part.unlink()
-        found.done.append(name)
-        notes.write_text(json.dumps(vars(found)), encoding="utf-8")
-        print(f"{name}: {sum(t.startswith(name) for t in found.seconds)} tests", flush=True)
+        done = some[: some.index(slow.split("::")[0])] if slow else some
+        found.done += done
+        left = left[len(done) :]
+        _note(found, notes)
+        for name in done:
+            print(f"{name}: {sum(t.startswith(name) for t in found.seconds)} tests", flush=True)
     return found
 
 
-def _watched(tree: Path, file: str, found: Covered) -> bool:
-    """Runs what is left of a test file; True where a test was too slow, so that others may be left."""
+def _note(found: Covered, notes: Path) -> None:
+    """Writes what is known of the tests, each line's as numbers."""
+    numbers = {test: n for n, test in enumerate(found.seconds)}
+    lines = {place: [numbers[test] for test in tests] for place, tests in found.lines.items()}
+    notes.write_text(json.dumps(vars(found) | {"lines": lines}), encoding="utf-8")
+
+
+def _noted(notes: Path) -> Covered:
+    found = json.loads(notes.read_text(encoding="utf-8"))
+    tests = list(found["seconds"])
+    return Covered(**found | {"lines": {place: [tests[n] for n in numbers] for place, numbers in found["lines"].items()}})
+
+
+def _watched(tree: Path, files: Sequence[str], found: Covered) -> str:
+    """Runs what is left of some test files; gives the test that was too slow, after which others may be left."""
     progress = tree / "progress"
     progress.write_text("", encoding="utf-8")
-    known = [test for test in (*found.seconds, *found.slow) if test.startswith(file + "::")]
+    known = [test for test in (*found.seconds, *found.slow) if test.split("::")[0] in files]
     command = [
         sys.executable, "-m", "coverage", "run", "--rcfile", ".coveragerc", "-m", "pytest", "-q", "-p", "plugin",
-        "-p", "no:cacheprovider", "--no-header", "--hypothesis-seed=0", file, *(f"--deselect={test}" for test in known),
+        "-p", "no:cacheprovider", "--no-header", "--hypothesis-seed=0", *files, *(f"--deselect={test}" for test in known),
     ]
     places = os.pathsep.join([str(tree), str(tree / "tests" / "mutation")])
     environment = {**os.environ, "PYTHONPATH": places, "MUTATION_PROGRESS": str(progress)}
     running = subprocess.Popen(
         command, cwd=tree, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0
     )
-    since, size, current = 0.0, 0, ""
+    since, size, current, slow = 0.0, 0, "", ""
     while running.poll() is None:
         time.sleep(0.2)
         text = progress.read_text(encoding="utf-8")
@@ -148,13 +170,14 @@ def _watched(tree: Path, file: str, found: Covered) -> bool:
         if current and _cpu_seconds(running.pid) - since > TEST_SECONDS:
             _kill(running.pid)
             running.wait()
-            found.slow.append(current)
+            slow = current
+            found.slow.append(slow)
             break
     for line in progress.read_text(encoding="utf-8").splitlines():
         word, seconds, test = line.split(" ", 2)
         if word == "ends":
             found.seconds[test] = float(seconds)
-    return bool(running.returncode and running.returncode < 0 and current)
+    return slow
 
 
 def _cpu_seconds(pid: int) -> float:
@@ -214,6 +237,14 @@ def sampled(tree: Path, count: int, seed: int) -> list[Mutant]:
 def parents(name: str) -> list[str]:
     """The folders around a file."""
     return [str(folder) for folder in Path(name).parents]
+
+
+def in_functions(code: str) -> set[int]:
+    """The lines that every call runs; all others run once, at import or for a cache, whichever test happens to be the first."""
+    functions = [node for node in ast.walk(ast.parse(code)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    once = [node for node in functions if any(re.search(r"\b(lru_)?cache\b", ast.unparse(d)) for d in node.decorator_list)]
+    lines = [{*range(node.body[0].lineno, (node.end_lineno or 0) + 1)} for node in functions]
+    return set().union(*lines).difference(*({*range(node.lineno, (node.end_lineno or 0) + 1)} for node in once))
 
 
 def meaning(code: str) -> str:
@@ -317,11 +348,22 @@ def _run(tree: Path, tests: Mapping[str, float], seconds: float) -> None:
         os._exit(code)
 
 
-def picked(tests: Sequence[str], found: Covered, seed: int, killers: Mapping[str, int]) -> dict[str, float]:
-    """As many of some tests as the budget allows, with what they take: those that noticed others, then in a seeded order."""
+def picked(
+    tests: Sequence[str], found: Covered, seed: int, killers: Mapping[str, int], near: Mapping[str, int]
+) -> dict[str, float]:
+    """As many of some tests as the budget allows, with what they take.
+
+    Args:
+        tests: those to pick from.
+        found: what they take.
+        seed: of the order of those that noticed nothing yet.
+        killers: how many mutants of the same file a test has noticed: they come first.
+        near: how many of the same folder: they come next.
+    """
     order = sorted(tests)
     random.Random(seed).shuffle(order)
-    order.sort(key=lambda test: (-killers.get(test, 0), found.seconds[test] > 1.0))
+    # The cheapest of all others: as many different ones as there is time for.
+    order.sort(key=lambda test: (-killers.get(test, 0), -near.get(test, 0), round(found.seconds[test], 2)))
     chosen: dict[str, float] = {}
     for test in order:
         if not chosen or sum(chosen.values()) + found.seconds[test] <= BUDGET:
@@ -376,6 +418,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so many")
     parser.add_argument("--named", action="store_true", help="only the changes of named.json, each with its one test")
     parser.add_argument("--compiled", action="store_true", help="compile kernels, and leave out what would compile them again")
+    parser.add_argument("--kernels", action="store_true", help="only what --compiled leaves out")
     parser.add_argument("--rooms", nargs="*", default=list(ROOMS), help="only the sample's mutants in these folders or files")
     parser.add_argument("--tests", nargs="*", default=list(TESTS), help="patterns of test files")
     parser.add_argument("--work", type=Path, required=True, help="folder of the run, outside the repository")
@@ -390,8 +433,9 @@ def main() -> None:
     restored(tree)
     if args.named:
         sys.exit(named(tree) > 0)
-    found = covered(tree, args.tests, args.work / "covered.json")
-    # What runs at import has no test of its own: any test that covers the file.
+    apart = frozen(tree)
+    rooms = sorted(name for name in apart if (tree / name).exists()) if args.kernels else [f"{room}/*" for room in ROOMS]
+    found = covered(tree, args.tests, args.work / "covered.json", rooms)
     by_file: dict[str, set[str]] = defaultdict(set)
     for place, tests in found.lines.items():
         by_file[place.rsplit(":", 1)[0]].update(tests)
@@ -399,9 +443,8 @@ def main() -> None:
     if out.exists():
         known = {tuple(row["mutant"]): row for row in map(json.loads, out.read_text(encoding="utf-8").splitlines())}
     chosen = [m for m in sampled(tree, args.count, args.seed) if any(room in (m[0], *parents(m[0])) for room in args.rooms)]
-    if args.compiled:
-        out_of_it = frozen(tree)
-        chosen = [m for m in chosen if m[0] not in out_of_it]
+    if args.compiled or args.kernels:
+        chosen = [m for m in chosen if (m[0] in apart) == args.kernels]
     # In every fork they are there already.
     import hypothesis.extra.numpy
     import numba
@@ -412,9 +455,12 @@ def main() -> None:
     for number, mutant in enumerate(chosen):
         if mutant in known or time.monotonic() - begun > 60 * args.minutes:
             continue
-        tests = found.lines.get(f"{mutant[0]}:{mutant[3]}") or sorted(by_file[mutant[0]])
+        called = mutant[3] in in_functions((tree / mutant[0]).read_text(encoding="utf-8"))
+        # What runs at import has no test of its own: any test that covers the file.
+        tests = found.lines.get(f"{mutant[0]}:{mutant[3]}", []) if called else sorted(by_file[mutant[0]])
         killers = Counter(row.get("by") for m, row in known.items() if m[0] == mutant[0])
-        some = picked(tests, found, args.seed, killers)
+        near = Counter(row.get("by") for m, row in known.items() if parents(m[0])[0] == parents(mutant[0])[0])
+        some = picked(tests, found, args.seed, killers, near)
         result, text, by = outcome(tree, mutant, some)
         row = {"mutant": list(mutant), "result": result, "line": text, "tests": len(some), "of": len(tests), "by": by}
         known[mutant] = row

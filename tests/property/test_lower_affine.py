@@ -58,7 +58,7 @@ def shifted(parts: tuple[Expr, str, int]) -> Expr:
 INDEX = st.recursive(
     st.sampled_from(VARS) | st.integers(-9, 9).map(lambda c: IntImm(c, "int32")),
     lambda inner: st.one_of(
-        st.tuples(inner, st.sampled_from(["//", "%"]), st.sampled_from([2, 3, 4, 6, 8, 12])).map(by_constant),
+        st.tuples(inner, st.sampled_from(["//", "%"]), st.sampled_from([1, 2, 3, 4, 6, 8, 12])).map(by_constant),
         st.tuples(inner, st.sampled_from(["shift_left", "shift_right"]), st.integers(0, 3)).map(shifted),
         st.tuples(inner, st.just("*"), st.sampled_from([-6, -2, 2, 3, 4, 8])).map(by_constant),
         st.builds(lambda op, a, b: BinOp(op, a, b, "int32"), st.sampled_from(["+", "-", "min", "max"]), inner, inner),
@@ -79,6 +79,7 @@ FUSED = by_constant((BinOp("+", by_constant((VARS[0], "*", 2)), VARS[2], "int32"
 
 @given(INDEX)
 @example(FUSED)
+@example(by_constant((VARS[0], "//", 1)))
 @example(shifted((VARS[0], "shift_right", 1)))
 @settings(max_examples=300)
 def test_an_index_keeps_its_value_and_stays_within_its_bounds(expr: Expr) -> None:
@@ -122,3 +123,10 @@ def test_what_a_split_made_is_linear_again_as_long_as_it_fits(extent: int, plain
     quotient, remainder = (linear(by_constant((index, op, 4)), env) for op in ("//", "%"))
     assert (quotient == Lin({outer: 1})) is plain and (remainder == Lin({inner: 1})) is plain
     assert bool(quotient.opaque_loops()) is not plain
+
+
+@pytest.mark.parametrize("first", ["//", "%"])
+def test_a_quotient_and_its_remainder_are_the_value_again(first: str) -> None:
+    parts = by_constant((by_constant((VARS[0], "//", 4)), "*", 4)), by_constant((VARS[0], "%", 4))
+    assert linear(BinOp("+", *(parts if first == "//" else parts[::-1]), "int32"), ENV) == ENV[VARS[0]]
+    assert linear(BinOp("+", parts[0], by_constant((VARS[0], "%", 3)), "int32"), ENV).opaque_loops() == {LOOPS[0]}

@@ -77,6 +77,8 @@ def test_every_rule_can_be_left_out(left_out: NumericRule) -> None:
     space = Space(workload(CONV).func, "vta-de10", [r for r in EVERY if r is not left_out])
     points = space.sample(np.random.default_rng(0), 6)
     assert len(points) == 6 and space.valid(points).all()
+    bred = space.mutate(np.repeat(points, 8, axis=0), np.random.default_rng(0))
+    assert len(bred) > 6 and space.valid(bred).all()
     for point in points:
         result = measure(Candidate(CONV, "vta-de10", tuple(space.trace(point).as_json())), execute=True)
         assert result.ok and result.cycles is not None and result.cycles >= space.machine_bound(), (space.explain(point), result)

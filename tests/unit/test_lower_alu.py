@@ -103,6 +103,38 @@ def test_operand_that_lives_on_is_not_overwritten(vta_schedules: ModuleType) -> 
     assert {s.buffer for s in low.storages} == {"x", "y", "z"}
 
 
+@pytest.mark.parametrize(("expr", "apart"), [
+    (f"{X} + {X}", False), (f"T.max({X}, {Y}) + {X}", False), ("x[vi, vj, 0, vl] + x[vi, 5 - vj, 0, vl]", True),
+])
+def test_a_result_takes_the_place_of_an_operand_that_is_read_there_alone(
+    expr: str, apart: bool, vta_schedules: ModuleType
+) -> None:
+    low = vta_schedules.verify(elementwise(expr), "vta-fsim")
+    assert ("z" in {s.buffer for s in low.storages}) == apart
+
+
+@pytest.mark.parametrize("scope", ["cache", "global", "local.acc_buffer"])
+def test_a_parameter_that_nobody_reads_is_in_dram_too(scope: str) -> None:
+    func = parse(f'''
+@T.prim_func
+def main(a: T.Buffer((4, 16), "int32"), other: T.Buffer((4, 16), "int32", scope="{scope}"), out: T.Buffer((4, 16), "int8")):
+    x = T.alloc_buffer((4, 16), "int32", scope="local.acc_buffer")
+    for i, l in T.grid(4, 16):
+        with T.block("load"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            x[vi, vl] = a[vi, vl]
+    for i, l in T.grid(4, 16):
+        with T.block("store"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            out[vi, vl] = T.cast(x[vi, vl], "int8")
+''')
+    if scope == "global":
+        lower_table(func, "vta-de10")
+    else:
+        with refused(LoweringError, "scope"):
+            lower_table(func, "vta-de10")
+
+
 @pytest.mark.parametrize(("expr", "target", "word"), [
     (f"{X} - {Y}", "vta-de10", "subtracts a tensor"),
     (f"{X} * {Y}", "vta-de10", "multiplies"),

@@ -108,6 +108,19 @@ def test_what_has_no_point_says_why(line: str, why: str, tmp_path: Path) -> None
     assert found.mine and found.theirs is None and why in found.explain and not found.point
 
 
+@pytest.mark.parametrize("strides", [[1, 1], [1], []])
+def test_one_number_for_all_sides_is_enough(strides: list[int], tmp_path: Path) -> None:
+    args = [*conv(14, 1, 1)[:2], strides, *conv(14, 1, 1)[3:]]
+    (tmp_path / "a.log").write_text(record(args=args))
+    (tuned,) = read(tmp_path / "a.log")
+    assert isinstance(tuned, Tuned)
+    if strides:
+        assert workload(spec_of(tuned)).key == workload("conv2d:h=14,w=14,ci=16,co=16,k=3,pad=1").key
+    else:
+        with pytest.raises(RecordError, match="a list of at least 1"):
+            spec_of(tuned)
+
+
 def test_other_machines_records_are_named_and_left(tmp_path: Path) -> None:
     found = brought(tmp_path, record(target=PYNQ.replace("1x16", "4x8")), record(target="llvm -device=arm_cpu -model=pynq"))
     assert [i.mine for i in found] == [False, False] and not (tmp_path / "log").exists()

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosched.errors import RecordError
-from autosched.records import BestRecord, Log, ProgramRecord, Run, TrialRecord
+from autosched.records import BestRecord, Log, ProgramRecord, Run, TrialRecord, history
 from autosched.records.line import TRIAL_BYTES, best_line, head_of, open_line, program_line, record_of, run_line, seal, trial_line
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -164,6 +164,25 @@ def test_a_torn_tail_costs_one_line(tmp_path_factory: pytest.TempPathFactory, cu
     lines = whole.count(b"\n") + unended
     assert len(known(log)) == max(0, lines - 1)
     assert log.damaged == (0 if whole.endswith(b"\n") or unended or not whole else 1)
+
+
+def test_a_last_line_without_its_end_is_read_where_it_is(tmp_path: Path) -> None:
+    path = write(tmp_path, TRIAL)
+    log = Log.open(tmp_path)
+    assert len(known(log)) == 1
+    later = [replace(BEST, cycles=BEST.cycles + 1), BEST]
+    path.write_bytes(path.read_bytes() + "".join(best_line(best, HEAD) for best in later).encode()[:-1])
+    assert log.refresh()
+    for again in (log, Log.open(tmp_path)):
+        assert [best.cycles for best in again.bests(W, H)] == [BEST.cycles, BEST.cycles + 1] and not again.damaged
+
+
+@pytest.mark.parametrize("verified", [True, False])
+def test_a_run_is_verified_where_its_best_is(verified: bool, tmp_path: Path) -> None:
+    write(tmp_path, TRIAL, replace(BEST, cycles=BEST.cycles + 1, verified=not verified), replace(BEST, verified=verified))
+    (done,) = history(Log.open(tmp_path))
+    assert (done.trials, done.failed, done.cycles, done.bound, done.verified) == (1, 0, BEST.cycles, BEST.bound, verified)
+    assert done.gap == pytest.approx(BEST.cycles / BEST.bound - 1)
 
 
 @given(at=st.integers(min_value=0), flip=st.integers(min_value=1, max_value=255))

@@ -37,6 +37,9 @@ def test_units_partition_the_cycles(vta_programs: ModuleType) -> None:
         for i in started:
             here = (spans.insn == i) & (spans.unit == run.queue[i] + 1) & (spans.kind < stats.FIRST_WAIT)
             assert spans.begin[here].tolist() == [run.start[i]] and spans.end[here].tolist() == [run.done[i] + 1]
+        for i in np.flatnonzero((run.start >= 0) & (run.start <= run.cycles) & (run.done < 0)):  # FINISH did not wait for it
+            here = (spans.insn == i) & (spans.unit == run.queue[i] + 1) & (spans.kind < stats.FIRST_WAIT)
+            assert spans.begin[here].tolist() == [run.start[i]] and spans.end[here].tolist() == [run.cycles + 1]
 
 
 def test_the_account_of_a_known_program() -> None:

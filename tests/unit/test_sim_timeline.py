@@ -72,6 +72,9 @@ def test_trace_holds_tracks_slices_arrows_and_counters() -> None:
     assert (gemm["ts"], gemm["ts"] + gemm["dur"] - 1) == (run.start[4], run.done[4])
     assert gemm["args"]["instruction"] == 4 and gemm["args"]["token from LOAD"] == run.wait_prev[4] > 0
     assert gemm["args"]["text"].startswith("GEMM uop_end=1") and gemm["name"].startswith("GEMM")
+    named = [e for e in slices if names[e["tid"]] != "FETCH" and not e["cat"].startswith("wait")]
+    assert named and all(e["args"]["text"].startswith(e["name"]) for e in named), "an instruction, without its tokens"
+    assert not any(word in e["name"] for e in named for word in ("pop", "push"))
     assert any(e["cat"] == "wait token LOAD" and e["ts"] + e["dur"] == run.start[4] for e in slices)
     # Each arrow begins inside its giver's slice and ends inside its taker's.
     begins = {e["id"]: e for e in events if e["ph"] == "s"}

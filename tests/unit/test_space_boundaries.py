@@ -8,14 +8,15 @@ from refusals import refused
 
 from autosched.errors import SpaceError
 from autosched.ir import PrimFunc
+from autosched.ir.expr import BinOp, IntImm, Var
 from autosched.schedule import Schedule
 from autosched.script import parse
 from autosched.target import get_target
 from autosched.workloads import workload
 from space import Space
 from space.nest import analyse
-from space.normalise import diagonal, loops, normalise, why_unpacked
-from space.normalise.blocks import device_block, is_packed, store_of
+from space.normalise import diagonal, groups, loops, normalise, why_unpacked
+from space.normalise.blocks import device_block, is_extremum, is_packed, store_of
 from space.plan import Part
 from space.rules import NUMERIC, STRUCTURAL
 from space.rules.epilogue import Epilogue
@@ -140,6 +141,28 @@ def f(X: T.Buffer({shape}, "int32"), Y: T.Buffer({shape}, "int8")):
             analyse(func, DE10)
     else:
         assert [axis.extent for axis in analyse(func, DE10)[0].axes] == [4]
+
+
+@pytest.mark.parametrize("at", ["vi", "3 - vi"])
+def test_a_stage_reads_the_stage_before_where_it_writes(at: str) -> None:
+    func = parse(f'''
+@T.prim_func
+def f(X: T.Buffer((4, 1, 16), "int32"), Y: T.Buffer((4, 1, 16), "int8")):
+    S = T.alloc_buffer((4, 1, 16), "int32")
+    for i, l in T.grid(4, 16):
+        with T.block("S"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            S[vi, 0, vl] = X[vi, 0, vl] + 1
+    for i, l in T.grid(4, 16):
+        with T.block("Y"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            Y[vi, 0, vl] = T.Cast("int8", S[{at}, 0, vl])
+''')
+    if at == "vi":
+        assert [s.block for s in analyse(func, DE10)[0].stages] == ["S"]  # with the cast behind it
+    else:
+        with refused(SpaceError, "index"):
+            analyse(func, DE10)
 
 
 @pytest.mark.parametrize(("value", "negated"), [
@@ -268,3 +291,118 @@ def f(A: T.Buffer((16, 32), "int32"), b: T.Buffer((16, 32), "int32"), out: T.Buf
             out[vi, vj] = T.Cast("int8", S[{at}])
 ''')
     assert why_unpacked(func, DE10) == why and bool(normalise(func, DE10)[1]) == (not why)
+
+
+@pytest.mark.parametrize(("value", "taken_out"), [
+    ('(T.Cast("int32", X[vi, vk]) - 3) * T.Cast("int32", W[vj, vk])', True),
+    ('T.Cast("int32", X[vi, vk]) * (T.Cast("int32", W[vj, vk]) - 3)', False),
+])
+def test_an_offset_is_summed_up_by_the_host_where_the_other_operand_is_given(value: str, taken_out: bool) -> None:
+    """``X`` is what the accelerator makes: nobody has it before."""
+    func = parse(f'''
+@T.prim_func
+def f(A: T.Buffer((16, 16), "int8"), B: T.Buffer((16, 16), "int8"), W: T.Buffer((16, 16), "int8"), C: T.Buffer((16, 16), "int8")):
+    X = T.alloc_buffer((16, 16), "int8")
+    P = T.alloc_buffer((16, 16), "int32")
+    S = T.alloc_buffer((16, 16), "int32")
+    for i, j, k in T.grid(16, 16, 16):
+        with T.block("P"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                P[vi, vj] = 0
+            P[vi, vj] = P[vi, vj] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", B[vj, vk])
+    for i, j in T.grid(16, 16):
+        with T.block("X"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            X[vi, vj] = T.Cast("int8", P[vi, vj] >> 8)
+    for i, j, k in T.grid(16, 16, 16):
+        with T.block("S"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                S[vi, vj] = 0
+            S[vi, vj] = S[vi, vj] + {value}
+    for i, j in T.grid(16, 16):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = T.Cast("int8", S[vi, vj] >> 8)
+''')
+    assert any("split_offset(" in str(step) for step in normalise(func, DE10)[1]) == taken_out
+    assert ("sums up" in why_unpacked(func, DE10)) != taken_out
+
+
+@pytest.mark.parametrize("domain", ["n", "(n, 16)"])
+def test_a_domain_without_constants_is_no_form(domain: str) -> None:
+    func = parse(f'''
+@T.prim_func
+def f(a: T.handle, c: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (16, 16), "int32")
+    C = T.match_buffer(c, (16, 16), "int8")
+    for i, j in T.grid(16, 16):
+        with T.block("C"):
+            vi = T.axis.spatial({domain}, i)
+            vj = T.axis.spatial(16, j)
+            C[vi, vj] = T.Cast("int8", A[vi, vj])
+''')
+    assert normalise(func, DE10) == (func, ())
+    with refused(SpaceError, "order"):
+        Space(func, DE10)
+
+
+@pytest.mark.parametrize(("value", "holds"), [
+    ("T.max(A[vi, vj], B[vi, vj])", True), ("T.min(A[vi, vj], T.int8(3))", True), ("A[vi, vj]", True),
+    ("A[vi, vj] + B[vi, vj]", False), ('T.max(T.Cast("int8", X[vi, vj]), A[vi, vj])', False),
+    ('T.Cast("int8", X[vi, vj])', False),
+])
+def test_an_extremum_is_made_in_int8(value: str, holds: bool) -> None:
+    func = parse(f'''
+@T.prim_func
+def f(A: T.Buffer((4, 16), "int8"), B: T.Buffer((4, 16), "int8"), X: T.Buffer((4, 16), "int32"), C: T.Buffer((4, 16), "int8"),
+      D: T.Buffer((4, 16), "int32")):
+    for i, j in T.grid(4, 16):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = {value}
+    for i, j in T.grid(4, 16):
+        with T.block("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = T.max(X[vi, vj], 0)
+''')
+    sch = Schedule(func)
+    assert is_extremum(store_of(device_block(sch, "C")).value) == holds
+    assert not is_extremum(store_of(device_block(sch, "D")).value), "int32"
+
+
+@pytest.mark.parametrize(("op", "found"), [("//", True), ("max", False), ("%", False), ("truncdiv", False)])
+def test_a_group_of_channels_is_a_quotient(op: str, found: bool) -> None:
+    c, k = Var("c"), Var("k")
+    index = BinOp(op, c, IntImm(4, "int32"), "int32") * 8 + k
+    assert groups._group(index, {c: 16, k: 8}) == ((c, 4, 8) if found else None)
+    assert groups._group(index, {c: 18, k: 8}) is None and groups._group(index, {c: 16, k: 9}) is None
+
+
+@pytest.mark.parametrize(("value", "vector"), [("(S[vi, 0, vj] + 128) >> 8", 2), ("(S[vi, 0, vj] + b[vi, 0, vj]) >> 8", 3)])
+def test_only_a_tensor_that_is_added_has_to_be_brought_in(value: str, vector: int) -> None:
+    """With no form but the program's own: cycles for each vector, two of which bring the addend into the accumulator."""
+    func = parse(f'''
+@T.prim_func
+def f(A: T.Buffer((4, 1, 16), "int8"), W: T.Buffer((16, 16), "int8"), b: T.Buffer((4, 1, 16), "int32"),
+      out: T.Buffer((4, 1, 16), "int8")):
+    S = T.alloc_buffer((4, 1, 16), "int32")
+    D = T.alloc_buffer((4, 1, 16), "int32")
+    for i, j, k in T.grid(4, 16, 16):
+        with T.block("S"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                S[vi, 0, vj] = 0
+            S[vi, 0, vj] = S[vi, 0, vj] + T.Cast("int32", A[vi, 0, vk]) * T.Cast("int32", W[vj, vk])
+    for i, j in T.grid(4, 16):
+        with T.block("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, 0, vj] = {value}
+    for i, j in T.grid(4, 16):
+        with T.block("out"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            out[vi, 0, vj] = T.Cast("int8", D[vi, 0, vj])
+''')
+    assert Space(func, "vta-de10-portable", NUMERIC).machine.vector == vector

@@ -33,7 +33,7 @@ PROGRAMS = [
     "attention_without_softmax", "average_pool_nchw", "bias_then_shift_stages", "complex_product", "conv_chain",
     "conv_projection", "conv_separable", "conv_then_pool", "conv_two_biases", "dense_difference", "dense_leaky_stages",
     "dense_maxout", "dense_shared_data", "dense_sum_of_two", "dense_three_outputs", "fir_decimated", "max_of_three",
-    "max_pool_padded", "two_branches",
+    "max_pool_padded", "two_branches", "two_heads",
 ]
 TARGETS = ("vta-de10", "vta-de10-portable", "vta-fsim")
 CASES = [f"{name}@{TARGETS[n % 3]}" for n, name in enumerate([*WORKLOADS, *PROGRAMS])]
@@ -75,8 +75,11 @@ def around(space: Space, points: np.ndarray) -> np.ndarray:
 
 def said(space: Space, points: np.ndarray) -> dict[str, Any]:
     """All that is recorded of some points, and of what is around them."""
-    fixed, inside = space.repair(around(space, points))
+    rows = around(space, points)
+    fixed, inside = space.repair(rows)
     near = fixed[inside]
+    some = near[:: max(1, len(near) // 16)]
+    machine = space.machine
     drafts = space.draft(points)
     rng = np.random.default_rng(1)
     return {
@@ -84,11 +87,17 @@ def said(space: Space, points: np.ndarray) -> dict[str, Any]:
         "drawn": digest(np.ascontiguousarray(np.concatenate([space.sample(rng, 8), space.eager(rng, 32)]))),
         "columns": digest([space.names, [c.tolist() for c in space.choices], [list(s.done) for s in space.sketches]]),
         "machine": space.machine_bound(), "floor": space.floor(),
+        "terms": json.dumps([machine.binds, machine.vector, machine.terms]),
         "draft": drafts.tolist(), "bound": space.bound(points).tolist(), "length": lengths(space, points),
         "features": space.features(points, drafts).astype(np.float64).sum(axis=1).tolist(),
         "explain": digest([space.explain(p) for p in points]), "trace": digest([space.trace(p).as_json() for p in points]),
         "tiles": digest(space.same_tiles(points)), "neighbours": digest(np.ascontiguousarray(space.neighbours(points[0]))),
-        "inside": digest(inside), "repaired": digest(np.ascontiguousarray(near)),
+        "inside": digest(inside), "repaired": digest(np.ascontiguousarray(near)), "valid": digest(space.valid(rows)),
+        "kinds": digest(space.same_loops(near)), "raw": space.raw(),
+        # An estimate of a size that a list would tell soon, too; of a larger space it costs more than all else here.
+        "count": space.count(limit=1)[0] if space.raw() < 3e5 else 0,
+        "explain around": digest([space.explain(p) for p in some]),
+        "trace around": digest([space.trace(p).as_json() for p in some]),
         "drafts around": float(space.draft(near).sum()), "bounds around": int(space.bound(near).sum()),
         "features around": float(space.features(near).astype(np.float64).sum()),
     }
