@@ -213,7 +213,8 @@ def test_fsim_times_what_the_hardware_refuses() -> None:
     narrow = table_of([Load(mem=isa.MEM_ACC_8BIT, y_size=1, x_size=16, x_stride=16), Finish()])
     inp = timing.load_cycles(MEM_INP, 0, 1, 16, 16, config=DE10)
     # Pads are none where they are not said; of these sizes each of the four would show.
-    assert timing.load_cycles(MEM_INP, 0, 30, 3, 3, config=DE10) == timing.load_cycles(MEM_INP, 0, 30, 3, 3, 0, 0, 0, 0, config=DE10)
+    rows = (MEM_INP, 0, 30, 3, 3)
+    assert timing.load_cycles(*rows, config=DE10) == timing.load_cycles(*rows, 0, 0, 0, 0, config=DE10)
     result = timing.simulate(narrow, DE10, semantics="fsim")
     assert result.done[0] - result.start[0] == inp
     empty = table_of([Load(mem=MEM_INP, x_size=4, y_pad_0=2, push_next=1), Finish(pop_prev=1)])
