@@ -31,7 +31,7 @@ def apart(sch: Schedule, target: Target) -> None:
 
 def _products(value: Expr, path: tuple[int, ...] = ()) -> list[tuple[list[int], tuple[BufferLoad, BufferLoad]]]:
     """Where in a value two int8 elements are multiplied, and these."""
-    factors = _scaled(value)
+    factors = factors_of(value)
     if factors is not None:
         return [(list(path), factors)]
     if isinstance(value, BufferLoad):
@@ -39,17 +39,11 @@ def _products(value: Expr, path: tuple[int, ...] = ()) -> list[tuple[list[int], 
     return [found for n, child in enumerate(expr_children(value)) for found in _products(child, (*path, n))]
 
 
-def _scaled(value: Expr) -> tuple[BufferLoad, BufferLoad] | None:
-    """The two int8 elements of different tensors that a value is the product of; None for any other."""
-    factors = factors_of(value)
-    return factors if factors is not None and factors[0].buffer is not factors[1].buffer else None
-
-
 def apply(sch: Schedule, target: Target) -> None:
     """Makes a packed product, or a sum of such, a matrix product where the lanes of the result are the lanes of both operands.
 
     Raises:
-        ScheduleError: both operands are one tensor.
+        ScheduleError: both operands are one tensor, at other places or one that the program computes.
     """
     lanes = target.config.block_out
     if lanes != target.config.block_in:
@@ -63,8 +57,8 @@ def apply(sch: Schedule, target: Target) -> None:
         data, weight = factors
         if extents(block).get(lane) != lanes or data.indices[-1] is not lane or weight.indices[-1] is not lane:
             continue
-        if data.buffer is weight.buffer:
-            raise ScheduleError("normalise", f"block {block.name} multiplies elements of one tensor by each other; as data and "
+        if data.buffer is weight.buffer and data.indices != weight.indices:
+            raise ScheduleError("normalise", f"block {block.name} multiplies elements of one tensor by others of it; as data and "
                                              "as weight it lies otherwise: give it to the program twice, as two parameters")
         # The weight is what has fewer elements: it is what becomes larger.
         if _count(data.buffer.shape) < _count(weight.buffer.shape):
@@ -78,7 +72,7 @@ def _factors(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
     product = product_of(block)
     if product is not None:
         return product.factors
-    return _scaled(store_of(block).value) if block.init is None else None
+    return factors_of(store_of(block).value) if block.init is None else None
 
 
 def _count(shape: tuple[object, ...]) -> int:

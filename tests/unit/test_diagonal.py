@@ -137,6 +137,35 @@ def test_what_no_diagonal_helps(axis: int, buffer: str, code: str) -> None:
         Schedule(depthwise).diagonalize("C", axis, buffer)
 
 
+SQUARES = """
+@T.prim_func
+def f(X: T.Buffer((4, 16), "int8"), out: T.Buffer((4, 16), "int32")):
+    Y = T.alloc_buffer((4, 16), "int8")
+    for i, j in T.grid(4, 16):
+        with T.block("Y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Y[vi, vj] = T.max(X[vi, vj], T.int8(3))
+    for i, j in T.grid(4, 16):
+        with T.block("out"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            out[vi, vj] = T.Cast("int32", %s) * T.Cast("int32", %s)
+"""
+
+
+@pytest.mark.parametrize("other", ["X[vi, vj]", "X[3 - vi, vj]"])
+def test_a_parameter_times_itself(other: str, verify_trace_roundtrip: Verify, same: Same) -> None:
+    func = parse(SQUARES % ("X[vi, vj]", other))
+    sch = Schedule(func)
+    sch.diagonalize("out", 1, "X")
+    # The accelerator reads one copy, and the host makes the other.
+    assert {r.buffer.name for r in sch.get(sch.get_sblock("out")).reads} == {"X_factor", "X_diagonal"}
+    same(func, sch)
+    verify_trace_roundtrip(sch, func)
+    computed = Schedule(parse(SQUARES % ("Y[vi, vj]", "Y[vi, vj]")))
+    with refused(ScheduleError, "writer"):
+        computed.diagonalize("out", 1, "Y")
+
+
 def test_a_block_that_is_no_product() -> None:
     with refused(ScheduleError, "form"):
         Schedule(pool).diagonalize("C", 3, "X")

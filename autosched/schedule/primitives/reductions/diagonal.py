@@ -10,7 +10,7 @@ import numpy as np
 from autosched.ir.constant import Array, constant, values
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Var, cast, const, eq, if_then_else, int_value
 from autosched.ir.functor import Mutator, all_exprs, free_vars, rewrite, substitute, walk_expr
-from autosched.ir.host import HOST_STAGE, PACK, host_faults
+from autosched.ir.host import HOST_STAGE, PACK, host_faults, kind_of
 from autosched.ir.patterns import loads_from
 from autosched.ir.region import with_access
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Constant, For, IterVar, Stmt, seq
@@ -34,7 +34,8 @@ class Diagonals(ScheduleBase):
         """Sums over a diagonal operand instead of multiplying element by element, so that a matrix product computes it.
 
         Args:
-            block: handle or name of a block that stores, or sums up, products of two integer operands.
+            block: handle or name of a block that stores, or sums up, products of two integer operands, or of a
+                parameter's elements with others of it: then the accelerator reads a copy of it as well.
             axis: position of a spatial iterator among the block's iterators; it is a plain index of both operands.
             read_buffer_index: the operand that becomes diagonal: position among what the block reads, name, or the buffer.
 
@@ -42,7 +43,8 @@ class Diagonals(ScheduleBase):
             The block of the diagonal operand: a host stage where the operand is a parameter.
 
         Raises:
-            ScheduleError: another body, an axis that is not a plain index of both operands, once each.
+            ScheduleError: another body, an axis that is not a plain index of both operands, once each; elements by each other of
+                what the program computes.
 
         Before::
 
@@ -244,9 +246,10 @@ def _diagonal(state: State, realize: BlockRealize, axis: int, operand: Buffer) -
     if not (isinstance(term, BinOp) and term.op == "*"):
         raise Refusal(f"block {block.name} is no product of two operands", [block.ident], code="form")
     factors = {side: _load(f) for side, f in (("a", term.a), ("b", term.b))}
-    which = next((side for side, f in factors.items() if f is not None and f.buffer is operand), None)
+    # Of a square the second factor.
+    which = next((side for side in ("b", "a") if (f := factors[side]) is not None and f.buffer is operand), None)
     other = factors["b" if which == "a" else "a"]
-    if which is None or other is None or other.buffer is operand:
+    if which is None or other is None:
         raise Refusal(f"{operand.name} is not one of two factors of block {block.name}", [block.ident], code="form")
     mine = factors[which]
     assert mine is not None
@@ -257,13 +260,25 @@ def _diagonal(state: State, realize: BlockRealize, axis: int, operand: Buffer) -
         raise Refusal(f"dimension {dim} of {operand.name} is longer than iterator {iv.var.name}", [block.ident], code="index")
     scope = scope_of(state, block)
     k = Var(fresh_name(f"{iv.var.name}_k", {v.var.name for v in block.iter_vars}), iv.var.dtype)
-    name = fresh_name(f"{operand.name}_diagonal", {*state.block_names(), *state.buffer_names(scope)})
+    taken = {*state.block_names(), *state.buffer_names(scope)}
+    name = fresh_name(f"{operand.name}_diagonal", taken)
     buffer = Buffer(name, (*operand.shape, iv.dom.extent), operand.dtype)
     made, nest = _stage(name, operand, buffer, dim)
-    spread = Replaced(mine, BufferLoad(buffer, (*mine.indices, k), operand.dtype)).visit_expr(
-        Replaced(other, substitute(other, {iv.var: k})).visit_expr(term)
-    )
-    return summed(state, realize, scope, store, spread, k, iv, [(nest, buffer)]), made
+    before = [(nest, buffer)]
+    if other.buffer is operand:
+        # The accelerator reads a copy: what it loads of a square is not what the host goes on with.
+        if any(kind_of(w) is None for w in state.writers(scope, operand)):
+            raise Refusal(f"block {block.name} multiplies elements of {operand.name}, which the program computes, by each other: "
+                          "of what is computed there is no diagonal to multiply by, which the host makes of parameters only",
+                          [block.ident], "give it to another program as a parameter", code="writer")
+        plain = fresh_name(f"{operand.name}_factor", taken)
+        copy = Buffer(plain, operand.shape, operand.dtype)
+        before.append((host_stage(plain, copy, lambda at: BufferLoad(operand, at, operand.dtype))[1], copy))
+        other = BufferLoad(copy, other.indices, operand.dtype)
+    spread = {which: BufferLoad(buffer, (*mine.indices, k), operand.dtype),
+              "b" if which == "a" else "a": substitute(other, {iv.var: k})}
+    product = [Replaced(old, spread[side]).visit_expr(getattr(term, side)) for side, old in factors.items() if old is not None]
+    return summed(state, realize, scope, store, BinOp("*", product[0], product[1], term.dtype), k, iv, before), made
 
 
 def _term(block: Block) -> tuple[BufferStore, Expr]:
