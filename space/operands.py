@@ -297,8 +297,9 @@ def dims_of(load: BufferLoad, lanes: int, axes: list[Var], where: str) -> tuple[
         coeffs = {} if form is None else {v: c for v, c in form[0].items() if isinstance(c, int) and c >= 0}
         if form is None or len(coeffs) < len(form[0]):
             falls = form is not None and all(isinstance(c, int) for c in form[0].values())
-            raise SpaceError(f"{where}: index {expr_text(index)} of {load.buffer.name} "
-                             f"{'runs against' if falls else 'is not affine in'} the iterators", "index")
+            more = "runs against the iterators; read it upwards, and store what is made of it downwards" if falls else (
+                "is not affine in the iterators")
+            raise SpaceError(f"{where}: index {expr_text(index)} of {load.buffer.name} {more}", "index")
         extent = int_value(size)
         if extent is None:
             raise SpaceError(f"{where}: {load.buffer.name} has a symbolic extent; a space needs constants", "symbolic")

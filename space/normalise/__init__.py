@@ -74,7 +74,7 @@ def why_unpacked(func: PrimFunc, target: Target) -> str:
 def _attempt(func: PrimFunc, target: Target, differences: bool) -> tuple[Schedule | None, str]:
     """The schedule of a program in form, or None and why not."""
     found, why = _formed(func, target, differences, False)
-    if why:
+    if why or (found is None and plain_blocks(func) and not is_packed(func, target)):
         # Of what several products read each may want another layout.
         other = _formed(func, target, differences, True)[0]
         return (None, why) if other is None else (other, "")
@@ -94,6 +94,7 @@ def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool) -> t
         loops.apply(sch, target)
         values.apply(sch, target)
         moves.apply(sch, target)
+        reversal.results(sch, target)
         results.apply(sch, target)
         offsets.apply(sch, target)
         gathers.stages(sch, target)

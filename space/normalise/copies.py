@@ -15,9 +15,14 @@ from space.normalise.blocks import device_block, device_blocks, given, loads_of,
 def apart(sch: Schedule, target: Target) -> None:
     """Gives every sum of products copies of its own of parameters that several multiply: they may want them laid out otherwise.
 
-    What is read in only one layout is copied once, by ``apply``.
+    So has every stage of what a product multiplies. What is read in only one layout is copied once, by ``apply``.
     """
     params = given(sch.func)
+    factors = {f.buffer for b in device_blocks(sch.func) if (p := product_of(b)) is not None for f in p.factors}
+    for block in device_blocks(sch.func):
+        for load in loads_of(block) if product_of(block) is None and block.init is None else ():
+            if load.buffer in params and load.buffer in factors:
+                copied(sch, block.name, load)
     seen = set()
     for block in device_blocks(sch.func):
         product = product_of(block)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from autosched.ir.expr import Expr, Var, int_value
+from collections.abc import Callable
+
+from autosched.ir.expr import BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import free_vars
 from autosched.ir.host import kind_of
 from autosched.ir.simplify import linear_form
@@ -48,6 +50,40 @@ def apart(sch: Schedule, target: Target) -> None:
                 copied(sch, name, load)
 
 
+def results(sch: Schedule, target: Target) -> None:
+    """Runs a result backwards that reads what is computed in int8 backwards: it is read in order, and the host turns the result."""
+    blocks = device_blocks(sch.func)
+    made = {store_of(b).buffer for b in blocks}
+    read = {x.buffer for b in blocks for x in loads_of(b)}
+    for block in blocks:
+        buffer = store_of(block).buffer
+        value = store_of(block).value
+        moved = isinstance(value, BufferLoad) and value.buffer in sch.func.buffers  # from one result into another
+        if block.init is not None or buffer not in sch.func.buffers or buffer in read or moved:
+            continue
+        own = [iv.var for iv in block.iter_vars]
+        steps = [c for x in loads_of(block) if x.buffer in made and x.dtype == "int8" for i in x.indices for c in _steps(i, own)]
+        falling = {v for v, c in steps if c < 0} - {v for v, c in steps if c > 0}
+        if falling:
+            sch.transform_block_layout(sch.get_sblock(block.name), _down(block, [v in falling for v in own]))
+
+
+def _steps(index: Expr, own: list[Var]) -> list[tuple[Var, int]]:
+    """How far each iterator moves an index; nothing where that is not known."""
+    form = linear_form(index, own)
+    return [(v, c) for v, c in form[0].items() if isinstance(v, Var) and isinstance(c, int)] if form is not None else []
+
+
+def _down(block: Block, turned: list[bool]) -> Callable[..., tuple[Expr, ...]]:
+    """The iterators of a block with some of them counted down."""
+    last = [(int_value(iv.dom.extent) or 1) - 1 for iv in block.iter_vars]
+
+    def down(*indices: Expr) -> tuple[Expr, ...]:
+        return tuple([n - i if t else i for i, t, n in zip(indices, turned, last)])
+
+    return down
+
+
 def _upwards(sch: Schedule) -> None:
     """Counts an iterator of a sum down that moves an index down which others move up."""
     for block in device_blocks(sch.func):
@@ -55,20 +91,14 @@ def _upwards(sch: Schedule) -> None:
         falling: set[Var] = set()
         for load in loads_of(block):
             for index in load.indices:
-                form = linear_form(index, own)
-                steps = {v: c for v, c in form[0].items() if isinstance(c, int)} if form is not None else {}
-                if any(c > 0 for c in steps.values()):
-                    falling |= {v for v, c in steps.items() if c < 0}
+                steps = _steps(index, own)
+                if any(c > 0 for _, c in steps):
+                    falling |= {v for v, c in steps if c < 0}
         sums = {iv.var for iv in block.iter_vars if iv.kind == "reduce" and int_value(iv.dom.min) == 0}
         turned = [v in falling & sums for v in own]
         if not any(turned) or not falling <= sums:
             continue
-        last = [(int_value(iv.dom.extent) or 1) - 1 for iv in block.iter_vars]
-
-        def down(*indices: Expr, turned: list[bool] = turned, last: list[int] = last) -> tuple[Expr, ...]:
-            return tuple([n - i if t else i for i, t, n in zip(indices, turned, last)])
-
-        sch.transform_block_layout(sch.get_sblock(block.name), down)
+        sch.transform_block_layout(sch.get_sblock(block.name), _down(block, turned))
 
 
 def _packs(sch: Schedule) -> list[Block]:
