@@ -62,7 +62,8 @@ def results(sch: Schedule, target: Target) -> None:
         if block.init is not None or buffer not in sch.func.buffers or buffer in read or moved:
             continue
         own = [iv.var for iv in block.iter_vars]
-        steps = [c for x in loads_of(block) if x.buffer in made and x.dtype == "int8" for i in x.indices for c in _steps(i, own)]
+        computed = [x for x in loads_of(block) if x.buffer in made and x.dtype == "int8"]
+        steps = [step for x in computed for i in x.indices for step in _steps(i, own)]
         falling = {v for v, c in steps if c < 0} - {v for v, c in steps if c > 0}
         if falling:
             sch.transform_block_layout(sch.get_sblock(block.name), _down(block, [v in falling for v in own]))
