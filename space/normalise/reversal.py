@@ -51,7 +51,7 @@ def apart(sch: Schedule, target: Target) -> None:
 
 
 def results(sch: Schedule, target: Target) -> None:
-    """Runs a result backwards that reads what is computed in int8 backwards: it is read in order, and the host turns the result."""
+    """Runs a result backwards that reads computed int8 backwards: that is read in order, and the host turns the result."""
     blocks = device_blocks(sch.func)
     made = {store_of(b).buffer for b in blocks}
     read = {x.buffer for b in blocks for x in loads_of(b)}
