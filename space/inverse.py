@@ -13,7 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from itertools import chain, combinations, product
+from itertools import chain, combinations, islice, product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ Point = npt.NDArray[np.int32]
 Steps = Sequence[Mapping[str, Any]]
 FEW = 12  # choices of a column that is tried with any other
 MOST = 4096  # combinations of decisions that are tried together
+CHUNK = 256  # combinations that are looked at in one go; the first that leads further ends it
 LOOSE = 64  # of them, where the order of steps does not count and one decision alone shows
 NEAREST = 3  # forms that are compared by which steps they take
 SEVERAL_WAYS = frozenset({"consumer_blocks", "preserve_unit_loops", "preserve_unit_iters", "disable_predication", "index"})
@@ -252,16 +253,24 @@ def _default(space: Space, sketch: int) -> Point:
 
 def _changed(space: Space, sketch: int, row: Point, settle: bool, most: int) -> Iterator[Point]:
     """The row with one decision changed, then with several that go together; settled, or with what makes no sense yet."""
+    changes = _changes(space, sketch, row, most)
+    while some := list(islice(changes, CHUNK)):
+        yield from _distinct(space, row, some, settle)
+
+
+def _changes(space: Space, sketch: int, row: Point, most: int) -> Iterator[dict[int, int]]:
+    """What is tried, as values by column: one decision alone, then several that go together."""
     columns = list(zip(space.places(sketch).tolist(), space.sketches[sketch].columns))
     for at, column in columns:
-        yield from _distinct(space, row, [{at: value} for value in column.choices if value != row[at]], settle)
+        yield from ({at: value} for value in column.choices if value != row[at])
     for group in _together(space, sketch):
         values = [space.sketches[sketch].columns[n].choices for n in group]
         while prod(map(len, values)) > most:
             # Of the longest list of choices every other one.
             longest = max(values, key=len)
             values = [v[::2] if v is longest else v for v in values]
-        yield from _distinct(space, row, [dict(zip((columns[n][0] for n in group), v)) for v in product(*values)], settle)
+        places = [columns[n][0] for n in group]
+        yield from (dict(zip(places, v)) for v in product(*values))
 
 
 def _together(space: Space, sketch: int) -> Iterator[list[int]]:
@@ -293,8 +302,6 @@ def _together(space: Space, sketch: int) -> Iterator[list[int]]:
 
 
 def _distinct(space: Space, row: Point, changes: Sequence[Mapping[int, int]], settle: bool) -> Iterator[Point]:
-    if not changes:
-        return
     rows = np.repeat(row[None], len(changes), axis=0)
     for n, change in enumerate(changes):
         for at, value in change.items():
