@@ -62,7 +62,7 @@ class Epilogue:
     named: tuple[str, ...]
 
 
-def least_epilogue(nest: Nest, target: Target, laid_out: bool = False) -> Epilogue:
+def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
     """The epilogue that no program can do without; each line is proven in docs/bound.md.
 
     A right shift, a maximum with a constant and a minimum with a constant are one operation each, the last two where the value

@@ -117,6 +117,8 @@ def covered(tree: Path, patterns: Sequence[str], notes: Path, rooms: Sequence[st
     (tree / ".coveragerc").write_text("[run]\nparallel = true\ninclude = " + ", ".join(rooms) + "\n", encoding="utf-8")
     names = sorted({str(p.relative_to(tree)) for pattern in patterns for p in tree.glob(pattern)})
     left = [name for name in names if name not in found.done]
+    for part in tree.glob(".coverage.*"):  # of a run that was stopped
+        part.unlink()
     while left:
         some = left[:TOGETHER]
         slow = _watched(tree, some, found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import textwrap
 from dataclasses import replace
 from types import ModuleType
 
@@ -111,6 +112,45 @@ def test_a_result_takes_the_place_of_an_operand_that_is_read_there_alone(
 ) -> None:
     low = vta_schedules.verify(elementwise(expr), "vta-fsim")
     assert ("z" in {s.buffer for s in low.storages}) == apart
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_what_reads_a_sum_under_way_has_a_place_of_its_own(inside: bool, vta_schedules: ModuleType) -> None:
+    """``D`` is made of ``S`` at every step, or once behind the last."""
+    made = '''
+for i, l in T.grid(4, 16):
+    with T.block("make"):
+        vi, vl = T.axis.remap("SS", [i, l])
+        D[vi, vl] = T.shift_right(S[vi, vl], 1)
+'''
+    func = parse(f'''
+from tvm.script import tir as T
+@T.prim_func
+def main(a: T.Buffer((4, 4, 16), "int32"), out: T.Buffer((4, 16), "int8")):
+    x = T.alloc_buffer((4, 4, 16), "int32", scope="local.acc_buffer")
+    S = T.alloc_buffer((4, 16), "int32", scope="local.acc_buffer")
+    D = T.alloc_buffer((4, 16), "int32", scope="local.acc_buffer")
+    for k, i, l in T.grid(4, 4, 16):
+        with T.block("load"):
+            vk, vi, vl = T.axis.remap("SSS", [k, i, l])
+            x[vk, vi, vl] = a[vk, vi, vl]
+    for i, l in T.grid(4, 16):
+        with T.block("begin"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            S[vi, vl] = 0
+    for k in range(4):
+        for i, l in T.grid(4, 16):
+            with T.block("add"):
+                vk, vi, vl = T.axis.remap("RSS", [k, i, l])
+                S[vi, vl] = S[vi, vl] + x[vk, vi, vl]
+{textwrap.indent(made, "        " if inside else "    ")}
+    for i, l in T.grid(4, 16):
+        with T.block("store"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            out[vi, vl] = T.cast(D[vi, vl], "int8")
+''')
+    low = vta_schedules.verify(func, "vta-de10")
+    assert len({s.buffer for s in low.storages} & {"S", "D"}) == 1 + inside
 
 
 @pytest.mark.parametrize("scope", ["cache", "global", "local.acc_buffer"])
@@ -236,3 +276,17 @@ def test_a_product_with_a_positive_power_of_two_is_a_shift(factor: int, shifts: 
     with refused(LoweringError, "alu"):
         lower_table(func, "vta-de10")
     vta_schedules.verify(func, "vta-fsim")
+
+
+def test_a_program_that_only_loads_has_no_micro_ops() -> None:
+    low = lower_table(parse('''
+@T.prim_func
+def main(a: T.Buffer((4, 16), "int32"), out: T.Buffer((4, 16), "int8")):
+    x = T.alloc_buffer((4, 16), "int32", scope="local.acc_buffer")
+    for i, l in T.grid(4, 16):
+        with T.block("load"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            x[vi, vl] = a[vi, vl]
+'''), "vta-de10")
+    assert low.triples.shape == (0, 3) and low.uop_words.tolist() == [] and low.cycles() > 0
+    assert low.table[:, isa.OPCODE].tolist() == [isa.OP_LOAD, isa.OP_FINISH]

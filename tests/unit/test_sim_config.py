@@ -11,6 +11,7 @@ import pytest
 from sim import errors, isa
 from sim.config import VTAConfig
 from sim.errors import ConfigError, UnknownTargetError
+from sim.legality import check_size
 from sim.presets import TARGETS, TargetSpec, target_spec
 
 SHIPPED = {
@@ -145,3 +146,14 @@ def test_what_all_programs_share_cannot_be_written() -> None:
     for table in isa.bounds(VTAConfig()):
         with pytest.raises(ValueError, match="read-only"):
             table[0, 0] = 1
+
+
+@pytest.mark.parametrize(("log", "fits"), [(29, True), (30, False)])
+def test_as_much_sram_as_is_simulated(log: int, fits: bool) -> None:
+    """1 GiB; the other memories come on top."""
+    config = VTAConfig(LOG_WGT_BUFF_SIZE=log)
+    if fits:
+        check_size(config)
+    else:
+        with pytest.raises(ConfigError, match=r"LOG_WGT_BUFF_SIZE: .* bytes of SRAM"):
+            check_size(config)

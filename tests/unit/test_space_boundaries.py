@@ -16,10 +16,11 @@ from autosched.workloads import workload
 from space import Space
 from space.nest import analyse
 from space.normalise import diagonal, groups, loops, normalise, why_unpacked
-from space.normalise.blocks import device_block, is_extremum, is_packed, store_of
+from space.normalise.blocks import device_block, device_blocks, is_extremum, is_packed, store_of
 from space.plan import Part
 from space.rules import NUMERIC, STRUCTURAL
 from space.rules.epilogue import Epilogue
+from space.sites import match_gemm
 
 DE10 = get_target("vta-de10")
 SUM = '''
@@ -64,6 +65,10 @@ def f(X: T.Buffer((4, 1, 16), "int32"), A: T.Buffer((8, 1, 16), "int8"), W: T.Bu
 @pytest.mark.parametrize("lanes", [16, 24])
 def test_every_block_has_to_be_packed(lanes: int) -> None:
     assert is_packed(two_blocks(lanes), DE10) == (lanes == 16)
+    if lanes == 16:
+        with refused(SpaceError, "result") as caught:
+            analyse(two_blocks(lanes), DE10)
+        assert "Y is a result and int32" in str(caught.value)
 
 
 def test_a_product_element_by_element_becomes_one_of_matrices_behind_any_other_block() -> None:
@@ -406,3 +411,75 @@ def f(A: T.Buffer((4, 1, 16), "int8"), W: T.Buffer((16, 16), "int8"), b: T.Buffe
             out[vi, 0, vj] = T.Cast("int8", D[vi, 0, vj])
 ''')
     assert Space(func, "vta-de10-portable", NUMERIC).machine.vector == vector
+
+
+@pytest.mark.parametrize(("condition", "cut"), [
+    ("vj < 16", False), ("vj <= 15", False), ("15 < vj", False), ("vj >= 16", False), ("16 > vj", False), ("vi < 8", False),
+    ("vi == 3", False), ("vi < vj", True), ("vj < 15", True), ("vj <= 16", True), ("16 < vj", True), ("vj > 16", True),
+    ("vj >= 15", True), ("vj == 16", True), ("vj != 16", True), ("vj * 2 < 32", False), ("vj < 16 and vi < 3", False),
+    ("vj < 16 or vj == 17", True),
+])
+def test_the_host_chooses_where_a_choice_cuts_an_element(condition: str, cut: bool) -> None:
+    func = parse(f'''
+@T.prim_func
+def f(A: T.Buffer((16, 32), "int32"), B: T.Buffer((16, 32), "int32"), C: T.Buffer((16, 32), "int8")):
+    P = T.alloc_buffer((16, 32), "int32")
+    for i, j in T.grid(16, 32):
+        with T.block("P"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            P[vi, vj] = T.if_then_else({condition}, A[vi, vj], 0)
+    for i, j in T.grid(16, 32):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = T.Cast("int8", T.max(B[vi, vj], P[vi, vj]))
+''')
+    new, _ = normalise(func, DE10)
+    kinds = [block.name for block in device_blocks(new)]
+    assert ("P" not in kinds) == cut and "C" in kinds
+
+
+@pytest.mark.parametrize(("weight", "packed"), [("vj, vk", True), ("vk, vj", False)])
+def test_the_gemm_takes_weights_by_rows_of_the_result(weight: str, packed: bool) -> None:
+    func = parse(f'''
+@T.prim_func
+def f(A: T.Buffer((8, 1, 16), "int8"), W: T.Buffer((16, 16), "int8"), C: T.Buffer((8, 1, 16), "int32")):
+    for i, j, k in T.grid(8, 16, 16):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, 0, vj] = 0
+            C[vi, 0, vj] = C[vi, 0, vj] + T.Cast("int32", A[vi, 0, vk]) * T.Cast("int32", W[{weight}])
+''')
+    assert (match_gemm(device_block(Schedule(func), "C"), DE10) is not None) == packed == is_packed(func, DE10)
+
+
+@pytest.mark.parametrize(("begin", "op", "clip", "needed"), [
+    ("B[vi, vj, vl]", "max", "max", True), ("0", "max", "max", False), ("B[vi, vj, vl]", "min", "min", True),
+    ("0", "min", "min", False), ("B[vi, vj, vl]", "min", "max", True),
+])
+def test_an_extremum_that_begins_with_a_tensor_can_be_what_that_is(begin: str, op: str, clip: str, needed: bool) -> None:
+    """A clip at -50 from below, or at 50 from above, of what is known to be at least or at most 0 is no work of its own."""
+    def bound(value: str) -> int:
+        return Space(parse(f'''
+@T.prim_func
+def f(X: T.Buffer((12, 1, 16), "int32"), B: T.Buffer((8, 1, 16), "int32"), out: T.Buffer((8, 1, 16), "int8")):
+    S = T.alloc_buffer((8, 1, 16), "int32")
+    C = T.alloc_buffer((8, 1, 16), "int32")
+    for i, j, l, k in T.grid(8, 1, 16, 4):
+        with T.block("S"):
+            vi, vj, vl, vk = T.axis.remap("SSSR", [i, j, l, k])
+            with T.init():
+                S[vi, vj, vl] = {begin}
+            S[vi, vj, vl] = T.{op}(S[vi, vj, vl], X[vi + vk, vj, vl])
+    for i, j, l in T.grid(8, 1, 16):
+        with T.block("C"):
+            vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+            C[vi, vj, vl] = {value} + 1
+    for i, j, l in T.grid(8, 1, 16):
+        with T.block("out"):
+            vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+            out[vi, vj, vl] = T.Cast("int8", C[vi, vj, vl])
+'''), DE10).machine_bound()
+
+    plain = "S[vi, vj, vl]"
+    assert (bound(f"T.{clip}({plain}, {-50 if clip == 'max' else 50})") > bound(plain)) == needed
