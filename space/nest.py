@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from math import prod
 
 from autosched.errors import ProgramError, SpaceError
-from autosched.ir.expr import BufferLoad, Cast, Var, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Cast, Var, int_value
 from autosched.ir.functor import walk_expr
-from autosched.ir.patterns import loads_from
+from autosched.ir.patterns import has_loads, loads_from
 from autosched.ir.printer import expr_text
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.target import Target
 from space.operands import Operand, dims_of, moving, operands_of
 from space.sites import (
     LANES,
+    WRITTEN_OUT,
     NotPackedError,
     Site,
     alu_ops,
@@ -308,6 +309,11 @@ def _check_site(
         if name not in matches and term_of(site) is None:
             raise SpaceError(f"block {name!r} is a reduction that neither the GEMM nor the ALU computes: {store.buffer.name} "
                              "with +, min or max and a term that does not read it", "product")
+        term = None if name in matches else term_of(site)
+        if term is not None and any(isinstance(e, BinOp) and e.op == "-" and has_loads(e.b) for e in walk_expr(term)):
+            raise SpaceError(f"block {name!r} takes elements away at each of its {_steps(site) // _stored(site)} steps; the ALU "
+                             f"has no difference, and a sum or extremum over up to {WRITTEN_OUT} is written out as stages: make "
+                             "one of so many at a time", "product")
         return
     if loads_from(store.value, store.buffer):
         raise SpaceError(f"block {name!r} reads {store.buffer.name}, which it writes: each of its elements would wait for "
@@ -381,6 +387,11 @@ def _joint(chain: list[Site], roots: list[Site]) -> Site:
         if len(reached[site.store.buffer]) > 1:
             return site
     return chain[-1]
+
+
+def _stored(site: Site) -> int:
+    """Elements that a block stores."""
+    return prod(int_value(iv.dom.extent) or 1 for iv in site.block.iter_vars if iv.kind == "spatial")
 
 
 def _steps(site: Site) -> int:

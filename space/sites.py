@@ -13,6 +13,7 @@ from autosched.target import Target
 
 INP, WGT, ACC = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer"
 SCOPES = (INP, WGT, ACC)
+WRITTEN_OUT = 16  # steps of a reduction with differences, at most, that become stages
 LANES = 2  # the last dimensions of every packed tensor: rows of the batch and lanes, or lanes out and in
 
 

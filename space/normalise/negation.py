@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import prod
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BinOp, Expr, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Expr, int_value
 from autosched.ir.functor import walk_expr
+from autosched.ir.patterns import has_loads, update_of
 from autosched.ir.stmt import Block, Buffer, BufferStore
 from autosched.ir.value_bounds import ValueBounds
 from autosched.schedule import Schedule
@@ -16,7 +17,7 @@ from autosched.schedule.primitives.reductions.negation import products_away, sub
 from autosched.target import Target
 from space.normalise.blocks import device_block, device_blocks, extents, given, loads_of, product_of, readers_of, store_of
 from space.normalise.copies import path_of, twice
-from space.sites import alu_ops
+from space.sites import WRITTEN_OUT, alu_ops
 
 MOST = 16  # places of one block that take the same tensor away
 DOUBLING = 15  # cycles of a vector that its negative by shifts and additions takes at most
@@ -39,6 +40,7 @@ def apply(sch: Schedule, target: Target) -> None:
 
 def _differences(sch: Schedule, name: str) -> None:
     """Adds what a block takes away."""
+    _apart_by_step(sch, device_block(sch, name))
     for part in _inwards(sch, name):
         for buffer in dict.fromkeys(e.buffer for value in _values(device_block(sch, part)) for e in subtrahends(value)):
             try:
@@ -46,6 +48,21 @@ def _differences(sch: Schedule, name: str) -> None:
                     _added(sch, block, buffer)
             except ScheduleError:
                 continue  # what is in the way of a schedule, analysis says
+
+
+def _apart_by_step(sch: Schedule, block: Block) -> None:
+    """Writes a short sum or extremum out that takes in differences: each of them is a stage of its own, then."""
+    params = set(given(sch.func))
+    value = store_of(block).value
+    taken = [e.b for e in walk_expr(value) if isinstance(e, BinOp) and e.op == "-" and e.dtype == "int32" and has_loads(e.b)]
+    if block.init is None or product_of(block) is not None or update_of(store_of(block)) is None:
+        return
+    steps = prod(extents(block)[iv.var] for iv in block.iter_vars if iv.kind == "reduce")
+    if steps <= WRITTEN_OUT and any(not (isinstance(e, BufferLoad) and e.buffer in params) for e in taken):
+        try:
+            sch.expand_reduction(sch.get_sblock(block.name))
+        except ScheduleError:
+            return  # what is in the way of a schedule, analysis says
 
 
 def _inwards(sch: Schedule, name: str) -> list[str]:
