@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from sim.own import claim
+
 LOOK = 0.5  # seconds between two looks at the parent, where the system does not tell
 MEMORY = 4 << 30  # bytes that a child may take on top of what it has when it starts
 YOUNG = 20_000  # objects made between two looks for cyclic garbage: trees have no cycles, and looking took a fifth of a replay
@@ -67,6 +69,12 @@ def begin(parent: int, memory: int = MEMORY) -> None:
     _die_with(parent)
     limit_memory(memory)
     gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
+
+
+def begin_worker(parent: int, memory: int = MEMORY) -> None:
+    """``begin`` for a process that runs nothing but our own code; arguments as there."""
+    begin(parent, memory)
+    claim()
 
 
 def limit_memory(more: int) -> None:

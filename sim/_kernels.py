@@ -18,11 +18,9 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
-from numba import config as numba_config
-from numba import njit
-from numba.core import caching, event
-from numba.core.options import DefaultOptions
 
+from sim._numba import DefaultOptions, caching, event, njit
+from sim._numba import config as numba_config
 from sim.errors import SimError
 from sim.notices import tell
 

@@ -19,6 +19,7 @@ from autosched.cli.interrupts import Interrupts
 from autosched.errors import AutoschedError
 from sim.errors import SimError
 from sim.notices import told_to
+from sim.own import claim
 
 
 def _remark(
@@ -41,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         # This process is the command's own, and what it makes stays.
         gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
+        claim()
     with Interrupts() as interrupts:
         try:
             with told_to(_notice):

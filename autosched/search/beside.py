@@ -10,8 +10,8 @@ from autosched.child import undisturbed
 
 _CODE = """
 import importlib, sys
-from autosched.child import begin
-begin(int(sys.argv[1]))
+from autosched.child import begin_worker
+begin_worker(int(sys.argv[1]))
 importlib.import_module(sys.argv[2]).warm()
 """
 

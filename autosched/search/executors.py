@@ -18,7 +18,7 @@ from multiprocessing import active_children
 from multiprocessing.process import BaseProcess
 from typing import Protocol
 
-from autosched.child import MEMORY, YOUNG, begin, deafen, undisturbed
+from autosched.child import MEMORY, YOUNG, begin_worker, deafen, undisturbed
 from autosched.errors import ExecutorError, UnknownNameError
 from autosched.measure import Candidate
 from autosched.records import version
@@ -132,7 +132,7 @@ class _Worker:
             before = set(active_children())
             with _semaphores_are_known_before_they_are():
                 self.executor = ProcessPoolExecutor(
-                    max_workers=1, timeout=None, initializer=begin, initargs=(os.getpid(), MEMORY)
+                    max_workers=1, timeout=None, initializer=begin_worker, initargs=(os.getpid(), MEMORY)
                 )
                 self.ready: Future[None] = self.executor.submit(ready)
             self.processes = set(active_children()) - before

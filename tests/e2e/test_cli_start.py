@@ -1,5 +1,6 @@
 """What a command loads before it does anything."""
 
+import os
 import re
 import subprocess
 import sys
@@ -13,12 +14,14 @@ HEAVY = {
     "numpy", "numba", "llvmlite", "optuna", "xgboost", "joblib", "rich", "distributed", "autosched.ir", "space",
     "multiprocessing",
 }
+OTHERS = {"scipy.linalg", "coverage.control"}  # what numba loads for kernels that are not ours
 
 
 def loaded(*args: str) -> tuple[set[str], subprocess.CompletedProcess[str]]:
     """The modules that a command imported, by the interpreter's own account, and what it printed."""
-    command = [sys.executable, "-X", "importtime", "-m", "autosched", *args]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    command = [sys.executable, "-m", "autosched", *args]
+    told = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}  # workers tell as well
+    done = subprocess.run(command, cwd=ROOT, env=told, capture_output=True, text=True, timeout=300, check=False)
     return set(re.findall(r"^import time:.*\|\s+([\w.]+)$", done.stderr, re.MULTILINE)), done
 
 
@@ -33,7 +36,35 @@ def test_nothing_heavy_is_loaded_to_say_what_there_is(args: tuple[str, ...]) -> 
 def test_a_command_loads_what_it_needs() -> None:
     modules, done = loaded("sim", "tests/data/rtl_cycles.json", "--only", "unit000")
     assert {"numpy", "numba"} <= modules, done.stderr[-500:]
-    assert not modules & {"optuna", "xgboost", "joblib", "space"}
+    assert not modules & {"optuna", "xgboost", "joblib", "space", *OTHERS}
+
+
+def test_nor_does_its_worker(tmp_path: Path) -> None:
+    words = ("tune", "t1", "--trials", "2", "--jobs", "1", "--executor", "loky", "--sampler", "random", "--log", str(tmp_path))
+    modules, done = loaded(*words)
+    assert done.returncode == 0, done.stderr[-500:]
+    told = re.findall(r"^import time:.*\|\s+autosched.measure.measure$", done.stderr, re.MULTILINE)
+    assert len(told) == 2 and not modules & OTHERS
+
+
+def test_a_program_that_uses_the_package_keeps_its_own_numba() -> None:
+    """What numba has for kernels of others is hidden from ours alone, and only while numba loads."""
+    code = """
+import sys
+if sys.argv[1] == "ours":
+    from sim.own import claim
+    claim()
+from sim import timing
+timing.warm()
+from numba.np import arraymath
+assert arraymath._HAVE_BLAS == (sys.argv[1] != "ours")
+assert ("scipy.linalg" in sys.modules) == (sys.argv[1] != "ours")
+import coverage, scipy.linalg
+"""
+    for whose in ("ours", "theirs"):
+        words = [sys.executable, "-c", code, whose]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr[-500:]
 
 
 def test_help_lists_every_command_and_each_has_its_own(here: Callable[..., subprocess.CompletedProcess[str]]) -> None:
