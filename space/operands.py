@@ -127,7 +127,7 @@ def _narrow(site: Site, load: BufferLoad) -> ProgramError:
     block, name = site.block.name, load.buffer.name
     for e in walk_expr(site.store.value):
         sides = (e.a, e.b) if isinstance(e, BinOp) and e.op == "*" else ()
-        if sides and all(has_loads(side) for side in sides):
+        if sides and all(has_loads(side) for side in sides) and any(x is load for x in walk_expr(e)):
             one, other = ({x.buffer for x in walk_expr(side) if isinstance(x, BufferLoad)} for side in sides)
             if one & other:
                 twice = min(b.name for b in one & other)

@@ -41,8 +41,13 @@ def _chained(sch: Schedule, stage: Block) -> None:
             parts = operands(value, "+")
             places = {n: made[e.buffer] for n, e in enumerate(parts) if isinstance(e, BufferLoad) and own(e)}
             inside = any(any(map(own, walk_expr(e))) for n, e in enumerate(parts) if n not in places)
-            order = [*(n for n in range(len(parts)) if n not in places), *sorted(places, key=lambda n: places[n])]
+            others, own_sums = [n for n in range(len(parts)) if n not in places], sorted(places, key=lambda n: places[n])
+            order = [*others, *own_sums]
             plain = list(places.values()) == sorted(places.values()) and _from_the_left(value)
+            if any(isinstance(e, BufferLoad) and e.dtype == "int8" for n in others for e in walk_expr(parts[n])):
+                # What a sum starts with is int32; what has to be widened comes last.
+                order = [*own_sums, *others]
+                plain = order == sorted(order) and _from_the_left(value)
             if len(places) > 1 and not inside and not plain:
                 sch.reorder_addends(sch.get_sblock(stage.name), order, list(path))
             return
