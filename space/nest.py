@@ -311,9 +311,10 @@ def _check_site(
                              "with +, min or max and a term that does not read it", "product")
         term = None if name in matches else term_of(site)
         if term is not None and any(isinstance(e, BinOp) and e.op == "-" and has_loads(e.b) for e in walk_expr(term)):
-            raise SpaceError(f"block {name!r} takes elements away at each of its {_steps(site) // _stored(site)} steps; the ALU "
-                             f"has no difference, and a sum or extremum over up to {WRITTEN_OUT} is written out as stages: make "
-                             "one of so many at a time", "product")
+            steps = _steps(site) // _stored(site)
+            raise NotPackedError(f"block {name!r} takes elements away at each of its {steps} steps; the ALU has no difference, "
+                                 f"and a sum or extremum over up to {WRITTEN_OUT} is written out as stages: make one of so many "
+                                 "at a time", "product")
         return
     if loads_from(store.value, store.buffer):
         raise SpaceError(f"block {name!r} reads {store.buffer.name}, which it writes: each of its elements would wait for "

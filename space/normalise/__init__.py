@@ -12,6 +12,7 @@ from autosched.schedule import Schedule
 from autosched.schedule.kit.trace import Instruction, Trace
 from autosched.target import Target
 from space.normalise import (
+    again,
     apart,
     copies,
     diagonal,
@@ -102,6 +103,7 @@ def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool) -> t
         sch = places.apart(sch, target)
         negation.apply(sch, target)
         diagonal.apart(sch, target)
+        again.apply(sch, target)
         epilogue.apply(sch, target)
         sums.apply(sch, target)
         diagonal.apply(sch, target)

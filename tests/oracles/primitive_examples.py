@@ -220,6 +220,12 @@ for i, k in T.grid(16, 4):
             S[vi] = 0
         S[vi] = S[vi] + T.Cast("int32", A[vk]) * T.Cast("int32", W[vi, vk])
 """ + stage("C[vi]", "B[vi] - S[vi]"))), 'sch.negate_sum("S", "W")'),
+    "reuse_block": Example("|".join((
+        'A: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32"), D: T.Buffer((16,), "int32")',
+        """B = T.sblock_alloc_buffer((16,), "int32")
+E = T.sblock_alloc_buffer((16,), "int32")
+""" + stage("B[vi]", "A[vi] * 2") + stage("E[vi]", "A[vi] * 2") + stage("C[vi]", "B[vi] + 1") + stage("D[vi]", "E[vi] + 2"))),
+        'sch.reuse_block("E", "B")'),
     "negate_factor": Example("|".join((
         'A: T.Buffer((16,), "int8"), W: T.Buffer((16,), "int8"), B: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")',
         stage("C[vi]", 'B[vi] - T.Cast("int32", A[vi]) * T.Cast("int32", W[vi])'))), 'sch.negate_factor("C", "W")'),

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Expr, IntImm, Var, binary, int_value, is_int
-from autosched.ir.functor import expr_children, free_vars, rewrite, substitute
+from autosched.ir.functor import expr_children, free_vars, replace_buffers, rewrite, substitute, walk_expr
 from autosched.ir.patterns import has_loads, operands
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, IterVar, Range, Stmt, seq
-from autosched.schedule.analysis.dependence import scope_of
+from autosched.schedule.analysis.dependence import is_output, scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
 from autosched.schedule.kit.nests import own_nest
@@ -19,6 +19,7 @@ from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.reductions.operand import operand_stage
+from autosched.schedule.primitives.reductions.plain import require_once, top_of
 from autosched.schedule.primitives.reductions.zero_terms import Replaced
 
 
@@ -105,6 +106,107 @@ class Stages(ScheduleBase):
             self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit(state, body)
         return self.block_rv(made)
+
+
+    @primitive
+    def reuse_block(self, block: BlockRV | str, other: BlockRV | str) -> None:
+        """Reads what another block makes where a block makes the same again, and removes that block.
+
+        Args:
+            block: handle or name of a block without init, alone in its loops, that stores one value in between.
+            other: handle or name of one before it that stores the same value at the same places, of a tensor of the same shape.
+
+        Raises:
+            ScheduleError: another value, shape or domain; a result; somebody writes what the value reads in between.
+
+        Before::
+
+            B = T.sblock_alloc_buffer((16,), "int32")
+            E = T.sblock_alloc_buffer((16,), "int32")
+            for i in range(16):
+                with T.sblock("B"):
+                    vi = T.axis.spatial(16, i)
+                    B[vi] = A[vi] * 2
+            for i in range(16):
+                with T.sblock("E"):
+                    vi = T.axis.spatial(16, i)
+                    E[vi] = A[vi] * 2
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = B[vi] + 1
+            for i in range(16):
+                with T.sblock("D"):
+                    vi = T.axis.spatial(16, i)
+                    D[vi] = E[vi] + 2
+
+        After ``sch.reuse_block("E", "B")``::
+
+            B = T.sblock_alloc_buffer((16,), "int32")
+            for i in range(16):
+                with T.sblock("B"):
+                    vi = T.axis.spatial(16, i)
+                    B[vi] = A[vi] * 2
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = B[vi] + 1
+            for i in range(16):
+                with T.sblock("D"):
+                    vi = T.axis.spatial(16, i)
+                    D[vi] = B[vi] + 2
+        """
+        assert isinstance(block, BlockRV) and isinstance(other, BlockRV)
+        state, realize = self.block_at(block)
+        also, first = self.block_at(other)
+        try:
+            if also is not state:
+                raise Refusal("the blocks belong to different functions", code="handle")
+            table, allocs = _reused(state, realize, first)
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
+        self.commit(state, state.rewrite(table, allocs))
+
+
+def _reused(
+    state: State, realize: BlockRealize, first: BlockRealize
+) -> tuple[dict[int, Stmt | None], dict[int, tuple[Buffer, ...]]]:
+    again, block = realize.block, first.block
+    marks = [block.ident, again.ident]
+    scope = scope_of(state, again)
+    store, made = again.body, block.body
+    if not (isinstance(store, BufferStore) and isinstance(made, BufferStore)) or again.init is not None or block.init is not None:
+        raise Refusal(f"blocks {block.name} and {again.name} are not each one plain store", marks, code="form")
+    if is_output(again, scope) or is_output(block, scope) or scope_of(state, block) is not scope:
+        raise Refusal(f"blocks {block.name} and {again.name} do not make tensors in between, side by side", marks, code="output")
+    order = [b.ident for b in (r.block for r in state.realizes.values())]
+    if order.index(block.ident) >= order.index(again.ident):
+        raise Refusal(f"block {block.name} does not come before block {again.name}", marks, code="order")
+    for r in (first, realize):
+        require_once(state, r)
+    if not _same_value(again, store, block, made):
+        raise Refusal(f"block {again.name} does not make what block {block.name} makes", marks, code="form")
+    for buffer in (made.buffer, store.buffer):
+        if len(state.writers(scope, buffer)) != 1:
+            raise Refusal(f"{buffer.name} is written by others as well", marks, code="writer")
+    for load in (e for e in walk_expr(made.value) if isinstance(e, BufferLoad)):
+        late = [w for w in state.writers(scope, load.buffer) if order.index(w.ident) > order.index(block.ident)]
+        if late:
+            raise Refusal(f"block {late[0].name} writes {load.buffer.name} afterwards", [*marks, late[0].ident], code="writer")
+    top = top_of(state, realize)
+    table: dict[int, Stmt | None] = {id(top): None}
+    for reader in state.readers(scope, store.buffer):
+        table[id(state.realizes[reader.ident])] = replace_buffers(state.realizes[reader.ident], {store.buffer: made.buffer})
+    return table, {id(scope): tuple([b for b in scope.alloc_buffers if b is not store.buffer])}
+
+
+def _same_value(again: Block, store: BufferStore, block: Block, made: BufferStore) -> bool:
+    """Whether two stores make the same tensor, but for the names of iterators."""
+    mine = {i: j for i, j in zip(store.indices, made.indices) if isinstance(i, Var) and isinstance(j, Var)}
+    dom = {iv.var: (int_value(iv.dom.min), int_value(iv.dom.extent)) for iv in (*again.iter_vars, *block.iter_vars)}
+    alike = store.buffer.shape == made.buffer.shape and len(set(mine.values())) == len(mine)
+    alike = alike and all(i in mine or i == j for i, j in zip(store.indices, made.indices))
+    return alike and all(dom.get(i) == dom.get(j) for i, j in mine.items()) and substitute(store.value, mine) == made.value
 
 
 def part_at(block: Block, value: Expr, path: list[int]) -> Expr:

@@ -1,0 +1,63 @@
+"""What several stages do to a sum first, and all alike (a bias that is added), is done once."""
+
+from __future__ import annotations
+
+from autosched.errors import ScheduleError
+from autosched.ir.expr import BufferLoad, Expr, Var
+from autosched.ir.functor import substitute, walk_expr
+from autosched.ir.stmt import Block
+from autosched.schedule import Schedule
+from autosched.schedule.primitives.reductions.stages import part_at
+from autosched.target import Target
+from space.normalise.blocks import device_block, device_blocks, given, product_of, readers_of, store_of
+from space.normalise.copies import path_of
+from space.sites import alu_ops
+
+_AT = tuple([Var(f"v{n}", "int32") for n in range(16)])  # iterators of values that are compared
+
+
+def apply(sch: Schedule, target: Target) -> None:
+    """Gives what every reader of a sum begins with a stage that all of them read, where a tensor is added there.
+
+    The sum itself is then read by that stage alone, which works in its place.
+    """
+    for name in [b.name for b in device_blocks(sch.func) if product_of(b) is not None]:
+        paths = _alike(sch, device_block(sch, name))
+        try:
+            made = [sch.decompose_value(sch.get_sblock(reader), path) for reader, path in paths]
+            for other in made[1:]:
+                sch.reuse_block(other, made[0])
+        except ScheduleError:
+            continue  # each does it for itself
+
+
+def _alike(sch: Schedule, total: Block) -> list[tuple[str, list[int]]]:
+    """The readers of a sum, each with the part of its value that they have in common; none where there is no such part."""
+    buffer = store_of(total).buffer
+    readers = readers_of(sch.func, buffer)
+    if len(readers) < 2:
+        return []
+    params = set(given(sch.func))
+    chains = []
+    for block in readers:
+        store = store_of(block)
+        loads = [x for x in walk_expr(store.value) if isinstance(x, BufferLoad) and x.buffer is buffer]
+        path = path_of(store.value, loads[0]) if len(loads) == 1 and loads[0].indices == store.indices else None
+        if block.init is not None or path is None:
+            return []
+        chains.append((block.name, path, [_written(block, path[:n]) for n in range(len(path) - 1, 0, -1)]))
+    common = 0
+    for parts in zip(*(values for _, _, values in chains)):
+        same = all(p == parts[0] and p.dtype == "int32" for p in parts)
+        if not same or any(x.buffer not in params | {buffer} for x in walk_expr(parts[0]) if isinstance(x, BufferLoad)):
+            break
+        common += 1
+    if not common or not alu_ops(chains[0][2][common - 1])[1]:
+        return []
+    return [(name, path[: len(path) - common]) for name, path, _ in chains]
+
+
+def _written(block: Block, path: list[int]) -> Expr:
+    """A part of what a block stores, with the same iterators for every block of that shape."""
+    store = store_of(block)
+    return substitute(part_at(block, store.value, path), {i: _AT[n] for n, i in enumerate(store.indices) if isinstance(i, Var)})
