@@ -483,3 +483,26 @@ def f(X: T.Buffer((12, 1, 16), "int32"), B: T.Buffer((8, 1, 16), "int32"), out: 
 
     plain = "S[vi, vj, vl]"
     assert (bound(f"T.{clip}({plain}, {-50 if clip == 'max' else 50})") > bound(plain)) == needed
+
+
+def test_a_dimension_of_one_element_is_no_axis_whatever_a_stage_calls_it() -> None:
+    func = parse('''
+@T.prim_func
+def f(X: T.Buffer((1, 8, 1, 16), "int32"), b: T.Buffer((8, 1, 16), "int32"), out: T.Buffer((1, 8, 1, 16), "int8")):
+    S = T.alloc_buffer((1, 8, 1, 16), "int32")
+    D = T.alloc_buffer((1, 8, 1, 16), "int32")
+    for n, i, l in T.grid(1, 8, 16):
+        with T.block("S"):
+            vn, vi, vl = T.axis.remap("SSS", [n, i, l])
+            S[vn, vi, 0, vl] = T.max(X[vn, vi, 0, vl], 1)
+    for i, l in T.grid(8, 16):
+        with T.block("D"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            D[0, vi, 0, vl] = S[0, vi, 0, vl] + b[vi, 0, vl]
+    for i, l in T.grid(8, 16):
+        with T.block("out"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            out[0, vi, 0, vl] = T.Cast("int8", D[0, vi, 0, vl])
+''')
+    (nest,) = analyse(func, DE10)
+    assert [a.extent for a in nest.axes] == [8] and {o.name: o.uses(0) for o in nest.operands} == {"X": True, "b": True}
