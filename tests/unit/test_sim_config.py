@@ -157,3 +157,25 @@ def test_as_much_sram_as_is_simulated(log: int, fits: bool) -> None:
     else:
         with pytest.raises(ConfigError, match=r"LOG_WGT_BUFF_SIZE: .* bytes of SRAM"):
             check_size(config)
+
+
+ENDS = {
+    "LOG_INP_WIDTH": (0, 5), "LOG_WGT_WIDTH": (0, 5), "LOG_ACC_WIDTH": (3, 6), "LOG_BATCH": (0, 10), "LOG_BLOCK": (0, 10),
+    "LOG_UOP_BUFF_SIZE": (3, 30), "LOG_INP_BUFF_SIZE": (1, 34), "LOG_WGT_BUFF_SIZE": (1, 34), "LOG_ACC_BUFF_SIZE": (1, 34),
+    "bus_bytes": (8, 64), "burst_beats": (2, 256), "read_delay": (1, 100_000), "outstanding_reads": (1, 256),
+    "queue_depth": (1, 65_536), "uop_depth": (2, 1 << 20), "clock_mhz": (1, 10_000),
+}
+
+
+@pytest.mark.parametrize("field", ENDS)
+def test_numbers_of_a_machine_at_their_ends_and_beyond(field: str) -> None:
+    """At an end another field may be in the way: then that is what the refusal says."""
+    low, high = ENDS[field]
+    for value in (low, high):
+        try:
+            VTAConfig(**{field: value})
+        except ConfigError as error:
+            assert "is outside" not in str(error)
+    for value in (low - 1, high + 1):
+        with pytest.raises(ConfigError, match=f"is outside {low}..{high}"):
+            VTAConfig(**{field: value})

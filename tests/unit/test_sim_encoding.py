@@ -148,3 +148,13 @@ def test_a_load_begins_within_16_bits() -> None:
     deep = VTAConfig(LOG_BLOCK=0, LOG_INP_BUFF_SIZE=17, LOG_WGT_BUFF_SIZE=7, LOG_ACC_BUFF_SIZE=9)
     check_encoding(deep, "fsim")
     assert (deep.inp_depth, usable(deep, "fsim").inp, usable(deep, "chisel").inp) == (1 << 17, 1 << 16, 2048)
+
+
+@pytest.mark.parametrize("semantics", ["chisel", "fsim"])
+@pytest.mark.parametrize("config", [VTAConfig(), VTAConfig(LOG_INP_BUFF_SIZE=13), VTAConfig(LOG_ACC_BUFF_SIZE=15)])
+def test_the_ends_of_every_field_come_back(config: VTAConfig, semantics: str) -> None:
+    """Also where operands of the GEMM and of the ALU have fields of other widths."""
+    for table in isa.bounds(config, semantics):
+        table = table.copy()
+        table[:, isa.OPCODE] = range(len(table))
+        assert isa.decode(isa.encode(table, config, semantics), config, semantics).tolist() == table.tolist()

@@ -206,6 +206,16 @@ def test_a_cap_ends_the_run() -> None:
     assert timing.cycles(table, DE10, cap=full - 1) == -1 == timing.cycles(table, DE10, cap=0)
 
 
+@pytest.mark.parametrize("semantics", ["chisel", "fsim"])
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_a_transfer_of_nothing_takes_a_cycle(rows: int, semantics: str) -> None:
+    for insn in (Store(y_size=rows), Load(mem=MEM_INP, y_size=rows), Load(mem=MEM_UOP, y_size=rows)):
+        table = table_of([insn, Finish()])
+        for machine in (DE10, VTAConfig(bus_bytes=64)):
+            assert timing.instruction_cycles(table, machine, semantics=semantics)[0] == 1
+            assert timing.cycles(table, machine, semantics=semantics) == reference.cycles(table, machine, semantics=semantics)
+
+
 def test_fsim_times_what_the_hardware_refuses() -> None:
     mul = table_of([Alu(**ONE_UOP, alu_op=isa.ALU_MUL), Finish()])
     add = table_of([Alu(**ONE_UOP, alu_op=isa.ALU_ADD), Finish()])
