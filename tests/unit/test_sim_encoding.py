@@ -158,3 +158,14 @@ def test_the_ends_of_every_field_come_back(config: VTAConfig, semantics: str) ->
         table = table.copy()
         table[:, isa.OPCODE] = range(len(table))
         assert isa.decode(isa.encode(table, config, semantics), config, semantics).tolist() == table.tolist()
+
+
+@pytest.mark.parametrize(("log", "fits"), [(18, True), (19, False)])
+def test_a_micro_op_has_32_bits(log: int, fits: bool) -> None:
+    config = VTAConfig(LOG_WGT_BUFF_SIZE=log)
+    assert sum(encoding_of(config, "fsim").uop) == (32 if fits else 33)
+    if fits:
+        check_encoding(config, "fsim")
+    else:
+        with pytest.raises(ConfigError, match="more than 32"):
+            check_encoding(config, "fsim")

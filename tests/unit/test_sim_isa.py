@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -117,15 +119,15 @@ def test_immediates_are_signed() -> None:
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ("0" * 31 + "5", "opcode 5"),
-        ("0" * 31 + "7", "opcode 7"),
-        ("0" * 29 + "300", "memory type 6"),
-        ("0000700000000000" + "0" * 15 + "4", "ALU operation 7"),
+        ("0" * 31 + "5", "opcode 5 does not exist (0..4)"),
+        ("0" * 31 + "7", "opcode 7 does not exist (0..4)"),
+        ("0" * 29 + "300", "memory type 6 does not exist (0..5)"),
+        ("0000700000000000" + "0" * 15 + "4", "ALU operation 7 does not exist (0..4)"),
     ],
 )
 def test_words_that_mean_nothing_are_refused(line: str, what: str) -> None:
     good = "0" * 31 + "3"
-    with pytest.raises(DecodeError, match=what) as caught:
+    with pytest.raises(DecodeError, match=re.escape(what)) as caught:
         isa.decode(isa.from_hex([good, line]), DE10)
     assert caught.value.index == 1
 

@@ -5,6 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from sim import _kernels
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,3 +45,15 @@ def test_a_change_of_a_dependency_recompiles(tmp_path: Path) -> None:
     assert outer(tmp_path, "caller") == (20, True)
     (tmp_path / "callee.py").write_text(CALLEE.format(4))
     assert outer(tmp_path, "caller") == (50, False)
+
+
+def test_only_kernels_of_ours_are_said_to_be_compiled_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def dispatcher(module: str) -> SimpleNamespace:
+        return SimpleNamespace(data={"dispatcher": SimpleNamespace(py_func=SimpleNamespace(__module__=module))})
+
+    listener, told, said = _kernels._Compiling(), [], []
+    monkeypatch.setattr(_kernels, "tell", told.append)
+    for module in ("numpy.linalg", "simulated.kernel", "sim._timing_kernel", "space._play_kernel"):
+        listener.on_start(dispatcher(module))
+        said.append(len(told))
+    assert said == [0, 0, 1, 1] and "compiling kernels" in told[0]
