@@ -28,6 +28,8 @@ class DaskExecutor:
         ExecutorError: Dask is not installed.
     """
 
+    places = 1
+
     def __init__(self, jobs: int, scheduler: str | None = None) -> None:
         try:
             import distributed
@@ -78,6 +80,10 @@ class DaskExecutor:
         except (OSError, TimeoutError, ValueError) as error:
             raise ExecutorError(f"the Dask scheduler {self._client.scheduler.address} is gone: {_first_line(error)}") from error
         return int(sum(threads.values()))
+
+    def vacant(self) -> int:
+        """The scheduler alone knows."""
+        return 0
 
     def submit(self, candidates: Sequence[Candidate]) -> Future[Measured]:
         """Hands candidates to the scheduler."""

@@ -37,13 +37,22 @@ class Fault(Enum):
 
 
 class Executor(Protocol):
-    """A place where candidates are measured."""
+    """A place where candidates are measured, or several.
+
+    Args:
+        places: that can be told apart: what a process has measured helps it with what is alike.
+    """
+
+    places: int
 
     def start(self) -> None:
         """Gets ready; workers may still be on their way when it returns."""
 
     def slots(self) -> int:
         """How many calls it can run at once; 0 while it has no worker."""
+
+    def vacant(self) -> int:
+        """Which of its places the next call goes to, of those that are free."""
 
     def submit(self, candidates: Sequence[Candidate]) -> Future[Measured]:
         """Measures candidates; no more calls than ``slots()`` may be under way."""
@@ -84,6 +93,8 @@ def make_executor(name: str, jobs: int, scheduler: str | None = None) -> Executo
 class SerialExecutor:
     """In this process; nothing protects it from a candidate that takes its memory."""
 
+    places = 1
+
     def __init__(self) -> None:
         self._thresholds = gc.get_threshold()
 
@@ -95,6 +106,10 @@ class SerialExecutor:
     def slots(self) -> int:
         """One call at a time."""
         return 1
+
+    def vacant(self) -> int:
+        """There is one place."""
+        return 0
 
     def submit(self, candidates: Sequence[Candidate]) -> Future[Measured]:
         """Measures before it returns."""
@@ -154,7 +169,7 @@ class LokyExecutor:
     """
 
     def __init__(self, jobs: int) -> None:
-        self.jobs = jobs
+        self.jobs = self.places = jobs
         self._workers: list[_Worker] = []
         self._processes: set[BaseProcess] = set()
 
@@ -168,6 +183,10 @@ class LokyExecutor:
         """One call per worker."""
         return self.jobs
 
+    def vacant(self) -> int:
+        """The first worker without a call."""
+        return next(k for k, w in enumerate(self._workers) if w.call is None or w.call.done())
+
     def submit(self, candidates: Sequence[Candidate]) -> Future[Measured]:
         """Hands candidates to a worker that is free, or to a new one in the place of one that died."""
         from joblib.externals.loky import BrokenProcessPool
@@ -175,7 +194,7 @@ class LokyExecutor:
         arguments = tuple(candidates), version()
         # An interrupt inside a library's queue would leave its lock locked, and the threads that need it waiting for ever.
         with undisturbed():
-            spot = next(k for k, w in enumerate(self._workers) if w.call is None or w.call.done())
+            spot = self.vacant()
             try:
                 future: Future[Measured] = self._workers[spot].executor.submit(work, *arguments)
             except BrokenProcessPool:

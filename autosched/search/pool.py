@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future
+from itertools import pairwise
 from queue import Empty, SimpleQueue
 from types import TracebackType
 
@@ -112,19 +113,38 @@ class MeasurePool:
             batch.abandon()
 
 
+def shares(candidates: Sequence[Candidate], places: int) -> list[tuple[int, ...]]:
+    """Which candidates each of several processes is to measure: those whose traces begin alike come to one process.
+
+    A process that replays a trace keeps the programs on the way, and takes them for the next trace that begins so.
+
+    Args:
+        candidates: of one batch.
+        places: processes.
+
+    Returns:
+        Their positions, for each process in ascending order.
+    """
+    order = list(range(len(candidates)))
+    if places > 1:
+        order.sort(key=lambda k: repr(candidates[k].trace))
+    ends = [len(order) * n // places for n in range(places + 1)]
+    return [tuple(sorted(order[a:b])) for a, b in pairwise(ends)]
+
+
 class _Batch:
     """One batch on its way."""
 
     def __init__(self, pool: MeasurePool, candidates: Sequence[Candidate], until: float | None) -> None:
         self.pool, self.executor, self.candidates, self.until = pool, pool.executor, candidates, until
-        self.waiting: deque[tuple[int, ...]] = deque()
+        self.again: deque[tuple[int, ...]] = deque()  # what is tried once more, first of all
         self.running: dict[Future[Measured], tuple[tuple[int, ...], float]] = {}
         self.found: dict[int, Result] = {}
         self.deaths = [0] * len(candidates)
         self.false_starts = 0
         size = max(1, min(int(CALL_SECONDS / max(pool.each, 1e-6)), -(-len(candidates) // max(1, self.executor.slots()))))
-        for k in range(0, len(candidates), size):
-            self.waiting.append(tuple(range(k, min(k + size, len(candidates)))))
+        self.shares = [deque(own[k : k + size] for k in range(0, len(own), size))
+                       for own in shares(candidates, self.executor.places)]
 
     def results(self) -> Iterator[Result]:
         for k in range(len(self.candidates)):
@@ -141,13 +161,25 @@ class _Batch:
         self.running.clear()
 
     def _fill(self) -> None:
-        while self.waiting and len(self.running) + len(self.pool.strays) < self.executor.slots():
-            call = self.waiting.popleft()
+        while len(self.running) + len(self.pool.strays) < self.executor.slots():
+            call = self._next()
+            if call is None:
+                return
             future = self.executor.submit([self.candidates[i] for i in call])
             self.running[future] = (call, time.monotonic() + self.pool.patience * len(call))
             # The thread that ends a call takes the same lock: it must not be left locked.
             with undisturbed():
                 future.add_done_callback(self.pool.ended.put)
+
+    def _next(self) -> tuple[int, ...] | None:
+        """The call for the place that is free: of its own share, or the last that another has to do."""
+        if self.again:
+            return self.again.popleft()
+        own = self.shares[self.executor.vacant()]
+        if own:
+            return own.popleft()
+        most = max(self.shares, key=len)
+        return most.pop() if most else None
 
     def _wait(self) -> None:
         strays = self.pool.strays
@@ -174,7 +206,7 @@ class _Batch:
             self.executor.abandon(future)
             if lost:
                 # No worker was there to try it: nothing is known of the candidate.
-                self.waiting.appendleft(call)
+                self.again.appendleft(call)
             else:
                 self._again(call, f"no result after {self.pool.patience:g} seconds")
 
@@ -196,7 +228,7 @@ class _Batch:
             self.false_starts += 1
             if self.false_starts > FALSE_STARTS:
                 raise ExecutorError(f"{self.false_starts} worker processes ended before they could begin: {error}") from error
-            self.waiting.appendleft(call)
+            self.again.appendleft(call)
         elif fault is Fault.WORKER:
             self._again(call, "its worker process died")
         else:
@@ -207,6 +239,6 @@ class _Batch:
         for k in reversed(call):
             self.deaths[k] += 1
             if self.deaths[k] < TRIES:
-                self.waiting.appendleft((k,))
+                self.again.appendleft((k,))
             else:
                 self.found[k] = Result.failed("environment", f"{reason}, {self.deaths[k]} times")

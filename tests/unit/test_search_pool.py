@@ -4,7 +4,8 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,10 +17,11 @@ import pytest
 from autosched.child import YOUNG
 from autosched.cli.exit_codes import Exit
 from autosched.errors import ExecutorError, UnknownNameError
-from autosched.measure import Candidate, measure
+from autosched.measure import Candidate, Result, measure
 from autosched.search import guarded
 from autosched.search import pool as pool_module
 from autosched.search.pool import MeasurePool
+from autosched.search.worker import Measured
 from autosched.workloads import workload
 from space import Space
 
@@ -127,8 +129,6 @@ def test_what_has_no_result_when_time_is_up_is_never_given(tmp_path: Path) -> No
 
 def test_an_interrupt_never_comes_inside_a_librarys_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Raised there, it leaves the lock locked, and the end of the run waits for ever for the threads that need it."""
-    from concurrent.futures import Future
-
     from joblib.externals.loky import ProcessPoolExecutor
 
     inside = []
@@ -235,3 +235,47 @@ def test_one_job_leaves_the_collector_of_garbage_as_it_was() -> None:
 def test_executors_have_names() -> None:
     with pytest.raises(UnknownNameError, match="unknown executor 'lokky'; did you mean 'loky'"):
         MeasurePool(2, "lokky")
+
+
+def lettered(*traces: str) -> list[Candidate]:
+    return [Candidate(SMALL, "vta-de10", tuple(text)) for text in traces]  # type: ignore[arg-type]
+
+
+def test_what_begins_alike_is_measured_in_one_place() -> None:
+    asked = lettered("ab", "b", "ac", "aa", "c", "a")
+    assert pool_module.shares(asked, 1) == [(0, 1, 2, 3, 4, 5)]
+    assert pool_module.shares(asked, 2) == [(0, 2, 3), (1, 4, 5)]
+    assert pool_module.shares(asked, 3) == [(0, 3), (2, 5), (1, 4)]
+    assert sorted(k for share in pool_module.shares(asked, 16) for k in share) == [0, 1, 2, 3, 4, 5]
+    assert pool_module.shares([], 2) == [(), ()]
+
+
+class Places:
+    """Two places, of which one is as free as the test says; every call has its result at once."""
+
+    places = 2
+
+    def __init__(self, free: list[int]) -> None:
+        self.free, self.calls = free, list[tuple[int, tuple[str, ...]]]()
+
+    def slots(self) -> int:
+        return 1
+
+    def vacant(self) -> int:
+        return self.free[len(self.calls)]
+
+    def submit(self, asked: Sequence[Candidate]) -> Future[Any]:
+        self.calls.append((self.vacant(), tuple("".join(map(str, c.trace)) for c in asked)))
+        future: Future[Any] = Future()
+        future.set_result(Measured(tuple(Result("ok", cycles=len(c.trace)) for c in asked), 0.0))
+        return future
+
+
+def test_a_place_that_has_done_its_share_takes_the_last_of_anothers(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = lettered("ab", "b", "ac", "aa", "c", "a")
+    with MeasurePool(1) as pool:
+        places = Places([0, 1, 0, 0, 0, 0])
+        monkeypatch.setattr(pool, "executor", places)
+        monkeypatch.setattr(places, "stop", lambda: None, raising=False)
+        assert [r.cycles for r in pool.run(asked)] == [2, 1, 2, 2, 1, 1]
+    assert [(place, *call) for place, call in places.calls] == [(0, "ab"), (1, "b"), (0, "ac"), (0, "aa"), (0, "a"), (0, "c")]
