@@ -63,7 +63,7 @@ def test_trace_holds_tracks_slices_arrows_and_counters() -> None:
     trace = json.loads(json.dumps(timeline.chrome_trace(run, curves)))
     events = trace["traceEvents"]
     names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
-    assert list(names.values()) == list(stats.UNITS)
+    assert list(names.values()) == list(stats.UNITS) and {e["pid"] for e in events} == {1}
     slices = [e for e in events if e["ph"] == "X"]
     for tid in names:
         mine = sorted((e["ts"], e["ts"] + e["dur"]) for e in slices if e["tid"] == tid)
