@@ -370,6 +370,14 @@ def test_a_value_outside_its_field_is_refused():
         execute(prog)
 
 
+def test_of_two_tokens_only_the_one_that_lacks_is_waited_for():
+    prog = program(isa.Load(mem=isa.MEM_INP, push_next=1), isa.Gemm(pop_prev=1, pop_next=1, uop_end=1, iter_out=1, iter_in=1))
+    with pytest.raises(DeadlockError) as caught:
+        execute(prog)
+    (waiter,) = caught.value.waiters
+    assert (waiter.unit, waiter.index) == ("COMPUTE", 2) and "STORE" in str(waiter) and "LOAD" not in str(waiter)
+
+
 def test_deadlock_is_reported_with_instruction_token_and_time():
     prog = program(isa.Store(pop_prev=1, push_prev=1), isa.Gemm(pop_next=1, uop_end=1, iter_out=1, iter_in=1))
     with pytest.raises(DeadlockError) as caught:

@@ -90,6 +90,20 @@ def f(X: T.Buffer((4, 1, 16), "int32"), A: T.Buffer((8, 1, 16), "int8"), W: T.Bu
     assert len(sch.get(sch.get_sblock("C")).iter_vars) == 3 and len(sch.get(sch.get_sblock("Y")).iter_vars) == 2
 
 
+def test_a_single_row_written_at_a_constant_becomes_one_of_matrices_too() -> None:
+    func = parse('''
+@T.prim_func
+def f(A: T.Buffer((1, 16), "int8"), W: T.Buffer((16,), "int8"), C: T.Buffer((1, 16), "int32")):
+    for l in T.serial(16):
+        with T.block("C"):
+            vl = T.axis.spatial(16, l)
+            C[0, vl] = T.Cast("int32", A[0, vl]) * T.Cast("int32", W[vl])
+''')
+    sch = Schedule(func)
+    diagonal.apply(sch, DE10)
+    assert [iv.kind for iv in sch.get(sch.get_sblock("C")).iter_vars] == ["spatial", "reduce"]
+
+
 @pytest.mark.parametrize(("products", "left"), [(16, 0), (17, 1)])
 def test_as_many_products_of_one_value_as_are_taken_apart(products: int, left: int) -> None:
     weights = ", ".join(f'W{n}: T.Buffer((8, 16), "int8")' for n in range(products))
