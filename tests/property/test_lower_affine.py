@@ -80,6 +80,7 @@ FUSED = by_constant((BinOp("+", by_constant((VARS[0], "*", 2)), VARS[2], "int32"
 @given(INDEX)
 @example(FUSED)
 @example(by_constant((VARS[0], "//", 1)))
+@example(by_constant((BinOp("-", by_constant((VARS[0], "*", 4)), VARS[2], "int32"), "//", 4)))
 @example(shifted((VARS[0], "shift_right", 1)))
 @settings(max_examples=300)
 def test_an_index_keeps_its_value_and_stays_within_its_bounds(expr: Expr) -> None:

@@ -520,3 +520,18 @@ def f(X: T.Buffer((1, 8, 1, 16), "int32"), b: T.Buffer((8, 1, 16), "int32"), out
 ''')
     (nest,) = analyse(func, DE10)
     assert [a.extent for a in nest.axes] == [8] and {o.name: o.uses(0) for o in nest.operands} == {"X": True, "b": True}
+
+
+@pytest.mark.parametrize(("lanes", "at", "packed"), [(16, "vj", True), (1, "0", False)])
+def test_a_product_without_lanes_of_its_own_is_not_packed(lanes: int, at: str, packed: bool) -> None:
+    func = parse(f'''
+@T.prim_func
+def f(A: T.Buffer((8, 1, 16), "int8"), W: T.Buffer(({lanes}, 16), "int8"), C: T.Buffer((8, 1, {lanes}), "int32")):
+    for i, j, k in T.grid(8, {lanes}, 16):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, 0, {at}] = 0
+            C[vi, 0, {at}] = C[vi, 0, {at}] + T.Cast("int32", A[vi, 0, vk]) * T.Cast("int32", W[{at}, vk])
+''')
+    assert is_packed(func, DE10) == packed
