@@ -12,6 +12,7 @@ from autosched.ir.patterns import update_of
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, PrimFunc, Range, Stmt
 
 Interval = tuple[int, int]
+OWN_STORES = 2  # of a reduction: where it starts, and at each of its steps
 
 
 def dtype_bounds(dtype: str) -> Interval:
@@ -96,6 +97,8 @@ class ValueBounds:
     def know_reduction(self, block: Block) -> None:
         """Takes for granted what a block with init that takes its terms in by +, min or max can make; says nothing of others.
 
+        Nor of what other blocks write as well: what those store, nobody has bounded.
+
         Args:
             block: of the function.
         """
@@ -104,7 +107,7 @@ class ValueBounds:
         extents = [iv.dom.extent for iv in block.iter_vars if iv.kind == "reduce"]
         if update is None or not (isinstance(store, BufferStore) and isinstance(init, BufferStore)):
             return
-        if not all(isinstance(e, IntImm) for e in extents):
+        if not all(isinstance(e, IntImm) for e in extents) or len(self._stored().get(store.buffer, ())) > OWN_STORES:
             return
         dom = {iv.var: iv.dom for iv in block.iter_vars}
         op, term = update
@@ -116,12 +119,16 @@ class ValueBounds:
             pick = min if op == "min" else max
             self.know(store.buffer, (pick(first[0], low), pick(first[1], high)))
 
-    def _elements(self, buffer: Buffer) -> Interval:
-        whole = dtype_bounds(buffer.dtype)
+    def _stored(self) -> dict[Buffer, list[tuple[Expr, Mapping[Var, Range]]]]:
+        """What is stored into every buffer."""
         if self._stores is None:
             self._stores = {}
             _collect(self.func.body, {}, self._stores)
-        stores = self._stores.get(buffer, [])
+        return self._stores
+
+    def _elements(self, buffer: Buffer) -> Interval:
+        whole = dtype_bounds(buffer.dtype)
+        stores = self._stored().get(buffer, [])
         promised: Interval | None = None
         if buffer in self.func.params:
             index = self.func.params.index(buffer)

@@ -138,6 +138,59 @@ def test_what_is_not_doubled(block: str, changes: dict[str, str], code: str) -> 
         sch.negate_by_doubling(block)
 
 
+REDUCED = '''
+@T.prim_func
+def f(b: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
+    S = T.alloc_buffer((8,), "int32")
+    R = T.alloc_buffer((8,), "int32")
+    for i, k in T.grid({n}, {loop}):
+        with T.block("S"):
+            vi = T.axis.spatial({n}, i)
+            vk = T.axis.reduce(2, {step})
+            with T.init():
+                S[vi] = 0
+            S[vi] += 1000
+    {more}
+    for i in range(8):
+        with T.block("R"):
+            vi = T.axis.spatial(8, i)
+            R[vi] = S[vi]
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = {value}
+'''
+OTHER = '''for i in range(4):
+        with T.block("other"):
+            vi = T.axis.spatial(4, i)
+            S[vi + 4] = b[vi]'''
+LONG = {"n": 8, "loop": 64, "step": "k // 32", "more": ""}  # 33 steps of two: it starts again at each of the first 32
+HALF = {"n": 4, "loop": 2, "step": "k", "more": OTHER}
+
+
+@pytest.mark.parametrize(("changes", "narrow"), [
+    ({"n": 8, "loop": 2, "step": "k", "more": ""}, True), (LONG, False), (HALF, False),
+])
+def test_only_what_a_reduction_alone_makes_in_so_many_steps_is_known(changes: dict[str, object], narrow: bool) -> None:
+    func = parse(REDUCED.format(value="b[vi] - R[vi]", **changes))
+    sch = Schedule(func)
+    sch.negate_by_doubling("R")
+    assert sum(b.name.startswith("R_") for b in device_blocks(sch.func)) == steps(16 if narrow else 32)
+    moved = Schedule(parse(REDUCED.format(value="b[vi] - (S[vi] >> 4)", **changes)))
+    if narrow:
+        moved.push_negation("C")
+    else:
+        with refused(ScheduleError, "range"):
+            moved.push_negation("C")
+    for other in (sch, moved):
+        first = parse(REDUCED.format(value="b[vi] - R[vi]" if other is sch else "b[vi] - (S[vi] >> 4)", **changes))
+        b = np.array([LOW, HIGH, 0, -1, 1000, 1 << 20, LOW + 15, 7], dtype=np.int32)
+        results = [np.zeros(8, np.int32) for _ in range(2)]
+        run(first, b, results[0])
+        run(other.func, b, results[1])
+        assert np.array_equal(*results)
+
+
 FACTORS = '''
 @T.prim_func
 def f(x: T.Buffer((256,), "int8"), w: T.Buffer((256,), "int8"), C: T.Buffer((256,), "int32")):

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, Var, binary, const, int_value, intrin, wrap
-from autosched.ir.functor import Mutator, walk, walk_expr
+from autosched.ir.functor import Mutator, stmt_children, walk_expr
 from autosched.ir.patterns import has_loads, is_widened
 from autosched.ir.region import with_access
-from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, PrimFunc, Range, Stmt, seq
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Range, Stmt, seq
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.schedule.analysis.dependence import is_output, scope_of
 from autosched.schedule.analysis.ways import readers
@@ -20,7 +20,7 @@ from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.reductions.negation import only_taken_away, taken_away
-from autosched.schedule.primitives.reductions.plain import top_of
+from autosched.schedule.primitives.reductions.plain import runs_once, top_of
 
 WORD = 32  # bits of an element of the accumulator
 LEAST, MOST = dtype_bounds("int32")
@@ -132,15 +132,22 @@ class Minus(ScheduleBase):
 
 
 def known_values(func: PrimFunc) -> ValueBounds:
-    """Between what values are, those of reductions of known length included.
+    """Between what values are, those of reductions included that are known to take as many steps as their iterators say.
 
     Args:
         func: a program.
     """
     known = ValueBounds(func)
-    for stmt in walk(func.body):
-        if isinstance(stmt, BlockRealize) and stmt.block.init is not None:
-            known.know_reduction(stmt.block)
+
+    def look(stmt: Stmt, loops: tuple[For, ...]) -> None:
+        if isinstance(stmt, BlockRealize):
+            if stmt.block.init is not None and runs_once(stmt, loops)[0]:
+                known.know_reduction(stmt.block)
+            loops = ()
+        for child in stmt_children(stmt):
+            look(child, (*loops, stmt) if isinstance(stmt, For) else loops)
+
+    look(func.body, ())
     return known
 
 

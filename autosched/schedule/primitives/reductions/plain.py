@@ -11,7 +11,7 @@ from autosched.ir.functor import free_vars, substitute, walk, walk_expr
 from autosched.ir.iter_terms import IterSum
 from autosched.ir.itermap import detect_iter_map
 from autosched.ir.region import block_access
-from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Stmt
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, Stmt
 from autosched.ir.value_bounds import Interval
 from autosched.schedule.analysis.boxes import loop_ranges
 from autosched.schedule.analysis.dependence import scope_of
@@ -117,14 +117,17 @@ def top_of(state: State, realize: BlockRealize) -> Stmt:
 
 def require_once(state: State, realize: BlockRealize) -> None:
     """Refuses a block of which some combination of iterators is not known to run exactly once."""
-    block = realize.block
-    loops = state.loops_above(realize)
-    found = detect_iter_map(list(realize.iter_values), loop_ranges(loops), realize.predicate)
-    known = bool(found) and all(
-        _count(s) == int_value(iv.dom.extent) for s, iv in zip(found.indices, block.iter_vars)
-    )
+    known, errors = runs_once(realize, state.loops_above(realize))
     if not known:
-        raise _not_once(block, found.errors)
+        raise _not_once(realize.block, errors)
+
+
+def runs_once(realize: BlockRealize, loops: Sequence[For]) -> tuple[bool, Sequence[str]]:
+    """Whether every combination of a block's iterators is known to run exactly once in its loops, and why not."""
+    found = detect_iter_map(list(realize.iter_values), loop_ranges(loops), realize.predicate)
+    return bool(found) and all(
+        _count(s) == int_value(iv.dom.extent) for s, iv in zip(found.indices, realize.block.iter_vars)
+    ), found.errors
 
 
 def run_once(state: State, realize: BlockRealize) -> dict[Var, Interval]:
