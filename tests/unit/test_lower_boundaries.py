@@ -198,6 +198,17 @@ def test_as_many_tokens_wait_as_a_counter_counts() -> None:
         tokens._check_waiting(waiting(256), DE10)
 
 
+@pytest.mark.parametrize("ahead", [1, 2, 5])
+def test_tokens_that_are_given_back_do_not_wait(ahead: int) -> None:
+    """A load gives a token for each one that it got back, ``ahead`` of who takes them."""
+    load = {"mem": isa.MEM_INP, "y_size": 1, "x_size": 1, "x_stride": 1, "push_next": 1}
+    take = isa.Load(mem=isa.MEM_UOP, pop_prev=1, push_prev=1)
+    rounds = [insn for _ in range(40) for insn in (take, isa.Load(**load, pop_next=1))]
+    table = isa.table_of([*[isa.Load(**load)] * ahead, *rounds, *[isa.Load(mem=isa.MEM_UOP, pop_prev=1)] * ahead, isa.Finish()])
+    assert tokens._waiting(table) == ahead
+    assert tokens._waiting(waiting(40 + ahead)) == 40 + ahead
+
+
 def finished(insns: list[isa.Insn], uops: list[tuple[int, int, int]], shared: tuple[int, int] | None = None) -> Program:
     """Instructions with the tokens that lowering gives them."""
     stream = tokens.Stream.empty(len(insns), np.array(uops, dtype=np.int64).reshape(-1, 3))
