@@ -252,7 +252,7 @@ def f(A: T.Buffer((2, {depth}), "int8"), W: T.Buffer((16, {depth}), "int8"), x: 
         with T.block("q"):
             vi, vj, vk = T.axis.remap("SSR", [i, j, k])
             with T.init():
-                q[vi, vj] = 0
+                q[vi, vj] = {init}
             q[vi, vj] += A[vi, vk].astype("int32") * W[vj, vk].astype("int32")
     for i, j in T.grid(2, 16):
         with T.block("s"):
@@ -265,12 +265,16 @@ def f(A: T.Buffer((2, {depth}), "int8"), W: T.Buffer((16, {depth}), "int8"), x: 
 '''
 
 
+INITS = ["0", "z[vi, vj]", "0 - z[vi, vj]", "z[vi, vj] - 7", "3 - z[vi, vj]", "z[vi, vj] + 7"]
+
+
 @pytest.mark.parametrize("seed", range(24))
 def test_users_differences_become_sums(seed: int) -> None:
     """Whatever is taken away: the accelerator adds, and the results are the same."""
     rng = random.Random(seed)
     leaves = ["q[vi, vj]", "z[vi, vj]", 'x[vi, vj].astype("int32")']
-    func = parse(USERS.format(depth=rng.choice([16, 512]), stage=f"(q[vi, vj] >> 2) - {chain(rng, 2, leaves)}",
+    func = parse(USERS.format(init=INITS[seed % len(INITS)], depth=rng.choice([16, 512]),
+                              stage=f"(q[vi, vj] >> 2) - {chain(rng, 2, leaves)}",
                               value=f"s[vi, vj] - {chain(rng, 3, [*leaves, 's[vi, vj]'])}"))
     new, trace = normalise(func, get_target("vta-de10"))
     assert trace

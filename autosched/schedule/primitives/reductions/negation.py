@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, IntImm, Var, binary, cast, const, eq, if_then_else, maximum, minimum
+from autosched.ir.expr import (
+    BinOp,
+    BufferLoad,
+    Cast,
+    Expr,
+    IntImm,
+    Var,
+    binary,
+    cast,
+    const,
+    eq,
+    if_then_else,
+    int_value,
+    maximum,
+    minimum,
+)
 from autosched.ir.functor import Mutator, rewrite, walk_expr
 from autosched.ir.host import PACK, kind_of
 from autosched.ir.patterns import is_widened, loads_from
@@ -347,7 +362,7 @@ def _negated(state: State, realize: BlockRealize, operand: Buffer) -> tuple[Stmt
     own = BufferLoad(total, store.indices, "int32")
     new = with_access(replace(
         block, iter_vars=(*block.iter_vars, *([IterVar(part, Range(IntImm(0), IntImm(2)), "reduce")] if twice else [])),
-        init=BufferStore(total, store.indices, binary("-", const(0), block.init.value)),
+        init=BufferStore(total, store.indices, _negative(block.init.value)),
         body=BufferStore(total, store.indices, binary("+", own, Replaced(factor, spread).visit_expr(term))),
     ))
     loop = loop_of(part)
@@ -358,6 +373,15 @@ def _negated(state: State, realize: BlockRealize, operand: Buffer) -> tuple[Stmt
     allocs = tuple([total if b is store.buffer else b for b in scope.alloc_buffers])
     table[id(top)] = seq(own_nest(stage, "i"), rewrite(top, realize, inner))
     return state.rewrite(table, {id(scope): (*allocs, made)}), stage
+
+
+def _negative(value: Expr) -> Expr:
+    """The negative of a value, in which no difference is taken away: it is one the other way round."""
+    if isinstance(value, BinOp) and value.op == "-":
+        return value.b if int_value(value.a) == 0 else binary("-", value.b, value.a)
+    if isinstance(value, BinOp) and value.op == "+":
+        return binary("-", _negative(value.a), value.b)
+    return binary("-", const(0), value)
 
 
 def _factor(block: Block, term: Expr, operand: Buffer) -> BufferLoad:
