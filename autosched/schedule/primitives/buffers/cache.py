@@ -7,7 +7,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 from autosched.ir.expr import Var, int_value
+from autosched.ir.host import kind_of
 from autosched.ir.region import region_covers
+from autosched.ir.scopes import SRAM_SCOPES
 from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, For, Ident, Range, Stmt, full_region
 from autosched.schedule.analysis.dependence import uncovered
 from autosched.schedule.analysis.ways import inner_blocks, users
@@ -46,7 +48,8 @@ class Cache(Scope):
             block: handle or name of a block that reads the buffer.
             read_buffer_index: position, name, or the buffer itself.
             storage_scope: memory of the copy, e.g. ``local.inp_buffer``.
-            consumer_blocks: the blocks that read the copy; default: all readers in the scope.
+            consumer_blocks: the blocks that read the copy; default: all readers in the scope, of a copy in the accelerator's
+                memory all but host stages.
 
         Returns:
             the copying block.
@@ -82,6 +85,8 @@ class Cache(Scope):
         writer = self._only_writer(state, scope, buffer)
         self._covered(state, scope, buffer, writer)
         consumers = self._consumers(state, scope, buffer, consumer_blocks)
+        if consumer_blocks is None and storage_scope in SRAM_SCOPES and kind_of(reader) is None:
+            consumers = self._but_the_host(state, scope, buffer)
         if writer is not None:
             region = region_of(writer.writes, buffer)
             assert region is not None
@@ -332,6 +337,13 @@ class Cache(Scope):
             reason = uncovered(state, scope, reader.ident, [writer.ident])
             if reason is not None:
                 self.refuse(reason, [reader.ident, writer.ident], state=state, code="domain")
+
+    @staticmethod
+    def _but_the_host(state: State, scope: Block, buffer: Buffer) -> set[Ident]:
+        """The readers that are no host stages, with the blocks inside them, where some readers are; else nothing."""
+        readers = state.readers(scope, buffer)
+        own = [b for b in readers if kind_of(b) is None]
+        return {b.ident for block in own for b in (block, *state.children_of(block))} if len(own) < len(readers) else set()
 
     def _consumers(
         self, state: State, scope: Block, buffer: Buffer, blocks: Sequence[BlockRV | str] | None
