@@ -105,7 +105,7 @@ def _step(sch: Schedule, name: str) -> list[str] | None:
     params = set(given(sch.func))
     for pair in products_away(value):
         mine = [f.buffer for f in pair if f.buffer in params]
-        if mine and pair[0].buffer is not pair[1].buffer:
+        if mine:
             sch.host_stage(sch.negate_factor(sch.get_sblock(name), _easiest(sch, mine).name))
             return []
     stages = {store_of(b).buffer: b for b in device_blocks(sch.func) if b.init is None}

@@ -15,9 +15,11 @@ from autosched.ir.expr import BinOp, int_value
 from autosched.ir.functor import walk_expr
 from autosched.ir.host import split_host
 from autosched.ir.interp import random_inputs, run
+from autosched.measure import Candidate, measure
 from autosched.schedule import Schedule
 from autosched.script import parse
 from autosched.target import get_target
+from space import Space
 from space.normalise import normalise
 from space.normalise.blocks import device_blocks, store_of
 
@@ -203,8 +205,12 @@ def f(x: T.Buffer((256,), "int8"), w: T.Buffer((256,), "int8"), C: T.Buffer((256
 PRODUCT = 'T.Cast("int32", x[vi]) * T.Cast("int32", w[255 - vi])'
 
 
+SQUARE = 'T.Cast("int32", w[vi]) * T.Cast("int32", w[vi])'
+
+
 @pytest.mark.parametrize(("least", "made"), [(-128, "w_complement"), (-127, "w_negative")])
-@pytest.mark.parametrize("value", [f"5 - {PRODUCT}", f"({PRODUCT} - {PRODUCT}) >> 1"])
+@pytest.mark.parametrize("value", [f"5 - {PRODUCT}", f"({PRODUCT} - {PRODUCT}) >> 1", f"5 - {SQUARE}",
+                                   f"{PRODUCT} - {SQUARE} - T.Cast(\"int32\", w[vi]) * T.Cast(\"int32\", w[255 - vi])"])
 def test_products_with_a_negative_factor(least: int, made: str, value: str, verify_trace_roundtrip: Verify) -> None:
     func = parse(FACTORS % (least, value))
     sch = Schedule(func)
@@ -220,7 +226,7 @@ def test_products_with_a_negative_factor(least: int, made: str, value: str, veri
 
 
 @pytest.mark.parametrize(("value", "operand", "code"), [
-    (f"5 + {PRODUCT}", "w", "form"), ('5 - T.Cast("int32", w[vi]) * T.Cast("int32", w[255 - vi])', "w", "form"),
+    (f"5 + {PRODUCT}", "w", "form"),
     ('5 - T.Cast("int32", w[vi]) * 3', "w", "form"),
 ])
 def test_what_is_no_factor(value: str, operand: str, code: str) -> None:
@@ -284,3 +290,13 @@ def test_users_differences_become_sums(seed: int) -> None:
         assert not left, block.name
     inputs = random_inputs(func, seed)
     assert np.array_equal(run(new, *inputs)[0], run(func, *inputs)[0])
+
+
+def test_squares_are_taken_away() -> None:
+    """Of a square of a parameter's elements the host makes one factor negative: a sum over its diagonal is left."""
+    square = 'x[vi, vj].astype("int32") * x[vi, vj].astype("int32")'
+    func = parse(USERS.format(init="0", depth=16, stage=f"q[vi, vj] - {square}", value="s[vi, vj] >> 3"))
+    space = Space(func, "vta-de10")
+    for point in space.sample(np.random.default_rng(0), 2):
+        result = measure(Candidate(func, "vta-de10", tuple(space.trace(point).as_json())), execute=True, wide=True)
+        assert result.ok, result

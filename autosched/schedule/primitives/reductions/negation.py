@@ -273,7 +273,7 @@ class _Times(Mutator):
 
     def visit_expr(self, expr: Expr) -> Expr:
         factors = factors_of(expr.b) if isinstance(expr, BinOp) and expr.op == "-" else None
-        if factors is None or not isinstance(expr, BinOp) or sum(f.buffer is self.old for f in factors) != 1:
+        if factors is None or not isinstance(expr, BinOp) or all(f.buffer is not self.old for f in factors):
             return super().visit_expr(expr)
         other, own = factors if factors[1].buffer is self.old else factors[::-1]
         widened = cast("int32", other)
@@ -295,7 +295,7 @@ def _other_factor(state: State, realize: BlockRealize, operand: Buffer) -> tuple
     made = Buffer(name, operand.shape, "int8")
     value = _Times(operand, made, complement).visit_expr(store.value)
     if value == store.value:
-        raise Refusal(f"block {block.name} takes no product of {operand.name} with an element of another tensor away "
+        raise Refusal(f"block {block.name} takes no product of {operand.name} away "
                       f"(x - cast(int32, {operand.name}[..]) * cast(int32, y[..]))", [block.ident], code="form")
     stage = filling(name, made, lambda at: cast("int8", binary(
         "-", const(-1 if complement else 0), cast("int32", BufferLoad(operand, at, "int8")))))
