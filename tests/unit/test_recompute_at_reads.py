@@ -13,7 +13,9 @@ from refusals import refused
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
 from autosched.ir.expr import int_value
+from autosched.ir.functor import walk
 from autosched.ir.interp import random_inputs, run
+from autosched.ir.stmt import Block, BlockRealize
 from autosched.schedule import Schedule
 from autosched.script import parse
 
@@ -125,3 +127,33 @@ def test_whatever_is_copied_computes_the_same(data: st.DataObject) -> None:
     sch = Schedule(func, error_render_level="fast")
     copies = len(sch.recompute_at_reads("B"))
     assert copies == len(set(reads)) and equal(func, sch.func), func.script()
+
+
+def test_a_copy_takes_no_name_that_another_block_has() -> None:
+    func = parse('''
+@T.prim_func
+def f(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32"), D: T.Buffer((8,), "int32")):
+    B = T.alloc_buffer((8,), "int32")
+    B_D = T.alloc_buffer((8,), "int32")
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi] * 2
+    for i in range(8):
+        with T.block("B_D"):
+            vi = T.axis.spatial(8, i)
+            B_D[vi] = A[vi] + 1
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi] + B_D[vi]
+    for i in range(8):
+        with T.block("D"):
+            vi = T.axis.spatial(8, i)
+            D[vi] = B[vi] - B_D[vi]
+''')
+    sch = Schedule(func)
+    copy = sch.get(sch.recompute_at_consumers("B")[1])
+    names = [s.block.name for s in walk(sch.func.body) if isinstance(s, BlockRealize)]
+    assert len(set(names)) == len(names) and isinstance(copy, Block) and copy.name == "B_D_1"
+    assert "B_D_1 = T.sblock_alloc_buffer" in sch.script()

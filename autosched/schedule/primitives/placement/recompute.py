@@ -17,6 +17,7 @@ from autosched.schedule.analysis.dependence import (
 )
 from autosched.schedule.analysis.ways import for_complete
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
+from autosched.schedule.kit.names import fresh_name
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State, refresh
@@ -117,11 +118,15 @@ def _duplicate(state: State, realize: BlockRealize, together: list[Block] | None
     idents = [block.ident]
     allocs = list(scope.alloc_buffers)
     table: dict[int, Stmt | None] = {}
+    taken = {*state.block_names(), *state.buffer_names(scope)}
     for group in groups[1:]:
         first = group[0]
-        fresh = {b: replace(b, name=f"{b.name}_{first.name}", ident=Ident()) for b in buffers}
+        # The block and what it writes mostly have one name, and then their copies as well.
+        names = {n: fresh_name(f"{n}_{first.name}", taken) for n in (block.name, *(b.name for b in buffers))}
+        taken.update(names.values())
+        fresh = {b: replace(b, name=names[b.name], ident=Ident()) for b in buffers}
         copy = refresh(replace_buffers(_restricted(nest, block, group), fresh))
-        copy, ident = _renamed(copy, f"{block.name}_{first.name}")
+        copy, ident = _renamed(copy, names[block.name])
         stmts.append(copy)
         idents.append(ident)
         for old, new in fresh.items():
