@@ -16,7 +16,9 @@ from sim.own import claim
 
 LOOK = 0.5  # seconds between two looks at the parent, where the system does not tell
 MEMORY = 4 << 30  # bytes that a child may take on top of what it has when it starts
-YOUNG = 20_000  # objects made between two looks for cyclic garbage: trees have no cycles, and looking took a fifth of a replay
+# Trees have no cycles, and looking for cyclic garbage took a fifth of a replay. Objects made between two looks at the youngest, few
+# enough to be in the processor's cache; and such looks between two at what has outlived them, which mostly is to be kept.
+YOUNG, OLDER = 5_000, 1_000
 _PR_SET_PDEATHSIG = 1
 _DEFERRED = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
@@ -68,13 +70,18 @@ def begin(parent: int, memory: int = MEMORY) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _die_with(parent)
     limit_memory(memory)
-    gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
+    look_seldom()
 
 
 def begin_worker(parent: int, memory: int = MEMORY) -> None:
     """``begin`` for a process that runs nothing but our own code; arguments as there."""
     begin(parent, memory)
     claim()
+
+
+def look_seldom() -> None:
+    """Has Python look for cyclic garbage as seldom as is good for trees."""
+    gc.set_threshold(YOUNG, OLDER, gc.get_threshold()[2])
 
 
 def limit_memory(more: int) -> None:

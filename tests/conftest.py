@@ -32,7 +32,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Tests that were collected stay: the collector of garbage need not look at them again, and seldom at anything."""
-    from autosched.child import YOUNG
+    from autosched.child import look_seldom
 
     worker = getattr(session.config, "workerinput", None)
     if worker is not None and sys.platform != "win32":
@@ -42,7 +42,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         load(backwards=worker["workerid"] == "gw1")
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
+    look_seldom()
 
 ORACLES = Path(__file__).parent / "oracles"
 DATA = Path(__file__).parent / "data"

@@ -5,14 +5,13 @@ Data goes to stdout, chatter to stderr; bad input is one line there.
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import warnings
 from collections.abc import Sequence
 from typing import TextIO
 
-from autosched.child import YOUNG
+from autosched.child import look_seldom
 from autosched.cli.commands import build_parser
 from autosched.cli.exit_codes import Exit
 from autosched.cli.interrupts import Interrupts
@@ -41,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     if argv is None:
         # This process is the command's own, and what it makes stays.
-        gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
+        look_seldom()
         claim()
     with Interrupts() as interrupts:
         try:

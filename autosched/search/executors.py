@@ -18,7 +18,7 @@ from multiprocessing import active_children
 from multiprocessing.process import BaseProcess
 from typing import Protocol
 
-from autosched.child import MEMORY, YOUNG, begin_worker, deafen, undisturbed
+from autosched.child import MEMORY, YOUNG, begin_worker, deafen, look_seldom, undisturbed
 from autosched.errors import ExecutorError, UnknownNameError
 from autosched.measure import Candidate
 from autosched.records import version
@@ -101,7 +101,7 @@ class SerialExecutor:
     def start(self) -> None:
         """Nothing to start; the collector of cyclic garbage looks less often until ``stop``, as in a worker."""
         if 0 < self._thresholds[0] < YOUNG:
-            gc.set_threshold(YOUNG, *self._thresholds[1:])
+            look_seldom()
 
     def slots(self) -> int:
         """One call at a time."""

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-YOUNG = 20_000  # objects between two looks for cyclic garbage
+YOUNG, OLDER = 5_000, 1_000  # how seldom Python looks for cyclic garbage, in trees of any age
 Traces = dict[str, list[list[dict[str, Any]]]]
 Costs = dict[str, dict[str, list[float]]]
 STAGES = ("replay", "lower", "hash", "time", "all")
@@ -52,7 +52,7 @@ def measured(traces: Traces) -> Costs:
 
     sim.warm()
     warm()
-    gc.set_threshold(YOUNG, *gc.get_threshold()[1:])  # as in a worker
+    gc.set_threshold(YOUNG, OLDER, gc.get_threshold()[2])  # as in a worker
     target = get_target("vta-de10")
     found: Costs = {}
     for name, several in traces.items():

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosched.child import YOUNG
+from autosched.child import OLDER, YOUNG
 from autosched.cli.exit_codes import Exit
 from autosched.errors import ExecutorError, UnknownNameError
 from autosched.measure import Candidate, Result, measure
@@ -223,10 +223,10 @@ def test_one_job_leaves_the_collector_of_garbage_as_it_was() -> None:
     """In this process it looks seldom while candidates are measured, in that of a user's own program as well."""
     tests = gc.get_threshold()
     try:
-        for often, within in ((700, YOUNG), (YOUNG + 1, YOUNG + 1), (0, 0)):
+        for often, *within in ((700, YOUNG, OLDER), (YOUNG, YOUNG, 9), (0, 0, 9)):
             gc.set_threshold(often, 9, 8)
             with MeasurePool(1):
-                assert gc.get_threshold() == (within, 9, 8)
+                assert gc.get_threshold() == (*within, 8)
             assert gc.get_threshold() == (often, 9, 8)
     finally:
         gc.set_threshold(*tests)
