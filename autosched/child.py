@@ -16,8 +16,8 @@ from sim.own import claim
 
 LOOK = 0.5  # seconds between two looks at the parent, where the system does not tell
 MEMORY = 4 << 30  # bytes that a child may take on top of what it has when it starts
-# Trees have no cycles, and looking for cyclic garbage took a fifth of a replay. Objects made between two looks at the youngest, few
-# enough to be in the processor's cache; and such looks between two at what has outlived them, which mostly is to be kept.
+# Trees have no cycles, and looking for cyclic garbage took a fifth of a replay. Objects made between two looks at the youngest,
+# few enough to be in the processor's cache; and such looks between two at what has outlived them, which mostly is to be kept.
 YOUNG, OLDER = 5_000, 1_000
 _PR_SET_PDEATHSIG = 1
 _DEFERRED = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
