@@ -112,12 +112,12 @@ def test_bursts_gone_through_at_once_take_their_time(vta_programs: ModuleType) -
     fewer = 0
     for seed in range(400):
         choose = random.Random(seed).choice
-        config = replace(vta_programs.machine(choose, (8, *WIDE)), outstanding_reads=choose((1, 2, 3, 8, 16)))
+        config = replace(vta_programs.machine(choose, (8, *WIDE)), outstanding_reads=choose((1, 2, 3, 5, 6, 7, 8, 12, 16)))
         table = vta_programs.program(choose, choose((1, 5, 20, 40)), choose((0, 0, 5)))
         loads = np.flatnonzero((table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.X_SIZE] > 0))
         for i in loads:
-            table[i, isa.X_SIZE] = choose((1, 3, 8, 16, 40, 100, 400))
-            table[i, isa.Y_SIZE] = choose((1, 1, 2, 5, 12))
+            table[i, isa.X_SIZE] = choose((1, 1, 2, 3, 4, 8, 16, 40, 100, 400))
+            table[i, isa.Y_SIZE] = choose((1, 1, 2, 5, 12, 30))
             table[i, isa.X_STRIDE] = choose((int(table[i, isa.X_SIZE]), 16, 128, 401))
         address = choose(vta_programs.INSN_ADDRESSES)
         stepwise = run(table, config, address)

@@ -246,6 +246,17 @@ def test_a_load_waits_for_the_store_before_it_and_the_next_for_the_next() -> Non
     }
 
 
+def test_what_lies_right_before_shared_memory_waits_for_no_store() -> None:
+    """Four elements are shared: one before the first is not the last, and is nobody's."""
+    use = [LOAD_UOP, isa.Gemm(reset=1, **TWO), isa.Alu(alu_op=isa.ALU_ADD, use_imm=1, imm=1, **TWO)]
+    waits = {}
+    for at in (-1, 0, 2, 3, 4):
+        program = finished([*use, moved(True, 0, 3), moved(False, 0, at)], [(0, 0, 0)], (TENSOR, 64))
+        assert check_races(program) == []
+        waits[at] = int(program.table[program.table[:, isa.OPCODE] == isa.OP_STORE, isa.PUSH_PREV].sum()), len(program.table)
+    assert waits == {-1: (1, 7), 0: (1, 7), 2: (1, 7), 3: (1, 8), 4: (1, 7)}
+
+
 def test_what_only_a_reset_wrote_cannot_be_stored() -> None:
     reset, add = isa.Gemm(reset=1, **TWO), isa.Alu(alu_op=isa.ALU_ADD, use_imm=1, imm=0, **TWO)
     assert check_races(finished([LOAD_UOP, reset, add, moved(True, 1, 0)], [(0, 0, 0)])) == []
@@ -423,3 +434,47 @@ def main(a: T.Buffer((2, 3, 4, 16), "int32"), out: T.Buffer((2, 3, 16), "int8"))
                 vt, vi, vl = T.axis.remap("SSS", [t, i, l])
                 out[vt, vi, vl] = T.cast(y[vi, vl], "int8")
 '''), "vta-de10")
+
+
+@pytest.mark.parametrize("columns", [16, 32])
+def test_an_operand_is_one_element_without_gaps(columns: int, vta_schedules: ModuleType) -> None:
+    """As many weights in rows of the tensor that are twice as long are as many lanes, and no element."""
+    func = parse(f'''
+from tvm.script import tir as T
+@T.prim_func
+def main(a: T.Buffer((4, 16), "int8"), w: T.Buffer((16, {columns}), "int8"), out: T.Buffer((4, 16), "int8")):
+    inp = T.alloc_buffer((4, 16), "int8", scope="local.inp_buffer")
+    wgt = T.alloc_buffer((16, {columns}), "int8", scope="local.wgt_buffer")
+    acc = T.alloc_buffer((4, 16), "int32", scope="local.acc_buffer")
+    for i, l in T.grid(4, 16):
+        with T.block("load"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            inp[vi, vl] = a[vi, vl]
+    for o, l in T.grid(16, {columns}):
+        with T.block("load_w"):
+            vo, vl = T.axis.remap("SS", [o, l])
+            wgt[vo, vl] = w[vo, vl]
+    for i, l in T.grid(4, 16):
+        with T.block("init"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            acc[vi, vl] = 0
+    for i in T.serial(4):
+        with T.block("gemm"):
+            vi = T.axis.spatial(4, i)
+            T.reads(acc[vi, 0:16], inp[vi, 0:16], wgt[0:16, 0:16])
+            T.writes(acc[vi, 0:16])
+            A = T.match_buffer(acc[vi, 0:16], (1, 16), "int32", scope="local.acc_buffer", offset_factor=16)
+            I = T.match_buffer(inp[vi, 0:16], (1, 16), "int8", scope="local.inp_buffer", offset_factor=16)
+            W = T.match_buffer(wgt[0:16, 0:16], (16, 16), "int8", scope="local.wgt_buffer", offset_factor=256)
+            T.evaluate(T.call_extern("int32", "vta.gemm", A.data, I.data, W.data))
+    for i, l in T.grid(4, 16):
+        with T.block("store"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            out[vi, vl] = T.cast(acc[vi, vl], "int8")
+''')
+    if columns == 16:
+        vta_schedules.verify(func, "vta-de10")
+    else:
+        with refused(LoweringError, "element") as caught:
+            lower_table(func, "vta-de10")
+        assert "the view (16, 16) of wgt is not one element of 256 lanes" in str(caught.value)

@@ -260,6 +260,8 @@ def f(A: T.Buffer((4, 16), "int8"), W: T.Buffer((16, 16), "int8"), b: T.Buffer((
 ''')
     forms = dict(Epilogue().apply(Schedule(func), DE10))
     assert ("init by copy" in forms) == joined
+    if joined:  # the shift and the sum are one; the cast, which no sum starts with, stays a stage
+        assert [b.name for b in device_blocks(forms["init by copy"].func)] == ["S", "E", "out", "more"]
     if joined:
         assert "D" not in {r.block.name for r in forms["init by copy"].state.realizes.values()}
 
@@ -535,3 +537,77 @@ def f(A: T.Buffer((8, 1, 16), "int8"), W: T.Buffer(({lanes}, 16), "int8"), C: T.
             C[vi, 0, {at}] = C[vi, 0, {at}] + T.Cast("int32", A[vi, 0, vk]) * T.Cast("int32", W[{at}, vk])
 ''')
     assert is_packed(func, DE10) == packed
+
+
+@pytest.mark.parametrize(("third", "named"), [("", "c"), (" + R[vi, 0, vl]", "b")])
+def test_the_last_of_several_that_are_made_together_is_named_where_a_block_feeds_others_too(third: str, named: str) -> None:
+    """``b`` waits for a product of ``a``; ``c`` is made with it, unless a product of ``b`` is part of it."""
+    def total(name: str, of: str) -> str:
+        return f'''    for i, j, k in T.grid(4, 16, 16):
+        with T.block("{name}"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                {name}[vi, 0, vj] = 0
+            {name}[vi, 0, vj] = {name}[vi, 0, vj] + T.Cast("int32", {of}[vi, 0, vk]) * T.Cast("int32", W[vj, vk])
+'''
+
+    def each(name: str, value: str) -> str:
+        return f'''    for i, l in T.grid(4, 16):
+        with T.block("{name}"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            {name}[vi, 0, vl] = {value}
+'''
+
+    def cast(name: str, of: str) -> str:
+        return each(name, f'T.Cast("int8", {of}[vi, 0, vl])')
+
+    parameters = ", ".join(f'{name}: T.Buffer((4, 1, 16), "int8")' for name in "Xabc")
+    sums = "\n".join(f'    {name} = T.alloc_buffer((4, 1, 16), "int32")' for name in ("SPRBC" if third else "SPBC"))
+    func = parse(f'''
+@T.prim_func
+def f(W: T.Buffer((16, 16), "int8"), {parameters}):
+{sums}
+{total("S", "X")}{cast("a", "S")}{total("P", "a")}{each("B", "S[vi, 0, vl] + P[vi, 0, vl]")}{cast("b", "B")}'''
+                 f'''{total("R", "b") if third else ""}{each("C", "S[vi, 0, vl]" + (third or " + 2"))}{cast("c", "C")}''')
+    with refused(SpaceError, "copy") as caught:
+        analyse(func, DE10)
+    assert str(caught.value).startswith(f"block 'S' feeds both a and {named};")
+
+
+@pytest.mark.parametrize(("at", "within"), [("vp + vq", (0, 1, 2)), ("vp * 2 + vq", (0, 1, 2, 3)), ("vp - vq + 1", None)])
+def test_the_smaller_of_two_sums_reads_all_that_its_own_iterators_reach(at: str, within: tuple[int, ...] | None) -> None:
+    func = parse(f'''
+@T.prim_func
+def f(A: T.Buffer((8, 5, 1, 16), "int8"), W: T.Buffer((5, 16, 16), "int8"), B: T.Buffer((11, 1, 16), "int8"),
+      V: T.Buffer((2, 2, 16, 16), "int8"), out: T.Buffer((8, 1, 16), "int8")):
+    P = T.alloc_buffer((8, 1, 16), "int32")
+    Q = T.alloc_buffer((8, 1, 16), "int32")
+    R = T.alloc_buffer((8, 1, 16), "int32")
+    for i, j, o, k in T.grid(8, 16, 5, 16):
+        with T.block("P"):
+            vi, vj, vo, vk = T.axis.remap("SSRR", [i, j, o, k])
+            with T.init():
+                P[vi, 0, vj] = 0
+            P[vi, 0, vj] = P[vi, 0, vj] + T.Cast("int32", A[vi, vo, 0, vk]) * T.Cast("int32", W[vo, vj, vk])
+    for i, j, p, q, k in T.grid(8, 16, 2, 2, 16):
+        with T.block("Q"):
+            vi, vj, vp, vq, vk = T.axis.remap("SSRRR", [i, j, p, q, k])
+            with T.init():
+                Q[vi, 0, vj] = 0
+            Q[vi, 0, vj] = Q[vi, 0, vj] + T.Cast("int32", B[vi + {at}, 0, vk]) * T.Cast("int32", V[vp, vq, vj, vk])
+    for i, l in T.grid(8, 16):
+        with T.block("R"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            R[vi, 0, vl] = P[vi, 0, vl] + Q[vi, 0, vl]
+    for i, l in T.grid(8, 16):
+        with T.block("out"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            out[vi, 0, vl] = T.Cast("int8", R[vi, 0, vl])
+''')
+    if within is None:
+        with refused(SpaceError, "index"):
+            analyse(func, DE10)
+    else:
+        (nest,) = analyse(func, DE10)
+        (read,) = [o for o in nest.operands if o.name == "B"]
+        assert (nest.anchor, read.within[0]) == ("P", within)
