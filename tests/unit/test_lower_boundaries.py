@@ -257,6 +257,16 @@ def test_what_lies_right_before_shared_memory_waits_for_no_store() -> None:
     assert waits == {-1: (1, 7), 0: (1, 7), 2: (1, 7), 3: (1, 8), 4: (1, 7)}
 
 
+@pytest.mark.parametrize(("at", "meet"), [(0, True), (99, True), (100, False)])
+def test_a_store_of_many_rows_at_the_beginning_of_dram_meets_a_load_of_one(at: int, meet: bool) -> None:
+    """A hundred rows from byte 0 on, and nothing that orders a load behind them."""
+    rows = {**TWO, "iter_in": 100}
+    use = [LOAD_UOP, isa.Gemm(reset=1, **rows), isa.Alu(alu_op=isa.ALU_ADD, use_imm=1, imm=1, **rows)]
+    load = isa.Load(mem=isa.MEM_INP, y_size=1, x_size=1, x_stride=1, dram=at)
+    program = finished([*use, isa.Store(y_size=100, x_size=1, x_stride=1), load], [(0, 0, 0)])
+    assert [(r.memory, r.kind) for r in check_races(program)] == [("DRAM", "RAW")] * meet
+
+
 def test_what_only_a_reset_wrote_cannot_be_stored() -> None:
     reset, add = isa.Gemm(reset=1, **TWO), isa.Alu(alu_op=isa.ALU_ADD, use_imm=1, imm=0, **TWO)
     assert check_races(finished([LOAD_UOP, reset, add, moved(True, 1, 0)], [(0, 0, 0)])) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
@@ -298,3 +299,7 @@ def test_an_opcode_that_is_none_is_refused(opcode: int) -> None:
     table[0, isa.OPCODE] = opcode
     with pytest.raises(FieldError):
         timing.cycles(table, DE10)
+
+
+def test_the_plain_twin_is_called_as_the_model_is() -> None:
+    assert inspect.signature(reference.cycles) == inspect.signature(timing.cycles)
