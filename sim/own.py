@@ -1,8 +1,8 @@
 """Processes that are ours: in them numba need not load what it has for the kernels of others.
 
 When it loads its first kernel, numba looks whether scipy has a BLAS for it, and when it is imported, whether lines of kernels
-are to be counted. Together that takes a fifth of a second of a process, and no kernel of ours uses either. In a program that uses us
-as a library both stay as they are: its own kernels may.
+are to be counted. Together that takes a fifth of a second of a process, and no kernel of ours uses either. In a program that uses
+us as a library both stay as they are: its own kernels may.
 """
 
 from __future__ import annotations
