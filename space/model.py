@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.lower.capacity import Held, copies_of, fits
-from autosched.lower.tokens import CAPACITY
 from autosched.target import Target
 from sim import timing
 from space.distinct import distinct
@@ -315,13 +314,8 @@ class Model:
         return found
 
     def capacity(self, plan: Plan) -> Mask:
-        """Whether all buffers of every part fit their memories, copies included, and all waiting tokens their counter."""
-        fit = np.broadcast_to(fits(self.held(plan), self.target), len(plan))
-        # A slice that is done leaves a token for its store. The stages run ahead by as many tiles as there are copies, and on
-        # into the next part, whose tiles have places of their own.
-        every = plan.stack
-        waiting = np.where(every.on, self.slices(every) * self.tile_copies(plan, every), 0).sum(axis=0)
-        return np.asarray(fit & (waiting <= CAPACITY), dtype=np.bool_)
+        """Whether all buffers of every part fit their memories, copies included."""
+        return np.array(np.broadcast_to(fits(self.held(plan), self.target), len(plan)), dtype=np.bool_)
 
     # -- traffic ------------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,9 @@ it (or an earlier instruction of its engine) has waited for. Tokens are then one
 instruction and channel. Producers come before consumers in the stream, so the oldest unfinished instruction can always run, and
 no queue, however short, is ever waited for from behind. There is no channel between load and store: where DRAM written by a
 STORE is loaded again (or the reverse), a compute no-op stands between.
+
+A counter holds so many tokens, and the hardware drops more without a word. Where more could wait, the engine that gives them is
+held back until some have been taken; what it would wait for in vain (the taker comes later in the stream) is taken together.
 """
 
 from __future__ import annotations
@@ -20,6 +23,9 @@ from sim import isa
 from sim.config import TOKEN_LIMIT, VTAConfig
 
 CAPACITY = TOKEN_LIMIT
+ROUNDS = 8
+STRIDE = 32  # of so many tokens one is held back: its engine still runs far ahead, and few tokens go the other way
+FLAGS = [isa.POP_PREV, isa.POP_NEXT, isa.PUSH_PREV, isa.PUSH_NEXT]
 
 
 @dataclass(eq=False, slots=True)
@@ -77,10 +83,8 @@ def finish(
         leading: compute instructions (loads into ACC) whose end the next instruction of the load engine waits for.
 
     Raises:
-        LoweringError: kind ``tokens``: more tokens would wait than the hardware counts.
+        LoweringError: kind ``tokens``: more tokens would wait than the hardware counts, and no way was found to hold them back.
     """
-    from autosched.lower._token_kernel import tokens
-
     table, uop_at = stream.table, stream.uop_at
     relays = None
     followers: list[tuple[int, int]] = []
@@ -104,11 +108,46 @@ def finish(
     last = [int(np.flatnonzero(engine == e)[-1]) if bool((engine == e).any()) else -1 for e in (0, 2)]
     n = len(table) - 2
     need[n, 0], need[n, 2] = last[0], last[1]
-    tokens(table, engine, need, _unknown(4))
+    _tokens(table, engine, need, config)
     if not (table[n, isa.POP_PREV] or table[n, isa.POP_NEXT]):
         table = np.ascontiguousarray(np.delete(table, n, axis=0))
-    _check_waiting(table, config)
     return table
+
+
+def _tokens(table: isa.Table, engine: Ints, need: Ints, config: VTAConfig) -> None:
+    """Writes the flags of every instruction, so few that their counters hold all that wait; adds to ``need`` what that takes."""
+    from autosched.lower._token_kernel import tokens
+
+    tokens(table, engine, need, _unknown(4))
+    for _ in range(ROUNDS):
+        over = [c for c, (most, _) in enumerate(_outstanding(table, config)) if most > CAPACITY]
+        if not over:
+            return
+        for channel in over:
+            _hold_back(table, engine, need, channel)
+        table[:, FLAGS] = 0
+        tokens(table, engine, need, _unknown(4))
+    _check_waiting(table, config)
+
+
+def _hold_back(table: isa.Table, engine: Ints, need: Ints, channel: int) -> None:
+    """Makes who gives tokens on a channel wait for who took the earlier ones, or else the latter take several at once."""
+    from sim import tokens as flow
+
+    producer, consumer = int(flow.PRODUCERS[channel]), int(flow.CONSUMERS[channel])
+    takes, gives = (bits >> channel & 1 for bits in flow.channel_bits(table, engine))
+    given, taken = np.flatnonzero(gives), np.flatnonzero(takes)
+    k = CAPACITY
+    while k < len(given):
+        # Before this one is given as many must be gone that those up to the next that waits fit.
+        before = int(np.searchsorted(taken, given[k]))
+        gone = min(before, min(k + STRIDE, len(given)) - CAPACITY)
+        if gone > k - CAPACITY:
+            need[given[k], consumer] = max(need[given[k], consumer], taken[gone - 1])
+        else:
+            gone = min(k + STRIDE, len(given)) - CAPACITY
+            need[taken[before], producer] = max(need[taken[before], producer], given[gone])
+        k = gone + CAPACITY
 
 
 def _needs(
@@ -136,23 +175,28 @@ def _unknown(*shape: int) -> Ints:
     return np.full(shape, -1, dtype=np.int64)
 
 
-def _check_waiting(table: isa.Table, config: VTAConfig) -> None:
-    """Counters hold so many tokens; the hardware drops more without a word."""
+def _outstanding(table: isa.Table, config: VTAConfig) -> tuple[tuple[int, int], ...]:
+    """Per channel the most tokens that can wait at once, and who gives the last of them; nothing where they surely fit."""
     pushes = (
         ((table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.MEM] != isa.MEM_UOP) & (table[:, isa.PUSH_NEXT] != 0)).sum(),
         table[:, isa.PUSH_PREV].sum(), table[:, isa.PUSH_NEXT].sum(),
     )
-    if max(int(p) for p in pushes) <= CAPACITY:
-        return
-    if _waiting(table) <= CAPACITY:
-        return
+    if max(int(p) for p in pushes) <= CAPACITY or _waiting(table) <= CAPACITY:
+        return ()
     # The bound above only sees direct neighbours; the exact count sees every path of tokens.
     from sim import tokens as flow
 
-    for channel, (most, where) in enumerate(flow.flow(table, config.queue_depth).outstanding()):
+    return flow.flow(table, config.queue_depth).outstanding()
+
+
+def _check_waiting(table: isa.Table, config: VTAConfig) -> None:
+    """Refuses a program in which more tokens can wait than a counter holds."""
+    from sim.tokens import CHANNELS
+
+    for channel, (most, where) in enumerate(_outstanding(table, config)):
         if most > CAPACITY:
             raise LoweringError(
-                "tokens", f"up to {most} tokens wait on {flow.CHANNELS[channel]} at instruction {where}; the hardware counts to "
+                "tokens", f"up to {most} tokens wait on {CHANNELS[channel]} at instruction {where}; the hardware counts to "
                 f"{CAPACITY}, so use larger copies or instructions",
             )
 

@@ -17,6 +17,7 @@ from sim import isa
 from sim.config import TOKEN_LIMIT, VTAConfig
 from sim.program import Program, Segment
 from sim.races import check_races
+from sim.tokens import flow
 
 DE10 = VTAConfig()
 UOPS, TENSOR = 0x2000, 0x4000
@@ -226,6 +227,18 @@ LOAD_UOP = isa.Load(mem=isa.MEM_UOP, dram=UOPS // 4, y_size=1, x_size=1, x_strid
 def moved(store: bool, sram: int, dram: int) -> isa.Insn:
     sizes = {"y_size": 1, "x_size": 1, "x_stride": 1, "sram": sram, "dram": TENSOR // 16 + dram}
     return isa.Store(**sizes) if store else isa.Load(mem=isa.MEM_INP, **sizes)
+
+
+@pytest.mark.parametrize("count", [255, 256, 287, 288, 600])
+def test_what_is_loaded_before_anyone_takes_it_is_taken_together(count: int) -> None:
+    """All loads come before the first product in the stream: none can wait for it, so it waits for as many as are too many."""
+    loads = [isa.Load(mem=isa.MEM_INP, y_size=1, x_size=1, x_stride=1, sram=k) for k in range(count)]
+    uses = [isa.Gemm(uop_bgn=k, uop_end=k + 1, iter_out=1, iter_in=1) for k in range(count)]
+    uops = isa.Load(mem=isa.MEM_UOP, dram=UOPS // 4, y_size=1, x_size=count, x_stride=count)
+    program = finished([uops, *loads, *uses], [(0, k, 0) for k in range(count)])
+    assert [r for r in check_races(program) if r.memory == "INP"] == []
+    assert int((program.table[:, isa.PUSH_NEXT] != 0).sum()) == 255
+    assert max(most for most, _ in flow(program.table, DE10.queue_depth).outstanding()) <= TOKEN_LIMIT
 
 
 def test_a_load_waits_for_the_store_before_it_and_the_next_for_the_next() -> None:
@@ -488,3 +501,34 @@ def main(a: T.Buffer((4, 16), "int8"), w: T.Buffer((16, {columns}), "int8"), out
         with refused(LoweringError, "element") as caught:
             lower_table(func, "vta-de10")
         assert "the view (16, 16) of wgt is not one element of 256 lanes" in str(caught.value)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_program_lets_more_tokens_wait_than_a_counter_counts(seed: int) -> None:
+    """Loads, products, additions and stores in long and short turns: each program ends, and nothing in it races."""
+    rng = np.random.default_rng(seed)
+    many, inputs, sums = 1500, *((350, 1500) if seed % 2 else (1500, 350))
+    uops = isa.Load(mem=isa.MEM_UOP, dram=UOPS // 4, y_size=1, x_size=many, x_stride=many)
+    insns: list[isa.Insn] = [uops]
+    loaded = made = stored = 0
+    ready: list[int] = []
+    for _ in range(50):
+        kind, turn = rng.choice(3), int(rng.choice([1, 2, 30, 200, 340, 600]))
+        for _ in range(turn):
+            one = {"uop_bgn": made % many, "uop_end": made % many + 1, "iter_out": 1, "iter_in": 1}
+            if kind == 0:
+                insns.append(isa.Load(mem=isa.MEM_INP, y_size=1, x_size=1, x_stride=1, sram=loaded % inputs))
+                loaded += 1
+            elif kind == 2 and ready:
+                insns.append(moved(True, ready.pop(0), stored))
+                stored += 1
+            elif kind == 1:
+                adds = rng.random() < 0.5
+                ready += [made % many % sums] * adds
+                insns.append(isa.Alu(alu_op=isa.ALU_ADD, use_imm=1, imm=1, **one) if adds else isa.Gemm(**one))
+                made += 1
+    program = finished(insns, [(k % sums, k % inputs, 0) for k in range(many)])
+    found = flow(program.table, DE10.queue_depth)
+    assert found.finish >= 0
+    assert max(most for most, _ in found.outstanding()) <= TOKEN_LIMIT
+    assert [r for r in check_races(program) if r.memory != "DRAM"] == []
