@@ -215,20 +215,11 @@ class Mutator:
 
     def visit_region(self, region: BufferRegion) -> BufferRegion:
         """Rewrites a region."""
-        ranges = []
-        changed = False
-        for r in region.region:
-            lo = r.min if type(r.min) is IntImm else self.visit_expr(r.min)
-            extent = r.extent if type(r.extent) is IntImm else self.visit_expr(r.extent)
-            if lo is r.min and extent is r.extent:
-                ranges.append(r)
-            else:
-                ranges.append(Range(lo, extent))
-                changed = True
+        ranges = tuple([self._range(r) for r in region.region])
         buffer = self.visit_buffer(region.buffer)
-        if not changed and buffer is region.buffer:
+        if buffer is region.buffer and all(map(is_, ranges, region.region)):
             return region
-        return BufferRegion(buffer, tuple(ranges))
+        return BufferRegion(buffer, ranges)
 
     def visit_block(self, block: Block) -> Block:
         """Rewrites a block's parts; ``ident`` stays."""
@@ -256,7 +247,8 @@ class Mutator:
         return Block(block.name, iter_vars, reads, writes, body, init, allocs, matches, block.annotations, block.ident)
 
     def _range(self, r: Range) -> Range:
-        lo, extent = self.visit_expr(r.min), self.visit_expr(r.extent)
+        lo = r.min if type(r.min) is IntImm else self.visit_expr(r.min)
+        extent = r.extent if type(r.extent) is IntImm else self.visit_expr(r.extent)
         return r if lo is r.min and extent is r.extent else Range(lo, extent)
 
     def visit_stmt(self, stmt: Stmt) -> Stmt:

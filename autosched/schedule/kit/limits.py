@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from autosched.ir.expr import COMPARISON, LOGICAL, BinOp, Cast, Expr, IntImm, Not, Var, int_value, is_int
-from autosched.ir.stmt import Block, For, Range
+from autosched.ir.stmt import Block, Range
 from autosched.ir.value_bounds import Interval, dtype_bounds
 from autosched.schedule.kit.state import State
 
@@ -147,12 +147,7 @@ def check_indices(old: State, new: State) -> None:
             checked = set() if before is None else {id(before.predicate), *map(id, before.iter_values)}
             values = [e for e in (*realize.iter_values, realize.predicate) if type(e) not in _PLAIN and id(e) not in checked]
         if values:
-            dom: dict[Var, Range] = {}
-            for node in new.ancestors(realize):
-                if isinstance(node, For):
-                    dom[node.var] = Range(node.min, node.extent)
-                elif isinstance(node, Block):
-                    dom.update((iv.var, iv.dom) for iv in node.iter_vars)
+            dom = new.ranges_at(realize)
             for value in values:
                 bounds(value, dom)
         if before is None or before.block is not realize.block:

@@ -164,6 +164,16 @@ class State:
                 break
         return found[::-1]
 
+    def ranges_at(self, stmt: Stmt) -> dict[Var, Range]:
+        """The ranges of what ``stmt`` may mention: all loops around it, the iterators of all blocks around it, and its own."""
+        found: dict[Var, Range] = {}
+        for node in (stmt, *self.ancestors(stmt)):
+            if isinstance(node, For):
+                found[node.var] = Range(node.min, node.extent)
+            elif isinstance(node, Block):
+                found.update({iv.var: iv.dom for iv in node.iter_vars})
+        return found
+
     def loops_below(self, top: Stmt, stmt: Stmt) -> list[For]:
         """The loops around ``stmt`` inside ``top`` (a loop or a block around it), up to the nearest block, outermost first."""
         loops = self.loops_above(stmt)

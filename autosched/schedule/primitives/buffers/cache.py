@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from autosched.ir.expr import Var, int_value
+from autosched.ir.expr import int_value
 from autosched.ir.host import kind_of
 from autosched.ir.region import region_covers
 from autosched.ir.scopes import SRAM_SCOPES
@@ -105,7 +105,7 @@ class Cache(Scope):
             swept = clipped(swept, buffer.shape)
         cached = self._cached(buffer, storage_scope, swept if compact else None)
         stage, nest = copy_stage(
-            f"{buffer.name}_{storage_scope}", buffer, cached, swept, "target" if compact else None, _around(state, place)
+            f"{buffer.name}_{storage_scope}", buffer, cached, swept, "target" if compact else None, state.ranges_at(place.parent),
         )
         redirect = Redirect(buffer, cached, [r.min for r in swept] if compact else None)
         targets = [b for b in state.children_of(scope) if buffer not in state.touched(b)[1]]
@@ -186,7 +186,7 @@ class Cache(Scope):
             swept = clipped(swept, buffer.shape)
         cached = self._cached(buffer, storage_scope, swept if compact else None)
         stage, nest = copy_stage(
-            f"{buffer.name}_{storage_scope}", cached, buffer, swept, "source" if compact else None, _around(state, place)
+            f"{buffer.name}_{storage_scope}", cached, buffer, swept, "source" if compact else None, state.ranges_at(place.parent),
         )
         redirect = Redirect(buffer, cached, [r.min for r in swept] if compact else None)
         table: dict[int, Stmt | None] = {}
@@ -257,7 +257,7 @@ class Cache(Scope):
         loaded, stored = swept_region(state, read, realize, inner), swept_region(state, write, realize, inner)
         if not region_covers(loaded, stored):
             self._no_holes(state, scope, buffer, realize, inner, stored)
-        around = _around(state, place)
+        around = state.ranges_at(place.parent)
         first, before = copy_stage(name, buffer, cached, loaded, None, around)
         last, after = copy_stage(name, cached, buffer, stored, None, around)
         redirect = Redirect(buffer, cached)
@@ -311,7 +311,7 @@ class Cache(Scope):
         """
         if buffer in scope.alloc_buffers:
             return
-        if not stores_all(realize, buffer, state.loops_below(top, realize), swept, _around(state, Place(top, 0))):
+        if not stores_all(realize, buffer, state.loops_below(top, realize), swept, state.ranges_at(top)):
             self.refuse(
                 f"block {realize.block.name} is not known to store all elements of {buffer.name} between the first and the "
                 "last, and the copy would store the others as well", [realize.block.ident], state=state,
@@ -393,17 +393,6 @@ class Cache(Scope):
                 f"{buffer.name} is passed by address, and the copy would start elsewhere than the buffer",
                 hint=f"{self._op} before tensorize", code="address",
             )
-
-
-def _around(state: State, place: Place) -> dict[Var, Range]:
-    """The ranges of what a nest at a place may mention: all loops around it, and the iterators of all blocks around it."""
-    found: dict[Var, Range] = {}
-    for node in (place.parent, *state.ancestors(place.parent)):
-        if isinstance(node, For):
-            found[node.var] = Range(node.min, node.extent)
-        elif isinstance(node, Block):
-            found.update({iv.var: iv.dom for iv in node.iter_vars})
-    return found
 
 
 def _needs_old(block: Block, buffer: Buffer) -> bool:

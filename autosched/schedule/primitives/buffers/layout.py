@@ -449,12 +449,7 @@ class _Relayout(_Scoped):
     """Maps every access of a buffer to its new layout; regions of it are worked out again from the bodies."""
 
     def __init__(self, old: Buffer, new: Buffer, mapping: IndexMap, state: State, owner: Block) -> None:
-        super().__init__({})
-        for node in state.ancestors(owner):
-            if isinstance(node, For):
-                self.dom[node.var] = Range(node.min, node.extent)
-            elif isinstance(node, Block):
-                self.dom.update({iv.var: iv.dom for iv in node.iter_vars})
+        super().__init__(state.ranges_at(owner))
         self.old, self.new, self.mapping = old, new, mapping
 
     def visit_owner(self, block: Block) -> Block:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, Var, binary, const, int_value, intrin, wrap
-from autosched.ir.functor import Mutator, stmt_children, walk_expr
+from autosched.ir.functor import Mutator, walk_expr
 from autosched.ir.patterns import has_loads, is_widened
 from autosched.ir.region import with_access
-from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Range, Stmt, seq
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, PrimFunc, Range, Stmt, seq
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.schedule.analysis.dependence import is_output, scope_of
 from autosched.schedule.analysis.ways import readers
@@ -137,17 +137,10 @@ def known_values(func: PrimFunc) -> ValueBounds:
     Args:
         func: a program.
     """
-    known = ValueBounds(func)
-
-    def look(stmt: Stmt, loops: tuple[For, ...]) -> None:
-        if isinstance(stmt, BlockRealize):
-            if stmt.block.init is not None and runs_once(stmt, loops)[0]:
-                known.know_reduction(stmt.block)
-            loops = ()
-        for child in stmt_children(stmt):
-            look(child, (*loops, stmt) if isinstance(stmt, For) else loops)
-
-    look(func.body, ())
+    known, state = ValueBounds(func), State(func)
+    for realize in state.realizes.values():
+        if realize.block.init is not None and runs_once(realize, state.loops_above(realize))[0]:
+            known.know_reduction(realize.block)
     return known
 
 

@@ -179,7 +179,7 @@ def _reused(
         raise Refusal(f"blocks {block.name} and {again.name} are not each one plain store", marks, code="form")
     if is_output(again, scope) or is_output(block, scope) or scope_of(state, block) is not scope:
         raise Refusal(f"blocks {block.name} and {again.name} do not make tensors in between, side by side", marks, code="output")
-    order = [b.ident for b in (r.block for r in state.realizes.values())]
+    order = list(state.realizes)
     if order.index(block.ident) >= order.index(again.ident):
         raise Refusal(f"block {block.name} does not come before block {again.name}", marks, code="order")
     for r in (first, realize):
