@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 # Of one refusal: the note of a replayed trace, which tells the instruction, is a line more.
@@ -134,20 +134,34 @@ class ScheduleError(AutoschedError):
     Args:
         primitive: name of the primitive, e.g. ``compute_at``.
         reason: why it was refused, in the field's words; one line where possible.
-        excerpt: the lines of the program at fault, culprits marked; may be empty.
+        excerpt: the lines of the program at fault, culprits marked; may be empty. Of most refusals nobody reads them, since
+            another way is tried: a function is called when they are asked for.
         hint: what to do instead; may be empty.
         code: what kind of refusal it is, one of ``SCHEDULE_CODES``; the texts may change.
     """
 
     usual: ScheduleCode = "form"  # where nothing else is said
 
-    def __init__(self, primitive: str, reason: str, excerpt: str = "", hint: str = "", code: ScheduleCode | None = None) -> None:
-        super().__init__(primitive, reason, excerpt, hint, code)
+    def __init__(
+        self, primitive: str, reason: str, excerpt: str | Callable[[], str] = "", hint: str = "",
+        code: ScheduleCode | None = None,
+    ) -> None:
+        super().__init__(primitive, reason)
         self.code: ScheduleCode = code or self.usual
         self.primitive = primitive
         self.reason = reason
-        self.excerpt = excerpt
+        self._excerpt = excerpt
         self.hint = hint
+
+    def __reduce__(self) -> tuple[type[ScheduleError], tuple[str, str], dict[str, object]]:
+        return type(self), (self.primitive, self.reason), {**self.__dict__, "_excerpt": self.excerpt}
+
+    @property
+    def excerpt(self) -> str:
+        """The lines of the program at fault, culprits marked; may be empty."""
+        if not isinstance(self._excerpt, str):
+            self._excerpt = self._excerpt()
+        return self._excerpt
 
     def __str__(self) -> str:
         said = folded(f"{self.primitive}: {self.reason}".split("\n"), 3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakKeyDictionary, ref
 
@@ -374,10 +375,10 @@ class ScheduleBase:
             raise error(self._op or "schedule", reason, "", hint, code) from None
         from autosched.ir.printer import excerpt
 
-        func = (state or self._holder(marks[0])).func
         room = MOST_LINES - len(folded(reason.split("\n"), 3)) - (1 + hint.count("\n") if hint else 0)
+        lines = partial(excerpt, (state or self._holder(marks[0])).func, list(marks), max_lines=max(4, min(MOST_EXCERPT, room)))
         # What was caught on the way is said in the reason: users see one error.
-        raise error(self._op, reason, excerpt(func, list(marks), max_lines=max(4, min(MOST_EXCERPT, room))), hint, code) from None
+        raise error(self._op, reason, lines, hint, code) from None
 
     def way_out(self, known: str, find: Callable[[], str]) -> str:
         """A hint: the one that is known, else one that is looked for, where it is going to be shown.
