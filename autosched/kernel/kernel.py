@@ -212,19 +212,20 @@ class Kernel:
         return load(Path(path))
 
 
-def replay(func: PrimFunc, trace: TraceLike, level: str = "detail") -> Schedule:
+def replay(func: PrimFunc, trace: TraceLike, level: str = "detail", check: bool = True) -> Schedule:
     """A program with a trace applied.
 
     Args:
         func: the unscheduled program.
         trace: a trace, its JSON objects, or their text.
         level: how much a refusal shows (``error_render_level`` of ``Schedule``).
+        check: whether every step is checked in full (``enable_check`` of ``Schedule``).
 
     Raises:
         ScheduleError: a step does not fit the program.
         ProgramError: not a trace, or one of another program.
     """
-    sch = Schedule(func, seed=0, error_render_level=level)
+    sch = Schedule(func, seed=0, error_render_level=level, enable_check=check)
     try:
         steps = trace if isinstance(trace, Trace) else Trace.from_json(trace)
         steps.apply_to_schedule(sch)

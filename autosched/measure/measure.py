@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 
 def measure(
-    candidate: Candidate, cap: int | None = None, execute: bool = False, seed: int = 0, wide: bool = False
+    candidate: Candidate, cap: int | None = None, execute: bool = False, seed: int = 0, wide: bool = False, check: bool = True
 ) -> Result:
     """Replays, lowers and times a candidate.
 
@@ -30,6 +30,7 @@ def measure(
             look for races, and for what the target's implementations disagree on.
         seed: of the random inputs.
         wide: when executing, then once more on inputs over their whole ranges.
+        check: whether every step of its schedule is checked in full; without, it must be known to be legal.
 
     Returns:
         The cycles, or why there are none. A fault of the candidate is a result, never an exception.
@@ -42,7 +43,7 @@ def measure(
     task = resolve(candidate.workload, target)
     try:
         trace = candidate.trace if isinstance(candidate.trace, str) else list(candidate.trace)
-        func = replay(task.func, trace, "fast").func
+        func = replay(task.func, trace, "fast", check).func
     except AutoschedError as error:
         return Result.failed("illegal", _line(error))
     try:

@@ -63,13 +63,16 @@ class Schedule(
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
     PlainForms, Windows, Fission, Values, Offsets, Places, Negation, Minus,
 ):
-    """Rewrites a program step by step; every step is legal, and recorded.
+    """Rewrites a program step by step; every step is checked to be legal, and recorded.
 
     Args:
         mod: a function, or a module of several (``work_on`` chooses one).
         seed: seed of the sampling primitives; None takes one from the system.
-        debug_mask: accepted for compatibility; every primitive checks always.
+        debug_mask: accepted for compatibility; it changes nothing.
         error_render_level: ``detail`` (marked excerpt and hint), ``fast`` (reason only) or ``none``.
+        enable_check: False leaves out what only proves that the program keeps its meaning (that stages come in order and hold
+            what is read of them, that indices stay in their type): for steps that are known to be legal. What a step cannot do
+            at all is refused all the same.
 
     Raises:
         ProgramError: not a program, or an unknown level.
@@ -92,7 +95,7 @@ class Schedule(
         self.enable_check = enable_check
         self.debug_mask = debug_mask
         with shallow():
-            self._states = {name: State(f) for name, f in functions.items()}
+            self._states = {name: State(f, not enable_check) for name, f in functions.items()}
         self._single = isinstance(mod, PrimFunc)
         self._symbols = {}
         self._working_on = next(iter(functions)) if len(functions) == 1 else "main" if "main" in functions else None

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from autosched.errors import ProgramError, UnknownNameError
+from autosched.kernel import resolve
 from autosched.lower import lower, lower_table
 from autosched.measure import Candidate, measure
 from autosched.schedule import Schedule, Trace
+from autosched.search.worker import one
 from autosched.target import get_target
 from autosched.workloads import workload
 from sim import timing, tokens
@@ -74,6 +76,20 @@ def test_every_point_computes_the_reference(name: str) -> None:
         result = measure(Candidate(name, "vta-de10", tuple(space.trace(point).as_json())), execute=True)
         assert result.ok, (space.explain(point), result)
         assert result.cycles is not None and result.cycles >= space.bound(point[None])[0], space.explain(point)
+
+
+@pytest.mark.parametrize(("name", "target"), [
+    ("conv2d:h=9,w=7,ci=48,co=32,k=3,pad=1", "vta-de10"), ("conv2d:h=8,w=8,ci=32,co=16,k=3,stride=2,pad=1", "vta-de10-portable"),
+    ("max_pool2d:h=12,w=10,c=32,k=3,stride=2,pad=1", "vta-de10"),
+    ("conv2d_transpose:h=4,w=4,ci=32,co=16,k=4,stride=2,pad=1", "vta-fsim"),
+])
+def test_points_need_no_checks(name: str, target: str) -> None:
+    """What a search leaves out of a replay would refuse nothing, and alters nothing."""
+    task = resolve(name, get_target(target))
+    space = Space(task.func, target)
+    for point in space.sample(np.random.default_rng(3), 8):
+        candidate = Candidate(task, target, tuple(space.trace(point).as_json()))
+        assert one(candidate) == measure(candidate), space.explain(point)
 
 
 @pytest.mark.parametrize("name", [n for n in SMALL if "pad=" in n])

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from autosched import parse
+from autosched.errors import ScheduleError
 from autosched.ir import PrimFunc
 from autosched.schedule import Schedule, Trace
 from autosched.schedule.kit import prefixes
@@ -143,3 +144,41 @@ def test_no_more_than_the_limit_is_kept(monkeypatch: pytest.MonkeyPatch) -> None
         for _ in range(3):
             assert replay(made(inner)).func == replay(made(inner)).func
             assert len(prefixes._STEPS) <= 5
+
+
+@T.prim_func
+def early(A: T.Buffer((64, 64), "int32"), C: T.Buffer((64, 64), "int32"), D: T.Buffer((64, 64), "int32")):
+    B = T.sblock_alloc_buffer((64, 64), "int32")
+    E = T.sblock_alloc_buffer((64, 64), "int32")
+    for i, j in T.grid(32, 64):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * 2
+    for i, j in T.grid(64, 64):
+        with T.sblock("E"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            E[vi, vj] = A[vi, vj] * 3
+    for i, j in T.grid(64, 64):
+        with T.sblock("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + 1
+    for i, j in T.grid(64, 64):
+        with T.sblock("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = E[vi, vj] + 1
+
+
+def test_what_was_taken_on_trust_is_no_beginning_of_a_checked_replay() -> None:
+    """Half of what ``C`` reads is never written: who trusts does not ask, and who asks later is told all the same."""
+    trusting = Schedule(early, seed=1, enable_check=False)
+    trusting.compute_at("E", trusting.get_loops("D")[0])
+    with pytest.raises(ScheduleError, match="not a stage pipeline"):
+        replay(trusting.trace, early)
+    again = Schedule(early, seed=1, enable_check=False)
+    trusting.trace.apply_to_schedule(again)
+    assert again.func == trusting.func
+    with pytest.raises(ScheduleError, match="not a stage pipeline"):
+        replay(trusting.trace, early)
+    # What cannot be done at all is refused whoever trusts.
+    with pytest.raises(ScheduleError, match="output block"):
+        again.compute_at("D", again.get_loops("C")[0])

@@ -279,3 +279,22 @@ def test_a_place_that_has_done_its_share_takes_the_last_of_anothers(monkeypatch:
         monkeypatch.setattr(places, "stop", lambda: None, raising=False)
         assert [r.cycles for r in pool.run(asked)] == [2, 1, 2, 2, 1, 1]
     assert [(place, *call) for place, call in places.calls] == [(0, "ab"), (1, "b"), (0, "ac"), (0, "aa"), (0, "a"), (0, "c")]
+
+
+def test_what_goes_wrong_without_checks_is_for_the_checks_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that should have been refused ends anywhere; what also ends with all checks is a bug, and no candidate's fault."""
+    from autosched.search import worker
+
+    asked: list[bool] = []
+
+    def wrong(candidate: Candidate, check: bool = True) -> Result:
+        asked.append(check)
+        if check and "legal" in candidate.trace:
+            return Result.failed("illegal", "refused")
+        raise KeyError(candidate.trace)
+
+    monkeypatch.setattr(worker, "measure", wrong)
+    assert worker.one(Candidate("t2", "vta-de10", ("legal",))) == Result.failed("illegal", "refused")
+    assert asked == [False, True]
+    with pytest.raises(KeyError):
+        worker.one(Candidate("t2", "vta-de10", ("broken",)))

@@ -75,7 +75,9 @@ class Prefixes:
         self.held = tuple(s.func for s in sch._states.values())
         self.at: Key | None = None
         if not sch.trace.insts and not sch._symbols and not sch._depth:
-            self.at = (*map(id, self.held), *sch._states, sch._working_on)
+            # What was taken on trust is nothing that a replay with all checks may begin with.
+            trusted = tuple(s.trusted for s in sch._states.values())
+            self.at = (*map(id, self.held), *trusted, *sch._states, sch._working_on)
 
     def skip(self, insts: Sequence[Instruction], rv_map: dict[RV, RV]) -> int:
         """Takes over as many first instructions as are known, and returns how many.
@@ -125,7 +127,7 @@ class Prefixes:
             return
         values = tuple(None if rv is None else sch._symbols[rv] for rv in outputs)
         # Without their tables: most of what is kept is never continued.
-        states = {name: State(state.func) for name, state in sch._states.items()}
+        states = {name: State(state.func, state.trusted) for name, state in sch._states.items()}
         fields = (states, set(sch._affine), sch._lineage.copy())
         sources = {rv: self.made[rv] for rv in insts[-1].inputs}
         step = Step(next(_NUMBERS), self.held, insts[-1], sources, values, fields)

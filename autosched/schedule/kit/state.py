@@ -64,13 +64,15 @@ class State:
 
     Args:
         func: the function; its body is the realize of the root block.
+        trusted: whether its steps are known to be legal: what only proves it is left out (``Schedule.enable_check``).
     """
 
-    def __init__(self, func: PrimFunc) -> None:
+    def __init__(self, func: PrimFunc, trusted: bool = False) -> None:
         self.func = func
+        self.trusted = trusted
 
-    def __reduce__(self) -> tuple[type[State], tuple[PrimFunc]]:
-        return State, (self.func,)  # the tables know nodes by address
+    def __reduce__(self) -> tuple[type[State], tuple[PrimFunc, bool]]:
+        return State, (self.func, self.trusted)  # the tables know nodes by address
 
     # -- tables ------------------------------------------------------------------------------------
 
@@ -300,7 +302,7 @@ class State:
 
     def with_body(self, body: Stmt) -> State:
         """A new state with another body."""
-        return State(replace(self.func, body=body))
+        return State(replace(self.func, body=body), self.trusted)
 
 
 class _Tables:
