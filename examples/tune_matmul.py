@@ -4,7 +4,7 @@ import numpy as np
 
 import autosched as at
 
-report = at.tune("dense:m=16,k=256,n=256,bias=1", target="vta-de10", trials=32)
+report = at.tune("dense:m=16,k=256,n=256,bias=1", target="vta-de10", trials=16)
 print(report.cycles, "cycles, at most", f"{100 * report.gap:.1f} % above what any program needs;", report.explain)
 report.schedule().show()
 

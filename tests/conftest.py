@@ -44,6 +44,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
     look_seldom()
 
+
+def pytest_sessionfinish() -> None:
+    """What is left is not looked at again: pytest collects garbage several times before it ends."""
+    gc.freeze()
+
+
 ORACLES = Path(__file__).parent / "oracles"
 DATA = Path(__file__).parent / "data"
 

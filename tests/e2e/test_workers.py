@@ -40,12 +40,12 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="finds workers throug
 @linux
 def test_killed_workers_cost_nothing(tmp_path: Path, here: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     # A sampler that hears the results in order and needs no first population.
-    args = ("tune", "t3", "--trials", "40", "--seed", "3", "--cold", "--sampler", "tpe")
+    args = ("tune", "t3", "--trials", "28", "--seed", "3", "--cold", "--sampler", "tpe")
     assert here(*args, "--jobs", "1", "--log", tmp_path / "calm").returncode == 0
     process = subprocess.Popen(command(*args, "--jobs", "2", "--log", tmp_path / "hit"), cwd=ROOT, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
     killed: set[int] = set()
-    for seen in (1, 14):
+    for seen in (1, 10):
         wait_for(lambda seen=seen: process.poll() is not None or len(trials(tmp_path / "hit")) >= seen)
         fresh = wait_for(lambda: process.poll() is not None or [p for p in children(process.pid) if p not in killed])
         assert process.poll() is None, process.communicate()[1]
