@@ -89,6 +89,8 @@ def play(
     depth, banks = np.zeros(operands, dtype=np.int64), np.zeros(operands, dtype=np.int64)
     once, engine = np.zeros(operands, dtype=np.int64), np.zeros(operands, dtype=np.int64)
     slot = np.zeros(operands, dtype=np.int64)  # of the next fill
+    outer, low_of = np.zeros(axes, dtype=np.int64), np.zeros(axes, dtype=np.int64)
+    tile, rest = np.zeros(axes, dtype=np.int64), np.zeros(axes, dtype=np.int64)
     for r in range(n):
         for k in range(operands):
             ready[k] = 0.0
@@ -100,7 +102,7 @@ def play(
         banks_acc = acc_banks[r] + 1
         first_part = True
         known = 0.0  # accumulators whose contents are known to be small
-        gaps = 1.0  # share of the load engine's time in which it leaves the bus alone
+        paused, busy = 1.0, 1.0  # of the load engine's time: in which it leaves the bus alone, and all of it
         for p in range(parts):
             if not on[r, p]:
                 continue
@@ -108,7 +110,9 @@ def play(
             visits = 1.0
             for a in range(axes):
                 counter[a] = 0
-                visits *= shape[r, p, a, OUTER]
+                outer[a], low_of[a] = shape[r, p, a, OUTER], shape[r, p, a, LOW]
+                tile[a], rest[a] = shape[r, p, a, TILE], shape[r, p, a, REST]
+                visits *= outer[a]
             comp += w[UOPS]
             if not first_part and not apart[r, p]:
                 # No room beside the part before: the loads wait for its products, its initial values for its last store.
@@ -137,8 +141,9 @@ def play(
                 new_tile = changed < spatial or step == 0
                 share = 1.0  # of a whole tile of the reduction: the last one may be smaller
                 for a in range(spatial, axes):
-                    if counter[a] == shape[r, p, a, OUTER] - 1:
-                        share *= shape[r, p, a, REST] / shape[r, p, a, TILE]
+                    # Quotients are dear, and nearly all are 1.
+                    if counter[a] == outer[a] - 1 and rest[a] != tile[a]:
+                        share *= rest[a] / tile[a]
                 # Loads of this visit, in program order.
                 for k in range(operands):
                     beats, transfers = beats_of[k], transfers_of[k]
@@ -149,16 +154,17 @@ def play(
                             a, b = dims[r, d, 0], dims[r, d, 1]
                             at = 0
                             if a >= 0:
-                                low = shape[r, p, a, LOW] if depth[k] > 0 else 0
+                                low = low_of[a] if depth[k] > 0 else 0
                                 if a < depth[k]:
-                                    low += counter[a] * shape[r, p, a, TILE]
+                                    low += counter[a] * tile[a]
                                 at += dims[r, d, 2] * low
                             if b >= 0 and b < depth[k]:
-                                at += dims[r, d, 3] * (counter[b] * shape[r, p, b, TILE])
+                                at += dims[r, d, 3] * (counter[b] * tile[b])
                             whole, pad = widths[r, p, d, 0], widths[r, p, d, 4]
                             high = min(at + whole, pad + widths[r, p, d, 3])
                             got = max(high - max(at, pad), 0.0)
-                            beats *= got / whole
+                            if got != whole:
+                                beats *= got / whole
                             if got < widths[r, p, d, 1]:
                                 transfers = max(transfers, widths[r, p, d, 2])
                     if depth[k] > spatial:
@@ -174,7 +180,7 @@ def play(
                     elif once[k] == 2 and filled[k]:
                         load = max(load, used)
                     load += beats + (latency + fetch) * transfers
-                    gaps = latency * transfers / (beats + latency * transfers)
+                    paused, busy = latency * transfers, beats + latency * transfers
                     ready[k] = load
                     filled[k] = 1
                     slot[k] = own + 1 if own + 1 < banks[k] else 0
@@ -195,20 +201,21 @@ def play(
                     if engine[k] == 1 and beats_of[k] > 0 and (step == 0 or changed < depth[k]):
                         # Last at the memory: it gets the gaps between loads, or waits until they pause.
                         needed = beats_of[k] + latency * transfers_of[k]
-                        comp += needed + min(max(load - comp, 0.0), needed / gaps)
+                        comp += needed + min(max(load - comp, 0.0), needed / (paused / busy))
                 products = w[PRODUCTS] * share
                 if drops[r]:
                     for d in range(ndims):
                         a, b = dims[r, d, 0], dims[r, d, 1]
                         i0, i1, j0, j1 = 0, 1, 0, 1
                         if a >= 0:
-                            i0 = shape[r, p, a, LOW] + counter[a] * shape[r, p, a, TILE]
-                            i1 = i0 + shape[r, p, a, TILE]
+                            i0 = low_of[a] + counter[a] * tile[a]
+                            i1 = i0 + tile[a]
                         if b >= 0:
-                            j0 = counter[b] * shape[r, p, b, TILE]
-                            j1 = j0 + shape[r, p, b, TILE]
+                            j0 = counter[b] * tile[b]
+                            j1 = j0 + tile[b]
                         useful = counts[d, i1, j1] - counts[d, i0, j1] - counts[d, i1, j0] + counts[d, i0, j0]
-                        products *= useful / ((i1 - i0) * (j1 - j0))
+                        if useful != (i1 - i0) * (j1 - j0):
+                            products *= useful / ((i1 - i0) * (j1 - j0))
                 if products > 0:
                     for k in range(operands):
                         if engine[k] % 3 == 0:
@@ -221,7 +228,7 @@ def play(
                 changed = -1
                 for a in range(axes - 1, -1, -1):
                     counter[a] += 1
-                    if counter[a] < shape[r, p, a, OUTER]:
+                    if counter[a] < outer[a]:
                         changed = a
                         break
                     counter[a] = 0
