@@ -128,7 +128,7 @@ def steps_of(site: Site, elems: Elements, semantics: str) -> list[Step]:
             steps += _shifts(-operand, most) + _shifts(operand, most)
         else:
             if op == "mul":
-                _refuse_mul(site, semantics, f"by {operand}", "write shifts and additions, as x + (x << 1) for x * 3")
+                _refuse_mul(site, semantics, f"by {operand}", "multiply_by_doubling writes shifts and additions")
             assert IMM_MIN <= operand <= IMM_MAX
             steps.append(Step(CODES[op], operand))
     return steps

@@ -32,8 +32,10 @@ from autosched.schedule.primitives.notes import Notes
 from autosched.schedule.primitives.placement.compute_at import ComputeAt
 from autosched.schedule.primitives.placement.inline import Inlining
 from autosched.schedule.primitives.placement.recompute import Recomputing
+from autosched.schedule.primitives.reductions.bits import Bits
 from autosched.schedule.primitives.reductions.diagonal import Diagonals
 from autosched.schedule.primitives.reductions.digits import Digits
+from autosched.schedule.primitives.reductions.doubling import Doubling
 from autosched.schedule.primitives.reductions.fold import Folding
 from autosched.schedule.primitives.reductions.minus import Minus
 from autosched.schedule.primitives.reductions.negation import Negation
@@ -61,7 +63,7 @@ class Schedule(
     Lookup, Pieces, Kinds, ReindexCache, CacheIndex, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing,
     Notes, Sampling, Layout, Reindex, ZeroTerms, Folding, Raising, Factoring, PadEinsum,
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
-    PlainForms, Windows, Fission, Values, Offsets, Places, Negation, Minus,
+    PlainForms, Windows, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits,
 ):
     """Rewrites a program step by step; every step is checked to be legal, and recorded.
 

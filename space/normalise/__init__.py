@@ -21,6 +21,7 @@ from space.normalise import (
     groups,
     guards,
     initial,
+    lacking,
     loops,
     moves,
     negation,
@@ -74,16 +75,25 @@ def why_unpacked(func: PrimFunc, target: Target) -> str:
 
 def _attempt(func: PrimFunc, target: Target, differences: bool) -> tuple[Schedule | None, str]:
     """The schedule of a program in form, or None and why not."""
-    found, why = _formed(func, target, differences, False)
+    found, why = _laid_out(func, target, differences, False)
+    if plain_blocks(func) and lacking.lacks(func if found is None else found.func, target):
+        other = _laid_out(func, target, differences, True)[0]
+        return (found, why) if other is None else (other, "")
+    return found, why
+
+
+def _laid_out(func: PrimFunc, target: Target, differences: bool, otherwise: bool) -> tuple[Schedule | None, str]:
+    """As ``_attempt``; where ``otherwise``, with what the ALU lacks written in what it has."""
+    found, why = _formed(func, target, differences, False, otherwise)
     if why or (found is None and plain_blocks(func) and not is_packed(func, target)):
         # Of what several products read each may want another layout.
-        other = _formed(func, target, differences, True)[0]
+        other = _formed(func, target, differences, True, otherwise)[0]
         return (None, why) if other is None else (other, "")
     return found, why
 
 
-def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool) -> tuple[Schedule | None, str]:
-    """As ``_attempt``; where ``alone``, with copies of its own for every product."""
+def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool, otherwise: bool) -> tuple[Schedule | None, str]:
+    """As ``_laid_out``; where ``alone``, with copies of its own for every product."""
     if not plain_blocks(func):
         return None, ""
     sch = Schedule(func, seed=0, error_render_level="fast")
@@ -94,6 +104,8 @@ def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool) -> t
         initial.apply(sch, target)
         loops.apply(sch, target)
         values.apply(sch, target)
+        if otherwise:
+            lacking.apply(sch, target)
         moves.apply(sch, target)
         reversal.results(sch, target)
         results.apply(sch, target)

@@ -119,7 +119,7 @@ def _written_out(sch: Schedule, name: str, stage: Block) -> list[str]:
     away = _apart(sch, name, buffer)
     if len(away) == len(readers_of(sch.func, buffer)):
         sch.compute_inline(sch.get_sblock(stage.name))
-    elif _cycles(sch, stage) > DOUBLING:
+    elif cycles_of(sch, stage) > DOUBLING:
         sch.negate_by_doubling(sch.get_sblock(stage.name))
     else:
         taking = [sch.get_sblock(b) for b in away]
@@ -144,8 +144,13 @@ def _doubled(sch: Schedule, name: str, made: Block) -> list[str]:
     return [*away, made.name]
 
 
-def _cycles(sch: Schedule, block: Block) -> int:
-    """About what it costs to make a vector of what a block stores once more."""
+def cycles_of(sch: Schedule, block: Block) -> int:
+    """About what it costs to make a vector of what a block stores once more.
+
+    Args:
+        sch: of the program.
+        block: of it.
+    """
     size = extents(block)
     steps = prod(size[iv.var] for iv in block.iter_vars if iv.kind == "reduce")
     if product_of(block) is not None:
@@ -153,7 +158,7 @@ def _cycles(sch: Schedule, block: Block) -> int:
     imm, tensor = alu_ops(store_of(block).value)
     makers = {store_of(b).buffer: b for b in device_blocks(sch.func)}
     read = dict.fromkeys(x.buffer for x in loads_of(block))
-    return (imm + 2 * tensor + sum(_cycles(sch, makers[b]) if b in makers else 1 for b in read)) * steps
+    return (imm + 2 * tensor + sum(cycles_of(sch, makers[b]) if b in makers else 1 for b in read)) * steps
 
 
 def _apart(sch: Schedule, name: str, buffer: Buffer) -> list[str]:
@@ -182,13 +187,13 @@ def _added(sch: Schedule, name: str, buffer: Buffer) -> None:
         sch.host_stage(sch.add_negative(sch.get_sblock(name), buffer.name))
         return
     twice(sch, made)
-    factor = _factor(sch, device_block(sch, made.name))
+    factor = factor_of(sch, device_block(sch, made.name))
     readers = readers_of(sch.func, buffer)
     away = [b.name for b in readers if _only_taken_away(b, buffer)]
     if name not in away:
         return
     handle = sch.get_sblock(made.name)
-    if factor is None or (len(away) < len(readers) and _cycles(sch, made) > DOUBLING):
+    if factor is None or (len(away) < len(readers) and cycles_of(sch, made) > DOUBLING):
         sch.negate_by_doubling(handle)
         return
     if len(away) < len(readers):
@@ -208,8 +213,13 @@ def _only_taken_away(block: Block, buffer: Buffer) -> bool:
     return 0 < taken == sum(x.buffer is buffer for x in loads_of(block))
 
 
-def _factor(sch: Schedule, block: Block) -> Buffer | None:
-    """The factor of a sum of products that the host makes negative."""
+def factor_of(sch: Schedule, block: Block) -> Buffer | None:
+    """The factor of a sum of products that the host makes negative, if any.
+
+    Args:
+        sch: of the program.
+        block: of it.
+    """
     product = product_of(block)
     if product is None or product.factors[0].buffer is product.factors[1].buffer:
         return None

@@ -235,6 +235,10 @@ E = T.sblock_alloc_buffer((16,), "int32")
 """ + stage("C[vi]", "A[vi] - T.max(T.shift_right(B[vi], 4), 0)"))), 'sch.push_negation("C")'),
     "negate_by_doubling": Example("|".join((A, MID + stage("B[vi]", "T.min(T.max(A[vi], -7), 7)") + stage(
         "C[vi]", "A[vi] - B[vi]"))), 'sch.negate_by_doubling("B")'),
+    "multiply_by_doubling": Example("|".join((A, stage("C[vi]", "T.shift_right(A[vi] * 77, 9)"))),
+                                    'sch.multiply_by_doubling("C", [0])'),
+    "mask_by_shifts": Example("|".join((A, stage("C[vi]", "T.bitwise_and(A[vi], 7)"))), 'sch.mask_by_shifts("C")'),
+    "choose_by_clip": Example("|".join((A, stage("C[vi]", "T.Select(A[vi] < 5, -1, 2)"))), 'sch.choose_by_clip("C")'),
     "loop_fission": Example("|".join((
         'A: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")', """B = T.sblock_alloc_buffer((16,), "int32")
 for i in range(16):

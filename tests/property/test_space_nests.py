@@ -281,7 +281,7 @@ def elementwise(form: str) -> PrimFunc:
     forms = {
         "product": lambda i, j: x[i, j] * y[i, j], "difference": lambda i, j: x[i, j] - y[i, j],
         "difference of a maximum": lambda i, j: x[i, j] - T.max(y[i, j], 0),
-        "three": lambda i, j: x[i, j] * 3 + y[i, j], "bits": lambda i, j: T.bitwise_and(x[i, j], 7) + y[i, j],
+        "three": lambda i, j: x[i, j] * 3 + y[i, j], "bits": lambda i, j: T.bitwise_and(x[i, j], y[i, j]),
         "four": lambda i, j: x[i, j] * 4 + y[i, j], "sum": lambda i, j: x[i, j] + y[i, j],
     }
     out = te.compute((8, 32), lambda i, j: forms[form](i, j).astype("int8"), name="out")
@@ -290,8 +290,7 @@ def elementwise(form: str) -> PrimFunc:
 
 @pytest.mark.parametrize(("form", "reason"), [
     ("product", "multiplies"), ("difference of a maximum", None), ("difference", None),
-    ("three", "multiplies"), ("bits", "cannot compute"),
-    ("four", None), ("sum", None),
+    ("bits", "cannot compute"), ("three", None), ("four", None), ("sum", None),
 ])
 def test_what_the_machine_cannot_compute_is_refused_before_any_trial(form: str, reason: str | None) -> None:
     space = Space(elementwise(form), "vta-de10")

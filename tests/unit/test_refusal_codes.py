@@ -141,8 +141,8 @@ def test_the_page_has_both_tables() -> None:
 OUTSIDE = {
     "symbolic": "symbolic", "gather": "index", "dense_halves": "written", "running_sum": "written", "int32_result": "result",
     "float_add": "type", "uint8_relu": "type", "masked": "choice", "pad_with_three": "pad", "pad_three_result": "pad",
-    "one_filter": "layout", "distances_l1": "layout", "times_three": "machine", "product_of_tensors": "machine",
-    "step_function": "machine", "pad_three_conv": "machine",
+    "one_filter": "layout", "distances_l1": "layout", "bitwise_and_apart": "machine", "product_of_tensors": "machine",
+    "pad_three_conv": "machine",
 }
 
 

@@ -1,8 +1,8 @@
-"""The ALU has no bitwise operations."""
+"""The low bits of a value, by shifts and sums."""
 
 from autosched.script import T
 
-VERDICT = "refused: cannot compute"
+VERDICT = "accepted"
 
 
 @T.prim_func

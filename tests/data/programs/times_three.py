@@ -1,8 +1,8 @@
-"""A product that is no shift: it needs two operations."""
+"""A product that is no shift: the ALU shifts and adds."""
 
 from autosched.script import T
 
-VERDICT = "refused: "
+VERDICT = "accepted"
 
 
 @T.prim_func

@@ -252,17 +252,38 @@ def _split(state: State, realize: BlockRealize, path: list[int]) -> tuple[Stmt, 
         taken = set(state.block_names()), state.buffer_names(scope)
         made, nest, buffer, stands = operand_stage(block, part, *taken)
         return _with_stage(state, realize, made, nest, buffer, Replaced(part, stands).visit_expr(store.value))
-    used = [i for i in store.indices if int_value(i) != 0]
-    needed = {iv.var for iv in block.iter_vars if int_value(iv.dom.extent) != 1}
-    if not all(i in own for i in used) or not needed <= set(used) or len(set(used)) != len(used):
+    if not stores_plainly(block):
         raise Refusal(f"block {block.name} does not store at its plain iterators, each once", [block.ident],
                       "decompose_value before transform_layout", code="index")
     name = fresh_name(f"{block.name}_part", set(state.block_names()))
-    shape = tuple([IntImm(1) if int_value(i) == 0 else s for i, s in zip(store.indices, store.buffer.shape)])
-    buffer = Buffer(fresh_name(f"{store.buffer.name}_part", state.buffer_names(scope)), shape, part.dtype)
+    buffer = Buffer(fresh_name(f"{store.buffer.name}_part", state.buffer_names(scope)), part_shape(store), part.dtype)
     made, nest = stage_of(block, name, buffer, part)
     value = Replaced(part, BufferLoad(buffer, store.indices, part.dtype)).visit_expr(store.value)
     return _with_stage(state, realize, made, nest, buffer, value)
+
+
+def stores_plainly(block: Block) -> bool:
+    """Whether a block stores one value at its plain iterators, each once, so that stages can make parts of it.
+
+    Args:
+        block: any.
+    """
+    store = block.body
+    if not isinstance(store, BufferStore) or block.init is not None:
+        return False
+    own = [iv.var for iv in block.iter_vars]
+    used = [i for i in store.indices if int_value(i) != 0]
+    needed = {iv.var for iv in block.iter_vars if int_value(iv.dom.extent) != 1}
+    return all(i in own for i in used) and needed <= set(used) and len(set(used)) == len(used)
+
+
+def part_shape(store: BufferStore) -> tuple[Expr, ...]:
+    """Of a tensor that holds a part of every value that is stored.
+
+    Args:
+        store: of a block that ``stores_plainly``.
+    """
+    return tuple([IntImm(1) if int_value(i) == 0 else s for i, s in zip(store.indices, store.buffer.shape)])
 
 
 def _with_stage(

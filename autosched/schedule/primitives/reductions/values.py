@@ -220,7 +220,7 @@ class _Plainer(Mutator):
 
     def _extremum(self, condition: Expr, yes: Expr, no: Expr) -> Expr | None:
         """A choice by ``x < t`` as a minimum or maximum, or None."""
-        found = _threshold(condition)
+        found = threshold(condition)
         if found is None or not is_int(yes.dtype):
             return None
         x, at, below = found
@@ -316,10 +316,14 @@ def negated(condition: Expr) -> Expr:
     return Not(condition)
 
 
-def _threshold(condition: Expr) -> tuple[Expr, int, bool] | None:
-    """(x, t, whether the condition is ``x < t`` and not its opposite) of a comparison with a constant, or None."""
+def threshold(condition: Expr) -> tuple[Expr, int, bool] | None:
+    """(x, t, whether the condition is ``x < t`` and not its opposite) of a comparison with a constant, or None.
+
+    Args:
+        condition: a boolean expression.
+    """
     if isinstance(condition, Not):
-        found = _threshold(condition.a)
+        found = threshold(condition.a)
         return None if found is None else (found[0], found[1], not found[2])
     if not (isinstance(condition, BinOp) and condition.op in ("<", "<=", ">", ">=") and is_int(condition.a.dtype)):
         return None
@@ -435,4 +439,4 @@ def _is_negative(value: Expr, x: Expr) -> bool:
     return value.op == "*" and {-1} & {int_value(value.a), int_value(value.b)} != set() and x in (value.a, value.b)
 
 
-__all__ = ["Values", "choice_of", "negated", "simplified"]
+__all__ = ["Values", "choice_of", "negated", "simplified", "threshold"]

@@ -1,0 +1,190 @@
+"""Bits and steps of a value by shifts, sums and clips: mask_by_shifts, choose_by_clip. The ALU has no bitwise operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from autosched.ir.expr import BinOp, Call, Expr, binary, cast, const, int_value, intrin, maximum, minimum
+from autosched.ir.patterns import has_loads
+from autosched.ir.print_expr import expr_text
+from autosched.ir.region import with_access
+from autosched.ir.stmt import Block, BufferStore
+from autosched.ir.value_bounds import dtype_bounds
+from autosched.schedule.kit.base import BlockRV, ScheduleBase
+from autosched.schedule.kit.primitive import primitive
+from autosched.schedule.kit.refusal import Refusal
+from autosched.schedule.primitives.reductions.stages import part_at
+from autosched.schedule.primitives.reductions.values import choice_of, threshold
+from autosched.schedule.primitives.reductions.zero_terms import Replaced
+
+WORD = 32  # bits of an element of the accumulator
+LEAST, MOST = dtype_bounds("int32")
+HELD = ("int8", "int32")  # types of what is compared, and of the constants
+
+
+class Bits(ScheduleBase):
+    """The primitives that take bits of values, and steps between constants."""
+
+    @primitive
+    def mask_by_shifts(self, block: BlockRV | str, path: Sequence[int] = ()) -> None:
+        """Writes bits in a row (``x & 7``, ``x & 24``) and remainders by a power of two (``x % 8``) as shifts and sums.
+
+        Half of what the bits can hold is added, so that the shifts that drop all above them, and extend what is then the sign,
+        give the value less that half.
+
+        Args:
+            block: handle or name of a block that stores one value.
+            path: the operand to take at each step from the stored value down to the bits.
+
+        Raises:
+            ScheduleError: no ``bitwise_and`` of an int32 value there with a constant whose ones are in one row, nor ``x % 2**k``.
+
+        Before::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = T.bitwise_and(A[vi], 7)
+
+        After ``sch.mask_by_shifts("C")``::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = T.shift_right(T.shift_left(A[vi] + 4, 29), 29) + 4
+        """
+        assert isinstance(block, BlockRV)
+        state, realize = self.block_at(block)
+        try:
+            new = _with_form(realize.block, [int(p) for p in path], masked,
+                             "takes no bits in a row of an int32 value (x & 7, x % 8)")
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
+        self.commit_nodes(state, {id(realize.block): new})
+
+    @primitive
+    def choose_by_clip(self, block: BlockRV | str, path: Sequence[int] = ()) -> None:
+        """Writes a choice between two constants by a comparison with a third one as clips, shifts and sums.
+
+        What is compared is clipped to the two values on both sides of the step, of which sums make -1 and 0; a shift and one
+        more clip make any height of that. Where the choice falls instead of rising, the step is turned by a shift that wraps.
+
+        Args:
+            block: handle or name of a block that stores one value.
+            path: the operand to take at each step from the stored value down to the choice.
+
+        Raises:
+            ScheduleError: no choice there between two constants by ``<``, ``<=``, ``>`` or ``>=`` and a constant.
+
+        Before::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = T.Select(A[vi] < 5, -1, 2)
+
+        After ``sch.choose_by_clip("C")``::
+
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = T.max(T.shift_left(T.min(T.max(A[vi], 4), 5) + -5, 2), -3) + 2
+        """
+        assert isinstance(block, BlockRV)
+        state, realize = self.block_at(block)
+        try:
+            new = _with_form(realize.block, [int(p) for p in path], chosen,
+                             "chooses between no two constants by a comparison with a constant")
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
+        self.commit_nodes(state, {id(realize.block): new})
+
+
+def _with_form(block: Block, path: list[int], form: Callable[[Expr], Expr | None], lacks: str) -> Block:
+    store = block.body
+    if not isinstance(store, BufferStore):
+        raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
+    part = part_at(block, store.value, path)
+    made = form(part)
+    if made is None:
+        raise Refusal(f"{expr_text(part)} in block {block.name} {lacks}", [block.ident], code="form")
+    value = Replaced(part, made).visit_expr(store.value)
+    return with_access(replace(block, body=BufferStore(store.buffer, store.indices, value)))
+
+
+def masked(value: Expr) -> Expr | None:
+    """Bits in a row of an int32 value, or its remainder by a power of two, without a bitwise operation; None for any other.
+
+    Args:
+        value: any expression.
+    """
+    found = _mask(value)
+    if found is None:
+        return None
+    x, mask = found
+    low = (mask & -mask).bit_length() - 1
+    width = mask.bit_length() - low
+    if mask == 0 or mask >> low != (1 << width) - 1:
+        return None
+    shifted = intrin("shift_right", x, low) if low else x
+    if low + width < WORD:
+        half, up = 1 << width - 1, WORD - width
+        shifted = binary("+", intrin("shift_right", intrin("shift_left", binary("+", shifted, half), up), up), half)
+    return intrin("shift_left", shifted, low) if low else shifted
+
+
+def _mask(value: Expr) -> tuple[Expr, int] | None:
+    """What bits are taken of, and which, as an unsigned constant."""
+    if isinstance(value, Call) and value.op == "bitwise_and":
+        a, b = value.args
+    elif isinstance(value, BinOp) and value.op == "%":
+        a, b = value.a, value.b
+    else:
+        return None
+    if isinstance(value, Call) and int_value(b) is None:
+        a, b = b, a
+    by = int_value(b)
+    if value.dtype != "int32" or by is None or not has_loads(a):
+        return None
+    if isinstance(value, BinOp):
+        # The remainder has the sign of what it is taken by.
+        return (a, by - 1) if by > 0 and by & (by - 1) == 0 else None
+    return a, by % (1 << WORD)
+
+
+def chosen(value: Expr) -> Expr | None:
+    """A choice between two constants by a comparison with a third one, without a choice; None for any other value.
+
+    Args:
+        value: any expression.
+    """
+    parts = choice_of(value)
+    found = None if parts is None else threshold(parts[0])
+    if parts is None or found is None or value.dtype not in HELD:
+        return None
+    x, at, below = found
+    ends = int_value(parts[1]), int_value(parts[2])
+    if ends[0] is None or ends[1] is None or x.dtype not in HELD or not has_loads(x) or not LEAST < at <= MOST:
+        return None
+    x = cast("int32", x)
+    under, over = ends if below else ends[::-1]
+    assert under is not None and over is not None
+    # -1 under the step and 0 over it.
+    step = intrin("shift_right", x, WORD - 1) if at == 0 else binary("+", minimum(maximum(x, at - 1), at), -at)
+    height = abs(over - under)
+    by = (height - 1).bit_length() if height else 0
+    if height == 0 or by >= WORD:
+        return const(over, value.dtype) if height == 0 else None
+    if under > over:
+        # 0 under the step and 1 over it: its lowest bit is the sign of the shifted value.
+        step = intrin("shift_left", binary("+", step, 1), WORD - 1)
+        step = intrin("shift_right", step, WORD - 1 - by) if by < WORD - 1 else step
+    else:
+        step = intrin("shift_left", step, by) if by else step
+    if height < 1 << by:
+        step = maximum(step, -height)
+    return cast(value.dtype, binary("+", step, max(under, over)))
+
+
+__all__ = ["Bits", "chosen", "masked"]

@@ -1,0 +1,94 @@
+"""Operations that the ALU does not have: products with constants, bits of values, choices between constants.
+
+Programs whose form does without them, as products of int8 elements with a constant do, never come here.
+"""
+
+from __future__ import annotations
+
+from autosched.errors import ScheduleError
+from autosched.ir.expr import BufferLoad, Expr
+from autosched.ir.functor import walk_expr
+from autosched.ir.patterns import is_widened
+from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
+from autosched.ir.value_bounds import dtype_bounds
+from autosched.schedule import Schedule
+from autosched.schedule.primitives.reductions.bits import chosen, masked
+from autosched.schedule.primitives.reductions.doubling import NEGATIVE, constant_factor
+from autosched.target import Target
+from space.normalise.blocks import device_block, device_blocks, store_of
+from space.normalise.copies import path_of
+from space.normalise.negation import DOUBLING, cycles_of, factor_of
+
+MOST = 64  # such operations in one block
+ADDITION = 3  # cycles of a vector that it takes to shift it and to add another one
+
+
+def lacks(func: PrimFunc, target: Target) -> bool:
+    """Whether a program has an operation that a machine's ALU does not have and ``apply`` can write otherwise.
+
+    Args:
+        func: the program, in form or not.
+        target: the machine.
+    """
+    return any(isinstance(b.body, BufferStore) and _first(b.body.value, target) is not None for b in device_blocks(func))
+
+
+def apply(sch: Schedule, target: Target) -> None:
+    """Writes what the ALU lacks in shifts, sums, minima and maxima, from the inside out."""
+    for name in [b.name for b in device_blocks(sch.func)]:
+        ahead = [name]
+        for _ in range(MOST):
+            if not ahead:
+                break
+            try:
+                made = _step(sch, ahead[-1], target)
+            except ScheduleError:
+                made = None  # what is in the way of a schedule, analysis says
+            if made is None:
+                ahead.pop()
+            else:
+                ahead += made
+
+
+def _step(sch: Schedule, name: str, target: Target) -> list[str] | None:
+    """Writes one operation of a block otherwise; the stages made of its parts, None where nothing is left to do."""
+    value = store_of(device_block(sch, name)).value
+    found = _first(value, target)
+    if found is None:
+        return None
+    path, block = path_of(value, found) or [], sch.get_sblock(name)
+    factor = constant_factor(found)
+    if masked(found) is not None:
+        sch.mask_by_shifts(block, path)
+    elif factor is None:
+        sch.choose_by_clip(block, path)
+    elif isinstance(factor[0], BufferLoad):
+        sch.multiply_by_doubling(block, path, _negative(sch, factor[0].buffer))
+    else:
+        made = sch.get(sch.decompose_value(block, path_of(value, factor[0]) or []))
+        assert isinstance(made, Block)
+        return [made.name]
+    return []
+
+
+def _negative(sch: Schedule, buffer: Buffer) -> int:
+    """How many additions the negative of a tensor costs about: less where the host makes it, or a factor of it, negative."""
+    made = next((b for b in device_blocks(sch.func) if store_of(b).buffer is buffer), None)
+    if made is None:
+        return 1
+    again = cycles_of(sch, made)
+    return NEGATIVE if factor_of(sch, made) is None or again > DOUBLING else min(NEGATIVE, 1 + again // ADDITION)
+
+
+def _first(value: Expr, target: Target) -> Expr | None:
+    """The first operation that the ALU lacks in a value."""
+    return next((e for e in walk_expr(value) if _is_lacking(e, target)), None)
+
+
+def _is_lacking(e: Expr, target: Target) -> bool:
+    factor = constant_factor(e)
+    if factor is None:
+        return masked(e) is not None or chosen(e) is not None
+    low, high = dtype_bounds("int8")
+    # The functional simulator multiplies; the GEMM does int8 elements.
+    return factor[1] != 0 and target.semantics != "fsim" and not (is_widened(factor[0]) and low <= factor[1] <= high)

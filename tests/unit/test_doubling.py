@@ -1,0 +1,243 @@
+"""multiply_by_doubling, mask_by_shifts, choose_by_clip: what the ALU lacks, in what it has, exact for every int32."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from types import ModuleType
+
+import numpy as np
+import pytest
+from refusals import refused
+
+from autosched.errors import ScheduleError
+from autosched.ir import IRModule, PrimFunc
+from autosched.ir.functor import walk_expr
+from autosched.ir.host import split_host
+from autosched.ir.interp import run
+from autosched.measure import Candidate, measure
+from autosched.schedule import Schedule
+from autosched.schedule.primitives.reductions.doubling import additions, recoded
+from autosched.script import parse
+from autosched.target import get_target
+from space import Space
+from space.normalise import normalise
+from space.normalise.blocks import device_blocks, store_of
+from space.normalise.lacking import lacks
+
+Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
+
+LOW, HIGH = -2**31, 2**31 - 1
+# Ends, powers of two and what is beside them, and all small values.
+X = np.unique([LOW, HIGH, *[s * (1 << n) + d for n in range(31) for s in (-1, 1) for d in (-1, 0, 1)], *range(-70, 71)])
+X = np.resize(X, 320).astype(np.int32)
+TEXT = '''
+@T.prim_func
+def f(x: T.Buffer((320,), "int32"), y: T.Buffer((320,), "int32"), C: T.Buffer((320,), "{dtype}")):
+    for i in range(320):
+        with T.block("C"):
+            vi = T.axis.spatial(320, i)
+            C[vi] = {value}
+'''
+
+
+def program(value: str, dtype: str = "int32") -> PrimFunc:
+    return parse(TEXT.format(value=value, dtype=dtype))
+
+
+def equal(func: PrimFunc, other: PrimFunc) -> bool:
+    """Of values at and beside the ends of int32, zero and powers of two, together with random ones."""
+    y = np.random.default_rng(0).integers(LOW, HIGH, X.size, dtype=np.int32, endpoint=True)
+    outs = [np.zeros(X.size, func.buffers[2].dtype) for _ in range(4)]
+    for f, a, b in ((func, *outs[:2]), (other, *outs[2:])):
+        run(f, X, y, a)
+        run(f, y, X, b)
+    return np.array_equal(outs[0], outs[2]) and np.array_equal(outs[1], outs[3])
+
+
+def recomposed(constant: int, stages: bool, negative: int) -> int:
+    """What steps multiply by, by their own account."""
+    recoding = recoded(constant, stages, negative)
+    times = -1 if recoding.negative else 1
+    for digit in recoding.digits:
+        times = (times << digit.shift) + (times if digit.own else digit.sign)
+    return times % (1 << 32)
+
+
+CONSTANTS = [*range(1, 600), *range(-300, 0), LOW, LOW + 1, HIGH, HIGH - 1, 0x55555555, 1518500249, -1518500249, 65537, 16777215]
+
+
+@pytest.mark.parametrize("negative", [0, 1, 5, 32])
+@pytest.mark.parametrize("stages", [True, False])
+def test_steps_make_the_constant_in_few_additions(stages: bool, negative: int) -> None:
+    rng = random.Random(0)
+    for constant in CONSTANTS + [rng.randint(LOW, HIGH) for _ in range(300)]:
+        assert recomposed(constant, stages, negative) == constant % (1 << 32), constant
+        found = recoded(constant, stages, negative)
+        assert all(0 <= d.shift < 32 and (d.sign or d.shift) for d in found.digits)
+        cost = additions(found.digits) + negative * found.takes_away
+        # Never more than binary digits need, nor than digits of -1 too with the negative that these take.
+        plain, below = bin(constant % (1 << 32)).count("1") - 1, bin(abs(constant)).count("1") - 1 + negative
+        signed = bin(abs(constant) ^ (3 * abs(constant))).count("1") - 1 + negative
+        assert cost <= min(plain, signed, below if constant < 0 else plain), constant
+
+
+def test_an_all_ones_constant_goes_by_factors_or_by_a_negative() -> None:
+    assert additions(recoded(255).digits) == 3 and not recoded(255).takes_away  # 3 * 5 * 17
+    assert additions(recoded(255, negative=1).digits) == 1 and recoded(255, negative=1).takes_away  # 256 - 1
+    assert additions(recoded(255, stages=False, negative=32).digits) == 7
+    assert recoded(LOW).digits[0].shift == 31 and not recoded(LOW).takes_away
+    assert not recoded(LOW + 1).takes_away and recoded(-3).takes_away
+
+
+@pytest.mark.parametrize("constant", [3, 77, 15, 45, 255, -3, -1, -16, -77, 1000, LOW, LOW + 1, HIGH, -HIGH, 1518500249])
+@pytest.mark.parametrize("negative", [0, 5])
+def test_a_product_wraps_as_int32_does(constant: int, negative: int, verify_trace_roundtrip: Verify) -> None:
+    func = program(f"T.max(x[vi] * {constant}, y[vi]) + {constant} * x[vi]")
+    sch = Schedule(func)
+    sch.multiply_by_doubling("C", [0, 0], negative)
+    sch.multiply_by_doubling("C", [1], negative)
+    assert equal(func, sch.func)
+    assert not any(getattr(e, "op", "") == "*" for b in device_blocks(sch.func) for e in walk_expr(store_of(b).value))
+    verify_trace_roundtrip(sch, func)
+
+
+@pytest.mark.parametrize(("value", "path", "code"), [
+    ("x[vi] * y[vi]", [], "form"), ("x[vi] * 8", [], "form"), ("(x[vi] >> 1) * 3", [], "form"), ("x[vi] + 3", [], "form"),
+    ("x[vi] * 3", [2], "argument"), ('T.Cast("int32", T.Cast("int8", x[vi]) * T.int8(3))', [0], "form"),
+])
+def test_what_is_not_multiplied(value: str, path: list[int], code: str) -> None:
+    func = program(value)
+    sch = Schedule(func)
+    with refused(ScheduleError, code):
+        sch.multiply_by_doubling("C", path)
+    assert sch.func == func
+
+
+SHARED = '''
+@T.prim_func
+def f(x: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")):
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = x[vi] * 3
+        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = x[vi] * 15
+'''
+
+
+def test_stages_need_loops_of_their_own() -> None:
+    sch = Schedule(parse(SHARED))
+    sch.multiply_by_doubling("B")
+    with refused(ScheduleError, "place"):
+        sch.multiply_by_doubling("C")
+
+
+MASKS = [1, 3, 7, 8, 24, 255, 0x7FFFFFFF, -1, -2, -8, LOW, 0x7FFF0000, -65536, 0x40000000]
+
+
+@pytest.mark.parametrize("value", [
+    *[f"T.bitwise_and(x[vi], {m})" for m in MASKS], "T.bitwise_and(7, x[vi])", "x[vi] % 2", "x[vi] % 8", "x[vi] % 1073741824",
+])
+def test_bits_in_a_row(value: str, verify_trace_roundtrip: Verify) -> None:
+    func = program(f"y[vi] + {value}")
+    sch = Schedule(func)
+    sch.mask_by_shifts("C", [1])
+    assert equal(func, sch.func) and "bitwise" not in sch.script() and "%" not in sch.script().replace("% 1", "")
+    verify_trace_roundtrip(sch, func)
+
+
+@pytest.mark.parametrize("value", [
+    "T.bitwise_and(x[vi], 5)", "T.bitwise_and(x[vi], y[vi])", "T.bitwise_and(x[vi], -3)", "x[vi] % 7", "x[vi] % -8", "x[vi] // 8",
+    "T.truncmod(x[vi], 8)", "T.bitwise_or(x[vi], 7)", "T.bitwise_and(x[vi], 0)",
+])
+def test_bits_that_stay(value: str) -> None:
+    func = program(value)
+    sch = Schedule(func)
+    with refused(ScheduleError, "form"):
+        sch.mask_by_shifts("C")
+    assert sch.func == func
+
+
+@pytest.mark.parametrize("condition", [
+    "x[vi] < 0", "x[vi] >= 0", "x[vi] > 0", "0 < x[vi]", "x[vi] <= -5", "x[vi] < 7", "x[vi] < 2147483647", "x[vi] <= -2147483648",
+    "x[vi] >> 1 < 3",
+])
+@pytest.mark.parametrize(("yes", "no"), [
+    (-1, 1), (1, -1), (0, 1), (1, 0), (3, 10), (10, 3), (-2**30, 2**30), (5, 5), (0, 2**30 + 1), (2**30, -2**30), (LOW, -1),
+    (HIGH, 0), (0, HIGH),
+])
+def test_a_step_between_constants(condition: str, yes: int, no: int, verify_trace_roundtrip: Verify) -> None:
+    func = program(f"T.Select({condition}, {yes}, {no})")
+    sch = Schedule(func)
+    sch.choose_by_clip("C")
+    assert equal(func, sch.func) and "Select" not in sch.script()
+    verify_trace_roundtrip(sch, func)
+
+
+def test_a_step_of_int8() -> None:
+    func = program('T.if_then_else(T.Cast("int8", x[vi]) > T.int8(3), T.int8(-128), T.int8(127))', "int8")
+    sch = Schedule(func)
+    sch.choose_by_clip("C")
+    assert equal(func, sch.func) and "if_then_else" not in sch.script()
+
+
+@pytest.mark.parametrize("value", [
+    "T.Select(x[vi] < y[vi], 1, 2)", "T.Select(x[vi] == 3, 1, 2)", "T.Select(x[vi] < 0, y[vi], 2)", "T.Select(vi < 3, 1, 2)",
+    "T.Select(x[vi] < -2147483648, 1, 2)", "T.Select(x[vi] < 0, -2147483648, 1)", "T.max(x[vi], 0)",
+])
+def test_a_choice_that_stays(value: str) -> None:
+    func = program(value)
+    sch = Schedule(func)
+    with refused(ScheduleError, "form"):
+        sch.choose_by_clip("C")
+    assert sch.func == func
+
+
+USERS = '''
+@T.prim_func
+def f(A: T.Buffer((4, 32), "int8"), W: T.Buffer((16, 32), "int8"), z: T.Buffer((4, 16), "int32"), b: T.Buffer((16,), "int32"),
+      out: T.Buffer((4, 16), "int8")):
+    q = T.alloc_buffer((4, 16), "int32")
+    for i, j, k in T.grid(4, 16, 32):
+        with T.block("q"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                q[vi, vj] = 0
+            q[vi, vj] += A[vi, vk].astype("int32") * W[vj, vk].astype("int32")
+    for i, j in T.grid(4, 16):
+        with T.block("out"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            out[vi, vj] = T.Cast("int8", %s)
+'''
+Q, Z, B = "q[vi, vj]", "z[vi, vj]", "b[vj]"
+FORMS = [f"{Q} * 3", f"{Z} * -77 + {Q}", f"({Q} * 77 + 256) >> 9", f"T.max({Q}, ({Q} * 13) >> 7)", f"T.max({Q} * -31, 0) * 5",
+         f"({Q} + {B} * 3) >> 2", f"{Q} * 1518500249 >> 24", f"T.bitwise_and({Q}, 7) * 3", f"{Z} % 8 - {Q} * 3",
+         f"T.Select({Q} < 0, -1, 1)", f"T.Select({Z} >= 5, 100, -100) + {Q} * 7 + 1", f"{Q} * -1", f"{Q} * 255"]
+
+
+@pytest.mark.parametrize("value", FORMS)
+@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable", "vta-fsim"])
+def test_users_programs_run_on_machines_that_lack_it(value: str, target: str) -> None:
+    func = parse(USERS % value)
+    space = Space(func, target)
+    for point in space.sample(np.random.default_rng(0), 2):
+        result = measure(Candidate(func, target, tuple(space.trace(point).as_json())), execute=True, wide=True)
+        assert result.ok, result
+
+
+def test_a_machine_that_multiplies_keeps_the_product(user_programs: ModuleType) -> None:
+    func = user_programs.program("times_three")
+    assert not any(s.op == "multiply_by_doubling" for s in normalise(func, get_target("vta-fsim"))[1])
+    new, steps = normalise(func, get_target("vta-de10"))
+    assert any(s.op == "multiply_by_doubling" for s in steps) and not lacks(split_host(new).device, get_target("vta-de10"))
+
+
+def test_a_product_of_int8_and_a_constant_stays_a_sum() -> None:
+    """The GEMM does it; a constant that is no int8 is beyond it."""
+    text = USERS.replace('z: T.Buffer((4, 16), "int32")', 'z: T.Buffer((4, 16), "int8")')
+    for by, doubled in ((127, False), (-128, False), (128 + 1, True), (-129, True)):
+        func = parse(text % f"q[vi, vj] + z[vi, vj].astype(\"int32\") * {by}")
+        ops = {s.op for s in normalise(func, get_target("vta-de10"))[1]}
+        assert ("multiply_by_doubling" in ops) == doubled, by
