@@ -49,6 +49,7 @@ from autosched.schedule.primitives.reductions.raising import Raising
 from autosched.schedule.primitives.reductions.reduction import Reductions
 from autosched.schedule.primitives.reductions.rfactor import Factoring
 from autosched.schedule.primitives.reductions.stages import Stages
+from autosched.schedule.primitives.reductions.units import UnitAxes
 from autosched.schedule.primitives.reductions.values import Values
 from autosched.schedule.primitives.reductions.widening import Widening
 from autosched.schedule.primitives.reductions.windows import Windows
@@ -63,7 +64,7 @@ class Schedule(
     Lookup, Pieces, Kinds, ReindexCache, CacheIndex, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing,
     Notes, Sampling, Layout, Reindex, ZeroTerms, Folding, Raising, Factoring, PadEinsum,
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
-    PlainForms, Windows, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits,
+    PlainForms, Windows, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, UnitAxes,
 ):
     """Rewrites a program step by step; every step is checked to be legal, and recorded.
 

@@ -32,6 +32,7 @@ from space.normalise import (
     reversal,
     straight,
     sums,
+    units,
     values,
     widening,
     windows,
@@ -41,9 +42,9 @@ from space.normalise.blocks import is_packed, plain_blocks, require_whole
 DIFFERENCES = "extrema by differences"  # what a form is called that need not be
 
 # In this order, where tensors are not packed yet.
+COPYING = (loops.arranged, guards.apply, reversal.apart, copies.apply)
 PACKING = (
-    loops.arranged, guards.apply, reversal.apart, copies.apply, straight.apply, reversal.apply,
-    groups.apply, gathers.apply, packing.apply, diagonal.apply,
+    straight.apply, reversal.apply, groups.apply, gathers.apply, packing.apply, diagonal.apply,
 )
 
 
@@ -76,14 +77,16 @@ def why_unpacked(func: PrimFunc, target: Target) -> str:
 def _attempt(func: PrimFunc, target: Target, differences: bool) -> tuple[Schedule | None, str]:
     """The schedule of a program in form, or None and why not."""
     found, why = _laid_out(func, target, differences, False)
-    if plain_blocks(func) and lacking.lacks(func if found is None else found.func, target):
+    # Only where that is of use: a form is part of what a point means.
+    if plain_blocks(func) and (lacking.lacks(func if found is None else found.func, target)
+                               or (found is None and units.applies(func))):
         other = _laid_out(func, target, differences, True)[0]
         return (found, why) if other is None else (other, "")
     return found, why
 
 
 def _laid_out(func: PrimFunc, target: Target, differences: bool, otherwise: bool) -> tuple[Schedule | None, str]:
-    """As ``_attempt``; where ``otherwise``, with what the ALU lacks written in what it has."""
+    """As ``_attempt``; where ``otherwise``, with what the ALU lacks written in what it has, and axes that products lack."""
     found, why = _formed(func, target, differences, False, otherwise)
     if why or (found is None and plain_blocks(func) and not is_packed(func, target)):
         # Of what several products read each may want another layout.
@@ -122,7 +125,7 @@ def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool, othe
         if not is_packed(sch.func, target):
             if alone:
                 copies.apart(sch, target)
-            for rule in PACKING:
+            for rule in (*COPYING, *([units.apply] if otherwise else []), *PACKING):
                 rule(sch, target)
         else:
             loops.arranged(sch, target)
@@ -188,4 +191,4 @@ def normalised(func: PrimFunc, target: Target, differences: bool = False) -> Sch
     return sch
 
 
-__all__ = ["DIFFERENCES", "PACKING", "normal_forms", "normalise", "normalised", "why_unpacked"]
+__all__ = ["COPYING", "DIFFERENCES", "PACKING", "normal_forms", "normalise", "normalised", "why_unpacked"]

@@ -86,4 +86,4 @@ def _slides(block: Block, data: BufferLoad, weight: BufferLoad) -> bool:
         return False
     moved = {v for i in data.indices for v in free_vars(i)}
     columns = [i for i in weight.indices if isinstance(i, Var) and i not in sums and i not in moved]
-    return bool(columns) and all(v in moved for v in over)
+    return bool(columns) and any(v in moved for v in over)

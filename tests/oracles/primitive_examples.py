@@ -239,6 +239,13 @@ E = T.sblock_alloc_buffer((16,), "int32")
                                     'sch.multiply_by_doubling("C", [0])'),
     "mask_by_shifts": Example("|".join((A, stage("C[vi]", "T.bitwise_and(A[vi], 7)"))), 'sch.mask_by_shifts("C")'),
     "choose_by_clip": Example("|".join((A, stage("C[vi]", "T.Select(A[vi] < 5, -1, 2)"))), 'sch.choose_by_clip("C")'),
+    "add_unit_iterator": Example("|".join((
+        'A: T.Buffer((1, 16), "int32"), C: T.Buffer((1, 16), "int32")',
+        stage("C[vi]", "A[0, vi] * 2").replace("C[vi]", "C[0, vi]"))),
+        'sch.add_unit_iterator("C", ["C"])'),
+    "spread_operand": Example("|".join((
+        'A: T.Buffer((16, 16), "int32"), B: T.Buffer((16,), "int32"), C: T.Buffer((16, 16), "int32")',
+        stage("C[vi, vj]", "A[vi, vj] + B[vj]", "i j"))), 'sch.spread_operand("C", "B", 0)'),
     "loop_fission": Example("|".join((
         'A: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")', """B = T.sblock_alloc_buffer((16,), "int32")
 for i in range(16):

@@ -141,13 +141,13 @@ def test_the_page_has_both_tables() -> None:
 OUTSIDE = {
     "symbolic": "symbolic", "gather": "index", "dense_halves": "written", "running_sum": "written", "int32_result": "result",
     "float_add": "type", "uint8_relu": "type", "masked": "choice", "pad_with_three": "pad", "pad_three_result": "pad",
-    "one_filter": "layout", "distances_l1": "layout", "bitwise_and_apart": "machine", "product_of_tensors": "machine",
+    "filter_made": "layout", "distances_l1": "layout", "bitwise_and_apart": "machine", "product_of_tensors": "machine",
     "pad_three_conv": "machine",
 }
 
 
 @pytest.mark.parametrize(("name", "words"), [
-    ("distances_l1", "which is no product of two int8 elements"), ("one_filter", "at no plain index of its own"),
+    ("distances_l1", "which is no product of two int8 elements"), ("filter_made", "k has no index that can be the lanes"),
 ])
 def test_of_what_has_no_lanes_it_is_said_what_is_missing(user_programs, name: str, words: str) -> None:
     with pytest.raises(SpaceError, match=words):

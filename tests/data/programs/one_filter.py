@@ -1,8 +1,8 @@
-"""One filter over one image: no index is the result's alone."""
+"""One filter over one image: no index is the filter's and the result's alone."""
 
 from autosched.script import T
 
-VERDICT = "refused: a product needs an index that only one factor"
+VERDICT = "accepted"
 
 
 @T.prim_func

@@ -29,6 +29,7 @@ from autosched.schedule.analysis.boxes import loop_ranges
 from autosched.schedule.analysis.dependence import affine_binding, require_pipeline, scope_of
 from autosched.schedule.analysis.ways import listed
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
+from autosched.schedule.kit.names import fresh_name
 from autosched.schedule.kit.nests import own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
@@ -109,9 +110,10 @@ def _reindex(state: State, realize: BlockRealize, buffer: Buffer, reads: bool) -
         _stores_all(state, realize, buffer, kept)
     top = _nest_of(state, realize, scope, buffer, reads)
     shape = tuple(analyzer.simplify(iv.dom.min + iv.dom.extent) for iv in kept)
-    copy = replace(
-        buffer, name=f"{buffer.name}_reindex", shape=shape, strides=(), axis_separators=(), ident=Ident()
-    )
+    # A second copy of what is read has a name of its own, and so has its block.
+    name = f"{buffer.name}_reindex"
+    name = fresh_name(name, state.buffer_names(scope)) if reads else name
+    copy = replace(buffer, name=name, shape=shape, strides=(), axis_separators=(), ident=Ident())
     stage, nest = _copy(buffer, copy, indices, kept, reads)
     here = tuple(iv.var for iv in kept)
     changed = Redirect(buffer, copy, indices=here).visit_block(node)

@@ -284,7 +284,7 @@ class _Times(Mutator):
 def _other_factor(state: State, realize: BlockRealize, operand: Buffer) -> tuple[Stmt, Block]:
     block = realize.block
     scope = scope_of(state, block)
-    _given(state, block, operand, "int8")
+    require_given(state, block, operand, "int8")
     store = block.body
     if not isinstance(store, BufferStore) or block.init is not None:
         raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
@@ -305,8 +305,18 @@ def _other_factor(state: State, realize: BlockRealize, operand: Buffer) -> tuple
     return body, stage
 
 
-def _given(state: State, block: Block, operand: Buffer, dtype: str) -> None:
-    """Refuses what is not of a type, or no parameter that the program only reads, nor what the host makes of such."""
+def require_given(state: State, block: Block, operand: Buffer, dtype: str) -> None:
+    """Refuses what is not of a type, or no parameter that the program only reads, nor what the host makes of such.
+
+    Args:
+        state: the program.
+        block: reads it.
+        operand: what it reads.
+        dtype: of its elements.
+
+    Raises:
+        Refusal: of another type, or somebody else writes it.
+    """
     writers = state.writers(scope_of(state, block), operand)
     given = bool(writers) if operand not in state.func.buffers else not writers
     if not given or any(kind_of(w) != PACK for w in writers):
@@ -319,7 +329,7 @@ def _given(state: State, block: Block, operand: Buffer, dtype: str) -> None:
 def _added(state: State, realize: BlockRealize, operand: Buffer) -> tuple[Stmt, Block]:
     block = realize.block
     scope = scope_of(state, block)
-    _given(state, block, operand, "int32")
+    require_given(state, block, operand, "int32")
     top = top_of(state, realize)
     name = fresh_name(f"{operand.name}_negative", {*state.block_names(), *state.buffer_names(scope)})
     buffer = Buffer(name, operand.shape, operand.dtype)
@@ -333,7 +343,7 @@ def _negated(state: State, realize: BlockRealize, operand: Buffer) -> tuple[Stmt
     block = realize.block
     scope = scope_of(state, block)
     store, term = sum_term(block)
-    _given(state, block, operand, "int8")
+    require_given(state, block, operand, "int8")
     if store.buffer.dtype != "int32" or is_output(block, scope):
         raise Refusal(f"block {block.name} makes {store.buffer.name}, which is {store.buffer.dtype} and "
                       f"{'a result' if is_output(block, scope) else 'in between'}, and not int32 and in between", [block.ident],

@@ -1,0 +1,146 @@
+"""Products without an index that only the weight has: one kernel over an image, or over every plane of it.
+
+Where the data has planes enough, the host gives the kernel an index of the planes: a filter for each channel. Else the kernel is
+the only one of a row, and so is what it makes: all of it gets an axis of extent one, which packing fills up.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from autosched.ir.expr import BinOp, BufferLoad, Expr, Var
+from autosched.ir.functor import free_vars, walk_expr
+from autosched.ir.host import PACK, is_move, kind_of
+from autosched.ir.stmt import Block, Buffer, PrimFunc
+from autosched.schedule import Schedule
+from autosched.target import Target
+from space.normalise.blocks import Product, device_block, device_blocks, extents, loads_of, product_of, store_of
+from space.normalise.copies import copied
+
+
+def applies(func: PrimFunc) -> bool:
+    """Whether some product of a program lacks an index that only its weight and the result have.
+
+    Args:
+        func: the program.
+    """
+    return any(_lacks(b) is not None for b in device_blocks(func))
+
+
+def apply(sch: Schedule, target: Target) -> None:
+    """Gives every such product an axis for the lanes of its result."""
+    alone: list[str] = []
+    for block in device_blocks(sch.func):
+        product = _lacks(block)
+        weight = None if product is None else _weight(sch, product)
+        if product is None or weight is None:
+            continue
+        plane = _plane(product, weight, target)
+        if plane is None:
+            alone.append(block.name)
+        else:
+            names = [iv.var for iv in block.iter_vars]
+            sch.host_stage(sch.spread_operand(sch.get_sblock(block.name), weight.buffer.name, names.index(plane)))
+    if alone:
+        _with_units(sch, alone)
+
+
+def _lacks(block: Block) -> Product | None:
+    """The block's product, if neither factor can be the weight of the other one, and no lanes are common to all.
+
+    Not where an index is taken apart: of what lies by digits of an iterator, other lanes than one in an element may be had.
+    """
+    product = product_of(block)
+    if product is None or any(isinstance(e, BinOp) and e.op in ("//", "%") for f in product.factors for e in walk_expr(f)):
+        return None
+    size = extents(block)
+    stored = {i for i in store_of(block).indices if isinstance(i, Var)}
+    sums = {iv.var for iv in block.iter_vars if iv.kind == "reduce"}
+    both = stored.intersection(*[f.indices for f in product.factors])
+    if any(size[v] > 1 for v in both if isinstance(v, Var)):
+        return None
+    for data, weight in (product.factors, product.factors[::-1]):
+        moved = {v for i in data.indices for v in free_vars(i)}
+        plain = {i for i in weight.indices if isinstance(i, Var)}
+        if plain & stored - moved and plain & sums & moved:
+            return None
+    return product
+
+
+def _weight(sch: Schedule, product: Product) -> BufferLoad | None:
+    """The factor that the host fills, the smaller one of two."""
+    packs = {store_of(r.block).buffer for r in sch.state.realizes.values() if kind_of(r.block) == PACK}
+    mine = [f for f in product.factors if f.buffer in packs]
+    return min(mine, key=lambda f: prod(getattr(e, "value", 1) for e in f.buffer.shape), default=None)
+
+
+def _plane(product: Product, weight: BufferLoad, target: Target) -> Var | None:
+    """The index of the data that the weight gets, where a filter for each of it takes fewer steps than one for all."""
+    block = product.block
+    size = extents(block)
+    data = next(f for f in product.factors if f is not weight)
+    reads = {v for i in weight.indices for v in free_vars(i)}
+    planes = [i for i in data.indices if isinstance(i, Var) and i in store_of(block).indices and i not in reads and size[i] > 1]
+    sums = [iv.var for iv in block.iter_vars if iv.kind == "reduce"]
+    total = prod(size[v] for v in sums)
+    deep = [size[v] for v in sums if v in data.indices and v in weight.indices] or [total]
+    lanes = target.config.block_out
+
+    def each(v: Expr) -> float:
+        assert isinstance(v, Var)
+        return -(-size[v] // lanes) * total / size[v]
+
+    alone = min(-(-n // target.config.block_in) * total / n for n in deep)
+    best = min(planes, key=each, default=None)
+    return best if best is not None and each(best) < alone else None
+
+
+def _with_units(sch: Schedule, names: list[str]) -> None:
+    """Gives some sums, and what stages make of them, a first axis of extent one."""
+    made: set[Buffer] = set()
+    blocks: list[str] = []
+    for block in device_blocks(sch.func):
+        if block.name in names or (block.init is None and any(x.buffer in made for x in loads_of(block))):
+            made.add(store_of(block).buffer)
+            blocks.append(block.name)
+    tensors = [b.name for b in dict.fromkeys(store_of(device_block(sch, name)).buffer for name in blocks)]
+    for name in blocks:
+        sch.transform_layout(sch.get_sblock(name), ("write", 0), _unit_first)
+    kernels: dict[str, str] = {}
+    for name in names:
+        weight = _kernel(sch, name)
+        if weight.name not in kernels.values():
+            fills = _filler(sch, weight).name
+            sch.transform_layout(sch.get_sblock(name), weight.name, _unit_first)
+            sch.add_unit_iterator(sch.get_sblock(fills), [weight.name])
+        kernels[name] = weight.name
+    for name in blocks:
+        block = device_block(sch, name)
+        used = {r.buffer.name for r in (*block.reads, *block.writes)}
+        own = [t for t in tensors if t in used] + ([kernels[name]] if name in kernels else [])
+        sch.add_unit_iterator(sch.get_sblock(name), own)
+
+
+def _kernel(sch: Schedule, name: str) -> Buffer:
+    """The weight of a sum, as a tensor that the host only copies: of that it is known to be zero where it is filled up."""
+    weight = _weight_of(sch, name)
+    if not is_move(store_of(_filler(sch, weight.buffer)).value):
+        copied(sch, name, weight)
+        weight = _weight_of(sch, name)
+    return weight.buffer
+
+
+def _weight_of(sch: Schedule, name: str) -> BufferLoad:
+    product = product_of(device_block(sch, name))
+    weight = None if product is None else _weight(sch, product)
+    assert weight is not None
+    return weight
+
+
+def _filler(sch: Schedule, buffer: Buffer) -> Block:
+    """The host stage that fills a tensor."""
+    return next(r.block for r in sch.state.realizes.values() if kind_of(r.block) == PACK and store_of(r.block).buffer is buffer)
+
+
+def _unit_first(*i: Expr) -> tuple[Expr, ...]:
+    return (i[0] % 1, *i)
