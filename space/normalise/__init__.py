@@ -30,6 +30,7 @@ from space.normalise import (
     places,
     results,
     reversal,
+    starts,
     straight,
     sums,
     units,
@@ -77,12 +78,15 @@ def why_unpacked(func: PrimFunc, target: Target) -> str:
 def _attempt(func: PrimFunc, target: Target, differences: bool) -> tuple[Schedule | None, str]:
     """The schedule of a program in form, or None and why not."""
     found, why = _laid_out(func, target, differences, False)
-    # Only where that is of use: a form is part of what a point means.
-    if plain_blocks(func) and (lacking.lacks(func if found is None else found.func, target)
-                               or (found is None and units.applies(func))):
+    if plain_blocks(func) and _needs(func if found is None else found.func, target, found is None):
         other = _laid_out(func, target, differences, True)[0]
         return (found, why) if other is None else (other, "")
     return found, why
+
+
+def _needs(func: PrimFunc, target: Target, unpacked: bool) -> bool:
+    """Whether a form lacks something that another one has. Only then there is another: a form is part of what a point means."""
+    return lacking.lacks(func, target) or starts.applies(func, target) or (unpacked and units.applies(func))
 
 
 def _laid_out(func: PrimFunc, target: Target, differences: bool, otherwise: bool) -> tuple[Schedule | None, str]:
@@ -108,6 +112,7 @@ def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool, othe
         loops.apply(sch, target)
         values.apply(sch, target)
         if otherwise:
+            starts.apply(sch, target)
             lacking.apply(sch, target)
         moves.apply(sch, target)
         reversal.results(sch, target)

@@ -30,24 +30,45 @@ def lacks(func: PrimFunc, target: Target) -> bool:
         func: the program, in form or not.
         target: the machine.
     """
-    return any(isinstance(b.body, BufferStore) and _first(b.body.value, target) is not None for b in device_blocks(func))
+    return any(isinstance(b.body, BufferStore) and in_value(b.body.value, target) for b in device_blocks(func))
+
+
+def in_value(value: Expr, target: Target) -> bool:
+    """Whether a value has such an operation.
+
+    Args:
+        value: any expression.
+        target: the machine.
+    """
+    return _first(value, target) is not None
 
 
 def apply(sch: Schedule, target: Target) -> None:
     """Writes what the ALU lacks in shifts, sums, minima and maxima, from the inside out."""
     for name in [b.name for b in device_blocks(sch.func)]:
-        ahead = [name]
-        for _ in range(MOST):
-            if not ahead:
-                break
-            try:
-                made = _step(sch, ahead[-1], target)
-            except ScheduleError:
-                made = None  # what is in the way of a schedule, analysis says
-            if made is None:
-                ahead.pop()
-            else:
-                ahead += made
+        rewritten(sch, name, target)
+
+
+def rewritten(sch: Schedule, name: str, target: Target) -> None:
+    """Writes what the ALU lacks in one block otherwise, and in the stages that are made of its parts.
+
+    Args:
+        sch: of the program.
+        name: of the block.
+        target: the machine.
+    """
+    ahead = [name]
+    for _ in range(MOST):
+        if not ahead:
+            break
+        try:
+            made = _step(sch, ahead[-1], target)
+        except ScheduleError:
+            made = None  # what is in the way of a schedule, analysis says
+        if made is None:
+            ahead.pop()
+        else:
+            ahead += made
 
 
 def _step(sch: Schedule, name: str, target: Target) -> list[str] | None:

@@ -28,14 +28,24 @@ def apply(sch: Schedule, target: Target) -> None:
     """Adds what stages, and what sums start with, take away: of int32 parameters, of sums of products, of stages."""
     # Readers first: what a sum starts with is taken away once the sum is.
     for name in [b.name for b in reversed(device_blocks(sch.func))]:
-        ahead = [name]
-        for _ in range(MOST):
-            before = {b.name for b in device_blocks(sch.func)}
-            if not ahead:
-                break
-            if ahead[0] in before:  # and not written out where it was taken away
-                _differences(sch, ahead[0])
-            ahead = [*ahead[1:], *(b.name for b in device_blocks(sch.func) if b.name not in before)]
+        differences(sch, name)
+
+
+def differences(sch: Schedule, name: str) -> None:
+    """Adds what a block takes away, and what the stages do that are made for it.
+
+    Args:
+        sch: of the program.
+        name: of the block; nothing where it has been written out meanwhile.
+    """
+    ahead = [name]
+    for _ in range(MOST):
+        before = {b.name for b in device_blocks(sch.func)}
+        if not ahead:
+            break
+        if ahead[0] in before:  # and not written out where it was taken away
+            _differences(sch, ahead[0])
+        ahead = [*ahead[1:], *(b.name for b in device_blocks(sch.func) if b.name not in before)]
 
 
 def _differences(sch: Schedule, name: str) -> None:

@@ -241,3 +241,48 @@ def test_a_product_of_int8_and_a_constant_stays_a_sum() -> None:
         func = parse(text % f"q[vi, vj] + z[vi, vj].astype(\"int32\") * {by}")
         ops = {s.op for s in normalise(func, get_target("vta-de10"))[1]}
         assert ("multiply_by_doubling" in ops) == doubled, by
+
+
+STARTS = '''
+@T.prim_func
+def f(A: T.Buffer((4, 32), "int8"), W: T.Buffer((16, 32), "int8"), V: T.Buffer((16, 32), "int8"), z: T.Buffer((4, 16), "int32"),
+      out: T.Buffer((4, 16), "int8")):
+    p = T.alloc_buffer((4, 16), "int32")
+    q = T.alloc_buffer((4, 16), "int32")
+    for i, j, k in T.grid(4, 16, 32):
+        with T.block("p"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                p[vi, vj] = 0
+            p[vi, vj] += A[vi, vk].astype("int32") * V[vj, vk].astype("int32")
+    for i, j, k in T.grid(4, 16, 32):
+        with T.block("q"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                q[vi, vj] = %s
+            q[vi, vj] += A[vi, vk].astype("int32") * W[vj, vk].astype("int32")
+    for i, j in T.grid(4, 16):
+        with T.block("out"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            out[vi, vj] = T.Cast("int8", q[vi, vj] >> 4)
+'''
+P = "p[vi, vj]"
+
+
+@pytest.mark.parametrize("value", [
+    f"{Z} - ({P} >> 2)", f"0 - T.max({P}, 0)", f"T.max({P}, 0) * 3", f"{P} - T.max({Z}, {P}) * 7", f"T.bitwise_and({P}, 7) + {Z}",
+])
+@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable"])
+def test_what_a_sum_starts_with(value: str, target: str) -> None:
+    func = parse(STARTS % value)
+    space = Space(func, target)
+    for point in space.sample(np.random.default_rng(0), 2):
+        result = measure(Candidate(func, target, tuple(space.trace(point).as_json())), execute=True, wide=True)
+        assert result.ok, result
+
+
+def test_a_start_that_needs_nothing_keeps_its_form() -> None:
+    func = parse(STARTS % f"{Z} - {P}")
+    assert not any(s.op == "decompose_reduction" for s in normalise(func, get_target("vta-de10"))[1])
+    func = parse(STARTS % f"{Z} * {P}")
+    assert not any(s.op == "decompose_reduction" for s in normalise(func, get_target("vta-de10"))[1])

@@ -1,0 +1,51 @@
+"""What a sum starts with, where the ALU has no such operation: written otherwise in a block of its own, then its start again."""
+
+from __future__ import annotations
+
+from autosched.errors import ScheduleError
+from autosched.ir.expr import BinOp
+from autosched.ir.functor import walk_expr
+from autosched.ir.patterns import has_loads
+from autosched.ir.stmt import Block, BufferStore, PrimFunc
+from autosched.schedule import Schedule
+from autosched.target import Target
+from space.normalise import lacking, negation
+from space.normalise.blocks import device_blocks
+
+
+def applies(func: PrimFunc, target: Target) -> bool:
+    """Whether some sum of a program starts with a difference of what is computed, or with what else the ALU lacks.
+
+    Args:
+        func: the program, in form or not.
+        target: the machine.
+    """
+    return any(_lacks(b, target) for b in device_blocks(func))
+
+
+def apply(sch: Schedule, target: Target) -> None:
+    """Writes what every such sum starts with in shifts, sums, minima and maxima."""
+    for name in [b.name for b in device_blocks(sch.func) if _lacks(b, target)]:
+        try:
+            _rewritten(sch.copy(), name, target)
+        except ScheduleError:
+            continue  # what is in the way of a schedule, analysis says
+        _rewritten(sch, name, target)
+
+
+def _lacks(block: Block, target: Target) -> bool:
+    start = block.init
+    if not isinstance(start, BufferStore):
+        return False
+    away = any(isinstance(e, BinOp) and e.op == "-" and has_loads(e.b) for e in walk_expr(start.value))
+    return away or lacking.in_value(start.value, target)
+
+
+def _rewritten(sch: Schedule, name: str, target: Target) -> None:
+    first = sch.get(sch.decompose_reduction(sch.get_sblock(name), sch.get_loops(sch.get_sblock(name))[0]))
+    assert isinstance(first, Block)
+    made = first.writes[0].buffer
+    update = next(b.name for b in device_blocks(sch.func) if b.name != first.name and b.writes[0].buffer is made)
+    lacking.rewritten(sch, first.name, target)
+    negation.differences(sch, first.name)
+    sch.compose_reduction(sch.get_sblock(first.name), sch.get_sblock(update))
