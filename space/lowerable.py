@@ -8,6 +8,7 @@ import numpy as np
 
 from autosched.errors import LoweringError, ScheduleError, SpaceError
 from autosched.lower import lower_table
+from space.products import why_no_product
 from space.words import in_users_words
 
 if TYPE_CHECKING:
@@ -38,7 +39,14 @@ def require_lowerable(space: Space) -> None:
                 return
             reason = reason or error.message
         except ScheduleError as error:
-            reason = reason or f"{error.primitive}: {error.reason}"
+            # What stands in a primitive's way is a form's, and a product that the ALU would have to do is the program's.
+            reason = reason or _product(space) or f"{error.primitive}: {error.reason}"
     if reason:
         reason = in_users_words(" ".join(reason.split()), space.func)
+        reason = (_product(space) if " multiplies " in reason else None) or reason
         raise SpaceError(f"{space.target.name} cannot run {space.func.name}: {reason}", "machine")
+
+
+def _product(space: Space) -> str | None:
+    """Why the machine does not compute one of the program's products, where its ALU has none."""
+    return None if space.target.semantics == "fsim" else why_no_product(space.func)

@@ -17,7 +17,7 @@ from typing import Any
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import expr_children, free_vars, walk_expr
-from autosched.ir.host import PACK, kind_of
+from autosched.ir.host import PACK, is_move, kind_of
 from autosched.ir.patterns import has_loads, update_of
 from autosched.ir.printer import expr_text
 from autosched.ir.simplify import linear_form
@@ -232,18 +232,32 @@ def _spread(sch: Schedule, target: Target) -> None:
             value = store_of(device_block(sch, block.name)).value
             path = _path(value, alone)
             if block.init is not None or path is None:
-                raise _no_lanes(block)
+                raise _no_lanes(sch, block)
             sch.host_stage(sch.decompose_value(sch.get_sblock(block.name), path))
 
 
-def _no_lanes(block: Block) -> ScheduleError:
+def _no_lanes(sch: Schedule, block: Block) -> ScheduleError:
     """Why a block that sums up what lies in no lanes has no schedule."""
     update = update_of(store_of(block))
     if block.init is not None and product_of(block) is None and update is not None:
-        return _unfit(f"block {block.name} sums up {expr_text(update[1])}, which is no product of two int8 elements; only sums "
-                      "of these are the GEMM's, and the ALU takes in what has all indices of the result")
+        read = {x.buffer for x in loads_of(block)}
+        made = [r.block for r in sch.state.realizes.values() if kind_of(r.block) == PACK and store_of(r.block).buffer in read]
+        # Of what has been made negative, say, the term as it is now is not the user's.
+        own = len(made) == len(read) and all(is_move(store_of(b).value) for b in made)
+        what = expr_text(update[1]) if own else f"what it makes of {_names(read)}"
+        products = any(isinstance(e, BinOp) and e.op == "*" for e in walk_expr(update[1]))
+        instead = (": store a product's factors as int8 in blocks before, and sum up what is added to products in a block of its "
+                   "own" if products else "")
+        return _unfit(f"block {block.name} sums up {what}, which is no product of two int8 elements; only sums of these are the "
+                      f"GEMM's, and the ALU takes in what has all indices of the result{instead}")
     return _unfit(f"block {block.name} sums up what it reads at no plain index of its own; {NEEDS}: who has one kernel for "
                   "all planes gives the kernel an index of the planes")
+
+
+def _names(buffers: set[Buffer]) -> str:
+    """Some tensors, said in a row."""
+    *first, last = sorted(b.name for b in buffers)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _cuts(block: Block, plan: _Plan) -> bool:

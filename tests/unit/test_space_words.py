@@ -72,11 +72,81 @@ def main(A: T.Buffer((16, 32), "int8"), W: T.Buffer((32, 32), "int8"), out_part:
 
 @pytest.mark.parametrize(("value", "reason"), [
     ("T.bitwise_and(C[vi, vj], 5)", r"block out_part: the ALU cannot compute T\.bitwise_and\(C\[vi, vj\], 5\)"),
-    ("C[vi, vj] * C[vi, vj]", "block out_part multiplies two tensors element by element"),
-    ("(C[vi, vj] >> 1) - C[vi, vj] * C[vi, vj] * 5", "block out_part multiplies two tensors element by element"),
+    ("C[vi, vj] * C[vi, vj]", r"block out_part multiplies C\[vi, vj\] by C\[vi, vj\]"),
+    ("(C[vi, vj] >> 1) - C[vi, vj] * C[vi, vj] * 5", r"block out_part multiplies C\[vi, vj\] by C\[vi, vj\]"),
 ])
 def test_names_that_look_derived_are_the_users(value: str, reason: str) -> None:
     assert re.search(reason, re.sub(r"\[\.\.\]", "[vi, vj]", why(parse(TEXT % value))))
+
+
+PRODUCTS = '''
+@T.prim_func
+def main(x: T.Buffer((16, 64), "int8"), y: T.Buffer((16, 64), "int8"), z: T.Buffer((16, 64), "int32"),
+         out: T.Buffer((16, 64), "int8")):
+    p = T.alloc_buffer((16, 64), "int8")
+    for i, j in T.grid(16, 64):
+        with T.block("p"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            p[vi, vj] = (z[vi, vj] >> 4).astype("int8")
+    for i, j in T.grid(16, 64):
+        with T.block("out"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            out[vi, vj] = ((p[vi, vj].astype("int32") + %s) >> 7).astype("int8")
+'''
+XX, YY, ZZ, PP = ('x[vi, vj].astype("int32")', 'y[vi, vj].astype("int32")', "z[vi, vj]", 'p[vi, vj].astype("int32")')
+FIRST = "store the first factor as int8 in a block before, shifted so that it fits, and multiply what that stores"
+
+
+@pytest.mark.parametrize(("product", "multiplies", "instead"), [
+    (f"{XX} * {XX} * {XX}", r'T.Cast("int32", x[vi, vj]) * T.Cast("int32", x[vi, vj]) by x[vi, vj]', FIRST),
+    (f"({XX} * {YY} >> 4) * {XX}", '* T.Cast("int32", y[vi, vj]), 4) by x[vi, vj]', FIRST),
+    (f"({XX} * {YY} >> 4) * T.max({ZZ}, {XX} * {YY} >> 3)", "by what it makes of x, y and z",
+     "one factor has to be an int8 parameter's element, and the other one stored as int8 in a block before"),
+    (f"{XX} * {ZZ}", "x[vi, vj] by z[vi, vj]", FIRST.replace("first", "second")),
+    (f"{PP} * {PP}", "p[vi, vj] by p[vi, vj]", "give the program one of the two as a parameter"),
+])
+def test_a_product_is_refused_with_what_to_write_instead(product: str, multiplies: str, instead: str) -> None:
+    said = why(parse(PRODUCTS % product))
+    assert "block out multiplies " in said and multiplies in said and said.endswith(f": {instead}"), said
+
+
+def test_what_a_refused_product_should_be_written_as_is_accepted() -> None:
+    require_lowerable(Space(parse(PRODUCTS % f"{PP} * {XX}"), "vta-de10"))
+    require_lowerable(Space(parse(PRODUCTS % f"{XX} * {YY}"), "vta-de10"))
+
+
+SUMS = '''
+@T.prim_func
+def main(x: T.Buffer((16, 64), "int8"), out: T.Buffer((16,), "int8")):
+    s = T.alloc_buffer((16,), "int32")
+    for i, k in T.grid(16, 64):
+        with T.block("s"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                s[vi] = 0
+            s[vi] += %s
+    for i in range(16):
+        with T.block("out"):
+            vi = T.axis.spatial(16, i)
+            out[vi] = (s[vi] >> 8).astype("int8")
+'''
+XK = 'x[vi, vk].astype("int32")'
+
+
+@pytest.mark.parametrize(("term", "words"), [
+    (f"{XK} * {XK} * {XK}", "block s multiplies "),
+    (f"({XK} * {XK}) >> 2", "block s sums up what it makes of the product of x"),
+])
+def test_a_sum_of_more_than_products_is_said_of_the_users_block(term: str, words: str) -> None:
+    said = why(parse(SUMS % term))
+    assert words in said and "as int8 in a block before" in said and "cache_read" not in said, said
+
+
+def test_a_difference_inside_a_sum_is_not_said_to_be_another_term() -> None:
+    """What has been made negative has the name of the tensor: the term as the form has it would say the opposite."""
+    text = TEXT.replace("C[vi, vj] += A", 'C[vi, vj] += (A[vi, vk].astype("int32") - z[vi, vk]) * W[vj, vk].astype("int32") #')
+    said = why(parse(text.replace("out_part: T.B", 'z: T.Buffer((16, 32), "int32"), out_part: T.B') % "C[vi, vj]"))
+    assert "block C sums up what it makes of A, W and z, which is no product of two int8 elements" in said and " + z" not in said
 
 
 @pytest.mark.parametrize(("text", "said"), [

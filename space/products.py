@@ -1,0 +1,81 @@
+"""What a program multiplies that the machine does not, in the words of the program, and what to write instead."""
+
+from __future__ import annotations
+
+from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, int_value
+from autosched.ir.functor import walk, walk_expr
+from autosched.ir.patterns import has_loads, operands
+from autosched.ir.print_expr import expr_text
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, PrimFunc
+
+LONG = 80  # characters of a factor that is written out
+
+
+def why_no_product(func: PrimFunc) -> str | None:
+    """Why the machine does not compute a product of a program, and what to write instead; None where it has all of them.
+
+    Args:
+        func: the program as the user wrote it.
+    """
+    written = {s.buffer for s in walk(func.body) if isinstance(s, BufferStore)}
+    for block in (s.block for s in walk(func.body) if isinstance(s, BlockRealize)):
+        for value in _values(block):
+            for e in walk_expr(value):
+                if not (isinstance(e, BinOp) and e.op == "*" and has_loads(e.a) and has_loads(e.b)):
+                    continue
+                # Of sums of products a constant that is added to a factor is split off.
+                factors = (e.a, e.b) if block.init is None else (_without_offset(e.a), _without_offset(e.b))
+                instead = _instead(*factors, written)
+                if instead is not None:
+                    return (f"block {block.name} multiplies {_said(e.a)} by {_said(e.b)}; the machine multiplies int8 "
+                            f"elements, one of them a parameter's: {instead}")
+                if block.init is not None and value is store_value(block) and e not in operands(value, "+"):
+                    return (f"block {block.name} sums up what it makes of the product of {_said(e.a)} and {_said(e.b)}; the "
+                            "machine sums up products, or what is stored: store it as int8 in a block before, and sum that up")
+    return None
+
+
+def store_value(block: Block) -> Expr | None:
+    """What a block stores, of one plain store.
+
+    Args:
+        block: any.
+    """
+    return block.body.value if isinstance(block.body, BufferStore) else None
+
+
+def _values(block: Block) -> list[Expr]:
+    return [s.value for s in (block.init, block.body) if isinstance(s, BufferStore)]
+
+
+def _instead(a: Expr, b: Expr, written: set[Buffer]) -> str | None:
+    """What to write instead of a product; None where it is one of two int8 elements, one of them a parameter's."""
+    elements = [_element(x) for x in (a, b)]
+    given = [x for x in elements if x is not None and x.buffer not in written]
+    if None not in elements:
+        return None if given else "give the program one of the two as a parameter"
+    if given:
+        which = "second" if elements[0] is given[0] else "first"
+        return f"store the {which} factor as int8 in a block before, shifted so that it fits, and multiply what that stores"
+    return "one factor has to be an int8 parameter's element, and the other one stored as int8 in a block before"
+
+
+def _without_offset(value: Expr) -> Expr:
+    """A value without a constant that is added or taken away."""
+    return value.a if isinstance(value, BinOp) and value.op in ("+", "-") and int_value(value.b) is not None else value
+
+
+def _element(value: Expr) -> BufferLoad | None:
+    """The int8 element that a value is, converted or not."""
+    load = value.value if isinstance(value, Cast) else value
+    return load if isinstance(load, BufferLoad) and load.dtype == "int8" else None
+
+
+def _said(value: Expr) -> str:
+    """A factor as it is written; where that is long, what it is made of."""
+    element = _element(value)
+    text = expr_text(value if element is None else element)
+    if len(text) <= LONG:
+        return text
+    read = sorted({x.buffer.name for x in walk_expr(value) if isinstance(x, BufferLoad)})
+    return f"what it makes of {', '.join(read[:-1])} and {read[-1]}" if len(read) > 1 else f"what it makes of {read[0]}"
