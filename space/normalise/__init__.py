@@ -38,7 +38,7 @@ from space.normalise import (
     widening,
     windows,
 )
-from space.normalise.blocks import is_packed, plain_blocks, require_whole
+from space.normalise.blocks import device_blocks, is_packed, plain_blocks, require_whole, store_of
 
 DIFFERENCES = "extrema by differences"  # what a form is called that need not be
 
@@ -86,7 +86,8 @@ def _attempt(func: PrimFunc, target: Target, differences: bool) -> tuple[Schedul
 
 def _needs(func: PrimFunc, target: Target, unpacked: bool) -> bool:
     """Whether a form lacks something that another one has. Only then there is another: a form is part of what a point means."""
-    return lacking.lacks(func, target) or starts.applies(func, target) or (unpacked and units.applies(func))
+    away = any(b.init is None and negation.takes_away_loads(store_of(b).value) for b in device_blocks(func))
+    return away or lacking.lacks(func, target) or starts.applies(func, target) or (unpacked and units.applies(func))
 
 
 def _laid_out(func: PrimFunc, target: Target, differences: bool, otherwise: bool) -> tuple[Schedule | None, str]:
@@ -122,6 +123,9 @@ def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool, othe
         gathers.results(sch, target)
         sch = places.apart(sch, target)
         negation.apply(sch, target)
+        if otherwise:
+            for block in device_blocks(sch.func):
+                negation.narrow(sch, block.name)
         diagonal.apart(sch, target)
         again.apply(sch, target)
         epilogue.apply(sch, target)

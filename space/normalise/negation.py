@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import prod
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BinOp, BufferLoad, Expr, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, int_value
 from autosched.ir.functor import walk_expr
-from autosched.ir.patterns import has_loads, update_of
+from autosched.ir.patterns import has_loads, is_widened, update_of
 from autosched.ir.stmt import Block, Buffer, BufferStore
 from autosched.ir.value_bounds import ValueBounds
 from autosched.schedule import Schedule
@@ -46,6 +46,39 @@ def differences(sch: Schedule, name: str) -> None:
         if ahead[0] in before:  # and not written out where it was taken away
             _differences(sch, ahead[0])
         ahead = [*ahead[1:], *(b.name for b in device_blocks(sch.func) if b.name not in before)]
+
+
+def narrow(sch: Schedule, name: str) -> None:
+    """Adds the negatives of elements of int8 that a block takes away and the program computes.
+
+    Args:
+        sch: of the program.
+        name: of the block.
+    """
+    ahead = [name]
+    for _ in range(MOST):
+        if not ahead:
+            break
+        value, params = store_of(device_block(sch, ahead[-1])).value, set(given(sch.func))
+        away = [e.b for e in walk_expr(value) if isinstance(e, BinOp) and e.op == "-" and is_widened(e.b)]
+        found = next((e for e in away if isinstance(e, Cast) and not params & {x.buffer for x in walk_expr(e) if
+                                                                             isinstance(x, BufferLoad)}), None)
+        if found is None:
+            ahead.pop()
+            continue
+        part = ahead.pop()
+        made = sch.get(sch.decompose_value(sch.get_sblock(part), path_of(value, found) or []))
+        assert isinstance(made, Block)
+        ahead += [b for b in _doubled(sch, part, made) if b != made.name]
+
+
+def takes_away_loads(value: Expr) -> bool:
+    """Whether a value takes away what depends on a tensor, which the ALU does not.
+
+    Args:
+        value: any expression.
+    """
+    return any(isinstance(e, BinOp) and e.op == "-" and e.dtype == "int32" and has_loads(e.b) for e in walk_expr(value))
 
 
 def _differences(sch: Schedule, name: str) -> None:

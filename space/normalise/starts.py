@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BinOp
-from autosched.ir.functor import walk_expr
-from autosched.ir.patterns import has_loads
 from autosched.ir.stmt import Block, BufferStore, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
@@ -35,10 +32,7 @@ def apply(sch: Schedule, target: Target) -> None:
 
 def _lacks(block: Block, target: Target) -> bool:
     start = block.init
-    if not isinstance(start, BufferStore):
-        return False
-    away = any(isinstance(e, BinOp) and e.op == "-" and has_loads(e.b) for e in walk_expr(start.value))
-    return away or lacking.in_value(start.value, target)
+    return isinstance(start, BufferStore) and (negation.takes_away_loads(start.value) or lacking.in_value(start.value, target))
 
 
 def _rewritten(sch: Schedule, name: str, target: Target) -> None:
@@ -48,4 +42,5 @@ def _rewritten(sch: Schedule, name: str, target: Target) -> None:
     update = next(b.name for b in device_blocks(sch.func) if b.name != first.name and b.writes[0].buffer is made)
     lacking.rewritten(sch, first.name, target)
     negation.differences(sch, first.name)
+    negation.narrow(sch, first.name)
     sch.compose_reduction(sch.get_sblock(first.name), sch.get_sblock(update))

@@ -286,3 +286,22 @@ def test_a_start_that_needs_nothing_keeps_its_form() -> None:
     assert not any(s.op == "decompose_reduction" for s in normalise(func, get_target("vta-de10"))[1])
     func = parse(STARTS % f"{Z} * {P}")
     assert not any(s.op == "decompose_reduction" for s in normalise(func, get_target("vta-de10"))[1])
+
+
+@pytest.mark.parametrize("value", ["z[vi, vj] - {}", "5 - {}", "(z[vi, vj] >> 3) - {} * 2 - {}"])
+def test_a_sum_that_starts_with_less_than_a_computed_int8(value: str) -> None:
+    """Of elements that the program narrows itself no factor is a parameter's: their negatives are doubled."""
+    text = STARTS.replace('p = T.alloc_buffer((4, 16), "int32")', 'p = T.alloc_buffer((4, 16), "int8")')
+    product = "    for i, j, k in T.grid(4, 16, 32):\n"
+    first = text.index(product), text.index(product + '        with T.block("q")')
+    stage = '''    for i, j in T.grid(4, 16):
+        with T.block("p"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            p[vi, vj] = (z[vi, vj] >> 5).astype("int8")
+'''
+    text = text[: first[0]] + stage + text[first[1] :]
+    func = parse(text.replace('V: T.Buffer((16, 32), "int8"), ', "") % value.replace("{}", 'p[vi, vj].astype("int32")'))
+    space = Space(func, "vta-de10")
+    for point in space.sample(np.random.default_rng(0), 2):
+        result = measure(Candidate(func, "vta-de10", tuple(space.trace(point).as_json())), execute=True, wide=True)
+        assert result.ok, result
