@@ -160,7 +160,10 @@ class ScheduleError(AutoschedError):
     def excerpt(self) -> str:
         """The lines of the program at fault, culprits marked; may be empty."""
         if not isinstance(self._excerpt, str):
-            self._excerpt = self._excerpt()
+            try:
+                self._excerpt = self._excerpt()
+            except (AutoschedError, RecursionError):
+                self._excerpt = ""  # of a program that cannot be printed, for it is too deep, the reason is said all the same
         return self._excerpt
 
     def __str__(self) -> str:

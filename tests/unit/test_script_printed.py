@@ -197,7 +197,11 @@ def test_depth_made_by_helpers_conditions_and_definitions() -> None:
         te.compute((4,), lambda i: sum([X[i]] * 400, X[i]), name="Y")
 
 
-def split(func: PrimFunc) -> None:
+def laid_out(func: PrimFunc) -> None:
+    at.Schedule(func).transform_layout("B", ("write", 0), lambda i: (i // 4, i % 4))
+
+
+def moved_to_itself(func: PrimFunc) -> None:
     sch = at.Schedule(func)
     sch.compute_at("B", sch.split(sch.get_loops("B")[0], [4, 4])[0])
 
@@ -209,6 +213,13 @@ def test_a_deeper_program_built_by_hand_is_refused_where_it_is_walked() -> None:
     for _ in range(2000):
         value = value + BufferLoad(store.buffer, store.indices, "int32")
     deep = replace(func, body=rewrite(func.body, store, replace(store, value=value)))
-    for use in (script, lambda f: interp.run(f, np.ones(16, np.int32), 1, 1, 1), split):
+    for use in (script, lambda f: interp.run(f, np.ones(16, np.int32), 1, 1, 1), laid_out):
         with pytest.raises((ProgramError, ScheduleError), match="levels deep"):
             use(deep)
+    # Where nobody walks it the reason is another, and is said without the lines, which cannot be printed.
+    with pytest.raises(ScheduleError, match="the block is there already") as caught:
+        moved_to_itself(deep)
+    assert caught.value.excerpt == "" and "\n>" not in str(caught.value)
+    with pytest.raises(ScheduleError, match="the block is there already") as caught:
+        moved_to_itself(func)
+    assert caught.value.excerpt and "\n>" in str(caught.value)
