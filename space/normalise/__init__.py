@@ -124,6 +124,7 @@ def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool, othe
         sch = places.apart(sch, target)
         negation.apply(sch, target)
         if otherwise:
+            starts.apply(sch, target)  # a sum made negative starts with the negative of what it started with
             for block in device_blocks(sch.func):
                 negation.narrow(sch, block.name)
         diagonal.apart(sch, target)

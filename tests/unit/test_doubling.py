@@ -305,3 +305,16 @@ def test_a_sum_that_starts_with_less_than_a_computed_int8(value: str) -> None:
     for point in space.sample(np.random.default_rng(0), 2):
         result = measure(Candidate(func, "vta-de10", tuple(space.trace(point).as_json())), execute=True, wide=True)
         assert result.ok, result
+
+
+@pytest.mark.parametrize("start", ["T.min({Z}, 1000) - {P}", "T.bitwise_and({P}, 2147483647)", "T.max({P}, 0) + {Z}"])
+@pytest.mark.parametrize("value", ["T.min({Q}, 0 - {Q}) * 7", "{Q} * -1", "100 - ({Q} >> 4)"])
+def test_a_sum_that_is_taken_away_starts_with_the_negative_of_a_computed_start(start: str, value: str) -> None:
+    names = {"{Z}": Z, "{P}": P, "{Q}": Q}
+    for name, text in names.items():
+        start, value = start.replace(name, text), value.replace(name, text)
+    func = parse((STARTS % start).replace("q[vi, vj] >> 4", value))
+    space = Space(func, "vta-de10")
+    for point in space.sample(np.random.default_rng(0), 2):
+        result = measure(Candidate(func, "vta-de10", tuple(space.trace(point).as_json())), execute=True, wide=True)
+        assert result.ok, result
