@@ -93,10 +93,12 @@ def _needs(func: PrimFunc, target: Target, unpacked: bool) -> bool:
 def _laid_out(func: PrimFunc, target: Target, differences: bool, otherwise: bool) -> tuple[Schedule | None, str]:
     """As ``_attempt``; where ``otherwise``, with what the ALU lacks written in what it has, and axes that products lack."""
     found, why = _formed(func, target, differences, False, otherwise)
-    if why or (found is None and plain_blocks(func) and not is_packed(func, target)):
-        # Of what several products read each may want another layout.
+    # Of what several products read each may want another layout. Two layouts of one copy are for where copies of their own are no
+    # way: these had points first.
+    shared = found is not None and not otherwise and gathers.shared(found)
+    if why or shared or (found is None and plain_blocks(func) and not is_packed(func, target)):
         other = _formed(func, target, differences, True, otherwise)[0]
-        return (None, why) if other is None else (other, "")
+        return (found, why) if other is None else (other, "")
     return found, why
 
 

@@ -67,6 +67,13 @@ def apply(sch: Schedule, target: Target) -> None:
                 sch.host_stage(sch.reindex(sch.get_sblock(name), ("read", position)))
 
 
+def shared(sch: Schedule) -> bool:
+    """Whether the host lays one tensor out for products more than once."""
+    packs = [r.block for r in sch.state.realizes.values() if kind_of(r.block) == PACK]
+    laid = [x for b in packs for x in {x.buffer for x in loads_of(b)} if store_of(b).buffer.name.startswith(f"{x.name}_reindex")]
+    return len(set(laid)) < len(laid)
+
+
 def _digits(block: Block, load: BufferLoad) -> bool:
     """Whether a load takes digits of an iterator, or is at sums of iterators only, and takes elements twice at most."""
     size = extents(block)

@@ -146,3 +146,36 @@ def test_who_has_an_index_of_the_weight_needs_no_more(user_programs) -> None:
     assert not applies(program({"n": 2, "y": 6, "c": 16, "p": 3}, "cp", ("(2, 16, 8)", "(16, 3)"), "vn, vc, vy + vp", "vc, vp",
                                "s[AT]"))
     assert applies(IMAGE) and product_of(device_blocks(IMAGE)[0]) is not None
+
+
+COLUMNS = '''
+@T.prim_func
+def f(x: T.Buffer((8, 16), "int8"), k: T.Buffer((5, 1), "int8"), l: T.Buffer((5, 1), "int8"), out: T.Buffer((4, 16), "int8")):
+    a = T.alloc_buffer((4, 16), "int32")
+    b = T.alloc_buffer((4, 16), "int32")
+    for i, j, p, q in T.grid(4, 16, 5, 1):
+        with T.block("a"):
+            vi, vj, vp, vq = T.axis.remap("SSRR", [i, j, p, q])
+            with T.init():
+                a[vi, vj] = 0
+            a[vi, vj] += x[vi + vp, vj + vq].astype("int32") * k[vp, vq].astype("int32")
+    for i, j, p, q in T.grid(4, 16, 5, 1):
+        with T.block("b"):
+            vi, vj, vp, vq = T.axis.remap("SSRR", [i, j, p, q])
+            with T.init():
+                b[vi, vj] = 0
+            b[vi, vj] += x[vi + vp, vj + vq].astype("int32") * l[vp, vq].astype("int32")
+    for i, j in T.grid(4, 16):
+        with T.block("out"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            out[vi, vj] = T.Cast("int8", T.max(a[vi, vj], b[vi, vj]))
+'''
+
+
+def test_two_filters_of_one_image_keep_their_form() -> None:
+    """Each has a copy of its own, as before one copy could be laid out twice: points mean these."""
+    func = parse(COLUMNS)
+    new, _ = normalise(func, get_target("vta-de10"))
+    text = new.script()
+    assert text.count("_reindex = T.sblock_alloc_buffer") == 2 and "_reindex_1" not in text
+    assert isinstance(new, PrimFunc) and equal(func, new)
