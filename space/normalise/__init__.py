@@ -87,7 +87,7 @@ def _attempt(func: PrimFunc, target: Target, differences: bool) -> tuple[Schedul
 def _needs(func: PrimFunc, target: Target, unpacked: bool) -> bool:
     """Whether a form lacks something that another one has. Only then there is another: a form is part of what a point means."""
     away = any(b.init is None and negation.takes_away_loads(store_of(b).value) for b in device_blocks(func))
-    return away or lacking.lacks(func, target) or starts.applies(func, target) or (unpacked and units.applies(func))
+    return away or lacking.lacks(func, target, not unpacked) or starts.applies(func, target) or (unpacked and units.applies(func))
 
 
 def _laid_out(func: PrimFunc, target: Target, differences: bool, otherwise: bool) -> tuple[Schedule | None, str]:
@@ -148,6 +148,12 @@ def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool, othe
             if differences and not windows.apply(sch, target):
                 return None, ""
             sch = _widened(sch, target)
+            if otherwise and lacking.lacks(sch.func, target, True):
+                # What the program narrows itself is in the accumulator still: the GEMM makes no product of it.
+                lacking.apply(sch, target, True)
+                negation.apply(sch, target)
+                for block in device_blocks(sch.func):
+                    negation.narrow(sch, block.name)
             values.apply(sch, target)
             apart.apply(sch, target)
     except ScheduleError as error:

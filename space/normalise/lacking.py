@@ -23,46 +23,56 @@ MOST = 64  # such operations in one block
 ADDITION = 3  # cycles of a vector that it takes to shift it and to add another one
 
 
-def lacks(func: PrimFunc, target: Target) -> bool:
+def lacks(func: PrimFunc, target: Target, formed: bool = False) -> bool:
     """Whether a program has an operation that a machine's ALU does not have and ``apply`` can write otherwise.
 
     Args:
         func: the program, in form or not.
         target: the machine.
+        formed: whether it is in form, in which no stage is left for the GEMM to make products of.
     """
-    return any(isinstance(b.body, BufferStore) and in_value(b.body.value, target) for b in device_blocks(func))
+    return any(isinstance(b.body, BufferStore) and in_value(b.body.value, target, formed and b.init is None)
+               for b in device_blocks(func))
 
 
-def in_value(value: Expr, target: Target) -> bool:
+def in_value(value: Expr, target: Target, formed: bool = False) -> bool:
     """Whether a value has such an operation.
 
     Args:
         value: any expression.
         target: the machine.
+        formed: whether the GEMM makes no product of int8 elements and constants of it.
     """
-    return _first(value, target) is not None
+    return _first(value, target, formed) is not None
 
 
-def apply(sch: Schedule, target: Target) -> None:
-    """Writes what the ALU lacks in shifts, sums, minima and maxima, from the inside out."""
-    for name in [b.name for b in device_blocks(sch.func)]:
-        rewritten(sch, name, target)
+def apply(sch: Schedule, target: Target, formed: bool = False) -> None:
+    """Writes what the ALU lacks in shifts, sums, minima and maxima, from the inside out.
+
+    Args:
+        sch: of the program.
+        target: the machine.
+        formed: as for ``lacks``.
+    """
+    for block in device_blocks(sch.func):
+        rewritten(sch, block.name, target, formed and block.init is None)
 
 
-def rewritten(sch: Schedule, name: str, target: Target) -> None:
+def rewritten(sch: Schedule, name: str, target: Target, formed: bool = False) -> None:
     """Writes what the ALU lacks in one block otherwise, and in the stages that are made of its parts.
 
     Args:
         sch: of the program.
         name: of the block.
         target: the machine.
+        formed: as for ``in_value``.
     """
     ahead = [name]
     for _ in range(MOST):
         if not ahead:
             break
         try:
-            made = _step(sch, ahead[-1], target)
+            made = _step(sch, ahead[-1], target, formed)
         except ScheduleError:
             made = None  # what is in the way of a schedule, analysis says
         if made is None:
@@ -71,10 +81,10 @@ def rewritten(sch: Schedule, name: str, target: Target) -> None:
             ahead += made
 
 
-def _step(sch: Schedule, name: str, target: Target) -> list[str] | None:
+def _step(sch: Schedule, name: str, target: Target, formed: bool) -> list[str] | None:
     """Writes one operation of a block otherwise; the stages made of its parts, None where nothing is left to do."""
     value = store_of(device_block(sch, name)).value
-    found = _first(value, target)
+    found = _first(value, target, formed)
     if found is None:
         return None
     path, block = path_of(value, found) or [], sch.get_sblock(name)
@@ -101,15 +111,16 @@ def _negative(sch: Schedule, buffer: Buffer) -> int:
     return NEGATIVE if factor_of(sch, made) is None or again > DOUBLING else min(NEGATIVE, 1 + again // ADDITION)
 
 
-def _first(value: Expr, target: Target) -> Expr | None:
+def _first(value: Expr, target: Target, formed: bool) -> Expr | None:
     """The first operation that the ALU lacks in a value."""
-    return next((e for e in walk_expr(value) if _is_lacking(e, target)), None)
+    return next((e for e in walk_expr(value) if _is_lacking(e, target, formed)), None)
 
 
-def _is_lacking(e: Expr, target: Target) -> bool:
+def _is_lacking(e: Expr, target: Target, formed: bool) -> bool:
     factor = constant_factor(e)
     if factor is None:
         return masked(e) is not None or chosen(e) is not None
     low, high = dtype_bounds("int8")
     # The functional simulator multiplies; the GEMM does int8 elements.
-    return factor[1] != 0 and target.semantics != "fsim" and not (is_widened(factor[0]) and low <= factor[1] <= high)
+    by_gemm = not formed and is_widened(factor[0]) and low <= factor[1] <= high
+    return factor[1] != 0 and target.semantics != "fsim" and not by_gemm

@@ -318,3 +318,23 @@ def test_a_sum_that_is_taken_away_starts_with_the_negative_of_a_computed_start(s
     for point in space.sample(np.random.default_rng(0), 2):
         result = measure(Candidate(func, "vta-de10", tuple(space.trace(point).as_json())), execute=True, wide=True)
         assert result.ok, result
+
+
+@pytest.mark.parametrize("value", [
+    "{} * 3", "{} * -3 >> 1", "{} * -128 + T.max({} * 77, 5)", "5 - T.max({} * -77, -5)", "q[vi, vj] * -3 - ({} * 127 >> 3)",
+])
+@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable"])
+def test_a_computed_int8_times_an_int8_constant_is_none_of_the_gemms(value: str, target: str) -> None:
+    """What a program narrows itself is in the accumulator, where no product finds it; wider constants went already."""
+    stage = '''    for i, j in T.grid(4, 16):
+        with T.block("h"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            h[vi, vj] = (q[vi, vj] >> 3).astype("int8")
+'''
+    at = USERS.index("    for i, j in T.grid(4, 16):\n")
+    text = USERS[:at].replace("    q = T", '    h = T.alloc_buffer((4, 16), "int8")\n    q = T') + stage + USERS[at:]
+    func = parse(text % value.replace("{}", 'h[vi, vj].astype("int32")'))
+    space = Space(func, target)
+    for point in space.sample(np.random.default_rng(0), 2):
+        result = measure(Candidate(func, target, tuple(space.trace(point).as_json())), execute=True, wide=True)
+        assert result.ok, result
