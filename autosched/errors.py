@@ -162,7 +162,7 @@ class ScheduleError(AutoschedError):
         if not isinstance(self._excerpt, str):
             try:
                 self._excerpt = self._excerpt()
-            except (AutoschedError, RecursionError):
+            except RecursionError:
                 self._excerpt = ""  # of a program that cannot be printed, for it is too deep, the reason is said all the same
         return self._excerpt
 
