@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 # Of one refusal: the note of a replayed trace, which tells the instruction, is a line more.
@@ -279,6 +279,16 @@ class UnknownNameError(AutoschedError):
 def shortened(text: str, width: int) -> str:
     """A line that is no longer than ``width``: what is cut off at its end is shown as ``...``."""
     return text if len(text) <= width else text[:width - 4].rstrip() + " ..."
+
+
+def together(names: Sequence[str]) -> str:
+    """Names as a sentence lists them, ``a, b and c``.
+
+    Args:
+        names: one at least.
+    """
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def folded(lines: list[str], most: int) -> list[str]:

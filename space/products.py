@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autosched.errors import together
 from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, int_value
 from autosched.ir.functor import walk, walk_expr
 from autosched.ir.patterns import has_loads, operands
@@ -77,5 +78,4 @@ def _said(value: Expr) -> str:
     text = expr_text(value if element is None else element)
     if len(text) <= LONG:
         return text
-    read = sorted({x.buffer.name for x in walk_expr(value) if isinstance(x, BufferLoad)})
-    return f"what it makes of {', '.join(read[:-1])} and {read[-1]}" if len(read) > 1 else f"what it makes of {read[0]}"
+    return f"what it makes of {together(sorted({x.buffer.name for x in walk_expr(value) if isinstance(x, BufferLoad)}))}"

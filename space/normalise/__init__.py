@@ -127,8 +127,7 @@ def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool, othe
         negation.apply(sch, target)
         if otherwise:
             starts.apply(sch, target)  # a sum made negative starts with the negative of what it started with
-            for block in device_blocks(sch.func):
-                negation.narrow(sch, block.name)
+            negation.narrow_all(sch)
         diagonal.apart(sch, target)
         again.apply(sch, target)
         epilogue.apply(sch, target)
@@ -152,8 +151,7 @@ def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool, othe
                 # What the program narrows itself is in the accumulator still: the GEMM makes no product of it.
                 lacking.apply(sch, target, True)
                 negation.apply(sch, target)
-                for block in device_blocks(sch.func):
-                    negation.narrow(sch, block.name)
+                negation.narrow_all(sch)
             values.apply(sch, target)
             apart.apply(sch, target)
     except ScheduleError as error:

@@ -48,6 +48,16 @@ def differences(sch: Schedule, name: str) -> None:
         ahead = [*ahead[1:], *(b.name for b in device_blocks(sch.func) if b.name not in before)]
 
 
+def narrow_all(sch: Schedule) -> None:
+    """``narrow`` of every block.
+
+    Args:
+        sch: of the program.
+    """
+    for block in device_blocks(sch.func):
+        narrow(sch, block.name)
+
+
 def narrow(sch: Schedule, name: str) -> None:
     """Adds the negatives of elements of int8 that a block takes away and the program computes.
 

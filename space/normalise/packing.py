@@ -14,7 +14,7 @@ from itertools import islice
 from itertools import product as iter_product
 from typing import Any
 
-from autosched.errors import ScheduleError
+from autosched.errors import ScheduleError, together
 from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import expr_children, free_vars, walk_expr
 from autosched.ir.host import PACK, is_move, kind_of
@@ -244,7 +244,7 @@ def _no_lanes(sch: Schedule, block: Block) -> ScheduleError:
         made = [r.block for r in sch.state.realizes.values() if kind_of(r.block) == PACK and store_of(r.block).buffer in read]
         # Of what has been made negative, say, the term as it is now is not the user's.
         own = len(made) == len(read) and all(is_move(store_of(b).value) for b in made)
-        what = expr_text(update[1]) if own else f"what it makes of {_names(read)}"
+        what = expr_text(update[1]) if own else f"what it makes of {together(sorted(b.name for b in read))}"
         products = any(isinstance(e, BinOp) and e.op == "*" for e in walk_expr(update[1]))
         instead = (": store a product's factors as int8 in blocks before, and sum up what is added to products in a block of its "
                    "own" if products else "")
@@ -252,12 +252,6 @@ def _no_lanes(sch: Schedule, block: Block) -> ScheduleError:
                       f"GEMM's, and the ALU takes in what has all indices of the result{instead}")
     return _unfit(f"block {block.name} sums up what it reads at no plain index of its own; {NEEDS}: who has one kernel for "
                   "all planes gives the kernel an index of the planes")
-
-
-def _names(buffers: set[Buffer]) -> str:
-    """Some tensors, said in a row."""
-    *first, last = sorted(b.name for b in buffers)
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _cuts(block: Block, plan: _Plan) -> bool:

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from autosched.errors import together
 from autosched.ir.cover import Side, affine_box, holds, index_forms, keeps_inside
 from autosched.ir.expr import BinOp, Expr, IntImm, Var, int_value
 from autosched.ir.functor import Substitute, free_vars
@@ -177,7 +178,7 @@ def names(blocks: Sequence[Block]) -> str:
     listed = [b.name for b in blocks]
     if len(listed) > 8:
         listed = [*listed[:6], f"{len(listed) - 6} more"]
-    return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
+    return together(listed)
 
 
 # -- bindings --------------------------------------------------------------------------------------------------------
