@@ -13,8 +13,11 @@ from space.rule import Ints, Points
 
 def keys(rows: npt.NDArray[Any]) -> list[bytes]:
     """Every row as bytes."""
-    data, width = rows.tobytes(), rows.shape[1] * rows.itemsize
-    return [data[width * n : width * (n + 1)] for n in range(len(rows))]
+    width = rows.shape[1] * rows.itemsize
+    if not width:
+        return [b""] * len(rows)
+    found: list[bytes] = np.ascontiguousarray(rows).view(f"V{width}").ravel().tolist()
+    return found
 
 
 def are_new(rows: npt.NDArray[Any], known: Container[bytes]) -> npt.NDArray[np.bool_]:

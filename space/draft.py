@@ -89,7 +89,7 @@ class Terms:
     store: Floats
     extra: Floats
     uops: Floats
-    addends_first: Floats | float = 0.0
+    addends_first: Floats
 
     def load(self, operand: int) -> Floats:
         """Cycles of all fills of an operand, shape (n,)."""
@@ -123,6 +123,7 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
         part, work, pieces, np.full(shape, float(model.nest.init_cycles if model.nest.anchor else 0)),
         np.full(shape, float(model.imm_ops + 2 * model.tensor_ops + model.added)), np.full(shape, operations),
         fills, beats, transfers, np.where(part.on, model.store_cycles(part), 0.0), nothing.copy(), uops(model, plan, part),
+        nothing.copy(),
     )
 
 
@@ -169,11 +170,14 @@ def draft(model: Model, plan: Plan) -> Floats:
 def _corrected(model: Model, plan: Plan, terms: Terms) -> Terms:
     """The terms of all parts after every rule has seen those of each."""
     names = [f.name for f in fields(Terms)][1:]
-    each = [Terms(part, *(_one(getattr(terms, name), p) for name in names)) for p, part in enumerate(plan.parts)]
+    parts = [{name: _one(getattr(terms, name), p) for name in names} for p in range(len(plan.parts))]
+    each = [Terms(part, *(_open(was[name]) for name in names)) for part, was in zip(plan.parts, parts)]
     for own in each:
         for rule in model.rules:
             rule.draft(model, plan, own)
-    return Terms(terms.part, *(_all([getattr(own, name) for own in each], len(plan)) for name in names))
+    return Terms(terms.part, *(
+        getattr(terms, name) if all(_same(getattr(own, name), was[name]) for own, was in zip(each, parts))
+        else _all([getattr(own, name) for own in each], len(plan)) for name in names))
 
 
 def _one(value: Any, part: int) -> Any:
@@ -181,6 +185,18 @@ def _one(value: Any, part: int) -> Any:
     if isinstance(value, list):
         return [row[part] for row in value]
     return value[part] if isinstance(value, np.ndarray) else value
+
+
+def _open(value: Any) -> Any:
+    """A term for rules to change: of several figures a list of its own."""
+    return list(value) if isinstance(value, list) else value
+
+
+def _same(found: Any, was: Any) -> bool:
+    """Whether no rule has put another figure there: what is changed in place is changed in all parts' figure as well."""
+    if isinstance(was, list):
+        return len(found) == len(was) and all(a is b for a, b in zip(found, was))
+    return found is was
 
 
 def _all(values: list[Any], n: int) -> Any:

@@ -6,6 +6,7 @@ It knows what a program needs (its nest) and what a plan says; it decides nothin
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
 from types import MappingProxyType
@@ -21,6 +22,44 @@ from space.nest import Nest
 from space.plan import Mask, Part, Plan, along, times
 from space.rule import Column, Ints, NumericRule, Points
 from space.sites import ACC, SCOPES
+
+
+@dataclass(frozen=True)
+class Shape:
+    """An operand's dimensions as arrays.
+
+    Args:
+        coeffs: by how much every axis moves each, shape (axes, dims).
+        moves: where that is not 0, shape (dims, axes).
+        least: indices that one iteration of all axes reads, shape (dims,).
+        sizes: of the dimensions, shape (dims,).
+        source: their sizes without padding, shape (dims,).
+        spans: indices from the first to the last that is used, shape (dims,).
+        strides: elements of the tensor from one index to the next, without padding; shape (dims,).
+    """
+
+    coeffs: Ints
+    moves: Mask
+    least: Ints
+    sizes: Ints
+    source: Ints
+    spans: Ints
+    strides: Ints
+
+    @staticmethod
+    def of(model: Model, operand: int) -> Shape:
+        """That of an operand, by its number."""
+        op = model.nest.operands[operand]
+        coeffs = np.array([c for c, _ in op.dims], dtype=np.int64).reshape(len(op.dims), len(model.extents))
+        every = range(len(op.dims))
+        return Shape(
+            np.ascontiguousarray(coeffs.T), coeffs != 0, *(
+                np.array(values, dtype=np.int64) for values in (
+                    [1 + op.reach(d) for d in every], [size for _, size in op.dims], op.source,
+                    [model.span(operand, d) for d in every], [int(np.prod(op.source[d + 1 :])) for d in every],
+                )
+            ),
+        )
 
 
 class Model:
@@ -62,6 +101,7 @@ class Model:
         self.bytes_of = {scope: memory.element_bytes for scope, memory in target.memories.items()}
         self._most: dict[int, dict[bytes, int]] = {}
         self._before: Ints | None = None
+        self._stores: dict[int, int] = {}  # cycles of a store, by its elements in a row
         self._tables: dict[tuple[int, int, bool], tuple[Ints, list[Ints]]] = {}
         self.out_elements = int(np.prod([nest.axes[i].extent for i in spatial]))
         self.products = int(self.extents.prod())
@@ -89,6 +129,19 @@ class Model:
         rows = [[operand.uses(a) for a in axes] for operand in self.nest.operands]
         return np.array(rows, dtype=np.bool_).reshape(len(rows), len(axes))
 
+    @cached_property
+    def order_keys(self) -> tuple[Ints, Ints, Ints]:
+        """(weights of the spatial axes' places, ascending sums of weighted places, which order has each)."""
+        weights = (self.n_spatial + 1) ** np.arange(self.n_spatial)
+        keys = self.position[:, : self.n_spatial] @ weights
+        by_key = np.argsort(keys, kind="stable")
+        return weights, keys[by_key], by_key
+
+    @cached_property
+    def shapes(self) -> tuple[Shape, ...]:
+        """Of every operand what the geometry asks again and again."""
+        return tuple(Shape.of(self, k) for k in range(len(self.nest.operands)))
+
     # -- columns and plans --------------------------------------------------------------------------------------------
 
     def owned(self, rule: NumericRule) -> tuple[Column, ...]:
@@ -102,7 +155,7 @@ class Model:
 
     def neutral(self, n: int) -> Plan:
         """What ``n`` points mean before any rule has spoken: one tile, everything loaded once, one bank."""
-        extents = np.broadcast_to(self.extents, (n, len(self.extents))).copy()
+        extents = self.extents[None].repeat(n, axis=0)
         zero = np.zeros(n, dtype=np.int64)
         operands = range(len(self.nest.operands))
         body = Part(extents, extents.copy(), np.ones(n, dtype=np.bool_), np.zeros_like(extents), zero)
@@ -188,10 +241,12 @@ class Model:
         op = self.nest.operands[operand]
         if not op.dims:
             return np.ones((*ranges.shape[:-1], 1), dtype=np.int64)
-        coeffs = np.array([c for c, _ in op.dims], dtype=np.int64).T
-        extents = (ranges - 1) @ coeffs + np.array([1 + op.reach(d) for d in range(len(op.dims))])
-        extents = np.where(depth[:, None] == 0, np.array([size for _, size in op.dims]), extents)
-        return np.asarray(np.where(self.plain(plan, operand)[:, None], np.minimum(extents, np.array(op.source)), extents))
+        shape = self.shapes[operand]
+        extents = (ranges - 1) @ shape.coeffs + shape.least
+        extents = np.where(depth[:, None] == 0, shape.sizes, extents)
+        if op.producer is None:
+            return np.asarray(np.minimum(extents, shape.source))
+        return np.asarray(np.where(plan.drops[:, None], np.minimum(extents, shape.source), extents))
 
     def span(self, operand: int, dim: int) -> int:
         """Indices of a dimension of an operand from the first to the last that is used."""
@@ -223,9 +278,8 @@ class Model:
         dims = self.nest.operands[operand].dims
         if self.nest.operands[operand].producer is not None:
             return np.broadcast_to(np.arange(len(dims)), (len(plan), len(dims)))
-        around = self.around(plan, operand)
-        inner = np.stack([~(around & (np.array(coeffs) != 0)).any(axis=1) for coeffs, _ in dims], axis=1)
-        return np.argsort(inner, axis=1, kind="stable")
+        moved = (self.around(plan, operand)[:, None, :] & self.shapes[operand].moves).any(axis=2)
+        return np.argsort(~moved, axis=1, kind="stable")
 
     def footprint(self, plan: Plan, part: Part, operand: int) -> Ints:
         """Elements of one bank of an operand, shape (n,); what stays for later parts is held whole."""
@@ -343,9 +397,7 @@ class Model:
             runs, dense = np.ones(shape, dtype=np.int64), np.ones(shape, dtype=bool)
             turned, run, rows = np.ones(shape, dtype=np.int64), np.ones(shape, dtype=np.int64), np.zeros(shape, dtype=bool)
             order, every = self.kept_order(plan, operand), np.arange(len(plan))
-            spans = np.array([self.span(operand, d) for d in range(len(op.dims))])
-            sources = np.array(op.source)
-            strides = np.array([int(np.prod(op.source[d + 1 :])) for d in range(len(op.dims))])
+            spans, sources, strides = self.shapes[operand].spans, self.shapes[operand].source, self.shapes[operand].strides
             for place in range(len(op.dims) - 1, -1, -1):
                 at = order[:, place]
                 size = extents[..., every, at]
@@ -369,7 +421,9 @@ class Model:
             run = np.where(full, run * tiles[..., d], run)
             full &= tiles[..., d] == self.extents[d]
         runs, which = np.unique(run, return_inverse=True)
-        cost = timing.store_cycles(0, 1, runs, runs, config=self.config)[which.reshape(run.shape)]
+        new = [length for length in runs.tolist() if length not in self._stores]
+        self._stores.update(zip(new, timing.store_cycles(0, 1, new, new, config=self.config).tolist() if new else ()))
+        cost = np.array([self._stores[length] for length in runs.tolist()])[which.reshape(run.shape)]
         return np.asarray(self.nest.stores * cost * (times(part.extents[..., : self.n_spatial]) / run), dtype=np.float64)
 
     def drop_share(self, part: Part) -> npt.NDArray[np.float64]:

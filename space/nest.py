@@ -7,6 +7,7 @@ block that matches the target's GEMM intrinsic, or none, and chains of element-w
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 from autosched.errors import ProgramError, SpaceError
@@ -149,17 +150,17 @@ class Nest:
         """How many tensors the nest stores."""
         return 1 + len(self.also)
 
-    @property
+    @cached_property
     def links(self) -> tuple[str, ...]:
         """Stages that add products to the chain."""
         return tuple(s.block for s in self.stages if s.products)
 
-    @property
+    @cached_property
     def spatial(self) -> tuple[int, ...]:
         """Indices of the spatial axes."""
         return tuple(i for i, a in enumerate(self.axes) if not a.reduce)
 
-    @property
+    @cached_property
     def reduce(self) -> tuple[int, ...]:
         """Indices of the reduction axes."""
         return tuple(i for i, a in enumerate(self.axes) if a.reduce)

@@ -37,12 +37,21 @@ class Part:
     _outer: tuple[Ints, Ints, Ints] | None = field(default=None, repr=False)
 
     @property
+    def divided(self) -> bool:
+        """Whether ``outer`` is known already."""
+        known = self._outer
+        return known is not None and known[0] is self.extents and known[1] is self.tiles
+
+    @property
     def outer(self) -> Ints:
         """Tiles along every axis, the last of which may be smaller, shape (n, axes)."""
-        known = self._outer
-        if known is None or known[0] is not self.extents or known[1] is not self.tiles:
-            known = self._outer = self.extents, self.tiles, -(-self.extents // self.tiles)
-        return known[2]
+        if self._outer is None or not self.divided:
+            self._outer = self.extents, self.tiles, -(-self.extents // self.tiles)
+        return self._outer[2]
+
+    def take_outer(self, outer: Ints) -> None:
+        """Takes over what ``outer`` would work out."""
+        self._outer = self.extents, self.tiles, outer
 
     @property
     def rest(self) -> Ints:
@@ -102,6 +111,8 @@ class Plan:
                 np.stack([p.extents for p in parts]), np.stack([p.tiles for p in parts]), np.stack([p.on for p in parts]),
                 np.stack([p.lows for p in parts]), np.stack([p.slices for p in parts]),
             )
+            if all(p.divided for p in parts):
+                known.take_outer(np.stack([p.outer for p in parts]))
         return known
 
     def once(self, what: str, part: Part, operand: int, work_out: Callable[[Part], Ints]) -> Ints:
@@ -128,8 +139,10 @@ class Plan:
 
 def times(rows: Ints) -> Ints:
     """The product over the last dimension, the axes; column by column, which are far fewer than rows."""
-    found = np.ones(rows.shape[:-1], dtype=np.int64)
-    for n in range(rows.shape[-1]):
+    if not rows.shape[-1]:
+        return np.ones(rows.shape[:-1], dtype=np.int64)
+    found = rows[..., 0].astype(np.int64)  # a copy
+    for n in range(1, rows.shape[-1]):
         found *= rows[..., n]
     return found
 
@@ -149,5 +162,6 @@ def along(values: Ints, axis: Ints) -> Ints:
     if not values.shape[-1]:
         return np.ones(axis.shape, dtype=values.dtype)
     flat = values.reshape(-1, values.shape[-1])
-    found = flat[np.arange(len(flat)), np.maximum(axis, 0).ravel()].reshape(axis.shape)
+    # A negative one finds something too, which does not count.
+    found = flat[np.arange(len(flat)), np.maximum(axis, -1).ravel()].reshape(axis.shape)
     return np.where(axis < 0, 1, found)

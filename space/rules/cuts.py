@@ -22,12 +22,21 @@ WHOLE = 0.3  # chance that a tile with its first and last part is whole along an
 
 def table(model: Model) -> Ints:
     """What a cut column's values mean: (axis, iterations cut off), shape (values, 2); 0 cuts nothing."""
-    return _table(tuple((a, model.nest.axes[a].extent) for a in model.nest.spatial))
+    return _table(_axes(model))
 
 
 def values(model: Model) -> dict[tuple[int, int], int]:
     """By what it means, the value of a cut column."""
-    return {(int(axis), int(size)): n for n, (axis, size) in enumerate(table(model))}
+    return _values(_axes(model))
+
+
+def _axes(model: Model) -> tuple[tuple[int, int], ...]:
+    return tuple((a, model.nest.axes[a].extent) for a in model.nest.spatial)
+
+
+@cache
+def _values(axes: tuple[tuple[int, int], ...]) -> dict[tuple[int, int], int]:
+    return {(int(axis), int(size)): n for n, (axis, size) in enumerate(_table(axes))}
 
 
 @cache

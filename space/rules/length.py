@@ -7,6 +7,8 @@ implementation needs micro-ops on one accumulator to be apart.
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -123,7 +125,7 @@ def _products(model: Model, plan: Plan, part: Part) -> Ints:
     if model.config.uop_capacity < model.config.acc_depth:
         pieces = np.where(fits, pieces, work)
     tile = model.tile_elements(part)
-    resets = np.where(tile // two_longest(part.tiles[..., : model.n_spatial]) > model.config.uop_capacity, tile, 1)
+    resets = np.where(tile >= (model.config.uop_capacity + 1) * two_longest(part.tiles[..., : model.n_spatial]), tile, 1)
     if model.nest.wides:
         # A reset and a product for every row of what is widened, at the worst.
         pieces = pieces + 2 * model.wide_elements(part)
@@ -142,19 +144,28 @@ def _one_instruction(model: Model, inner: Ints, forced: npt.NDArray[np.bool_]) -
     """
     # Of the ALU no implementation takes one accumulator twice in a row.
     apart = model.target.semantics == "portable" or not model.nest.tensorized
-    # All pairs of loops at once, a loop with itself included.
-    first, second = np.triu_indices(inner.shape[-1])
-    single, spatial = first == second, model.n_spatial
+    first, second, single = _pairs(inner.shape[-1])
+    spatial = model.n_spatial
     taken = inner[..., first] * np.where(single, 1, inner[..., second])
-    held = forced[..., first].astype(np.int64) + np.where(single, 0, forced[..., second])
     whole = times(inner)[..., None]
-    fits = (whole // taken <= model.config.uop_capacity) & (held == forced.sum(axis=-1)[..., None])
+    # Products instead of quotients, which are dear: w // t <= c where w < (c + 1) t.
+    fits = whole < (model.config.uop_capacity + 1) * taken
+    if forced.any():
+        held = forced[..., first].astype(np.int64) + np.where(single, 0, forced[..., second])
+        fits &= held == forced.sum(axis=-1)[..., None]
     if apart:
         # Micro-ops run through the accumulators first: three of them keep every return three apart.
         repeats = times(inner[..., list(model.nest.reduce)])[..., None] > 1
         own = np.where(first < spatial, inner[..., first], 1) * np.where((second < spatial) & ~single, inner[..., second], 1)
-        fits &= ~repeats | (times(inner[..., :spatial])[..., None] // own > 2)
+        fits &= ~repeats | (times(inner[..., :spatial])[..., None] >= 3 * own)
     return np.asarray(fits.any(axis=-1), dtype=np.bool_)
+
+
+@cache
+def _pairs(loops: int) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:
+    """All pairs of loops, a loop with itself included, and which these are."""
+    first, second = np.triu_indices(loops)
+    return first, second, first == second
 
 
 def _elementwise(model: Model, plan: Plan, part: Part) -> Ints:
@@ -162,7 +173,8 @@ def _elementwise(model: Model, plan: Plan, part: Part) -> Ints:
     whole = np.full(len(plan), model.n_spatial, dtype=np.int64)
     tile = model.tile_elements(part)
     slices = model.slices(part)
-    pieces = np.where(tile // two_longest(part.tiles[..., : model.n_spatial]) > model.config.uop_capacity, tile, slices)
+    large = tile >= (model.config.uop_capacity + 1) * two_longest(part.tiles[..., : model.n_spatial])
+    pieces = np.where(large, tile, slices)
     operations = model.imm_ops + model.tensor_ops + model.added + sum(model.nest.init_ops) + len(model.nest.stages) + 2
     return np.asarray(model.trips(plan, part, whole) * pieces * operations, dtype=np.int64)
 

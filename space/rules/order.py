@@ -31,10 +31,8 @@ class Order(NumericRule):
         fixed = model.extents[None, :spatial] == 1
         rank = np.where(outer > 1, position, spatial + np.arange(spatial)[None, :] + np.where(fixed, spatial, 0))
         place = np.argsort(np.argsort(rank, axis=1, kind="stable"), axis=1, kind="stable")
-        weights = (spatial + 1) ** np.arange(spatial)
-        keys = model.position[:, :spatial] @ weights
-        by_key = np.argsort(keys, kind="stable")
-        points[:, model.index["order"]] = by_key[np.searchsorted(keys[by_key], place @ weights)]
+        weights, keys, by_key = model.order_keys
+        points[:, model.index["order"]] = by_key[np.searchsorted(keys, place @ weights)]
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """The place of every axis."""

@@ -90,11 +90,14 @@ class Residency(NumericRule):
 def _gapless(model: Model, plan: Plan, tiles: Ints, operand: int) -> npt.NDArray[np.bool_]:
     """Whether the pieces of an operand leave no holes between them: a stride over more than a piece would."""
     ok = np.ones(len(plan), dtype=np.bool_)
+    # An axis that moves a dimension alone, step by step, leaves none.
+    steps = [c for c in model.shapes[operand].coeffs.T if c.sum() > 1 or (c < 0).any()]
+    if not steps:
+        return ok
     inside = plan.position >= plan.attach[operand][:, None]
     ranges = np.where(inside, model.extents[None, :], tiles)
-    for coeffs, _ in model.nest.operands[operand].dims:
-        c = np.array(coeffs, dtype=np.int64)
-        span = ((ranges - 1) * c[None, :]).sum(axis=1) + 1
-        split = (ranges < model.extents[None, :]) & (c[None, :] > 0)
-        ok &= (~split | (ranges * c[None, :] <= span[:, None])).all(axis=1)
+    partial = ranges < model.extents[None, :]
+    for c in steps:
+        span = (ranges - 1) @ c + 1
+        ok &= (~(partial & (c > 0)) | (ranges * c <= span[:, None])).all(axis=1)
     return ok
