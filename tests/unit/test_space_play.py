@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -171,6 +172,40 @@ def test_what_a_rule_knows_of_a_part_counts_where_there_is_one() -> None:
     for point, more in zip(points, extra):
         _, plan = plain.meaning(point[None])
         assert more == 100 * sum(bool(part.on[0]) for part in plan.parts)
+
+
+def put(terms: Terms) -> None:
+    terms.beats[0] = 9 * terms.beats[0]
+
+
+def give(terms: Terms) -> None:
+    terms.beats = [9 * terms.beats[0], *terms.beats[1:]]
+
+
+def change(terms: Terms) -> None:
+    terms.beats[0] *= 9
+
+
+@pytest.mark.parametrize("way", [put, give, change])
+def test_a_rule_may_correct_a_figure_in_any_way(way: Callable[[Terms], None]) -> None:
+    class Wider(Dearer):
+        def draft(self, model: Model, plan: Plan, terms: Terms) -> None:
+            way(terms)
+
+    plain, points = of(PADDED, "vta-de10", 60)
+    wider = Space(workload(PADDED).func, "vta-de10", [*plain.rules, Wider()])
+    slower = wider.draft(points)
+    assert (slower > plain.draft(points)).all()
+
+    class Also(Wider):
+        """The figure as it was, put there anew."""
+
+        def draft(self, model: Model, plan: Plan, terms: Terms) -> None:
+            super().draft(model, plan, terms)
+            terms.beats = [figure.copy() for figure in terms.beats]
+
+    again = Space(workload(PADDED).func, "vta-de10", [*plain.rules, Also()])
+    assert np.array_equal(again.draft(points), slower)
 
 
 def test_every_sketch_has_as_many_features() -> None:
