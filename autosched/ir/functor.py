@@ -131,7 +131,11 @@ def walk(stmt: Stmt) -> Iterator[Stmt]:
     while stack:
         node = stack.pop()
         yield node
-        stack.extend(reversed(stmt_children(node)))
+        below = stmt_children(node)
+        if len(below) == 1:
+            stack.append(below[0])
+        else:
+            stack.extend(reversed(below))
 
 
 def all_exprs(stmt: Stmt) -> Iterator[Expr]:

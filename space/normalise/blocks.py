@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from autosched.errors import SpaceError
@@ -30,10 +30,22 @@ class Product:
     factors: tuple[BufferLoad, BufferLoad]
 
 
+_BLOCKS: dict[int, tuple[Stmt, tuple[Block, ...]]] = {}  # of bodies: every rule asks for them, several times
+_BLOCKS_LIMIT = 256
+_LOADS: dict[int, tuple[Block, tuple[BufferLoad, ...]]] = {}  # of blocks, which most steps leave as they are
+_LOADS_LIMIT = 1024
+
+
 def device_blocks(func: PrimFunc) -> list[Block]:
     """The accelerator's blocks below the root, in program order."""
-    found = [s.block for s in walk(func.body) if isinstance(s, BlockRealize) and s.block.name != "root"]
-    return [b for b in found if kind_of(b) is None]
+    hit = _BLOCKS.get(id(func.body))
+    if hit is None:
+        found = (s.block for s in walk(func.body) if isinstance(s, BlockRealize) and s.block.name != "root")
+        if len(_BLOCKS) >= _BLOCKS_LIMIT:
+            _BLOCKS.clear()
+        # The body is kept in the value, so its id cannot be taken by another one while the entry lives.
+        hit = _BLOCKS[id(func.body)] = func.body, tuple(b for b in found if kind_of(b) is None)
+    return list(hit[1])
 
 
 def device_block(sch: Schedule, name: str) -> Block:
@@ -84,14 +96,17 @@ def store_of(block: Block) -> BufferStore:
     return block.body
 
 
-def loads_of(block: Block) -> Iterator[BufferLoad]:
+def loads_of(block: Block) -> tuple[BufferLoad, ...]:
     """What a block loads of other buffers than its own."""
-    store = store_of(block)
-    values = [store.value] + ([block.init.value] if isinstance(block.init, BufferStore) else [])
-    for value in values:
-        for e in walk_expr(value):
-            if isinstance(e, BufferLoad) and e.buffer is not store.buffer:
-                yield e
+    hit = _LOADS.get(id(block))
+    if hit is None:
+        store = store_of(block)
+        values = [store.value] + ([block.init.value] if isinstance(block.init, BufferStore) else [])
+        found = (e for value in values for e in walk_expr(value))
+        if len(_LOADS) >= _LOADS_LIMIT:
+            _LOADS.clear()
+        hit = _LOADS[id(block)] = block, tuple(e for e in found if isinstance(e, BufferLoad) and e.buffer is not store.buffer)
+    return hit[1]
 
 
 def given(func: PrimFunc) -> list[Buffer]:
