@@ -217,8 +217,9 @@ def check_program(
         tried.append((step.op, True))
         where = f"{step.op} broke it:\n{func.script()}\n" + "\n".join(sch.trace.as_python())
         text = sch.func.script()
-        assert parse(text) == sch.func, where
-        assert parse(text).script() == text, where
+        again = parse(text)
+        assert again == sch.func, where
+        assert again.script() == text, where
         try:
             results = stored(sch.func, inputs)
         except ProgramError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,12 +85,17 @@ def test_every_rule_can_be_left_out(left_out: NumericRule) -> None:
         assert result.ok and result.cycles is not None and result.cycles >= space.machine_bound(), (space.explain(point), result)
 
 
+@cache
+def drawn(name: str, target: str) -> tuple[Space, np.ndarray]:
+    space = Space(workload(name).func, target)
+    return space, space.sample(np.random.default_rng(1), 400)
+
+
 @pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable"])
 @pytest.mark.parametrize("column", ["head", "cut", "cut_again", "last_ky", "keep_data", "keep_kernel", "addend_first", "sketch"])
 def test_every_freedom_gives_the_same_bytes(column: str, target: str) -> None:
     name = "conv2d:h=8,w=8,ci=32,co=48,k=1,stride=2" if column == "sketch" else "conv2d:h=7,w=6,ci=32,co=48,k=3,pad=1"
-    space = Space(workload(name).func, target)
-    points = space.sample(np.random.default_rng(1), 400)
+    space, points = drawn(name, target)
     some = points[points[:, space.names.index(column)] > 0][:6]
     assert len(some)
     for point in some:
