@@ -193,6 +193,8 @@ class _Needs:
         initial: of writing the accumulators before them, and of operations after them, without what an instruction adds.
         after: of the operations.
         operations: their number for each vector.
+        written: vectors whose accumulators are written before their products.
+        worked: operations that results need, of all vectors together.
         vectors: that are stored.
         vector: cycles of each of them besides the products.
     """
@@ -208,6 +210,8 @@ class _Needs:
     initial: int
     after: int
     operations: int
+    written: int
+    worked: int
     vectors: int
     vector: int
 
@@ -230,8 +234,12 @@ def machine_bound(models: Sequence[Model]) -> MachineBound:
     # Nests of the same products may share them, and what is done to them.
     sums = [[n for n in nests if n.sum == key] for key in dict.fromkeys(n.sum for n in nests)]
     products = sum(max(n.products for n in group) for group in sums)
-    initial = sum(min(n.initial for n in group) for group in sums) + (PIPELINE if gemm else 0)
     operations = max(n.operations for n in nests)
+    # An instruction leaves one value at every place of the accumulator (docs/bound.md).
+    written = sum(min(n.written for n in group) for group in sums)
+    multiply = max(int(gemm), -(-min(written, products) // config.acc_depth))
+    others = max(gemm + operations, -(-(written + sum(max(n.worked for n in group) for group in sums)) // config.acc_depth))
+    initial = sum(min(n.initial for n in group) for group in sums) + (PIPELINE if gemm else 0)
     taken = {name for n in nests for name in n.taken}
     widened = sum(cycles for name, cycles in _once([n.widened for n in nests]).items() if name not in taken)
     after = sum(max(n.after for n in group) for group in sums) + widened + PIPELINE * operations
@@ -243,16 +251,18 @@ def machine_bound(models: Sequence[Model]) -> MachineBound:
     loading = sum(_once([n.streams for n in nests]).values()) + remains
     # Every instruction is two words of the same bus: one per load, a product, every stage, a store, FINISH.
     words = _once([n.words for n in nests])
-    instructions = len(words) + 2 * gemm + operations + 3
+    instructions = len(words) + multiply + others + 3
     bus = sum(words.values()) + -(-instructions * 16 // config.bus_bytes)
     burst = max(1, config.burst_beats * config.bus_bytes // config.out_elem_bytes)
     vectors = sum(n.vectors for n in nests)
     store = vectors * int(timing.store_cycles(0, 1, burst, burst, config=config)) // burst - drain
-    chains = {"compute": max(uops + addends + initial + work, waiting), "load": loading, "bus": bus, "store": store}
+    # Of each kind one is counted already.
+    further = PIPELINE * (multiply + others - 2 * gemm - operations)
+    chains = {"compute": max(uops + addends + initial + work + further, waiting), "load": loading, "bus": bus, "store": store}
     binds = max(chains, key=lambda name: chains[name])
     terms = {
         "start": start, "drain": drain, "products": products, "initial": initial, "stages": after, "uops": uops,
-        "addends": addends,
+        "addends": addends, "instructions": further,
         **{f"{name} chain": value for name, value in chains.items()},
     }
     return MachineBound(start + chains[binds] + drain, binds, terms, max(n.vector for n in nests))
@@ -340,6 +350,7 @@ def _needs(model: Model) -> _Needs:
     return _Needs(
         streams, addends, words, first, products, needed, tuple(sorted(taken)), moved if nest.anchor else (),
         epilogue.initial * starts, after * model.out_elements, epilogue.after + sum(not s.fresh for s in links),
+        starts, epilogue.after * model.out_elements,
         nest.stores * model.out_elements, epilogue.initial + after + alone,
     )
 

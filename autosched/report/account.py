@@ -180,7 +180,8 @@ def _rest(stats: Stats, unit: str, bound: int, terms: dict[str, int]) -> tuple[R
     if unit == "COMPUTE":
         # Initial values are reset, or made by the ALU where that is cheaper.
         first = "reset" if "reset" in mine.busy_by else "alu imm"
-        needed |= {"gemm": terms["products"], "load uop": terms["uops"], "load acc": terms["addends"], "alu imm": terms["stages"]}
+        needed |= {"gemm": terms["products"], "load uop": terms["uops"], "load acc": terms["addends"],
+                   "alu imm": terms["stages"] + terms["instructions"]}
         needed[first] = needed.get(first, 0) + terms["initial"]
     elif unit == "LOAD":
         loads = {k: v for k, v in mine.busy_by.items() if k.startswith("load")}

@@ -92,7 +92,8 @@ def plausible(sch: Schedule, rng: random.Random, p: Parameter) -> Any:
 
 
 def state(sch: Schedule) -> tuple[Any, ...]:
-    return sch.func, [(i, i.op, i.args, i.outputs, i.decision, i.stamp) for i in sch.trace.insts], sch._rng_state, sch._depth, sch._op
+    steps = [(i, i.op, i.args, i.outputs, i.decision, i.stamp) for i in sch.trace.insts]
+    return sch.func, steps, sch._rng_state, sch._depth, sch._op
 
 
 def call(sch: Schedule, rng: random.Random, name: str) -> Exception | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +12,10 @@ import pytest
 
 from autosched import te
 from autosched.ir.stmt import PrimFunc
+from autosched.lower import lower_table
 from autosched.measure import Candidate, measure
 from autosched.script import parse
-from autosched.target import get_target
+from autosched.target import Target, get_target
 from autosched.workloads import workload
 from sim import isa, timing
 from space import Space
@@ -138,6 +141,36 @@ def test_the_chains_of_a_small_program_are_its_sums(name: str, loads: list[tuple
     moved = sum(n * int(isa.element_bytes(config)[memory]) for memory, n in loads)
     assert found.terms["bus chain"] == (moved + 16 * instructions) // config.bus_bytes
     assert found.cycles == found.terms["start"] + found.terms[f"{found.binds} chain"] + found.terms["drain"]
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Target:
+    """A machine with 64 places in the accumulator."""
+    path: Path = tmp_path_factory.mktemp("machine") / "narrow.json"
+    path.write_text(json.dumps({"LOG_ACC_BUFF_SIZE": 12, "name": "vta-narrow"}))
+    return get_target(path)
+
+
+@pytest.mark.parametrize(("name", "vectors", "after"), [
+    ("dense:m=16,k=32,n=64,tail=cast,bias=0", 64, 0), ("dense:m=65,k=32,n=16,tail=cast,bias=0", 65, 0),
+    ("dense:m=43,k=32,n=48,bias=1", 129, 3), ("dense:m=16,k=32,n=64,bias=1", 64, 3), ("dense:m=17,k=16,n=64,bias=0", 68, 3),
+    ("conv2d:h=1,w=1,ci=16,co=16,k=1,pad=4,bias=0,tail=cast", 81, 0),  # all but one of padding alone
+])
+def test_an_instruction_makes_one_value_at_a_place(name: str, vectors: int, after: int, narrow: Target) -> None:
+    """So many products, and so many initial values and operations, each program has at least, whatever its tiles."""
+    space = Space(workload(name).func, narrow)
+    terms = space.machine.terms
+    multiply, written = -(-min(vectors, terms["products"]) // 64), max(1 + after, -(-(1 + after) * vectors // 64))
+    assert narrow.config.acc_depth == 64 and terms["instructions"] == 6 * (multiply + written - 2 - after)
+    points = space.sample(np.random.default_rng(0), 24)
+    assert len(points) == 24
+    least = np.full(2, np.inf)
+    for point in points:
+        table = lower_table(space.schedule(point).func, narrow).table
+        work = table[:, isa.OPCODE] == isa.OP_GEMM
+        others = (work & (table[:, isa.RESET] > 0)) | (table[:, isa.OPCODE] == isa.OP_ALU)
+        least = np.minimum(least, [(work & (table[:, isa.RESET] == 0)).sum(), others.sum()])
+    assert least[0] >= multiply and least[1] >= written, (least, multiply, written)
 
 
 def test_an_operation_on_an_addend_is_none_on_the_sum() -> None:
