@@ -235,10 +235,11 @@ def machine_bound(models: Sequence[Model]) -> MachineBound:
     sums = [[n for n in nests if n.sum == key] for key in dict.fromkeys(n.sum for n in nests)]
     products = sum(max(n.products for n in group) for group in sums)
     operations = max(n.operations for n in nests)
-    # An instruction leaves one value at every place of the accumulator (docs/bound.md).
+    # An instruction finds and leaves one value at every place of the accumulator (docs/bound.md).
     written = sum(min(n.written for n in group) for group in sums)
+    worked = sum(max(n.worked for n in group) for group in sums)
     multiply = max(int(gemm), -(-min(written, products) // config.acc_depth))
-    others = max(gemm + operations, -(-(written + sum(max(n.worked for n in group) for group in sums)) // config.acc_depth))
+    others = max(gemm + operations, -(-max(written, worked) // config.acc_depth))
     initial = sum(min(n.initial for n in group) for group in sums) + (PIPELINE if gemm else 0)
     taken = {name for n in nests for name in n.taken}
     widened = sum(cycles for name, cycles in _once([n.widened for n in nests]).items() if name not in taken)

@@ -157,10 +157,10 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Target:
     ("conv2d:h=1,w=1,ci=16,co=16,k=1,pad=4,bias=0,tail=cast", 81, 0),  # all but one of padding alone
 ])
 def test_an_instruction_makes_one_value_at_a_place(name: str, vectors: int, after: int, narrow: Target) -> None:
-    """So many products, and so many initial values and operations, each program has at least, whatever its tiles."""
+    """So many products, and so many operations or initial values, each program has at least, whatever its tiles."""
     space = Space(workload(name).func, narrow)
     terms = space.machine.terms
-    multiply, written = -(-min(vectors, terms["products"]) // 64), max(1 + after, -(-(1 + after) * vectors // 64))
+    multiply, written = -(-min(vectors, terms["products"]) // 64), max(1 + after, -(-max(1, after) * vectors // 64))
     assert narrow.config.acc_depth == 64 and terms["instructions"] == 6 * (multiply + written - 2 - after)
     points = space.sample(np.random.default_rng(0), 24)
     assert len(points) == 24

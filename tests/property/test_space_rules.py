@@ -120,8 +120,8 @@ def test_the_machine_bound_is_products_and_the_least_epilogue() -> None:
         assert bound.vector == each and bound.binds == "compute"
         rest = bound.cycles - bound.terms["products"] - each * 12_544
         # Start, drain, loads of micro-ops and addends, which might come in by a product; then an instruction leaves a value at
-        # each of 2 048 places: products of 12 544 vectors, and their initial values and three operations.
-        assert rest == 24 + 6 + 6 + addends + 6 * (7 + 25)
+        # each of 2 048 places: products of 12 544 vectors, and three operations.
+        assert rest == 24 + 6 + 6 + addends + 6 * (7 + 19)
 
 
 TINY = "dense:m=2,k=32,n=32,tail=cast,bias=0"
