@@ -381,14 +381,15 @@ class Model:
         plain = self.plain(plan, operand)
         transfers = np.ones(shape, dtype=np.int64)
         inner, merged = np.ones(shape, bool), np.ones(shape, np.int64)
-        # The innermost dimensions merge while they span their whole size; one more makes the rows of a 2-D transfer.
+        # Dimensions merge with those inside while these span their whole size; the innermost are a run, the next the rows of a
+        # 2-D transfer.
         segments = np.zeros(shape, dtype=np.int64)
         for d in range(len(op.dims) - 1, -1, -1):
             size = extents[..., d]
             grows = (size > 1) & ~inner
             segments = segments + grows
-            transfers = np.where(grows & (segments > 1), transfers * size, transfers)
-            inner &= np.where(plain, size == op.source[d], size == 1)
+            transfers = np.where((size > 1) & (segments > 1), transfers * size, transfers)
+            inner = np.where(plain, (size == op.source[d]) & (inner | grows), inner & (size == 1))
             merged = merged * size
         if plan.keep[operand].any():
             # A piece of what stays lies among the others: a DMA fills consecutive elements, up to the first dimension of which
