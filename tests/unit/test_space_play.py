@@ -22,6 +22,7 @@ from space.model import Model
 from space.plan import Part, Plan
 from space.rule import Column, NumericRule, Points
 from space.rules import length
+from space.sites import WGT
 
 PADDED = "conv2d:h=7,w=6,ci=32,co=48,k=3,pad=1"
 
@@ -47,6 +48,25 @@ def off(space: Space, name: str | PrimFunc, target: str, points: np.ndarray) -> 
 def test_the_draft_is_near_the_machine(name: str, target: str, near: float) -> None:
     space, points = of(name, target, 16)
     assert np.median(np.abs(off(space, name, target, points))) < near
+
+
+@pytest.mark.parametrize("name", [PADDED, "conv2d_transpose:h=4,w=4,ci=32,co=32,k=4,stride=2,pad=1"])
+def test_weights_come_in_as_many_dmas_as_are_counted(name: str) -> None:
+    """A phase with a loop of its own takes every other tap: rows of an element, in one DMA with those of whole dimensions outside."""
+    space, points = of(name, "vta-de10", 24)
+    several = 0
+    for point in points:
+        sketch, plan = space.meaning(point[None])
+        model = sketch.model
+        (weights,) = (k for k, o in enumerate(model.nest.operands) if o.scope == WGT)
+        if plan.keep[weights].any():
+            continue
+        fills = model.fills(plan, plan.stack, weights)
+        dmas = int((fills * model.transfer(plan, plan.stack, weights)[1]).sum())
+        table = lower_table(space.schedule(point).func, "vta-de10").table
+        assert ((table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.MEM] == isa.MEM_WGT)).sum() == dmas, space.explain(point)
+        several += dmas > int(fills.sum())
+    assert several
 
 
 def test_a_border_is_as_small_as_it_is() -> None:
