@@ -52,7 +52,7 @@ def test_the_draft_is_near_the_machine(name: str, target: str, near: float) -> N
 
 @pytest.mark.parametrize("name", [PADDED, "conv2d_transpose:h=4,w=4,ci=32,co=32,k=4,stride=2,pad=1"])
 def test_weights_come_in_as_many_dmas_as_are_counted(name: str) -> None:
-    """A phase with a loop of its own takes every other tap: rows of an element, in one DMA with those of whole dimensions outside."""
+    """A phase with a loop of its own takes every other tap: rows of an element, which merge over whole dimensions."""
     space, points = of(name, "vta-de10", 24)
     several = 0
     for point in points:
