@@ -55,11 +55,13 @@ class Epilogue:
         initial: cycles of writing the accumulator before the first product, an addend included.
         after: immediate operations that the result needs.
         named: which, for the table of terms.
+        loaded: addends that are part of the sum as they are: a load may write the accumulator with them.
     """
 
     initial: int
     after: int
     named: tuple[str, ...]
+    loaded: frozenset[str]
 
 
 def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
@@ -85,6 +87,14 @@ def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
     differences = _differences(nest)
     addend = False
     joined, stages = _behind_joints(nest, blocks)
+    loaded: set[str] = set()
+    if nest.anchor is not None:
+        init = blocks[nest.anchor].init
+        loaded |= _summed(init.value) if isinstance(init, BufferStore) else set()
+    linear = len(stages) == len(nest.stages)
+    for stage in nest.stages[: len(nest.stages) - len(stages)]:
+        # Ahead of a place where results come together nothing is looked at: any addend may be part of a sum.
+        loaded |= {o.name for o in nest.operands if o.scope == ACC and stage.block in o.readers}
     for stage in stages:
         if stage.block in differences:
             continue
@@ -101,6 +111,8 @@ def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
             constant = None if other is None else int_value(other)
             low, high = values.of(own, dom)
             op = e.op if isinstance(e, BinOp | Call) else ""
+            if op == "+" and linear and other is not None and not any(map(_bends, walk_expr(own))):
+                loaded |= _summed(other)
             if op == "shift_right" and constant:
                 needed["shr"] = True
             elif op == "max" and constant is not None and low < constant:
@@ -109,6 +121,7 @@ def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
                 needed["min"] = True
             elif op == "+" and other is not None and has_loads(other):
                 addend = True
+        linear = linear and not any(map(_bends, walk_expr(made.value)))
     early = (nest.anchor, *nest.sides)
     addend |= nest.anchor is not None and nest.tensorized and any(o.scope == ACC and o.consumer in early for o in nest.operands)
     if nest.anchor is None or not nest.tensorized:
@@ -117,7 +130,21 @@ def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
         initial = 1
     else:
         initial = 2
-    return Epilogue(initial, len(needed), tuple(needed))
+    return Epilogue(initial, len(needed), tuple(needed), frozenset(loaded))
+
+
+def _bends(e: Expr) -> bool:
+    """Whether an operation is more than a sum: what is added behind it is no part of the sum of products."""
+    return isinstance(e, BinOp | Call) and e.op not in ("+", "-", "*")
+
+
+def _summed(value: Expr) -> set[str]:
+    """Tensors that a value is a sum of, as they are; of anything else none."""
+    if isinstance(value, Cast):
+        return _summed(value.value)
+    if isinstance(value, BinOp) and value.op == "+":
+        return _summed(value.a) | _summed(value.b)
+    return {value.buffer.name} if isinstance(value, BufferLoad) else set()
 
 
 def _behind_joints(nest: Nest, blocks: Mapping[str, Block]) -> tuple[bool, tuple[Stage, ...]]:
@@ -193,7 +220,8 @@ class _Needs:
         initial: of writing the accumulators before them, and of operations after them, without what an instruction adds.
         after: of the operations.
         operations: their number for each vector.
-        written: vectors whose accumulators are written before their products.
+        summed: vectors that are sums of products.
+        written: of these, those whose accumulators are written before their products by what is no load of addends.
         worked: operations that results need, of all vectors together.
         vectors: that are stored.
         vector: cycles of each of them besides the products.
@@ -210,6 +238,7 @@ class _Needs:
     initial: int
     after: int
     operations: int
+    summed: int
     written: int
     worked: int
     vectors: int
@@ -236,11 +265,16 @@ def machine_bound(models: Sequence[Model]) -> MachineBound:
     products = sum(max(n.products for n in group) for group in sums)
     operations = max(n.operations for n in nests)
     # An instruction finds and leaves one value at every place of the accumulator (docs/bound.md).
+    summed = sum(min(n.summed for n in group) for group in sums)
     written = sum(min(n.written for n in group) for group in sums)
     worked = sum(max(n.worked for n in group) for group in sums)
-    multiply = max(int(gemm), -(-min(written, products) // config.acc_depth))
-    others = max(gemm + operations, -(-max(written, worked) // config.acc_depth))
-    initial = sum(min(n.initial for n in group) for group in sums) + (PIPELINE if gemm else 0)
+    writes = int(gemm and (written > 0 or not summed))  # of sums that start with what is loaded none is written otherwise
+    multiply = max(int(gemm), -(-summed // config.acc_depth))
+    # A load with padding writes zeros as fast as a reset; on a wide bus it is the shorter instruction.
+    if timing.load_words(isa.MEM_ACC, 0, 1, 1, 1, config=config) <= PIPELINE:
+        written = 0
+    others = max(writes + operations, -(-max(written, worked) // config.acc_depth))
+    initial = sum(min(n.initial for n in group) for group in sums) + PIPELINE * writes
     taken = {name for n in nests for name in n.taken}
     widened = sum(cycles for name, cycles in _once([n.widened for n in nests]).items() if name not in taken)
     after = sum(max(n.after for n in group) for group in sums) + widened + PIPELINE * operations
@@ -258,7 +292,7 @@ def machine_bound(models: Sequence[Model]) -> MachineBound:
     vectors = sum(n.vectors for n in nests)
     store = vectors * int(timing.store_cycles(0, 1, burst, burst, config=config)) // burst - drain
     # Of each kind one is counted already.
-    further = PIPELINE * (multiply + others - 2 * gemm - operations)
+    further = PIPELINE * (multiply - gemm + others - writes - operations)
     chains = {"compute": max(uops + addends + initial + work + further, waiting), "load": loading, "bus": bus, "store": store}
     binds = max(chains, key=lambda name: chains[name])
     terms = {
@@ -297,7 +331,9 @@ def _needs(model: Model) -> _Needs:
     identities = _identities(nest)
     widened = nest.anchor in identities
     products = model.useful if nest.anchor and not (loads_widen and widened) else 0
-    starts = model.out_elements if products else 0
+    # Vectors of padding alone are the same constant: a program may make one of them and store it again and again.
+    vectors = _with_products(model)
+    starts = vectors if products else 0
     reduced = [k for k, o in enumerate(nest.operands) if o.consumer in _reads(nest)]
     used = max((_least(model, k) for k in reduced), default=0)
     if widened and products:
@@ -347,13 +383,34 @@ def _needs(model: Model) -> _Needs:
         first += load(engine, 1) if operand.consumer in _reads(nest) and operand.scope != ACC and least else 0
     moved = tuple((o.name, o.dims) for o in nest.operands if o.scope != ACC and o.consumer == nest.anchor)
     after = epilogue.after + mixed
+    loads = sum(_least(model, k) for k, o in enumerate(nest.operands) if o.name in epilogue.loaded and not o.twin)
+    written = max(starts - loads, 0)
     alone = sum(n for name, n in needed.items() if name not in taken) // max(model.out_elements, 1)
     return _Needs(
         streams, addends, words, first, products, needed, tuple(sorted(taken)), moved if nest.anchor else (),
-        epilogue.initial * starts, after * model.out_elements, epilogue.after + sum(not s.fresh for s in links),
-        starts, epilogue.after * model.out_elements,
-        nest.stores * model.out_elements, epilogue.initial + after + alone,
+        epilogue.initial * written, after * vectors, epilogue.after + sum(not s.fresh for s in links),
+        starts, written, epilogue.after * vectors,
+        nest.stores * model.out_elements, epilogue.initial * bool(written or not starts) + after + alone,
     )
+
+
+def _with_products(model: Model) -> int:
+    """Output vectors with a product that no padding makes zero; all where padding is not known dimension by dimension."""
+    vectors = model.out_elements
+    if not model.taps:
+        return vectors
+    for d, axes, inside in model.padded:
+        coeffs = model.nest.operands[model.padded_operand].dims[d][0]
+        index = np.zeros((1, 1), dtype=np.int64)
+        for a in axes:
+            steps = coeffs[a] * np.arange(model.extents[a])
+            if a < model.n_spatial:
+                index = (index[:, None, :] + steps[None, :, None]).reshape(-1, index.shape[1])
+            else:
+                index = (index[:, :, None] + steps[None, None, :]).reshape(index.shape[0], -1)
+        used = np.count_nonzero(np.array(inside, dtype=np.bool_)[index].any(axis=1))
+        vectors = vectors // len(index) * int(used)
+    return vectors
 
 
 def _blocks(nest: Nest) -> dict[str, Block]:

@@ -154,13 +154,15 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Target:
 @pytest.mark.parametrize(("name", "vectors", "after"), [
     ("dense:m=16,k=32,n=64,tail=cast,bias=0", 64, 0), ("dense:m=65,k=32,n=16,tail=cast,bias=0", 65, 0),
     ("dense:m=43,k=32,n=48,bias=1", 129, 3), ("dense:m=16,k=32,n=64,bias=1", 64, 3), ("dense:m=17,k=16,n=64,bias=0", 68, 3),
-    ("conv2d:h=1,w=1,ci=16,co=16,k=1,pad=4,bias=0,tail=cast", 81, 0),  # all but one of padding alone
+    # All but one of padding alone, however many products that one has.
+    ("conv2d:h=1,w=1,ci=16,co=16,k=1,pad=4,bias=0,tail=cast", 1, 0), ("conv2d:h=1,w=1,ci=2048,co=16,k=1,pad=8,bias=0", 1, 3),
+    ("conv2d:h=9,w=9,ci=16,co=16,k=3,pad=1,bias=0", 81, 3), ("conv2d:h=7,w=7,ci=16,co=16,k=3,pad=3,bias=0", 81, 3),
 ])
 def test_an_instruction_makes_one_value_at_a_place(name: str, vectors: int, after: int, narrow: Target) -> None:
     """So many products, and so many operations or initial values, each program has at least, whatever its tiles."""
     space = Space(workload(name).func, narrow)
     terms = space.machine.terms
-    multiply, written = -(-min(vectors, terms["products"]) // 64), max(1 + after, -(-max(1, after) * vectors // 64))
+    multiply, written = -(-vectors // 64), max(1 + after, -(-max(1, after) * vectors // 64))
     assert narrow.config.acc_depth == 64 and terms["instructions"] == 6 * (multiply + written - 2 - after)
     points = space.sample(np.random.default_rng(0), 24)
     assert len(points) == 24
@@ -171,6 +173,34 @@ def test_an_instruction_makes_one_value_at_a_place(name: str, vectors: int, afte
         others = (work & (table[:, isa.RESET] > 0)) | (table[:, isa.OPCODE] == isa.OP_ALU)
         least = np.minimum(least, [(work & (table[:, isa.RESET] == 0)).sum(), others.sum()])
     assert least[0] >= multiply and least[1] >= written, (least, multiply, written)
+
+
+@pytest.mark.parametrize(("value", "written", "after"), [
+    ("(C[vi, vj] + R[vi, vj]) >> 8", 0, 1), ("C[vi, vj] + R[vi, vj]", 0, 0), ("(C[vi, vj] + b[vj]) >> 8", 256 - 4, 1),
+    ("(C[vi, vj] >> 8) + R[vi, vj]", 256, 1), ("T.max(C[vi, vj] + R[vi, vj], 0) + b[vj]", 0, 1),
+    ("(C[vi, vj] + T.max(R[vi, vj], 0)) >> 8", 256, 1),
+])
+def test_a_load_may_write_what_a_sum_starts_with(value: str, written: int, after: int) -> None:
+    """An addend of the sum as it is: its load writes the accumulator, and is counted by its beats already."""
+    machine = Space(parse(f'''
+from tvm.script import tir as T
+@T.prim_func
+def main(A: T.Buffer((64, 64), "int8"), W: T.Buffer((64, 64), "int8"), R: T.Buffer((64, 64), "int32"),
+         b: T.Buffer((64,), "int32"), out: T.Buffer((64, 64), "int8")):
+    C = T.alloc_buffer((64, 64), "int32")
+    for i, j, k in T.grid(64, 64, 64):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 0
+            C[vi, vj] = C[vi, vj] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", W[vj, vk])
+    for i, j in T.grid(64, 64):
+        with T.block("out"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            out[vi, vj] = T.Cast("int8", {value})
+'''), "vta-de10").machine
+    assert machine.terms["initial"] == (written + 6 if written else 0)
+    assert machine.vector == bool(written) + after
 
 
 def test_an_operation_on_an_addend_is_none_on_the_sum() -> None:
