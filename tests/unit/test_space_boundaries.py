@@ -402,7 +402,10 @@ def test_a_group_of_channels_is_a_quotient(op: str, found: bool) -> None:
     assert groups._group(index, {c: 18, k: 8}) is None and groups._group(index, {c: 16, k: 9}) is None
 
 
-@pytest.mark.parametrize(("value", "vector"), [("(S[vi, 0, vj] + 128) >> 8", 2), ("(S[vi, 0, vj] + b[vi, 0, vj]) >> 8", 3)])
+@pytest.mark.parametrize(("value", "vector"), [
+    ("(S[vi, 0, vj] + 128) >> 8", 2), ("((S[vi, 0, vj] >> 1) + b[vi, 0, vj]) >> 8", 3),
+    ("(S[vi, 0, vj] + b[vi, 0, vj]) >> 8", 1),  # a load of it writes the accumulator
+])
 def test_only_a_tensor_that_is_added_has_to_be_brought_in(value: str, vector: int) -> None:
     """With no form but the program's own: cycles for each vector, two of which bring the addend into the accumulator."""
     func = parse(f'''
