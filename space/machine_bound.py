@@ -401,15 +401,10 @@ def _with_products(model: Model) -> int:
         return vectors
     for d, axes, inside in model.padded:
         coeffs = model.nest.operands[model.padded_operand].dims[d][0]
-        index = np.zeros((1, 1), dtype=np.int64)
-        for a in axes:
-            steps = coeffs[a] * np.arange(model.extents[a])
-            if a < model.n_spatial:
-                index = (index[:, None, :] + steps[None, :, None]).reshape(-1, index.shape[1])
-            else:
-                index = (index[:, :, None] + steps[None, None, :]).reshape(index.shape[0], -1)
-        used = np.count_nonzero(np.array(inside, dtype=np.bool_)[index].any(axis=1))
-        vectors = vectors // len(index) * int(used)
+        space = [a for a in axes if a < model.n_spatial]
+        places = int(model.extents[space].prod())
+        every = model.indices(coeffs, (*space, *(a for a in axes if a >= model.n_spatial))).reshape(places, -1)
+        vectors = vectors // places * int(np.count_nonzero(np.array(inside, dtype=np.bool_)[every].any(axis=1)))
     return vectors
 
 

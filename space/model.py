@@ -209,14 +209,19 @@ class Model:
             axes = tuple(a for a, c in enumerate(coeffs) if c)
             if any(a in group for group in groups for a in axes):
                 return (), self.products
-            index = np.zeros((), dtype=np.int64)
-            for a in axes:
-                index = np.add.outer(index, coeffs[a] * np.arange(self.extents[a]))
+            index = self.indices(coeffs, axes)
             groups.append(axes)
             found.append((d, axes, row))
             useful = useful // index.size * int(np.asarray(row)[index].sum())
         self.padded, self.padded_operand = found, padded[0]
         return tuple(groups), useful
+
+    def indices(self, coeffs: Sequence[int], axes: Iterable[int]) -> Ints:
+        """Where every iteration of some axes stands in a dimension that they move; one dimension for each of them, in order."""
+        index = np.zeros((), dtype=np.int64)
+        for a in axes:
+            index = np.add.outer(index, coeffs[a] * np.arange(self.extents[a]))
+        return index
 
     # -- geometry -----------------------------------------------------------------------------------------------------
 
@@ -289,10 +294,9 @@ class Model:
         held = times(self.extent_of(plan, part, operand))
         if not plan.keep[operand].any():
             return held
-        op = self.nest.operands[operand]
-        spans = [self.span(operand, d) for d in range(len(op.dims))]
-        bare = int(np.prod([min(span, source) for span, source in zip(spans, op.source)]))
-        whole = np.where(self.plain(plan, operand), bare, int(np.prod(spans)))
+        shape = self.shapes[operand]
+        bare = np.minimum(shape.spans, shape.source).prod()
+        whole = np.where(self.plain(plan, operand), bare, shape.spans.prod())
         return np.asarray(np.where(plan.keep[operand], whole, held), dtype=np.int64)
 
     def fills(self, plan: Plan, part: Part, operand: int) -> Ints:
@@ -449,12 +453,9 @@ class Model:
         """Running sum over the spatial axis of the share of reduction steps that read inside; one entry where there is none."""
         key = dim
         if key not in self._shares:
-            row = np.asarray(inside, dtype=np.float64)
             space = [a for a in axes if a < self.n_spatial]
-            index = np.zeros((), dtype=np.int64)
-            for a in (*space, *(a for a in axes if a >= self.n_spatial)):
-                index = np.add.outer(index, coeffs[a] * np.arange(self.extents[a]))
-            values = row[index]
+            every = self.indices(coeffs, (*space, *(a for a in axes if a >= self.n_spatial)))
+            values = np.asarray(inside, dtype=np.float64)[every]
             if not space:
                 self._shares[key] = np.array([values.mean()])
             else:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import TypeVar
 
 from autosched.errors import SpaceError
 from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, Var, int_value
@@ -30,22 +31,33 @@ class Product:
     factors: tuple[BufferLoad, BufferLoad]
 
 
+Node = TypeVar("Node")
+Made = TypeVar("Made")
+
+KEPT = 1024  # nodes of each kind of which is remembered what was found
 _BLOCKS: dict[int, tuple[Stmt, tuple[Block, ...]]] = {}  # of bodies: every rule asks for them, several times
-_BLOCKS_LIMIT = 256
 _LOADS: dict[int, tuple[Block, tuple[BufferLoad, ...]]] = {}  # of blocks, which most steps leave as they are
-_LOADS_LIMIT = 1024
+
+
+def _remembered(known: dict[int, tuple[Node, Made]], node: Node, work_out: Callable[[Node], Made]) -> Made:
+    """What is worked out of a node, once; it is kept with the node, so that no other one takes its id meanwhile."""
+    hit = known.get(id(node))
+    if hit is None:
+        if len(known) >= KEPT:
+            known.clear()
+        hit = known[id(node)] = node, work_out(node)
+    return hit[1]
 
 
 def device_blocks(func: PrimFunc) -> list[Block]:
     """The accelerator's blocks below the root, in program order."""
-    hit = _BLOCKS.get(id(func.body))
-    if hit is None:
-        found = (s.block for s in walk(func.body) if isinstance(s, BlockRealize) and s.block.name != "root")
-        if len(_BLOCKS) >= _BLOCKS_LIMIT:
-            _BLOCKS.clear()
-        # The body is kept in the value, so its id cannot be taken by another one while the entry lives.
-        hit = _BLOCKS[id(func.body)] = func.body, tuple(b for b in found if kind_of(b) is None)
-    return list(hit[1])
+    found = _remembered(_BLOCKS, func.body, _device_blocks)
+    return list(found)
+
+
+def _device_blocks(body: Stmt) -> tuple[Block, ...]:
+    found = (s.block for s in walk(body) if isinstance(s, BlockRealize) and s.block.name != "root")
+    return tuple(b for b in found if kind_of(b) is None)
 
 
 def device_block(sch: Schedule, name: str) -> Block:
@@ -98,15 +110,14 @@ def store_of(block: Block) -> BufferStore:
 
 def loads_of(block: Block) -> tuple[BufferLoad, ...]:
     """What a block loads of other buffers than its own."""
-    hit = _LOADS.get(id(block))
-    if hit is None:
-        store = store_of(block)
-        values = [store.value] + ([block.init.value] if isinstance(block.init, BufferStore) else [])
-        found = (e for value in values for e in walk_expr(value))
-        if len(_LOADS) >= _LOADS_LIMIT:
-            _LOADS.clear()
-        hit = _LOADS[id(block)] = block, tuple(e for e in found if isinstance(e, BufferLoad) and e.buffer is not store.buffer)
-    return hit[1]
+    return _remembered(_LOADS, block, _loads)
+
+
+def _loads(block: Block) -> tuple[BufferLoad, ...]:
+    store = store_of(block)
+    values = [store.value] + ([block.init.value] if isinstance(block.init, BufferStore) else [])
+    found = (e for value in values for e in walk_expr(value))
+    return tuple(e for e in found if isinstance(e, BufferLoad) and e.buffer is not store.buffer)
 
 
 def given(func: PrimFunc) -> list[Buffer]:

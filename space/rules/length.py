@@ -66,7 +66,7 @@ def _dmas(model: Model, plan: Plan, part: Part, operand: int) -> Ints:
     covered = np.where(cut, x, x * y)
     if plan.keep[operand].any():
         # A piece of what stays lies among the others: only the innermost dimension there is surely one run, here or there.
-        order, sizes, every = model.kept_order(plan, operand), np.array([size for _, size in op.dims]), np.arange(len(plan))
+        order, sizes, every = model.kept_order(plan, operand), model.shapes[operand].sizes, np.arange(len(plan))
         dim = order[:, -1].copy()
         for place in range(len(sizes) - 2, -1, -1):
             dim = np.where(sizes[dim] > 1, dim, order[:, place])
