@@ -63,8 +63,10 @@ class Seen:
                 break
             if not data:
                 break
-            stream.feed(data)
-            self.frames.append([line.rstrip() for line in self.screen.display])
+            # What is drawn is looked at before it is drawn over: how much one read brings is the clock's affair.
+            for piece in re.split(rb"(?=\r\x1b\[)", data):
+                stream.feed(piece)
+                self.frames.append([line.rstrip() for line in self.screen.display])
         os.close(master)
         self.code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
         self.lines = [line.rstrip() for line in self.screen.display]
@@ -113,7 +115,9 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     log = tmp_path_factory.mktemp("o")
     words = (*RUN, "--log", log, "--format", "json", "--quiet")
     events = [json.loads(line) for line in piped(*words).splitlines()]
-    assert [e["event"] for e in events] == ["run", "task", *["trial"] * TRIALS, "task_finished", "finished"]
+    # Kernels that this machine has not compiled yet are a remark of their own.
+    said = [e["event"] for e in events if e["event"] != "remark"]
+    assert said == ["run", "task", *["trial"] * TRIALS, "task_finished", "finished"]
     found: dict[str, Any] = events[-1]
     return found
 
@@ -139,8 +143,9 @@ def test_a_run_is_shown_without_cutting_a_number(width: int, outcome: dict[str, 
         assert all(len(line) < width for line in shown)
         for line in shown:
             bests += [int(best.replace(" ", "")) for best in re.findall(r"best ([\d ]+) cycles", line)]
-    # Which of the trials a panel was drawn after is the clock's affair; a number that is cut is below them all.
-    assert bests and min(bests) >= outcome["cycles"] and bests == sorted(bests, reverse=True), bests
+    # Which of the trials a panel was drawn after is the clock's affair, but for the last; a number that is cut is below them all.
+    assert any(f"{TRIALS}/{TRIALS} trials" in line for line in panels[-1]), panels[-1]
+    assert bests[-1] == outcome["cycles"] == min(bests) and bests == sorted(bests, reverse=True), bests
     assert f"/{TRIALS} trials" not in seen.text, "the panel is still there"
 
 
