@@ -68,9 +68,15 @@ def begin(parent: int, memory: int = MEMORY) -> None:
             cannot go on.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in _DEFERRED:
+        # A copy has its parent's answers to what ends it, which are the parent's affair. What is ignored (nohup) stays so.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     _die_with(parent)
     limit_memory(memory)
     look_seldom()
+    # What is there lives as long as this process: not to be looked through, and in a copy not to be written to.
+    gc.freeze()
 
 
 def begin_worker(parent: int, memory: int = MEMORY) -> None:

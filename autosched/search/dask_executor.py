@@ -29,6 +29,7 @@ class DaskExecutor:
     """
 
     places = 1
+    copies = False
 
     def __init__(self, jobs: int, scheduler: str | None = None) -> None:
         try:

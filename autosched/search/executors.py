@@ -14,7 +14,8 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from enum import Enum
 from importlib import import_module
-from multiprocessing import active_children
+from multiprocessing import active_children, get_context
+from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from typing import Protocol
 
@@ -41,9 +42,11 @@ class Executor(Protocol):
 
     Args:
         places: that can be told apart: what a process has measured helps it with what is alike.
+        copies: whether its workers are copies of this process, which then had better have loaded what they need.
     """
 
     places: int
+    copies: bool
 
     def start(self) -> None:
         """Gets ready; workers may still be on their way when it returns."""
@@ -94,6 +97,7 @@ class SerialExecutor:
     """In this process; nothing protects it from a candidate that takes its memory."""
 
     places = 1
+    copies = False
 
     def __init__(self) -> None:
         self._thresholds = gc.get_threshold()
@@ -130,24 +134,23 @@ class SerialExecutor:
 
 
 class _Worker:
-    """One process, with the call that it runs."""
+    """One process, with the call that it runs.
 
-    def __init__(self) -> None:
-        from multiprocessing import resource_tracker
+    Args:
+        context: how it begins; None for an interpreter of its own.
+    """
 
+    def __init__(self, context: BaseContext | None) -> None:
         from joblib.externals.loky import ProcessPoolExecutor
-        from joblib.externals.loky.backend import resource_tracker as loky_tracker
 
         with undisturbed():
-            # The first start of these two, which remove semaphores after a crash, unblocks SIGINT for those that follow.
-            with _trackers_clean_up_quietly():
-                loky_tracker.ensure_running()
-                resource_tracker.ensure_running()
-            deafen()
+            # What a copy shares with its original has no name that could outlive them.
+            if context is None:
+                _track_semaphores()
             before = set(active_children())
             with _semaphores_are_known_before_they_are():
                 self.executor = ProcessPoolExecutor(
-                    max_workers=1, timeout=None, initializer=begin_worker, initargs=(os.getpid(), MEMORY)
+                    max_workers=1, timeout=None, context=context, initializer=begin_worker, initargs=(os.getpid(), MEMORY)
                 )
                 self.ready: Future[None] = self.executor.submit(ready)
             self.processes = set(active_children()) - before
@@ -164,9 +167,15 @@ class LokyExecutor:
     A pool of several workers is broken as a whole when one of them dies. Alone, a dead worker takes nothing with it but its own
     call, and it is known whose fault that was.
 
+    On Linux they are copies of this process, as the check of the best is: loading what it has in memory already would take each a
+    second. What they run needs no thread and no lock of the original's; one that waits for such a lock all the same is given up
+    with its call.
+
     Args:
         jobs: worker processes.
     """
+
+    copies = sys.platform == "linux"
 
     def __init__(self, jobs: int) -> None:
         self.jobs = self.places = jobs
@@ -174,10 +183,13 @@ class LokyExecutor:
         self._processes: set[BaseProcess] = set()
 
     def start(self) -> None:
-        """Starts all workers, which load what they need while this process goes on."""
+        """Starts all workers; those that are no copies load what they need while this process goes on."""
         with undisturbed():
             for _ in range(self.jobs):
-                self._workers.append(_Worker())
+                self._workers.append(self._begun())
+
+    def _begun(self) -> _Worker:
+        return _Worker(get_context("fork") if self.copies else None)
 
     def slots(self) -> int:
         """One call per worker."""
@@ -222,7 +234,7 @@ class LokyExecutor:
         with undisturbed():
             self._processes |= self._workers[spot].processes
             self._workers[spot].end(wait=False)
-            self._workers[spot] = _Worker()
+            self._workers[spot] = self._begun()
 
     def stop(self) -> None:
         """Kills all workers: none of them holds anything that is worth waiting for."""
@@ -237,15 +249,21 @@ class LokyExecutor:
             self._workers, self._processes = [], set()
 
 
-@contextmanager
-def _trackers_clean_up_quietly() -> Iterator[None]:
-    """Trackers that start within remove what a killed process has left, and say nothing of it: nobody could do better."""
+def _track_semaphores() -> None:
+    """Starts what removes the semaphores of a process that is killed, and says nothing of it: nobody could do better."""
+    from multiprocessing import resource_tracker
+
+    from joblib.externals.loky.backend import resource_tracker as loky_tracker
+
     before = list(sys.warnoptions)
     sys.warnoptions.append("ignore:resource_tracker")
     try:
-        yield
+        loky_tracker.ensure_running()
+        resource_tracker.ensure_running()
     finally:
         sys.warnoptions[:] = before
+    # Their first start unblocks SIGINT for those that follow.
+    deafen()
 
 
 @contextmanager

@@ -71,9 +71,6 @@ def _started(pipe: Connection, candidate: Candidate) -> Callable[[], None]:
 def _answer(pipe: Connection, candidate: Candidate, parent: int) -> None:
     """In the child: never returns, for in a copy the way back leads into what the original does next."""
     try:
-        for name in ("SIGTERM", "SIGHUP"):
-            if hasattr(signal, name):
-                signal.signal(getattr(signal, name), signal.SIG_DFL)
         begin(parent)
         pipe.send(_found(candidate))
     finally:

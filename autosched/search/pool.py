@@ -64,8 +64,9 @@ class MeasurePool:
         from sim import _kernels, notices, timing  # noqa: F401
 
         try:
-            # Workers load while this process does; none of them compiles, since they wait for their first call.
-            self.executor.start()
+            if not self.executor.copies:
+                # Workers load while this process does; none of them compiles, since they wait for their first call.
+                self.executor.start()
             outer = notices.listener()
 
             def compiling(text: str) -> None:
@@ -76,6 +77,8 @@ class MeasurePool:
             with notices.told_to(compiling):
                 timing.warm()
                 lower.warm()
+            if self.executor.copies:
+                self.executor.start()
         except BaseException:
             self._stop()
             raise

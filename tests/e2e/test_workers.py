@@ -26,10 +26,11 @@ def run(*args: str | Path, env: dict[str, str] | None = None) -> subprocess.Comp
 
 
 def children(pid: int) -> list[int]:
-    """Worker processes of a process (not the one that tracks semaphores)."""
+    """Worker processes of a process, which are copies of it."""
     try:
         found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return [int(p) for p in found if b"popen_loky" in Path(f"/proc/{p}/cmdline").read_bytes()]
+        own = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return [int(p) for p in found if Path(f"/proc/{p}/cmdline").read_bytes() == own]
     except (FileNotFoundError, ProcessLookupError):
         return []
 

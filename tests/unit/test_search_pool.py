@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -20,6 +21,7 @@ from autosched.errors import ExecutorError, UnknownNameError
 from autosched.measure import Candidate, Result, measure
 from autosched.search import guarded
 from autosched.search import pool as pool_module
+from autosched.search.executors import LokyExecutor
 from autosched.search.pool import MeasurePool
 from autosched.search.worker import Measured
 from autosched.workloads import workload
@@ -49,6 +51,13 @@ def saboteur(body: str, like: Candidate) -> Candidate:
     return Candidate(like.workload, like.target, Trap(f"import os, signal, time\n{body}", like.trace))  # type: ignore[arg-type]
 
 
+@pytest.fixture(params=[True, False] if sys.platform == "linux" else [False], ids="copies={}".format)
+def beginnings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers as copies of this process where the system has them, and as interpreters of their own."""
+    monkeypatch.setattr(LokyExecutor, "copies", request.param)
+
+
+@pytest.mark.usefixtures("beginnings")
 @pytest.mark.parametrize(("jobs", "executor"), [(1, None), (2, None), (1, "loky"), (2, "serial")])
 def test_results_come_in_order_whatever_the_jobs(jobs: int, executor: str | None) -> None:
     asked = candidates(7)
@@ -62,6 +71,7 @@ def test_results_come_in_order_whatever_the_jobs(jobs: int, executor: str | None
         assert list(pool.run([])) == []
 
 
+@pytest.mark.usefixtures("beginnings")
 def test_a_candidate_that_kills_its_worker_twice_costs_itself_only(tmp_path: Path) -> None:
     asked = candidates(4)
     asked.insert(2, saboteur(f"open({str(tmp_path / 'tries')!r}, 'a').write('x'); os.kill(os.getpid(), 9)", asked[0]))
