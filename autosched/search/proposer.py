@@ -19,18 +19,19 @@ Points = npt.NDArray[np.int32]
 
 SCAN_LIMIT = 4_000_000  # combinations of all decisions up to which every point is listed: a second or two at most, once
 SHORTLIST = 4096  # points, by draft, that the model judges
-POPULATION = 128
-GENERATIONS = 160  # few parents for long go further than many for a short time
-IDLE = 40  # generations without a lower draft after which no better one is expected
+POPULATION = 64  # parents of a generation
+CHILDREN = 8  # of each of them: a generation of 200 rows costs hardly less than one of 600, and three of them hardly find more
+GENERATIONS = 60  # few parents for long go further than many for a short time
+IDLE = 15  # generations without a lower draft after which no better one is expected
 EAGER = 8192  # rows of the first population that ask for all the memory they can use; most have to be given up
-ENOUGH = 80  # generations bred from one first population after another, at least
+ENOUGH = 30  # generations bred from one first population after another, at least
 ELITE = 2048  # points, by score, that a generation's parents come from
 EVENLY = 0.2  # share of generations whose form is drawn evenly
 GUESTS = 12  # points of other forms whose decisions a generation takes in
 ALIKE = 3  # survivors that share all tiles: else one good tile fills the population before others have found their places
 KINDS = 24  # kinds of loops whose best joins every generation's parents
 CENTRES = 4  # points of the best by score, and of the best measured, whose neighbours join each batch's population
-REFINEMENTS = 2  # generations bred for the model's score, per batch
+REFINEMENTS = 1  # generations bred for the model's score, per batch
 KEPT = 64  # first populations that are remembered, a few megabytes each
 HASTY = 512  # points of the sample where there is no time for more
 EPSILON = 0.1  # share of a batch drawn at random from the shortlist: the model's blind spots
@@ -233,7 +234,7 @@ class Proposer:
             bred += 1
             best = np.argsort(scores, kind="stable")[:ELITE]
             elite, scores, kinds = elite[best], scores[best], kinds[best]
-            new = self.space.mutate(np.repeat(self._parents(elite, *kinds.T), 2, axis=0), self.rng, tried)
+            new = self.space.mutate(np.repeat(self._parents(elite, *kinds.T), CHILDREN, axis=0), self.rng, tried)
             idle += 1
             if len(new):
                 found = self.space.draft(new)
