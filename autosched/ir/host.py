@@ -2,8 +2,8 @@
 
 A block directly below the root that is annotated ``host_stage`` is no work of the accelerator. ``"pack"`` marks one over
 parameters (and constants, and results of other pack stages) only; it runs when a kernel packs its arguments. ``"unpack"`` marks
-one that makes parameters of what the accelerator has stored; it runs when a kernel hands out its results. To the interpreter and
-to primitives both are blocks like any other, so that a program means the same wherever its stages run.
+one that makes parameters, or a part of one, of what the accelerator has stored; it runs when a kernel hands out its results. To
+the interpreter and to primitives both are blocks like any other, so that a program means the same wherever its stages run.
 """
 
 from __future__ import annotations
@@ -86,6 +86,9 @@ def split_host(func: PrimFunc) -> HostSplit:
     return HostSplit(stages[PACK], device, stages[UNPACK])
 
 
+_Part = tuple[str | None, Block, tuple[list[Buffer], list[Buffer]]]  # kind, first block, what it reads and writes
+
+
 def host_faults(func: PrimFunc) -> Iterator[tuple[str, Block]]:
     """What is wrong with the host stages of a program: a line and the block at fault."""
     if not isinstance(func.body, BlockRealize):
@@ -94,7 +97,7 @@ def host_faults(func: PrimFunc) -> Iterator[tuple[str, Block]]:
     named = [(kind_of(b), b) for _, blocks in top for b in blocks]
     if all(kind is None for kind, _ in named):
         return
-    parts: list[tuple[str | None, Block, tuple[list[Buffer], list[Buffer]]]] = []
+    parts: list[_Part] = []
     for stmt, blocks in top:
         kinds = {kind_of(b) for b in blocks}
         if len(kinds) > 1:
@@ -124,15 +127,20 @@ def host_faults(func: PrimFunc) -> Iterator[tuple[str, Block]]:
         for b in writes:
             if b in func.params and kind == PACK:
                 yield f"pack stage {block.name!r} writes parameter {b.name!r}", block
-            elif writers[b] != {kind}:
+            elif writers[b] != {kind} and (kind == PACK or PACK in writers[b] or _writes(parts[at + 1:], b)):
                 yield f"host stage {block.name!r} writes {b.name!r}, and so does another part of the program", block
             elif kind == UNPACK and readers.get(b, {UNPACK}) != {UNPACK}:
                 yield f"unpack stage {block.name!r} writes {b.name!r}, which another part of the program reads", block
         for b in reads:
             if kind == PACK and b not in constants and not (b in func.params and b not in writers) and writers.get(b) != {PACK}:
                 yield f"pack stage {block.name!r} reads {b.name!r}, which is no parameter that the program only reads", block
-            if kind == UNPACK and any(k is None and b in w for k, _, (_, w) in parts[at + 1:]):
+            if kind == UNPACK and _writes(parts[at + 1:], b):
                 yield f"unpack stage {block.name!r} reads {b.name!r}, which the program writes later", block
+
+
+def _writes(parts: Iterable[_Part], buffer: Buffer) -> bool:
+    """Whether the accelerator writes a tensor in some of the parts."""
+    return any(kind is None and buffer in writes for kind, _, (_, writes) in parts)
 
 
 def is_move(value: Expr) -> bool:

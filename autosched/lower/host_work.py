@@ -58,8 +58,10 @@ def run_stage(stage: PrimFunc, have: Mapping[str, Array], work: list[HostWork] |
     if missing:
         raise ProgramError(f"host stage {stage.name} reads {', '.join(b.name for b in inputs)}; {', '.join(missing)} missing")
     arrays = [have[b.name] for b in inputs]
+    # Of a tensor that several stages make each adds its part.
+    begun = [have[b.name].copy() if b.name in have else None for b in outputs]
     begin = perf_counter()
-    made = run(stage, *arrays)
+    made = run(stage, *[begun[outputs.index(b)] if b in outputs else have[b.name] for b in stage.buffers])
     spent = (perf_counter() - begin) * 1e3
     if work is not None:
         size = sum(a.nbytes for a in (*arrays, *made))

@@ -15,7 +15,8 @@ from autosched.ir.host import PACK, kind_of
 from autosched.ir.stmt import Block
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, extents, loads_of, product_of, store_of
+from space.normalise.blocks import Product, device_block, device_blocks, extents, loads_of, product_of, store_of
+from space.normalise.packing import by_element
 
 
 def stages(sch: Schedule, target: Target) -> None:
@@ -42,12 +43,14 @@ def _apart(index: Expr) -> bool:
 
 
 def results(sch: Schedule, target: Target) -> None:
-    """Stores a result plainly that is stored at computed places: the host puts it there."""
+    """Stores a result plainly that is stored at computed places, or by several blocks: the host puts it there."""
     params = set(sch.func.buffers)
     read = {x.buffer for b in device_blocks(sch.func) for x in loads_of(b)}
-    for block in device_blocks(sch.func):
+    writers = [store_of(b).buffer for b in device_blocks(sch.func)]
+    # The last first: what the host writes comes after all that the accelerator writes.
+    for block in reversed(device_blocks(sch.func)):
         store = store_of(block)
-        plain = all(isinstance(i, Var) or int_value(i) is not None for i in store.indices)
+        plain = all(isinstance(i, Var) or int_value(i) is not None for i in store.indices) and writers.count(store.buffer) == 1
         if store.buffer in params - read and block.init is None and not plain:
             sch.host_stage(sch.reindex(sch.get_sblock(block.name), ("write", 0)))
 
@@ -62,7 +65,7 @@ def apply(sch: Schedule, target: Target) -> None:
             if product is None or product.factors[0].buffer is product.factors[1].buffer:
                 break
             factor, other = product.factors[k], product.factors[1 - k]
-            if factor.buffer in packs and (_digits(block, factor) or _slides(block, factor, other)):
+            if factor.buffer in packs and (_digits(block, factor) or _slides(product, factor, other, target)):
                 position = next(n for n, r in enumerate(block.reads) if r.buffer is factor.buffer)
                 sch.host_stage(sch.reindex(sch.get_sblock(name), ("read", position)))
 
@@ -85,12 +88,13 @@ def _digits(block: Block, load: BufferLoad) -> bool:
     return apart or flat
 
 
-def _slides(block: Block, data: BufferLoad, weight: BufferLoad) -> bool:
+def _slides(product: Product, data: BufferLoad, weight: BufferLoad, target: Target) -> bool:
     """Whether all that a product sums over moves its data along with something else, and its weight plainly."""
+    block = product.block
     sums = {iv.var for iv in block.iter_vars if iv.kind == "reduce" and int_value(iv.dom.extent) != 1}
     over = [i for i in weight.indices if isinstance(i, Var) and i in sums]
     if not over or any(i in sums for i in data.indices if isinstance(i, Var)):
         return False
     moved = {v for i in data.indices for v in free_vars(i)}
     columns = [i for i in weight.indices if isinstance(i, Var) and i not in sums and i not in moved]
-    return bool(columns) and any(v in moved for v in over)
+    return any(v in moved for v in over) and bool(columns) and not by_element(product, columns, over, target)

@@ -1,7 +1,8 @@
 """Flat channels of a group convolution as two axes: the group, and the channel in it.
 
-The result's channel ``o`` reads the channels ``o // each * size + c`` of the data. Split by ``each``, what has the result's axis
-gets one for the group; split by ``size``, so does what has the data's.
+The result's channel ``o`` reads the channels ``o // each * size + c`` of the data; ``o // each`` where a group has one channel,
+or heads of attention share their keys. Split by ``each``, what has the result's axis gets one for the group; split by ``size``,
+so does what has the data's.
 """
 
 from __future__ import annotations
@@ -27,11 +28,12 @@ def apply(sch: Schedule, target: Target) -> None:
             continue
         for factor in product.factors:
             for d, index in enumerate(factor.indices):
-                found = _group(index, extents(block))
+                found = _group(index, extents(block), store_of(block).indices)
                 if found is not None:
                     channel, each, size = found
                     sizes[axes.of((block.ident, channel))] = each
-                    sizes[axes.of((factor.buffer, d))] = size
+                    if size > 1:
+                        sizes[axes.of((factor.buffer, d))] = size
     if not sizes:
         return
     packs = [r.block for r in sch.state.realizes.values() if kind_of(r.block) == PACK]
@@ -59,20 +61,28 @@ def apply(sch: Schedule, target: Target) -> None:
         sch.transform_block_layout(sch.get_sblock(name), mapping)
 
 
-def _group(index: Expr, size: dict[Var, int]) -> tuple[Var, int, int] | None:
+def _group(index: Expr, size: dict[Var, int], result: Sequence[Expr]) -> tuple[Var, int, int] | None:
     """(channel, channels of the result per group, channels of the data per group) of ``channel // each * size + c``."""
+    alone = _quotient(index, size)
+    if alone is not None:
+        return (*alone, 1) if alone[0] in result else None
     if not (isinstance(index, BinOp) and index.op == "+"):
         return None
     for scaled, inner in ((index.a, index.b), (index.b, index.a)):
         if not (isinstance(inner, Var) and isinstance(scaled, BinOp) and scaled.op == "*"):
             continue
-        group, step = scaled.a, int_value(scaled.b)
-        if step is None or step != size.get(inner) or not (isinstance(group, BinOp) and group.op == "//"):
-            continue
-        each = int_value(group.b)
-        if isinstance(group.a, Var) and each is not None and size.get(group.a, 0) % each == 0:
-            return group.a, each, step
+        group, step = _quotient(scaled.a, size), int_value(scaled.b)
+        if group is not None and step is not None and step == size.get(inner):
+            return (*group, step)
     return None
+
+
+def _quotient(index: Expr, size: dict[Var, int]) -> tuple[Var, int] | None:
+    """(channel, each) of ``channel // each``, where all groups have as many."""
+    if not (isinstance(index, BinOp) and index.op == "//" and isinstance(index.a, Var)):
+        return None
+    each = int_value(index.b)
+    return (index.a, each) if each is not None and size.get(index.a, 0) % each == 0 else None
 
 
 def _split(parts: Sequence[int | None]) -> Callable[..., tuple[Expr, ...]]:

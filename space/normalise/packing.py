@@ -30,6 +30,7 @@ from space.normalise.blocks import Product, device_block, device_blocks, extents
 Place = tuple[object, object]  # (buffer, dimension) or (block ident, iterator)
 NEEDS = "a product needs an index that only one factor and the result have, and one that both factors are summed over"
 MOST_CHOICES = 16  # of lanes that are tried, for all products together
+MUCH = 2  # times the lanes of a matrix product that a product by element has to fill
 
 
 def _unfit(reason: str) -> ScheduleError:
@@ -228,12 +229,28 @@ def _spread(sch: Schedule, target: Target) -> None:
         if choice and (any(x.buffer in alone for x in loads_of(block)) or _cuts(block, plan)):
             sch.host_stage(sch.get_sblock(block.name))
             continue
-        for _ in [x for x in loads_of(block) if x.buffer in alone]:
-            value = store_of(device_block(sch, block.name)).value
-            path = _path(value, alone)
-            if block.init is not None or path is None:
+        odd = [x for x in loads_of(block) if x.buffer in alone]
+        if block.init is None:
+            _spread_in(sch, block.name, alone, len(odd))
+        elif odd:
+            if _path(store_of(block).value, alone) is not None:
                 raise _no_lanes(sch, block)
-            sch.host_stage(sch.decompose_value(sch.get_sblock(block.name), path))
+            # What a sum starts with: for a while it is a stage.
+            first = sch.get(sch.decompose_reduction(sch.get_sblock(block.name), sch.get_loops(sch.get_sblock(block.name))[0]))
+            assert isinstance(first, Block)
+            _spread_in(sch, first.name, alone, len(odd))
+            made = first.writes[0].buffer
+            update = next(b for b in device_blocks(sch.func) if b.name != first.name and b.writes[0].buffer is made)
+            sch.compose_reduction(sch.get_sblock(first.name), sch.get_sblock(update.name))
+
+
+def _spread_in(sch: Schedule, name: str, alone: set[Buffer], loads: int) -> None:
+    """Makes tensors with lanes of so many loads of a stage."""
+    for _ in range(loads):
+        path = _path(store_of(device_block(sch, name)).value, alone)
+        if path is None:
+            raise _no_lanes(sch, device_block(sch, name))
+        sch.host_stage(sch.decompose_value(sch.get_sblock(name), path))
 
 
 def _no_lanes(sch: Schedule, block: Block) -> ScheduleError:
@@ -303,17 +320,37 @@ def _plans(blocks: Sequence[Block], target: Target) -> Iterator[_Plan]:
     products = [p for b in blocks if (p := product_of(b)) is not None]
     # A filter of each channel by itself has no lanes of its own: it takes those of what it reads.
     roles = [found for p in products if (found := _roles(p, axes, target))]
-    if not roles:
-        for axis in _stored_axes(blocks, axes, config.block_out):
+    own = {a for found in roles for column, depth, _ in found for a in (column, depth)}
+    # Parts of a program that have no axis in common have lanes each.
+    rest = [_stored_axes(part, axes, config.block_out) for part in _parts(blocks, axes) if not _axes_of(part, axes) & own]
+    if not roles and len(rest) == 1:
+        for axis in rest[0]:
             yield _Plan(axes, {axis: config.block_out}, {})
         return
-    for choice in islice(iter_product(*roles), MOST_CHOICES):
-        lanes: dict[Place, int] = {}
+    for choice, others in islice(iter_product(iter_product(*roles), list(iter_product(*rest))), MOST_CHOICES):
+        lanes: dict[Place, int] = dict.fromkeys(others, config.block_out)
         for column, depth, _ in choice:
             for axis, size in ((column, config.block_out), (depth, config.block_in)):
                 lanes[axis] = size if lanes.get(axis, size) == size else 0
         if all(lanes.values()):
             yield _Plan(axes, lanes, {weight: column for column, _, weight in choice})
+
+
+def _axes_of(blocks: Sequence[Block], axes: Axes) -> set[Place]:
+    return {axes.of((b.ident, v)) for b in blocks for v in extents(b)}
+
+
+def _parts(blocks: Sequence[Block], axes: Axes) -> list[list[Block]]:
+    """The blocks of a program, those together that have an axis or a tensor in common."""
+    parts: list[tuple[set[object], list[Block]]] = []
+    for block in blocks:
+        uses: set[object] = {*_axes_of([block], axes), *[buffer for buffer, _ in _accesses(block)]}
+        near = [part for part in parts if part[0] & uses]
+        for part in near:
+            uses |= part[0]
+        together = [b for part in near for b in part[1]]
+        parts = [*[part for part in parts if part not in near], (uses, [*together, block])]
+    return [own for _, own in parts]
 
 
 def _plan(blocks: Sequence[Block], target: Target) -> _Plan:
@@ -343,6 +380,8 @@ def _roles(product: Product, axes: Axes, target: Target) -> list[tuple[Place, Pl
         plain = [i for i in weight.indices if isinstance(i, Var)]
         columns = [i for i in plain if kinds.get(i) == "spatial" and i not in around and i in store.indices]
         depths = [i for i in plain if kinds.get(i) == "reduce" and i in data.indices]
+        if by_element(product, columns, depths, target):
+            continue
         for column in columns:
             for depth in depths:
                 pair = axes.of((block.ident, column)), axes.of((block.ident, depth))
@@ -352,6 +391,27 @@ def _roles(product: Product, axes: Axes, target: Target) -> list[tuple[Place, Pl
                 key = (slides, sum(waste), -last, -axes.size(pair[1]))
                 found.append((key, (*pair, weight.buffer)))
     return [choice for _, choice in sorted(found, key=lambda f: f[0])]
+
+
+def by_element(product: Product, columns: Sequence[Var], depths: Sequence[Var], target: Target) -> bool:
+    """Whether a product had better be no matrix product: its result's lanes are those of both factors, and a weight diagonal.
+
+    That uses one lane of each element of the weight, as a filter for each channel does. A few filters for each channel fill less.
+
+    Args:
+        product: of an index that its result and both factors have, or of none.
+        columns: iterators that could be the lanes of the result alone.
+        depths: iterators that could be the lanes of what is summed over.
+        target: the machine.
+    """
+    lanes, deep = target.config.block_out, target.config.block_in
+    size = extents(product.block)
+    data, weight = (set(f.indices) for f in product.factors)
+    both = [size[v] for v in data & weight & set(store_of(product.block).indices) if v in size]
+    if lanes != deep or not both:
+        return False
+    filled = max([(1000 - _waste(size[c], lanes)) * (1000 - _waste(size[d], deep)) for c in columns for d in depths], default=0)
+    return MUCH * filled < max(1000 - _waste(n, lanes) for n in both) * 1000 // lanes
 
 
 def _waste(extent: int, lanes: int) -> int:

@@ -197,3 +197,55 @@ def test_a_trace_builds_the_same_kernel() -> None:
     sch = scheduled()
     kernel = build(cropped, "vta-de10", sch.trace)
     assert kernel.hash == of_schedule(cropped, "vta-de10", sch).hash
+
+
+PARTS = '''
+@T.prim_func
+def f(a: T.Buffer((16,), "int32"), b: T.Buffer((16,), "int32"), out: T.Buffer((2, 16), "int8")):
+    O = T.alloc_buffer((16,), "int8")
+    s = T.alloc_buffer((16,), "int32")
+    t = T.alloc_buffer((16,), "int32")
+{blocks}
+'''
+BLOCKS = {
+    "s": "    for i in range(16):\n        with T.block('s'):\n            vi = T.axis.spatial(16, i)\n"
+         "            s[vi] = a[vi] + 1\n",
+    "t": "    for i in range(16):\n        with T.block('t'):\n            vi = T.axis.spatial(16, i)\n"
+         "            t[vi] = b[vi] + 2\n",
+    "row": "    for i in range(16):\n        with T.block('row'):\n            vi = T.axis.spatial(16, i)\n"
+           "            out[0, vi] = T.Cast('int8', s[vi])\n",
+    "O": "    for i in range(16):\n        with T.block('O'):\n            vi = T.axis.spatial(16, i)\n"
+         "            O[vi] = T.Cast('int8', t[vi])\n",
+    "late": "    for y, i in T.grid(2, 8):\n        with T.block('late'):\n            vy, vi = T.axis.remap('SS', [y, i])\n"
+            "            out[vy, vi + 8] = O[vy * 8 + vi]\n",
+}
+
+
+def in_parts(*order: str) -> PrimFunc:
+    return parse(PARTS.format(blocks="".join(BLOCKS[name] for name in order)))
+
+
+def test_the_host_makes_a_part_of_a_result_after_the_accelerator_has_made_its_own() -> None:
+    func = in_parts("s", "row", "t", "O", "late")
+    sch = Schedule(func)
+    sch.host_stage("late")
+    for stage, operand in (("s", "a"), ("t", "b")):
+        sch.set_scope(stage, 0, ACC)
+        sch.cache_read(stage, operand, ACC)
+    arrays = [np.arange(16, dtype=np.int32), np.arange(50, 66, dtype=np.int32)]
+    expected = run(func, *arrays)[0]
+    # A quarter is what the accelerator left, a quarter nobody's.
+    assert expected[0, :8].tolist() == list(range(1, 9)) and not expected[1, :8].any() and expected[1, 8] == 60
+    kernel = of_schedule(func, "vta-de10", sch)
+    assert np.array_equal(kernel(*arrays), expected) and np.array_equal(kernel(*arrays), expected)
+    program = kernel.lowered.program(dict(zip("ab", arrays)), {"out": expected})
+    # What the accelerator is to have stored is its own part, not the whole.
+    assert {o.name: None if o.expected is None else list(o.expected)[:16] for o in program.outputs} == {
+        "out": list(range(1, 17)), "O": list(range(52, 68))}
+
+
+@pytest.mark.parametrize("order", [("t", "O", "late", "s", "row"), ("s", "t", "O", "late", "row")])
+def test_the_host_writes_nothing_that_the_accelerator_writes_later(order: tuple[str, ...]) -> None:
+    sch = Schedule(in_parts(*order))
+    with pytest.raises(ScheduleError, match="writes 'out', and so does another part"):
+        sch.host_stage("late")

@@ -23,8 +23,7 @@ from space.normalise import normalise
 from space.normalise.blocks import is_packed
 
 # Programs of tests/data/programs that no rule brings into form yet.
-UNKNOWN = {"conv_depthwise_multiplier", "dense_halves", "dense_zero_point_both", "distances_l1", "filter_made", "gather",
-           "symbolic"}
+UNKNOWN = {"distances_l1", "filter_made", "gather", "symbolic"}
 FORMS = Path(__file__).resolve().parents[1] / "data" / "programs" / "forms.json"
 NAMES = sorted(p.stem for p in FORMS.parent.glob("*.py"))
 INP, WGT, ACC = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer"

@@ -2,7 +2,7 @@
 
 from autosched.script import T
 
-VERDICT = "refused: both write"
+VERDICT = "accepted"
 
 
 @T.prim_func

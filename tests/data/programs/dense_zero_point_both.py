@@ -2,7 +2,7 @@
 
 from autosched.script import T
 
-VERDICT = "refused: "
+VERDICT = "accepted"
 
 
 @T.prim_func

@@ -29,14 +29,14 @@ class Offsets(ScheduleBase):
         The sum starts with it, and multiplies the operands themselves.
 
         Args:
-            block: handle or name of a block alone in its loops that adds up products of int32 or wider values, of which one
-                factor is something plus or minus a constant.
+            block: handle or name of a block alone in its loops that adds up products of int32 or wider values, of which a
+                factor is something plus or minus a constant; of two such factors it is the first.
 
         Returns:
             the block of the new sum, over all reduction iterators, with an element for each place of the other factor.
 
         Raises:
-            ScheduleError: another body, or both factors or none with a constant; a factor that no spatial iterator moves.
+            ScheduleError: another body, or no factor with a constant; another factor that no spatial iterator moves.
 
         Before::
 
@@ -74,7 +74,7 @@ class Offsets(ScheduleBase):
 
 
 def offset_of(block: Block) -> tuple[Expr, int, Expr] | None:
-    """(operand, constant that is added to it, other factor) of a sum of products of which one factor has an offset; else None.
+    """(operand, constant that is added to it, other factor) of a sum of products of which a factor has an offset; else None.
 
     Args:
         block: any.
@@ -87,7 +87,7 @@ def offset_of(block: Block) -> tuple[Expr, int, Expr] | None:
     if not (isinstance(term, BinOp) and term.op == "*"):
         return None
     found = [(s, other) for one, other in ((term.a, term.b), (term.b, term.a)) if (s := _shifted(one)) is not None]
-    if len(found) != 1 or int_value(found[0][1]) is not None:
+    if not found or int_value(found[0][1]) is not None:
         return None
     (operand, offset), other = found[0]
     return operand, offset, other
@@ -108,7 +108,7 @@ def _split(state: State, realize: BlockRealize) -> tuple[Stmt, Block]:
     store, init = block.body, block.init
     fits = found is not None and -(2**31) <= found[1] < 2**31
     if found is None or not fits or not isinstance(store, BufferStore) or not isinstance(init, BufferStore):
-        raise Refusal(f"block {block.name} adds up no products of which one factor has a constant added", [block.ident],
+        raise Refusal(f"block {block.name} adds up no products of which a factor has a constant added", [block.ident],
                       code="form")
     operand, offset, other = found
     if init.indices != store.indices or loads_from(init.value, store.buffer):
