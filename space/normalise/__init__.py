@@ -27,6 +27,7 @@ from space.normalise import (
     negation,
     offsets,
     packing,
+    parts,
     places,
     results,
     reversal,
@@ -78,7 +79,7 @@ def why_unpacked(func: PrimFunc, target: Target) -> str:
 def _attempt(func: PrimFunc, target: Target, differences: bool) -> tuple[Schedule | None, str]:
     """The schedule of a program in form, or None and why not."""
     found, why = _laid_out(func, target, differences, False)
-    if plain_blocks(func) and _needs(func if found is None else found.func, target, found is None):
+    if plain_blocks(func) and (parts.applies(func) or _needs(func if found is None else found.func, target, found is None)):
         other = _laid_out(func, target, differences, True)[0]
         return (found, why) if other is None else (other, "")
     return found, why
@@ -113,6 +114,8 @@ def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool, othe
         loops.apart(sch, target)
         initial.apply(sch, target)
         loops.apply(sch, target)
+        if otherwise:
+            parts.apply(sch, target)
         values.apply(sch, target)
         if otherwise:
             starts.apply(sch, target)

@@ -11,6 +11,7 @@ from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, Var, int_value
 from autosched.ir.functor import stmt_children, walk, walk_expr
 from autosched.ir.host import is_move, kind_of
 from autosched.ir.patterns import has_loads
+from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Range, Stmt
 from autosched.schedule import Schedule
 from autosched.schedule.kit.limits import bounds
@@ -124,6 +125,20 @@ def given(func: PrimFunc) -> list[Buffer]:
     """The parameters that the accelerator only reads, in order."""
     written = {store_of(b).buffer for b in device_blocks(func)}
     return [b for b in func.buffers if b not in written]
+
+
+def threshold(condition: Expr) -> tuple[Var, int] | None:
+    """(v, n) of a condition that holds for v < n and nowhere else, or for v >= n; else None."""
+    if not (isinstance(condition, BinOp) and condition.op in ("<", "<=", ">", ">=")):
+        return None
+    form = linear_form(condition.b - condition.a)
+    at = None if form is None else int_value(form[1])
+    if form is None or at is None or len(form[0]) != 1:
+        return None
+    (var, sign), = form[0].items()
+    # v < n, or not, with n = at (v <= at is v < at + 1; at + v < 0 is v < -at, and so on)
+    first = {-1: at + (condition.op in ("<=", ">")), 1: -at + (condition.op in ("<", ">="))}
+    return (var, first[int(sign)]) if sign in (-1, 1) else None
 
 
 def readers_of(func: PrimFunc, buffer: Buffer) -> list[Block]:

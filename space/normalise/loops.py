@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autosched.errors import ScheduleError
+from autosched.ir.expr import int_value
 from autosched.ir.functor import walk
 from autosched.ir.stmt import TRUE, For, SeqStmt
 from autosched.schedule import Schedule
@@ -27,11 +28,12 @@ def apart(sch: Schedule, target: Target) -> None:
 
 
 def apply(sch: Schedule, target: Target) -> None:
-    """Gives a loop for each iterator to every block that has others: split by hand, fused, or too long and guarded."""
+    """Gives a loop from 0 for each iterator to every block that has others: split by hand, fused, or too long and guarded."""
     for block in device_blocks(sch.func):
         realize = sch.state.realizes[block.ident]
         loops = sch.state.loops_above(realize)
-        if sorted(map(id, realize.iter_values)) != sorted(id(loop.var) for loop in loops) or realize.predicate != TRUE:
+        begins = any(int_value(iv.dom.min) for iv in block.iter_vars)
+        if begins or sorted(map(id, realize.iter_values)) != sorted(id(x.var) for x in loops) or realize.predicate != TRUE:
             try:
                 sch.renest(sch.get_sblock(block.name))
             except ScheduleError:

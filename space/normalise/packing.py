@@ -25,7 +25,17 @@ from autosched.ir.stmt import Block, Buffer
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.values import choice_of
 from autosched.target import Target
-from space.normalise.blocks import Product, device_block, device_blocks, extents, is_copy, loads_of, product_of, store_of
+from space.normalise.blocks import (
+    Product,
+    device_block,
+    device_blocks,
+    extents,
+    is_copy,
+    loads_of,
+    product_of,
+    store_of,
+    threshold,
+)
 
 Place = tuple[object, object]  # (buffer, dimension) or (block ident, iterator)
 NEEDS = "a product needs an index that only one factor and the result have, and one that both factors are summed over"
@@ -281,14 +291,9 @@ def _cuts(block: Block, plan: _Plan) -> bool:
             return False
         if isinstance(condition, BinOp) and condition.op in ("and", "or"):
             return cut(condition.a) or cut(condition.b)
-        if isinstance(condition, BinOp) and condition.op in ("<", "<=", ">", ">="):
-            form = linear_form(condition.b - condition.a)
-            at = None if form is None else int_value(form[1])
-            if form is not None and at is not None and len(form[0]) == 1:
-                (var, sign), = form[0].items()
-                # v < t, or not, with t = at (v <= at is v < at + 1; at + v < 0 is v < -at, and so on)
-                first = {-1: at + (condition.op in ("<=", ">")), 1: -at + (condition.op in ("<", ">="))}
-                return sign not in (-1, 1) or bool(first[int(sign)] % (lanes[var] or 1))
+        found = threshold(condition)
+        if found is not None:
+            return bool(found[1] % (lanes.get(found[0]) or 1))
         return True
 
     return any(cut(c[0]) for e in walk_expr(store_of(block).value) if (c := choice_of(e)) is not None)

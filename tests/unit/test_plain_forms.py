@@ -42,6 +42,32 @@ def test_a_loop_for_each_iterator(loops: str, binding: str, verify_trace_roundtr
     verify_trace_roundtrip(sch, func)
 
 
+@pytest.mark.parametrize("init", [False, True])
+def test_iterators_begin_at_0(init: bool, verify_trace_roundtrip: Verify, same: Same) -> None:
+    reduction = """
+@T.prim_func
+def f(A: T.Buffer((20, 9), "int32"), C: T.Buffer((20,), "int32")):
+    for i in range(3, 11):
+        for k in range(2, 7):
+            with T.block("C"):
+                vi = T.axis.spatial((3, 11), i)
+                vk = T.axis.reduce((2, 7), k)
+                with T.init():
+                    C[vi - 3] = vi * 2
+                C[vi - 3] = C[vi - 3] + A[vi + 5, vk] * vk
+"""
+    func = parse(reduction if init else LOOPS % ("i, j in T.grid(5, 8)", "vi = T.axis.spatial((9, 14), i + 9)\n            "
+                                                 "vj = T.axis.spatial(8, j)"))
+    sch = Schedule(func)
+    sch.renest("C")
+    block = sch.get(sch.get_sblock("C"))
+    assert [(iv.dom.min.value, iv.dom.extent.value) for iv in block.iter_vars] == ([(0, 8), (0, 5)] if init else [(0, 5), (0, 8)])
+    assert all(loop.min.value == 0 for loop in map(sch.get, sch.get_loops("C")))
+    assert ("C[vi] = C[vi] + A[vi + 8, vk + 2]" if init else "C[vi + 9, vj] = A[vi + 9, vj] + 1") in sch.script()
+    same(func, sch)
+    verify_trace_roundtrip(sch, func)
+
+
 @pytest.mark.parametrize(("loops", "binding", "reason"), [
     ("a, b, j in T.grid(4, 4, 8)", "T.where(a * 4 + b < 13)\n            vi = T.axis.spatial(14, a * 4 + b)\n"
                                    "            vj = T.axis.spatial(8, j)", "not known to run every combination"),

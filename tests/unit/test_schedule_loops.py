@@ -444,6 +444,37 @@ def test_merge(verify_trace_roundtrip: Verify) -> None:
     np.testing.assert_array_equal(d, a[:-1] * 2 + a[1:] * 2 + 1)
 
 
+def test_what_the_host_unpacks_comes_after_the_merged_loop(verify_trace_roundtrip: Verify) -> None:
+    """In the order that it had: the second writes over what the first has written."""
+    text = """
+@T.prim_func
+def f(a: T.Buffer((16,), "int32"), out: T.Buffer((24,), "int32")):
+    B = T.alloc_buffer((16,), "int32")
+    C = T.alloc_buffer((16,), "int32")
+    D = T.alloc_buffer((16,), "int32")
+"""
+    for name, value, target in (("B", "a[vi] + 1", "B[vi]"), ("u", "B[vi]", "out[vi + 8]"), ("C", "a[vi] * 3", "C[vi]"),
+                                ("w", "C[vi]", "out[vi]"), ("D", "B[vi] + C[vi]", "D[vi]"), ("x", "D[vi]", "out[vi + 4]")):
+        text += (f"    for i in range(16):\n        with T.block('{name}'):\n            vi = T.axis.spatial(16, i)\n"
+                 f"            {target} = {value}\n")
+    func = parse(text)
+    sch = Schedule(func)
+    plain = sch.copy()
+    with refused(ScheduleError, "place"):
+        plain.merge(*[plain.get_loops(name)[0] for name in "BD"])
+    for name in "xwu":
+        sch.host_stage(name)
+    merged = sch.merge(*[sch.get_loops(name)[0] for name in "BCD"])
+    assert [b.name for b in map(sch.get, sch.get_child_blocks(merged))] == ["B", "C", "D"]
+    assert [b.name for b in map(sch.get, sch.get_child_blocks("root"))] == ["B", "C", "D", "u", "w", "x"]
+    verify_trace_roundtrip(sch, func)
+    a = np.arange(50, 66, dtype="int32")
+    got, wanted = np.zeros(24, "int32"), np.zeros(24, "int32")
+    run(sch.func, a, got)
+    run(func, a, wanted)
+    np.testing.assert_array_equal(got, wanted)
+
+
 def test_merge_refused() -> None:
     sch = Schedule(blur)
     b, c, d = (sch.get_loops(x)[0] for x in "BCD")

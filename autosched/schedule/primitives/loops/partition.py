@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, const, int_value
 from autosched.ir.functor import Mutator, Substitute, all_exprs, substitute_stmt, walk, walk_expr
+from autosched.ir.host import UNPACK, kind_of
 from autosched.ir.region import region_bounds
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import (
@@ -18,6 +19,7 @@ from autosched.ir.stmt import (
     BufferRegion,
     BufferStore,
     For,
+    Ident,
     IterVar,
     Range,
     Stmt,
@@ -138,6 +140,8 @@ class Partition(Loops):
             ScheduleError: the nests differ in shape, or a later body would read or overwrite what an earlier one has
                 not yet, or has already, touched.
 
+        What the host unpacks between the nests comes after all of them: it runs when the accelerator is done in any case.
+
         Before::
 
             for i in range(16):
@@ -180,7 +184,8 @@ class Partition(Loops):
                 if not Analyzer().can_prove_equal(a.extent, b.extent):
                     self.refuse(f"loops {a.var.name} and {b.var.name} differ in extent", [a.var, b.var],
                                 hint="split them first so that the outer loops have one extent, and merge those", code="loop")
-        self._mergeable(state, top, nests)
+        late = _host_between(state, top, nests)
+        self._mergeable(state, top, nests, {block.ident for _, block in late})
         news = [Var(f"{x.var.name.removesuffix('_m')}_m", x.var.dtype) for x in first]
         bodies = []
         for nest in nests:
@@ -189,7 +194,8 @@ class Partition(Loops):
         for var, old in reversed(list(zip(news, first))):
             new = For(var, const(0, var.dtype), old.extent, "serial", new)
         table: dict[int, Stmt | None] = {id(nest[0]): None for nest in nests}
-        table[id(nests[-1][0])] = new
+        table.update((id(stmt), None) for stmt, _ in late)
+        table[id(nests[-1][0])] = seq(new, *[stmt for stmt, _ in late])
         self.commit_nodes(state, table)
         return self.loop_rv(news[-1])
 
@@ -207,8 +213,8 @@ class Partition(Loops):
                             hint=f"merge at loop {outer.var.name} instead, or move the other statements away", code="place")
         return nest
 
-    def _mergeable(self, state: State, top: Stmt, nests: list[list[For]]) -> None:
-        """Refuses when a dependence between the nests, or with what stands between them, would turn round."""
+    def _mergeable(self, state: State, top: Stmt, nests: list[list[For]], late: set[Ident]) -> None:
+        """Refuses when a dependence between the nests, or with what stands and stays between them, would turn round."""
         order = [b.ident for b in state.children_of(top)]
         home = {b.ident: k for k, nest in enumerate(nests) for b in state.children_of(nest[0])}
         places = {ident: i for i, ident in enumerate(order)}
@@ -216,7 +222,7 @@ class Partition(Loops):
         for dep in state.dependences(top):
             src, dst = home.get(dep.src), home.get(dep.dst)
             names = f"block {state.block(dep.dst).name} depends on block {state.block(dep.src).name}"
-            if src is not None and dst is None and places[dep.dst] < last:
+            if src is not None and dst is None and places[dep.dst] < last and dep.dst not in late:
                 self.refuse(f"{names}, and stands between the loops that are merged", [dep.src, dep.dst], code="place")
             if src is None and dst is not None and places[dep.src] > last:
                 self.refuse(f"{names}, which stands after the last of the loops given", [dep.src, dep.dst],
@@ -304,6 +310,18 @@ class _Narrow(Mutator):
                 writes=tuple(_widen(r, plain, whole) for r in block.writes),
             )
         return BlockRealize(stmt.iter_values, stmt.predicate, block)
+
+
+def _host_between(state: State, top: Stmt, nests: list[list[For]]) -> list[tuple[Stmt, Block]]:
+    """What the host unpacks between the first and the last of some nests: statements below ``top``, each with its block."""
+    order = state.children_of(top)
+    at = [order.index(b) for nest in (nests[0], nests[-1]) for b in state.children_of(nest[0])]
+    found: list[tuple[Stmt, Block]] = []
+    for block in order[min(at) : max(at)]:
+        if kind_of(block) == UNPACK:
+            around: list[Stmt] = [*state.loops_of(block), state.realizes[block.ident]]
+            found.append((around[0], block))
+    return found
 
 
 def _plain_accesses(block: Block, iters: dict[Var, Range]) -> dict[Buffer, tuple[Expr, ...]]:

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from autosched.ir.expr import BufferLoad, Var, int_value
-from autosched.ir.functor import free_vars, substitute, walk, walk_expr
+from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, binary, int_value
+from autosched.ir.functor import Mutator, Substitute, free_vars, substitute, walk, walk_expr
 from autosched.ir.iter_terms import IterSum
 from autosched.ir.itermap import detect_iter_map
-from autosched.ir.region import block_access
-from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, Stmt
+from autosched.ir.region import block_access, with_access
+from autosched.ir.simplify import simplify
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, Range, Stmt
 from autosched.ir.value_bounds import Interval
 from autosched.schedule.analysis.boxes import loop_ranges
 from autosched.schedule.analysis.dependence import scope_of
@@ -29,6 +30,8 @@ class PlainForms(ScheduleBase):
     @primitive
     def renest(self, block: BlockRV | str) -> None:
         """Gives a block one loop for each of its iterators, in their order, in place of whatever loops it has.
+
+        Iterators that begin elsewhere begin at 0 afterwards.
 
         Args:
             block: handle or name of a block alone in its loops, which run every combination of its iterators exactly once.
@@ -164,7 +167,32 @@ def _renested(state: State, realize: BlockRealize) -> dict[int, Stmt | None]:
     block = realize.block
     top = top_of(state, realize)
     require_once(state, realize)
-    return {id(top): own_nest(block)}
+    return {id(top): own_nest(_from_zero(block))}
+
+
+class _Plain(Mutator):
+    """Indices in normal form."""
+
+    def visit_load(self, load: BufferLoad) -> Expr:
+        new = super().visit_load(load)
+        assert isinstance(new, BufferLoad)
+        return BufferLoad(new.buffer, tuple(map(simplify, new.indices)), new.dtype)
+
+    def visit_stmt(self, stmt: Stmt) -> Stmt:
+        new = super().visit_stmt(stmt)
+        return replace(new, indices=tuple(map(simplify, new.indices))) if isinstance(new, BufferStore) else new
+
+
+def _from_zero(block: Block) -> Block:
+    """A block of stores whose iterators all begin at 0; itself where they do, or where they begin at no constant."""
+    begins = {iv.var: n for iv in block.iter_vars if (n := int_value(iv.dom.min))}
+    if not begins or not isinstance(block.body, BufferStore):
+        return block
+    back: dict[Var, Expr] = {v: binary("+", v, IntImm(n, v.dtype)) for v, n in begins.items()}
+    iters = tuple([replace(iv, dom=Range(IntImm(0, iv.var.dtype), iv.dom.extent)) if iv.var in begins else iv
+                   for iv in block.iter_vars])
+    plain = [None if s is None else _Plain().visit_stmt(Substitute(back).visit_stmt(s)) for s in (block.init, block.body)]
+    return with_access(replace(block, iter_vars=iters, init=plain[0], body=plain[1] or block.body))
 
 
 def _composed(state: State, init: BlockRealize, update: BlockRealize) -> dict[int, Stmt | None]:

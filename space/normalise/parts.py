@@ -1,0 +1,65 @@
+"""Results that are computed in one way up to some index and in another one from there on: a block for each of the parts.
+
+So a concatenation is written in one expression, ``T.if_then_else(o < 16, A[o], B[o - 16])``. Each block stores its part of the
+result then; that they are one tensor is for the host.
+"""
+
+from __future__ import annotations
+
+from autosched.ir.expr import BufferLoad, Expr, Var
+from autosched.ir.functor import walk_expr
+from autosched.ir.host import is_move
+from autosched.ir.stmt import Block, PrimFunc
+from autosched.schedule import Schedule
+from autosched.schedule.primitives.reductions.values import choice_of
+from autosched.target import Target
+from space.normalise.blocks import device_block, device_blocks, extents, readers_of, store_of, threshold
+
+MOST = 16  # parts of one result
+
+
+def applies(func: PrimFunc) -> bool:
+    """Whether some result is computed in several ways, by the value of an index."""
+    return any(_cut(func, block) is not None for block in device_blocks(func))
+
+
+def apply(sch: Schedule, target: Target) -> None:
+    """Gives every such part of a result a block of its own."""
+    names = [b.name for b in device_blocks(sch.func)]
+    for _ in range(MOST):
+        for name in names:
+            cut = _cut(sch.func, device_block(sch, name))
+            if cut is None:
+                continue
+            block = device_block(sch, name)
+            binding = dict(zip([iv.var for iv in block.iter_vars], sch.state.realizes[block.ident].iter_values))
+            at = [loop.var for loop in sch.state.loops_of(block)].index(binding[cut[0]])  # type: ignore[arg-type]
+            made = sch.partition_block(sch.get_loops(sch.get_sblock(name))[at], [cut[1], None])
+            for part in made:
+                sch.simplify_value(part)
+                sch.renest(part)
+            names.remove(name)
+            names += [sch.get(part).name for part in made]  # type: ignore[union-attr]
+            break
+        else:
+            return
+
+
+def _cut(func: PrimFunc, block: Block) -> tuple[Var, int] | None:
+    """(iterator, its first value of the second part) of a result that is computed in several ways."""
+    store = store_of(block)
+    if block.init is not None or store.buffer not in func.buffers or readers_of(func, store.buffer):
+        return None
+    size = extents(block)
+    for e in walk_expr(store.value):
+        choice = choice_of(e)
+        if choice is None or is_move(e) or not all(_loads(branch) for branch in choice[1:]):
+            continue
+        found = threshold(choice[0])
+        if found is not None and 0 < found[1] < size.get(found[0], 0):
+            return found
+    return None
+
+
+def _loads(value: Expr) -> bool:
+    return any(isinstance(e, BufferLoad) for e in walk_expr(value))
