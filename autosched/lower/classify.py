@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from autosched.errors import LoweringError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Select, bits, wrap
+from autosched.ir.patterns import has_loads
 from autosched.ir.scopes import ACC, DRAM, SRAM_SCOPES
 from autosched.lower.affine import Lin, constraints
 from autosched.lower.tree import Access, Site
@@ -187,6 +188,11 @@ def convert(builder: Builder, value: Expr, name: str) -> Node:
             return _product(a, b)
         if value.op == "//" and isinstance(b, Imm) and b.value > 0 and b.value & (b.value - 1) == 0:
             return Op("shr", a, Imm(b.value.bit_length() - 1))
+    if isinstance(value, Select) or (isinstance(value, Call) and value.op == "if_then_else"):
+        condition = value.condition if isinstance(value, Select) else value.args[0]
+        by = "data" if has_loads(condition) else "the place of an element"
+        raise LoweringError("alu", f"block {name} chooses by {by}; the ALU has no choice but minimum and maximum: limits that "
+                                   "differ from place to place are tensors, as in T.max(T.min(x, upper[..]), lower[..])")
     from autosched.ir.printer import expr_text
 
     raise LoweringError("alu", f"block {name}: the ALU cannot compute {expr_text(value)}")
