@@ -39,6 +39,15 @@ def locked(fd: int) -> bool:
     return True
 
 
+def _unlock(fd: int) -> None:
+    try:
+        import fcntl
+
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    except (ImportError, OSError):
+        return
+
+
 class Writer:
     """Appends lines to a file of its own.
 
@@ -129,4 +138,6 @@ class Writer:
             if error is None:
                 raise RecordError(f"cannot write {self.path}: {failure.strerror}") from failure
         finally:
+            # Copies of this process may have the file open still: the lock is not theirs.
+            _unlock(self._fd)
             os.close(self._fd)

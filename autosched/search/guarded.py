@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 
 from autosched.child import begin, undisturbed
@@ -54,8 +55,10 @@ def _started(pipe: Connection, candidate: Candidate) -> Callable[[], None]:
             _answer(pipe, candidate, parent)
 
         def end() -> None:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+            # Where SIGCHLD is ignored, nothing is left of it to be waited for.
+            with suppress(ChildProcessError, ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
 
         return end
     process = multiprocessing.get_context("spawn").Process(target=_answer, args=(pipe, candidate, parent))

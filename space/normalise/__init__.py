@@ -45,9 +45,8 @@ DIFFERENCES = "extrema by differences"  # what a form is called that need not be
 
 # In this order, where tensors are not packed yet.
 COPYING = (loops.arranged, guards.apply, reversal.apart, copies.apply)
-PACKING = (
-    straight.apply, reversal.apply, groups.apply, gathers.apply, packing.apply, diagonal.apply,
-)
+ARRANGING = (straight.apply, reversal.apply)
+PACKING = (gathers.apply, packing.apply, diagonal.apply)
 
 
 def normalise(func: PrimFunc, target: Target, differences: bool = False) -> tuple[PrimFunc, tuple[Instruction, ...]]:
@@ -88,7 +87,8 @@ def _attempt(func: PrimFunc, target: Target, differences: bool) -> tuple[Schedul
 def _needs(func: PrimFunc, target: Target, unpacked: bool) -> bool:
     """Whether a form lacks something that another one has. Only then there is another: a form is part of what a point means."""
     away = any(b.init is None and negation.takes_away_loads(store_of(b).value) for b in device_blocks(func))
-    return away or lacking.lacks(func, target, not unpacked) or starts.applies(func, target) or (unpacked and units.applies(func))
+    return away or lacking.lacks(func, target, not unpacked) or starts.applies(func, target) or (
+        unpacked and units.applies(func)) or groups.applies(func)
 
 
 def _laid_out(func: PrimFunc, target: Target, differences: bool, otherwise: bool) -> tuple[Schedule | None, str]:
@@ -139,7 +139,8 @@ def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool, othe
         if not is_packed(sch.func, target):
             if alone:
                 copies.apart(sch, target)
-            for rule in (*COPYING, *([units.apply] if otherwise else []), *PACKING):
+            extra = [units.apply] if otherwise else []
+            for rule in (*COPYING, *extra, *ARRANGING, groups.shared if otherwise else groups.apply, *PACKING):
                 rule(sch, target)
         else:
             loops.arranged(sch, target)
@@ -210,4 +211,4 @@ def normalised(func: PrimFunc, target: Target, differences: bool = False) -> Sch
     return sch
 
 
-__all__ = ["COPYING", "DIFFERENCES", "PACKING", "normal_forms", "normalise", "normalised", "why_unpacked"]
+__all__ = ["DIFFERENCES", "normal_forms", "normalise", "normalised", "why_unpacked"]

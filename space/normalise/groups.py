@@ -7,33 +7,52 @@ so does what has the data's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from autosched.ir.expr import BinOp, Expr, Var, int_value
 from autosched.ir.host import PACK, kind_of
+from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise.blocks import device_blocks, extents, product_of, store_of
 from space.normalise.packing import Axes, Place
 
 
+def applies(func: PrimFunc) -> bool:
+    """Whether several of a result's channels read one of the data's."""
+    return any(size == 1 for block in device_blocks(func) for _, _, (_, _, size) in _groups(block))
+
+
 def apply(sch: Schedule, target: Target) -> None:
-    """Splits the axes of every sum of products over groups of flat channels."""
+    """Splits the axes of every sum of products over groups of several flat channels."""
+    _split_axes(sch, False)
+
+
+def shared(sch: Schedule, target: Target) -> None:
+    """Splits them where a group has one channel, too. The host may lay such an operand out for its product as well."""
+    _split_axes(sch, True)
+
+
+def _groups(block: Block) -> Iterator[tuple[Buffer, int, tuple[Var, int, int]]]:
+    """Where a product reads by groups: the tensor, its dimension, and what ``_group`` says."""
+    product = product_of(block)
+    for factor in product.factors if product is not None else ():
+        for d, index in enumerate(factor.indices):
+            found = _group(index, extents(block), store_of(block).indices)
+            if found is not None:
+                yield factor.buffer, d, found
+
+
+def _split_axes(sch: Schedule, alone: bool) -> None:
     blocks = device_blocks(sch.func)
     axes = Axes(blocks)
     sizes: dict[Place, int] = {}
     for block in blocks:
-        product = product_of(block)
-        if product is None:
-            continue
-        for factor in product.factors:
-            for d, index in enumerate(factor.indices):
-                found = _group(index, extents(block), store_of(block).indices)
-                if found is not None:
-                    channel, each, size = found
-                    sizes[axes.of((block.ident, channel))] = each
-                    if size > 1:
-                        sizes[axes.of((factor.buffer, d))] = size
+        for buffer, d, (channel, each, size) in _groups(block):
+            if size > 1 or alone:
+                sizes[axes.of((block.ident, channel))] = each
+            if size > 1:
+                sizes[axes.of((buffer, d))] = size
     if not sizes:
         return
     packs = [r.block for r in sch.state.realizes.values() if kind_of(r.block) == PACK]

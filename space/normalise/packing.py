@@ -239,28 +239,38 @@ def _spread(sch: Schedule, target: Target) -> None:
         if choice and (any(x.buffer in alone for x in loads_of(block)) or _cuts(block, plan)):
             sch.host_stage(sch.get_sblock(block.name))
             continue
-        odd = [x for x in loads_of(block) if x.buffer in alone]
+        if not any(x.buffer in alone for x in loads_of(block)):
+            continue
         if block.init is None:
-            _spread_in(sch, block.name, alone, len(odd))
-        elif odd:
-            if _path(store_of(block).value, alone) is not None:
-                raise _no_lanes(sch, block)
-            # What a sum starts with: for a while it is a stage.
-            first = sch.get(sch.decompose_reduction(sch.get_sblock(block.name), sch.get_loops(sch.get_sblock(block.name))[0]))
-            assert isinstance(first, Block)
-            _spread_in(sch, first.name, alone, len(odd))
-            made = first.writes[0].buffer
-            update = next(b for b in device_blocks(sch.func) if b.name != first.name and b.writes[0].buffer is made)
-            sch.compose_reduction(sch.get_sblock(first.name), sch.get_sblock(update.name))
+            _spread_in(sch, block.name, alone)
+            continue
+        if product_of(block) is None or _path(store_of(block).value, alone) is not None:
+            raise _no_lanes(sch, block)
+        try:
+            _spread_start(sch.copy(), block.name, alone)
+        except ScheduleError as error:
+            raise _no_lanes(sch, block) from error
+        _spread_start(sch, block.name, alone)
 
 
-def _spread_in(sch: Schedule, name: str, alone: set[Buffer], loads: int) -> None:
-    """Makes tensors with lanes of so many loads of a stage."""
-    for _ in range(loads):
-        path = _path(store_of(device_block(sch, name)).value, alone)
-        if path is None:
-            raise _no_lanes(sch, device_block(sch, name))
+def _spread_start(sch: Schedule, name: str, alone: set[Buffer]) -> None:
+    """Makes tensors with lanes of what a sum starts with: for a while it is a stage."""
+    first = sch.get(sch.decompose_reduction(sch.get_sblock(name), sch.get_loops(sch.get_sblock(name))[0]))
+    assert isinstance(first, Block)
+    _spread_in(sch, first.name, alone)
+    made = first.writes[0].buffer
+    update = next(b for b in device_blocks(sch.func) if b.name != first.name and b.writes[0].buffer is made)
+    sch.compose_reduction(sch.get_sblock(first.name), sch.get_sblock(update.name))
+
+
+def _spread_in(sch: Schedule, name: str, alone: set[Buffer]) -> None:
+    """Makes tensors with lanes of what a stage loads of some that have none."""
+    path = _path(store_of(device_block(sch, name)).value, alone)
+    if path is None:
+        raise _no_lanes(sch, device_block(sch, name))
+    while path is not None:
         sch.host_stage(sch.decompose_value(sch.get_sblock(name), path))
+        path = _path(store_of(device_block(sch, name)).value, alone)
 
 
 def _no_lanes(sch: Schedule, block: Block) -> ScheduleError:
@@ -326,19 +336,28 @@ def _plans(blocks: Sequence[Block], target: Target) -> Iterator[_Plan]:
     # A filter of each channel by itself has no lanes of its own: it takes those of what it reads.
     roles = [found for p in products if (found := _roles(p, axes, target))]
     own = {a for found in roles for column, depth, _ in found for a in (column, depth)}
-    # Parts of a program that have no axis in common have lanes each.
-    rest = [_stored_axes(part, axes, config.block_out) for part in _parts(blocks, axes) if not _axes_of(part, axes) & own]
+    rest = [part for part in _parts(blocks, axes) if not _axes_of(part, axes) & own]
     if not roles and len(rest) == 1:
-        for axis in rest[0]:
+        for axis in _stored_axes(rest[0], axes, config.block_out):
             yield _Plan(axes, {axis: config.block_out}, {})
         return
-    for choice, others in islice(iter_product(iter_product(*roles), list(iter_product(*rest))), MOST_CHOICES):
+    # Parts of a program that have no axis in common have lanes each, whatever those of the others.
+    others = [axis for part in rest for axis in _own_lanes(part, axes, config.block_out)]
+    for choice in islice(iter_product(*roles), MOST_CHOICES):
         lanes: dict[Place, int] = dict.fromkeys(others, config.block_out)
         for column, depth, _ in choice:
             for axis, size in ((column, config.block_out), (depth, config.block_in)):
                 lanes[axis] = size if lanes.get(axis, size) == size else 0
         if all(lanes.values()):
             yield _Plan(axes, lanes, {weight: column for column, _, weight in choice})
+
+
+def _own_lanes(part: Sequence[Block], axes: Axes, lanes: int) -> list[Place]:
+    """The axis that becomes the lanes of a part without products: the most promising that all its tensors have once."""
+    choices = _stored_axes(part, axes, lanes)
+    buffers = {buffer for block in part for buffer, _ in _accesses(block)}
+    fitting = [a for a in choices if all(_fits(_Plan(axes, {a: lanes}, {}), b) for b in buffers)]
+    return (fitting or choices)[:1]
 
 
 def _axes_of(blocks: Sequence[Block], axes: Axes) -> set[Place]:
