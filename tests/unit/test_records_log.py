@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sys
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from autosched.errors import RecordError
 from autosched.records import BestRecord, Log, ProgramRecord, Run, TrialRecord, history
 from autosched.records.line import TRIAL_BYTES, best_line, head_of, open_line, program_line, record_of, run_line, seal, trial_line
+from autosched.records.writer import locked
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 W, H, P = "ab" * 32, "cd" * 32, "ef" * 32
@@ -465,3 +467,14 @@ def test_cycles_have_bounds(tmp_path: Path, cycles: int, reads: bool) -> None:
     write(tmp_path, replace(BEST, cycles=cycles))
     log = Log.open(tmp_path)
     assert (log.best(W, H) is not None) == reads and bool(log.damage) != reads
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no locks, or others")
+def test_a_copy_of_a_process_does_not_keep_a_log_that_is_written_locked(tmp_path: Path) -> None:
+    with Log.open(tmp_path).writer(RUN) as writer:
+        kept = os.dup(writer._fd)  # what a copy has
+        other = os.open(writer.path, os.O_RDWR)
+        assert not locked(other)
+    assert locked(other)
+    os.close(kept)
+    os.close(other)

@@ -193,6 +193,15 @@ def test_a_check_costs_itself_only(harm: str, status: str, reason: str, monkeypa
     assert (result.status, result.reason) == (status, reason)
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGCHLD"), reason="children are not waited for")
+def test_who_ignores_its_childrens_end_gets_a_checked_result() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert MeasurePool(1).check(candidates(1)[0]).status == "ok"
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
 def test_a_bug_in_a_check_is_raised_here() -> None:
     with pytest.raises(UnknownNameError, match="unknown workload"):
         MeasurePool(1).check(Candidate("denser", "vta-de10", ()))

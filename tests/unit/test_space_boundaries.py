@@ -317,6 +317,8 @@ def f(A: T.Buffer((16, 32), "int32"), b: T.Buffer((16, 32), "int32"), out: T.Buf
 @pytest.mark.parametrize(("value", "taken_out"), [
     ('(T.Cast("int32", X[vi, vk]) - 3) * T.Cast("int32", W[vj, vk])', True),
     ('T.Cast("int32", X[vi, vk]) * (T.Cast("int32", W[vj, vk]) - 3)', False),
+    # Both or none.
+    ('(T.Cast("int32", X[vi, vk]) - 3) * (T.Cast("int32", W[vj, vk]) - 2)', False),
 ])
 def test_an_offset_is_summed_up_by_the_host_where_the_other_operand_is_given(value: str, taken_out: bool) -> None:
     """``X`` is what the accelerator makes: nobody has it before."""
