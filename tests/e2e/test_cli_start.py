@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from autosched.search.executors import LokyExecutor
+
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = {
     "numpy", "numba", "llvmlite", "optuna", "xgboost", "joblib", "rich", "distributed", "autosched.ir", "space",
@@ -44,7 +46,8 @@ def test_nor_does_its_worker(tmp_path: Path) -> None:
     modules, done = loaded(*words)
     assert done.returncode == 0, done.stderr[-500:]
     told = re.findall(r"^import time:.*\|\s+autosched.measure.measure$", done.stderr, re.MULTILINE)
-    assert len(told) == 2 and not modules & OTHERS
+    # A copy has loaded what its original has.
+    assert len(told) == (1 if LokyExecutor.copies else 2) and not modules & OTHERS
 
 
 def test_a_program_that_uses_the_package_keeps_its_own_numba() -> None:

@@ -400,8 +400,12 @@ def f(A: T.Buffer((4, 16), "int8"), B: T.Buffer((4, 16), "int8"), X: T.Buffer((4
 def test_a_group_of_channels_is_a_quotient(op: str, found: bool) -> None:
     c, k = Var("c"), Var("k")
     index = BinOp(op, c, IntImm(4, "int32"), "int32") * 8 + k
-    assert groups._group(index, {c: 16, k: 8}) == ((c, 4, 8) if found else None)
-    assert groups._group(index, {c: 18, k: 8}) is None and groups._group(index, {c: 16, k: 9}) is None
+    assert groups._group(index, {c: 16, k: 8}, [c]) == ((c, 4, 8) if found else None)
+    assert groups._group(index, {c: 18, k: 8}, [c]) is None and groups._group(index, {c: 16, k: 9}, [c]) is None
+    # Alone, it is a channel that several of the result's read.
+    alone = BinOp(op, c, IntImm(4, "int32"), "int32")
+    assert groups._group(alone, {c: 16}, [k, c]) == ((c, 4, 1) if found else None)
+    assert groups._group(alone, {c: 16}, [k]) is None and groups._group(alone, {c: 18}, [c]) is None
 
 
 @pytest.mark.parametrize(("value", "vector"), [

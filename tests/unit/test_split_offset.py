@@ -56,9 +56,17 @@ def test_the_sum_starts_with_it(value: str, verify_trace_roundtrip: Verify) -> N
             sch.split_offset("C")
 
 
+def test_of_two_offsets_the_first_is_taken_out_first() -> None:
+    func = program(f"C[vi, vj] + ({A} - 3) * ({W} + 2)")
+    sch = Schedule(func)
+    assert [sch.get(sch.split_offset("C")).name for _ in range(2)] == ["C_offset", "C_offset_1"] and equal(func, sch.func)
+    assert f"C_offset[vj] + ({W} + 2) * -3" in sch.script() and f"C_offset_1[vi] + {A} * 2" in sch.script()
+    with refused(ScheduleError, "form"):
+        sch.split_offset("C")
+
+
 @pytest.mark.parametrize(("value", "changes", "code"), [
     (f"C[vi, vj] + {A} * {W}", {}, "form"),
-    (f"C[vi, vj] + ({A} - 3) * ({W} - 2)", {}, "form"),
     (f"C[vi, vj] + (3 - {A}) * {W}", {}, "form"),
     (f"T.max(C[vi, vj], ({A} - 3) * {W})", {}, "form"),
     (f"C[vi, vj] + ({A} - 3) * 5", {}, "form"),
