@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from autosched.errors import ProgramError, SpaceError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Var, int_value
 from autosched.ir.functor import free_vars, substitute, walk_expr
-from autosched.ir.patterns import has_loads
+from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.printer import expr_text
 from autosched.ir.simplify import conjuncts, linear_form
 from autosched.ir.stmt import Block, Buffer
-from autosched.schedule.primitives.reductions.values import choice_of
 from space.sites import ACC, INP, WGT, NotPackedError, Site, is_copy, loads_of, starts_of
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from autosched.errors import ProgramError
-from autosched.ir.expr import LOGICAL, BinOp, BufferLoad, Call, Expr, IntImm, Select, Var, int_value
+from autosched.ir.expr import LOGICAL, BinOp, BufferLoad, Expr, IntImm, Var, int_value
 from autosched.ir.functor import expr_children, stmt_children, stmt_exprs
 from autosched.ir.linear import Lin, add_forms
+from autosched.ir.patterns import choice_of
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, IfThenElse, PrimFunc, Stmt, While
 
 _Values = Mapping[Var, Lin]  # of iterators and loops, in terms of loops
@@ -55,7 +56,7 @@ def _stmt(stmt: Stmt, block: str, values: _Values, box: _Box) -> Iterator[str]:
 
 
 def _expr(expr: Expr, block: str, values: _Values, box: _Box) -> Iterator[str]:
-    if isinstance(expr, Select) or (isinstance(expr, Call) and expr.op == "if_then_else"):
+    if choice_of(expr) is not None:
         return  # which side counts, the iteration decides
     if isinstance(expr, BinOp) and expr.op in LOGICAL:
         return

@@ -1,8 +1,8 @@
-"""Patterns that values are looked through for: a store that updates its element, operands of one operation, widened int8."""
+"""Patterns that values are looked through for: stores that update their element, operands of one operation, choices, widening."""
 
 from __future__ import annotations
 
-from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Select
 from autosched.ir.functor import walk_expr
 from autosched.ir.stmt import Buffer, BufferStore
 
@@ -36,6 +36,16 @@ def operands(value: Expr, op: str) -> list[Expr]:
     if isinstance(value, BinOp) and value.op == op:
         return [*operands(value.a, op), *operands(value.b, op)]
     return [value]
+
+
+def choice_of(value: Expr) -> tuple[Expr, Expr, Expr] | None:
+    """(condition, value where it holds, value elsewhere) of a choice, or None."""
+    if isinstance(value, Select):
+        return value.condition, value.true_value, value.false_value
+    if isinstance(value, Call) and value.op == "if_then_else":
+        condition, yes, no = value.args
+        return condition, yes, no
+    return None
 
 
 def is_widened(value: Expr) -> bool:

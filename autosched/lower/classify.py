@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autosched.errors import LoweringError
-from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Select, bits, wrap
-from autosched.ir.patterns import has_loads
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, bits, wrap
+from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.scopes import ACC, DRAM, SRAM_SCOPES
 from autosched.lower.affine import Lin, constraints
 from autosched.lower.tree import Access, Site
@@ -102,17 +102,16 @@ def _dram_load(builder: Builder, value: Expr) -> tuple[Access, list[Lin]] | None
     if isinstance(value, BufferLoad):
         access = builder.access(value.buffer, value.indices)
         return (access, []) if access.buffer.scope == DRAM else None
-    if isinstance(value, Select) or (isinstance(value, Call) and value.op == "if_then_else"):
-        cond, yes, no = (
-            (value.condition, value.true_value, value.false_value) if isinstance(value, Select) else value.args
-        )
-        inner = _dram_load(builder, yes)
-        if inner is None:
-            return None
-        if not (isinstance(no, IntImm) and no.value == 0):
-            raise LoweringError("pad", f"{inner[0].buffer.name} is padded with something else than 0; the DMA pads with 0")
-        return inner[0], [*constraints(cond, builder.env), *inner[1]]
-    return None
+    choice = choice_of(value)
+    if choice is None:
+        return None
+    condition, yes, no = choice
+    inner = _dram_load(builder, yes)
+    if inner is None:
+        return None
+    if not (isinstance(no, IntImm) and no.value == 0):
+        raise LoweringError("pad", f"{inner[0].buffer.name} is padded with something else than 0; the DMA pads with 0")
+    return inner[0], [*constraints(condition, builder.env), *inner[1]]
 
 
 def _store(builder: Builder, write: Access, value: Expr, name: str) -> Site:
@@ -188,9 +187,9 @@ def convert(builder: Builder, value: Expr, name: str) -> Node:
             return _product(a, b)
         if value.op == "//" and isinstance(b, Imm) and b.value > 0 and b.value & (b.value - 1) == 0:
             return Op("shr", a, Imm(b.value.bit_length() - 1))
-    if isinstance(value, Select) or (isinstance(value, Call) and value.op == "if_then_else"):
-        condition = value.condition if isinstance(value, Select) else value.args[0]
-        by = "data" if has_loads(condition) else "the place of an element"
+    choice = choice_of(value)
+    if choice is not None:
+        by = "data" if has_loads(choice[0]) else "the place of an element"
         raise LoweringError("alu", f"block {name} chooses by {by}; the ALU has no choice but minimum and maximum: limits that "
                                    "differ from place to place are tensors, as in T.max(T.min(x, upper[..]), lower[..])")
     from autosched.ir.printer import expr_text

@@ -10,12 +10,11 @@ from autosched.errors import SpaceError
 from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, Var, int_value
 from autosched.ir.functor import stmt_children, walk, walk_expr
 from autosched.ir.host import is_move, kind_of
-from autosched.ir.patterns import has_loads
+from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Range, Stmt
 from autosched.schedule import Schedule
 from autosched.schedule.kit.limits import bounds
-from autosched.schedule.primitives.reductions.values import choice_of
 from autosched.target import Target
 
 

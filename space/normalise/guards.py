@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from autosched.ir.expr import BufferLoad, Call, Expr, Select
+from autosched.ir.expr import BufferLoad, Expr
 from autosched.ir.functor import expr_children, walk_expr
+from autosched.ir.patterns import choice_of
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise.blocks import device_block, device_blocks, store_of
@@ -23,7 +24,7 @@ def _guarded(value: Expr) -> list[int] | None:
     """Where in a value one element is read under a condition."""
     if isinstance(value, BufferLoad):
         return None
-    if isinstance(value, Select) or (isinstance(value, Call) and value.op == "if_then_else"):
+    if choice_of(value) is not None:
         loads = [e for e in walk_expr(value) if isinstance(e, BufferLoad)]
         return [] if len(loads) == 1 else None
     for k, child in enumerate(expr_children(value)):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from autosched.ir.expr import BinOp, BufferLoad, Expr
 from autosched.ir.functor import walk_expr
+from autosched.ir.patterns import choice_of
 from autosched.schedule import Schedule
-from autosched.schedule.primitives.reductions.values import choice_of
 from autosched.target import Target
 from space.normalise.blocks import device_block, device_blocks, is_copy, loads_of, store_of
 

@@ -18,12 +18,11 @@ from autosched.errors import ScheduleError, together
 from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import expr_children, free_vars, walk_expr
 from autosched.ir.host import PACK, is_move, kind_of
-from autosched.ir.patterns import has_loads, update_of
+from autosched.ir.patterns import choice_of, has_loads, update_of
 from autosched.ir.printer import expr_text
 from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, Buffer
 from autosched.schedule import Schedule
-from autosched.schedule.primitives.reductions.values import choice_of
 from autosched.target import Target
 from space.normalise.blocks import (
     Product,

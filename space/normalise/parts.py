@@ -9,9 +9,9 @@ from __future__ import annotations
 from autosched.ir.expr import BufferLoad, Expr, Var
 from autosched.ir.functor import walk_expr
 from autosched.ir.host import is_move
+from autosched.ir.patterns import choice_of
 from autosched.ir.stmt import Block, PrimFunc
 from autosched.schedule import Schedule
-from autosched.schedule.primitives.reductions.values import choice_of
 from autosched.target import Target
 from space.normalise.blocks import device_block, device_blocks, extents, readers_of, store_of, threshold
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from autosched.ir.expr import BinOp, Call, Expr, binary, cast, const, int_value, intrin, maximum, minimum
-from autosched.ir.patterns import has_loads
+from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
 from autosched.ir.stmt import Block, BufferStore
@@ -15,7 +15,7 @@ from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.primitives.reductions.stages import part_at
-from autosched.schedule.primitives.reductions.values import choice_of, threshold
+from autosched.schedule.primitives.reductions.values import threshold
 from autosched.schedule.primitives.reductions.zero_terms import Replaced
 
 WORD = 32  # bits of an element of the accumulator

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from autosched.ir.expr import BufferLoad, Call, Cast, Expr, IntImm, Select, Var, int_value
-from autosched.ir.functor import Substitute, expr_children, free_vars, walk_expr
+from autosched.ir.functor import Substitute, free_vars, walk_expr
+from autosched.ir.patterns import choice_of
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
 from autosched.ir.simplify import Analyzer, linear_form
@@ -74,16 +75,17 @@ def _converted(part: Expr) -> tuple[str | None, Expr]:
     """(what the whole part is converted to, the part without): a guarded conversion is the conversion of what is guarded."""
     if isinstance(part, Cast):
         return part.dtype, part.value
-    if not (isinstance(part, Select) or (isinstance(part, Call) and part.op == "if_then_else")):
+    choice = choice_of(part)
+    if choice is None:
         return None, part
-    condition, yes, no = expr_children(part)
+    condition, yes, no = choice
     constant = int_value(no)
     if not (isinstance(yes, Cast) and constant is not None and yes.value.dtype == "int8" and -128 <= constant <= 127):
         return None, part
     other = IntImm(constant, "int8")
     if isinstance(part, Select):
         return part.dtype, Select(condition, yes.value, other, "int8")
-    return part.dtype, Call(part.op, (condition, yes.value, other), "int8")
+    return part.dtype, Call("if_then_else", (condition, yes.value, other), "int8")
 
 
 class _Moved(Substitute):

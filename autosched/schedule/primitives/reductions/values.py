@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Not, Select, Var, bits, cast, const, int_value, is_int
 from autosched.ir.functor import Mutator, walk_expr
-from autosched.ir.patterns import has_loads
+from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.region import with_access
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import Block, BufferStore, PrimFunc, Range
@@ -120,20 +120,6 @@ def _terms(value: Expr, condition: Expr | None) -> list[tuple[Expr | None, Expr]
     both = [holds if condition is None else BinOp("and", condition, holds, "bool"),
             negated(holds) if condition is None else BinOp("and", condition, negated(holds), "bool")]
     return [*_terms(yes, both[0]), *_terms(no, both[1])]
-
-
-def choice_of(value: Expr) -> tuple[Expr, Expr, Expr] | None:
-    """(condition, value where it holds, value elsewhere) of a choice, or None.
-
-    Args:
-        value: any expression.
-    """
-    if isinstance(value, Select):
-        return value.condition, value.true_value, value.false_value
-    if isinstance(value, Call) and value.op == "if_then_else":
-        condition, yes, no = value.args
-        return condition, yes, no
-    return None
 
 
 def simplified(func: PrimFunc, block: Block) -> Block:
@@ -439,4 +425,4 @@ def _is_negative(value: Expr, x: Expr) -> bool:
     return value.op == "*" and {-1} & {int_value(value.a), int_value(value.b)} != set() and x in (value.a, value.b)
 
 
-__all__ = ["Values", "choice_of", "negated", "simplified", "threshold"]
+__all__ = ["Values", "negated", "simplified", "threshold"]
