@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from autosched.errors import SpaceError
-from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, Var, int_value
+from autosched.ir.expr import COMPARISON, BinOp, BufferLoad, Cast, Expr, Var, binary, int_value
 from autosched.ir.functor import stmt_children, walk, walk_expr
 from autosched.ir.host import is_move, kind_of
 from autosched.ir.patterns import choice_of, has_loads
@@ -15,6 +15,7 @@ from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Range, Stmt
 from autosched.schedule import Schedule
 from autosched.schedule.kit.limits import bounds
+from autosched.schedule.primitives.reductions.values import threshold
 from autosched.target import Target
 
 
@@ -126,17 +127,17 @@ def given(func: PrimFunc) -> list[Buffer]:
     return [b for b in func.buffers if b not in written]
 
 
-def threshold(condition: Expr) -> tuple[Var, int] | None:
+def turning_point(condition: Expr) -> tuple[Var, int] | None:
     """(v, n) of a condition that holds for v < n and nowhere else, or for v >= n; else None."""
-    if not (isinstance(condition, BinOp) and condition.op in ("<", "<=", ">", ">=")):
+    if not (isinstance(condition, BinOp) and condition.op in COMPARISON):
         return None
-    form = linear_form(condition.b - condition.a)
-    at = None if form is None else int_value(form[1])
-    if form is None or at is None or len(form[0]) != 1:
+    found = threshold(binary(condition.op, condition.a - condition.b, 0))
+    form = None if found is None else linear_form(found[0])
+    if found is None or form is None or (at := int_value(form[1])) is None or len(form[0]) != 1:
         return None
     (var, sign), = form[0].items()
-    # v < n, or not, with n = at (v <= at is v < at + 1; at + v < 0 is v < -at, and so on)
-    first = {-1: at + (condition.op in ("<=", ">")), 1: -at + (condition.op in ("<", ">="))}
+    # v + at < t is v < t - at; at - v < t is at - t < v
+    first = {1: found[1] - at, -1: at - found[1] + 1}
     return (var, first[int(sign)]) if sign in (-1, 1) else None
 
 

@@ -33,7 +33,7 @@ from space.normalise.blocks import (
     loads_of,
     product_of,
     store_of,
-    threshold,
+    turning_point,
 )
 
 Place = tuple[object, object]  # (buffer, dimension) or (block ident, iterator)
@@ -300,7 +300,7 @@ def _cuts(block: Block, plan: _Plan) -> bool:
             return False
         if isinstance(condition, BinOp) and condition.op in ("and", "or"):
             return cut(condition.a) or cut(condition.b)
-        found = threshold(condition)
+        found = turning_point(condition)
         if found is not None:
             return bool(found[1] % (lanes.get(found[0]) or 1))
         return True

@@ -13,7 +13,7 @@ from autosched.ir.patterns import choice_of
 from autosched.ir.stmt import Block, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, extents, readers_of, store_of, threshold
+from space.normalise.blocks import device_block, device_blocks, extents, readers_of, store_of, turning_point
 
 MOST = 16  # parts of one result
 
@@ -55,7 +55,7 @@ def _cut(func: PrimFunc, block: Block) -> tuple[Var, int] | None:
         choice = choice_of(e)
         if choice is None or is_move(e) or not all(_loads(branch) for branch in choice[1:]):
             continue
-        found = threshold(choice[0])
+        found = turning_point(choice[0])
         if found is not None and 0 < found[1] < size.get(found[0], 0):
             return found
     return None

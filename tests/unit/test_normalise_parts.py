@@ -15,7 +15,7 @@ from autosched.ir.simplify import simplify
 from autosched.kernel import build
 from autosched.script import parse
 from space import Space
-from space.normalise.blocks import threshold
+from space.normalise.blocks import turning_point
 
 
 @given(st.sampled_from(["<", "<=", ">", ">="]), st.integers(-2, 2), st.integers(-2, 2), st.integers(-9, 9), st.integers(-9, 9))
@@ -23,7 +23,7 @@ def test_where_a_condition_turns(op: str, a: int, b: int, c: int, d: int) -> Non
     v = Var("v", "int32")
     condition = BinOp(op, v * a + c, v * b + d, "bool")
     held = [bool(int_value(simplify(substitute(condition, {v: IntImm(k, "int32")})))) for k in range(-50, 50)]
-    found = threshold(condition)
+    found = turning_point(condition)
     if abs(a - b) != 1:
         assert found is None
         return
