@@ -6,10 +6,10 @@ result then; that they are one tensor is for the host.
 
 from __future__ import annotations
 
-from autosched.ir.expr import BufferLoad, Expr, Var
+from autosched.ir.expr import Var
 from autosched.ir.functor import walk_expr
 from autosched.ir.host import is_move
-from autosched.ir.patterns import choice_of
+from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.stmt import Block, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
@@ -27,22 +27,19 @@ def apply(sch: Schedule, target: Target) -> None:
     """Gives every such part of a result a block of its own."""
     names = [b.name for b in device_blocks(sch.func)]
     for _ in range(MOST):
-        for name in names:
-            cut = _cut(sch.func, device_block(sch, name))
-            if cut is None:
-                continue
-            block = device_block(sch, name)
-            binding = dict(zip([iv.var for iv in block.iter_vars], sch.state.realizes[block.ident].iter_values))
-            at = [loop.var for loop in sch.state.loops_of(block)].index(binding[cut[0]])  # type: ignore[arg-type]
-            made = sch.partition_block(sch.get_loops(sch.get_sblock(name))[at], [cut[1], None])
-            for part in made:
-                sch.simplify_value(part)
-                sch.renest(part)
-            names.remove(name)
-            names += [sch.get(part).name for part in made]  # type: ignore[union-attr]
-            break
-        else:
+        found = next(((name, cut) for name in names if (cut := _cut(sch.func, device_block(sch, name))) is not None), None)
+        if found is None:
             return
+        name, (var, end) = found
+        block = device_block(sch, name)
+        binding = dict(zip([iv.var for iv in block.iter_vars], sch.state.realizes[block.ident].iter_values))
+        at = [loop.var for loop in sch.state.loops_of(block)].index(binding[var])  # type: ignore[arg-type]
+        made = sch.partition_block(sch.get_loops(sch.get_sblock(name))[at], [end, None])
+        for part in made:
+            sch.simplify_value(part)
+            sch.renest(part)
+        names.remove(name)
+        names += [sch.get(part).name for part in made]  # type: ignore[union-attr]
 
 
 def _cut(func: PrimFunc, block: Block) -> tuple[Var, int] | None:
@@ -53,13 +50,9 @@ def _cut(func: PrimFunc, block: Block) -> tuple[Var, int] | None:
     size = extents(block)
     for e in walk_expr(store.value):
         choice = choice_of(e)
-        if choice is None or is_move(e) or not all(_loads(branch) for branch in choice[1:]):
+        if choice is None or is_move(e) or not all(has_loads(branch) for branch in choice[1:]):
             continue
         found = turning_point(choice[0])
         if found is not None and 0 < found[1] < size.get(found[0], 0):
             return found
     return None
-
-
-def _loads(value: Expr) -> bool:
-    return any(isinstance(e, BufferLoad) for e in walk_expr(value))
