@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from itertools import product as iter_product
 from typing import Any
@@ -24,6 +25,7 @@ from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, Buffer
 from autosched.schedule import Schedule
 from autosched.target import Target
+from space.normalise import starts
 from space.normalise.blocks import (
     Product,
     device_block,
@@ -246,20 +248,9 @@ def _spread(sch: Schedule, target: Target) -> None:
         if product_of(block) is None or _path(store_of(block).value, alone) is not None:
             raise _no_lanes(sch, block)
         try:
-            _spread_start(sch.copy(), block.name, alone)
+            starts.changed(sch, block.name, partial(_spread_in, alone=alone))
         except ScheduleError as error:
             raise _no_lanes(sch, block) from error
-        _spread_start(sch, block.name, alone)
-
-
-def _spread_start(sch: Schedule, name: str, alone: set[Buffer]) -> None:
-    """Makes tensors with lanes of what a sum starts with: for a while it is a stage."""
-    first = sch.get(sch.decompose_reduction(sch.get_sblock(name), sch.get_loops(sch.get_sblock(name))[0]))
-    assert isinstance(first, Block)
-    _spread_in(sch, first.name, alone)
-    made = first.writes[0].buffer
-    update = next(b for b in device_blocks(sch.func) if b.name != first.name and b.writes[0].buffer is made)
-    sch.compose_reduction(sch.get_sblock(first.name), sch.get_sblock(update.name))
 
 
 def _spread_in(sch: Schedule, name: str, alone: set[Buffer]) -> None:

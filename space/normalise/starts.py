@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
 from autosched.errors import ScheduleError
 from autosched.ir.stmt import Block, BufferStore, PrimFunc
 from autosched.schedule import Schedule
@@ -23,11 +27,28 @@ def applies(func: PrimFunc, target: Target) -> bool:
 def apply(sch: Schedule, target: Target) -> None:
     """Writes what every such sum starts with in shifts, sums, minima and maxima."""
     for name in [b.name for b in device_blocks(sch.func) if _lacks(b, target)]:
-        try:
-            _rewritten(sch.copy(), name, target)
-        except ScheduleError:
-            continue  # what is in the way of a schedule, analysis says
-        _rewritten(sch, name, target)
+        with suppress(ScheduleError):  # what is in the way of a schedule, analysis says
+            changed(sch, name, partial(_rewritten, target=target))
+
+
+def changed(sch: Schedule, name: str, change: Callable[[Schedule, str], None]) -> None:
+    """Changes what a sum starts with, which is a stage for as long as that takes.
+
+    Args:
+        sch: stays as it is where that cannot be.
+        name: of the block that sums up.
+        change: gets a schedule and the name of the stage.
+
+    Raises:
+        ScheduleError: a primitive refuses.
+    """
+    for where in (sch.copy(), sch):
+        first = where.get(where.decompose_reduction(where.get_sblock(name), where.get_loops(where.get_sblock(name))[0]))
+        assert isinstance(first, Block)
+        made = first.writes[0].buffer
+        update = next(b.name for b in device_blocks(where.func) if b.name != first.name and b.writes[0].buffer is made)
+        change(where, first.name)
+        where.compose_reduction(where.get_sblock(first.name), where.get_sblock(update))
 
 
 def _lacks(block: Block, target: Target) -> bool:
@@ -36,11 +57,6 @@ def _lacks(block: Block, target: Target) -> bool:
 
 
 def _rewritten(sch: Schedule, name: str, target: Target) -> None:
-    first = sch.get(sch.decompose_reduction(sch.get_sblock(name), sch.get_loops(sch.get_sblock(name))[0]))
-    assert isinstance(first, Block)
-    made = first.writes[0].buffer
-    update = next(b.name for b in device_blocks(sch.func) if b.name != first.name and b.writes[0].buffer is made)
-    lacking.rewritten(sch, first.name, target)
-    negation.differences(sch, first.name)
-    negation.narrow(sch, first.name)
-    sch.compose_reduction(sch.get_sblock(first.name), sch.get_sblock(update))
+    lacking.rewritten(sch, name, target)
+    negation.differences(sch, name)
+    negation.narrow(sch, name)
