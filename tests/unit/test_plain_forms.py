@@ -68,6 +68,13 @@ def f(A: T.Buffer((20, 9), "int32"), C: T.Buffer((20,), "int32")):
     verify_trace_roundtrip(sch, func)
 
 
+def test_indices_of_iterators_that_stay_are_plain_as_well() -> None:
+    text = LOOPS % ("i, j in T.grid(5, 8)", "vi = T.axis.spatial((9, 14), i + 9)\n            vj = T.axis.spatial(8, j)")
+    sch = Schedule(parse(text.replace("A[vi, vj]", "A[vi, vj * 2 - vj]")))
+    sch.renest("C")
+    assert "C[vi + 9, vj] = A[vi + 9, vj] + 1" in sch.script()
+
+
 @pytest.mark.parametrize(("loops", "binding", "reason"), [
     ("a, b, j in T.grid(4, 4, 8)", "T.where(a * 4 + b < 13)\n            vi = T.axis.spatial(14, a * 4 + b)\n"
                                    "            vj = T.axis.spatial(8, j)", "not known to run every combination"),

@@ -7,11 +7,11 @@ from dataclasses import replace
 from math import prod
 
 from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, binary, int_value
-from autosched.ir.functor import Mutator, Substitute, free_vars, substitute, walk, walk_expr
+from autosched.ir.functor import free_vars, substitute, walk, walk_expr
 from autosched.ir.iter_terms import IterSum
 from autosched.ir.itermap import detect_iter_map
 from autosched.ir.region import block_access, with_access
-from autosched.ir.simplify import simplify
+from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, Range, Stmt
 from autosched.ir.value_bounds import Interval
 from autosched.schedule.analysis.boxes import loop_ranges
@@ -22,6 +22,7 @@ from autosched.schedule.kit.nests import own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
+from autosched.schedule.primitives.tensorize.blockize import Simplifying
 
 
 class PlainForms(ScheduleBase):
@@ -170,17 +171,11 @@ def _renested(state: State, realize: BlockRealize) -> dict[int, Stmt | None]:
     return {id(top): own_nest(_from_zero(block))}
 
 
-class _Plain(Mutator):
-    """Indices in normal form."""
+class _Plain(Simplifying):
+    """Brings every index into normal form, also one that does not change."""
 
-    def visit_load(self, load: BufferLoad) -> Expr:
-        new = super().visit_load(load)
-        assert isinstance(new, BufferLoad)
-        return BufferLoad(new.buffer, tuple(map(simplify, new.indices)), new.dtype)
-
-    def visit_stmt(self, stmt: Stmt) -> Stmt:
-        new = super().visit_stmt(stmt)
-        return replace(new, indices=tuple(map(simplify, new.indices))) if isinstance(new, BufferStore) else new
+    def index(self, expr: Expr) -> Expr:
+        return self.analyzer.simplify(self.visit_expr(expr))
 
 
 def _from_zero(block: Block) -> Block:
@@ -191,7 +186,8 @@ def _from_zero(block: Block) -> Block:
     back: dict[Var, Expr] = {v: binary("+", v, IntImm(n, v.dtype)) for v, n in begins.items()}
     iters = tuple([replace(iv, dom=Range(IntImm(0, iv.var.dtype), iv.dom.extent)) if iv.var in begins else iv
                    for iv in block.iter_vars])
-    plain = [None if s is None else _Plain().visit_stmt(Substitute(back).visit_stmt(s)) for s in (block.init, block.body)]
+    moved = _Plain(back, Analyzer())
+    plain = [None if s is None else moved.visit_stmt(s) for s in (block.init, block.body)]
     return with_access(replace(block, iter_vars=iters, init=plain[0], body=plain[1] or block.body))
 
 

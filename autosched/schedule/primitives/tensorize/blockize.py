@@ -178,8 +178,13 @@ def _halve(
     return halves
 
 
-class _Simplifying(Substitute):
-    """Substitutes and simplifies every index that changes."""
+class Simplifying(Substitute):
+    """Substitutes and simplifies every index that changes.
+
+    Args:
+        vmap: what variables become.
+        analyzer: knows the ranges of those that are left.
+    """
 
     def __init__(self, vmap: dict[Var, Expr], analyzer: Analyzer) -> None:
         super().__init__(vmap)
@@ -281,7 +286,7 @@ def blockize_loop(state: State, loop: For, preserve_unit: bool) -> BlockRealize:
     halves = _halve(block.iter_vars, division, preserve_unit)
     dom = {iv.var: iv.dom for iv in halves.inner_iters}
     analyzer = Analyzer(dom)
-    new = _Simplifying(halves.vmap, analyzer).visit_stmt(replace(block, iter_vars=()))
+    new = Simplifying(halves.vmap, analyzer).visit_stmt(replace(block, iter_vars=()))
     assert isinstance(new, Block)
     if new.init is not None and not _each_once(halves.inner_values, inner, division.inner_predicate):
         raise Refusal(
@@ -400,7 +405,7 @@ def _blockize_neighbours(
             raise Refusal(f"block {block.name} is a reduction whose loops reach outside", [block.ident],
                           "decompose_reduction first", code="reduction")
         dom = {iv.var: iv.dom for iv in halves.inner_iters}
-        new = _Simplifying(halves.vmap, Analyzer(dom)).visit_stmt(replace(block, iter_vars=()))
+        new = Simplifying(halves.vmap, Analyzer(dom)).visit_stmt(replace(block, iter_vars=()))
         assert isinstance(new, Block)
         reads += _relax(new.reads, dom)
         writes += _relax(new.writes, dom)
