@@ -59,9 +59,9 @@ def run_stage(stage: PrimFunc, have: Mapping[str, Array], work: list[HostWork] |
         raise ProgramError(f"host stage {stage.name} reads {', '.join(b.name for b in inputs)}; {', '.join(missing)} missing")
     arrays = [have[b.name] for b in inputs]
     # Of a tensor that several stages make each adds its part.
-    begun = [have[b.name].copy() if b.name in have else None for b in outputs]
+    given = [have[b.name] if b in inputs else have[b.name].copy() if b.name in have else None for b in stage.buffers]
     begin = perf_counter()
-    made = run(stage, *[begun[outputs.index(b)] if b in outputs else have[b.name] for b in stage.buffers])
+    made = run(stage, *given)
     spent = (perf_counter() - begin) * 1e3
     if work is not None:
         size = sum(a.nbytes for a in (*arrays, *made))

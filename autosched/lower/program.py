@@ -213,7 +213,8 @@ class Lowered:
             _parameter(known, name)
         # Where the host makes a part of a result, the rest of it is not all that is expected.
         own = {b.name for b in self.written}
-        found = {n: a for n, a in expected.items() if n in own - {b.name for stage in self.host.unpack for b in written(stage)}}
+        whole = own - {b.name for stage in self.host.unpack for b in written(stage)}
+        found = {n: a for n, a in expected.items() if n in whole}
         if len(found) == len(expected) or not inputs:
             return found
         # What an unpack stage makes of it is known; what goes into it, lanes nobody reads included, the program says.
