@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from sim.own import claim
 
 LOOK = 0.5  # seconds between two looks at the parent, where the system does not tell
+COPIES = sys.platform == "linux"  # whether children that we start are copies (fork), with all loaded that this process has
 MEMORY = 4 << 30  # bytes that a child may take on top of what it has when it starts
 # Trees have no cycles, and looking for cyclic garbage took a fifth of a replay. Objects made between two looks at the youngest,
 # few enough to be in the processor's cache; and such looks between two at what has outlived them, which mostly is to be kept.

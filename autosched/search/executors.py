@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from enum import Enum
 from importlib import import_module
 from multiprocessing import active_children, get_context
@@ -19,7 +19,7 @@ from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from typing import Protocol
 
-from autosched.child import MEMORY, YOUNG, begin_worker, deafen, look_seldom, undisturbed
+from autosched.child import COPIES, MEMORY, YOUNG, begin_worker, deafen, look_seldom, undisturbed
 from autosched.errors import ExecutorError, UnknownNameError
 from autosched.measure import Candidate
 from autosched.records import version
@@ -143,16 +143,16 @@ class _Worker:
     def __init__(self, context: BaseContext | None) -> None:
         from joblib.externals.loky import ProcessPoolExecutor
 
-        with undisturbed():
+        with undisturbed(), ExitStack() as names:
             # What a copy shares with its original has no name that could outlive them.
             if context is None:
                 _track_semaphores()
+                names.enter_context(_semaphores_are_known_before_they_are())
             before = set(active_children())
-            with _semaphores_are_known_before_they_are():
-                self.executor = ProcessPoolExecutor(
-                    max_workers=1, timeout=None, context=context, initializer=begin_worker, initargs=(os.getpid(), MEMORY)
-                )
-                self.ready: Future[None] = self.executor.submit(ready)
+            self.executor = ProcessPoolExecutor(
+                max_workers=1, timeout=None, context=context, initializer=begin_worker, initargs=(os.getpid(), MEMORY)
+            )
+            self.ready: Future[None] = self.executor.submit(ready)
             self.processes = set(active_children()) - before
         self.call: Future[Measured] | None = None
 
@@ -175,7 +175,7 @@ class LokyExecutor:
         jobs: worker processes.
     """
 
-    copies = sys.platform == "linux"
+    copies = COPIES
 
     def __init__(self, jobs: int) -> None:
         self.jobs = self.places = jobs

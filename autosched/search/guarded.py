@@ -5,12 +5,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 
-from autosched.child import begin, undisturbed
+from autosched.child import COPIES, begin, undisturbed
 from autosched.measure import Candidate, Result, measure
 
 
@@ -48,8 +47,7 @@ def check(candidate: Candidate, patience: float) -> Result:
 def _started(pipe: Connection, candidate: Candidate) -> Callable[[], None]:
     """Begins a check; returns what ends it. Signals must not disturb."""
     parent = os.getpid()
-    if sys.platform == "linux":
-        # A copy of this process has everything loaded and compiled.
+    if COPIES:
         child = os.fork()
         if not child:
             _answer(pipe, candidate, parent)

@@ -1,9 +1,9 @@
 """The worker pool: order, one result per candidate, and workers that die or hang."""
 
 import gc
+import importlib
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosched.child import OLDER, YOUNG
+from autosched.child import COPIES, OLDER, YOUNG
 from autosched.cli.exit_codes import Exit
 from autosched.errors import ExecutorError, UnknownNameError
 from autosched.measure import Candidate, Result, measure
@@ -51,7 +51,7 @@ def saboteur(body: str, like: Candidate) -> Candidate:
     return Candidate(like.workload, like.target, Trap(f"import os, signal, time\n{body}", like.trace))  # type: ignore[arg-type]
 
 
-@pytest.fixture(params=[True, False] if sys.platform == "linux" else [False], ids="copies={}".format)
+@pytest.fixture(params=[True, False] if COPIES else [False], ids="copies={}".format)
 def beginnings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers as copies of this process where the system has them, and as interpreters of their own."""
     monkeypatch.setattr(LokyExecutor, "copies", request.param)
@@ -236,6 +236,25 @@ def test_workers_that_never_start_are_one_clear_error(monkeypatch: pytest.Monkey
     monkeypatch.setattr(pool_module, "FALSE_STARTS", 1)
     with broken_start(monkeypatch), MeasurePool(2) as pool, pytest.raises(ExecutorError, match="ended before they could begin"):
         list(pool.run(candidates(3)))
+
+
+@pytest.mark.skipif(not COPIES, reason="no copies")
+@pytest.mark.parametrize("copies", [True, False])
+def test_a_kill_can_leave_no_semaphore_of_a_copy_behind(copies: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of copies have no name that the library gives, and its tracker is not asked for."""
+    semaphores = importlib.import_module("joblib.externals.loky.backend.synchronize").SemLock
+    make = semaphores._make_name
+    named: list[str] = []
+
+    def counted() -> str:
+        named.append(make())
+        return named[-1]
+
+    monkeypatch.setattr(semaphores, "_make_name", staticmethod(counted))
+    monkeypatch.setattr(LokyExecutor, "copies", copies)
+    with MeasurePool(2) as pool:
+        assert [r.ok for r in pool.run(candidates(2))] == [True, True]
+    assert bool(named) != copies
 
 
 def test_one_job_leaves_the_collector_of_garbage_as_it_was() -> None:
