@@ -15,6 +15,7 @@ from autosched.ir.interp import run
 from autosched.ir.verify import verify
 from autosched.kernel import Kernel, build, of_schedule
 from autosched.lower import lower
+from autosched.lower.host_work import run_stage
 from autosched.measure import Candidate, measure
 from autosched.schedule import Schedule
 from autosched.script import T, parse
@@ -242,6 +243,10 @@ def test_the_host_makes_a_part_of_a_result_after_the_accelerator_has_made_its_ow
     # What the accelerator is to have stored is its own part, not the whole.
     assert {o.name: None if o.expected is None else list(o.expected)[:16] for o in program.outputs} == {
         "out": list(range(1, 17)), "O": list(range(52, 68))}
+    # A stage adds its part to a copy: what the accelerator has stored is the caller's.
+    stored = {"out": np.full((2, 16), 7, np.int8), "O": np.arange(16, dtype=np.int8)}
+    made = run_stage(kernel.lowered.host.unpack[0], stored)["out"]
+    assert (stored["out"] == 7).all() and (made[:, :8] == 7).all() and made[:, 8:].ravel().tolist() == list(range(16))
 
 
 @pytest.mark.parametrize("order", [("t", "O", "late", "s", "row"), ("s", "t", "O", "late", "row")])

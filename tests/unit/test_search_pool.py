@@ -247,8 +247,9 @@ def test_a_kill_can_leave_no_semaphore_of_a_copy_behind(copies: bool, monkeypatc
     named: list[str] = []
 
     def counted() -> str:
-        named.append(make())
-        return named[-1]
+        name: str = make()
+        named.append(name)
+        return name
 
     monkeypatch.setattr(semaphores, "_make_name", staticmethod(counted))
     monkeypatch.setattr(LokyExecutor, "copies", copies)
