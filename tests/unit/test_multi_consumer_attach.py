@@ -8,10 +8,12 @@ import pytest
 from refusals import refused
 
 from autosched.errors import ScheduleError
+from autosched.ir import IRModule, PrimFunc
 from autosched.schedule import Schedule
-from autosched.script import T
+from autosched.script import T, parse
 
 Same = Callable[..., None]
+Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
 
 
 @T.prim_func
@@ -114,6 +116,35 @@ def test_recomputed_for_each_consumer(same: Same) -> None:
     sch.compute_inline(second)
     same(fork, sch)
     assert [b.name for b in sch.state.root.alloc_buffers] == ["x", "y", "z"]
+
+
+@pytest.mark.parametrize(("letters", "names"), [
+    (5, ["{y}_last", "{x}_{y}_last", "{w}_{x}_{y}_last"]),
+    (29, ["{y}_last", "{x}_{y}_last", "{w}_last"]),  # 64 characters
+    (30, ["{y}_last", "{x}_last", "{w}_last"]),
+    (70, ["{y}_last", "{x}_last", "{w}_last"]),
+])
+def test_names_of_copies_of_copies_do_not_grow(
+    letters: int, names: list[str], same: Same, verify_trace_roundtrip: Verify
+) -> None:
+    w, x, y = "w" * letters, "x" * letters, "y" * letters
+    stage = """
+    for i in range(8):
+        with T.block("{0}"):
+            vi = T.axis.spatial(8, i)
+            {0}[vi] = {1}[vi] * {2}"""
+    func = parse(f"""
+@T.prim_func
+def f(a: T.Buffer((8,), "int32"), out: T.Buffer((8,), "int32"), last: T.Buffer((8,), "int32")):
+    {w} = T.alloc_buffer((8,), "int32")
+    {x} = T.alloc_buffer((8,), "int32")
+    {y} = T.alloc_buffer((8,), "int32")""" + "".join(
+        stage.format(*each) for each in ((w, "a", 2), (x, w, 3), (y, x, 5), ("out", y, 7), ("last", y, 9))))
+    sch = Schedule(func)
+    made = [sch.get(sch.recompute_at_consumers(b)[1]) for b in (y, x, w)]
+    assert [b.name for b in made] == [b.writes[0].buffer.name for b in made] == [n.format(w=w, x=x, y=y) for n in names]
+    same(func, sch)
+    verify_trace_roundtrip(sch, func)
 
 
 def test_some_consumers_share_a_copy(same: Same) -> None:

@@ -22,6 +22,8 @@ from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State, refresh
 
+LONGEST = 64  # characters of a name that says whose copy it is; no shipped trace looks up a longer one
+
 
 class Recomputing(ScheduleBase):
     """Duplicating a producer."""
@@ -36,7 +38,8 @@ class Recomputing(ScheduleBase):
         Args:
             block: a complete or reduction block that writes one intermediate buffer.
             consumer_blocks: consumers that get one copy together, named after the first of them; the others stay with the
-                block. Every consumer by itself when not given.
+                block. Every consumer by itself when not given. Names of copies of copies grow: one of more than 64 characters
+                has that of the last block to which its results go instead.
 
         Returns:
             One block per consumer (or group), in program order; the first is the block itself, the others write new buffers.
@@ -120,9 +123,8 @@ def _duplicate(state: State, realize: BlockRealize, together: list[Block] | None
     table: dict[int, Stmt | None] = {}
     taken = {*state.block_names(), *state.buffer_names(scope)}
     for group in groups[1:]:
-        first = group[0]
         # The block and what it writes mostly have one name, and then their copies as well.
-        names = {n: fresh_name(f"{n}_{first.name}", taken) for n in (block.name, *(b.name for b in buffers))}
+        names = {n: fresh_name(_copy_name(state, n, group[0]), taken) for n in (block.name, *(b.name for b in buffers))}
         taken.update(names.values())
         fresh = {b: replace(b, name=names[b.name], ident=Ident()) for b in buffers}
         copy = refresh(replace_buffers(_restricted(nest, block, group), fresh))
@@ -136,6 +138,16 @@ def _duplicate(state: State, realize: BlockRealize, together: list[Block] | None
             table[id(site)] = replace_buffers(site, fresh)
     table[id(nest)] = seq(*stmts)
     return state.rewrite(table, {id(scope): tuple(allocs)}), idents
+
+
+def _copy_name(state: State, name: str, consumer: Block) -> str:
+    """What is copied and who reads it; of a copy for a copy, and so on, where the row of them ends."""
+    made = f"{name}_{consumer.name}"
+    if len(made) <= LONGEST:
+        return made
+    while readers := state.consumers(consumer):
+        consumer = readers[-1]
+    return f"{name}_{consumer.name}"
 
 
 def _groups(block: Block, consumers: list[Block], together: list[Block] | None) -> list[list[Block]]:
