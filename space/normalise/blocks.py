@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from math import prod
 from typing import TypeVar
 
 from autosched.errors import SpaceError
 from autosched.ir.expr import COMPARISON, BinOp, BufferLoad, Cast, Expr, Var, binary, int_value
 from autosched.ir.functor import stmt_children, walk, walk_expr
-from autosched.ir.host import is_move, kind_of
+from autosched.ir.host import PACK, is_move, kind_of
 from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Range, Stmt
@@ -64,6 +65,16 @@ def _device_blocks(body: Stmt) -> tuple[Block, ...]:
 def device_block(sch: Schedule, name: str) -> Block:
     """A block as it is now."""
     return next(b for b in device_blocks(sch.func) if b.name == name)
+
+
+def pack_blocks(sch: Schedule) -> list[Block]:
+    """The host stages that fill tensors for the accelerator."""
+    return [r.block for r in sch.state.realizes.values() if kind_of(r.block) == PACK]
+
+
+def filled(sch: Schedule) -> set[Buffer]:
+    """The tensors that host stages fill for the accelerator."""
+    return {store_of(b).buffer for b in pack_blocks(sch)}
 
 
 def plain_blocks(func: PrimFunc) -> bool:
@@ -121,10 +132,20 @@ def _loads(block: Block) -> tuple[BufferLoad, ...]:
     return tuple(e for e in found if isinstance(e, BufferLoad) and e.buffer is not store.buffer)
 
 
+def written(func: PrimFunc) -> set[Buffer]:
+    """The tensors that the accelerator writes."""
+    return {store_of(b).buffer for b in device_blocks(func)}
+
+
 def given(func: PrimFunc) -> list[Buffer]:
     """The parameters that the accelerator only reads, in order."""
-    written = {store_of(b).buffer for b in device_blocks(func)}
-    return [b for b in func.buffers if b not in written]
+    made = written(func)
+    return [b for b in func.buffers if b not in made]
+
+
+def writer_of(func: PrimFunc, buffer: Buffer) -> Block | None:
+    """The accelerator's first block that writes a tensor; None of what is given to it."""
+    return next((b for b in device_blocks(func) if store_of(b).buffer is buffer), None)
 
 
 def turning_point(condition: Expr) -> tuple[Var, int] | None:
@@ -152,6 +173,16 @@ def is_extremum(value: Expr) -> bool:
         return isinstance(e, Cast) or (isinstance(e, BinOp) and e.dtype == "int8" and e.op not in ("min", "max"))
 
     return value.dtype == "int8" and not any(map(other, walk_expr(value)))
+
+
+def has_digits(*values: Expr) -> bool:
+    """Whether some value takes another one apart, by a division or a remainder."""
+    return any(isinstance(e, BinOp) and e.op in ("//", "%") for value in values for e in walk_expr(value))
+
+
+def elements_of(buffer: Buffer) -> int:
+    """How many elements a tensor of constant shape has."""
+    return prod(int_value(e) or 1 for e in buffer.shape)
 
 
 def extents(block: Block) -> dict[Var, int]:

@@ -9,7 +9,7 @@ from autosched.ir.patterns import loads_from
 from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, given, loads_of, product_of, readers_of, store_of
+from space.normalise.blocks import device_block, device_blocks, given, loads_of, product_of, readers_of, store_of, written
 
 
 def apart(sch: Schedule, target: Target) -> None:
@@ -61,7 +61,7 @@ def apply(sch: Schedule, target: Target) -> None:
     params = set(sch.func.buffers)
     for block in device_blocks(sch.func):
         twice(sch, block)
-    seen = {store_of(b).buffer for b in device_blocks(sch.func)}  # what it writes itself the host does not fill
+    seen = written(sch.func)  # what it writes itself the host does not fill
     for block in device_blocks(sch.func):
         for load in loads_of(block):
             if load.buffer not in params or load.buffer in seen:

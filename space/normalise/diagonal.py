@@ -9,7 +9,7 @@ from autosched.ir.stmt import Block
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.negation import factors_of
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, extents, given, product_of, store_of
+from space.normalise.blocks import device_block, device_blocks, elements_of, extents, given, product_of, store_of
 
 MOST = 16  # products of one value
 
@@ -61,7 +61,7 @@ def apply(sch: Schedule, target: Target) -> None:
             raise ScheduleError("normalise", f"block {block.name} multiplies elements of one tensor by others of it; as data and "
                                              "as weight it lies otherwise: give it to the program twice, as two parameters")
         # The weight is what has fewer elements: it is what becomes larger.
-        if _count(data.buffer.shape) < _count(weight.buffer.shape):
+        if elements_of(data.buffer) < elements_of(weight.buffer):
             data, weight = weight, data
         axis = next(k for k, iv in enumerate(block.iter_vars) if iv.var is lane)
         sch.diagonalize(sch.get_sblock(block.name), axis, weight.buffer.name)
@@ -73,10 +73,3 @@ def _factors(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
     if product is not None:
         return product.factors
     return factors_of(store_of(block).value) if block.init is None else None
-
-
-def _count(shape: tuple[object, ...]) -> int:
-    total = 1
-    for extent in shape:
-        total *= getattr(extent, "value", 1)
-    return total

@@ -5,7 +5,7 @@ from __future__ import annotations
 from autosched.ir.expr import BinOp, BufferLoad, Cast
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_blocks, is_extremum, loads_of, readers_of, store_of
+from space.normalise.blocks import device_blocks, is_extremum, loads_of, readers_of, store_of, written
 from space.normalise.widening import computed
 
 
@@ -23,7 +23,7 @@ def apply(sch: Schedule, target: Target) -> None:
                 sch.cache_write(sch.get_sblock(block.name), 0, "local")
                 sch.set_scope(sch.get_sblock(block.name), 0, "global")
             sch.widen_block(sch.get_sblock(block.name))
-    made = {store_of(b).buffer for b in device_blocks(sch.func)}
+    made = written(sch.func)
     for block in device_blocks(sch.func):
         store = store_of(block)
         value = store.value

@@ -9,21 +9,33 @@ from __future__ import annotations
 from math import prod
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
-from autosched.ir.functor import free_vars, substitute, walk_expr
-from autosched.ir.host import PACK, kind_of
+from autosched.ir.expr import BufferLoad, Expr, Var, int_value
+from autosched.ir.functor import free_vars, substitute
 from autosched.ir.stmt import Block
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import Product, device_block, device_blocks, extents, loads_of, product_of, store_of
+from space.normalise.blocks import (
+    Product,
+    device_block,
+    device_blocks,
+    elements_of,
+    extents,
+    filled,
+    has_digits,
+    loads_of,
+    pack_blocks,
+    product_of,
+    store_of,
+    written,
+)
 from space.normalise.packing import by_element
 
 
 def stages(sch: Schedule, target: Target) -> None:
     """Lets a stage that reads what is made at digits of its iterators run over what it reads, and store at computed places."""
     for block in device_blocks(sch.func):
-        made = {store_of(b).buffer for b in device_blocks(sch.func)} - {store_of(block).buffer}
-        read = next((x.indices for x in loads_of(block) if x.buffer in made and any(_apart(i) for i in x.indices)), None)
+        made = written(sch.func) - {store_of(block).buffer}
+        read = next((x.indices for x in loads_of(block) if x.buffer in made and has_digits(*x.indices)), None)
         if block.init is not None or read is None:
             continue
         own = [iv.var for iv in block.iter_vars]
@@ -35,11 +47,6 @@ def stages(sch: Schedule, target: Target) -> None:
             sch.transform_block_layout(sch.get_sblock(block.name), over)
         except ScheduleError:
             continue  # some of it twice, or not at all
-
-
-def _apart(index: Expr) -> bool:
-    """Whether an index is made of digits."""
-    return any(isinstance(e, BinOp) and e.op in ("//", "%") for e in walk_expr(index))
 
 
 def results(sch: Schedule, target: Target) -> None:
@@ -61,7 +68,7 @@ def apply(sch: Schedule, target: Target) -> None:
         for k in (0, 1, 0):  # one may have to lie plainly before it shows what the other one needs
             block = device_block(sch, name)
             product = product_of(block)
-            packs = {store_of(r.block).buffer for r in sch.state.realizes.values() if kind_of(r.block) == PACK}
+            packs = filled(sch)
             if product is None or product.factors[0].buffer is product.factors[1].buffer:
                 break
             factor, other = product.factors[k], product.factors[1 - k]
@@ -72,7 +79,7 @@ def apply(sch: Schedule, target: Target) -> None:
 
 def shared(sch: Schedule) -> bool:
     """Whether the host lays one tensor out for products more than once."""
-    packs = [r.block for r in sch.state.realizes.values() if kind_of(r.block) == PACK]
+    packs = pack_blocks(sch)
     laid = [x for b in packs for x in {x.buffer for x in loads_of(b)} if store_of(b).buffer.name.startswith(f"{x.name}_reindex")]
     return len(set(laid)) < len(laid)
 
@@ -81,9 +88,9 @@ def _digits(block: Block, load: BufferLoad) -> bool:
     """Whether a load takes digits of an iterator, or is at sums of iterators only, and takes elements twice at most."""
     size = extents(block)
     used = {v: size[v] for i in load.indices for v in free_vars(i) if isinstance(v, Var) and v in size}
-    if prod(used.values()) > 2 * prod(int_value(e) or 1 for e in load.buffer.shape):
+    if prod(used.values()) > 2 * elements_of(load.buffer):
         return False
-    apart = any(map(_apart, load.indices))
+    apart = has_digits(*load.indices)
     flat = not any(isinstance(i, Var) and size.get(i, 1) > 1 for i in load.indices) and len(used) > 1
     return apart or flat
 

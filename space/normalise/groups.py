@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from autosched.ir.expr import BinOp, Expr, Var, int_value
-from autosched.ir.host import PACK, kind_of
 from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_blocks, extents, product_of, store_of
+from space.normalise.blocks import device_blocks, extents, pack_blocks, product_of, store_of
 from space.normalise.packing import Axes, Place
 
 
@@ -55,7 +54,7 @@ def _split_axes(sch: Schedule, alone: bool) -> None:
                 sizes[axes.of((buffer, d))] = size
     if not sizes:
         return
-    packs = [r.block for r in sch.state.realizes.values() if kind_of(r.block) == PACK]
+    packs = pack_blocks(sch)
     layouts = {}
     for block in (*packs, *blocks):
         buffer = store_of(block).buffer

@@ -15,7 +15,7 @@ from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.bits import chosen, masked
 from autosched.schedule.primitives.reductions.doubling import NEGATIVE, constant_factor
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, store_of
+from space.normalise.blocks import device_block, device_blocks, store_of, writer_of
 from space.normalise.copies import path_of
 from space.normalise.negation import DOUBLING, cycles_of, factor_of
 
@@ -104,7 +104,7 @@ def _step(sch: Schedule, name: str, target: Target, formed: bool) -> list[str] |
 
 def _negative(sch: Schedule, buffer: Buffer) -> int:
     """How many additions the negative of a tensor costs about: less where the host makes it, or a factor of it, negative."""
-    made = next((b for b in device_blocks(sch.func) if store_of(b).buffer is buffer), None)
+    made = writer_of(sch.func, buffer)
     if made is None:
         return 1
     again = cycles_of(sch, made)

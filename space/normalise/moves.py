@@ -7,11 +7,10 @@ out, both exact. Of several tensors each comes in with zeros where another one i
 from __future__ import annotations
 
 from autosched.ir.expr import BinOp, BufferLoad, Expr
-from autosched.ir.functor import walk_expr
 from autosched.ir.patterns import choice_of
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, is_copy, loads_of, store_of
+from space.normalise.blocks import device_block, device_blocks, has_digits, is_copy, loads_of, store_of, written
 
 
 def apply(sch: Schedule, target: Target) -> None:
@@ -20,7 +19,7 @@ def apply(sch: Schedule, target: Target) -> None:
     for name in [b.name for b in device_blocks(sch.func)]:
         block = device_block(sch, name)
         store = store_of(block)
-        made = {store_of(b).buffer for b in device_blocks(sch.func)}
+        made = written(sch.func)
         loads = list(loads_of(block))
         if store.buffer not in params or store.buffer.dtype != "int8" or not loads or not is_copy(block, params - made):
             continue
@@ -36,14 +35,10 @@ def _copied(value: Expr) -> list[int] | None:
     if choice_of(value) is not None:
         return []
     if isinstance(value, BufferLoad):
-        return [] if any(_divides(i) for i in value.indices) else None
+        return [] if has_digits(*value.indices) else None
     if isinstance(value, BinOp):
         for k, side in enumerate((value.a, value.b)):
             path = _copied(side)
             if path is not None:
                 return [k, *path]
     return None
-
-
-def _divides(index: Expr) -> bool:
-    return any(isinstance(e, BinOp) and e.op in ("//", "%") for e in walk_expr(index))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr
 from autosched.ir.functor import walk_expr
 from autosched.ir.patterns import has_loads, is_widened, update_of
 from autosched.ir.stmt import Block, Buffer, BufferStore
@@ -15,7 +15,18 @@ from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.primitives.reductions.minus import pushed, takes_away
 from autosched.schedule.primitives.reductions.negation import products_away, subtrahends
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, extents, given, loads_of, product_of, readers_of, store_of
+from space.normalise.blocks import (
+    device_block,
+    device_blocks,
+    elements_of,
+    extents,
+    given,
+    loads_of,
+    product_of,
+    readers_of,
+    store_of,
+    writer_of,
+)
 from space.normalise.copies import path_of, twice
 from space.sites import WRITTEN_OUT, alu_ops
 
@@ -235,7 +246,7 @@ def _apart(sch: Schedule, name: str, buffer: Buffer) -> list[str]:
 
 
 def _added(sch: Schedule, name: str, buffer: Buffer) -> None:
-    made = next((b for b in device_blocks(sch.func) if store_of(b).buffer is buffer), None)
+    made = writer_of(sch.func, buffer)
     if made is None:
         sch.host_stage(sch.add_negative(sch.get_sblock(name), buffer.name))
         return
@@ -284,4 +295,4 @@ def factor_of(sch: Schedule, block: Block) -> Buffer | None:
 def _easiest(sch: Schedule, factors: list[Buffer]) -> Buffer:
     """Of some factors the one that the host makes negative: one without -128, or else the smallest."""
     known = ValueBounds(sch.func)
-    return min(factors, key=lambda b: (known.of_buffer(b)[0] == -128, prod(int_value(e) or 1 for e in b.shape)))
+    return min(factors, key=lambda b: (known.of_buffer(b)[0] == -128, elements_of(b)))

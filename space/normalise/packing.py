@@ -18,7 +18,7 @@ from typing import Any
 from autosched.errors import ScheduleError, together
 from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import expr_children, free_vars, walk_expr
-from autosched.ir.host import PACK, is_move, kind_of
+from autosched.ir.host import is_move
 from autosched.ir.patterns import choice_of, has_loads, update_of
 from autosched.ir.printer import expr_text
 from autosched.ir.simplify import linear_form
@@ -31,8 +31,10 @@ from space.normalise.blocks import (
     device_block,
     device_blocks,
     extents,
+    filled,
     is_copy,
     loads_of,
+    pack_blocks,
     product_of,
     store_of,
     turning_point,
@@ -170,7 +172,7 @@ def apply(sch: Schedule, target: Target) -> None:
     plan = _plan(blocks, target)
     # All of it is worked out before anything moves: primitives replace what the plan is about, but keep names.
     touched = {buffer for block in blocks for buffer, _ in _accesses(block)}
-    packs = [r.block for r in sch.state.realizes.values() if kind_of(r.block) == PACK and store_of(r.block).buffer in touched]
+    packs = [b for b in pack_blocks(sch) if store_of(b).buffer in touched]
     pads = [(b.name, _factors(b, plan)) for b in (*packs, *blocks)]
     layouts: dict[Buffer, tuple[str, Any]] = {}
     for block in (*packs, *blocks):
@@ -190,7 +192,7 @@ def _cut(sch: Schedule, target: Target) -> None:
     """Of a parameter that a product reads from an index on, the host packs what is read, so that its lanes begin at 0."""
     if _packable(device_blocks(sch.func), target):
         return
-    packs = {store_of(r.block).buffer for r in sch.state.realizes.values() if kind_of(r.block) == PACK}
+    packs = filled(sch)
     for block in device_blocks(sch.func):
         product = product_of(block)
         for factor in product.factors if product is not None else ():
@@ -216,7 +218,7 @@ def _packable(blocks: Sequence[Block], target: Target) -> bool:
 def _spread(sch: Schedule, target: Target) -> None:
     """What a stage reads at the same place for all lanes becomes a tensor with lanes, made by the host."""
     blocks = device_blocks(sch.func)
-    packs = {store_of(r.block).buffer for r in sch.state.realizes.values() if kind_of(r.block) == PACK}
+    packs = filled(sch)
     for block in blocks:
         if len({x.buffer for x in loads_of(block)}) > 1 and is_copy(block, packs):
             sch.host_stage(sch.get_sblock(block.name))  # a load takes elements of one tensor
@@ -268,7 +270,7 @@ def _no_lanes(sch: Schedule, block: Block) -> ScheduleError:
     update = update_of(store_of(block))
     if block.init is not None and product_of(block) is None and update is not None:
         read = {x.buffer for x in loads_of(block)}
-        made = [r.block for r in sch.state.realizes.values() if kind_of(r.block) == PACK and store_of(r.block).buffer in read]
+        made = [b for b in pack_blocks(sch) if store_of(b).buffer in read]
         # Of what has been made negative, say, the term as it is now is not the user's.
         own = len(made) == len(read) and all(is_move(store_of(b).value) for b in made)
         what = expr_text(update[1]) if own else f"what it makes of {together(sorted(b.name for b in read))}"

@@ -6,7 +6,7 @@ from autosched.errors import ScheduleError
 from autosched.ir.host import is_move
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, is_extremum, loads_of, product_of, readers_of, store_of
+from space.normalise.blocks import device_block, device_blocks, is_extremum, loads_of, product_of, readers_of, store_of, written
 
 
 def apply(sch: Schedule, target: Target) -> None:
@@ -22,7 +22,7 @@ def apply(sch: Schedule, target: Target) -> None:
         if store.buffer not in params or store.buffer.dtype != "int8" or block.init is not None:
             continue
         readers = readers_of(sch.func, store.buffer)
-        others = {store_of(b).buffer for b in device_blocks(sch.func)} - {store.buffer}
+        others = written(sch.func) - {store.buffer}
         near = [b.name for b in readers if b.init is None and all(
             x.indices == store_of(b).indices if x.buffer is store.buffer else x.buffer not in others or is_extremum(
                 store_of(b).value) for x in loads_of(b))]

@@ -6,19 +6,18 @@ from collections.abc import Callable
 
 from autosched.ir.expr import BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import free_vars
-from autosched.ir.host import kind_of
 from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, Buffer
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_blocks, given, loads_of, store_of
+from space.normalise.blocks import device_blocks, given, loads_of, pack_blocks, store_of, written
 from space.normalise.copies import copied
 
 
 def apply(sch: Schedule, target: Target) -> None:
     """Runs every sum upwards through what it slides over; reverses what all readers of a copy then read downwards."""
     _upwards(sch)
-    copies = {store_of(b).buffer: b for b in _packs(sch)}
+    copies = {store_of(b).buffer: b for b in pack_blocks(sch)}
     backwards: dict[Buffer, list[set[int]]] = {}
     for block in device_blocks(sch.func):
         for load in loads_of(block):
@@ -53,7 +52,7 @@ def apart(sch: Schedule, target: Target) -> None:
 def results(sch: Schedule, target: Target) -> None:
     """Runs a result backwards that reads computed int8 backwards: that is read in order, and the host turns the result."""
     blocks = device_blocks(sch.func)
-    made = {store_of(b).buffer for b in blocks}
+    made = written(sch.func)
     read = {x.buffer for b in blocks for x in loads_of(b)}
     for block in blocks:
         buffer = store_of(block).buffer
@@ -100,10 +99,6 @@ def _upwards(sch: Schedule) -> None:
         if not any(turned) or not falling <= sums:
             continue
         sch.transform_block_layout(sch.get_sblock(block.name), _down(block, turned))
-
-
-def _packs(sch: Schedule) -> list[Block]:
-    return [r.block for r in sch.state.realizes.values() if kind_of(r.block) == "pack"]
 
 
 def _falls(index: Expr) -> bool:

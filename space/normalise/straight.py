@@ -6,7 +6,7 @@ from autosched.ir.expr import Expr, Var, int_value
 from autosched.ir.stmt import Block, Buffer
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, extents, loads_of, store_of
+from space.normalise.blocks import device_block, device_blocks, extents, loads_of, store_of, written
 
 
 def apply(sch: Schedule, target: Target) -> None:
@@ -14,7 +14,7 @@ def apply(sch: Schedule, target: Target) -> None:
     params = set(sch.func.buffers)
     for name in [b.name for b in device_blocks(sch.func) if b.init is None]:
         block = device_block(sch, name)
-        made = {store_of(b).buffer for b in device_blocks(sch.func)} - params
+        made = written(sch.func) - params
         order = _order(block, made)
         if order is None or store_of(block).buffer in params:
             continue

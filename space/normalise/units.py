@@ -8,13 +8,25 @@ from __future__ import annotations
 
 from math import prod
 
-from autosched.ir.expr import BinOp, BufferLoad, Expr, Var
-from autosched.ir.functor import free_vars, walk_expr
-from autosched.ir.host import PACK, is_move, kind_of
+from autosched.ir.expr import BufferLoad, Expr, Var
+from autosched.ir.functor import free_vars
+from autosched.ir.host import is_move
 from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import Product, device_block, device_blocks, extents, loads_of, product_of, store_of
+from space.normalise.blocks import (
+    Product,
+    device_block,
+    device_blocks,
+    elements_of,
+    extents,
+    filled,
+    has_digits,
+    loads_of,
+    pack_blocks,
+    product_of,
+    store_of,
+)
 from space.normalise.copies import copied
 
 
@@ -51,7 +63,7 @@ def _lacks(block: Block) -> Product | None:
     Not where an index is taken apart: of what lies by digits of an iterator, other lanes than one in an element may be had.
     """
     product = product_of(block)
-    if product is None or any(isinstance(e, BinOp) and e.op in ("//", "%") for f in product.factors for e in walk_expr(f)):
+    if product is None or has_digits(*product.factors):
         return None
     size = extents(block)
     stored = {i for i in store_of(block).indices if isinstance(i, Var)}
@@ -69,9 +81,9 @@ def _lacks(block: Block) -> Product | None:
 
 def _weight(sch: Schedule, product: Product) -> BufferLoad | None:
     """The factor that the host fills, the smaller one of two."""
-    packs = {store_of(r.block).buffer for r in sch.state.realizes.values() if kind_of(r.block) == PACK}
+    packs = filled(sch)
     mine = [f for f in product.factors if f.buffer in packs]
-    return min(mine, key=lambda f: prod(getattr(e, "value", 1) for e in f.buffer.shape), default=None)
+    return min(mine, key=lambda f: elements_of(f.buffer), default=None)
 
 
 def _plane(product: Product, weight: BufferLoad, target: Target) -> Var | None:
@@ -139,7 +151,7 @@ def _weight_of(sch: Schedule, name: str) -> BufferLoad:
 
 def _filler(sch: Schedule, buffer: Buffer) -> Block:
     """The host stage that fills a tensor."""
-    return next(r.block for r in sch.state.realizes.values() if kind_of(r.block) == PACK and store_of(r.block).buffer is buffer)
+    return next(b for b in pack_blocks(sch) if store_of(b).buffer is buffer)
 
 
 def _unit_first(*i: Expr) -> tuple[Expr, ...]:

@@ -14,7 +14,7 @@ from autosched.schedule import Schedule
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.primitives.reductions.values import simplified
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, loads_of, readers_of, store_of
+from space.normalise.blocks import device_block, device_blocks, loads_of, readers_of, store_of, written
 
 HELD = ("int8", "int32")  # types of elements in the machine's memories
 
@@ -39,8 +39,7 @@ def apply(sch: Schedule, target: Target) -> None:
 def _joins(sch: Schedule, block: Block) -> bool:
     """Whether a stage of int32 parameters alone feeds a stage that goes on from something else as well: one chain joins them."""
     store = store_of(block)
-    blocks = device_blocks(sch.func)
-    made = {store_of(b).buffer for b in blocks}
+    made = written(sch.func)
     sources = list(loads_of(block))
     if block.init is not None or store.buffer in sch.func.buffers or store.buffer.dtype != "int32" or not sources:
         return False
