@@ -6,6 +6,7 @@ store. Products and fills at a border are as small as the border makes them.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from numba import njit
 from sim._kernels import refresh
 from space import play as columns
 from space.play import (
+    AFTER,
     BANKS,
     BEATS,
     CLEAR,
@@ -42,9 +44,38 @@ refresh(__file__, columns)
 
 
 @njit(cache=True, nogil=True)
+def behind(start: float, beats: float, least: float, fills: Any, n: int, latency: float, burst: float, reads: float) -> float:
+    """When a load of the compute engine ends, which is last at the memory (vta.md 5.11).
+
+    Args:
+        start: when it begins.
+        beats: its bus words.
+        least: cycles that it takes alone.
+        fills: of the load engine: first and last cycle, cycles of a DMA; shape (.., 3).
+        n: how many of these there are, in order.
+        latency: cycles of a DMA beyond its beats.
+        burst: bus words of a read.
+        reads: that may be on their way.
+    """
+    for f in range(n):
+        begun, ended, each = fills[f, 0], fills[f, 1], fills[f, 2]
+        if begun < start < ended:
+            # A DMA asks for a burst every other cycle, until as many are on their way as may be: whoever comes then gets a turn
+            # when the DMA has asked for its last. Between two DMAs half of the reads are free.
+            since = (start - begun) % each
+            wait = each - latency - since
+            if since < 2 * reads:
+                wait = min(wait, burst / 2 * since)
+            wait += each * (math.ceil(beats / (burst * reads / 2)) - 1)
+            return start + max(least, min(wait, ended - start) + beats)
+    return start + least
+
+
+@njit(cache=True, nogil=True)
 def play(
     on: Any, shape: Any, spatial: Any, fill: Any, work: Any, apart: Any, acc_banks: Any, dims: Any, counts: Any, padded: Any,
-    drops: Any, widths: Any, issue: float, latency: float, fetch: float, begin: float, out: Any,
+    drops: Any, widths: Any, issue: float, latency: float, fetch: float, begin: float, burst: float,
+    reads: float, out: Any,
 ) -> None:
     """Cycles of every point.
 
@@ -52,9 +83,9 @@ def play(
         on: whether a part exists, shape (n, parts).
         shape: loops, axes outermost first, int64, shape (n, parts, axes, 4).
         spatial: how many of the axes are loops over tiles of the output.
-        fill: of every operand, float64, shape (n, parts, operands, 6); ``ENGINE`` 1 where the compute engine loads it, 2
+        fill: of every operand, float64, shape (n, parts, operands, 7); ``ENGINE`` 1 where the compute engine loads it, 2
             where only the stages read it, 3 where both the products and the stages do, ``ONCE`` 1 where every fill has a place
-            of its own, 2 where it touches that of the fill before.
+            of its own, 2 where it touches that of the fill before, ``AFTER`` 1 where no product and no initial value reads it.
         work: of a part, float64, shape (n, parts, 11).
         apart: whether a part's first buffers have room beside those of the part before, shape (n, parts).
         acc_banks: of the accumulator, shape (n,).
@@ -69,6 +100,8 @@ def play(
         latency: cycles between two loads beyond their beats.
         fetch: bus words of an instruction.
         begin: cycles before the first instruction.
+        burst: bus words of a read.
+        reads: that may be on their way.
         out: the result, shape (n,).
     """
     n, parts, axes = shape.shape[0], shape.shape[1], shape.shape[2]
@@ -88,7 +121,12 @@ def play(
     beats_of, transfers_of = np.zeros(operands), np.zeros(operands)
     depth, banks = np.zeros(operands, dtype=np.int64), np.zeros(operands, dtype=np.int64)
     once, engine = np.zeros(operands, dtype=np.int64), np.zeros(operands, dtype=np.int64)
+    after = np.zeros(operands, dtype=np.bool_)
     slot = np.zeros(operands, dtype=np.int64)  # of the next fill
+    inward = np.zeros(operands, dtype=np.int64)  # operands in the order of their loads
+    # This visit's fills and those that run ahead of it: first and last cycle, cycles of a DMA.
+    under_way = np.zeros((2 * operands, 3))
+    due = np.zeros(operands, dtype=np.bool_)  # addends that the stages of this tile wait for
     outer, low_of = np.zeros(axes, dtype=np.int64), np.zeros(axes, dtype=np.int64)
     tile, rest = np.zeros(axes, dtype=np.int64), np.zeros(axes, dtype=np.int64)
     for r in range(n):
@@ -102,7 +140,7 @@ def play(
         banks_acc = acc_banks[r] + 1
         first_part = True
         known = 0.0  # accumulators whose contents are known to be small
-        paused, busy = 1.0, 1.0  # of the load engine's time: in which it leaves the bus alone, and all of it
+        due[:] = False
         for p in range(parts):
             if not on[r, p]:
                 continue
@@ -127,7 +165,18 @@ def play(
                     release[k, b] = 0.0
                 depth[k], banks[k] = int(fill[r, p, k, DEPTH]), int(fill[r, p, k, BANKS])
                 once[k], engine[k] = int(fill[r, p, k, ONCE]), int(fill[r, p, k, ENGINE])
+                after[k] = fill[r, p, k, AFTER] > 0
                 beats_of[k], transfers_of[k] = fill[r, p, k, BEATS], fill[r, p, k, TRANSFERS]
+            deepest = 0  # loops around the innermost load
+            for k in range(operands):
+                # A load further out stands before those further in.
+                i = k
+                while i > 0 and depth[inward[i - 1]] > depth[k]:
+                    inward[i] = inward[i - 1]
+                    i -= 1
+                inward[i] = k
+                if engine[k] != 1 and beats_of[k] > 0:
+                    deepest = max(deepest, depth[k])
             for b in range(held):
                 stored[b] = 0.0 if apart[r, p] or first_part else store
             if first_part and w[KNOWN] > 0:
@@ -145,7 +194,9 @@ def play(
                     if counter[a] == outer[a] - 1 and rest[a] != tile[a]:
                         share *= rest[a] / tile[a]
                 # Loads of this visit, in program order.
-                for k in range(operands):
+                fills = 0
+                for i in range(operands):
+                    k = inward[i]
                     beats, transfers = beats_of[k], transfers_of[k]
                     if engine[k] == 1 or (step > 0 and not changed < depth[k]) or beats == 0:
                         continue
@@ -179,8 +230,10 @@ def play(
                         load = max(load, release[k, own])
                     elif once[k] == 2 and filled[k]:
                         load = max(load, used)
+                    under_way[fills, 0] = load
                     load += beats + (latency + fetch) * transfers
-                    paused, busy = latency * transfers, beats + latency * transfers
+                    under_way[fills, 1], under_way[fills, 2] = load, beats / transfers + latency
+                    fills += 1
                     ready[k] = load
                     filled[k] = 1
                     slot[k] = own + 1 if own + 1 < banks[k] else 0
@@ -197,11 +250,27 @@ def play(
                         known = w[CLEAR] * (bank + 1)
                         comp += w[CLEAR] + issue
                     comp += w[INIT]
+                ahead = -1.0
                 for k in range(operands):
                     if engine[k] == 1 and beats_of[k] > 0 and (step == 0 or changed < depth[k]):
-                        # Last at the memory: it gets the gaps between loads, or waits until they pause.
-                        needed = beats_of[k] + latency * transfers_of[k]
-                        comp += needed + min(max(load - comp, 0.0), needed / (paused / busy))
+                        if ahead < 0:
+                            # What the load engine does meanwhile: the next visit's fills that has some, once banks are free.
+                            ahead = load
+                            follows = deepest - 1  # the loop that goes on there
+                            while follows >= 0 and counter[follows] + 1 == outer[follows]:
+                                follows -= 1
+                            for i in range(operands):
+                                j = inward[i]
+                                if engine[j] == 1 or beats_of[j] == 0 or not 0 <= follows < depth[j] or banks[j] + once[j] == 1:
+                                    continue
+                                under_way[fills, 0] = max(ahead, release[j, slot[j]]) if once[j] == 0 else ahead
+                                ahead = under_way[fills, 0] + beats_of[j] + (latency + fetch) * transfers_of[j]
+                                under_way[fills, 1], under_way[fills, 2] = ahead, beats_of[j] / transfers_of[j] + latency
+                                fills += 1
+                        due[k] = after[k]
+                        if not after[k]:
+                            least = beats_of[k] + latency * transfers_of[k]
+                            comp = behind(comp, beats_of[k], least, under_way, fills, latency, burst, reads)
                 products = w[PRODUCTS] * share
                 if drops[r]:
                     for d in range(ndims):
@@ -237,6 +306,10 @@ def play(
                     for k in range(operands):
                         if engine[k] == 2:
                             comp = max(comp, ready[k])
+                        if due[k]:
+                            least = beats_of[k] + latency * transfers_of[k]
+                            comp = behind(comp, beats_of[k], least, under_way, fills, latency, burst, reads)
+                            due[k] = False
                     for _ in range(int(w[SLICES])):
                         comp += w[STAGE]
                         store = max(store, comp) + w[STORE]

@@ -117,6 +117,7 @@ class Piece:
         loops: the outer loops of the output, outermost first.
         copies: per operand, the block that loads it for this part; None where it is loaded once for all.
         bare: whether its only outer loop is one of a single iteration.
+        around: a loop of a single iteration around the others, where something is loaded once for all of them.
         also: further blocks that store.
     """
 
@@ -134,6 +135,7 @@ class Piece:
     loops: list[LoopRV] = field(default_factory=list)
     copies: list[BlockRV | None] = field(default_factory=list)
     bare: bool = False
+    around: LoopRV | None = None
     also: list[BlockRV] = field(default_factory=list)
 
 
@@ -348,9 +350,7 @@ class Build(Recorder):
             for piece in self.pieces:
                 copy = self._loading(k, piece, None if alone else self._readers(k, piece))
                 piece.copies[k] = copy
-                loop = self._innermost(piece, depth)
-                if not depth or loop is None:
-                    loop = piece.loops[0] if piece.loops else None
+                loop = self._innermost(piece, depth) or self._around(piece, depth)
                 if loop is not None:
                     self.compute_at(copy, loop)
 
@@ -363,6 +363,14 @@ class Build(Recorder):
         """The innermost loop that a part has among the first ``depth`` of the plan's, or None."""
         around = np.argsort(self.plan.position[0], kind="stable")[:depth]
         return next((piece.outer[int(a)] for a in around[::-1] if int(a) in piece.outer), None)
+
+    def _around(self, piece: Piece, depth: int) -> LoopRV | None:
+        """Where a part's load stands that has none of the part's loops around it: outside all of them, or None for the root."""
+        if not depth or piece.bare or not piece.loops:
+            return piece.loops[0] if piece.loops else None
+        if piece.around is None:
+            piece.around = self.add_unit_loop(piece.loops[0])
+        return piece.around
 
     def _lay_out(self, operand: int, copy: BlockRV) -> None:
         """Pieces of what stays lie one after another."""

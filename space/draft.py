@@ -19,6 +19,7 @@ from autosched.lower.compute import HAZARD_DISTANCE
 from autosched.lower.uops import AHEAD_SHARE
 from space.plan import times, two_longest
 from space.play import (
+    AFTER,
     BANKS,
     BEATS,
     CLEAR,
@@ -134,7 +135,7 @@ def draft(model: Model, plan: Plan) -> Floats:
     n, operands, every = len(plan), len(model.nest.operands), plan.stack
     order = np.argsort(plan.position, axis=1, kind="stable")
     shape = np.zeros((n, len(plan.parts), len(model.extents), 4), dtype=np.int64)
-    fill = np.zeros((n, len(plan.parts), operands, 6))
+    fill = np.zeros((n, len(plan.parts), operands, 7))
     work = np.zeros((n, len(plan.parts), 11))
     widths = np.zeros((n, len(plan.parts), len(model.padded), 5))
     terms = _corrected(model, plan, terms_of(model, plan, every))
@@ -162,7 +163,7 @@ def draft(model: Model, plan: Plan) -> Floats:
     play(
         np.ascontiguousarray(every.on.T), shape, model.n_spatial, fill, work, apart, plan.acc_banks, dims, model.useful_before(),
         model.padded_operand if model.padded else -1, plan.drops, widths, float(ISSUE), float(LATENCY), float(FETCH),
-        float(START), out,
+        float(START), float(model.config.burst_beats), float(model.config.outstanding_reads), out,
     )
     return np.asarray(out + extra, dtype=np.float64)
 
@@ -209,6 +210,8 @@ def _all(values: list[Any], n: int) -> Any:
 def _fills(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) -> None:
     """What every operand's loads take, and the addends' that are loaded once."""
     known = np.asarray(terms.addends_first)
+    after = {stage.block for stage in model.nest.stages}
+    loops, tiled = terms.part.outer[..., : model.n_spatial] > 1, plan.position[:, : model.n_spatial]
     late: Floats = np.zeros(known.shape)
     for k, operand in enumerate(model.nest.operands):
         compute = operand.scope == ACC
@@ -220,6 +223,7 @@ def _fills(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) -
         for column, values in (
             (DEPTH, plan.attach[k]), (BEATS, np.where(busy, terms.beats[k], 0.0)), (TRANSFERS, terms.transfers[k]),
             (BANKS, 1 + plan.banks[k]), (ONCE, np.where(plan.keep[k], 1 + _overlaps(model, plan, k), 0)), (ENGINE, engine),
+            (AFTER, (set(operand.readers) <= after) & ~(loops & (tiled >= plan.attach[k][:, None])).any(axis=-1)),
         ):
             fill[..., k, column] = values
     work[..., LATE] = np.where(known > 0, 0.0, late)

@@ -8,7 +8,7 @@ from __future__ import annotations
 # Columns of ``shape``: one row per part, axes in the order of the loops.
 OUTER, LOW, TILE, REST = range(4)
 # Columns of ``fill``: one row per operand.
-DEPTH, BEATS, TRANSFERS, BANKS, ONCE, ENGINE = range(6)
+DEPTH, BEATS, TRANSFERS, BANKS, ONCE, ENGINE, AFTER = range(7)
 # Columns of ``work``: of a part.
 PRODUCTS, PIECES, INIT, STAGE, SLICES, STORE, UOPS, LATE, KNOWN, CLEAR, RELOAD = range(11)
 MOST = 1500  # innermost visits of a part that are played; the rest goes on at the same pace

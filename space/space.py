@@ -28,7 +28,7 @@ from space.sketch import Sketch, sketches
 if TYPE_CHECKING:
     from autosched.schedule import Schedule, Trace
 
-VERSION = 8  # of the meaning of a point; part of every record
+VERSION = 9  # of the meaning of a point; part of every record
 CHUNK = 1 << 15  # rows expanded at once: a few MB per array
 SHOWN = 12  # values of a decision that are listed in a notebook
 CROSSED = 0.5  # share of children with decisions of two parents
