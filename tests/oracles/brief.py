@@ -10,13 +10,12 @@ from unittest import mock
 
 from autosched.search import proposer
 
-
 # Of all such runs of a process: what is bred is the same whichever of them breeds it.
 _BRED: OrderedDict[Any, Any] = OrderedDict()
 
 
 @contextmanager
 def brief_breeding() -> Iterator[None]:
-    """A first population costs a tenth of a second instead of two or more; runs that are not brief do not meet what is bred here."""
+    """A first population costs a tenth of a second instead of two or more; other runs do not meet what is bred here."""
     with mock.patch.multiple(proposer, GENERATIONS=4, ENOUGH=1, EAGER=256, _FIRST=_BRED):
         yield
