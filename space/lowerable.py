@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,10 +18,16 @@ if TYPE_CHECKING:
 
 DRAWN = 32  # points of which the ones with the lowest drafts are asked about
 ASKED = 3  # of them
+KEPT = 64  # spaces of which it is remembered that nothing was found
+
+_FINE: OrderedDict[tuple[object, ...], object] = OrderedDict()  # with what the key names by address
+_LOCK = Lock()
 
 
 def require_lowerable(space: Space) -> None:
     """Lowers a point; where it fails for a reason that has nothing to do with sizes, two more.
+
+    Of a program that is tuned again, or whose turn comes again, it is remembered that there was no such reason.
 
     Args:
         space: of the program.
@@ -28,6 +36,18 @@ def require_lowerable(space: Space) -> None:
         SpaceError: none of the points can be lowered, and no reason is one that other sizes could change: lowering's, or that
             of the primitive that refuses.
     """
+    key = (id(space.func), space.target.key(), *map(id, space.rules), *sorted(space.fixed.items()))
+    with _LOCK:
+        if key in _FINE:
+            return
+    _ask(space)
+    with _LOCK:
+        _FINE[key] = space.func, space.rules
+        while len(_FINE) > KEPT:
+            _FINE.popitem(last=False)
+
+
+def _ask(space: Space) -> None:
     points = space.sample(np.random.default_rng(0), DRAWN)
     reason = ""
     for point in points[np.argsort(space.draft(points), kind="stable")[:ASKED]]:

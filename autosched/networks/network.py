@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +123,6 @@ class _Compiler:
         self.lanes = network.target.config.batch, network.target.config.block_in
         self.scheduled: dict[Spec, tuple[PrimFunc, bool]] = {}
         self.alone: dict[Spec, int] = {}
-        self.bounds: dict[Spec, tuple[int, int, str]] = {}
         self.traces: dict[Spec, tuple[TraceLike, bool]] = {}
         self.apart: dict[str, int] = {}
         self.join(fuse)
@@ -169,7 +168,7 @@ class _Compiler:
                 known = replay(func, trace).func, logged
             except AutoschedError:
                 # A schedule may depend on the very immediates: then this layer takes a draft of its own.
-                known = replay(func, draft(func, self.target)).func, False
+                known = replay(func, list(draft(spec, self.target))).func, False
             self.scheduled[spec] = known
         return known
 
@@ -182,7 +181,7 @@ class _Compiler:
             try:
                 self.traces[spec] = best_or_fail(task, self.target, self.known)[0].trace, True
             except RecordError:
-                self.traces[spec] = draft(task.func, self.target), False
+                self.traces[spec] = list(draft(spec, self.target)), False
         return self.traces[spec]
 
     def cycles_alone(self, spec: Spec) -> int:
@@ -227,14 +226,7 @@ class _Compiler:
 
     def bound(self, spec: Spec) -> tuple[int, int, str]:
         """Of a structure: work that the compute engine cannot avoid, cycles at both ends of a stream, what binds it alone."""
-        key = spec.structure()
-        if key not in self.bounds:
-            from space import Space
-
-            machine = Space(program(key, *self.lanes), self.target).machine
-            work = sum(machine.terms[t] for t in ("products", "initial", "stages", "addends"))
-            self.bounds[key] = work, machine.terms["start"] + machine.terms["drain"], machine.binds
-        return self.bounds[key]
+        return bound(spec.structure(), self.target)
 
     def costs(self, run: Run, lowered: Lowered) -> tuple[LayerCost, ...]:
         """What every layer costs in a stream: its stores are the next ones in the stream's order."""
@@ -256,13 +248,23 @@ class _Compiler:
         return tuple(found)
 
 
-def draft(func: PrimFunc, target: Target) -> list[dict[str, object]]:
+# A network is compiled again after each tuning, at each call of a notebook's cell: what no log decides stays as it was.
+@lru_cache(maxsize=256)
+def draft(spec: Spec, target: Target) -> tuple[dict[str, object], ...]:
     """The trace that the space's own estimate likes best, for a layer that nobody has tuned."""
     from space import Space
 
-    space = Space(func, target)
+    space = Space(program(spec, target.config.batch, target.config.block_in), target)
     points = space.sample(np.random.default_rng(0), 256)
     best = points[int(np.argmin(space.draft(points)))]
-    return list(space.trace(best).as_json())
+    return tuple(space.trace(best).as_json())
 
 
+@lru_cache(maxsize=256)
+def bound(spec: Spec, target: Target) -> tuple[int, int, str]:
+    """Of a structure: work that the compute engine cannot avoid, cycles at both ends of a stream, what binds it alone."""
+    from space import Space
+
+    machine = Space(program(spec, target.config.batch, target.config.block_in), target).machine
+    work = sum(machine.terms[t] for t in ("products", "initial", "stages", "addends"))
+    return work, machine.terms["start"] + machine.terms["drain"], machine.binds

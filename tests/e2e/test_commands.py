@@ -15,6 +15,7 @@ from pathlib import Path
 import pexpect
 import pyte
 import pytest
+from brief import brief_breeding
 
 from autosched.cli import main
 from autosched.cli.commands import COMMANDS, build_parser
@@ -41,7 +42,8 @@ def ran(*words: str | Path) -> tuple[int, str, str]:
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("log")
-    tune(SMALL, trials=3, jobs=1, seed=2**32 - 1, log=directory)
+    with brief_breeding():
+        tune(SMALL, trials=3, jobs=1, seed=2**32 - 1, log=directory)
     return directory
 
 

@@ -177,6 +177,7 @@ def test_trials_as_studies_that_optuna_opens(name: str, log: Path, tmp_path: Pat
     assert code == Exit.BAD_INPUT and "exists already" in err
 
 
+@pytest.mark.usefixtures("brief")
 def test_an_import_is_a_table_of_theirs_and_ours(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = "ext_dev -device=vta -keys=cpu -model=pynq_1x16_i8w8a32_15_15_18_17"
     args = [["TENSOR", [2, 4, 1, 16], "int8"], ["TENSOR", [6, 4, 16, 16], "int8"], None, "int32"]

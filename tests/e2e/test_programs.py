@@ -34,6 +34,7 @@ def test_accepted_programs_run_in_the_interpreter(user_programs) -> None:
             assert any((a != b).any() for a, b in zip(outputs, again)), name
 
 
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("name", ["dense_packed", "dense_chain", "concat_odd", "move_slice_odd", "conv_one_channel", "gather",
                                   "times_three"])
 def test_some_are_as_recorded(user_programs, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 from collections import Counter
@@ -21,6 +22,7 @@ from autosched.schedule import PRIMITIVES, IndexMap, Schedule, Trace
 from autosched.schedule.kit.arguments import WrongArgument, conform, kinds_of
 from autosched.schedule.kit.limits import Overflow, bounds
 from autosched.schedule.kit.primitive import Parameter
+from autosched.schedule.kit.trace import Instruction
 from autosched.script import T, parse
 
 
@@ -91,6 +93,12 @@ def plausible(sch: Schedule, rng: random.Random, p: Parameter) -> Any:
     return rng.choice(["global", "shared", "read", "write", "vthread", 0, 1, ("read", 0), ("write", 0), "C", "int8", "key"])
 
 
+@functools.lru_cache(maxsize=4)
+def text_of(steps: tuple[Instruction, ...]) -> str:
+    """Of a trace that was there before: most calls are refused, and leave the steps that the last one left."""
+    return str(Trace(list(steps)))
+
+
 def call(sch: Schedule, rng: random.Random, name: str) -> Exception | None:
     """Calls a primitive with drawn arguments; nothing but its refusal may come back, and that leaves all as it was."""
     positional: list[Any] = []
@@ -101,7 +109,7 @@ def call(sch: Schedule, rng: random.Random, name: str) -> Exception | None:
             positional = [draw() for _ in range(rng.randint(0, 3))]
         elif rng.random() < 0.9:
             named[p.name] = draw()
-    before = (sch.func, str(sch.trace), sch._rng_state, sch._depth, sch._op)
+    before = (sch.func, text_of(tuple(sch.trace.insts)), sch._rng_state, sch._depth, sch._op)
     try:
         getattr(sch, name)(*positional, **named)
     except AutoschedError as error:

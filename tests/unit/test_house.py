@@ -7,12 +7,14 @@ import pkgutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("autosched", "space", "sim", "tuning_logs")
+ORDER = ROOT / "tests" / "oracles" / "import_order.py"
 
 
 def run(*command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -53,32 +55,42 @@ def test_style() -> None:
     assert done.returncode == 0, done.stdout[-4000:]
 
 
+def imported(roots: Sequence[str], names: Sequence[str], cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    code = f"import runpy; runpy.run_path({str(ORDER)!r}, run_name='__main__')"
+    return run(sys.executable, "-c", code, *roots, "--", *names, cwd=cwd)
+
+
 def test_every_module_can_be_imported_first() -> None:
-    # An import cycle bites only whoever comes in by the wrong door, so every door is tried in a process that has none of ours. A
-    # package comes before its modules whichever is asked for: those that it has loaded by itself are no doors of their own.
-    code = """
-import importlib, os, sys
-import joblib, numba, numpy, onnx, optuna, rich.console  # once for all forks: they import nothing of ours
-
-
-def enter(name):
-    if name in sys.modules:
-        return True
-    pid = os.fork()
-    if pid:
-        return os.waitpid(pid, 0)[1] == 0
-    try:
-        importlib.import_module(name)
-    except BaseException as error:
-        sys.stderr.write(f"{name}: {type(error).__name__}: {error}\\n")
-        os._exit(1)
-    os._exit(not all([enter(below) for below in sys.argv[1:] if below.rpartition(".")[0] == name]))
-
-
-sys.exit(not all([enter(name) for name in sys.argv[1:] if "." not in name]))
-"""
-    done = run(sys.executable, "-c", code, *modules())
+    # An import cycle bites only whoever comes in by the wrong door.
+    done = imported(PACKAGES, modules())
     assert done.returncode == 0, done.stderr[-4000:]
+
+
+@pytest.mark.parametrize(("files", "circle"), [
+    ({"inner": "from room.other import made", "other": "made = 1"}, False),
+    ({"": "from room.inner import made", "inner": "from room import other\nmade = 1", "other": ""}, False),
+    ({"": "from room.inner import made", "inner": "def late():\n    from room import made\nmade = 1"}, False),
+    ({"": "from room.inner import made",
+      "inner": "def now():\n    from room import made\ntry: now()\nexcept ImportError: pass\nmade = 1"}, True),
+    ({"": "import hall.door", "inner": "made = 1", "hall": "", "hall.door": "from room.inner import made"}, True),
+    ({"": "", "inner": "import room.other\nmade = 1", "other": "from . import inner"}, True),
+    ({"": "", "inner": "import importlib\nimportlib.import_module('room.other')", "other": "import room.inner"}, True),
+    ({"": "", "inner": "class Made:\n    import room.other", "other": "import room.inner"}, True),
+    ({"": "def __getattr__(name):\n    import room.other\n    return 1",
+      "inner": "from room import made", "other": "import room.inner"}, True),
+])
+def test_a_circle_of_imports_is_found_whichever_comes_first(files: dict[str, str], circle: bool, tmp_path: Path) -> None:
+    names = []
+    for name, text in {"": "", **files}.items():
+        hall = name.startswith("hall")
+        names.append(name if hall else f"room.{name}".rstrip("."))
+        path = tmp_path / names[-1].replace(".", "/")
+        path = path / "__init__.py" if name in ("", "hall") else path.with_suffix(".py")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text + "\n")
+    for order in (names, names[::-1]):
+        done = imported(("room", "hall"), order, cwd=tmp_path)
+        assert (done.returncode != 0) == circle and ("in a circle" in done.stderr) == circle, done.stderr
 
 
 @pytest.mark.parametrize("module", ["autosched", "autosched.records", "autosched.kernel", "sim"])

@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosched.networks import CompiledNetwork, load, reference
+from autosched.ir import PrimFunc
+from autosched.networks import CompiledNetwork, load, network, reference
 from autosched.networks.compare import differences
 from autosched.networks.onnx_file import read
+from autosched.target import Target
 from sim.races import check_races
+from space import Space
 
 FORMS = ("qdq", "qlinear", "integer")
 
@@ -154,6 +157,34 @@ def test_tensors_that_are_never_alive_together_share_dram(onnx_models: ModuleTyp
         assert check_races(ready.streams[0].program) == []
     # Five layers more, each with a page of weights and one of bias; their tensors of 25 600 bytes take no place of their own.
     assert 5 * 2 * 4096 <= ends[1] - ends[0] <= 5 * 2 * 4096 + 2 * 4096
+
+
+def test_what_nobody_tuned_is_drafted_once_for_each_machine(
+    onnx_models: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def counted(func: PrimFunc, target: Target) -> Space:
+        made.append(target.name)
+        return Space(func, target)
+
+    monkeypatch.setattr("space.Space", counted)
+    for known in (network.draft, network.bound):
+        known.cache_clear()
+    b = onnx_models.Builder("integer", np.random.default_rng(0), (1, 16, 6, 5))
+    file = saved(b.model(b.conv("x", 16, 1)), tmp_path / "net.onnx")
+    x, ready = b.image(), []
+    for machine, more in (("vta-de10", 2), ("vta-de10", 0), ("vta-pynq", 2), ("vta-de10", 0)):
+        before = len(made)
+        ready.append(load(file, machine).compile(tmp_path))
+        # One for the schedule, one for what no schedule can do without.
+        assert made[before:] == [machine] * more
+        assert np.array_equal(ready[-1](x), ready[0](x))
+    programs = [r.streams[0].program for r in ready]
+    for again in (programs[1], programs[3]):
+        assert np.array_equal(again.table, programs[0].table) and again.cycles == programs[0].cycles
+    assert programs[0].cycles != programs[2].cycles
+    assert ready[1].streams[0].layers == ready[0].streams[0].layers
 
 
 def test_a_sum_joins_a_convolution_that_nobody_else_reads(onnx_models: ModuleType, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from autosched.ir.stmt import BlockRealize, For, PrimFunc
 from autosched.schedule.kit.names import made_of
 from autosched.script import parse
 from autosched.target import get_target
-from space import Space
+from space import Space, lowerable
 from space.lowerable import require_lowerable
 from space.normalise import normalise
 from space.words import in_users_words
@@ -113,6 +114,30 @@ def test_a_product_is_refused_with_what_to_write_instead(product: str, multiplie
 def test_what_a_refused_product_should_be_written_as_is_accepted() -> None:
     require_lowerable(Space(parse(PRODUCTS % f"{PP} * {XX}"), "vta-de10"))
     require_lowerable(Space(parse(PRODUCTS % f"{XX} * {YY}"), "vta-de10"))
+
+
+def test_only_what_was_lowered_for_this_very_space_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    real = lowerable.lower_table
+    monkeypatch.setattr(lowerable, "lower_table", lambda func, target: (asked.append(target.name), real(func, target))[1])
+
+    def times(func: PrimFunc, target: str = "vta-de10", **more: Any) -> int:
+        before = len(asked)
+        require_lowerable(Space(func, target, **more))
+        return len(asked) - before
+
+    func = parse(PRODUCTS % f"{XX} * {YY}")
+    assert [times(func) for _ in range(3)] == [1, 0, 0]
+    # Another machine, other rules, other decisions, an equal program that somebody else made.
+    assert times(func, "vta-pynq") == 1 and times(func, "vta-pynq") == 0
+    rules = Space(func, "vta-de10").rules
+    assert times(func, rules=[r for r in rules if r.name != "banks"]) == 1
+    name, choices = next((n, c) for n, c in zip(Space(func, "vta-de10").names, Space(func, "vta-de10").choices) if len(c) > 1)
+    assert [times(func, fixed={name: int(c)}) for c in (choices[0], choices[-1], choices[0])] == [1, 1, 0]
+    assert times(parse(PRODUCTS % f"{XX} * {YY}")) == 1 and times(func) == 0
+    # What is refused is refused each time.
+    wrong = parse(PRODUCTS % f"{XX} * {ZZ}")
+    assert why(wrong) == why(wrong)
 
 
 SUMS = '''
