@@ -3,6 +3,7 @@
 import ast
 import functools
 import importlib
+import json
 import pkgutil
 import subprocess
 import sys
@@ -144,3 +145,11 @@ def test_numbers_of_the_machine_have_one_home() -> None:
     assert told == {"config.py"}
     sizes = [p for p in rooms if "acc_elem_bytes" in p.read_text(encoding="utf-8")]
     assert {p.name for p in sizes} == {"config.py", "isa.py", "target.py"}
+
+
+def test_changes_that_went_unnoticed_can_still_be_made() -> None:
+    """``tests/mutation/run.py --named`` makes each and runs its test, which takes minutes; that they apply takes none."""
+    for change in json.loads((ROOT / "tests" / "mutation" / "named.json").read_text()):
+        assert (ROOT / change["file"]).read_text().count(change["from"]) == 1, change["from"]
+        file, _, test = change["test"].partition("::")
+        assert f"def {test.partition('[')[0]}(" in (ROOT / file).read_text(), change["test"]
