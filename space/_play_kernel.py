@@ -67,7 +67,8 @@ def behind(start: float, beats: float, least: float, fills: Any, n: int, latency
             if since < 2 * reads:
                 wait = min(wait, burst / 2 * since)
             wait += each * (math.ceil(beats / (burst * reads / 2)) - 1)
-            return start + max(least, min(wait, ended - start) + beats)
+            least = max(least, min(wait, ended - start) + beats)
+            break
     return start + least
 
 

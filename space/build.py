@@ -397,7 +397,8 @@ class Build(Recorder):
         if name in piece.wides:
             return piece.wides[name]
         if name == self.nest.anchor:
-            block = piece.init if op.scope == ACC and piece.init is not None and self.nest.tensorized else piece.anchor
+            starts = op.scope == ACC and (self.nest.tensorized or op.name in self.nest.starting)
+            block = piece.init if starts and piece.init is not None else piece.anchor
             assert block is not None
             return block
         at = next(n for n, s in enumerate(self.nest.stages) if s.block == name)

@@ -156,6 +156,17 @@ class Nest:
         return tuple(s.block for s in self.stages if s.products)
 
     @cached_property
+    def starting(self) -> frozenset[str]:
+        """Tensors that the anchor reads in its initial value alone, where the ALU reduces."""
+        site = None if self.tensorized else next((s for s in sites_of(self.func) if s.block.name == self.anchor), None)
+        start = site.block.init if site is not None else None
+        if site is None or not isinstance(start, BufferStore):
+            return frozenset()
+        first, later = [
+            {e.buffer.name for e in walk_expr(v) if isinstance(e, BufferLoad)} for v in (start.value, site.store.value)]
+        return frozenset(first - later)
+
+    @cached_property
     def spatial(self) -> tuple[int, ...]:
         """Indices of the spatial axes."""
         return tuple(i for i, a in enumerate(self.axes) if not a.reduce)

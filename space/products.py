@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autosched.errors import together
-from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, int_value, is_int
 from autosched.ir.functor import walk, walk_expr
 from autosched.ir.patterns import has_loads, operands
 from autosched.ir.print_expr import expr_text
@@ -33,6 +33,32 @@ def why_no_product(func: PrimFunc) -> str | None:
                 if block.init is not None and value is store_value(block) and e not in operands(value, "+"):
                     return (f"block {block.name} sums up what it makes of the product of {_said(e.a)} and {_said(e.b)}; the "
                             "machine sums up products, or what is stored: store it as int8 in a block before, and sum that up")
+    return None
+
+
+def why_no_type(func: PrimFunc) -> str | None:
+    """Of which tensor of a program the type is in the way, and what to write instead; None where all are of the machine's.
+
+    Args:
+        func: the program as the user wrote it.
+    """
+    blocks = [s.block for s in walk(func.body) if isinstance(s, BlockRealize)]
+    for block in blocks:
+        for value in _values(block) if block.init is not None else []:
+            for e in walk_expr(value):
+                sides = (e.a, e.b) if isinstance(e, BinOp) and e.op == "*" else ()
+                loads = [x for side in sides for x in walk_expr(side) if isinstance(x, BufferLoad)]
+                given = [x for x in loads if x.buffer in func.buffers and is_int(x.dtype)]
+                odd = next((x for x in given if x.dtype not in ("int8", "int32")), None)
+                if odd is not None:
+                    less = ": less 128, where a zero point is taken away, which is then less by 128, too" * (odd.dtype == "uint8")
+                    return (f"block {block.name} multiplies elements of {odd.buffer.name}, which is {odd.dtype}; the machine "
+                            f"multiplies int8 elements: give the program {odd.buffer.name} as int8{less}")
+    for block in blocks:
+        store = block.body
+        if isinstance(store, BufferStore) and store.buffer in func.buffers and store.buffer.dtype != "int8":
+            return (f"{store.buffer.name} is a result and {store.buffer.dtype}; the machine stores int8 only: cast what block "
+                    f"{block.name!r} writes to int8")
     return None
 
 

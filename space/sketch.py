@@ -18,7 +18,7 @@ from autosched.target import Target
 from space.model import Model
 from space.nest import analyse
 from space.normalise import normal_forms, why_unpacked
-from space.products import why_no_product
+from space.products import why_no_product, why_no_type
 from space.rule import Column, NumericRule, Points, StructuralRule
 from space.sites import NotPackedError
 from space.words import refusal_of
@@ -143,5 +143,7 @@ def sketches(
         laid = SpaceError(f"{func.name} cannot be laid out for {target.name}: {why}", "layout") if why else refusal
         if isinstance(laid, SpaceError) and laid.code == "product":
             laid = SpaceError(why_no_product(func) or laid.message, laid.code)
+        elif isinstance(laid, SpaceError) and laid.code in ("layout", "result"):
+            laid = SpaceError(why_no_type(func) or laid.message, laid.code)
         raise refusal_of(laid, func)
     return tuple(found)

@@ -37,12 +37,14 @@ from autosched.schedule.primitives.reductions.diagonal import Diagonals
 from autosched.schedule.primitives.reductions.digits import Digits
 from autosched.schedule.primitives.reductions.doubling import Doubling
 from autosched.schedule.primitives.reductions.fold import Folding
+from autosched.schedule.primitives.reductions.limits import PlaceLimits
 from autosched.schedule.primitives.reductions.minus import Minus
 from autosched.schedule.primitives.reductions.negation import Negation
 from autosched.schedule.primitives.reductions.neutral_terms import NeutralTerms
 from autosched.schedule.primitives.reductions.offsets import Offsets
 from autosched.schedule.primitives.reductions.pad_block import PadBlocks
 from autosched.schedule.primitives.reductions.pad_einsum import PadEinsum
+from autosched.schedule.primitives.reductions.parts import Parts
 from autosched.schedule.primitives.reductions.places import Places
 from autosched.schedule.primitives.reductions.plain import PlainForms
 from autosched.schedule.primitives.reductions.raising import Raising
@@ -51,6 +53,7 @@ from autosched.schedule.primitives.reductions.rfactor import Factoring
 from autosched.schedule.primitives.reductions.stages import Stages
 from autosched.schedule.primitives.reductions.units import UnitAxes
 from autosched.schedule.primitives.reductions.values import Values
+from autosched.schedule.primitives.reductions.versions import Versions
 from autosched.schedule.primitives.reductions.widening import Widening
 from autosched.schedule.primitives.reductions.windows import Windows
 from autosched.schedule.primitives.reductions.zero_terms import ZeroTerms
@@ -64,7 +67,8 @@ class Schedule(
     Lookup, Pieces, Kinds, ReindexCache, CacheIndex, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing,
     Notes, Sampling, Layout, Reindex, ZeroTerms, Folding, Raising, Factoring, PadEinsum,
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
-    PlainForms, Windows, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, UnitAxes,
+    PlainForms, Windows, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, UnitAxes, Parts,
+    PlaceLimits, Versions,
 ):
     """Rewrites a program step by step; every step is checked to be legal, and recorded.
 

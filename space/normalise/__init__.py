@@ -7,6 +7,7 @@ A rule is one file with one function ``apply(sch, target)``; it changes nothing 
 from __future__ import annotations
 
 from autosched.errors import ScheduleError
+from autosched.ir.host import split_host
 from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.kit.trace import Instruction, Trace
@@ -14,6 +15,7 @@ from autosched.target import Target
 from space.normalise import (
     again,
     apart,
+    choices,
     copies,
     diagonal,
     epilogue,
@@ -21,6 +23,7 @@ from space.normalise import (
     groups,
     guards,
     initial,
+    joined,
     lacking,
     loops,
     moves,
@@ -36,12 +39,18 @@ from space.normalise import (
     sums,
     units,
     values,
+    versions,
     widening,
     windows,
 )
 from space.normalise.blocks import device_blocks, is_packed, plain_blocks, require_whole, store_of
 
 DIFFERENCES = "extrema by differences"  # what a form is called that need not be
+
+# Ways to a form, each tried where those before it lead to none that may have a schedule: a form is part of what a point means.
+AS_IT_IS = 0
+OTHERWISE = 1  # with what the ALU lacks written in what it has, tensors in parts, and axes that products lack
+APART = 2  # also with tensors of their own for parts of sums, what lies shifted in an element, and what is read repeatedly
 
 # In this order, where tensors are not packed yet.
 COPYING = (loops.arranged, guards.apply, reversal.apart, copies.apply)
@@ -77,22 +86,34 @@ def why_unpacked(func: PrimFunc, target: Target) -> str:
 
 def _attempt(func: PrimFunc, target: Target, differences: bool) -> tuple[Schedule | None, str]:
     """The schedule of a program in form, or None and why not."""
-    found, why = _laid_out(func, target, differences, False)
-    if plain_blocks(func) and (parts.applies(func) or _needs(func if found is None else found.func, target, found is None)):
-        other = _laid_out(func, target, differences, True)[0]
-        return (found, why) if other is None else (other, "")
+    found, why = _laid_out(func, target, differences, AS_IT_IS)
+    if not plain_blocks(func):
+        return found, why
+    inside = any(rule.applies(func) for rule in (parts, joined, versions))
+    if inside or _needs(func if found is None else found.func, target, found is None):
+        other = _laid_out(func, target, differences, OTHERWISE)[0]
+        found, why = (found, why) if other is None else (other, "")
+    if (found is None and bool(why)) or (found is not None and _elsewhere(found)):
+        other = _laid_out(func, target, differences, APART)[0]
+        if other is not None and not _elsewhere(other):
+            return other, ""
     return found, why
+
+
+def _elsewhere(sch: Schedule) -> bool:
+    """Whether a form has no schedule because a stage reads sums elsewhere than it stores."""
+    return joined.elsewhere(split_host(sch.func).device)
 
 
 def _needs(func: PrimFunc, target: Target, unpacked: bool) -> bool:
     """Whether a form lacks something that another one has. Only then there is another: a form is part of what a point means."""
     away = any(b.init is None and negation.takes_away_loads(store_of(b).value) for b in device_blocks(func))
     return away or lacking.lacks(func, target, not unpacked) or starts.applies(func, target) or (
-        unpacked and units.applies(func)) or groups.applies(func)
+        unpacked and (units.applies(func) or gathers.flattens(func))) or groups.applies(func) or choices.applies(func)
 
 
-def _laid_out(func: PrimFunc, target: Target, differences: bool, otherwise: bool) -> tuple[Schedule | None, str]:
-    """As ``_attempt``; where ``otherwise``, with what the ALU lacks written in what it has, and axes that products lack."""
+def _laid_out(func: PrimFunc, target: Target, differences: bool, otherwise: int) -> tuple[Schedule | None, str]:
+    """As ``_attempt``, in one of the ways that there are."""
     found, why = _formed(func, target, differences, False, otherwise)
     # Of what several products read each may want another layout. Two layouts of one copy are for where copies of their own are no
     # way: these had points first.
@@ -103,7 +124,7 @@ def _laid_out(func: PrimFunc, target: Target, differences: bool, otherwise: bool
     return found, why
 
 
-def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool, otherwise: bool) -> tuple[Schedule | None, str]:
+def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool, otherwise: int) -> tuple[Schedule | None, str]:
     """As ``_laid_out``; where ``alone``, with copies of its own for every product."""
     if not plain_blocks(func):
         return None, ""
@@ -115,9 +136,17 @@ def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool, othe
         initial.apply(sch, target)
         loops.apply(sch, target)
         if otherwise:
+            versions.apply(sch, target)
+            joined.apply(sch, target)
+            if otherwise == APART:
+                joined.read(sch, target)
             parts.apply(sch, target)
+            gathers.stages(sch, target)
+            groups.rows(sch, target)
+            gathers.spelt(sch, target)
         values.apply(sch, target)
         if otherwise:
+            choices.apply(sch, target)
             starts.apply(sch, target)
             lacking.apply(sch, target)
         moves.apply(sch, target)
@@ -140,7 +169,10 @@ def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool, othe
             if alone:
                 copies.apart(sch, target)
             extra = [units.apply] if otherwise else []
-            for rule in (*COPYING, *extra, *ARRANGING, groups.shared if otherwise else groups.apply, *PACKING):
+            far = [packing.shifted] if otherwise == APART else []
+            grouped = groups.shared if otherwise == OTHERWISE else groups.apply
+            packed = (gathers.apply, packing.repeating, diagonal.apply) if otherwise == APART else PACKING
+            for rule in (*COPYING, *extra, *ARRANGING, grouped, *far, *packed):
                 rule(sch, target)
         else:
             loops.arranged(sch, target)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from autosched.ir.expr import BinOp, BufferLoad, Cast
+from autosched.ir.host import UNPACK, is_move, kind_of
+from autosched.ir.stmt import Buffer
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise.blocks import device_blocks, is_extremum, loads_of, readers_of, store_of, written
@@ -18,7 +20,8 @@ def apply(sch: Schedule, target: Target) -> None:
         outside = any(x.buffer.name not in inside for x in loads_of(block)) or block.init is not None
         outside |= not is_extremum(store.value)
         if store.buffer.dtype == "int8" and isinstance(store.value, BinOp) and outside:
-            if block.init is not None and store.buffer in sch.func.buffers:
+            params = sch.func.buffers
+            if block.init is not None and (store.buffer in params or _unpacked(sch, store.buffer) or _summed(sch, store.buffer)):
                 # Its running value is int32 from here on, so it cannot be the result itself. Copies are named after their scopes.
                 sch.cache_write(sch.get_sblock(block.name), 0, "local")
                 sch.set_scope(sch.get_sblock(block.name), 0, "global")
@@ -39,3 +42,16 @@ def apply(sch: Schedule, target: Target) -> None:
         # A sum that is only narrowed stays where it is; a parameter has to come into the accumulator first.
         if not (isinstance(value.value, BufferLoad) and value.value.buffer in made and value.value.indices == store.indices):
             sch.decompose_value(sch.get_sblock(block.name), [0])
+
+
+def _unpacked(sch: Schedule, buffer: Buffer) -> bool:
+    """Whether the host makes results of a tensor."""
+    hosts = [r.block for r in sch.state.realizes.values() if kind_of(r.block) == UNPACK]
+    return any(x.buffer is buffer for b in hosts for x in b.reads)
+
+
+def _summed(sch: Schedule, buffer: Buffer) -> bool:
+    """Whether another reduction takes in what a tensor holds, as it is or padded: that comes back from memory, as int8."""
+    readers = readers_of(sch.func, buffer)
+    moved = [store_of(b).buffer for b in readers if b.init is None and is_move(store_of(b).value)]
+    return any(b.init is not None for b in readers) or any(_summed(sch, other) for other in moved)

@@ -11,7 +11,8 @@ from math import prod
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import free_vars, substitute
-from autosched.ir.stmt import Block
+from autosched.ir.simplify import linear_form
+from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise.blocks import (
@@ -29,6 +30,52 @@ from space.normalise.blocks import (
     written,
 )
 from space.normalise.packing import by_element
+
+
+def flattens(func: PrimFunc) -> bool:
+    """Whether a product sums over an iterator at whose digits it reads what the program has made.
+
+    Args:
+        func: the program.
+    """
+    made = {store_of(b).buffer for b in device_blocks(func)}
+    return any(_spelt(b, made) is not None for b in device_blocks(func))
+
+
+def spelt(sch: Schedule, target: Target) -> None:
+    """Lets every such product sum over the digits themselves: what it reads lies so already, and the host lays out the weight."""
+    for name in [b.name for b in device_blocks(sch.func)]:
+        made = {store_of(b).buffer for b in device_blocks(sch.func)}
+        block = device_block(sch, name)
+        digits = _spelt(block, made)
+        if digits is None:
+            continue
+        own = [iv.var for iv in block.iter_vars]
+        over = {v for e in digits for v in free_vars(e)}
+
+        def apart(*i: Expr, own: list[Var] = own, over: set[Var] = over, digits: list[Expr] = digits) -> tuple[Expr, ...]:
+            table = dict(zip(own, i))
+            return (*[table[v] for v in own if v not in over], *[substitute(e, table) for e in digits])
+
+        try:
+            sch.transform_block_layout(sch.get_sblock(name), apart)
+        except ScheduleError:
+            continue  # some of it twice, or not at all
+
+
+def _spelt(block: Block, made: set[Buffer]) -> list[Expr] | None:
+    """The digits of the one iterator that a product sums over, where it reads at these what the program has made."""
+    product = product_of(block)
+    sums = [iv.var for iv in block.iter_vars if iv.kind == "reduce" and int_value(iv.dom.extent) != 1]
+    if product is None or len(sums) != 1:
+        return None
+    for factor in product.factors:
+        if factor.buffer not in made:
+            continue
+        moved = [i for i in factor.indices if sums[0] in free_vars(i)]
+        if moved and all(has_digits(i) and set(free_vars(i)) == {sums[0]} for i in moved):
+            return moved
+    return None
 
 
 def stages(sch: Schedule, target: Target) -> None:
@@ -58,7 +105,7 @@ def results(sch: Schedule, target: Target) -> None:
     for block in reversed(device_blocks(sch.func)):
         store = store_of(block)
         plain = all(isinstance(i, Var) or int_value(i) is not None for i in store.indices) and writers.count(store.buffer) == 1
-        if store.buffer in params - read and block.init is None and not plain:
+        if store.buffer in params - read and not plain:
             sch.host_stage(sch.reindex(sch.get_sblock(block.name), ("write", 0)))
 
 
@@ -72,7 +119,8 @@ def apply(sch: Schedule, target: Target) -> None:
             if product is None or product.factors[0].buffer is product.factors[1].buffer:
                 break
             factor, other = product.factors[k], product.factors[1 - k]
-            if factor.buffer in packs and (_digits(block, factor) or _slides(product, factor, other, target)):
+            if factor.buffer in packs and (_digits(block, factor) or _slides(product, factor, other, target) or (
+                    other.buffer not in packs and _flat(block, factor))):
                 position = next(n for n, r in enumerate(block.reads) if r.buffer is factor.buffer)
                 sch.host_stage(sch.reindex(sch.get_sblock(name), ("read", position)))
 
@@ -93,6 +141,18 @@ def _digits(block: Block, load: BufferLoad) -> bool:
     apart = has_digits(*load.indices)
     flat = not any(isinstance(i, Var) and size.get(i, 1) > 1 for i in load.indices) and len(used) > 1
     return apart or flat
+
+
+def _flat(block: Block, load: BufferLoad) -> bool:
+    """Whether all that a sum goes over is one index of a load: several iterators that are the digits of it."""
+    size = extents(block)
+    sums = {iv.var for iv in block.iter_vars if iv.kind == "reduce" and int_value(iv.dom.extent) != 1}
+    over = [i for i in load.indices if sums & set(free_vars(i))]
+    form = linear_form(over[0]) if len(over) == 1 and not isinstance(over[0], Var) else None
+    if form is None or int_value(form[1]) != 0 or set(form[0]) != sums:
+        return False
+    steps = sorted((int_value(n) or 0, size[v]) for v, n in form[0].items())
+    return all(n == prod(m for _, m in steps[:k]) for k, (n, _) in enumerate(steps))
 
 
 def _slides(product: Product, data: BufferLoad, weight: BufferLoad, target: Target) -> bool:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, Expr, Var, int_value
+from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
@@ -18,8 +20,9 @@ from space.normalise.packing import Axes, Place
 
 
 def applies(func: PrimFunc) -> bool:
-    """Whether several of a result's channels read one of the data's."""
-    return any(size == 1 for block in device_blocks(func) for _, _, (_, _, size) in _groups(block))
+    """Whether several of a result's channels read one of the data's, or a stage stores rows side by side."""
+    alone = any(size == 1 for block in device_blocks(func) for _, _, (_, _, size) in _groups(block))
+    return alone or any(True for block in device_blocks(func) for _ in _side_by_side(func, block))
 
 
 def apply(sch: Schedule, target: Target) -> None:
@@ -52,8 +55,26 @@ def _split_axes(sch: Schedule, alone: bool) -> None:
                 sizes[axes.of((block.ident, channel))] = each
             if size > 1:
                 sizes[axes.of((buffer, d))] = size
+    _divided(sch, axes, sizes)
+
+
+def rows(sch: Schedule, target: Target) -> None:
+    """Splits them where a stage stores rows of a tensor in between side by side: each of its iterators is an index then."""
+    blocks = device_blocks(sch.func)
+    axes = Axes(blocks)
+    found = {axes.of((store_of(b).buffer, d)): size for b in blocks for d, size in _side_by_side(sch.func, b)}
+    try:
+        _divided(sch.copy(), axes, found)
+    except ScheduleError:
+        return  # what is in the way of a schedule, analysis says
+    _divided(sch, axes, found)
+
+
+def _divided(sch: Schedule, axes: Axes, sizes: dict[Place, int]) -> None:
+    """Splits some axes, each by a size: layouts of what is stored, and iterators."""
     if not sizes:
         return
+    blocks = device_blocks(sch.func)
     packs = pack_blocks(sch)
     layouts = {}
     for block in (*packs, *blocks):
@@ -77,6 +98,20 @@ def _split_axes(sch: Schedule, alone: bool) -> None:
         sch.transform_layout(sch.get_sblock(name), ("write", 0), mapping)
     for name, mapping in domains:
         sch.transform_block_layout(sch.get_sblock(name), mapping)
+
+
+def _side_by_side(func: PrimFunc, block: Block) -> Iterator[tuple[int, int]]:
+    """Where a stage stores rows of a tensor in between side by side, as heads of attention: its dimension, and their size."""
+    store, size = store_of(block), extents(block)
+    if block.init is not None or store.buffer in func.buffers:
+        return
+    for d, index in enumerate(store.indices):
+        form = linear_form(index)
+        if form is None or int_value(form[1]) != 0 or len(form[0]) != 2:
+            continue
+        (inner, one), (outer, step) = sorted(form[0].items(), key=lambda term: term[1])
+        if one == 1 and step == size.get(inner) and size.get(outer, 0) * step == int_value(store.buffer.shape[d]):
+            yield d, int(step)
 
 
 def _group(index: Expr, size: dict[Var, int], result: Sequence[Expr]) -> tuple[Var, int, int] | None:

@@ -30,6 +30,7 @@ from space.normalise.blocks import (
     Product,
     device_block,
     device_blocks,
+    elements_of,
     extents,
     filled,
     is_copy,
@@ -39,6 +40,7 @@ from space.normalise.blocks import (
     store_of,
     turning_point,
 )
+from space.normalise.copies import path_of
 
 Place = tuple[object, object]  # (buffer, dimension) or (block ident, iterator)
 NEEDS = "a product needs an index that only one factor and the result have, and one that both factors are summed over"
@@ -155,8 +157,22 @@ class _Plan:
         return [*[d for d in range(buffer.ndim) if d not in slides], *slides], inner
 
 
-def apply(sch: Schedule, target: Target) -> None:
+def repeating(sch: Schedule, target: Target) -> None:
+    """As ``apply``; the host repeats the elements of a parameter that products read at groups of an index.
+
+    Raises:
+        ScheduleError: as for ``apply``.
+    """
+    apply(sch, target, True)
+
+
+def apply(sch: Schedule, target: Target, repeated: bool = False) -> None:
     """Packs every tensor of the accelerator.
+
+    Args:
+        sch: of the program.
+        target: the machine.
+        repeated: whether a product may read elements of a parameter from a copy that has them several times.
 
     Raises:
         ScheduleError: no axis can be the lanes.
@@ -166,14 +182,13 @@ def apply(sch: Schedule, target: Target) -> None:
     for block in device_blocks(sch.func):
         if has_loads(*[i for _, indices in _accesses(block) for i in indices]):
             raise _unfit(f"block {block.name} reads at an index that is data")
-    _cut(sch, target)
+    _cut(sch, target, repeated)
     _spread(sch, target)
+    _zeroed(sch, target)
     blocks = device_blocks(sch.func)
     plan = _plan(blocks, target)
     # All of it is worked out before anything moves: primitives replace what the plan is about, but keep names.
-    touched = {buffer for block in blocks for buffer, _ in _accesses(block)}
-    packs = [b for b in pack_blocks(sch) if store_of(b).buffer in touched]
-    pads = [(b.name, _factors(b, plan)) for b in (*packs, *blocks)]
+    packs, pads = _packs(sch), _padding(sch, plan)
     layouts: dict[Buffer, tuple[str, Any]] = {}
     for block in (*packs, *blocks):
         buffer = store_of(block).buffer
@@ -188,7 +203,24 @@ def apply(sch: Schedule, target: Target) -> None:
         sch.transform_block_layout(sch.get_sblock(name), mapping)
 
 
-def _cut(sch: Schedule, target: Target) -> None:
+def shifted(sch: Schedule, target: Target) -> None:
+    """Of what a stage reads further on along the lanes of an element, the host makes a copy that lies where the stage stores."""
+    plan = next(iter(_plans(device_blocks(sch.func), target)), None)
+    packs = filled(sch)
+    if plan is None:
+        return
+    for name in [b.name for b in device_blocks(sch.func) if b.init is None]:
+        while True:
+            block = device_block(sch, name)
+            far = [x for x in loads_of(block) if x.buffer in packs and any(
+                n and not isinstance(i, Var) for n, i in zip(plan.of(x.buffer, range(x.buffer.ndim)), x.indices))]
+            path = path_of(store_of(block).value, far[0]) if far else None
+            if path is None:
+                break
+            sch.host_stage(sch.decompose_value(sch.get_sblock(name), path))
+
+
+def _cut(sch: Schedule, target: Target, repeated: bool) -> None:
     """Of a parameter that a product reads from an index on, the host packs what is read, so that its lanes begin at 0."""
     if _packable(device_blocks(sch.func), target):
         return
@@ -198,8 +230,53 @@ def _cut(sch: Schedule, target: Target) -> None:
         for factor in product.factors if product is not None else ():
             shifted = any(not isinstance(i, Var) and int_value(i) is None and len(set(free_vars(i))) == 1 for i in factor.indices)
             path = _path(store_of(device_block(sch, block.name)).value, {factor.buffer})
+            if factor.buffer in packs and shifted and path is not None and not repeated:
+                divided = [i for i in factor.indices if free_vars(i) and linear_form(i) is None]
+                if divided:
+                    raise _unfit(f"index {expr_text(divided[0])} of {factor.buffer.name} in block {block.name} is not affine in "
+                                 "its iterators")
             if factor.buffer in packs and shifted and path is not None:
                 sch.host_stage(sch.decompose_value(sch.get_sblock(block.name), path))
+
+
+def _zeroed(sch: Schedule, target: Target) -> None:
+    """Of what a product reads a part of, or by digits, the host makes a tensor that ends where that does: zeros are behind it."""
+    plan = _plan(device_blocks(sch.func), target)
+    padded = [b for b in device_blocks(sch.func) if product_of(b) is not None and any(
+        f > 1 and extents(b)[iv.var] % f for iv, f in zip(b.iter_vars, _factors(b, plan) or []) if iv.kind == "reduce")]
+    for _ in padded:
+        name = _not_zeroed(sch.copy(), plan)
+        product = None if name is None else product_of(device_block(sch, name))
+        packs = filled(sch)
+        own = [] if product is None else [f.buffer for f in product.factors if f.buffer in packs]
+        path = _path(store_of(product.block).value, {min(own, key=elements_of)}) if product is not None and own else None
+        if name is None or path is None:
+            return
+        sch.host_stage(sch.decompose_value(sch.get_sblock(name), path))
+        plan = _plan(device_blocks(sch.func), target)
+
+
+def _not_zeroed(trial: Schedule, plan: _Plan) -> str | None:
+    """The first product that would add up more than zeros in whole elements; all blocks are padded for that."""
+    for name, factors in _padding(trial, plan):
+        if factors is None:
+            continue
+        try:
+            trial.pad_block(trial.get_sblock(name), factors)
+        except ScheduleError:
+            return name if any(b.name == name and product_of(b) is not None for b in device_blocks(trial.func)) else None
+    return None
+
+
+def _padding(sch: Schedule, plan: _Plan) -> list[tuple[str, list[int] | None]]:
+    """By block, those of the host first, the factors that make its domain whole elements."""
+    return [(b.name, _factors(b, plan)) for b in (*_packs(sch), *device_blocks(sch.func))]
+
+
+def _packs(sch: Schedule) -> list[Block]:
+    """The blocks by which the host fills what the accelerator reads."""
+    touched = {buffer for block in device_blocks(sch.func) for buffer, _ in _accesses(block)}
+    return [b for b in pack_blocks(sch) if store_of(b).buffer in touched]
 
 
 def _packable(blocks: Sequence[Block], target: Target) -> bool:
@@ -247,7 +324,7 @@ def _spread(sch: Schedule, target: Target) -> None:
         if block.init is None:
             _spread_in(sch, block.name, alone)
             continue
-        if product_of(block) is None or _path(store_of(block).value, alone) is not None:
+        if _path(store_of(block).value, alone) is not None:
             raise _no_lanes(sch, block)
         try:
             starts.changed(sch, block.name, partial(_spread_in, alone=alone))

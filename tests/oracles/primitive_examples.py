@@ -243,6 +243,15 @@ E = T.sblock_alloc_buffer((16,), "int32")
         'A: T.Buffer((1, 16), "int32"), C: T.Buffer((1, 16), "int32")',
         stage("C[vi]", "A[0, vi] * 2").replace("C[vi]", "C[0, vi]"))),
         'sch.add_unit_iterator("C", ["C"])'),
+    "partition_buffer": Example("|".join((
+        A.replace("C: T.Buffer((16,)", "C: T.Buffer((8,)"),
+        MID + stage("B[vi]", "A[vi] * 2") + stage("C[vi]", "B[vi] + B[vi + 8]", extent=8))),
+        'sch.partition_buffer("B", 0, [8, None])'),
+    "choose_by_limits": Example("|".join((AA, stage(
+        "C[vi, vj]", "T.if_then_else(vj <= vi, T.max(A[vi, vj], -100), -100)", "i j"))), 'sch.choose_by_limits("C")'),
+    "separate_update": Example("|".join((A, stage("B[vi]", "A[vi] * 2").replace("B[vi] =", "C[vi] =") + stage(
+        "D[vi]", "T.max(C[vi], 0)").replace("D[vi] =", "C[vi] ="))), 'sch.separate_update("D")'),
+    "partition_reduction": Example("|".join(SUM), 'sch.partition_reduction("k", [10, None])'),
     "spread_operand": Example("|".join((
         'A: T.Buffer((16, 16), "int32"), B: T.Buffer((16,), "int32"), C: T.Buffer((16, 16), "int32")',
         stage("C[vi, vj]", "A[vi, vj] + B[vj]", "i j"))), 'sch.spread_operand("C", "B", 0)'),

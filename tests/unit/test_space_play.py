@@ -84,7 +84,7 @@ def test_weights_come_in_as_many_dmas_as_are_counted(name: str, parts: bool) -> 
     ("conv2d:h=7,w=7,ci=256,co=128,k=3,pad=1", False, 0.03), ("conv2d:h=7,w=7,ci=256,co=128,k=3,pad=1", True, 0.03),
 ])
 def test_loads_come_from_outside_in_and_addends_behind_those_on_their_way(name: str, addends: bool, near: float) -> None:
-    """Weights further out than data with one place, whose load waits for products; addends that wait for long loads of weights."""
+    """Weights further out than data with one place, whose load waits for products; addends behind long loads of weights."""
     space = Space(workload(name).func, "vta-de10")
     points = space.sample(np.random.default_rng(5), 3000)
     load = {own: points[:, space.names.index(own)] for own in space.names}

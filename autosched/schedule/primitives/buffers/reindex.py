@@ -110,9 +110,8 @@ def _reindex(state: State, realize: BlockRealize, buffer: Buffer, reads: bool) -
         _stores_all(state, realize, buffer, kept)
     top = _nest_of(state, realize, scope, buffer, reads)
     shape = tuple(analyzer.simplify(iv.dom.min + iv.dom.extent) for iv in kept)
-    # A second copy of what is read has a name of its own, and so has its block.
-    name = f"{buffer.name}_reindex"
-    name = fresh_name(name, state.buffer_names(scope)) if reads else name
+    # A second copy has a name of its own, and so has its block.
+    name = fresh_name(f"{buffer.name}_reindex", state.buffer_names(scope))
     copy = replace(buffer, name=name, shape=shape, strides=(), axis_separators=(), ident=Ident())
     stage, nest = _copy(buffer, copy, indices, kept, reads)
     here = tuple(iv.var for iv in kept)

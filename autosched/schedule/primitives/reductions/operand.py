@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autosched.ir.expr import BufferLoad, Call, Cast, Expr, IntImm, Select, Var, int_value
-from autosched.ir.functor import Substitute, free_vars, walk_expr
+from autosched.ir.functor import Substitute, free_vars, substitute, walk_expr
 from autosched.ir.patterns import choice_of
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
@@ -41,9 +41,19 @@ def operand_stage(block: Block, part: Expr, names: set[str], buffers: set[str]) 
     own = [iv.var for iv in block.iter_vars]
     places: list[tuple[Var, int, int]] = []
     inverse: dict[Var, Expr] = {}
+    read: dict[int, Expr] = {}  # where the stage reads, and the block reads what it makes, other than further on
+    at_own: dict[int, Expr] = {}
     for d, index in enumerate(load.indices):
         low, high = known.int_bounds(index)
         form = linear_form(index, own)
+        alone = _digit(block, index, load.indices[:d] + load.indices[d + 1 :]) if form is None else None
+        if alone is not None:
+            # One element for every value of the iterator, some of them the same.
+            var = Var(f"v_i{d}", index.dtype)
+            places.append((var, 0, int_value(alone.dom.extent) or 1))
+            inverse[alone.var] = var
+            read[d], at_own[d] = substitute(index, {alone.var: var}), alone.var
+            continue
         if low is None or high is None or form is None:
             raise Refusal(f"index {expr_text(index)} of {load.buffer.name} in block {block.name} is not affine in its iterators",
                           [block.ident], code="index")
@@ -55,7 +65,8 @@ def operand_stage(block: Block, part: Expr, names: set[str], buffers: set[str]) 
             inverse[pivot] = var + low - (index - pivot)
     at = {var: Range(IntImm(0, var.dtype), IntImm(n, var.dtype)) for var, _, n in places}
     known = Analyzer({**{iv.var: iv.dom for iv in block.iter_vars}, **at})
-    guarded = _Moved(load, BufferLoad(load.buffer, tuple([var + low for var, low, _ in places]), load.dtype), inverse)
+    guarded = _Moved(load, BufferLoad(load.buffer, tuple([
+        read.get(d, var + low) for d, (var, low, _) in enumerate(places)]), load.dtype), inverse)
     value = known.simplify(guarded.visit_expr(inner))
     strange = [v for v in free_vars(value) if v not in at]
     if strange:
@@ -66,9 +77,18 @@ def operand_stage(block: Block, part: Expr, names: set[str], buffers: set[str]) 
     buffer = Buffer(fresh_name(f"{load.buffer.name}_part", buffers), shape, inner.dtype)
     iter_vars = tuple([IterVar(var, at[var], "spatial") for var, _, _ in places])
     made = with_access(Block(name, iter_vars, (), (), BufferStore(buffer, tuple([var for var, _, _ in places]), value)))
-    indices = tuple([known.simplify(i - low) for i, (_, low, _) in zip(load.indices, places)])
+    shifted = [known.simplify(i - low) for i, (_, low, _) in zip(load.indices, places)]
+    indices = tuple([at_own.get(d, i) for d, i in enumerate(shifted)])
     stands: Expr = BufferLoad(buffer, indices, inner.dtype)
     return made, own_nest(made, "i"), buffer, stands if convert is None else Cast(convert, stands)
+
+
+def _digit(block: Block, index: Expr, others: tuple[Expr, ...]) -> IterVar | None:
+    """The spatial iterator from 0 of which alone an index is a digit, or a group, if nothing else moves with it."""
+    used = set(free_vars(index))
+    around = {v for i in others for v in free_vars(i)}
+    return next((iv for iv in block.iter_vars if used == {iv.var} and iv.var not in around and iv.kind == "spatial"
+                 and int_value(iv.dom.min) == 0 and int_value(iv.dom.extent) is not None), None)
 
 
 def _converted(part: Expr) -> tuple[str | None, Expr]:

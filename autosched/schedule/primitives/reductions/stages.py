@@ -245,7 +245,7 @@ def _split(state: State, realize: BlockRealize, path: list[int]) -> tuple[Stmt, 
         raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
     part = part_at(block, store.value, path)
     own = [iv.var for iv in block.iter_vars]
-    if not any(v in own for v in free_vars(part)) or not has_loads(part):
+    if not has_loads(part) or (block.init is not None and not any(v in own for v in free_vars(part))):
         raise Refusal(f"{expr_text(part)} in block {block.name} loads nothing", [block.ident], code="form")
     scope = scope_of(state, block)
     if block.init is not None:

@@ -28,6 +28,7 @@ class Values(ScheduleBase):
     def simplify_value(self, block: BlockRV | str) -> None:
         """Writes what a block stores more plainly: choices between values as minima and maxima, conversions that do nothing out.
 
+        An absolute value is the larger of a value and its negative.
         A choice by a comparison with a constant becomes ``min`` or ``max`` where both sides rise (or stay) with what is
         compared and meet at the constant; a choice by indices has its constant last, and indices under its condition only.
         Conversions to a type and on to a narrower one are one, and arithmetic that fits a narrow type is done in the wide one
@@ -169,6 +170,9 @@ class _Plainer(Mutator):
         if parts is not None:
             return self._choice(*parts, expr)
         made = super().visit_expr(expr)
+        if isinstance(made, Call) and made.op in ("abs", "fabs") and is_int(made.dtype):
+            x = made.args[0]
+            return BinOp("max", x, BinOp("-", const(0, x.dtype), x, x.dtype), x.dtype)
         return self._converted(made) if isinstance(made, Cast) else made
 
     # -- choices --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,259 @@
+"""Tensors in between that are made in parts, by several blocks or in several ways: each part is a tensor, read by itself.
+
+A concatenation between two products is so no tensor at all: the later product sums over one part after the other, and the sums
+go on from each other. Stages in between are cut where the parts meet, the last stages first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from autosched.errors import ScheduleError
+from autosched.ir.expr import BufferLoad, Expr, Var, int_value
+from autosched.ir.functor import walk_expr
+from autosched.ir.patterns import choice_of, loads_from
+from autosched.ir.simplify import Analyzer, linear_form
+from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
+from autosched.schedule import Schedule
+from autosched.target import Target
+from space.normalise.blocks import device_block, device_blocks, extents, loads_of, readers_of, store_of, turning_point
+
+MOST = 16  # tensors in parts, and ways in which one is made
+
+Joint = tuple[Buffer, int, list[int]]  # a tensor, the dimension along which it is put together, and where its parts meet
+
+
+def applies(func: PrimFunc) -> bool:
+    """Whether a tensor in between is made in parts.
+
+    Args:
+        func: the program.
+    """
+    return _joint(func, set()) is not None
+
+
+def apply(sch: Schedule, target: Target) -> None:
+    """Gives the parts of every such tensor tensors of their own."""
+    kept: set[str] = set()
+    for _ in range(MOST):
+        found = _joint(sch.func, kept)
+        if found is None:
+            return
+        buffer, dim, points = found
+        try:
+            _cut(sch.copy(), buffer.name, dim, points)
+        except ScheduleError:
+            kept.add(buffer.name)  # what is in the way of a schedule, analysis says
+            continue
+        _cut(sch, buffer.name, dim, points)
+
+
+def elsewhere(func: PrimFunc) -> bool:
+    """Whether a stage of a program in form reads sums, or lanes of an element, at other places than it stores.
+
+    The accumulator is addressed by whole elements, in the order in which a stage stores: no such program has a schedule.
+
+    Args:
+        func: the program, in form.
+    """
+    blocks = device_blocks(func)
+    made = {store_of(b).buffer: b for b in blocks if store_of(b).buffer.dtype == "int32"}
+    for block in blocks:
+        store = store_of(block)
+        if isinstance(block.init, BufferStore):
+            # What a sum goes on from is another sum, of the same elements.
+            sums = [x.buffer for x in walk_expr(block.init.value) if isinstance(x, BufferLoad) and x.buffer in made]
+            if any(made[b].init is not None and b.shape != store.buffer.shape for b in sums):
+                return True
+            continue
+        for load in loads_of(block):
+            if load.buffer not in made:
+                if load.indices[-1] != store.indices[-1]:
+                    return True
+            elif load.indices != store.indices or load.buffer.shape != store.buffer.shape:
+                return True
+    return False
+
+
+def read(sch: Schedule, target: Target) -> None:
+    """Gives parts of a sum that stages read each by itself tensors of their own."""
+    kept: set[str] = set()
+    for _ in range(MOST):
+        found = _read_apart(sch.func, kept)
+        if found is None:
+            return
+        buffer, dim, points = found
+        kept.add(buffer.name)
+        try:
+            _cut(sch.copy(), buffer.name, dim, points)
+        except ScheduleError:
+            continue  # what is in the way of a schedule, analysis says
+        _cut(sch, buffer.name, dim, points)
+
+
+def _read_apart(func: PrimFunc, kept: set[str]) -> Joint | None:
+    """The last tensor of int32 in between of which every reader reads one of several parts."""
+    for block in reversed(device_blocks(func)):
+        buffer = store_of(block).buffer
+        if buffer in func.buffers or buffer.name in kept or buffer.dtype != "int32":
+            continue
+        loads = [(b, x) for b in readers_of(func, buffer) for x in loads_of(b) if x.buffer is buffer]
+        boxes = {tuple([_span(b, i) for i in x.indices]) for b, x in loads}
+        differ = [d for d in range(buffer.ndim) if len({box[d] for box in boxes}) > 1]
+        if len(differ) != 1:
+            continue
+        spans = sorted({box[differ[0]] for box in boxes})
+        ends = [0, *[end for _, end in spans]]
+        if all(begin == end for (begin, _), end in zip(spans, ends)) and ends[-1] == int_value(buffer.shape[differ[0]]):
+            return buffer, differ[0], ends[1:-1]
+    return None
+
+
+def _joint(func: PrimFunc, kept: set[str]) -> Joint | None:
+    """The first tensor in between that is made in parts."""
+    blocks = device_blocks(func)
+    made = {store_of(b).buffer for b in blocks}
+    for block in blocks:
+        buffer = store_of(block).buffer
+        if buffer in func.buffers or buffer.name in kept:
+            continue
+        writers = [b for b in blocks if store_of(b).buffer is buffer]
+        found = _put_together(buffer, writers) if len(writers) > 1 else _in_ways(block, made)
+        if found is not None and readers_of(func, buffer):
+            return buffer, *found
+    return None
+
+
+def _put_together(buffer: Buffer, writers: Sequence[Block]) -> tuple[int, list[int]] | None:
+    """(dimension, where parts meet) of a tensor of which several blocks each write a part, and together all."""
+    if any(b.init is None and loads_from(store_of(b).value, buffer) for b in writers):
+        return None
+    boxes = [[_span(b, i) for i in store_of(b).indices] for b in writers]
+    differ = [d for d in range(buffer.ndim) if any(box[d] != boxes[0][d] for box in boxes)]
+    if len(differ) != 1:
+        return None
+    spans = sorted(box[differ[0]] for box in boxes)
+    ends = [0, *[end for _, end in spans]]
+    if any(begin != end for (begin, _), end in zip(spans, ends)) or ends[-1] != int_value(buffer.shape[differ[0]]):
+        return None
+    return differ[0], ends[1:-1]
+
+
+def _span(block: Block, index: Expr) -> tuple[int, int]:
+    """From where and up to where an index of a block goes."""
+    low, high = Analyzer({iv.var: iv.dom for iv in block.iter_vars}).int_bounds(index)
+    return (low, high + 1) if low is not None and high is not None else (-1, -1)
+
+
+def _in_ways(block: Block, made: set[Buffer]) -> tuple[int, list[int]] | None:
+    """(dimension, where parts meet) of a tensor that one block makes of others in several ways, by an index of it."""
+    store = store_of(block)
+    size = extents(block)
+    points: dict[Var, set[int]] = {}
+    for e in walk_expr(store.value):
+        choice = choice_of(e)
+        if choice is None or not all(_reads(branch, made) or choice_of(branch) is not None for branch in choice[1:]):
+            continue
+        found = turning_point(choice[0])
+        if found is not None and 0 < found[1] < size.get(found[0], 0):
+            points.setdefault(found[0], set()).add(found[1])
+    if block.init is not None or len(points) != 1:
+        return None
+    (var, at), = points.items()
+    return (store.indices.index(var), sorted(at)) if var in store.indices else None
+
+
+def _reads(value: Expr, buffers: set[Buffer]) -> bool:
+    return any(isinstance(e, BufferLoad) and e.buffer in buffers for e in walk_expr(value))
+
+
+def _cut(sch: Schedule, name: str, dim: int, points: Sequence[int]) -> None:
+    """Makes several tensors of one, and cuts what reads more than one of them.
+
+    Raises:
+        ScheduleError: a block reads it otherwise than along one of its iterators.
+    """
+    buffer = _buffer(sch, name)
+    for reader in [b.name for b in readers_of(sch.func, buffer)]:
+        _cut_reader(sch, reader, buffer, dim, points)
+    writers = [b.name for b in device_blocks(sch.func) if store_of(b).buffer is buffer]
+    size = int_value(buffer.shape[dim]) or 0
+    made = sch.partition_buffer(sch.get_sblock(writers[0]), dim, [b - a for a, b in pairwise([0, *points, size])])
+    for part in made:
+        block = sch.get(part)
+        assert isinstance(block, Block)
+        _more_plainly(sch, block.name)
+
+
+def _buffer(sch: Schedule, name: str) -> Buffer:
+    return next(store_of(b).buffer for b in device_blocks(sch.func) if store_of(b).buffer.name == name)
+
+
+def _more_plainly(sch: Schedule, name: str) -> None:
+    """A part of what is made in several ways is made in one; what only moves elements on is read where they come from."""
+    for step in (sch.simplify_value, sch.renest):
+        try:
+            step(sch.get_sblock(name))
+        except ScheduleError:
+            continue  # it is plain
+    value = store_of(device_block(sch, name)).value
+    if isinstance(value, BufferLoad) and value.dtype == "int8":
+        try:
+            sch.compute_inline(sch.get_sblock(name))
+        except ScheduleError:
+            return  # it stays
+
+
+def _cut_reader(sch: Schedule, name: str, buffer: Buffer, dim: int, points: Sequence[int]) -> None:
+    """Cuts a block where the parts of a tensor meet that it reads."""
+    block = device_block(sch, name)
+    for load in loads_of(block):
+        if load.buffer is not buffer:
+            continue
+        begin, end = _span(block, load.indices[dim])
+        form = linear_form(load.indices[dim])
+        inside = [p for p in points if begin < p < end]
+        if not inside:
+            continue
+        var, further = _moved_by(form)
+        if var is None:
+            raise ScheduleError("normalise", f"block {name} reads {buffer.name} across parts of it")
+        _cut_block(sch, name, var, [p - further for p in inside])
+        return
+
+
+def _moved_by(form: tuple[Mapping[Var, int | Expr], Expr] | None) -> tuple[Var | None, int]:
+    """The iterator that an index is, and what it is more than that."""
+    at = None if form is None else int_value(form[1])
+    if form is None or at is None or list(form[0].values()) != [1]:
+        return None, 0
+    return next(iter(form[0])), at
+
+
+def _cut_block(sch: Schedule, name: str, var: Var, points: Sequence[int]) -> None:
+    """Cuts a block along one of its iterators, with what it makes."""
+    block = device_block(sch, name)
+    store = store_of(block)
+    realize = sch.state.realizes[block.ident]
+    k = next(k for k, iv in enumerate(block.iter_vars) if iv.var is var)
+    lengths = [b - a for a, b in pairwise([0, *points, extents(block)[var]])]
+    loops = [loop.var for loop in sch.state.loops_of(block)]
+    value = realize.iter_values[k]
+    if value not in loops:
+        raise ScheduleError("normalise", f"block {name} has no loop for each of its iterators")
+    loop = sch.get_loops(sch.get_sblock(name))[loops.index(value)]
+    if block.iter_vars[k].kind == "reduce":
+        sch.partition_reduction(loop, lengths)
+        return
+    at = next((d for d, i in enumerate(store.indices) if _moved_by(linear_form(i))[0] is var), None)
+    if at is None:
+        raise ScheduleError("normalise", f"block {name} does not store along {var.name}")
+    if store.buffer not in sch.func.buffers:
+        further = _moved_by(linear_form(store.indices[at]))[1]
+        _cut(sch, store.buffer.name, at, [p + further for p in points])
+        return
+    for part in sch.partition_block(loop, [*lengths[:-1], None]):
+        made = sch.get(part)
+        assert isinstance(made, Block)
+        _more_plainly(sch, made.name)

@@ -1,0 +1,24 @@
+"""A sum whose elements each take their neighbour's value, in place."""
+
+from autosched.script import T
+
+VERDICT = "refused: both write C"
+
+
+@T.prim_func
+def main(X: T.Buffer((4, 16), "int8"), W: T.Buffer((16, 16), "int8"), out: T.Buffer((4, 15), "int8")):
+    C = T.alloc_buffer((4, 16), "int32")
+    for i, j, k in T.grid(4, 16, 16):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 0
+            C[vi, vj] += X[vi, vk].astype("int32") * W[vj, vk].astype("int32")
+    for i, j in T.grid(4, 15):
+        with T.block("further"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = T.max(C[vi, vj], C[vi, vj + 1])
+    for i, j in T.grid(4, 15):
+        with T.block("out"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            out[vi, vj] = (C[vi, vj] >> 7).astype("int8")
