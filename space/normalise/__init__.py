@@ -42,6 +42,7 @@ from space.normalise import (
 from space.normalise.blocks import device_blocks, is_packed, plain_blocks, require_whole, store_of
 
 DIFFERENCES = "extrema by differences"  # what a form is called that need not be
+KEPT = "what windows share stays"  # in the accumulator; else it is stored, and read again
 
 # In this order, where tensors are not packed yet.
 COPYING = (loops.arranged, guards.apply, reversal.apart, copies.apply)
@@ -49,19 +50,22 @@ ARRANGING = (straight.apply, reversal.apply)
 PACKING = (gathers.apply, packing.apply, diagonal.apply)
 
 
-def normalise(func: PrimFunc, target: Target, differences: bool = False) -> tuple[PrimFunc, tuple[Instruction, ...]]:
+def normalise(
+    func: PrimFunc, target: Target, differences: bool = False, kept: bool = False
+) -> tuple[PrimFunc, tuple[Instruction, ...]]:
     """A program in schedulable form, and the primitives that bring it there.
 
     Args:
         func: an unscheduled program, with constant extents.
         target: the machine whose elements tensors are packed for.
         differences: whether extrema of int8 are written as differences, where there are any; without them there is no such form.
+        kept: whether what several windows share stays in the accumulator then; where none do there is no such form.
 
     Returns:
         The program, in which parameters are packed and results unpacked by host stages, and the instructions of a trace; the
         program itself and no instructions where it is packed already, or where no rule knows how to pack it.
     """
-    sch, _ = _attempt(func, target, differences)
+    sch, _ = _attempt(func, target, differences, kept)
     return (func, ()) if sch is None else (sch.func, tuple(sch.trace.insts))
 
 
@@ -75,11 +79,11 @@ def why_unpacked(func: PrimFunc, target: Target) -> str:
     return _attempt(func, target, False)[1]
 
 
-def _attempt(func: PrimFunc, target: Target, differences: bool) -> tuple[Schedule | None, str]:
+def _attempt(func: PrimFunc, target: Target, differences: bool, kept: bool = False) -> tuple[Schedule | None, str]:
     """The schedule of a program in form, or None and why not."""
-    found, why = _laid_out(func, target, differences, False)
+    found, why = _laid_out(func, target, differences, False, kept)
     if plain_blocks(func) and (parts.applies(func) or _needs(func if found is None else found.func, target, found is None)):
-        other = _laid_out(func, target, differences, True)[0]
+        other = _laid_out(func, target, differences, True, kept)[0]
         return (found, why) if other is None else (other, "")
     return found, why
 
@@ -91,19 +95,23 @@ def _needs(func: PrimFunc, target: Target, unpacked: bool) -> bool:
         unpacked and units.applies(func)) or groups.applies(func)
 
 
-def _laid_out(func: PrimFunc, target: Target, differences: bool, otherwise: bool) -> tuple[Schedule | None, str]:
+def _laid_out(
+    func: PrimFunc, target: Target, differences: bool, otherwise: bool, kept: bool
+) -> tuple[Schedule | None, str]:
     """As ``_attempt``; where ``otherwise``, with what the ALU lacks written in what it has, and axes that products lack."""
-    found, why = _formed(func, target, differences, False, otherwise)
+    found, why = _formed(func, target, differences, False, otherwise, kept)
     # Of what several products read each may want another layout. Two layouts of one copy are for where copies of their own are no
     # way: these had points first.
     shared = found is not None and not otherwise and gathers.shared(found)
     if why or shared or (found is None and plain_blocks(func) and not is_packed(func, target)):
-        other = _formed(func, target, differences, True, otherwise)[0]
+        other = _formed(func, target, differences, True, otherwise, kept)[0]
         return (found, why) if other is None else (other, "")
     return found, why
 
 
-def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool, otherwise: bool) -> tuple[Schedule | None, str]:
+def _formed(
+    func: PrimFunc, target: Target, differences: bool, alone: bool, otherwise: bool, kept: bool
+) -> tuple[Schedule | None, str]:
     """As ``_laid_out``; where ``alone``, with copies of its own for every product."""
     if not plain_blocks(func):
         return None, ""
@@ -148,7 +156,7 @@ def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool, othe
             if any(step.op == "negate_factor" for step in sch.trace.insts):
                 # Products by element are sums only now. Without differences they stay apart, as points of theirs have it.
                 sums.apply(sch, target)
-            if differences and not windows.apply(sch, target):
+            if differences and not windows.apply(sch, target, kept):
                 return None, ""
             sch = _widened(sch, target)
             if otherwise and lacking.lacks(sch.func, target, True):
@@ -193,22 +201,26 @@ def normal_forms(func: PrimFunc, target: Target) -> list[tuple[tuple[str, ...], 
         other = normalised(func, target, True)
         if other.trace.insts:
             forms.append(((DIFFERENCES,), other))
+            other = normalised(func, target, True, True)
+            if other.trace.insts:
+                forms.append(((DIFFERENCES, KEPT), other))
     return forms
 
 
-def normalised(func: PrimFunc, target: Target, differences: bool = False) -> Schedule:
+def normalised(func: PrimFunc, target: Target, differences: bool = False, kept: bool = False) -> Schedule:
     """A schedule of a program that has been normalised, its trace included.
 
     Args:
         func: as for ``normalise``.
         target: as for ``normalise``.
         differences: as for ``normalise``.
+        kept: as for ``normalise``.
     """
     sch = Schedule(func, seed=0)
-    steps = normalise(func, target, differences)[1]
+    steps = normalise(func, target, differences, kept)[1]
     if steps:
         Trace(list(steps)).apply_to_schedule(sch, remove_postproc=False)
     return sch
 
 
-__all__ = ["DIFFERENCES", "normal_forms", "normalise", "normalised", "why_unpacked"]
+__all__ = ["DIFFERENCES", "KEPT", "normal_forms", "normalise", "normalised", "why_unpacked"]
