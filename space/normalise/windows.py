@@ -1,9 +1,10 @@
 """Largest and smallest elements of small windows of int8, by differences that the GEMM makes.
 
 A window is written out. Where windows overlap, what a row (or whatever the first iterator moves over) contributes is the same for
-several of them: it is stored as a tensor of its own, of which every element is made once. What remains is a chain of operands,
-each of which costs two products with an identity and one comparison with zero: three cycles a vector, where widening it for the
-ALU and comparing it there costs four and a copy of every element of every tile.
+several of them: it is stored as a tensor of its own, of which every element is made once, or it stays in the accumulator, where
+every tile makes it with a border (``space/halos.py``). What remains is a chain of operands, each of which costs two products with
+an identity and one comparison with zero: three cycles a vector, where widening it for the ALU and comparing it there costs four
+and a copy of every element of every tile. What stays costs two cycles for every window that reads it, a comparison of tensors.
 """
 
 from __future__ import annotations
