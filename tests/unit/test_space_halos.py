@@ -133,6 +133,8 @@ def test_a_halo_begins_with_a_sum_of_its_own_and_the_stage_that_reads_it_moves_i
     (nest,) = analyse(pairs, get_target("vta-de10-portable"), True)
     assert [(s.imm_ops, s.tensor_ops) for s in nest.stages] == [(0, 2)]
     text = pairs.script()
+    (nest,) = analyse(parse(text.replace("P[vn, vy, vb, vc], P[", "P[vn, vy + 1, vb, vc], P[")), DE10, True)
+    assert nest.halos[0].reach == (0, 0), "from the first that is read"
     for old, new in ((" = 0\n", " = B[vn, vy, vb, vc]\n"), ("P[vn, vy + 1, vb, vc]", "P[vn, vb, vy + 1, vc]")):
         assert old in text
         with refused(SpaceError, "index"):
@@ -169,6 +171,15 @@ def test_a_tile_makes_all_that_its_windows_read(sizes: str) -> None:
 
 
 @pytest.mark.parametrize(("sizes", "target"), [
+    (OVERLAPPING[0], "vta-de10"), (OVERLAPPING[1], "vta-de10"), (OVERLAPPING[1], "vta-de10-portable")])
+def test_the_estimate_knows_what_a_border_costs(sizes: str, target: str) -> None:
+    space = Space(pool(sizes).func, target)
+    points = drawn(space, 16)
+    cycles = np.array([lower_table(space.schedule(point).func, target).cycles() for point in points])
+    assert np.median(np.abs(space.draft(np.stack(points)) / cycles - 1)) < 0.05
+
+
+@pytest.mark.parametrize(("sizes", "target"), [
     (sizes, target) for n, sizes in enumerate(OVERLAPPING)
     for target in (("vta-de10", "vta-pynq") if n % 2 else ("vta-de10-portable", "vta-fsim"))
 ])
@@ -193,6 +204,7 @@ def test_a_form_that_came_later_leaves_the_rows_of_the_others_as_they_were() -> 
     assert isinstance(record, BestRecord) and len(row) < space.width
     point, why = decided(space, replace(record, point=row))
     assert not why and len(point) == space.width and space.valid(np.array([point], dtype=np.int32)).all()
+    assert space.explain(np.array(row, dtype=np.int32)) == space.explain(np.array(point, dtype=np.int32))
     result = measure(Candidate(task, DE10, tuple(space.trace(np.array(point, dtype=np.int32)).as_json())))
     assert result.cycles == 288_939
 
