@@ -100,8 +100,7 @@ def _reduction(sch: Schedule, block: Block, kept: bool) -> bool:
         paths = [_path(sch, block, count, k) for k in group]
         shared = sch.share_value(sch.get_sblock(block.name), paths, "int32" if kept else "int8")
         part = shared if kept else sch.decompose_value(shared, [0])
-        if not kept or len(over) > 1:
-            sch.extrema_by_difference(part)
+        sch.extrema_by_difference(part)
     if not kept or not classes:
         sch.extrema_by_difference(sch.get_sblock(block.name))
         return not kept

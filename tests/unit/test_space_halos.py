@@ -20,11 +20,11 @@ from autosched.measure import Candidate, measure
 from autosched.records import BestRecord, find_best
 from autosched.report import decided
 from autosched.script import T, parse
-from autosched.target import get_target
+from autosched.target import Target, get_target
 from autosched.workloads import Workload, workload
-from space import Space
+from space import Space, sketch
 from space.machine_bound import machine_bound
-from space.nest import analyse
+from space.nest import Nest, analyse
 from space.normalise import KEPT, normalised
 from space.normalise.blocks import device_blocks, loads_of, store_of
 from space.rules.length import instructions
@@ -71,12 +71,26 @@ def test_what_windows_share_is_made_once_and_stored_nowhere(sizes: str, same: Sa
         assert nest.halos and all(sum(h.reach) > 0 and h.reach[2] == sum(h.reach) for h in nest.halos)
 
 
+@T.prim_func
+def written_out(Y: T.Buffer((1, 6, 1, 16), "int8"), Z: T.Buffer((1, 6, 1, 16), "int8"), largest: T.Buffer((1, 6, 1, 16), "int8")):
+    C = T.alloc_buffer((1, 6, 1, 16), "int32")
+    for n, y, b, c in T.grid(1, 6, 1, 16):
+        with T.block("C"):
+            vn, vy, vb, vc = T.axis.remap("SSSS", [n, y, b, c])
+            C[vn, vy, vb, vc] = T.max(T.Cast("int32", Y[vn, vy, vb, vc]), T.Cast("int32", Z[vn, vy, vb, vc]))
+    for n, y, b, c in T.grid(1, 6, 1, 16):
+        with T.block("largest"):
+            vn, vy, vb, vc = T.axis.remap("SSSS", [n, y, b, c])
+            largest[vn, vy, vb, vc] = T.Cast("int8", C[vn, vy, vb, vc])
+
+
 @pytest.mark.parametrize(("func", "why"), [
     (workload("max_pool2d:h=8,w=8,c=16,k=2,stride=2").func, "windows that share nothing"),
     (workload("max_pool2d:h=9,w=9,c=16,k=3,stride=3").func, "windows that share nothing"),
     (workload("max_pool2d:h=11,w=11,c=16,k=5,stride=2").func, "more operands than a chain has"),
     (workload("avg_pool2d:h=9,w=9,c=16,k=3,stride=2,pad=1").func, "sums, which the GEMM forms"),
     (parse(pool(OVERLAPPING[0]).func.script().replace("T.int8(0)", "T.int8(-128)")), "padding that no load brings"),
+    (written_out, "a window that the user wrote out"),
 ])
 def test_other_windows_have_no_such_form(func: PrimFunc, why: str) -> None:
     assert form_of(Space(func, DE10)) is None, why
@@ -91,6 +105,7 @@ def test_a_stage_reads_at_several_places_only_where_that_is_said() -> None:
     (halo,) = nest.halos
     # A sum of its own, two comparisons by differences; of its rows one more than a tile has.
     assert (halo.cycles, halo.operations, halo.live, halo.reach) == (8, 8, 1, (0, 0, 1, 0))
+    assert all(len(set(o.readers)) == len(o.readers) for o in nest.operands)
     assert [(o.name, o.reach(2)) for o in nest.operands if o.dims] == [("data", 2)], "one load for all rows of a window"
     sch.decompose_value("pool", [0])  # one stage reads it in place now: it is of the chain, and not for another to read elsewhere
     with pytest.raises(SpaceError, match="at another place than it writes"):
@@ -125,11 +140,40 @@ def pairs(
             out[vn, vy, vb, vc] = T.Cast("int8", Q[vn, vy, vb, vc])
 
 
+@T.prim_func
+def rows(Y: T.Buffer((1, 9, 6, 1, 16), "int8"), largest: T.Buffer((1, 4, 3, 1, 16), "int8")):
+    C = T.alloc_buffer((1, 4, 3, 1, 16), "int32")
+    for n, y, x, b, c, p, q in T.grid(1, 4, 3, 1, 16, 3, 2):
+        with T.block("C"):
+            vn, vy, vx, vb, vc, vp, vq = T.axis.remap("SSSSSRR", [n, y, x, b, c, p, q])
+            with T.init():
+                C[vn, vy, vx, vb, vc] = -128
+            C[vn, vy, vx, vb, vc] = T.max(C[vn, vy, vx, vb, vc], T.Cast("int32", Y[vn, vy * 2 + vp, vx * 2 + vq, vb, vc]))
+    for n, y, x, b, c in T.grid(1, 4, 3, 1, 16):
+        with T.block("largest"):
+            vn, vy, vx, vb, vc = T.axis.remap("SSSSS", [n, y, x, b, c])
+            largest[vn, vy, vx, vb, vc] = T.Cast("int8", C[vn, vy, vx, vb, vc])
+
+
+def test_no_program_is_accepted_for_this_form_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert form_of(Space(rows, DE10)) is not None
+
+    def only(func: PrimFunc, target: Target, halos: bool = False) -> tuple[Nest, ...]:
+        if not halos:
+            raise SpaceError("refused as it is", "index")
+        return analyse(func, target, halos)
+
+    monkeypatch.setattr(sketch, "analyse", only)
+    with pytest.raises(SpaceError, match="refused as it is"):
+        Space(rows, DE10)
+
+
 def test_a_halo_begins_with_a_sum_of_its_own_and_the_stage_that_reads_it_moves_it() -> None:
     (nest,) = analyse(pairs, DE10, True)
     assert nest.anchor is None and [(h.cycles, h.reach) for h in nest.halos] == [(2, (0, 1))]
     # Where it stands others read it: under chisel an operation with a constant moves it, elsewhere one with a tensor.
     assert [(s.imm_ops, s.tensor_ops) for s in nest.stages] == [(1, 1)]
+    assert all(o.readers == ("P",) for o in nest.operands)
     (nest,) = analyse(pairs, get_target("vta-de10-portable"), True)
     assert [(s.imm_ops, s.tensor_ops) for s in nest.stages] == [(0, 2)]
     text = pairs.script()
@@ -139,6 +183,19 @@ def test_a_halo_begins_with_a_sum_of_its_own_and_the_stage_that_reads_it_moves_i
         assert old in text
         with refused(SpaceError, "index"):
             analyse(parse(text.replace(old, new)), DE10, True)
+    # Nor does a halo have one of its own: of five rows four pairs, and of these three.
+    again = text.replace("out[vn, vy, vb, vc] = T.Cast(\"int8\", Q[vn, vy, vb, vc])",
+                         "out[vn, vy, vb, vc] = T.Cast(\"int8\", R[vn, vy, vb, vc])")
+    again = again.replace('T.Buffer((1, 4, 1, 16), "int8")', 'T.Buffer((1, 3, 1, 16), "int8")')
+    at = again.rindex("    for ")
+    two = "T.max(Q[vn, vy, vb, vc], Q[vn, vy + 1, vb, vc])"
+    stage = again[at:].replace("out", "R").replace('T.Cast("int8", R[vn, vy, vb, vc])', two)
+    last = again[at:].replace("Q[vn, vy:vy", "R[vn, vy:vy")
+    made = again[:at].replace("    for ", '    R = T.sblock_alloc_buffer((1, 3, 1, 16), "int32")\n    for ', 1)
+    nested = "\n".join(row for row in (made + (stage + last).replace("T.grid(1, 4", "T.grid(1, 3")).split("\n")
+                       if "T.reads" not in row and "T.writes" not in row)
+    with refused(SpaceError, "index"):
+        analyse(parse(nested), DE10, True)
 
 
 @pytest.mark.parametrize("sizes", OVERLAPPING)
@@ -147,8 +204,8 @@ def test_a_tile_makes_all_that_its_windows_read(sizes: str) -> None:
     space = Space(pool(sizes).func, DE10)
     k = form_of(space)
     assert k is not None
-    sketch = space.sketches[k]
-    model, nest = sketch.model, sketch.model.nest
+    model = space.sketches[k].model
+    nest = model.nest
     for point in drawn(space, 12):
         plan = model.plan(np.ascontiguousarray(point[None, space.places(k)]))
         for part in (p for p in plan.parts if p.on[0]):
@@ -214,7 +271,7 @@ def test_rows_that_stay_beat_rows_that_are_stored() -> None:
     task = pool("h=56,w=56,c=32,k=3,stride=2,pad=1")
     space = Space(task.func, DE10)
     best = {}
-    for k, sketch in enumerate(space.sketches):
+    for k, form in enumerate(space.sketches):
         rng = np.random.default_rng(0)
         own = Space(task.func, DE10, fixed={"sketch": k})
         points = own.sample(rng, 200)
@@ -224,7 +281,7 @@ def test_rows_that_stay_beat_rows_that_are_stored() -> None:
         point = points[np.argmin(own.draft(points))]
         result = measure(Candidate(task, DE10, tuple(own.trace(point).as_json())), execute=True)
         assert result.ok and result.cycles is not None, result
-        best[KEPT in sketch.done] = min(result.cycles, best.get(KEPT in sketch.done, 1 << 62))
-        if KEPT in sketch.done:
+        best[KEPT in form.done] = min(result.cycles, best.get(KEPT in form.done, 1 << 62))
+        if KEPT in form.done:
             assert abs(own.draft(point[None])[0] / result.cycles - 1) < 0.03
     assert best[True] < 0.94 * best[False]
