@@ -113,6 +113,7 @@ class Piece:
         starts: by stage that adds products, what it adds them to, once that is separate.
         links: the intrinsic's outermost loops of these stages, and of what is widened.
         wides: the blocks that widen what the sum reads.
+        halos: the blocks that make what stages read at several places.
         outer: the outer loop of every tiled axis.
         loops: the outer loops of the output, outermost first.
         copies: per operand, the block that loads it for this part; None where it is loaded once for all.
@@ -131,6 +132,7 @@ class Piece:
     starts: dict[int, BlockRV] = field(default_factory=dict)
     links: list[LoopRV] = field(default_factory=list)
     wides: dict[str, BlockRV] = field(default_factory=dict)
+    halos: dict[str, BlockRV] = field(default_factory=dict)
     outer: dict[int, LoopRV] = field(default_factory=dict)
     loops: list[LoopRV] = field(default_factory=list)
     copies: list[BlockRV | None] = field(default_factory=list)
@@ -176,7 +178,8 @@ class Build(Recorder):
         for block in self.sides.values():
             self.set_scope(block, ACC)
         wides = {w.block: self.block(w.block) for w in nest.wides}
-        for block in wides.values():
+        halos = {s.block: self.block(s.block) for halo in nest.halos for s in halo.stages}
+        for block in (*wides.values(), *halos.values()):
             self.set_scope(block, ACC)
         pads = {k: self.block(o.producer) for k, o in enumerate(nest.operands) if o.producer is not None}
         for k, pad in pads.items():
@@ -184,7 +187,7 @@ class Build(Recorder):
                 self.set_scope(pad, nest.operands[k].scope)
         for rule in self.model.rules:
             rule.scoped(self, anchor, pads)
-        self._cut(Piece(self.plan.body, out, stages, anchor, pads, wides=wides, also=also))
+        self._cut(Piece(self.plan.body, out, stages, anchor, pads, wides=wides, halos=halos, also=also))
         for piece in self.pieces:
             self.piece = piece
             self._nest_part()
@@ -218,12 +221,13 @@ class Build(Recorder):
         if whole.anchor is not None and self.nest.anchor is not None:
             anchors = [*self._for_parts(self.nest.anchor, whole.anchor, made, len(parts))]
         widened = {name: self.recompute(block, len(parts)) for name, block in whole.wides.items()}
+        apart = {name: self.recompute(block, len(parts)) for name, block in reversed(whole.halos.items())}
         own = {k for k in whole.pads if k not in self.padded and not self.model.shared(self.plan, k)[0]}
         alone = {k for k in own if not self.nest.operands[k].also}
         pads = {k: self.recompute(pad, len(parts)) if k in alone else [pad] * len(parts) for k, pad in whole.pads.items()}
         self.pieces = [
             Piece(part, outs[n], [column[n] for column in columns], anchors[n], {k: rows[n] for k, rows in pads.items()},
-                  wides={name: rows[n] for name, rows in widened.items()})
+                  wides={name: rows[n] for name, rows in widened.items()}, halos={name: rows[n] for name, rows in apart.items()})
             for n, part in enumerate(parts)
         ]
         for k in sorted(own - alone):
@@ -286,6 +290,7 @@ class Build(Recorder):
             if self.nest.guarded:
                 self.record("drop_neutral_terms", (), block=piece.anchor)
         self._widen()
+        self._surround(at)
         depth = len(piece.loops) + (slices is not None)
         for n, stage in enumerate(self.nest.stages):
             if stage.products:
@@ -299,6 +304,17 @@ class Build(Recorder):
             if around:
                 self.compute_at(piece.wides[wide.block], around[-1])
             self._product(piece.wides[wide.block], len(around), wide.iters, wide.lanes)
+
+    def _surround(self, at: LoopRV | None) -> None:
+        """What stages read at several places is made for every tile."""
+        for halo in self.nest.halos:
+            blocks = [self.piece.halos[s.block] for s in halo.stages]
+            if at is not None:
+                for block in reversed(blocks):
+                    self.compute_at(block, at)
+            for block, stage in zip(blocks, halo.stages):
+                if stage.products:
+                    self._product(block, len(self.piece.loops), stage.iters, stage.lanes, stage.sums)
 
     def _product(
         self, block: BlockRV, depth: int, iters: int, lanes: tuple[int, ...], sums: tuple[int, ...] = ()
@@ -396,6 +412,8 @@ class Build(Recorder):
             return self.sides[name]
         if name in piece.wides:
             return piece.wides[name]
+        if name in piece.halos:
+            return piece.halos[name]
         if name == self.nest.anchor:
             starts = op.scope == ACC and (self.nest.tensorized or op.name in self.nest.starting)
             block = piece.init if starts and piece.init is not None else piece.anchor

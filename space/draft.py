@@ -113,7 +113,13 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
     if model.nest.guarded:
         # What a border cuts differently is an instruction of its own: here every step of the window.
         pieces = times(part.tiles[..., model.n_spatial :]).astype(np.float64)
+    if model.nest.halos:
+        # What stages read at several places is made for every tile, as a product is.
+        work = work + np.where(part.on, model.halo_cycles(part) * times(part.outer), 0)
+        pieces = pieces * (model.nest.anchor is not None) + sum(halo.operations for halo in model.nest.halos)
     operations = float(model.imm_ops + model.tensor_ops + model.added if model.nest.stages else 0)
+    # What is moved there costs a reset besides its addition.
+    resets = float(model.nest.anchor is None and bool(model.nest.halos) and model.target.semantics != "chisel")
     fills, beats, transfers = [], [], []
     for k in range(len(model.nest.operands)):
         words, dmas = model.transfer(plan, part, k)
@@ -122,7 +128,7 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
         transfers.append(dmas.astype(np.float64))
     return Terms(
         part, work, pieces, np.full(shape, float(model.nest.init_cycles if model.nest.anchor else 0)),
-        np.full(shape, float(model.imm_ops + 2 * model.tensor_ops + model.added)), np.full(shape, operations),
+        np.full(shape, float(model.imm_ops + 2 * model.tensor_ops + model.added) + resets), np.full(shape, operations + resets),
         fills, beats, transfers, np.where(part.on, model.store_cycles(part), 0.0), nothing.copy(), uops(model, plan, part),
         nothing.copy(),
     )
@@ -272,6 +278,8 @@ def _side_by_side(model: Model, plan: Plan) -> list[npt.NDArray[np.bool_]]:
     for part in plan.parts:
         used = {scope: np.zeros(n, dtype=np.int64) for scope in model.depths}
         used[ACC] += model.tile_elements(part)
+        if model.nest.halos:
+            used[ACC] += model.halo_elements(part).sum(axis=-1)
         stays = {scope: np.zeros(n, dtype=np.int64) for scope in model.depths}
         for k, operand in enumerate(model.nest.operands):
             need = model.footprint(plan, part, k)

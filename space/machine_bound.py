@@ -21,8 +21,9 @@ from autosched.ir.stmt import Block, BlockRealize, BufferStore
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.target import Target
 from sim import isa, timing
-from space.nest import Nest, Stage
+from space.nest import Nest
 from space.sites import ACC, INP, WGT
+from space.stages import Stage
 
 if TYPE_CHECKING:
     from space.model import Model

@@ -322,6 +322,30 @@ class Model:
         """Elements that are widened in all of a part, shape (n,)."""
         return np.where(part.on, self.wide_elements(part) * times(part.outer), 0)
 
+    def halo_elements(self, part: Part) -> Ints:
+        """Elements of each halo that one output tile of a part makes, shape (n, halos)."""
+        found = [times(np.stack([
+            np.minimum(((part.tiles - 1) * np.array(c, dtype=np.int64)).sum(axis=-1) + 1 + reach, size)
+            for (c, size), reach in zip(halo.dims, halo.reach)], axis=-1)) for halo in self.nest.halos]
+        return np.stack(found, axis=-1)
+
+    def halo_cycles(self, part: Part) -> Ints:
+        """Cycles that the halos of one output tile of a part take, shape (n,)."""
+        return np.asarray((self.halo_elements(part) * [halo.cycles for halo in self.nest.halos]).sum(axis=-1), dtype=np.int64)
+
+    @cached_property
+    def halo_floor(self) -> int:
+        """Cycles that every halo takes at least: of each element that some stage reads, once."""
+        total = 0
+        for halo in self.nest.halos:
+            used = 1
+            for (coeffs, _), reach in zip(halo.dims, halo.reach):
+                axes = [a for a, c in enumerate(coeffs) if c]
+                ends = {int(at) + step for at in self.indices(coeffs, axes).ravel() for step in (0, reach)}
+                used *= len(ends)
+            total += used * halo.cycles
+        return total
+
     def tile_elements(self, part: Part) -> Ints:
         """Accumulator elements of one output tile of a part, shape (n,)."""
         return times(part.tiles[..., : self.n_spatial])
@@ -369,6 +393,9 @@ class Model:
             found.append(Held(ACC, tile, self.tile_copies(plan, part), n, n))
             if nest.wides:
                 found.append(Held(ACC, np.where(part.on, self.wide_elements(part), 0), 1, n, n))
+            if nest.halos:
+                made = (self.halo_elements(part) * [halo.live for halo in nest.halos]).sum(axis=-1)
+                found.append(Held(ACC, np.where(part.on, made, 0), 1, n, n))
         return found
 
     def capacity(self, plan: Plan) -> Mask:

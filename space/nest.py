@@ -17,6 +17,7 @@ from autosched.ir.patterns import has_loads, loads_from
 from autosched.ir.printer import expr_text
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.target import Target
+from space.halos import Halo, Surroundings, elsewhere, surroundings_of
 from space.operands import Operand, dims_of, moving, operands_of
 from space.sites import (
     LANES,
@@ -24,7 +25,6 @@ from space.sites import (
     NotPackedError,
     Site,
     alu_ops,
-    factor_of,
     is_copy,
     is_guarded,
     loads_of,
@@ -34,6 +34,7 @@ from space.sites import (
     starts_of,
     term_of,
 )
+from space.stages import Stage, is_link, is_wide, lanes_of, moved_first, stage_of
 
 
 @dataclass(frozen=True)
@@ -53,31 +54,6 @@ class Axis:
     reduce: bool
     anchor_index: int
     out_index: int
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A block of the chain between the accumulator and the output.
-
-    Args:
-        block: its name.
-        imm_ops: ALU operations with an immediate, per element.
-        tensor_ops: ALU operations between two tensors, per element.
-        products: matrix products added to each element; such a stage starts with what the ALU makes.
-        iters: iterators of the block.
-        lanes: which of them are the intrinsic's.
-        sums: which of them the products are summed over, lanes aside.
-        fresh: whether the products are a sum of their own, which a later stage joins with the chain.
-    """
-
-    block: str
-    imm_ops: int
-    tensor_ops: int
-    products: int = 0
-    iters: int = 0
-    lanes: tuple[int, ...] = ()
-    sums: tuple[int, ...] = ()
-    fresh: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,6 +98,7 @@ class Nest:
         live: tensors of the chain that are in the accumulator at once; more than one where sums are joined.
         forks: where several of the chain read one block of it, every block that some read, each with these.
         also: further blocks that store, tensors of the same shape as the output, ahead of its block.
+        halos: what stages read at several places.
     """
 
     func: PrimFunc
@@ -144,6 +121,7 @@ class Nest:
     live: int = 1
     forks: tuple[tuple[str, tuple[str, ...]], ...] = ()
     also: tuple[str, ...] = ()
+    halos: tuple[Halo, ...] = ()
 
     @property
     def stores(self) -> int:
@@ -177,7 +155,7 @@ class Nest:
         return tuple(i for i, a in enumerate(self.axes) if a.reduce)
 
 
-def analyse(func: PrimFunc, target: Target) -> tuple[Nest, ...]:
+def analyse(func: PrimFunc, target: Target, halos: bool = False) -> tuple[Nest, ...]:
     """The nests of an unscheduled program, in program order: one for every tensor that goes to DRAM, or for several of one sum.
 
     That is every result, and every tensor that one nest makes and the GEMM of another reads.
@@ -185,6 +163,7 @@ def analyse(func: PrimFunc, target: Target) -> tuple[Nest, ...]:
     Args:
         func: the program, with constant extents.
         target: the machine whose intrinsic has to match.
+        halos: whether a stage may read what others make at several places.
 
     Raises:
         SpaceError: the program is outside what a space can tile; the message says why.
@@ -201,8 +180,8 @@ def analyse(func: PrimFunc, target: Target) -> tuple[Nest, ...]:
     taken: dict[str, str] = {}
     nests = []
     for group in _together(func, target, outs, matches, by_output, sources):
-        chain = _chain(group, matches, by_output, sources)
-        nests.append(_nest(func, target, chain, matches, by_output, sources))
+        chain = _chain(group, matches, by_output, sources, halos)
+        nests.append(_nest(func, target, chain, matches, by_output, sources, halos))
         stored = group[-1].store.buffer.name
         for name in _blocks_of(nests[-1]):
             if name in taken:
@@ -291,7 +270,7 @@ def _needed(outs: list[Site], by_output: dict[Buffer, Site], sources: set[Buffer
 def _blocks_of(nest: Nest) -> tuple[str, ...]:
     """Names of the blocks that a nest moves."""
     pads = dict.fromkeys(o.producer for o in nest.operands if o.producer is not None)
-    stages = [*(s.block for s in nest.stages), *(w.block for w in nest.wides)]
+    stages = [*(s.block for s in nest.stages), *(w.block for w in nest.wides), *(s.block for h in nest.halos for s in h.stages)]
     return (*([nest.anchor] if nest.anchor else []), *stages, *nest.sides, *pads)
 
 
@@ -359,9 +338,13 @@ def _outputs(
 
 
 def _chain(
-    outs: list[Site], matches: dict[str, tuple[BufferLoad, BufferLoad]], by_output: dict[Buffer, Site], sources: set[Buffer]
+    outs: list[Site], matches: dict[str, tuple[BufferLoad, BufferLoad]], by_output: dict[Buffer, Site], sources: set[Buffer],
+    halos: bool = False,
 ) -> list[Site]:
-    """The blocks from the sum, or from the first stage, to those that store; sums that a stage joins stand before it."""
+    """The blocks from the sum, or from the first stage, to those that store; sums that a stage joins stand before it.
+
+    With ``halos`` what a stage reads at several places is none of them.
+    """
     found: dict[Buffer, Site] = {}
     roots: list[Site] = []
     ahead = list(outs)
@@ -370,9 +353,11 @@ def _chain(
         if site.store.buffer in found:
             continue
         found[site.store.buffer] = site
-        link = site.block.name in matches and _is_link(site, matches[site.block.name], by_output)
+        link = site.block.name in matches and is_link(site, matches[site.block.name], by_output)
         inner = [x for x in (starts_of(site) if link else loads_of(site)) if x.buffer in by_output and x.buffer not in sources
                  and not is_copy(by_output[x.buffer], matches)]
+        apart = elsewhere(site) if halos else set()
+        inner = [x for x in inner if x.buffer not in apart]
         if (site.block.init is not None and not link) or not inner:
             roots.append(site)
         else:
@@ -388,6 +373,21 @@ def _chain(
         anchor = max(roots, key=lambda r: (_steps(r), -chain.index(r)))
         chain = [anchor, *(s for s in chain if s is not anchor)]
     return chain
+
+
+def _around(
+    chain: list[Site], matches: dict[str, tuple[BufferLoad, BufferLoad]], by_output: dict[Buffer, Site], sources: set[Buffer],
+    axes: int,
+) -> list[Surroundings]:
+    """What stages of a chain read at several places."""
+    found = []
+    for site in chain:
+        for buffer in (b for b in by_output if b in elsewhere(site) and b not in sources):
+            made = _chain([by_output[buffer]], matches, by_output, sources)
+            stages = [stage_of(s, matches.get(s.block.name), by_output) for s in made]
+            found.append(surroundings_of(site, buffer, made, stages, _live(made, sources), by_output, chain[-1], axes))
+            _check_elementwise(made, made[0], LANES)
+    return found
 
 
 def _joint(chain: list[Site], roots: list[Site]) -> Site:
@@ -436,7 +436,7 @@ def _live(chain: list[Site], sources: set[Buffer]) -> int:
 
 def _nest(
     func: PrimFunc, target: Target, chain: list[Site], matches: dict[str, tuple[BufferLoad, BufferLoad]],
-    by_output: dict[Buffer, Site], sources: set[Buffer],
+    by_output: dict[Buffer, Site], sources: set[Buffer], halos: bool = False,
 ) -> Nest:
     """The nest of one chain; what other nests store is as good as a parameter to it."""
     out = chain[-1]
@@ -449,9 +449,14 @@ def _nest(
     for other in outs[:-1]:
         if len(other.loops) != len(out.loops) or _loops_of(_axes(other, anchor, lanes)[0]) != _loops_of(axes):
             raise SpaceError(f"blocks {other.block.name!r} and {out.block.name!r} of one sum have different loops", "order")
-    operands = operands_of(chain, anchor, matches, by_output, sources, lanes, anchor_vars)
+    around = _around(chain, matches, by_output, sources, len(axes)) if halos else []
+    operands = operands_of(chain, anchor, matches, by_output, sources, lanes, anchor_vars,
+                           [(x.reader, made, x.loads) for x in around for made in x.made])
     wides = () if tensorized or anchor is None else _wides(anchor, matches, by_output, sources, lanes, anchor_vars)
-    stages = tuple(_stage(s, matches.get(s.block.name), by_output) for s in chain if s is not anchor and s not in outs)
+    stages = tuple(stage_of(s, matches.get(s.block.name), by_output) for s in chain if s is not anchor and s not in outs)
+    if around and anchor is None and stages:
+        # What the chain begins with is moved: it stays where it is for others to read.
+        stages = (moved_first(stages[0], target), *stages[1:])
     for site in outs:
         stored = site.store.value.value if isinstance(site.store.value, Cast) else site.store.value
         if not isinstance(stored, BufferLoad) or site is chain[0]:
@@ -468,20 +473,12 @@ def _nest(
                 tuple(s.block.name for s in sides.values()), between, tensorized, 1 if tensorized else imm + 2 * tensor, wides,
                 not tensorized and anchor is not None and is_guarded(term_of(anchor)),
                 bool(sides) and target.semantics != "chisel", 1 if anchor is None else _live(chain, sources), _forks(chain),
-                tuple(s.block.name for s in outs[:-1]))
+                tuple(s.block.name for s in outs[:-1]), tuple(x.halo for x in around))
 
 
 def _loops_of(axes: tuple[Axis, ...]) -> list[tuple[int, int]]:
     """Of every axis that a block stores along, which of its loops it is and how long."""
     return [(axis.out_index, axis.extent) for axis in axes if not axis.reduce]
-
-
-def _is_link(site: Site, pair: tuple[BufferLoad, BufferLoad], by_output: dict[Buffer, Site]) -> bool:
-    """Whether a sum of products goes on from what other blocks of the chain make, and does not bring in parameters alone."""
-    starts = starts_of(site)
-    # What a maximum brings in is a value of its own, made on the side.
-    raised = any(x.buffer is site.store.buffer for x in starts)
-    return not raised and any(x.buffer in by_output and x.indices == site.store.indices for x in starts)
 
 
 def _wides(
@@ -499,41 +496,12 @@ def _wides(
         if site is None or load.buffer in sources:
             continue
         name = site.block.name
-        if name not in matches or not _is_wide(site, matches[name]):
+        if name not in matches or not is_wide(site, matches[name]):
             raise SpaceError(f"block {anchor.block.name!r} reduces what block {name!r} computes; a nest has one reduction: "
                              f"store {load.buffer.name} as int8 first", "join")
         dims = dims_of(load, lanes, anchor_vars, f"block {anchor.block.name!r}")
-        found[name] = Wide(name, dims, len(site.block.iter_vars), _lanes_of(site))
+        found[name] = Wide(name, dims, len(site.block.iter_vars), lanes_of(site))
     return tuple(found.values())
-
-
-def _is_wide(site: Site, pair: tuple[BufferLoad, BufferLoad]) -> bool:
-    """Whether a sum of products has one product for each element, and starts with a constant."""
-    lane = pair[0].indices[-1]
-    more = any(iv.kind == "reduce" and iv.var is not lane and int_value(iv.dom.extent) != 1 for iv in site.block.iter_vars)
-    return not more and isinstance(site.block.init, BufferStore) and int_value(site.block.init.value) is not None
-
-
-def _lanes_of(site: Site) -> tuple[int, ...]:
-    """Which iterators of a sum of products are the intrinsic's."""
-    lanes = {*site.store.indices[-2:], factor_of(site).indices[-1]}
-    return tuple(n for n, iv in enumerate(site.block.iter_vars) if iv.var in lanes)
-
-
-def _stage(site: Site, pair: tuple[BufferLoad, BufferLoad] | None, by_output: dict[Buffer, Site]) -> Stage:
-    """A block of the chain, with its factors where it sums products."""
-    if pair is None:
-        return Stage(site.block.name, *alu_ops(site.store.value), iters=len(site.block.iter_vars))
-    assert isinstance(site.block.init, BufferStore)
-    lanes = _lanes_of(site)
-    over = [(n, int_value(iv.dom.extent) or 1) for n, iv in enumerate(site.block.iter_vars)
-            if iv.kind == "reduce" and n not in lanes]
-    fresh = not _is_link(site, pair, by_output)
-    imm, tensor = alu_ops(site.block.init.value)
-    # What starts anew costs a reset or a move, a cycle as an operation with an immediate.
-    imm = max(imm, 1) if fresh else imm
-    return Stage(site.block.name, imm, tensor, prod(e for _, e in over), len(site.block.iter_vars), lanes,
-                 tuple(n for n, _ in over), fresh)
 
 
 def _sides(anchor: Site, by_output: dict[Buffer, Site], sources: set[Buffer]) -> dict[Buffer, Site]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from autosched.errors import ProgramError, SpaceError
@@ -69,6 +70,7 @@ class Operand:
 def operands_of(
     chain: list[Site], anchor: Site | None, matches: dict[str, tuple[BufferLoad, BufferLoad]],
     by_output: dict[Buffer, Site], sources: set[Buffer], lanes: int, anchor_vars: list[Var],
+    halos: Sequence[tuple[Site, Site, Sequence[BufferLoad]]],
 ) -> tuple[Operand, ...]:
     """What a nest loads: the factors of its products, sum by sum along the chain, then what goes to the accumulator.
 
@@ -80,6 +82,7 @@ def operands_of(
         sources: tensors in DRAM when the nest begins.
         lanes: dimensions of an element.
         anchor_vars: per axis, the anchor's iterator (or the output's).
+        halos: (stage, block, where the stage reads what the block makes or goes into) of what stages read at several places.
 
     Raises:
         SpaceError: an operand that nothing can bring on chip.
@@ -90,11 +93,17 @@ def operands_of(
     for site in chain:
         if site.block.name not in matches:
             continue
-        own_vars = anchor_vars if site is anchor else _spatial_vars(site, chain[-1], lanes, len(anchor_vars))
+        own_vars = anchor_vars if site is anchor else spatial_vars(site, chain[-1], lanes, len(anchor_vars))
         for load, scope in zip(matches[site.block.name], (INP, WGT)):
             _join(operands, _factor(site, load, scope, own_vars, operands, matches, by_output, sources, lanes), site, own_vars)
+    for reader, site, loads in halos:
+        own = spatial_vars(reader, chain[-1], lanes, len(anchor_vars))
+        for factor, scope in zip(matches.get(site.block.name, ()), (INP, WGT)):
+            for load in loads if scope == INP else loads[:1]:
+                made = _factor(site, _moved(factor, site, load), scope, own, operands, matches, by_output, sources, lanes)
+                _join(operands, made, reader, own)
     for site in chain:
-        own = anchor_vars if site is anchor else _spatial_vars(site, chain[-1], lanes, len(anchor_vars))
+        own = anchor_vars if site is anchor else spatial_vars(site, chain[-1], lanes, len(anchor_vars))
         loads = starts_of(site) if site is anchor or site.block.name in matches else loads_of(site)
         seen: set[Buffer] = set()
         for load in loads:
@@ -162,16 +171,27 @@ def _reduced(
             found.append(Operand(load.buffer.name, ACC, anchor.block.name, _read_index(anchor.block, load.buffer), None, dims,
                                  tuple(size for _, size in dims), twin=any(o.name == load.buffer.name for o in found)))
         elif wide is not None and wide.block.name in matches:
-            at = {v: index for v, index in zip(wide.store.indices, load.indices) if isinstance(v, Var)}
             for factor, scope in zip(matches[wide.block.name], (INP, WGT)):
-                moved = BufferLoad(factor.buffer, tuple([substitute(i, at) for i in factor.indices]), factor.dtype)
-                made = _factor(wide, moved, scope, anchor_vars, found, matches, by_output, sources, lanes)
+                made = _factor(wide, _moved(factor, wide, load), scope, anchor_vars, found, matches, by_output, sources, lanes)
                 _join(found, made, anchor, anchor_vars)
     return found
 
 
-def _spatial_vars(site: Site, out: Site, lanes: int, axes: int) -> list[Var]:
-    """A stage's variables of the axes, which it has in the same order as the output; fresh ones for what it does not have."""
+def _moved(factor: BufferLoad, site: Site, load: BufferLoad) -> BufferLoad:
+    """What a block reads for the element that another block reads of what it makes."""
+    at = {v: index for v, index in zip(site.store.indices, load.indices) if isinstance(v, Var)}
+    return BufferLoad(factor.buffer, tuple([substitute(i, at) for i in factor.indices]), factor.dtype)
+
+
+def spatial_vars(site: Site, out: Site, lanes: int, axes: int) -> list[Var]:
+    """A stage's variables of the axes, which it has in the same order as the output; fresh ones for what it does not have.
+
+    Args:
+        site: the stage.
+        out: the block that stores.
+        lanes: dimensions of an element.
+        axes: how many axes there are, those of a reduction included.
+    """
     # A dimension of one element has no axis, whatever a stage calls its only index.
     shape = out.store.buffer.shape
     moved = [d for d, i in enumerate(out.store.indices[:-lanes]) if int_value(i) != 0 or int_value(shape[d]) != 1]
@@ -196,7 +216,7 @@ def _factor(
             "can feed the GEMM", "operand"
         )
     # Index 0 of a dimension's axes may be further in.
-    first = tuple(_constant(index, [*axis_vars, *(iv.var for iv in site.block.iter_vars)]) for index in load.indices[:-lanes])
+    first = first_of(load, lanes, [*axis_vars, *(iv.var for iv in site.block.iter_vars)])
     if producer is None:
         return Operand(load.buffer.name, scope, name, _read_index(site.block, load.buffer), None, dims,
                        tuple(size for _, size in dims), twin=any(o.name == load.buffer.name for o in before), within=within,
@@ -304,6 +324,17 @@ def dims_of(load: BufferLoad, lanes: int, axes: list[Var], where: str) -> tuple[
             raise SpaceError(f"{where}: {load.buffer.name} has a symbolic extent; a space needs constants", "symbolic")
         dims.append((tuple(coeffs.get(v, 0) for v in axes), extent))
     return tuple(dims)
+
+
+def first_of(load: BufferLoad, lanes: int, axes: list[Var]) -> tuple[int, ...]:
+    """Per dimension of what is loaded, outside the element: the index that is read where all axes are 0.
+
+    Args:
+        load: it.
+        lanes: dimensions of an element.
+        axes: variables that move it.
+    """
+    return tuple(_constant(index, axes) for index in load.indices[:-lanes])
 
 
 def _constant(index: Expr, axes: list[Var]) -> int:

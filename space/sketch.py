@@ -17,7 +17,7 @@ from autosched.schedule import Trace
 from autosched.target import Target
 from space.model import Model
 from space.nest import analyse
-from space.normalise import normal_forms, why_unpacked
+from space.normalise import KEPT, normal_forms, why_unpacked
 from space.products import why_no_product, why_no_type
 from space.rule import Column, NumericRule, Points, StructuralRule
 from space.sites import NotPackedError
@@ -120,10 +120,14 @@ def sketches(
             forms += [((*done, text), other) for text, other in rule.apply(sch, target)]
     found: list[Sketch] = []
     refusal: ProgramError | None = None
-    for done, sch in reversed(forms):
+    # What windows share need not stay: no refusal is said of this form, and it stands behind the others, which had points first.
+    later = [form for form in reversed(forms) if KEPT in form[0]]
+    for done, sch in [*(form for form in reversed(forms) if KEPT not in form[0]), *later]:
+        if KEPT in done and not found:
+            break
         try:
             host = split_host(sch.func)
-            nests = analyse(host.device, target)
+            nests = analyse(host.device, target, KEPT in done)
         except ProgramError as error:
             refusal = error
             continue

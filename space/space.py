@@ -18,7 +18,7 @@ from space.build import Build
 from space.distinct import distinct, fresh_of, keys
 from space.draft import draft
 from space.machine_bound import MachineBound, machine_bound
-from space.normalise import DIFFERENCES
+from space.normalise import DIFFERENCES, KEPT
 from space.plan import Plan
 from space.rule import Ints, NumericRule, Points, Rule, StructuralRule, product
 from space.rules import NUMERIC, STRUCTURAL
@@ -497,7 +497,8 @@ class Space:
         no others.
         """
         plain = [s for s in self.sketches if DIFFERENCES not in s.done]
-        return min((machine_bound(s.models) for s in plain or self.sketches), key=lambda b: b.cycles)
+        plain = plain or [s for s in self.sketches if KEPT not in s.done]
+        return min((machine_bound(s.models) for s in plain), key=lambda b: b.cycles)
 
     def machine_bound(self) -> int:
         """Cycles that no program of the machine can beat which forms the workload's products on the GEMM."""

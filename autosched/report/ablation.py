@@ -57,7 +57,8 @@ def decided(space: Space, record: BestRecord) -> tuple[tuple[int, ...], str]:
         The point and nothing, or no point and the reason in a sentence.
     """
     if record.space == VERSION and record.point:
-        return tuple(record.point), ""
+        # Forms that a program has got since stand behind the others, and so do their columns.
+        return (*record.point, *[0] * (space.width - len(record.point))), ""
     point, why = placed(space, list(record.trace), record.program)
     if why:
         old = f"the schedule is of version {record.space} of the space"

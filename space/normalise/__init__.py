@@ -46,6 +46,7 @@ from space.normalise import (
 from space.normalise.blocks import device_blocks, is_packed, plain_blocks, require_whole, store_of
 
 DIFFERENCES = "extrema by differences"  # what a form is called that need not be
+KEPT = "what windows share stays"  # in the accumulator; else it is stored, and read again
 
 # Ways to a form, each tried where those before it lead to none that may have a schedule: a form is part of what a point means.
 AS_IT_IS = 0
@@ -58,19 +59,22 @@ ARRANGING = (straight.apply, reversal.apply)
 PACKING = (gathers.apply, packing.apply, diagonal.apply)
 
 
-def normalise(func: PrimFunc, target: Target, differences: bool = False) -> tuple[PrimFunc, tuple[Instruction, ...]]:
+def normalise(
+    func: PrimFunc, target: Target, differences: bool = False, kept: bool = False
+) -> tuple[PrimFunc, tuple[Instruction, ...]]:
     """A program in schedulable form, and the primitives that bring it there.
 
     Args:
         func: an unscheduled program, with constant extents.
         target: the machine whose elements tensors are packed for.
         differences: whether extrema of int8 are written as differences, where there are any; without them there is no such form.
+        kept: whether what several windows share stays in the accumulator then; where none do there is no such form.
 
     Returns:
         The program, in which parameters are packed and results unpacked by host stages, and the instructions of a trace; the
         program itself and no instructions where it is packed already, or where no rule knows how to pack it.
     """
-    sch, _ = _attempt(func, target, differences)
+    sch, _ = _attempt(func, target, differences, kept)
     return (func, ()) if sch is None else (sch.func, tuple(sch.trace.insts))
 
 
@@ -84,17 +88,17 @@ def why_unpacked(func: PrimFunc, target: Target) -> str:
     return _attempt(func, target, False)[1]
 
 
-def _attempt(func: PrimFunc, target: Target, differences: bool) -> tuple[Schedule | None, str]:
+def _attempt(func: PrimFunc, target: Target, differences: bool, kept: bool = False) -> tuple[Schedule | None, str]:
     """The schedule of a program in form, or None and why not."""
-    found, why = _laid_out(func, target, differences, AS_IT_IS)
+    found, why = _laid_out(func, target, differences, AS_IT_IS, kept)
     if not plain_blocks(func):
         return found, why
     inside = any(rule.applies(func) for rule in (parts, joined, versions))
     if inside or _needs(func if found is None else found.func, target, found is None):
-        other = _laid_out(func, target, differences, OTHERWISE)[0]
+        other = _laid_out(func, target, differences, OTHERWISE, kept)[0]
         found, why = (found, why) if other is None else (other, "")
     if (found is None and bool(why)) or (found is not None and _elsewhere(found)):
-        other = _laid_out(func, target, differences, APART)[0]
+        other = _laid_out(func, target, differences, APART, kept)[0]
         if other is not None and not _elsewhere(other):
             return other, ""
     return found, why
@@ -112,19 +116,23 @@ def _needs(func: PrimFunc, target: Target, unpacked: bool) -> bool:
         unpacked and (units.applies(func) or gathers.flattens(func))) or groups.applies(func) or choices.applies(func)
 
 
-def _laid_out(func: PrimFunc, target: Target, differences: bool, otherwise: int) -> tuple[Schedule | None, str]:
+def _laid_out(
+    func: PrimFunc, target: Target, differences: bool, otherwise: int, kept: bool
+) -> tuple[Schedule | None, str]:
     """As ``_attempt``, in one of the ways that there are."""
-    found, why = _formed(func, target, differences, False, otherwise)
+    found, why = _formed(func, target, differences, False, otherwise, kept)
     # Of what several products read each may want another layout. Two layouts of one copy are for where copies of their own are no
     # way: these had points first.
     shared = found is not None and not otherwise and gathers.shared(found)
     if why or shared or (found is None and plain_blocks(func) and not is_packed(func, target)):
-        other = _formed(func, target, differences, True, otherwise)[0]
+        other = _formed(func, target, differences, True, otherwise, kept)[0]
         return (found, why) if other is None else (other, "")
     return found, why
 
 
-def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool, otherwise: int) -> tuple[Schedule | None, str]:
+def _formed(
+    func: PrimFunc, target: Target, differences: bool, alone: bool, otherwise: int, kept: bool
+) -> tuple[Schedule | None, str]:
     """As ``_laid_out``; where ``alone``, with copies of its own for every product."""
     if not plain_blocks(func):
         return None, ""
@@ -180,7 +188,7 @@ def _formed(func: PrimFunc, target: Target, differences: bool, alone: bool, othe
             if any(step.op == "negate_factor" for step in sch.trace.insts):
                 # Products by element are sums only now. Without differences they stay apart, as points of theirs have it.
                 sums.apply(sch, target)
-            if differences and not windows.apply(sch, target):
+            if differences and not windows.apply(sch, target, kept):
                 return None, ""
             sch = _widened(sch, target)
             if otherwise and lacking.lacks(sch.func, target, True):
@@ -225,22 +233,26 @@ def normal_forms(func: PrimFunc, target: Target) -> list[tuple[tuple[str, ...], 
         other = normalised(func, target, True)
         if other.trace.insts:
             forms.append(((DIFFERENCES,), other))
+            other = normalised(func, target, True, True)
+            if other.trace.insts:
+                forms.append(((DIFFERENCES, KEPT), other))
     return forms
 
 
-def normalised(func: PrimFunc, target: Target, differences: bool = False) -> Schedule:
+def normalised(func: PrimFunc, target: Target, differences: bool = False, kept: bool = False) -> Schedule:
     """A schedule of a program that has been normalised, its trace included.
 
     Args:
         func: as for ``normalise``.
         target: as for ``normalise``.
         differences: as for ``normalise``.
+        kept: as for ``normalise``.
     """
     sch = Schedule(func, seed=0)
-    steps = normalise(func, target, differences)[1]
+    steps = normalise(func, target, differences, kept)[1]
     if steps:
         Trace(list(steps)).apply_to_schedule(sch, remove_postproc=False)
     return sch
 
 
-__all__ = ["DIFFERENCES", "normal_forms", "normalise", "normalised", "why_unpacked"]
+__all__ = ["DIFFERENCES", "KEPT", "normal_forms", "normalise", "normalised", "why_unpacked"]

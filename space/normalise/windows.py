@@ -1,9 +1,10 @@
 """Largest and smallest elements of small windows of int8, by differences that the GEMM makes.
 
 A window is written out. Where windows overlap, what a row (or whatever the first iterator moves over) contributes is the same for
-several of them: it is stored as a tensor of its own, of which every element is made once. What remains is a chain of operands,
-each of which costs two products with an identity and one comparison with zero: three cycles a vector, where widening it for the
-ALU and comparing it there costs four and a copy of every element of every tile.
+several of them: it is stored as a tensor of its own, of which every element is made once, or it stays in the accumulator, where
+every tile makes it with a border (``space/halos.py``). What remains is a chain of operands, each of which costs two products with
+an identity and one comparison with zero: three cycles a vector, where widening it for the ALU and comparing it there costs four
+and a copy of every element of every tile. What stays costs two cycles for every window that reads it, a comparison of tensors.
 """
 
 from __future__ import annotations
@@ -27,8 +28,14 @@ def applies(func: PrimFunc) -> bool:
     return any(_kind(block) or _written_out(store_of(block).value) for block in device_blocks(func))
 
 
-def apply(sch: Schedule, target: Target) -> bool:
-    """Writes every such window as a chain of differences; whether there was one."""
+def apply(sch: Schedule, target: Target, kept: bool = False) -> bool:
+    """Writes every such window as a chain of differences; whether there was one.
+
+    Args:
+        sch: the program, with packed tensors.
+        target: the machine.
+        kept: what several windows share stays in the accumulator; whether anything does is what is answered then.
+    """
     config = target.config
     if config.block_in != config.block_out:
         return False
@@ -39,11 +46,11 @@ def apply(sch: Schedule, target: Target) -> bool:
         if not loads or any(e.buffer.name in made or _pads_otherwise(sch, e.buffer) for e in loads):
             continue
         if _kind(block):
-            done |= _reduction(sch, block)
+            done |= _reduction(sch, block, kept)
         elif block.init is None and _written_out(store_of(block).value) and store_of(block).buffer.dtype == "int32":
             try:
                 sch.extrema_by_difference(sch.get_sblock(block.name))
-                done = True
+                done |= not kept
             except ScheduleError:
                 continue  # no range proves that a difference stays in its type
     return done
@@ -76,7 +83,7 @@ def _written_out(value: Expr) -> bool:
     return False
 
 
-def _reduction(sch: Schedule, block: Block) -> bool:
+def _reduction(sch: Schedule, block: Block, kept: bool) -> bool:
     over = [(iv.var, extents(block)[iv.var]) for iv in block.iter_vars if iv.kind == "reduce"]
     over = [(v, n) for v, n in over if n > 1]
     terms = 1
@@ -88,17 +95,28 @@ def _reduction(sch: Schedule, block: Block) -> bool:
     assert isinstance(load, BufferLoad)
     classes = _classes(block, load, *over[0]) if len(over) > 1 else []
     sch.expand_reduction(sch.get_sblock(block.name))
+    count = over[0][1]
     for group in classes:
-        paths = [[0] * (over[0][1] - 1 - k) + ([1] if k else []) for k in group]
-        value = store_of(device_block(sch, block.name)).value
-        if isinstance(value, BinOp) and int_value(value.b) is not None:
-            # Outermost stands a constant that the window is compared with besides.
-            paths = [[0, *p] for p in paths]
-        shared = sch.share_value(sch.get_sblock(block.name), paths, "int8")
-        part = sch.decompose_value(shared, [0])
+        paths = [_path(sch, block, count, k) for k in group]
+        shared = sch.share_value(sch.get_sblock(block.name), paths, "int32" if kept else "int8")
+        part = shared if kept else sch.decompose_value(shared, [0])
         sch.extrema_by_difference(part)
-    sch.extrema_by_difference(sch.get_sblock(block.name))
+    if not kept or not classes:
+        sch.extrema_by_difference(sch.get_sblock(block.name))
+        return not kept
+    for k in sorted(set(range(count)) - {k for group in classes for k in group}):
+        # What no other window has is a chain of its own, and what they share is compared with it where it stands.
+        own = sch.decompose_value(sch.get_sblock(block.name), _path(sch, block, count, k))
+        sch.extrema_by_difference(own)
     return True
+
+
+def _path(sch: Schedule, block: Block, count: int, step: int) -> list[int]:
+    """Where a window that is written out has what one of its iterator's steps contributes."""
+    path = [0] * (count - 1 - step) + ([1] if step else [])
+    value = store_of(device_block(sch, block.name)).value
+    # A constant that the window is compared with besides stands outermost.
+    return [0, *path] if isinstance(value, BinOp) and int_value(value.b) is not None else path
 
 
 def _classes(block: Block, load: BufferLoad, over: Var, count: int) -> list[list[int]]:

@@ -176,7 +176,13 @@ def _elementwise(model: Model, plan: Plan, part: Part) -> Ints:
     large = tile >= (model.config.uop_capacity + 1) * two_longest(part.tiles[..., : model.n_spatial])
     pieces = np.where(large, tile, slices)
     operations = model.imm_ops + model.tensor_ops + model.added + sum(model.nest.init_ops) + len(model.nest.stages) + 2
-    return np.asarray(model.trips(plan, part, whole) * pieces * operations, dtype=np.int64)
+    total = model.trips(plan, part, whole) * pieces * operations
+    if model.nest.halos:
+        # A list of micro-ops for every instruction, or at the worst an instruction for every element.
+        made = model.halo_elements(part)
+        runs = np.where(made > model.config.uop_capacity, made, 1) * [halo.operations for halo in model.nest.halos]
+        total = total + model.trips(plan, part, whole) * runs.sum(axis=-1)
+    return np.asarray(total, dtype=np.int64)
 
 
 def stores(model: Model, plan: Plan, part: Part) -> Ints:

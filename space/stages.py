@@ -1,0 +1,106 @@
+"""The blocks between a sum and what stores it: what each of them costs, and how it starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from autosched.ir.expr import BufferLoad, int_value
+from autosched.ir.stmt import Buffer, BufferStore
+from autosched.target import Target
+from space.sites import Site, alu_ops, factor_of, starts_of
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A block of the chain between the accumulator and the output.
+
+    Args:
+        block: its name.
+        imm_ops: ALU operations with an immediate, per element.
+        tensor_ops: ALU operations between two tensors, per element.
+        products: matrix products added to each element; such a stage starts with what the ALU makes.
+        iters: iterators of the block.
+        lanes: which of them are the intrinsic's.
+        sums: which of them the products are summed over, lanes aside.
+        fresh: whether the products are a sum of their own, which a later stage joins with the chain.
+    """
+
+    block: str
+    imm_ops: int
+    tensor_ops: int
+    products: int = 0
+    iters: int = 0
+    lanes: tuple[int, ...] = ()
+    sums: tuple[int, ...] = ()
+    fresh: bool = False
+
+
+def stage_of(site: Site, pair: tuple[BufferLoad, BufferLoad] | None, by_output: dict[Buffer, Site]) -> Stage:
+    """A block of the chain, with its factors where it sums products.
+
+    Args:
+        site: the block.
+        pair: its factors, or None.
+        by_output: the block that writes each buffer.
+    """
+    if pair is None:
+        return Stage(site.block.name, *alu_ops(site.store.value), iters=len(site.block.iter_vars))
+    assert isinstance(site.block.init, BufferStore)
+    lanes = lanes_of(site)
+    over = [(n, int_value(iv.dom.extent) or 1) for n, iv in enumerate(site.block.iter_vars)
+            if iv.kind == "reduce" and n not in lanes]
+    fresh = not is_link(site, pair, by_output)
+    imm, tensor = alu_ops(site.block.init.value)
+    # What starts anew costs a reset or a move, a cycle as an operation with an immediate.
+    imm = max(imm, 1) if fresh else imm
+    return Stage(site.block.name, imm, tensor, prod(e for _, e in over), len(site.block.iter_vars), lanes,
+                 tuple(n for n, _ in over), fresh)
+
+
+def moved_first(stage: Stage, target: Target) -> Stage:
+    """A stage that first moves what it reads: under ``chisel`` an immediate operation does, elsewhere one with a tensor.
+
+    Args:
+        stage: without that.
+        target: the machine.
+    """
+    if target.semantics == "chisel":
+        return replace(stage, imm_ops=stage.imm_ops + 1)
+    return replace(stage, tensor_ops=stage.tensor_ops + 1)
+
+
+def is_link(site: Site, pair: tuple[BufferLoad, BufferLoad], by_output: dict[Buffer, Site]) -> bool:
+    """Whether a sum of products goes on from what other blocks of the chain make, and does not bring in parameters alone.
+
+    Args:
+        site: the block.
+        pair: its factors.
+        by_output: the block that writes each buffer.
+    """
+    starts = starts_of(site)
+    # What a maximum brings in is a value of its own, made on the side.
+    raised = any(x.buffer is site.store.buffer for x in starts)
+    return not raised and any(x.buffer in by_output and x.indices == site.store.indices for x in starts)
+
+
+def is_wide(site: Site, pair: tuple[BufferLoad, BufferLoad]) -> bool:
+    """Whether a sum of products has one product for each element, and starts with a constant.
+
+    Args:
+        site: the block.
+        pair: its factors.
+    """
+    lane = pair[0].indices[-1]
+    more = any(iv.kind == "reduce" and iv.var is not lane and int_value(iv.dom.extent) != 1 for iv in site.block.iter_vars)
+    return not more and isinstance(site.block.init, BufferStore) and int_value(site.block.init.value) is not None
+
+
+def lanes_of(site: Site) -> tuple[int, ...]:
+    """Which iterators of a sum of products are the intrinsic's.
+
+    Args:
+        site: the block.
+    """
+    lanes = {*site.store.indices[-2:], factor_of(site).indices[-1]}
+    return tuple(n for n, iv in enumerate(site.block.iter_vars) if iv.var in lanes)
