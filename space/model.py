@@ -5,7 +5,7 @@ It knows what a program needs (its nest) and what a plan says; it decides nothin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
@@ -369,26 +369,34 @@ class Model:
         """Copies of an output tile that a part makes in turn, shape (n,)."""
         return np.asarray(copies_of(1 + plan.acc_banks, np.maximum(self.tiles_run(plan, part), 1)), dtype=np.int64)
 
-    def held(self, plan: Plan) -> list[Held]:
+    def held(self, plan: Plan, since: int = 0, early: Collection[int] = ()) -> list[Held]:
         """What every buffer takes of its memory, and in which of the parts; what a part has not is of no elements.
 
         All that a part has counts as alive for the whole of it, and every stage without a sum has a place of its own, although
         lowering may find that some is not: shared memory costs overlap.
+
+        Args:
+            plan: of the points.
+            since: parts of the nests before this one, which its own parts are counted behind.
+            early: operands whose load, where it is outside all loops, stands in front of all nests.
         """
-        nest, last = self.nest, len(plan.parts) - 1
+        nest, last = self.nest, since + len(plan.parts) - 1
         tensors = nest.live if nest.anchor is not None else max(1, len(nest.stages))
         found = []
         for k, operand in enumerate(nest.operands):
             shared, made = self.shared(plan, k), int(operand.consumer in nest.sides)  # what is made of it has a place of its own
             if shared.any():
                 stays = self.footprint(plan, plan.body, k)
-                found.append(Held(operand.scope, np.where(shared, stays, 0), 1 + made, 0, last))
-            for n, part in enumerate(plan.parts):
+                front = shared & (plan.attach[k] == 0) if k in early else np.zeros_like(shared)
+                for when, first in ((shared & ~front, since), (front, 0)):
+                    if when.any():
+                        found.append(Held(operand.scope, np.where(when, stays, 0), 1 + made, first, last))
+            for n, part in enumerate(plan.parts, since):
                 own = np.where(part.on & ~shared, self.footprint(plan, part, k), 0)
                 # A result may take the place of an operand, and then its copies are the operand's too.
                 banks = None if nest.anchor is not None else np.maximum(plan.banks[k], plan.acc_banks)
                 found.append(Held(operand.scope, own, self.copies(plan, part, k, banks) + made, n, n))
-        for n, part in enumerate(plan.parts):
+        for n, part in enumerate(plan.parts, since):
             tile = np.where(part.on, self.tile_elements(part) * tensors, 0)
             found.append(Held(ACC, tile, self.tile_copies(plan, part), n, n))
             if nest.wides:

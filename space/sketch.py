@@ -12,12 +12,15 @@ import numpy.typing as npt
 from autosched.errors import ProgramError, SpaceError
 from autosched.ir.host import HostSplit, split_host
 from autosched.ir.stmt import PrimFunc
+from autosched.lower.capacity import fits
 from autosched.lower.limits import least_work, too_much
 from autosched.schedule import Trace
 from autosched.target import Target
 from space.model import Model
 from space.nest import analyse
 from space.normalise import KEPT, normal_forms, why_unpacked
+from space.normalise.blocks import written
+from space.plan import Mask, Plan
 from space.products import why_no_product, why_no_type
 from space.rule import Column, NumericRule, Points, StructuralRule
 from space.sites import NotPackedError
@@ -32,11 +35,13 @@ class Sketch:
         done: what structural rules did, in a few words each; nothing for the program as it is.
         prefix: the primitives that make it.
         models: geometry and columns of its nests, in program order.
+        written: names of the tensors that the accelerator writes.
     """
 
     done: tuple[str, ...]
     prefix: Trace
     models: tuple[Model, ...]
+    written: frozenset[str] = frozenset()
 
     @property
     def model(self) -> Model:
@@ -71,6 +76,21 @@ class Sketch:
         for model in self.models:
             yield model, rows[:, at : at + len(model.columns)]
             at += len(model.columns)
+
+    def capacity(self, plans: Sequence[Plan]) -> Mask:
+        """Whether every memory holds all buffers, shape (n,).
+
+        Args:
+            plans: of the points, one for each nest.
+        """
+        first, *later = zip(self.models, plans)
+        held, since = first[0].held(first[1]), len(first[1].parts)
+        for model, plan in later:
+            # What no nest writes is loaded before all of them, where no loop is around its load.
+            early = [k for k, operand in enumerate(model.nest.operands) if operand.name not in self.written]
+            held += model.held(plan, since, early)
+            since += len(plan.parts)
+        return np.array(np.broadcast_to(fits(held, first[0].target), len(plans[0])), dtype=np.bool_)
 
     @cached_property
     def deciding(self) -> tuple[tuple[Model, slice, slice, NumericRule], ...]:
@@ -140,7 +160,7 @@ def sketches(
         if reason:
             refusal = SpaceError(reason, "machine")
             continue
-        found.append(Sketch(done, sch.trace, tuple(models)))
+        found.append(Sketch(done, sch.trace, tuple(models), frozenset(b.name for b in written(host.device))))
     if not found:
         assert refusal is not None
         why = why_unpacked(func, target) if isinstance(refusal, NotPackedError) else ""

@@ -173,13 +173,12 @@ class Space:
         return np.concatenate([model.repair(mine) for model, mine in self.sketches[sketch].split(own)], axis=1)
 
     def _legal(self, sketch: int, own: Points) -> Mask:
-        ok = np.ones(len(own), dtype=np.bool_)
+        ok, plans = np.ones(len(own), dtype=np.bool_), []
         for model, mine in self.sketches[sketch].split(own):
-            plan = model.plan(mine)
+            plans.append(model.plan(mine))
             for rule in model.rules:
-                ok &= rule.allows(model, mine, plan)
-            ok &= model.capacity(plan)
-        return ok
+                ok &= rule.allows(model, mine, plans[-1])
+        return np.asarray(ok & self.sketches[sketch].capacity(plans), dtype=np.bool_)
 
     def repair(self, points: Points) -> tuple[Points, Mask]:
         """The nearest canonical rows, and which of them are in the space; deterministic.

@@ -124,3 +124,19 @@ def test_a_memory_holds_what_its_fullest_moment_does() -> None:
         assert np.broadcast_to(needed(held), 3).tolist() == most
         each = [[Held("", int(h.size[n]), int(h.copies[n]), h.first, h.last) for h in held] for n in range(3)]
         assert [needed(one) for one in each] == most
+
+
+@pytest.mark.parametrize(("rows", "fit"), [(21, True), (23, False)])
+def test_what_nests_load_outside_of_their_loops_is_there_before_all_of_them(rows: int, fit: bool) -> None:
+    """Two nests that each hold all of the data: 2 x 882 elements of 2 048, or 2 x 1 058."""
+    space = Space(workload(f"max_pool2d:h={rows},w={rows},c=32,k=3,stride=2,pad=0").func, "vta-de10")
+    drawn = space.draws(np.random.default_rng(0), 6000)
+    drawn = drawn[drawn[:, 0] == 0]
+    names = space.sketches[0].names
+    both = [space.places(0)[names.index(f"{nest}.load_data")] for nest in ("pool_part", "out")]
+    drawn[:, both] = 0
+    found, inside = space.repair(drawn)
+    found = np.unique(found[inside & (found[:, both] == 0).all(axis=1)], axis=0)
+    assert bool(len(found)) is fit
+    for point in found[:: max(1, len(found) // 8)]:
+        assert len(lower_table(space.schedule(point).func, space.target).table)
