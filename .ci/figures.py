@@ -9,8 +9,9 @@ made anew only when they are asked for, and stay as they are otherwise:
 
 ``--draft N``: of 10 N draws (generator 0) the N with the lowest estimates are simulated; on the tenth of these that needs the
 fewest cycles, how well estimate and cycles agree. ``--samplers N``: a cold run of every sampler with seeds 0 to N - 1.
-``--moved``: a cold run of the workload by its size instead of its name, and with each extent moved by one row or one block. All
-take ``--name``, which may be repeated, and ``--target``; rows of other workloads stay.
+``--moved``: a cold run of the workload by its size instead of its name, and with each extent moved by one row or one block.
+``--cold``: the command ``autosched tune`` with an empty log, and its CPU seconds. All take ``--name``, which may be repeated
+(``all``: every named workload), and ``--target``; rows of other workloads stay.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import argparse
 import importlib.util
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -78,9 +79,14 @@ def ships(target: str) -> Rows:
     others = [source.get(target, {}) for source in (AUTOTVM, BY_HAND, AIM)]
     return [
         [name, number(cycles), number(bound), percent(gap(cycles, bound)),
-         *(f"{number(o[name])} ({100 * (cycles / o[name] - 1):+.2f} %)" if name in o else "" for o in others)]
+         *(_beside(name, cycles, o) for o in others)]
         for name, cycles, bound in all_
     ]
+
+
+def _beside(name: str, cycles: int, others: Mapping[str, int]) -> str:
+    """What others need for a workload, where that is known, and how far from it we are."""
+    return f"{number(others[name])} ({100 * (cycles / others[name] - 1):+.2f} %)" if name in others else ""
 
 
 def draft(name: str, target: str, count: int) -> list[str]:
@@ -159,6 +165,28 @@ def moved(name: str, target: str, trials: int) -> Rows:
     return rows
 
 
+def cold(name: str, target: str, trials: int) -> list[str]:
+    """What the command finds with an empty log, and what that costs: CPU seconds of all its processes, from their start."""
+    import json
+    import resource
+    import subprocess
+    import tempfile
+
+    wanted = f"tune {name} --target {target} --cold --trials {trials} --seed 0 --jobs 2 --format json".split()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with tempfile.TemporaryDirectory() as log:
+        command = [sys.executable, "-m", "autosched", *wanted, "--log", log]
+        said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if said.returncode:
+        raise SystemExit(f"{' '.join(wanted)}: {said.stderr}")
+    found = json.loads(said.stdout.splitlines()[-1])
+    cycles, bound = found["cycles"], found["machine_bound"]
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return [name, target, str(found["simulated"]), number(cycles), number(bound), percent(gap(cycles, bound)), f"{seconds:.1f}",
+            _beside(name, cycles, AUTOTVM.get(target, {}))]
+
+
 def _benchmark() -> ModuleType:
     spec = importlib.util.spec_from_file_location("bench_search", ROOT / "tests" / "benchmarks" / "bench_search.py")
     assert spec is not None and spec.loader is not None
@@ -216,11 +244,13 @@ def main() -> None:
     p.add_argument("--draft", type=int, metavar="N", help="simulate the N lowest estimates of every workload")
     p.add_argument("--samplers", type=int, metavar="SEEDS", help="run every sampler with so many seeds")
     p.add_argument("--moved", action="store_true", help="tune the workload renamed, and with each extent moved")
+    p.add_argument("--cold", action="store_true", help="tune the workload with the command, and an empty log")
     p.add_argument("--trials", type=int, default=64, help="of a run (default 64)")
-    p.add_argument("--name", action="append", help=f"a workload; default {', '.join(NAMED)}")
+    p.add_argument("--name", action="append", help=f"a workload, or all; default {', '.join(NAMED)}")
     p.add_argument("--target", choices=TARGETS, default=TARGETS[0])
     args = p.parse_args()
-    for name in args.name or NAMED:
+    every = [r.name for r in shipped(args.target)]
+    for name in every if args.name == ["all"] else args.name or NAMED:
         if args.draft:
             fresh = [draft(name, args.target, args.draft)]
             columns = ["workload", "target", "simulated", "rank correlation", "underestimated at most by (95 %)", "median"]
@@ -234,6 +264,10 @@ def main() -> None:
             fresh = moved(name, args.target, args.trials)
             columns = ["workload", "target", "trials", "moved", "cycles", "machine bound", "gap"]
             PAGE.write_text(replaced(PAGE.read_text(), "moved", _merged(columns, fresh, 3)))
+        if args.cold:
+            columns = ["workload", "target", "trials", "cycles", "machine bound", "gap", "CPU s", "AutoTVM"]
+            fresh = [cold(name, args.target, args.trials)]
+            PAGE.write_text(replaced(PAGE.read_text(), "cold", _merged(columns, fresh, 2)))
     PAGE.write_text(with_shipped(PAGE.read_text()))
 
 

@@ -141,7 +141,6 @@ def play(
         banks_acc = acc_banks[r] + 1
         first_part = True
         known = 0.0  # accumulators whose contents are known to be small
-        due[:] = False
         for p in range(parts):
             if not on[r, p]:
                 continue
@@ -183,6 +182,7 @@ def play(
             if first_part and w[KNOWN] > 0:
                 comp += w[KNOWN]
                 load = max(load, comp)
+            due[:] = False
             bank = 0  # of the accumulator
             step = 0.0
             changed = 0
