@@ -17,6 +17,7 @@ from autosched.measure import Candidate, measure
 from autosched.workloads import workload
 from sim import isa
 from space import Space, draft
+from space._play_kernel import behind
 from space.draft import ISSUE, Terms, terms_of, uops
 from space.model import Model
 from space.plan import Part, Plan
@@ -96,6 +97,28 @@ def test_loads_come_from_outside_in_and_addends_behind_those_on_their_way(name: 
     points = points[chosen]
     found = off(space, name, "vta-de10", points[np.argsort(space.draft(points), kind="stable")[:16]])
     assert len(found) == 16 and np.median(np.abs(found)) < near
+
+
+def test_addends_of_stages_come_behind_the_products() -> None:
+    """Where their load stands in the innermost loop over tiles; the load engine has just begun with the next weights then."""
+    name = "conv2d:h=7,w=7,ci=256,co=128,k=3,pad=1"
+    space = Space(workload(name).func, "vta-de10")
+    plain = next(n for n, sketch in enumerate(space.sketches) if not sketch.done)
+    point = space.point(sketch=plain, tile_co=1, load_kernel=1, load_bias=1, banks_kernel=1, drop_zeros=1)
+    assert abs(off(space, name, "vta-de10", point[None])[0]) < 0.02
+
+
+def test_a_load_of_the_compute_engine_waits_for_reads_on_their_way() -> None:
+    """One DMA of 977 words, or two of 477, 23 cycles beyond each; 16 reads of 16 words may be on their way."""
+
+    def ends(start: float, beats: float, each: float = 1000.0) -> float:
+        return behind(start, beats, beats + 22, np.array([[0.0, 1000.0, each]]), 1, 23.0, 16.0, 16.0)
+
+    assert ends(0, 8) == 30 and ends(1000, 8) == 1030, "before it, and after it"
+    assert ends(4, 8) == 4 + 32 + 8, "two reads are on their way"
+    assert ends(31, 8) == 31 + 248 + 8 and ends(32, 8) == 977 + 8, "as many as may be"
+    assert ends(960, 8) == 960 + 30 and ends(985, 8) == 985 + 30, "it comes in between"
+    assert ends(100, 128, 500) == 477 + 128 and ends(100, 129, 500) == 977 + 129 and ends(600, 129, 500) == 1000 + 129
 
 
 def test_a_border_is_as_small_as_it_is() -> None:
