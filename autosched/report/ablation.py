@@ -56,14 +56,19 @@ def decided(space: Space, record: BestRecord) -> tuple[tuple[int, ...], str]:
     Returns:
         The point and nothing, or no point and the reason in a sentence.
     """
+    # Forms that a program has got since stand behind the others, and so do their columns.
+    point = (*record.point, *[0] * (space.width - len(record.point)))
     if record.space == VERSION and record.point:
-        # Forms that a program has got since stand behind the others, and so do their columns.
-        return (*record.point, *[0] * (space.width - len(record.point))), ""
-    point, why = placed(space, list(record.trace), record.program)
+        return point, ""
+    row = np.array([point], dtype=np.int32) if record.point and len(point) == space.width else None
+    if row is not None and space.valid(row)[0] and tuple(space.trace(row[0]).as_json()) == tuple(record.trace):
+        # What another version meant by the numbers is not known, but this one means the very schedule by them.
+        return point, ""
+    found, why = placed(space, list(record.trace), record.program)
     if why:
         old = f"the schedule is of version {record.space} of the space"
         return (), f"{old}, and in version {VERSION} no point has its trace ({why})"
-    return point, ""
+    return found, ""
 
 
 def placed(space: Space, trace: list[Any], program: str | None) -> tuple[tuple[int, ...], str]:

@@ -16,7 +16,7 @@ from autosched.cli import main
 from autosched.cli.exit_codes import Exit
 from autosched.kernel import Kernel
 from autosched.measure import Candidate, measure
-from autosched.records import best_or_fail
+from autosched.records import best_or_fail, find_best
 from autosched.report import Account, ablate, ablation, account, compare, decided, figures
 from autosched.report.worth import decisions
 from autosched.search import TuneReport, tune
@@ -314,3 +314,19 @@ def test_a_schedule_of_ones_own_is_a_point_or_says_what_is_in_the_way(tmp_path: 
                         (f"{file}:mein", "did you mean 'mine'"), (f"{file}", "FILE.py:FUNC")):
         code, _, err = ran("explain", ALU, "--schedule", given)
         assert code == Exit.BAD_INPUT and said in err and "Traceback" not in err, err
+
+
+def test_numbers_of_another_version_are_a_point_where_they_mean_the_very_schedule() -> None:
+    """Shipped schedules are long: what has many decisions in common with nothing is hard to find by its steps alone."""
+    task = workload("resnet18.c9")
+    space, record = Space(task.func, "vta-de10"), find_best(task.func, get_target("vta-de10"))
+    assert record is not None
+    older = replace(record, of=replace(record.of, space=VERSION - 1))
+    assert decided(space, older) == (record.point, "")
+    # Numbers that mean another schedule are not believed.
+    task = workload("t1")
+    space, record = Space(task.func, "vta-de10"), find_best(task.func, get_target("vta-de10"))
+    assert record is not None and record.point != tuple(space.sample(np.random.default_rng(0), 1)[0].tolist())
+    older = replace(record, of=replace(record.of, space=VERSION - 1))
+    other = tuple(space.sample(np.random.default_rng(0), 1)[0].tolist())
+    assert decided(space, replace(older, point=other)) == (record.point, "")
