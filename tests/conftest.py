@@ -10,7 +10,7 @@ import lzma
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -19,8 +19,6 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from begun import Begun
-
     from autosched.ir import IRModule, PrimFunc
     from autosched.schedule import Schedule
     from sim.program import Program
@@ -172,19 +170,6 @@ def here(
         return subprocess.CompletedProcess(words, code, out, err)
 
     return run
-
-
-@pytest.fixture(scope="session")
-def begin() -> Iterator[Callable[[Sequence[str | Path], Path], Begun]]:
-    """Starts the command ``autosched`` in a process of its own, a session and a folder: for signals, workers and what is left.
-
-    It has begun: what it imports first is no part of what is tested.
-    """
-    from begun import Interpreter
-
-    interpreter = Interpreter()
-    yield interpreter.begin
-    interpreter.end()
 
 
 @pytest.fixture(scope="session")

@@ -5,11 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from begun import Begun
 from running import MINUTES, trials, wait_for
 
 pytest.importorskip("distributed")
@@ -47,17 +46,18 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[str]]]]
 
 
 Here = Callable[..., subprocess.CompletedProcess[str]]
-Begin = Callable[[Sequence[str | Path], Path], Begun]
 TUNE = ("tune", "t3", "--trials", "24", "--cold", "--sampler", "random")
 
 
 def test_a_cluster_gives_the_trials_of_one_process_and_a_killed_worker_costs_nothing(
-    cluster: tuple[str, list[subprocess.Popen[str]]], tmp_path: Path, here: Here, begin: Begin
+    cluster: tuple[str, list[subprocess.Popen[str]]], tmp_path: Path, here: Here
 ) -> None:
     address, workers = cluster
     calm = here(*TUNE, "--executor", "serial", "--log", tmp_path / "calm")
     assert calm.returncode == 0, calm.stderr
-    process = begin((*TUNE, "--scheduler", address, "--log", tmp_path / "hit"), ROOT)
+    words = [sys.executable, "-m", "autosched", *TUNE]
+    process = subprocess.Popen([*words, "--scheduler", address, "--log", str(tmp_path / "hit")], cwd=ROOT, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
     wait_for(lambda: process.poll() is not None or len(trials(tmp_path / "hit")) > 4)
     workers[0].send_signal(signal.SIGKILL)
     out, err = process.communicate(timeout=MINUTES)

@@ -7,12 +7,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from begun import Begun
 from running import MINUTES, ended, in_a_copy, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,15 +20,14 @@ NAME = "t3"  # thousands of trials are no end of it
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes through /proc")
 
 
-Start = Callable[[Path], Begun]
-
-
-@pytest.fixture
-def start(begin: Callable[[Sequence[str | Path], Path], Begun]) -> Start:
-    """A run that would take long, with two workers."""
+def start(log: Path) -> subprocess.Popen[str]:
     # The sampler that needs least before the first trial: it is no part of what is tested.
-    words = ("tune", NAME, "--trials", "4000", "--jobs", "2", "--sampler", "random", "--log")
-    return lambda log: begin((*words, log), ROOT)
+    command = [sys.executable, "-m", "autosched", "tune", NAME, "--trials", "4000", "--jobs", "2", "--sampler", "random", "--log",
+               str(log)]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=lambda: [signal.signal(s, signal.SIG_DFL) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)],
+    )
 
 
 def group(session: int) -> set[int]:
@@ -53,12 +51,12 @@ def shared(pid: int) -> list[str]:
     return [p.name for p in Path("/dev/shm").iterdir() if f"-{pid}-" in p.name]
 
 
-def nothing_is_left(process: Begun) -> None:
+def nothing_is_left(process: subprocess.Popen[str]) -> None:
     wait_for(lambda: not group(process.pid))
     assert not shared(process.pid)
 
 
-MOMENTS: dict[str, Callable[[Begun, Path], Any]] = {
+MOMENTS: dict[str, Callable[[subprocess.Popen[str], Path], Any]] = {
     "the first worker starts": lambda p, log: len(group(p.pid)) > 1,
     "all workers start": lambda p, log: len(group(p.pid)) > 2,
     "trials are known": lambda p, log: trials(log) > 4,
@@ -67,7 +65,7 @@ MOMENTS: dict[str, Callable[[Begun, Path], Any]] = {
 
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_ctrl_c_is_one_line(moment: str, times: int, tmp_path: Path, start: Start) -> None:
+def test_ctrl_c_is_one_line(moment: str, times: int, tmp_path: Path) -> None:
     process = start(tmp_path)
     wait_for(lambda: MOMENTS[moment](process, tmp_path))
     for _ in range(times):
@@ -86,7 +84,7 @@ def test_ctrl_c_is_one_line(moment: str, times: int, tmp_path: Path, start: Star
     nothing_is_left(process)
 
 
-def ends_in_order(process: Begun, number: signal.Signals, log: Path, command: Command) -> None:
+def ends_in_order(process: subprocess.Popen[str], number: signal.Signals, log: Path, command: Command) -> None:
     """A signal other than that of Ctrl-C: one line, nothing left, and the best so far in the log."""
     process.send_signal(number)
     _, err = process.communicate(timeout=MINUTES)
@@ -97,13 +95,13 @@ def ends_in_order(process: Begun, number: signal.Signals, log: Path, command: Co
     assert found["cycles"] and not found["verified"]
 
 
-def test_a_hangup_ends_it_in_order_too(tmp_path: Path, command: Command, start: Start) -> None:
+def test_a_hangup_ends_it_in_order_too(tmp_path: Path, command: Command) -> None:
     process = start(tmp_path)
     wait_for(lambda: trials(tmp_path) > 4)
     ends_in_order(process, signal.SIGHUP, tmp_path, command)
 
 
-def test_workers_ignore_ctrl_c_and_end_with_the_command(tmp_path: Path, command: Command, start: Start) -> None:
+def test_workers_ignore_ctrl_c_and_end_with_the_command(tmp_path: Path, command: Command) -> None:
     process = start(tmp_path)
     wait_for(lambda: trials(tmp_path) > 4)
     workers = group(process.pid) - {process.pid}
@@ -119,7 +117,7 @@ def test_workers_ignore_ctrl_c_and_end_with_the_command(tmp_path: Path, command:
 
 
 @pytest.mark.parametrize("moment", list(MOMENTS)[1:])
-def test_a_killed_command_leaves_no_process_and_no_shared_memory(moment: str, tmp_path: Path, start: Start) -> None:
+def test_a_killed_command_leaves_no_process_and_no_shared_memory(moment: str, tmp_path: Path) -> None:
     process = start(tmp_path)
     wait_for(lambda: MOMENTS[moment](process, tmp_path))
     process.kill()

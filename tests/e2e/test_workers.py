@@ -5,11 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from begun import Begun
 from running import MINUTES, lines, trials, wait_for
 
 from autosched.search import tune
@@ -17,9 +16,13 @@ from autosched.search import tune
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def command(*args: str | Path) -> list[str]:
+    return [sys.executable, "-m", "autosched", *map(str, args)]
+
+
 def run(*args: str | Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "autosched", *map(str, args)], cwd=ROOT, capture_output=True, text=True,
-                          timeout=MINUTES, check=False, env={**os.environ, **(env or {})})
+    return subprocess.run(command(*args), cwd=ROOT, capture_output=True, text=True, timeout=MINUTES, check=False,
+                          env={**os.environ, **(env or {})})
 
 
 def children(pid: int) -> list[int]:
@@ -36,13 +39,12 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="finds workers throug
 
 
 @linux
-def test_killed_workers_cost_nothing(
-    tmp_path: Path, here: Callable[..., subprocess.CompletedProcess[str]], begin: Callable[[Sequence[str | Path], Path], Begun]
-) -> None:
+def test_killed_workers_cost_nothing(tmp_path: Path, here: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     # A sampler that hears the results in order and needs no first population.
     args = ("tune", "t3", "--trials", "28", "--seed", "3", "--cold", "--sampler", "tpe")
     assert here(*args, "--jobs", "1", "--log", tmp_path / "calm").returncode == 0
-    process = begin((*args, "--jobs", "2", "--log", tmp_path / "hit"), ROOT)
+    process = subprocess.Popen(command(*args, "--jobs", "2", "--log", tmp_path / "hit"), cwd=ROOT, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
     killed: set[int] = set()
     for seen in (1, 10):
         wait_for(lambda seen=seen: process.poll() is not None or len(trials(tmp_path / "hit")) >= seen)
