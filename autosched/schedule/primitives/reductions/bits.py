@@ -14,6 +14,7 @@ from autosched.ir.value_bounds import dtype_bounds
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
+from autosched.schedule.primitives.reductions.plain import plain_store
 from autosched.schedule.primitives.reductions.stages import part_at
 from autosched.schedule.primitives.reductions.values import threshold
 from autosched.schedule.primitives.reductions.zero_terms import Replaced
@@ -102,9 +103,7 @@ class Bits(ScheduleBase):
 
 
 def _with_form(block: Block, path: list[int], form: Callable[[Expr], Expr | None], lacks: str) -> Block:
-    store = block.body
-    if not isinstance(store, BufferStore):
-        raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
+    store = plain_store(block)
     part = part_at(block, store.value, path)
     made = form(part)
     if made is None:

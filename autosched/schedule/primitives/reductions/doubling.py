@@ -18,7 +18,7 @@ from autosched.schedule.kit.names import fresh_name
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
-from autosched.schedule.primitives.reductions.plain import top_of
+from autosched.schedule.primitives.reductions.plain import plain_store, top_of
 from autosched.schedule.primitives.reductions.stages import part_at, part_shape, stage_of, stores_plainly
 from autosched.schedule.primitives.reductions.zero_terms import Replaced
 
@@ -178,9 +178,7 @@ def constant_factor(value: Expr) -> tuple[Expr, int] | None:
 
 def _multiplied(state: State, realize: BlockRealize, path: list[int], negative: int) -> Stmt:
     block = realize.block
-    store = block.body
-    if not isinstance(store, BufferStore):
-        raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
+    store = plain_store(block)
     product = part_at(block, store.value, path)
     found = constant_factor(product)
     if found is None or found[1] == 0:

@@ -20,7 +20,7 @@ from autosched.schedule.kit.nests import own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
-from autosched.schedule.primitives.reductions.plain import top_of
+from autosched.schedule.primitives.reductions.plain import plain_store, top_of
 from autosched.schedule.primitives.reductions.stages import part_at
 from autosched.schedule.primitives.reductions.zero_terms import Replaced
 
@@ -133,9 +133,7 @@ def _within(block: Block, *values: Expr) -> bool:
 
 def _limited(state: State, realize: BlockRealize, path: list[int]) -> tuple[Stmt, list[Block]]:
     block = realize.block
-    store = block.body
-    if not isinstance(store, BufferStore):
-        raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
+    store = plain_store(block)
     part = part_at(block, store.value, path)
     made = limits_of(state.func, block, part)
     if made is None:

@@ -20,7 +20,7 @@ from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.reductions.negation import only_taken_away, taken_away
-from autosched.schedule.primitives.reductions.plain import runs_once, top_of
+from autosched.schedule.primitives.reductions.plain import plain_store, runs_once, top_of
 
 WORD = 32  # bits of an element of the accumulator
 LEAST, MOST = dtype_bounds("int32")
@@ -154,9 +154,7 @@ def pushed(func: PrimFunc, block: Block) -> Block:
     Raises:
         Refusal: there is nothing to do.
     """
-    store = block.body
-    if not isinstance(store, BufferStore) or block.init is not None:
-        raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
+    store = plain_store(block, alone=True)
     if not any(map(takes_away, walk_expr(store.value))):
         raise Refusal(f"block {block.name} takes no computed value of int32 away", [block.ident], code="form")
     value = _Inward(known_values(func), {iv.var: iv.dom for iv in block.iter_vars}).visit_expr(store.value)

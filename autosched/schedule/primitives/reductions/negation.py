@@ -34,7 +34,7 @@ from autosched.schedule.kit.nests import filling, loop_of, own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
-from autosched.schedule.primitives.reductions.plain import top_of
+from autosched.schedule.primitives.reductions.plain import plain_store, plain_stores, top_of
 from autosched.schedule.primitives.reductions.zero_terms import Replaced, sum_term
 
 
@@ -254,9 +254,7 @@ def taken_away(block: Block, old: Buffer, new: Buffer) -> Block:
     Raises:
         Refusal: it uses that otherwise.
     """
-    store, first = block.body, block.init
-    if not isinstance(store, BufferStore) or not (first is None or isinstance(first, BufferStore)):
-        raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
+    store, first = plain_stores(block)
     value = _Plus(old, new).visit_expr(store.value)
     begin = None if first is None else replace(first, value=_Plus(old, new).visit_expr(first.value))
     if any(loads_from(e, old) for e in (value, *store.indices, *(() if begin is None else (begin.value,)))):
@@ -285,9 +283,7 @@ def _other_factor(state: State, realize: BlockRealize, operand: Buffer) -> tuple
     block = realize.block
     scope = scope_of(state, block)
     require_given(state, block, operand, "int8")
-    store = block.body
-    if not isinstance(store, BufferStore) or block.init is not None:
-        raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
+    store = plain_store(block, alone=True)
     top = top_of(state, realize)
     complement = ValueBounds(state.func).of_buffer(operand)[0] == dtype_bounds("int8")[0]
     name = fresh_name(f"{operand.name}_{'complement' if complement else 'negative'}",

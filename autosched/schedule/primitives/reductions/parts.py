@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, binary, int_value, is_int
-from autosched.ir.functor import Mutator, Substitute, free_vars, replace_buffers
+from autosched.ir.functor import Mutator, free_vars, replace_buffers
 from autosched.ir.patterns import update_of
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
@@ -20,7 +20,7 @@ from autosched.schedule.kit.nests import own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
-from autosched.schedule.primitives.reductions.plain import require_once, top_of
+from autosched.schedule.primitives.reductions.plain import Normalising, plain_stores, require_once, top_of
 
 Span = tuple[int, int]  # from, up to
 
@@ -164,7 +164,7 @@ class _Moved(Mutator):
         self, buffer: Buffer, dim: int, parts: Sequence[tuple[Span, Buffer]], block: Block, dom: dict[Var, Range]
     ) -> None:
         self.buffer, self.dim, self.parts, self.block = buffer, dim, parts, block
-        self.dom, self.known = dom, Analyzer(dom)
+        self.known, self.moving = Analyzer(dom), _moving(dom)
         self.used: set[Buffer] = set()
 
     def at(self, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]]:
@@ -174,7 +174,7 @@ class _Moved(Mutator):
         for (begin, end), part in self.parts:
             if low is not None and high is not None and begin <= low and high < end:
                 self.used.add(part)
-                moved = _normal(index - IntImm(begin, index.dtype), self.dom) if begin else index
+                moved = self.moving.simplify(index - IntImm(begin, index.dtype)) if begin else index
                 return part, (*indices[: self.dim], moved, *indices[self.dim + 1 :])
         raise Refusal(f"block {self.block.name} accesses several parts of {self.buffer.name} at once: index {expr_text(index)} "
                       f"is from {low} to {high}", [self.block.ident], "partition the block first", code="index")
@@ -196,16 +196,8 @@ class _Moved(Mutator):
         return BufferStore(part, indices, value)
 
 
-def _plain_store(block: Block) -> BufferStore:
-    """The one store of a block."""
-    store = block.body
-    if not isinstance(store, BufferStore) or not (block.init is None or isinstance(block.init, BufferStore)):
-        raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
-    return store
-
-
 def _partitioned(state: State, first: Block, dim: int, lengths: list[int | None]) -> tuple[Stmt, list[Block]]:
-    buffer = _plain_store(first).buffer
+    buffer = plain_stores(first)[0].buffer
     scope = scope_of(state, first)
     if all(b is not buffer for b in scope.alloc_buffers):
         raise Refusal(f"{buffer.name} is no tensor that the program allocates", [first.ident], code="output")
@@ -226,7 +218,7 @@ def _partitioned(state: State, first: Block, dim: int, lengths: list[int | None]
         if all(r.buffer is not buffer for r in (*block.reads, *block.writes)):
             continue
         realize = state.realizes[block.ident]
-        store = _plain_store(block)
+        store = plain_stores(block)[0]
         if store.buffer is buffer and (cut := _cut_at(block, store, dim, [span for span, _ in parts])) is not None:
             top = top_of(state, realize)
             require_once(state, realize)
@@ -246,7 +238,7 @@ def _partitioned(state: State, first: Block, dim: int, lengths: list[int | None]
 
 def _number(block: Block, parts: Sequence[tuple[Span, Buffer]]) -> int:
     """Which of the parts a block writes."""
-    store = _plain_store(block)
+    store = plain_stores(block)[0]
     return next(n for n, (_, part) in enumerate(parts) if part is store.buffer)
 
 
@@ -280,38 +272,14 @@ def _shorter(block: Block, iv: IterVar, begin: int, end: int) -> Block:
     at[iv.var] = binary("+", fresh[iv.var], IntImm(begin, dtype)) if begin else fresh[iv.var]
     iters = tuple([IterVar(fresh[x.var], Range(IntImm(0, dtype), IntImm(end - begin, dtype)) if x is iv else x.dom, x.kind)
                    for x in block.iter_vars])
-    plain = _Plain(at, {x.var: x.dom for x in iters})
+    plain = Normalising(at, _moving({x.var: x.dom for x in iters}))
     init = None if block.init is None else plain.visit_stmt(block.init)
     return with_access(Block(block.name, iters, (), (), plain.visit_stmt(block.body), init, annotations=block.annotations))
 
 
-def _normal(index: Expr, dom: dict[Var, Range]) -> Expr:
-    """An index in its normal form, in which iterators stay that can be 0 only."""
-    return Analyzer({v: r for v, r in dom.items() if int_value(r.extent) != 1}).simplify(index)
-
-
-class _Plain(Substitute):
-    """Puts other values in place of iterators, and indices that they move in normal form.
-
-    Args:
-        table: the values.
-        dom: of what they are made of.
-    """
-
-    def __init__(self, table: dict[Var, Expr], dom: dict[Var, Range]) -> None:
-        super().__init__(table)
-        self.dom = dom
-
-    def visit_load(self, load: BufferLoad) -> Expr:
-        new = super().visit_load(load)
-        assert isinstance(new, BufferLoad)
-        return BufferLoad(new.buffer, tuple([_normal(i, self.dom) for i in new.indices]), new.dtype)
-
-    def visit_stmt(self, stmt: Stmt) -> Stmt:
-        new = super().visit_stmt(stmt)
-        if not isinstance(new, BufferStore):
-            return new
-        return replace(new, indices=tuple([_normal(i, self.dom) for i in new.indices]))
+def _moving(dom: dict[Var, Range]) -> Analyzer:
+    """Knows the ranges of some iterators, but not of those that can be 0 only: these stay in indices."""
+    return Analyzer({v: r for v, r in dom.items() if int_value(r.extent) != 1})
 
 
 def _moved(block: Block, buffer: Buffer, dim: int, parts: Sequence[tuple[Span, Buffer]], used: set[Buffer]) -> Block:
@@ -325,7 +293,7 @@ def _moved(block: Block, buffer: Buffer, dim: int, parts: Sequence[tuple[Span, B
 
 def _summed_apart(state: State, realize: BlockRealize, loop: Var, lengths: list[int | None]) -> tuple[Stmt, list[Block]]:
     block = realize.block
-    store = _plain_store(block)
+    store = plain_stores(block)[0]
     update = update_of(store)
     if block.init is None or update is None or not is_int(store.buffer.dtype):
         raise Refusal(f"block {block.name} is no reduction of integers with +, min or max", [block.ident], code="reduction")
@@ -343,9 +311,9 @@ def _summed_apart(state: State, realize: BlockRealize, loop: Var, lengths: list[
     for n, (begin, end) in enumerate(spans):
         piece = _shorter(block, iv, begin, end)
         last = n == len(spans) - 1
-        own = _plain_store(piece)
+        own = plain_stores(piece)[0]
         if made:
-            before = _plain_store(made[-1]).buffer
+            before = plain_stores(made[-1])[0].buffer
             start = BufferLoad(before, own.indices, before.dtype)
             piece = replace(piece, init=BufferStore(own.buffer, own.indices, start))
         if not last:

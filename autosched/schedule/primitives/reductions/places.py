@@ -21,7 +21,7 @@ from autosched.schedule.kit.nests import own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
-from autosched.schedule.primitives.reductions.plain import run_once, top_of
+from autosched.schedule.primitives.reductions.plain import plain_stores, run_once, top_of
 
 MOST_PLACES = 64  # that one block reads
 
@@ -93,16 +93,14 @@ def _by_place(state: State, realize: BlockRealize) -> tuple[Stmt, list[Ident]]:
         raise Refusal(reason, [block.ident], hint=for_complete(state, block, "recompute_at_reads"), code="form")
     if is_output(block, scope):
         raise Refusal(f"block {block.name} is an output block: the caller reads all of it", [block.ident], code="output")
-    store = block.body
+    store, first = plain_stores(block)
     stored = {iv.var for iv in block.iter_vars if iv.kind == "spatial"}
-    if not isinstance(store, BufferStore) or not (block.init is None or isinstance(block.init, BufferStore)):
-        raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
     # At a dimension of one index there may stand anything that is it.
     at = {d: i for d, i in enumerate(store.indices) if isinstance(i, Var) and i in stored}
     if len(set(at.values())) != len(at) or any(int_value(i) is None for d, i in enumerate(store.indices) if d not in at) or any(
             iv.var not in at.values() and int_value(iv.dom.extent) != 1 for iv in block.iter_vars if iv.kind == "spatial"):
         raise Refusal(f"block {block.name} does not store at its plain iterators, each once", [block.ident], code="index")
-    init = block.init.value if isinstance(block.init, BufferStore) else store.value
+    init = store.value if first is None else first.value
     if not {*free_vars(store.value), *free_vars(init)} <= {iv.var for iv in block.iter_vars}:
         raise Refusal(f"block {block.name} depends on more than its iterators", [block.ident], code="place")
     top = top_of(state, realize)

@@ -106,6 +106,25 @@ class PlainForms(ScheduleBase):
         self.commit_nodes(state, table)
 
 
+def plain_store(block: Block, alone: bool = False) -> BufferStore:
+    """The one store that a block is; refuses any other.
+
+    Args:
+        block: any.
+        alone: whether it may have no init.
+    """
+    if not isinstance(block.body, BufferStore) or (alone and block.init is not None):
+        raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
+    return block.body
+
+
+def plain_stores(block: Block) -> tuple[BufferStore, BufferStore | None]:
+    """The one store that a block is, and the one that its init is, if it has one; refuses any other."""
+    if not (block.init is None or isinstance(block.init, BufferStore)):
+        raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
+    return plain_store(block), block.init
+
+
 def top_of(state: State, realize: BlockRealize) -> Stmt:
     """The outermost loop of a block that is alone in its loops."""
     top: Stmt = realize
@@ -171,8 +190,8 @@ def _renested(state: State, realize: BlockRealize) -> dict[int, Stmt | None]:
     return {id(top): own_nest(_from_zero(block))}
 
 
-class _Plain(Simplifying):
-    """Brings every index into normal form, also one that does not change."""
+class Normalising(Simplifying):
+    """Substitutes, and brings every index into normal form, also one that does not change."""
 
     def index(self, expr: Expr) -> Expr:
         return self.analyzer.simplify(self.visit_expr(expr))
@@ -186,7 +205,7 @@ def _from_zero(block: Block) -> Block:
     back: dict[Var, Expr] = {v: binary("+", v, IntImm(n, v.dtype)) for v, n in begins.items()}
     iters = tuple([replace(iv, dom=Range(IntImm(0, iv.var.dtype), iv.dom.extent)) if iv.var in begins else iv
                    for iv in block.iter_vars])
-    moved = _Plain(back, Analyzer())
+    moved = Normalising(back, Analyzer())
     plain = [None if s is None else moved.visit_stmt(s) for s in (block.init, block.body)]
     return with_access(replace(block, iter_vars=iters, init=plain[0], body=plain[1] or block.body))
 

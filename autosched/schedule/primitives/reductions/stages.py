@@ -19,7 +19,7 @@ from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.reductions.operand import operand_stage
-from autosched.schedule.primitives.reductions.plain import require_once, top_of
+from autosched.schedule.primitives.reductions.plain import plain_store, require_once, top_of
 from autosched.schedule.primitives.reductions.zero_terms import Replaced
 
 
@@ -221,9 +221,7 @@ def part_at(block: Block, value: Expr, path: list[int]) -> Expr:
 
 
 def _reordered(block: Block, order: list[int], path: list[int]) -> Block:
-    store = block.body
-    if not isinstance(store, BufferStore):
-        raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
+    store = plain_store(block)
     total = part_at(block, store.value, path)
     if not (isinstance(total, BinOp) and total.op == "+" and is_int(total.dtype)):
         raise Refusal(f"{expr_text(total)} in block {block.name} is no sum of integers", [block.ident], code="form")
@@ -240,9 +238,7 @@ def _reordered(block: Block, order: list[int], path: list[int]) -> Block:
 
 def _split(state: State, realize: BlockRealize, path: list[int]) -> tuple[Stmt, Block]:
     block = realize.block
-    store = block.body
-    if not isinstance(store, BufferStore):
-        raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
+    store = plain_store(block)
     part = part_at(block, store.value, path)
     own = [iv.var for iv in block.iter_vars]
     if not has_loads(part) or (block.init is not None and not any(v in own for v in free_vars(part))):

@@ -19,7 +19,7 @@ from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.buffers.reindex import unique_indices
 from autosched.schedule.primitives.reductions.negation import require_given
-from autosched.schedule.primitives.reductions.plain import top_of
+from autosched.schedule.primitives.reductions.plain import plain_stores, top_of
 
 
 class UnitAxes(ScheduleBase):
@@ -133,10 +133,8 @@ class _Indexed(Mutator):
 
 def _rewritten(block: Block, table: dict[Buffer, tuple[Buffer, Expr]], skip: int) -> Block:
     indexed = _Indexed(table, skip)
-    if not isinstance(block.body, BufferStore) or not (block.init is None or isinstance(block.init, BufferStore)):
-        raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
-    init = None if block.init is None else indexed.visit_store(block.init)
-    return replace(block, body=indexed.visit_store(block.body), init=init)
+    store, first = plain_stores(block)
+    return replace(block, body=indexed.visit_store(store), init=None if first is None else indexed.visit_store(first))
 
 
 def _with_unit(state: State, realize: BlockRealize, names: list[str]) -> tuple[Stmt, Stmt]:

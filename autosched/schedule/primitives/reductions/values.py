@@ -15,6 +15,7 @@ from autosched.ir.value_bounds import Interval, ValueBounds, dtype_bounds
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
+from autosched.schedule.primitives.reductions.plain import plain_store
 
 OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 _Step = Callable[[int], int]  # an operation with a constant
@@ -133,9 +134,7 @@ def simplified(func: PrimFunc, block: Block) -> Block:
     Raises:
         Refusal: there is nothing to do.
     """
-    store = block.body
-    if not isinstance(store, BufferStore):
-        raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
+    store = plain_store(block)
     plainer = _Plainer(ValueBounds(func), {iv.var: iv.dom for iv in block.iter_vars})
     value = plainer.visit_expr(store.value)
     if value == store.value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autosched.ir.expr import BufferLoad, Var, int_value
-from autosched.ir.functor import Mutator, replace_buffers, walk_expr
+from autosched.ir.functor import replace_buffers, walk_expr
 from autosched.ir.patterns import loads_from
 from autosched.ir.region import with_access
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Ident, Stmt
@@ -16,6 +16,7 @@ from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.reductions.plain import require_once, top_of
+from autosched.schedule.primitives.reductions.zero_terms import Replaced
 
 
 class Versions(ScheduleBase):
@@ -66,17 +67,6 @@ class Versions(ScheduleBase):
         self.commit(state, body)
 
 
-class _From(Mutator):
-    """Loads from one tensor in place of another."""
-
-    def __init__(self, buffer: Buffer, other: Buffer) -> None:
-        self.buffer, self.other = buffer, other
-
-    def visit_load(self, load: BufferLoad) -> BufferLoad:
-        indices = self.visit_exprs(load.indices)
-        return BufferLoad(self.other if load.buffer is self.buffer else load.buffer, indices, load.dtype)
-
-
 def _separated(state: State, realize: BlockRealize) -> Stmt:
     block = realize.block
     store = block.body
@@ -100,12 +90,12 @@ def _separated(state: State, realize: BlockRealize) -> Stmt:
     table: dict[int, Stmt | None] = {}
     for b in before:
         table[id(state.realizes[b.ident])] = replace_buffers(state.realizes[b.ident], {buffer: other})
-    sums = any(iv.kind == "reduce" for iv in block.iter_vars)
-    if sums:
-        start = BufferLoad(other, store.indices, other.dtype)
-        changed = replace(block, init=BufferStore(buffer, store.indices, start))
+    start = BufferLoad(other, store.indices, other.dtype)
+    if any(iv.kind == "reduce" for iv in block.iter_vars):
+        changed = replace(block, init=replace(store, value=start))
     else:
-        changed = replace(block, body=BufferStore(buffer, store.indices, _From(buffer, other).visit_expr(store.value)))
+        value = Replaced(own[0], start).visit_expr(store.value) if own else store.value
+        changed = replace(block, body=replace(store, value=value))
     table[id(realize)] = replace(realize, block=with_access(changed))
     return state.rewrite(table, {id(scope): (*scope.alloc_buffers, other)})
 

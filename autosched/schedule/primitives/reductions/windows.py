@@ -21,6 +21,7 @@ from autosched.schedule.kit.names import fresh_name
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
+from autosched.schedule.primitives.reductions.plain import plain_store
 from autosched.schedule.primitives.reductions.stages import part_at, stage_of
 
 MOST_TERMS = 64  # of a value that is written out
@@ -245,9 +246,7 @@ def _loops(state: State, realize: BlockRealize) -> tuple[Stmt, list[For]]:
 
 def _shared(state: State, realize: BlockRealize, paths: list[list[int]], dtype: str | None) -> tuple[Stmt, Block]:
     block = realize.block
-    store = block.body
-    if not isinstance(store, BufferStore) or block.init is not None:
-        raise Refusal(f"block {block.name} is not one plain store", [block.ident], code="form")
+    store = plain_store(block, alone=True)
     top, loops = _loops(state, realize)
     if len(paths) < 2:
         raise Refusal("to be shared there are two parts at least", [block.ident], "decompose_value takes one", code="argument")
