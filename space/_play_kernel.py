@@ -119,7 +119,7 @@ def play(
     release = np.zeros((operands, held))
     stored = np.zeros(held)
     # What a part's loops read stands in tables of their own: a view of a row costs more than what is read from it.
-    beats_of, transfers_of = np.zeros(operands), np.zeros(operands)
+    beats_of, transfers_of, alone = np.zeros(operands), np.zeros(operands), np.zeros(operands)
     depth, banks = np.zeros(operands, dtype=np.int64), np.zeros(operands, dtype=np.int64)
     once, engine = np.zeros(operands, dtype=np.int64), np.zeros(operands, dtype=np.int64)
     after = np.zeros(operands, dtype=np.bool_)
@@ -167,6 +167,7 @@ def play(
                 once[k], engine[k] = int(fill[r, p, k, ONCE]), int(fill[r, p, k, ENGINE])
                 after[k] = fill[r, p, k, AFTER] > 0
                 beats_of[k], transfers_of[k] = fill[r, p, k, BEATS], fill[r, p, k, TRANSFERS]
+                alone[k] = beats_of[k] + latency * transfers_of[k]
             deepest = 0  # loops around the innermost load
             for k in range(operands):
                 # A load further out stands before those further in.
@@ -270,8 +271,7 @@ def play(
                                 fills += 1
                         due[k] = after[k]
                         if not after[k]:
-                            least = beats_of[k] + latency * transfers_of[k]
-                            comp = behind(comp, beats_of[k], least, under_way, fills, latency, burst, reads)
+                            comp = behind(comp, beats_of[k], alone[k], under_way, fills, latency, burst, reads)
                 products = w[PRODUCTS] * share
                 if drops[r]:
                     for d in range(ndims):
@@ -308,8 +308,7 @@ def play(
                         if engine[k] == 2:
                             comp = max(comp, ready[k])
                         if due[k]:
-                            least = beats_of[k] + latency * transfers_of[k]
-                            comp = behind(comp, beats_of[k], least, under_way, fills, latency, burst, reads)
+                            comp = behind(comp, beats_of[k], alone[k], under_way, fills, latency, burst, reads)
                             due[k] = False
                     for _ in range(int(w[SLICES])):
                         comp += w[STAGE]

@@ -36,7 +36,7 @@ def require_lowerable(space: Space) -> None:
         SpaceError: none of the points can be lowered, and no reason is one that other sizes could change: lowering's, or that
             of the primitive that refuses.
     """
-    key = (id(space.func), space.target.key(), *map(id, space.rules), *sorted(space.fixed.items()))
+    key = space.identity
     with _LOCK:
         if key in _FINE:
             return

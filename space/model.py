@@ -387,10 +387,11 @@ class Model:
             shared, made = self.shared(plan, k), int(operand.consumer in nest.sides)  # what is made of it has a place of its own
             if shared.any():
                 stays = self.footprint(plan, plan.body, k)
-                front = shared & (plan.attach[k] == 0) if k in early else np.zeros_like(shared)
-                for when, first in ((shared & ~front, since), (front, 0)):
-                    if when.any():
-                        found.append(Held(operand.scope, np.where(when, stays, 0), 1 + made, first, last))
+                spans = [(shared, since)]
+                if k in early:
+                    front = shared & (plan.attach[k] == 0)
+                    spans = [(shared & ~front, since), (front, 0)]
+                found += [Held(operand.scope, np.where(when, stays, 0), 1 + made, first, last) for when, first in spans]
             for n, part in enumerate(plan.parts, since):
                 own = np.where(part.on & ~shared, self.footprint(plan, part, k), 0)
                 # A result may take the place of an operand, and then its copies are the operand's too.

@@ -353,7 +353,7 @@ def _chain(
         if site.store.buffer in found:
             continue
         found[site.store.buffer] = site
-        link = site.block.name in matches and is_link(site, matches[site.block.name], by_output)
+        link = site.block.name in matches and is_link(site, by_output)
         inner = [x for x in (starts_of(site) if link else loads_of(site)) if x.buffer in by_output and x.buffer not in sources
                  and not is_copy(by_output[x.buffer], matches)]
         apart = elsewhere(site) if halos else set()

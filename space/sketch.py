@@ -12,7 +12,7 @@ import numpy.typing as npt
 from autosched.errors import ProgramError, SpaceError
 from autosched.ir.host import HostSplit, split_host
 from autosched.ir.stmt import PrimFunc
-from autosched.lower.capacity import fits
+from autosched.lower.capacity import Held, fits
 from autosched.lower.limits import least_work, too_much
 from autosched.schedule import Trace
 from autosched.target import Target
@@ -83,14 +83,14 @@ class Sketch:
         Args:
             plans: of the points, one for each nest.
         """
-        first, *later = zip(self.models, plans)
-        held, since = first[0].held(first[1]), len(first[1].parts)
-        for model, plan in later:
+        held: list[Held] = []
+        since = 0
+        for model, plan in zip(self.models, plans):
             # What no nest writes is loaded before all of them, where no loop is around its load.
-            early = [k for k, operand in enumerate(model.nest.operands) if operand.name not in self.written]
+            early = [k for k, operand in enumerate(model.nest.operands) if since and operand.name not in self.written]
             held += model.held(plan, since, early)
             since += len(plan.parts)
-        return np.array(np.broadcast_to(fits(held, first[0].target), len(plans[0])), dtype=np.bool_)
+        return np.array(np.broadcast_to(fits(held, self.models[0].target), len(plans[0])), dtype=np.bool_)
 
     @cached_property
     def deciding(self) -> tuple[tuple[Model, slice, slice, NumericRule], ...]:
@@ -141,8 +141,8 @@ def sketches(
     found: list[Sketch] = []
     refusal: ProgramError | None = None
     # What windows share need not stay: no refusal is said of this form, and it stands behind the others, which had points first.
-    later = [form for form in reversed(forms) if KEPT in form[0]]
-    for done, sch in [*(form for form in reversed(forms) if KEPT not in form[0]), *later]:
+    forms.reverse()
+    for done, sch in sorted(forms, key=lambda form: KEPT in form[0]):
         if KEPT in done and not found:
             break
         try:

@@ -94,6 +94,11 @@ class Space:
         """The decisions that are made already, by name."""
         return {self.names[at]: value for at, value in sorted(self._fixed.items())}
 
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What the space is of, for tables that remember: they keep ``func`` and ``rules`` too, whose addresses it has."""
+        return (id(self.func), self.target.key(), *map(id, self.rules), *sorted(self.fixed.items()))
+
     def _pinned(self, points: Points) -> Points:
         """Rows with the decisions that are fixed, in place."""
         for at, value in self._fixed.items():

@@ -50,7 +50,7 @@ def stage_of(site: Site, pair: tuple[BufferLoad, BufferLoad] | None, by_output: 
     lanes = lanes_of(site)
     over = [(n, int_value(iv.dom.extent) or 1) for n, iv in enumerate(site.block.iter_vars)
             if iv.kind == "reduce" and n not in lanes]
-    fresh = not is_link(site, pair, by_output)
+    fresh = not is_link(site, by_output)
     imm, tensor = alu_ops(site.block.init.value)
     # What starts anew costs a reset or a move, a cycle as an operation with an immediate.
     imm = max(imm, 1) if fresh else imm
@@ -70,12 +70,11 @@ def moved_first(stage: Stage, target: Target) -> Stage:
     return replace(stage, tensor_ops=stage.tensor_ops + 1)
 
 
-def is_link(site: Site, pair: tuple[BufferLoad, BufferLoad], by_output: dict[Buffer, Site]) -> bool:
+def is_link(site: Site, by_output: dict[Buffer, Site]) -> bool:
     """Whether a sum of products goes on from what other blocks of the chain make, and does not bring in parameters alone.
 
     Args:
         site: the block.
-        pair: its factors.
         by_output: the block that writes each buffer.
     """
     starts = starts_of(site)

@@ -156,7 +156,7 @@ class Proposer:
     def _begin(self) -> None:
         """The first population, bred for its drafts; remembered, since tasks that take turns begin again with every turn."""
         space = self.space
-        key = (id(space.func), space.target.key(), *map(id, space.rules), *sorted(space.fixed.items()), self.seed)
+        key = (*space.identity, self.seed)
         with _LOCK:
             known = _FIRST.get(key)
         if known is not None and not self._points:

@@ -38,14 +38,14 @@ def flattens(func: PrimFunc) -> bool:
     Args:
         func: the program.
     """
-    made = {store_of(b).buffer for b in device_blocks(func)}
+    made = written(func)
     return any(_spelt(b, made) is not None for b in device_blocks(func))
 
 
 def spelt(sch: Schedule, target: Target) -> None:
     """Lets every such product sum over the digits themselves: what it reads lies so already, and the host lays out the weight."""
     for name in [b.name for b in device_blocks(sch.func)]:
-        made = {store_of(b).buffer for b in device_blocks(sch.func)}
+        made = written(sch.func)
         block = device_block(sch, name)
         digits = _spelt(block, made)
         if digits is None:

@@ -6,7 +6,7 @@ go on from each other. Stages in between are cut where the parts meet, the last 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import pairwise
 
 from autosched.errors import ScheduleError
@@ -17,7 +17,7 @@ from autosched.ir.simplify import Analyzer, linear_form
 from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, extents, loads_of, readers_of, store_of, turning_point
+from space.normalise.blocks import device_block, device_blocks, extents, loads_of, readers_of, store_of, turning_point, written
 
 MOST = 16  # tensors in parts, and ways in which one is made
 
@@ -35,18 +35,7 @@ def applies(func: PrimFunc) -> bool:
 
 def apply(sch: Schedule, target: Target) -> None:
     """Gives the parts of every such tensor tensors of their own."""
-    kept: set[str] = set()
-    for _ in range(MOST):
-        found = _joint(sch.func, kept)
-        if found is None:
-            return
-        buffer, dim, points = found
-        try:
-            _cut(sch.copy(), buffer.name, dim, points)
-        except ScheduleError:
-            kept.add(buffer.name)  # what is in the way of a schedule, analysis says
-            continue
-        _cut(sch, buffer.name, dim, points)
+    _apart(sch, _joint)
 
 
 def elsewhere(func: PrimFunc) -> bool:
@@ -78,17 +67,22 @@ def elsewhere(func: PrimFunc) -> bool:
 
 def read(sch: Schedule, target: Target) -> None:
     """Gives parts of a sum that stages read each by itself tensors of their own."""
+    _apart(sch, _read_apart)
+
+
+def _apart(sch: Schedule, joint: Callable[[PrimFunc, set[str]], Joint | None]) -> None:
+    """Cuts one tensor after the other; one that cannot be cut stays."""
     kept: set[str] = set()
     for _ in range(MOST):
-        found = _read_apart(sch.func, kept)
+        found = joint(sch.func, kept)
         if found is None:
             return
         buffer, dim, points = found
-        kept.add(buffer.name)
         try:
             _cut(sch.copy(), buffer.name, dim, points)
         except ScheduleError:
-            continue  # what is in the way of a schedule, analysis says
+            kept.add(buffer.name)  # what is in the way of a schedule, analysis says
+            continue
         _cut(sch, buffer.name, dim, points)
 
 
@@ -99,21 +93,15 @@ def _read_apart(func: PrimFunc, kept: set[str]) -> Joint | None:
         if buffer in func.buffers or buffer.name in kept or buffer.dtype != "int32":
             continue
         loads = [(b, x) for b in readers_of(func, buffer) for x in loads_of(b) if x.buffer is buffer]
-        boxes = {tuple([_span(b, i) for i in x.indices]) for b, x in loads}
-        differ = [d for d in range(buffer.ndim) if len({box[d] for box in boxes}) > 1]
-        if len(differ) != 1:
-            continue
-        spans = sorted({box[differ[0]] for box in boxes})
-        ends = [0, *[end for _, end in spans]]
-        if all(begin == end for (begin, _), end in zip(spans, ends)) and ends[-1] == int_value(buffer.shape[differ[0]]):
-            return buffer, differ[0], ends[1:-1]
+        found = _end_to_end(buffer, {tuple([_span(b, i) for i in x.indices]) for b, x in loads})
+        if found is not None:
+            return buffer, *found
     return None
 
 
 def _joint(func: PrimFunc, kept: set[str]) -> Joint | None:
     """The first tensor in between that is made in parts."""
-    blocks = device_blocks(func)
-    made = {store_of(b).buffer for b in blocks}
+    blocks, made = device_blocks(func), written(func)
     for block in blocks:
         buffer = store_of(block).buffer
         if buffer in func.buffers or buffer.name in kept:
@@ -129,8 +117,13 @@ def _put_together(buffer: Buffer, writers: Sequence[Block]) -> tuple[int, list[i
     """(dimension, where parts meet) of a tensor of which several blocks each write a part, and together all."""
     if any(b.init is None and loads_from(store_of(b).value, buffer) for b in writers):
         return None
-    boxes = [[_span(b, i) for i in store_of(b).indices] for b in writers]
-    differ = [d for d in range(buffer.ndim) if any(box[d] != boxes[0][d] for box in boxes)]
+    boxes = [tuple([_span(b, i) for i in store_of(b).indices]) for b in writers]
+    return _end_to_end(buffer, set(boxes)) if len(set(boxes)) == len(boxes) else None
+
+
+def _end_to_end(buffer: Buffer, boxes: Set[tuple[tuple[int, int], ...]]) -> tuple[int, list[int]] | None:
+    """(dimension, where they meet) of boxes that lie one after the other along one dimension of a tensor, and fill it."""
+    differ = [d for d in range(buffer.ndim) if len({box[d] for box in boxes}) > 1]
     if len(differ) != 1:
         return None
     spans = sorted(box[differ[0]] for box in boxes)
@@ -153,7 +146,7 @@ def _in_ways(block: Block, made: set[Buffer]) -> tuple[int, list[int]] | None:
     points: dict[Var, set[int]] = {}
     for e in walk_expr(store.value):
         choice = choice_of(e)
-        if choice is None or not all(_reads(branch, made) or choice_of(branch) is not None for branch in choice[1:]):
+        if choice is None or not all(choice_of(x) is not None or any(loads_from(x, b) for b in made) for x in choice[1:]):
             continue
         found = turning_point(choice[0])
         if found is not None and 0 < found[1] < size.get(found[0], 0):
@@ -162,10 +155,6 @@ def _in_ways(block: Block, made: set[Buffer]) -> tuple[int, list[int]] | None:
         return None
     (var, at), = points.items()
     return (store.indices.index(var), sorted(at)) if var in store.indices else None
-
-
-def _reads(value: Expr, buffers: set[Buffer]) -> bool:
-    return any(isinstance(e, BufferLoad) and e.buffer in buffers for e in walk_expr(value))
 
 
 def _cut(sch: Schedule, name: str, dim: int, points: Sequence[int]) -> None:
