@@ -131,6 +131,8 @@ def sizes(name: str, block: int) -> list[tuple[str, str]]:
     given = {key: value for key, _, value in (pair.partition("=") for pair in text.split(","))}
     groups = int(given.get("groups", 1))
     together = {"h, w": {"h": 1, "w": 1}} if "h" in given else {}
+    if kind.endswith("pool2d") and given["k"] == given["h"] == given["w"]:
+        together = {"h, w, k": {"h": 1, "w": 1, "k": 1}}  # one window as large as the image stays that
     if groups > 1:
         together["groups"] = {"groups": 1, "ci": int(given["ci"]) // groups, "co": int(given["co"]) // groups}
     else:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Point = npt.NDArray[np.int32]
 Steps = Sequence[Mapping[str, Any]]
 FEW = 12  # choices of a column that is tried with any other
-MOST = 4096  # combinations of decisions that are tried together
+SOME, MOST = 512, 4096  # combinations of decisions that are tried together: at first, and where that finds nothing
 CHUNK = 256  # combinations that are looked at in one go; the first that leads further ends it
 LOOSE = 64  # of them, where the order of steps does not count and one decision alone shows
 NEAREST = 3  # forms that are compared by which steps they take
@@ -65,6 +65,7 @@ def point_of(space: Space, trace: Trace, anyhow: bool = False) -> Point:
             forms.append((-found[0], k, found[1]))
         elif not anyhow and _agree(own, given) == len(own):
             forms.append((len(own), k, given))
+    nearest: Point | None = None
     if not forms:
         nearest, same = _by_program(space, trace, given)
         if same:
@@ -72,17 +73,19 @@ def point_of(space: Space, trace: Trace, anyhow: bool = False) -> Point:
         why = _missing(space, nearest, given)
         raise ProgramError(f"{space.func.name} is brought into another form than any of the space's: {why}")
     best: tuple[int, Point, Steps] | None = None
-    for _, k, wanted in sorted(forms, key=lambda form: form[:2], reverse=True):
-        far, row = _climb(space, k, _further(wanted), len(wanted) + 1, MOST)
-        if far > len(wanted):
-            # Columns that change nothing may still hold what other points need.
-            tidy, inside = space.repair(row[None])
-            return np.asarray(tidy[0] if inside[0] and _steps(space.trace(tidy[0])) == wanted else row, dtype=np.int32)
-        best = (far, row, wanted) if best is None or far > best[0] else best
-    assert best is not None
-    nearest, same = _by_program(space, trace, given)
-    if same:
-        return nearest
+    for most in (SOME, MOST):
+        for _, k, wanted in sorted(forms, key=lambda form: form[:2], reverse=True):
+            far, row = _climb(space, k, _further(wanted), len(wanted) + 1, most)
+            if far > len(wanted):
+                # Columns that change nothing may still hold what other points need.
+                tidy, inside = space.repair(row[None])
+                return np.asarray(tidy[0] if inside[0] and _steps(space.trace(tidy[0])) == wanted else row, dtype=np.int32)
+            best = (far, row, wanted) if best is None or far > best[0] else best
+        if nearest is None:
+            nearest, same = _by_program(space, trace, given)
+            if same:
+                return nearest
+    assert best is not None and nearest is not None
     reached, point, wanted = best
     why = _missing(space, nearest, given)
     raise ProgramError(
@@ -163,7 +166,8 @@ def _keys(steps: Steps, reads: Mapping[str, tuple[str, ...]]) -> list[str]:
         given = {name: _renamed(value, names) for name, value in step["in"].items() if name not in SEVERAL_WAYS}
         args = {name: value for name, value in step["args"].items() if name not in SEVERAL_WAYS}
         if isinstance(given.get("factors"), list):
-            given["factors"] = given["factors"][1:]  # the first follows
+            # Of a split the first follows, of parts the last.
+            given["factors"] = given["factors"][1:] if step["op"] == "split" else given["factors"][:-1]
         index, read = args.get("read_buffer_index"), reads.get(blocks.get(step["in"].get("block", ""), ""), ())
         if isinstance(index, int) and index < len(read):
             args["read_buffer_index"] = read[index]
@@ -194,7 +198,7 @@ def _climb(space: Space, sketch: int, measure: Callable[[Steps], int], goal: int
         return known[key]
 
     row = space.repair(_default(space, sketch)[None])[0][0]
-    far = reach(row)
+    far, settled = reach(row), False
     while far < goal:
         # Not settled last: a decision may make no sense before others are taken, and until then be taken back.
         for trial in chain(_changed(space, sketch, row, True, most), _changed(space, sketch, row, False, most)):
@@ -203,7 +207,11 @@ def _climb(space: Space, sketch: int, measure: Callable[[Steps], int], goal: int
                 row, far = trial, now
                 break
         else:
-            break
+            # What is not settled may be written in another way, of which other changes make sense.
+            tidy = space.repair(row[None])[0][0]
+            if settled or reach(tidy) < far or (tidy == row).all():
+                break
+            row, settled = tidy, True
     return far, row
 
 
@@ -211,8 +219,10 @@ def _by_program(space: Space, trace: Trace, given: Steps) -> tuple[Point, bool]:
     """The point whose steps are most like those of a trace, whatever their order, and whether it has the same program."""
     measure = _alike(space, given)
     starts = sorted(range(len(space.sketches)), key=lambda k: -measure(_steps(space.trace(_default(space, k)))))
-    found = [_climb(space, k, measure, len(given), LOOSE) for k in starts[:NEAREST]]
-    point = max(found, key=lambda one: one[0])[1]
+    most, point = _climb(space, starts[0], measure, len(given), LOOSE)
+    for k in starts[1:NEAREST]:
+        if most < len(given):
+            most, point = max((most, point), _climb(space, k, measure, len(given), LOOSE), key=lambda one: one[0])
     tidy, inside = space.repair(point[None])
     try:
         wanted, made = (program_hash(lower_table(replay(space.func, t, "fast").func, space.target))
@@ -270,7 +280,25 @@ def _changes(space: Space, sketch: int, row: Point, most: int) -> Iterator[dict[
             longest = max(values, key=len)
             values = [v[::2] if v is longest else v for v in values]
         places = [columns[n][0] for n in group]
-        yield from (dict(zip(places, v)) for v in product(*values))
+        pins = _pins(space, sketch, row, places)
+        for v in product(*values):
+            yield dict(zip(places, v))
+            if pins:
+                yield {**pins, **dict(zip(places, v))}
+
+
+def _pins(space: Space, sketch: int, row: Point, tiled: Sequence[int]) -> dict[int, int]:
+    """What leaves the first and the last part's reductions as they are where those of all parts are tiled anew."""
+    found = {}
+    places = iter(space.places(sketch).tolist())
+    for model in space.sketches[sketch].models:
+        at = dict(zip(model.index, places))
+        for name, column in zip(model.index, model.columns):
+            end, _, axis = name.partition("_")
+            tile = at.get(f"tile_{axis}", -1)
+            if end in ("head", "last") and tile in tiled and row[at[name]] == column.default and row[tile] in column.choices:
+                found[at[name]] = int(row[tile])
+    return found
 
 
 def _together(space: Space, sketch: int) -> Iterator[list[int]]:

@@ -54,6 +54,9 @@ def test_sizes_are_next_to_that_of_the_workload(figures: ModuleType) -> None:
     assert list(found) == ["renamed", "h, w + 1", "h, w - 1", "ci + 16", "ci - 16", "co + 16", "co - 16"]
     assert "h=15,w=15,ci=256,co=512" in found["h, w + 1"] and "h=14,w=14,ci=240,co=512" in found["ci - 16"]
     assert "ci=272,co=272" in dict(figures.sizes("mobilenet.d5", 16))["groups + 1"]
+    pooled = figures.sizes("resnet18.mean", 16)
+    assert [what for what, _ in pooled] == ["renamed", "h, w, k + 1", "h, w, k - 1", "c + 16", "c - 16"] and "k=6" in pooled[2][1]
+    assert "k=3" in dict(figures.sizes("resnet18.max_pool", 16))["h, w - 1"]
     assert list(dict(figures.sizes("t2", 16))) == ["renamed", "m + 1", "k + 16", "k - 16", "n + 16", "n - 16"]
     row = figures.moved("dense:m=1,k=16,n=16", "vta-de10", 4)[1]
     assert row[:4] == ["dense:m=1,k=16,n=16", "vta-de10", "4", "m + 1"] and row[6].endswith(" %")

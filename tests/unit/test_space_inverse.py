@@ -12,10 +12,13 @@ import pytest
 
 from autosched.errors import ProgramError
 from autosched.measure import Candidate, measure
+from autosched.records import Log
 from autosched.schedule import Schedule
 from autosched.schedule.kit.trace import Trace
+from autosched.target import get_target
 from autosched.workloads import workload
 from space import Space
+from space.inverse import _keys, _reads, _steps
 
 NAMES = ("dense:m=4,k=64,n=64", "max_pool2d:h=8,w=8,c=16,k=2,stride=2")
 
@@ -36,6 +39,51 @@ def test_what_makes_sense_only_together_is_found_too(decisions: dict[str, int]) 
     space = Space(workload(NAMES[0]).func, "vta-de10")
     point = space.point(**decisions)
     assert space.point_of(space.trace(point)).tolist() == point.tolist()
+
+
+def test_what_the_first_and_the_last_part_do_stays_where_the_others_are_tiled_anew() -> None:
+    space = Space(workload("conv2d:h=4,w=4,ci=32,co=64,k=3,pad=1").func, "vta-de10")
+    point = space.point(
+        cut=3, tile_co=2, tile_y=3, tile_x=1, tile_ci=1, tile_ky=1, tile_kx=1, last_ci=2, last_kx=3, drop_zeros=1, order=4,
+        load_data=1, load_kernel=7, banks_data=1, banks_kernel=1,
+    )
+    assert space.point_of(space.trace(point)).tolist() == point.tolist()
+
+
+def test_steps_differ_where_parts_have_other_sizes() -> None:
+    """Whatever follows from them; of a split the number of tiles does, of parts the size of the last."""
+    space = Space(workload("residual:h=6,w=6,c=96").func, "vta-de10")
+
+    def keys(op: str, **decisions: int) -> list[str]:
+        row = space.repair(np.zeros((1, space.width), dtype=np.int32))[0][0]
+        for name, value in decisions.items():
+            row[space.names.index(name)] = value
+        steps = _steps(space.trace(row))
+        return [key for step, key in zip(steps, _keys(steps, _reads(space))) if step["op"] == op]
+
+    assert keys("partition_block", head=1) != keys("partition_block", head=2)
+    # Rows of a tile, two of them and three, in tiles of three channels: of a split the number of tiles follows.
+    two, three = keys("split", tile_c=3, tile_y=2), keys("split", tile_c=3, tile_y=3)
+    assert two[0] == three[0] and two[1] != three[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable", "vta-pynq"])
+def test_what_ships_is_found_by_its_steps(target: str) -> None:
+    path = Path(__file__).parents[2] / "tuning_logs" / f"{target}.jsonl"
+    missing = []
+    for record in Log(path.parent, (path,)).all_bests():
+        machine = get_target(target)
+        space = Space(workload(record.name, machine.config.batch, machine.config.block_in).func, machine)
+        try:
+            point = space.point_of(Trace.from_json(list(record.trace)), anyhow=True)
+        except ProgramError as error:
+            assert "no point of the space is known" in str(error)
+            missing.append(record.name)
+            continue
+        assert measure(Candidate(record.name, target, tuple(space.trace(point).as_json()))).cycles == record.cycles
+    # It is a search, and says so.
+    assert len(missing) <= 1, missing
 
 
 def test_a_form_may_have_been_made_by_other_steps() -> None:
