@@ -83,7 +83,7 @@ def test_what_ships_is_found_by_its_steps(target: str) -> None:
             continue
         assert measure(Candidate(record.name, target, tuple(space.trace(point).as_json()))).cycles == record.cycles
     # It is a search, and says so.
-    assert len(missing) <= 1, missing
+    assert len(missing) <= 2, missing
 
 
 def test_a_form_may_have_been_made_by_other_steps() -> None:
