@@ -24,7 +24,7 @@ def compute_floor(model: Model, plan: Plan) -> Ints:
     alu = model.out_elements * (model.imm_ops + 2 * model.tensor_ops + model.added) + model.halo_floor
     if model.nest.anchor is None:
         return np.full(len(plan), alu, dtype=np.int64)
-    products = np.where(plan.drops | model.nest.guarded, model.useful, model.products) * model.nest.step
+    products = np.where(plan.drops | model.nest.guarded, model.padding.useful, model.products) * model.nest.step
     if model.nest.wides:
         # A reset and a product for every element that some step reads; what only stages add costs one product, counted there.
         whole, wides = model.neutral(1), {wide.block for wide in model.nest.wides}

@@ -143,7 +143,8 @@ def draft(model: Model, plan: Plan) -> Floats:
     shape = np.zeros((n, len(plan.parts), len(model.extents), 4), dtype=np.int64)
     fill = np.zeros((n, len(plan.parts), operands, 7))
     work = np.zeros((n, len(plan.parts), 11))
-    widths = np.zeros((n, len(plan.parts), len(model.padded), 5))
+    padding = model.padding
+    widths = np.zeros((n, len(plan.parts), len(padding.dims), 5))
     terms = _corrected(model, plan, terms_of(model, plan, every))
     extra = np.where(every.on, terms.extra, 0.0).sum(axis=0)
     # The clock goes point by point: what the geometry has part by part is turned.
@@ -151,24 +152,22 @@ def draft(model: Model, plan: Plan) -> Floats:
         shape[..., column] = np.take_along_axis(values, order[None], axis=2).swapaxes(0, 1)
     _fills(model, plan, terms, fill.swapaxes(0, 1), work.swapaxes(0, 1))
     _work(model, plan, terms, work.swapaxes(0, 1))
-    for n_dim, (d, _, inside) in enumerate(model.padded):
-        extents = model.extent_of(plan, every, model.padded_operand)
-        widths[:, :, n_dim, 0] = extents[..., d].T
-        widths[:, :, n_dim, 1] = model.most_of(plan, every, n_dim).T
-        widths[:, :, n_dim, 2] = times(extents[..., :d]).T
-        widths[:, :, n_dim, 3:] = sum(inside), int(np.argmax(inside))
-    dims = np.full((n, len(model.padded), 4), -1, dtype=np.int64)
-    for n_dim, (d, axes, _) in enumerate(model.padded):
-        coeffs = model.nest.operands[model.padded_operand].dims[d][0]
-        for a in model.movers(axes):
+    dims = np.full((n, len(padding.dims), 4), -1, dtype=np.int64)
+    for n_dim, dim in enumerate(padding.dims):
+        extents = model.extent_of(plan, every, padding.operand)
+        widths[:, :, n_dim, 0] = extents[..., dim.at].T
+        widths[:, :, n_dim, 1] = padding.most(plan, every, n_dim, extents).T
+        widths[:, :, n_dim, 2] = times(extents[..., : dim.at]).T
+        widths[:, :, n_dim, 3:] = sum(dim.inside), int(np.argmax(dim.inside))
+        for a in padding.movers(dim.axes):
             side = 0 if a < model.n_spatial else 1
             dims[:, n_dim, side] = plan.position[:, a]
-            dims[:, n_dim, 2 + side] = coeffs[a]
+            dims[:, n_dim, 2 + side] = dim.coeffs[a]
     apart = np.stack(_side_by_side(model, plan), axis=1)
     out: Floats = np.zeros(n)
     play(
-        np.ascontiguousarray(every.on.T), shape, model.n_spatial, fill, work, apart, plan.acc_banks, dims, model.useful_before(),
-        model.padded_operand if model.padded else -1, plan.drops, widths, float(ISSUE), float(LATENCY), float(FETCH),
+        np.ascontiguousarray(every.on.T), shape, model.n_spatial, fill, work, apart, plan.acc_banks, dims, padding.useful_before,
+        padding.operand, plan.drops, widths, float(ISSUE), float(LATENCY), float(FETCH),
         float(START), float(model.config.burst_beats), float(model.config.outstanding_reads), out,
     )
     return np.asarray(out + extra, dtype=np.float64)
@@ -316,7 +315,7 @@ def uops(model: Model, plan: Plan, part: Part) -> Floats:
             # What is filled outside a loop is read at another place in each of its iterations.
             since = np.where(plan.keep[k], 0, plan.attach[k])
             moved |= model.uses[k][None, :] & (plan.position >= since[:, None]) & inside
-    for group in model.taps:
+    for group in model.padding.taps:
         for a in group:
             moved[:, a] |= plan.drops & inside[:, a] & (a >= spatial)
     # Banks that all move on with the tile take turns together.
@@ -340,7 +339,7 @@ def _lists(
     whole = times(ranges).astype(np.float64)
     longest = two_longest(ranges)
     borders = [(a, max([model.nest.axes[b].extent for b in group if b >= model.n_spatial], default=1))
-               for group in model.taps for a in group if a < model.n_spatial][:2]
+               for group in model.padding.taps for a in group if a < model.n_spatial][:2]
     shares, counts = [], []
     for a, taps in borders:
         ends = (part.lows[..., a] == 0).astype(np.int64) + (part.lows[..., a] + part.extents[..., a] == model.extents[a])

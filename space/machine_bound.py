@@ -331,7 +331,7 @@ def _needs(model: Model) -> _Needs:
     loads_widen = model.target.semantics == "fsim"
     identities = _identities(nest)
     widened = nest.anchor in identities
-    products = model.useful if nest.anchor and not (loads_widen and widened) else 0
+    products = model.padding.useful if nest.anchor and not (loads_widen and widened) else 0
     # Vectors of padding alone are the same constant: a program may make one of them and store it again and again.
     vectors = _with_products(model)
     starts = vectors if products else 0
@@ -397,16 +397,7 @@ def _needs(model: Model) -> _Needs:
 
 def _with_products(model: Model) -> int:
     """Output vectors with a product that no padding makes zero; all where padding is not known dimension by dimension."""
-    vectors = model.out_elements
-    if not model.taps:
-        return vectors
-    for d, axes, inside in model.padded:
-        coeffs = model.nest.operands[model.padded_operand].dims[d][0]
-        space = [a for a in axes if a < model.n_spatial]
-        places = int(model.extents[space].prod())
-        every = model.indices(coeffs, (*space, *(a for a in axes if a >= model.n_spatial))).reshape(places, -1)
-        vectors = vectors // places * int(np.count_nonzero(np.array(inside, dtype=np.bool_)[every].any(axis=1)))
-    return vectors
+    return model.padding.vectors(model.out_elements) if model.padding.taps else model.out_elements
 
 
 def _blocks(nest: Nest) -> dict[str, Block]:
@@ -499,5 +490,5 @@ def _apart(model: Model, operand: int) -> int:
 def _least(model: Model, operand: int) -> int:
     """Elements of an operand that some product or stage uses: each must cross the bus once."""
     plan = model.neutral(1)
-    plan.drops[:] = bool(model.taps)
+    plan.drops[:] = bool(model.padding.taps)
     return int(np.asarray(model.least_elements(plan, operand))[0])

@@ -5,7 +5,7 @@ It knows what a program needs (its nest) and what a plan says; it decides nothin
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
@@ -17,9 +17,9 @@ import numpy.typing as npt
 from autosched.lower.capacity import Held, copies_of, fits
 from autosched.target import Target
 from sim import timing
-from space.distinct import distinct
 from space.nest import Nest
-from space.plan import Mask, Part, Plan, along, times
+from space.padding import Padding
+from space.plan import Mask, Part, Plan, along, indices, times
 from space.rule import Column, Ints, NumericRule, Points
 from space.sites import ACC, SCOPES
 
@@ -99,15 +99,11 @@ class Model:
                 self.position[n, axis] = self.n_spatial + place
         self.depths = {scope: target.capacity(scope) for scope in SCOPES}
         self.bytes_of = {scope: memory.element_bytes for scope, memory in target.memories.items()}
-        self._most: dict[int, dict[bytes, int]] = {}
-        self._before: Ints | None = None
         self._stores: dict[int, int] = {}  # cycles of a store, by its elements in a row
         self._tables: dict[tuple[int, int, bool], tuple[Ints, list[Ints]]] = {}
         self.out_elements = int(np.prod([nest.axes[i].extent for i in spatial]))
         self.products = int(self.extents.prod())
-        self.taps, self.useful = self._useful_products()
-        if not nest.tensorized:
-            self.taps = ()  # what is padding is no term anyway, or counts as any other
+        self.padding = Padding(nest, self.extents)
         self.imm_ops = sum(s.imm_ops for s in nest.stages)
         self.tensor_ops = sum(s.tensor_ops for s in nest.stages)
         self.added = sum(s.products for s in nest.stages)  # products that stages add to every element
@@ -188,40 +184,6 @@ class Model:
         for rule in self.rules if settle else ():
             rule.settle(self, fixed, plan)
         return fixed
-
-    def _useful_products(self) -> tuple[tuple[tuple[int, ...], ...], int]:
-        """(axes that move each padded dimension, products that no padding makes zero); ((), all) where none can be left out."""
-        self.padded: list[tuple[int, tuple[int, ...], tuple[bool, ...]]] = []
-        self.padded_operand = 0
-        self._shares: dict[int, npt.NDArray[np.float64]] = {}
-        padded = [k for k, o in enumerate(self.nest.operands) if any(not all(row) for row in o.inside)]
-        # What several blocks read is padded for all of them.
-        summed = self.nest.tensorized and padded and self.nest.operands[padded[0]].readers == (self.nest.anchor,)
-        if len(padded) != 1 or not (summed or self.nest.guarded):
-            return (), self.products
-        groups: list[tuple[int, ...]] = []
-        found: list[tuple[int, tuple[int, ...], tuple[bool, ...]]] = []
-        useful = self.products
-        operand = self.nest.operands[padded[0]]
-        for d, ((coeffs, _), row) in enumerate(zip(operand.dims, operand.inside)):
-            if all(row):
-                continue
-            axes = tuple(a for a, c in enumerate(coeffs) if c)
-            if any(a in group for group in groups for a in axes):
-                return (), self.products
-            index = self.indices(coeffs, axes)
-            groups.append(axes)
-            found.append((d, axes, row))
-            useful = useful // index.size * int(np.asarray(row)[index].sum())
-        self.padded, self.padded_operand = found, padded[0]
-        return tuple(groups), useful
-
-    def indices(self, coeffs: Sequence[int], axes: Iterable[int]) -> Ints:
-        """Where every iteration of some axes stands in a dimension that they move; one dimension for each of them, in order."""
-        index = np.zeros((), dtype=np.int64)
-        for a in axes:
-            index = np.add.outer(index, coeffs[a] * np.arange(self.extents[a]))
-        return index
 
     # -- geometry -----------------------------------------------------------------------------------------------------
 
@@ -341,7 +303,7 @@ class Model:
             used = 1
             for (coeffs, _), reach in zip(halo.dims, halo.reach):
                 axes = [a for a, c in enumerate(coeffs) if c]
-                ends = {int(at) + step for at in self.indices(coeffs, axes).ravel() for step in (0, reach)}
+                ends = {int(at) + step for at in indices(self.extents, coeffs, axes).ravel() for step in (0, reach)}
                 used *= len(ends)
             total += used * halo.cycles
         return total
@@ -466,113 +428,6 @@ class Model:
         self._stores.update(zip(new, timing.store_cycles(0, 1, new, new, config=self.config).tolist() if new else ()))
         cost = np.array([self._stores[length] for length in runs.tolist()])[which.reshape(run.shape)]
         return np.asarray(self.nest.stores * cost * (times(part.extents[..., : self.n_spatial]) / run), dtype=np.float64)
-
-    def drop_share(self, part: Part) -> npt.NDArray[np.float64]:
-        """Share of a part's products that no padding makes zero, shape (n,)."""
-        share = np.ones(part.on.shape)
-        for d, axes, inside in self.padded:
-            coeffs = self.nest.operands[self.padded_operand].dims[d][0]
-            table = self._share_table(d, axes, inside, coeffs)
-            # Every reduction axis is whole in every part; the spatial one may be cut.
-            space = [a for a in axes if a < self.n_spatial]
-            if space:
-                a = space[0]
-                low, high = part.lows[..., a], part.lows[..., a] + part.extents[..., a]
-                share = share * (table[high] - table[low]) / np.maximum(high - low, 1)
-            else:
-                share = share * table[-1]
-        return share
-
-    def _share_table(
-        self, dim: int, axes: tuple[int, ...], inside: tuple[bool, ...], coeffs: tuple[int, ...]
-    ) -> npt.NDArray[np.float64]:
-        """Running sum over the spatial axis of the share of reduction steps that read inside; one entry where there is none."""
-        key = dim
-        if key not in self._shares:
-            space = [a for a in axes if a < self.n_spatial]
-            every = self.indices(coeffs, (*space, *(a for a in axes if a >= self.n_spatial)))
-            values = np.asarray(inside, dtype=np.float64)[every]
-            if not space:
-                self._shares[key] = np.array([values.mean()])
-            else:
-                per = values.reshape(len(values), -1).mean(axis=1)
-                self._shares[key] = np.concatenate([[0.0], np.cumsum(per)])
-        return self._shares[key]
-
-    def most_of(self, plan: Plan, part: Part, dim: int) -> Ints:
-        """The most indices that any fill of the padded operand brings along a dimension, shape (n,).
-
-        It is 0 where padding is loaded, and where the part is off.
-
-        Args:
-            plan: the points.
-            part: the part whose fills are meant.
-            dim: index into ``padded``.
-        """
-        d, axes, _ = self.padded[dim]
-        depth = plan.attach[self.padded_operand]
-        fields = [self.extent_of(plan, part, self.padded_operand)[..., d]]
-        for a in axes:
-            fields += [part.lows[..., a], part.tiles[..., a], np.where(plan.position[:, a] < depth, part.outer[..., a], 1)]
-        # It matters only where padding is left out.
-        used = part.on & plan.drops
-        rows = np.stack(fields, axis=-1)[used]
-        first, which = distinct(rows)
-        known = self._most.setdefault(dim, {})
-        found = []
-        for row in rows[first]:
-            key = row.tobytes()
-            if key not in known:
-                known[key] = self._most_of(dim, row.tolist())
-            found.append(known[key])
-        most = np.zeros(part.on.shape, dtype=np.int64)
-        most[used] = np.array(found, dtype=np.int64)[which]
-        return most
-
-    def _most_of(self, dim: int, fill: list[int]) -> int:
-        """That of one fill: its extent, and of every axis that moves it where it begins, its tile and its steps."""
-        d, axes, inside = self.padded[dim]
-        coeffs = self.nest.operands[self.padded_operand].dims[d][0]
-        ahead = np.concatenate([[0], np.cumsum(inside)])
-        starts = np.zeros((), dtype=np.int64)
-        for a, (low, tile, steps) in zip(axes, np.reshape(fill[1:], (-1, 3))):
-            starts = np.add.outer(starts, coeffs[a] * (low + tile * np.arange(steps)))
-        starts = np.minimum(starts, len(inside))
-        return int((ahead[np.minimum(starts + fill[0], len(inside))] - ahead[starts]).max())
-
-    def movers(self, axes: Iterable[int]) -> list[int]:
-        """Of the axes that move a padded dimension, the longest spatial and the longest reduction axis: one each is known.
-
-        Args:
-            axes: positions of the axes, e.g. rows and the phases of a transposed convolution's rows.
-        """
-        longest: dict[bool, int] = {}
-        for a in axes:
-            side = a < self.n_spatial
-            if side not in longest or self.extents[a] > self.extents[longest[side]]:
-                longest[side] = a
-        return list(longest.values())
-
-    def useful_before(self) -> Ints:
-        """Per padded dimension, how many pairs of indices before (i, j) of its spatial and its reduction axis are no padding.
-
-        Shape (dims, longest spatial axis + 1, longest reduction axis + 1); an axis that there is not counts as one index.
-        """
-        if self._before is None:
-            sums = []
-            for d, axes, inside in self.padded:
-                coeffs = self.nest.operands[self.padded_operand].dims[d][0]
-                index = np.zeros((1, 1), dtype=np.int64)
-                for a in self.movers(axes):
-                    steps = coeffs[a] * np.arange(self.extents[a])
-                    index = index + (steps[:, None] if a < self.n_spatial else steps[None, :])
-                sums.append(np.asarray(inside, dtype=np.int64)[index].cumsum(axis=0).cumsum(axis=1))
-            longest = np.max([s.shape for s in sums], axis=0) + 1 if sums else (1, 1)
-            table = np.zeros((len(sums), *longest), dtype=np.int64)
-            for n, own in enumerate(sums):
-                table[n, 1 : 1 + own.shape[0], 1 : 1 + own.shape[1]] = own
-            self._before = table
-        return self._before
 
     # -- bounds -------------------------------------------------------------------------------------------------------
 

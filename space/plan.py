@@ -6,7 +6,7 @@ the first ``d`` of them. The output may be cut into parts (boxes that follow eac
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -150,6 +150,20 @@ def times(rows: Ints) -> Ints:
 def two_longest(rows: Ints) -> Ints:
     """The product of the two greatest along the last dimension: what the two loops of an instruction can cover."""
     return times(np.sort(rows, axis=-1)[..., -2:])
+
+
+def indices(extents: Ints, coeffs: Sequence[int], axes: Iterable[int]) -> Ints:
+    """Where every iteration of some axes stands in a dimension that they move; one dimension for each of them, in order.
+
+    Args:
+        extents: of all axes, shape (axes,).
+        coeffs: by how many indices each of all axes moves it.
+        axes: which.
+    """
+    index = np.zeros((), dtype=np.int64)
+    for a in axes:
+        index = np.add.outer(index, coeffs[a] * np.arange(extents[a]))
+    return index
 
 
 def along(values: Ints, axis: Ints) -> Ints:

@@ -489,7 +489,7 @@ class Space:
         for sketch in self.sketches:
             nests = [(model, model.neutral(1)) for model in sketch.models]
             for model, plan in nests:
-                plan.drops[:] = bool(model.taps)
+                plan.drops[:] = bool(model.padding.taps)
             least.append(int(bound(nests)[0]))
         return min(least)
 

@@ -45,15 +45,14 @@ class Attach(NumericRule):
     def allows(self, model: Model, points: Points, plan: Plan) -> Mask:
         """Of an operand with gaps, from which zeros are left out, every load begins at the same place of a gap."""
         ok = np.ones(len(points), dtype=np.bool_)
-        for d, axes, inside in model.padded:
-            step = _step(inside)
+        for dim in model.padding.dims:
+            step = _step(dim.inside)
             if step == 1:
                 continue
-            coeffs = model.nest.operands[model.padded_operand].dims[d][0]
             for part in plan.parts:
-                around = (plan.position < plan.attach[model.padded_operand][:, None]) & (part.outer > 1)
-                for a in axes:
-                    moved = (around[:, a] * part.tiles[:, a] * coeffs[a]) % step + (part.lows[:, a] * coeffs[a]) % step
+                around = (plan.position < plan.attach[model.padding.operand][:, None]) & (part.outer > 1)
+                for a in dim.axes:
+                    moved = (around[:, a] * part.tiles[:, a] * dim.coeffs[a]) % step + (part.lows[:, a] * dim.coeffs[a]) % step
                     ok &= ~(part.on & plan.drops) | (moved == 0)
         return ok
 

@@ -106,7 +106,7 @@ def _products(model: Model, plan: Plan, part: Part) -> Ints:
     # Of the loops that a border ties together all but the longest unroll; that one must be a loop of the instruction.
     apart = np.zeros_like(inner, dtype=np.bool_)
     forced = np.zeros_like(apart)
-    for group in model.taps:
+    for group in model.padding.taps:
         # Of equal ones the last, a reduction: it is the one that may have to unroll as well.
         axes = np.array(group)[::-1]
         longest = np.arange(inner.shape[-1]) == axes[inner[..., axes].argmax(axis=-1)][..., None]

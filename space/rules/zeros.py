@@ -25,7 +25,8 @@ class Zeros(NumericRule):
 
     def columns(self, model: Model) -> tuple[Column, ...]:
         """``drop_zeros``; only programs with a padded operand have the choice."""
-        return (Column("drop_zeros", (0, 1) if model.taps else (0,), 0, int(bool(model.taps)), int(bool(model.taps))),)
+        some = int(bool(model.padding.taps))
+        return (Column("drop_zeros", tuple(range(1 + some)), 0, some, some),)
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """Marks the rows."""
@@ -35,7 +36,7 @@ class Zeros(NumericRule):
         """A part without any padding has nothing to leave out (``drop_zero_terms`` says so), one of padding alone all."""
         ok = np.ones(len(points), dtype=np.bool_)
         for part in plan.parts:
-            share = model.drop_share(part)
+            share = model.padding.share(part)
             ok &= ~part.on | ~plan.drops | ((share > 0) & (share < 1))
         return ok
 
@@ -48,7 +49,7 @@ class Zeros(NumericRule):
                 depth = np.maximum(depth, plan.attach[k])
         ranges = model.ranges(plan, part, depth)
         found: npt.NDArray[np.float64] = np.ones(len(plan))
-        for group in model.taps:
+        for group in model.padding.taps:
             taps = np.ones(len(plan), dtype=np.int64)
             tiles = np.ones(len(plan), dtype=np.int64)
             for a in group:

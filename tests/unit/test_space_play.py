@@ -138,16 +138,15 @@ def test_a_border_is_as_small_as_it_is() -> None:
 ])
 def test_useful_products_are_counted_tile_by_tile(name: str) -> None:
     model = Space(workload(name).func, "vta-de10").sketches[0].model
-    table = model.useful_before()
-    assert model.padded and len(table) == len(model.padded)
-    for own, (d, axes, inside) in zip(table, model.padded):
-        coeffs = model.nest.operands[model.padded_operand].dims[d][0]
-        movers = {a < model.n_spatial: a for a in model.movers(axes)}
-        assert all(model.extents[a] <= model.extents[movers[a < model.n_spatial]] for a in axes)
+    padding = model.padding
+    assert padding.dims and len(padding.useful_before) == len(padding.dims)
+    for own, dim in zip(padding.useful_before, padding.dims):
+        movers = {a < model.n_spatial: a for a in padding.movers(dim.axes)}
+        assert all(model.extents[a] <= model.extents[movers[a < model.n_spatial]] for a in dim.axes)
         rows, columns = (int(model.extents[movers[side]]) if side in movers else 1 for side in (True, False))
-        steps = [coeffs[movers[side]] if side in movers else 0 for side in (True, False)]
+        steps = [dim.coeffs[movers[side]] if side in movers else 0 for side in (True, False)]
         for i, j in itertools.product(range(rows + 1), range(columns + 1)):
-            assert own[i, j] == sum(inside[y * steps[0] + k * steps[1]] for y in range(i) for k in range(j))
+            assert own[i, j] == sum(dim.inside[y * steps[0] + k * steps[1]] for y in range(i) for k in range(j))
 
 
 @pytest.mark.parametrize("name", ["dense:m=2,n=64,k=64", PADDED])
@@ -165,12 +164,12 @@ def figures(model: Model, plan: Plan, part: Part) -> dict[str, np.ndarray]:
     """Everything that is worked out of a part, or of the stack of all."""
     found = {
         "tile": model.tile_elements(part), "tiles": model.tiles_run(plan, part), "copies": model.tile_copies(plan, part),
-        "slices": model.slices(part), "store": model.store_cycles(part), "share": model.drop_share(part),
+        "slices": model.slices(part), "store": model.store_cycles(part), "share": model.padding.share(part),
         "widened": model.widened(part), "uops": uops(model, plan, part), "gemms": length._products(model, plan, part),
         "stages": length._elementwise(model, plan, part), "stores": length.stores(model, plan, part),
     }
-    for n in range(len(model.padded)):
-        found[f"most {n}"] = model.most_of(plan, part, n)
+    for n in range(len(model.padding.dims)):
+        found[f"most {n}"] = model.padding.most(plan, part, n, model.extent_of(plan, part, model.padding.operand))
     for k in range(len(model.nest.operands)):
         beats, transfers = model.transfer(plan, part, k)
         found |= {

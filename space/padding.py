@@ -1,0 +1,187 @@
+"""Padding of one operand: how many products and how much of a load it leaves, for many parts at once.
+
+Only where one operand is padded, each dimension by axes of its own, can products with zeros be left out; else nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from space.distinct import distinct
+from space.nest import Nest
+from space.operands import Operand
+from space.plan import Part, Plan, indices
+from space.rule import Ints
+
+
+@dataclass(frozen=True)
+class PaddedDim:
+    """A dimension that is partly padding.
+
+    Args:
+        at: its place among the operand's.
+        axes: that move it, in order.
+        coeffs: by how many indices, for every axis of the nest.
+        inside: of every index, whether it is no padding.
+    """
+
+    at: int
+    axes: tuple[int, ...]
+    coeffs: tuple[int, ...]
+    inside: tuple[bool, ...]
+
+
+class Padding:
+    """What is known of a nest's padding.
+
+    Args:
+        nest: the program.
+        extents: of its axes, shape (axes,).
+
+    Attributes:
+        operand: the one that is padded; -1 without.
+        dims: its dimensions that are.
+        taps: the axes that move each of them, where products with zeros can be left out.
+        useful: products that no padding makes zero.
+    """
+
+    def __init__(self, nest: Nest, extents: Ints) -> None:
+        self.extents = extents
+        self.n_spatial = len(nest.spatial)
+        self._shares: dict[int, npt.NDArray[np.float64]] = {}
+        self._most: dict[int, dict[bytes, int]] = {}
+        padded = [k for k, o in enumerate(nest.operands) if any(not all(row) for row in o.inside)]
+        # What several blocks read is padded for all of them.
+        summed = nest.tensorized and padded and nest.operands[padded[0]].readers == (nest.anchor,)
+        self.dims = _dims_of(nest.operands[padded[0]]) if len(padded) == 1 and (summed or nest.guarded) else ()
+        self.operand = padded[0] if self.dims else -1
+        # Without matrix products what is padding is no term anyway, or counts as any other.
+        self.taps = tuple([dim.axes for dim in self.dims]) if nest.tensorized else ()
+        self.useful = int(extents.prod())
+        for dim in self.dims:
+            inside = self._inside(dim)
+            self.useful = self.useful // inside.size * int(inside.sum())
+
+    def _inside(self, dim: PaddedDim) -> npt.NDArray[np.bool_]:
+        """Whether a step of the spatial axes, then of the reduction axes, that move a dimension reads no padding."""
+        inward = sorted(dim.axes, key=lambda a: a >= self.n_spatial)
+        return np.asarray(dim.inside, dtype=np.bool_)[indices(self.extents, dim.coeffs, inward)]
+
+    def vectors(self, every: int) -> int:
+        """Of so many output vectors, all of a nest, those with a product that no padding makes zero."""
+        for dim in self.dims:
+            places = int(self.extents[[a for a in dim.axes if a < self.n_spatial]].prod())
+            every = every // places * int(np.count_nonzero(self._inside(dim).reshape(places, -1).any(axis=1)))
+        return every
+
+    def share(self, part: Part) -> npt.NDArray[np.float64]:
+        """Share of a part's products that no padding makes zero, shape (n,)."""
+        share = np.ones(part.on.shape)
+        for dim in self.dims:
+            table = self._share_table(dim)
+            # Every reduction axis is whole in every part; the spatial one may be cut.
+            space = [a for a in dim.axes if a < self.n_spatial]
+            if space:
+                a = space[0]
+                low, high = part.lows[..., a], part.lows[..., a] + part.extents[..., a]
+                share = share * (table[high] - table[low]) / np.maximum(high - low, 1)
+            else:
+                share = share * table[-1]
+        return share
+
+    def _share_table(self, dim: PaddedDim) -> npt.NDArray[np.float64]:
+        """Running sum over the spatial axis of the share of reduction steps that read inside; one entry where there is none."""
+        if dim.at not in self._shares:
+            values = self._inside(dim).astype(np.float64)
+            if any(a < self.n_spatial for a in dim.axes):
+                per = values.reshape(len(values), -1).mean(axis=1)
+                self._shares[dim.at] = np.concatenate([[0.0], np.cumsum(per)])
+            else:
+                self._shares[dim.at] = np.array([values.mean()])
+        return self._shares[dim.at]
+
+    def most(self, plan: Plan, part: Part, n: int, extents: Ints) -> Ints:
+        """The most indices that any fill of the operand brings along a dimension, shape (n,).
+
+        It is 0 where padding is loaded, and where the part is off.
+
+        Args:
+            plan: the points.
+            part: the part whose fills are meant.
+            n: which of ``dims``.
+            extents: of the operand's region that a fill brings, shape (n, dims).
+        """
+        dim = self.dims[n]
+        depth = plan.attach[self.operand]
+        fields = [extents[..., dim.at]]
+        for a in dim.axes:
+            fields += [part.lows[..., a], part.tiles[..., a], np.where(plan.position[:, a] < depth, part.outer[..., a], 1)]
+        # It matters only where padding is left out.
+        used = part.on & plan.drops
+        rows = np.stack(fields, axis=-1)[used]
+        first, which = distinct(rows)
+        known = self._most.setdefault(n, {})
+        found = []
+        for row in rows[first]:
+            key = row.tobytes()
+            if key not in known:
+                known[key] = _most_of(dim, row.tolist())
+            found.append(known[key])
+        most = np.zeros(part.on.shape, dtype=np.int64)
+        most[used] = np.array(found, dtype=np.int64)[which]
+        return most
+
+    def movers(self, axes: Iterable[int]) -> list[int]:
+        """Of the axes that move a dimension, the longest spatial and the longest reduction axis: one each is known.
+
+        Args:
+            axes: positions of the axes, e.g. rows and the phases of a transposed convolution's rows.
+        """
+        longest: dict[bool, int] = {}
+        for a in axes:
+            side = a < self.n_spatial
+            if side not in longest or self.extents[a] > self.extents[longest[side]]:
+                longest[side] = a
+        return list(longest.values())
+
+    @cached_property
+    def useful_before(self) -> Ints:
+        """Per dimension, how many pairs of indices before (i, j) of its spatial and its reduction axis are no padding.
+
+        Shape (dims, longest spatial axis + 1, longest reduction axis + 1); an axis that there is not counts as one index.
+        """
+        sums = []
+        for dim in self.dims:
+            index = np.zeros((1, 1), dtype=np.int64)
+            for a in self.movers(dim.axes):
+                steps = dim.coeffs[a] * np.arange(self.extents[a])
+                index = index + (steps[:, None] if a < self.n_spatial else steps[None, :])
+            sums.append(np.asarray(dim.inside, dtype=np.int64)[index].cumsum(axis=0).cumsum(axis=1))
+        longest = np.max([s.shape for s in sums], axis=0) + 1 if sums else (1, 1)
+        table = np.zeros((len(sums), *longest), dtype=np.int64)
+        for n, own in enumerate(sums):
+            table[n, 1 : 1 + own.shape[0], 1 : 1 + own.shape[1]] = own
+        return table
+
+
+def _dims_of(operand: Operand) -> tuple[PaddedDim, ...]:
+    """The dimensions of an operand that are padded; none where an axis moves two of them."""
+    found = [PaddedDim(d, tuple(a for a, c in enumerate(coeffs) if c), coeffs, row)
+             for d, ((coeffs, _), row) in enumerate(zip(operand.dims, operand.inside)) if not all(row)]
+    axes = [a for dim in found for a in dim.axes]
+    return tuple(found) if len(axes) == len(set(axes)) else ()
+
+
+def _most_of(dim: PaddedDim, fill: list[int]) -> int:
+    """That of one fill: its extent, and of every axis that moves it where it begins, its tile and its steps."""
+    ahead = np.concatenate([[0], np.cumsum(dim.inside)])
+    starts = np.zeros((), dtype=np.int64)
+    for a, (low, tile, steps) in zip(dim.axes, np.reshape(fill[1:], (-1, 3))):
+        starts = np.add.outer(starts, dim.coeffs[a] * (low + tile * np.arange(steps)))
+    starts = np.minimum(starts, len(dim.inside))
+    return int((ahead[np.minimum(starts + fill[0], len(dim.inside))] - ahead[starts]).max())
