@@ -68,7 +68,7 @@ def holds(func: PrimFunc, points: int) -> int:
 def test_only_what_must_be_read_is_counted(name: str) -> None:
     copy, shape = COPIES[name]
     func = matmul(copy, lambda c, b: (c >> 8) + b, shape)
-    assert holds(func, 12), f"no point of {name} ran"
+    assert holds(func, 5), f"no point of {name} ran"
     space = Space(func, "vta-de10", UNCUT)
     points = space.sample(np.random.default_rng(1), 64)
     points = points[points[:, 0] == len(space.sketches) - 1]
@@ -101,18 +101,18 @@ def test_the_bound_holds_over_a_whole_space(name: str) -> None:
     space = Space(workload(name).func, "vta-de10", UNCUT)
     points = np.concatenate(list(space.enumerate()))[::7]
     assert (space.bound(points) >= space.floor()).all()
-    for point, bound in zip(points[:40], space.bound(points)):
+    for point, bound in zip(points[:16], space.bound(points)):
         result = measure(Candidate(name, "vta-de10", tuple(space.trace(point).as_json())))
         assert result.cycles is not None and result.cycles >= bound, space.explain(point)
 
 
 @pytest.mark.parametrize("name", ["t2", "dense:m=1,k=128,n=128", "t3"])
 def test_the_drafts_favourites_hold_the_best(name: str) -> None:
-    """The 16 favourites come within one in a hundred of 100 random points' best, and the order of those is right."""
+    """The 16 favourites come within one in a hundred of 40 random points' best, and the order of those is right."""
     space = Space(workload(name).func, "vta-de10", UNCUT)
     everything = np.concatenate(list(space.enumerate()))
     order = np.argsort(space.draft(everything), kind="stable")
-    rest = np.random.default_rng(0).choice(order[16:], 100, replace=False)
+    rest = np.random.default_rng(0).choice(order[16:], 40, replace=False)
 
     def cycles(rows: np.ndarray) -> np.ndarray:
         found = [measure(Candidate(name, "vta-de10", tuple(space.trace(p).as_json()))).cycles for p in everything[rows]]
@@ -164,8 +164,8 @@ def test_an_instruction_makes_one_value_at_a_place(name: str, vectors: int, afte
     terms = space.machine.terms
     multiply, written = -(-vectors // 64), max(1 + after, -(-max(1, after) * vectors // 64))
     assert narrow.config.acc_depth == 64 and terms["instructions"] == 6 * (multiply + written - 2 - after)
-    points = space.sample(np.random.default_rng(0), 24)
-    assert len(points) == 24
+    points = space.sample(np.random.default_rng(0), 10)
+    assert len(points) == 10
     least = np.full(2, np.inf)
     for point in points:
         table = lower_table(space.schedule(point).func, narrow).table

@@ -71,7 +71,7 @@ def test_the_estimate_of_a_space_counts_each_of_its_forms_apart(rules: tuple[str
 
 @pytest.mark.parametrize("name", SMALL)
 def test_every_point_computes_the_reference(name: str) -> None:
-    space, points = drawn(name, 12)
+    space, points = drawn(name, 5)
     for point in points:
         result = measure(Candidate(name, "vta-de10", tuple(space.trace(point).as_json())), execute=True)
         assert result.ok, (space.explain(point), result)
@@ -87,7 +87,7 @@ def test_points_need_no_checks(name: str, target: str) -> None:
     """What a search leaves out of a replay would refuse nothing, and alters nothing."""
     task = resolve(name, get_target(target))
     space = Space(task.func, target)
-    for point in space.sample(np.random.default_rng(3), 8):
+    for point in space.sample(np.random.default_rng(3), 3):
         candidate = Candidate(task, target, tuple(space.trace(point).as_json()))
         assert one(candidate) == measure(candidate), space.explain(point)
 
@@ -96,7 +96,7 @@ def test_points_need_no_checks(name: str, target: str) -> None:
 def test_leaving_out_padding_computes_the_same_with_fewer_products(name: str) -> None:
     task = workload(name)
     space, points = drawn(name, 60)
-    dropped = points[points[:, space.names.index("drop_zeros")] == 1][:6]
+    dropped = points[points[:, space.names.index("drop_zeros")] == 1][:3]
     assert len(dropped) and space.sketches[0].model.useful < space.sketches[0].model.products
     counts = set()
     for point in dropped:
@@ -132,7 +132,7 @@ def test_every_point_fits_other_targets(target: str) -> None:
 
 @pytest.mark.parametrize("name", ["resnet18.c2", "resnet18.c10", "t3"])
 def test_the_draft_ranks_and_the_bound_holds(name: str) -> None:
-    space, points = drawn(name, 40)
+    space, points = drawn(name, 16)
     target = get_target("vta-de10")
     cycles = []
     for point in points:
@@ -247,7 +247,7 @@ def test_slices_of_a_lone_store_are_no_second_program(name: str) -> None:
         return measure(Candidate(name, "vta-de10", tuple(space.trace(point).as_json()))).program
 
     left_out = 0
-    for point in points[np.random.default_rng(0).permutation(len(points))[:20]]:
+    for point in points[np.random.default_rng(0).permutation(len(points))[:8]]:
         for axis in model.nest.spatial:
             twin = point.copy()
             twin[tail] = 1 + axis
@@ -255,12 +255,12 @@ def test_slices_of_a_lone_store_are_no_second_program(name: str) -> None:
                 left_out += 1
                 assert program(twin) == program(point), space.explain(twin)
     assert left_out
-    kept = points[np.random.default_rng(1).permutation(len(points))[:40]]
+    kept = points[np.random.default_rng(1).permutation(len(points))[:20]]
     assert len({program(p) for p in kept}) == len(kept)
 
 
 def test_the_trace_is_the_schedule() -> None:
-    space, points = drawn(SMALL[3], 5)
+    space, points = drawn(SMALL[3], 3)
     for point in points:
         text = space.trace(point).as_json()
         sch, again = space.schedule(point), Schedule(space.func)
@@ -343,7 +343,7 @@ def test_the_largest_tiles_of_an_alu_program_fit_with_their_banks() -> None:
     named = {name: rows[:, n] for n, name in enumerate(space.names)}
     rows = rows[(named["banks_acc"] == 1) & (named["banks_A"] == 0) & (named["banks_B"] == 0)]
     tile = rows[:, space.names.index("tile_m")] * rows[:, space.names.index("tile_n")]
-    for point in rows[np.argsort(-tile, kind="stable")[:24]]:
+    for point in rows[np.argsort(-tile, kind="stable")[:10]]:
         low = lower(space.schedule(point).func, space.target)
         assert len(low.table), space.explain(point)
 

@@ -80,7 +80,7 @@ def test_every_rule_can_be_left_out(left_out: NumericRule) -> None:
     assert len(points) == 6 and space.valid(points).all() and min(c.min() for c in space.choices) == 0
     bred = space.mutate(np.repeat(points, 8, axis=0), np.random.default_rng(0))
     assert len(bred) > 6 and space.valid(bred).all()
-    for point in points:
+    for point in points[:3]:
         result = measure(Candidate(CONV, "vta-de10", tuple(space.trace(point).as_json())), execute=True)
         assert result.ok and result.cycles is not None and result.cycles >= space.machine_bound(), (space.explain(point), result)
 
@@ -96,7 +96,7 @@ def drawn(name: str, target: str) -> tuple[Space, np.ndarray]:
 def test_every_freedom_gives_the_same_bytes(column: str, target: str) -> None:
     name = "conv2d:h=8,w=8,ci=32,co=48,k=1,stride=2" if column == "sketch" else "conv2d:h=7,w=6,ci=32,co=48,k=3,pad=1"
     space, points = drawn(name, target)
-    some = points[points[:, space.names.index(column)] > 0][:6]
+    some = points[points[:, space.names.index(column)] > 0][:3]
     assert len(some)
     for point in some:
         result = measure(Candidate(name, target, tuple(space.trace(point).as_json())), execute=True)
@@ -264,8 +264,8 @@ def test_the_last_piece_of_a_reduction_may_be_smaller(name: str, axis: str, unev
         if not uneven:
             continue
         points = space.eager(np.random.default_rng(1), 1500)
-        points = points[np.isin(points[:, space.names.index(f"last_{axis}")], list(uneven))][:3]
-        assert len(points) == 3
+        points = points[np.isin(points[:, space.names.index(f"last_{axis}")], list(uneven))][:2]
+        assert len(points) == 2
         for point in points:
             result = measure(Candidate(name, target, tuple(space.trace(point).as_json())), execute=True)
             assert result.status == "ok" and result.cycles is not None, (space.explain(point), result)
@@ -301,8 +301,8 @@ def test_pieces_that_stay_are_loaded_with_as_many_dmas_as_the_model_says() -> No
     space = Space(workload(name).func, "vta-de10")
     places = {own: n for n, own in enumerate(space.names)}
     points = space.eager(np.random.default_rng(0), 3000)
-    points = points[(points[:, places["keep_weight"]] == 1) | (points[:, places["keep_data"]] == 1)][:24]
-    assert len(points) == 24
+    points = points[(points[:, places["keep_weight"]] == 1) | (points[:, places["keep_data"]] == 1)][:10]
+    assert len(points) == 10
     # Of one index each, a piece is one DMA: they lie one after another.
     ones = space.point(head=1, tile_m=1, tile_k=8, head_k=1, load_weight=3, load_data=1, keep_weight=1)
     for point in (*points, ones):
