@@ -144,19 +144,23 @@ def check(name: str, target: str, sch: Schedule) -> int:
 SMALL = "conv2d:h=9,w=10,ci=32,co=48,k=3,pad=1"
 
 
-@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable", "vta-fsim"])
-@pytest.mark.parametrize("weights", ["root", "own", "resident"])
-@pytest.mark.parametrize(("cuts", "tiles"), [
+WAYS: list[tuple[list[Cut], list[Tile]]] = [
     ([(0, "y", [6])], [Tile(3, 3, 5, 1), Tile(2, 1, 10, 2, ("y", "co", "x"))]),
     ([(0, "x", [8])], [Tile(3, 2, 4, 2, columns=2), Tile(1, 9, 2, 1)]),
     ([(0, "y", [1, 7])], [Tile(3, 1, 10, 1), Tile(2, 3, 7, 1, ("x", "y", "co")), Tile(1, 1, 3, 2)]),
     ([(0, "y", [4]), (1, "co", [2]), (2, "x", [7])],
      [Tile(3, 4, 5, 1), Tile(2, 2, 10, 2), Tile(1, 5, 7, 1), Tile(1, 1, 3, 2, columns=1)]),
+]
+TARGETS, WEIGHTS = ("vta-de10", "vta-de10-portable", "vta-fsim"), ("root", "own", "resident")
+
+
+# Every way of the weights in every way to cut, and on every machine; each of them on each is for the long run.
+@pytest.mark.parametrize(("way", "weights", "target"), [
+    pytest.param(way, weights, target, marks=() if (way + i + j) % 3 == 0 else pytest.mark.slow)
+    for way in range(4) for i, weights in enumerate(WEIGHTS) for j, target in enumerate(TARGETS)
 ])
-def test_parts_are_scheduled_by_themselves(
-    cuts: list[Cut], tiles: list[Tile], weights: str, target: str, verify_trace_roundtrip: Verify
-) -> None:
-    sch = in_parts(SMALL, cuts, tiles, weights)
+def test_parts_are_scheduled_by_themselves(way: int, weights: str, target: str, verify_trace_roundtrip: Verify) -> None:
+    sch = in_parts(SMALL, *WAYS[way], weights)
     check(SMALL, target, sch)
     verify_trace_roundtrip(sch, workload(SMALL).func)
 
