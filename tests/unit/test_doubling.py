@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -217,8 +218,13 @@ FORMS = [f"{Q} * 3", f"{Z} * -77 + {Q}", f"({Q} * 77 + 256) >> 9", f"T.max({Q}, 
          f"T.Select({Q} < 0, -1, 1)", f"T.Select({Z} >= 5, 100, -100) + {Q} * 7 + 1", f"{Q} * -1", f"{Q} * 255"]
 
 
-@pytest.mark.parametrize("value", FORMS)
-@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable", "vta-fsim"])
+def on_one(values: list[str], targets: tuple[str, ...]) -> list[Any]:
+    """Each value on one target, one after the other; on the others in the long run."""
+    return [pytest.param(value, target, marks=() if (i + k) % len(targets) == 0 else pytest.mark.slow)
+            for i, value in enumerate(values) for k, target in enumerate(targets)]
+
+
+@pytest.mark.parametrize(("value", "target"), on_one(FORMS, ("vta-de10", "vta-de10-portable", "vta-fsim")))
 def test_users_programs_run_on_machines_that_lack_it(value: str, target: str) -> None:
     func = parse(USERS % value)
     space = Space(func, target)
@@ -269,10 +275,9 @@ def f(A: T.Buffer((4, 32), "int8"), W: T.Buffer((16, 32), "int8"), V: T.Buffer((
 P = "p[vi, vj]"
 
 
-@pytest.mark.parametrize("value", [
+@pytest.mark.parametrize(("value", "target"), on_one([
     f"{Z} - ({P} >> 2)", f"0 - T.max({P}, 0)", f"T.max({P}, 0) * 3", f"{P} - T.max({Z}, {P}) * 7", f"T.bitwise_and({P}, 7) + {Z}",
-])
-@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable"])
+], ("vta-de10", "vta-de10-portable")))
 def test_what_a_sum_starts_with(value: str, target: str) -> None:
     func = parse(STARTS % value)
     space = Space(func, target)
@@ -320,10 +325,9 @@ def test_a_sum_that_is_taken_away_starts_with_the_negative_of_a_computed_start(s
         assert result.ok, result
 
 
-@pytest.mark.parametrize("value", [
+@pytest.mark.parametrize(("value", "target"), on_one([
     "{} * 3", "{} * -3 >> 1", "{} * -128 + T.max({} * 77, 5)", "5 - T.max({} * -77, -5)", "q[vi, vj] * -3 - ({} * 127 >> 3)",
-])
-@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable"])
+], ("vta-de10", "vta-de10-portable")))
 def test_a_computed_int8_times_an_int8_constant_is_none_of_the_gemms(value: str, target: str) -> None:
     """What a program narrows itself is in the accumulator, where no product finds it; wider constants went already."""
     stage = '''    for i, j in T.grid(4, 16):
