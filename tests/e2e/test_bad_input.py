@@ -49,6 +49,7 @@ def refused(done: subprocess.CompletedProcess[str]) -> str:
     return lines[0]
 
 
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("sampler", ["cost-model", "tpe", "nsgaii", "qmc", "random", "grid"])
 def test_a_seed_has_32_bits_whatever_the_sampler(sampler: str, tmp_path: Path) -> None:
     for seed in (-1, 2**32):

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -43,15 +44,44 @@ def apply(diff: str, root: Path) -> None:
             path.write_text(changed(path.read_text(), [line or " " for line in hunk.split("\n")]))
 
 
-def shell(command: str, root: Path, compiled: bool) -> None:
-    words = command.replace("autosched ", f"{sys.executable} -m autosched ", 1) if command.startswith("autosched ") else command
-    words = words.replace("python ", f"{sys.executable} ", 1) if words.startswith("python ") else words
+# What follows each other without a change in between runs in one process: each start costs more than what the command does.
+TOGETHER = """
+import contextlib, shlex, sys
+from autosched.cli import main
+for n, command in enumerate(sys.argv[1:]):
+    with open(f"said{n}", "w") as said, contextlib.redirect_stdout(said):
+        with contextlib.redirect_stderr(said if "2>&1" in command else sys.stderr):
+            try:
+                code = main(shlex.split(command.replace("2>&1", "")))
+            except SystemExit as end:
+                code = end.code
+    print(int(code or 0))
+"""
+
+
+def environment(root: Path, compiled: bool) -> dict[str, str]:
     paths = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
-    # In a pipe it is the command that must not fail with a traceback, and grep that must find something.
-    env = {**os.environ, "PYTHONPATH": paths, **({} if compiled else {"NUMBA_DISABLE_JIT": "1"})}
+    return {**os.environ, "PYTHONPATH": paths, **({} if compiled else {"NUMBA_DISABLE_JIT": "1"})}
+
+
+def ours(commands: list[str], root: Path, compiled: bool) -> None:
+    """Runs commands ``autosched``; in a pipe it is grep that must find something, alone the command must not fail."""
+    parts = [command.removeprefix("autosched ").partition(" | ") for command in commands]
+    done = subprocess.run([sys.executable, "-c", TOGETHER, *(own for own, _, _ in parts)], cwd=root, capture_output=True,
+                          text=True, env=environment(root, compiled))
+    assert done.returncode == 0 and "Traceback" not in done.stderr, f"$ {commands}\n{done.stdout}\n{done.stderr}"
+    for n, (command, code, (_, pipe, rest)) in enumerate(zip(commands, done.stdout.split(), parts, strict=True)):
+        if pipe:
+            shell(f"cat said{n} | {rest}", root, compiled)
+        else:
+            assert code == "0", f"$ {command}\n{(root / f'said{n}').read_text()}\n{done.stderr}"
+
+
+def shell(command: str, root: Path, compiled: bool) -> None:
+    words = command.replace("python ", f"{sys.executable} ", 1) if command.startswith("python ") else command
     edited = root / command.split()[-1] if command.startswith("sed -i ") else None
     before = edited.read_text() if edited is not None else ""
-    done = subprocess.run(["bash", "-c", words], cwd=root, capture_output=True, text=True, env=env)
+    done = subprocess.run(["bash", "-c", words], cwd=root, capture_output=True, text=True, env=environment(root, compiled))
     assert done.returncode == 0, f"$ {command}\n{done.stdout}\n{done.stderr}"
     assert edited is None or edited.read_text() != before, f"$ {command}\nchanges nothing"
 
@@ -71,8 +101,12 @@ def test_a_recipe_does_what_it_says(name: str, tmp_path: Path) -> None:
         if kind == "diff":
             apply(text, tmp_path)
         else:
-            for command in text.splitlines():
-                shell(command, tmp_path, compiled)
+            for is_ours, commands in groupby(text.splitlines(), lambda command: command.startswith("autosched ")):
+                if is_ours:
+                    ours(list(commands), tmp_path, compiled)
+                else:
+                    for command in commands:
+                        shell(command, tmp_path, compiled)
         done.append(kind)
     assert set(done) == {"diff", "sh"}
 

@@ -45,7 +45,7 @@ def program_of(writer) -> Program:
 
 
 @pytest.mark.parametrize(("name", "mode"), CASES)
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(seed=st.integers(0, 2**32 - 1), size=st.integers(1, 30))
 def test_bytes_sram_and_counters_equal_the_plain_interpreter(plain_vta, name, mode, seed, size):
     writer = plain_vta.Writer(config_of(name), mode, seed, size)
