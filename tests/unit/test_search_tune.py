@@ -54,7 +54,7 @@ def test_the_list_of_trials_does_not_depend_on_jobs(tmp_path: Path) -> None:
     assert serial.history == parallel.history and serial.trace == parallel.trace
     assert points(tmp_path / "a") == points(tmp_path / "b")
     assert len(set(points(tmp_path / "a"))) == 32
-    other = one(SMALL, tmp_path / "c", trials=32, seed=1)
+    other = one(SMALL, tmp_path / "c", trials=8, seed=1)
     assert other.cycles is not None and points(tmp_path / "c") != points(tmp_path / "a")
 
 
