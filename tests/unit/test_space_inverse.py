@@ -114,7 +114,7 @@ def test_more_points_are_found_again(name: str) -> None:
 
 
 def test_what_is_no_point_says_where_it_leaves_the_space() -> None:
-    func = workload(NAMES[0]).func
+    func = workload("dense:m=2,k=32,n=32").func
     space = Space(func, "vta-de10")
     point = space.sample(np.random.default_rng(1), 1)[0]
     sch = space.schedule(point)
