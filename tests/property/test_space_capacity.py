@@ -70,7 +70,7 @@ def test_buffers_take_what_lowering_gives_them(name: str, target: str, user_prog
     space = Space(func, target)
     every = space.sample(np.random.default_rng(0), 300)
     most, shown = totals(space, every), [space.explain(p) for p in every]
-    # Some of each kind: copies, parts, what stays, slices, a value that sums start with at every place.
+    # One of each kind: copies, parts, what stays, slices, a value that sums start with at every place.
     words = ("cut", "keep", "store by", "x2 ", "init by", "@co")
     kinds = [[n for n, said in enumerate(shown) if word in said][:1] for word in words]
     kinds.append([n for n, point in enumerate(every) if has_one_turn(space, point)][:1])
