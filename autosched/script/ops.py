@@ -198,6 +198,11 @@ def bin_min(a: Any, b: Any) -> Expr:
     return binary("min", *numbers(a, b, operand(a), operand(b)))
 
 
+def clip(a: Any, a_min: Any, a_max: Any) -> Expr:
+    """``T.clip``, by the names that TVM's operators give it: what is not below one value and not above another."""
+    return bin_max(bin_min(a, a_max), a_min)
+
+
 def ceildiv(a: Any, b: Any) -> Any:
     """``a / b`` rounded up."""
     return arith("//", arith("-", arith("+", a, b), 1), b)
@@ -329,7 +334,7 @@ OPS: dict[str, Any] = {
     **{name: _two(name) for name in TWO},
     **{RAW_NAMES[op]: raw(op) for op in RAW_NAMES if op != "truncdiv"},
     "TruncDiv": raw("truncdiv"),
-    "max": bin_max, "min": bin_min, "floordiv": _binary("//"), "floormod": _binary("%"),
+    "max": bin_max, "min": bin_min, "clip": clip, "floordiv": _binary("//"), "floormod": _binary("%"),
     "truncdiv": _binary("truncdiv"), "truncmod": _binary("truncmod"), "indexdiv": _binary("//"),
     "indexmod": _binary("%"), "div": _binary("/"),
     "ceildiv": ceildiv, "cast": cast_value, "Cast": cast_node, "if_then_else": choose, "Select": select_node,

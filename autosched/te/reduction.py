@@ -16,7 +16,6 @@ from autosched.ir.expr import (
     cast,
     const,
     eq,
-    if_then_else,
     intrin,
     is_float,
     logical_and,
@@ -24,6 +23,7 @@ from autosched.ir.expr import (
     minimum,
     select,
 )
+from autosched.ir.expr import if_then_else as chosen
 from autosched.ir.limits import max_value, min_value
 from autosched.ir.stmt import IterVar
 from autosched.te.tensor import Axis
@@ -54,7 +54,7 @@ def _axes(axis: Any, op: str) -> tuple[IterVar, ...]:
 
 def _reduce(op: str, source: ExprLike, axis: Any, where: ExprLike | None) -> Expr:
     value = as_expr(source)
-    condition = None if where is None else as_expr(where)
+    condition = None if where is None else _condition(where)
     return Reduce(op, value, _axes(axis, op), condition, value.dtype)
 
 
@@ -83,16 +83,59 @@ def min(source: ExprLike, axis: Any = None, where: ExprLike | None = None) -> Ex
     return minimum(source, axis)
 
 
+def _condition(c: ExprLike) -> Expr:
+    """A condition; a Python truth value is what ``==`` makes of two expressions, which it compares as objects.
+
+    Raises:
+        ProgramError: it is one.
+    """
+    if isinstance(c, bool):
+        raise ProgramError(f"a condition is Python's {c}: == and != compare expressions as objects; write te.equal(a, b), or "
+                           "te.const(1, 'bool') for what always holds")
+    return as_expr(c)
+
+
+def if_then_else(condition: ExprLike, true_value: ExprLike, false_value: ExprLike) -> Expr:
+    """One value where a condition holds, and another one elsewhere; only what is chosen is read.
+
+    Raises:
+        ProgramError: the condition is a Python truth value.
+    """
+    return chosen(_condition(condition), true_value, false_value)
+
+
+def Select(condition: ExprLike, true_value: ExprLike, false_value: ExprLike) -> Expr:
+    """One value where a condition holds, and another one elsewhere; both are read.
+
+    Raises:
+        ProgramError: the condition is a Python truth value.
+    """
+    return select(_condition(condition), true_value, false_value)
+
+
+def clip(x: ExprLike, a_min: ExprLike, a_max: ExprLike) -> Expr:
+    """A value that is not below one value, and not above another."""
+    return maximum(minimum(x, a_max), a_min)
+
+
 def all(*conditions: ExprLike) -> Expr:
-    """Whether all conditions hold."""
-    return logical_and(*conditions)
+    """Whether all conditions hold.
+
+    Raises:
+        ProgramError: a condition is a Python truth value.
+    """
+    return logical_and(*map(_condition, conditions))
 
 
 def any(*conditions: ExprLike) -> Expr:
-    """Whether some condition holds."""
+    """Whether some condition holds.
+
+    Raises:
+        ProgramError: a condition is a Python truth value.
+    """
     result: Expr = IntImm(0, "bool")
     for c in conditions:
-        result = binary("or", result, as_expr(c))
+        result = binary("or", result, _condition(c))
     return result
 
 
@@ -158,7 +201,6 @@ def shift_left(a: ExprLike, b: ExprLike) -> Expr:
 
 
 equal = eq
-Select = select
 __all__ = [
     "COMBINE",
     "Select",
@@ -170,6 +212,7 @@ __all__ = [
     "atan",
     "cast",
     "ceil",
+    "clip",
     "const",
     "cos",
     "cosh",

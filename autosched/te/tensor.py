@@ -188,6 +188,9 @@ def compute(
     value = fcompute(*axes)
     if isinstance(value, tuple | list):
         raise NotSupportedError(f"compute {name}: several values in one computation; define one tensor for each")
+    if isinstance(value, bool):
+        raise ProgramError(f"compute {name}: the function returned Python's {value}: == and != compare expressions as objects; "
+                           "write te.equal(a, b)")
     if not isinstance(value, Expr | int | float):
         what = type(value).__name__
         if isinstance(value, Tensor):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -221,3 +223,19 @@ def test_programs_of_one_definition_share_nothing() -> None:
 def test_refusals(make, error, message) -> None:
     with pytest.raises(error, match=message):
         make(te.placeholder((4, 4), name="A"), te.reduce_axis((0, 4), name="k"))
+
+
+def test_python_compares_no_expressions_of_te() -> None:
+    a = te.placeholder((8,), "int8", name="a")
+    k = te.reduce_axis((0, 8), "k")
+    makers: list[Callable[..., object]] = [
+        lambda i: te.if_then_else(i % 2 == 0, a[i], te.const(0, "int8")), lambda i: te.Select(i % 2 == 0, a[i], a[i]),
+        lambda i: te.if_then_else(te.all(i > 1, i % 2 != 0), a[i], a[i]), lambda i: te.if_then_else(te.any(i == 2), a[i], a[i]),
+        lambda i: te.sum(a[k], axis=k, where=k == i), lambda i: a[i] == a[i],
+    ]
+    for maker in makers:
+        with pytest.raises(ProgramError, match=r"te\.equal"):
+            te.compute((8,), maker)
+    made = te.compute((8,), lambda i: te.if_then_else(te.equal(i % 2, 0), te.clip(a[i], -3, 4), te.const(0, "int8")), name="made")
+    x = np.arange(-4, 4, dtype=np.int8)
+    assert run(te.create_prim_func([a, made]), x, shape=(8,), dtype="int8").tolist() == [-3, 0, -2, 0, 0, 0, 2, 0]
