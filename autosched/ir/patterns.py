@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Select
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Select, int_value
 from autosched.ir.functor import walk_expr
 from autosched.ir.stmt import Buffer, BufferStore
 
@@ -52,3 +52,9 @@ def is_widened(value: Expr) -> bool:
     """Whether a value is ``cast(int32, x[..])`` of an int8 tensor."""
     load = value.value if isinstance(value, Cast) and value.dtype == "int32" else None
     return isinstance(load, BufferLoad) and load.dtype == "int8"
+
+
+def is_shifted(value: Expr) -> bool:
+    """Whether a value is another one shifted right by a constant."""
+    amount = int_value(value.args[1]) if isinstance(value, Call) and value.op == "shift_right" else None
+    return amount is not None and 0 <= amount < 32

@@ -33,6 +33,7 @@ from autosched.schedule.primitives.placement.compute_at import ComputeAt
 from autosched.schedule.primitives.placement.inline import Inlining
 from autosched.schedule.primitives.placement.recompute import Recomputing
 from autosched.schedule.primitives.reductions.bits import Bits
+from autosched.schedule.primitives.reductions.conditions import Conditions
 from autosched.schedule.primitives.reductions.diagonal import Diagonals
 from autosched.schedule.primitives.reductions.digits import Digits
 from autosched.schedule.primitives.reductions.doubling import Doubling
@@ -68,7 +69,7 @@ class Schedule(
     Notes, Sampling, Layout, Reindex, ZeroTerms, Folding, Raising, Factoring, PadEinsum,
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
     PlainForms, Windows, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, UnitAxes, Parts,
-    PlaceLimits, Versions,
+    PlaceLimits, Versions, Conditions,
 ):
     """Rewrites a program step by step; every step is checked to be legal, and recorded.
 

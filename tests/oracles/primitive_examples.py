@@ -249,6 +249,23 @@ E = T.sblock_alloc_buffer((16,), "int32")
         'sch.partition_buffer("B", 0, [8, None])'),
     "choose_by_limits": Example("|".join((AA, stage(
         "C[vi, vj]", "T.if_then_else(vj <= vi, T.max(A[vi, vj], -100), -100)", "i j"))), 'sch.choose_by_limits("C")'),
+    "single_store": Example("|".join((SUM[0], """for i, k in T.grid(16, 16):
+    with T.sblock("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        if vk == 0:
+            C[vi] = 0
+        if vk <= vi:
+            C[vi] = C[vi] + A[vi, vk]
+""")), 'sch.single_store("C")'),
+    "guard_factors": Example("|".join((
+        'A: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")',
+        """for i, k in T.grid(16, 16):
+    with T.sblock("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            C[vi] = 0
+        C[vi] = C[vi] + T.if_then_else(vi >= vk, A[vi - vk] * B[vk], 0)
+""")), 'sch.guard_factors("C", [1])'),
     "separate_update": Example("|".join((A, stage("B[vi]", "A[vi] * 2").replace("B[vi] =", "C[vi] =") + stage(
         "D[vi]", "T.max(C[vi], 0)").replace("D[vi] =", "C[vi] ="))), 'sch.separate_update("D")'),
     "partition_reduction": Example("|".join(SUM), 'sch.partition_reduction("k", [10, None])'),

@@ -173,6 +173,31 @@ def test_a_choice_as_a_sum_is_the_same(data: st.DataObject) -> None:
     assert np.array_equal(outputs(func), outputs(sch.func)), func.script()
 
 
+@pytest.mark.parametrize(("value", "plain"), [
+    ('T.Cast("int8", T.shift_right(T.Cast("int16", B[vi]) + T.int16(1), T.int16(1)))',
+     'T.Cast("int8", T.shift_right(T.Cast("int32", B[vi]) + 1, 1))'),
+    ('T.Cast("int8", T.max(T.Cast("int16", B[vi]) * T.int16(200), T.int16(-128)))',
+     'T.Cast("int8", T.max(T.Cast("int32", B[vi]) * 200, -128))'),
+    ('T.Select(A[vi] > 0, T.Cast("int8", T.min(A[vi], 127)), T.int8(0))', 'T.Cast("int8", T.max(T.min(A[vi], 127), 0))'),
+])
+def test_what_is_narrowed_is_int32_before(value: str, plain: str, verify_trace_roundtrip: Verify) -> None:
+    func = program(value, "int8")
+    sch = Schedule(func)
+    sch.simplify_value("C")
+    assert f"C[vi] = {plain}\n" in sch.script() and np.array_equal(outputs(func), outputs(sch.func))
+    verify_trace_roundtrip(sch, func)
+
+
+@pytest.mark.parametrize("value", [
+    'T.Cast("int8", T.max(T.Cast("int16", B[vi]) * T.int16(300), T.int16(-128)))',  # -128 * 300 wraps around
+    'T.Cast("int8", T.shift_right(T.Cast("int16", A[vi]), T.int16(1)))',
+    'T.Select(A[vi] > 0, T.Cast("int8", A[vi]), T.int8(5))',
+])
+def test_what_a_narrow_type_does_not_hold_stays(value: str) -> None:
+    with refused(ScheduleError, "form"):
+        Schedule(program(value, "int8")).simplify_value("C")
+
+
 @pytest.mark.parametrize("value", ["A[vi]", "T.Select(vi < 5, A[vi], 0)", "T.Select(A[vi] < 5, A[vi], A[95 - vi])"])
 def test_what_is_no_choice_of_several(value: str) -> None:
     sch = Schedule(program(value))

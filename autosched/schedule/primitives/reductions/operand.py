@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autosched.ir.expr import BufferLoad, Call, Cast, Expr, IntImm, Select, Var, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Select, Var, int_value
 from autosched.ir.functor import Substitute, free_vars, substitute, walk_expr
 from autosched.ir.patterns import choice_of
 from autosched.ir.print_expr import expr_text
@@ -43,10 +43,13 @@ def operand_stage(block: Block, part: Expr, names: set[str], buffers: set[str]) 
     inverse: dict[Var, Expr] = {}
     read: dict[int, Expr] = {}  # where the stage reads, and the block reads what it makes, other than further on
     at_own: dict[int, Expr] = {}
-    for d, index in enumerate(load.indices):
+    for d, whole in enumerate(load.indices):
+        form, index = linear_form(whole, own), whole
+        alone = _digit(block, whole, load.indices[:d] + load.indices[d + 1 :]) if form is None else None
+        if form is None and alone is None and isinstance(whole, BinOp) and whole.op == "//" and int_value(whole.b) is not None:
+            # One element for every value of what is divided, as if each stood so often: its condition says which are meant.
+            form, index = linear_form(whole.a, own), whole.a
         low, high = known.int_bounds(index)
-        form = linear_form(index, own)
-        alone = _digit(block, index, load.indices[:d] + load.indices[d + 1 :]) if form is None else None
         if alone is not None:
             # One element for every value of the iterator, some of them the same.
             var = Var(f"v_i{d}", index.dtype)
@@ -55,10 +58,12 @@ def operand_stage(block: Block, part: Expr, names: set[str], buffers: set[str]) 
             read[d], at_own[d] = substitute(index, {alone.var: var}), alone.var
             continue
         if low is None or high is None or form is None:
-            raise Refusal(f"index {expr_text(index)} of {load.buffer.name} in block {block.name} is not affine in its iterators",
+            raise Refusal(f"index {expr_text(whole)} of {load.buffer.name} in block {block.name} is not affine in its iterators",
                           [block.ident], code="index")
         var = Var(f"v_i{d}", index.dtype)
         places.append((var, low, high - low + 1))
+        if index is not whole and isinstance(whole, BinOp):
+            read[d], at_own[d] = BinOp("//", var + low, whole.b, whole.dtype), known.simplify(index - low)
         pivot = next((v for v, c in form[0].items() if c == 1 and v not in inverse), None)
         if pivot is not None:
             # The iterator as the index and the other iterators give it.
@@ -71,7 +76,7 @@ def operand_stage(block: Block, part: Expr, names: set[str], buffers: set[str]) 
     strange = [v for v in free_vars(value) if v not in at]
     if strange:
         raise Refusal(f"{expr_text(part)} in block {block.name} depends on {strange[0].name} in another way than "
-                      f"{load.buffer.name} is read", [block.ident], "compute it before the sum", code="form")
+                      f"{load.buffer.name} is read: compute it in a block before the sum", [block.ident], code="form")
     name = fresh_name(f"{block.name}_{load.buffer.name}", names)
     shape = tuple([IntImm(n) for _, _, n in places])
     buffer = Buffer(fresh_name(f"{load.buffer.name}_part", buffers), shape, inner.dtype)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Not, Select, Var, bits, cast, const, int_value, is_int
 from autosched.ir.functor import Mutator, walk_expr
-from autosched.ir.patterns import choice_of, has_loads
+from autosched.ir.patterns import choice_of, has_loads, is_shifted
 from autosched.ir.region import with_access
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import Block, BufferStore, PrimFunc, Range
@@ -181,6 +181,10 @@ class _Plainer(Mutator):
             return self._by_index(condition, yes, no, whole)
         condition, yes, no = (self.visit_expr(e) for e in (condition, yes, no))
         found = self._extremum(condition, yes, no)
+        if found is None and whole.dtype == "int8":
+            sides = [_before_narrowing(e) for e in (yes, no)]
+            wide = None if None in sides else self._extremum(condition, *sides)  # type: ignore[arg-type]
+            found = None if wide is None else cast("int8", wide)
         if found is not None:
             return found
         if isinstance(whole, Select):
@@ -282,11 +286,26 @@ class _Plainer(Mutator):
             if whole[0] <= held[0] and held[1] <= whole[1]:
                 a, b = self._converted_to(made.dtype, inner.a), self._converted_to(made.dtype, inner.b)
                 return BinOp(inner.op, a, b, made.dtype)
+        if is_shifted(inner) and isinstance(inner, Call) and bits(inner.dtype) < bits(made.dtype):
+            return Call(inner.op, (self._converted_to(made.dtype, inner.args[0]), cast(made.dtype, inner.args[1])), made.dtype)
+        if isinstance(inner, BinOp | Call) and bits(made.dtype) < bits(inner.dtype) == 16:
+            # No memory of the machine holds what lies between.
+            whole_value = self._converted_to("int32", inner)
+            if not any(e.dtype == inner.dtype for e in walk_expr(whole_value)):
+                return cast(made.dtype, whole_value)
         return made
 
     def _converted_to(self, dtype: str, value: Expr) -> Expr:
         made = cast(dtype, value)
         return self._converted(made) if isinstance(made, Cast) else made
+
+
+def _before_narrowing(value: Expr) -> Expr | None:
+    """The int32 value of which a value is the int8 one, or None."""
+    at = int_value(value)
+    if at is not None:
+        return const(at, "int32")
+    return value.value if isinstance(value, Cast) and value.value.dtype == "int32" else None
 
 
 def negated(condition: Expr) -> Expr:

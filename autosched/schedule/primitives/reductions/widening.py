@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Select, binary, cast, const
 from autosched.ir.functor import Mutator
-from autosched.ir.patterns import update_of
+from autosched.ir.patterns import is_shifted, update_of
 from autosched.ir.region import block_access
 from autosched.ir.stmt import Block, Buffer, BufferStore, Ident, Stmt
 from autosched.schedule.analysis.dependence import names, scope_of
@@ -27,12 +27,12 @@ class Widening(ScheduleBase):
         """Computes in int32 what a block computes in int8, and narrows the result.
 
         A reduction keeps its running value in int32: its buffer becomes int32, and readers narrow what they read. The low 8 bits
-        of sums, differences and products are those of their operands, so only minima and maxima need operands that have not
-        wrapped around.
+        of sums, differences and products are those of their operands, so only minima, maxima and shifts need operands that have
+        not wrapped around.
 
         Args:
-            block: handle or name of a block that stores an int8 value made of loads, constants, ``+ - *``, ``min``, ``max`` and
-                choices.
+            block: handle or name of a block that stores an int8 value made of loads, constants, ``+ - *``, ``min``, ``max``,
+                shifts to the right by constants and choices.
 
         Raises:
             ScheduleError: another type or operation; a minimum or maximum of a value that may have wrapped around; a reduction
@@ -71,7 +71,7 @@ def _store(block: Block) -> BufferStore:
 def _wide_value(state: State, block: Block) -> Stmt:
     store = _store(block)
     moves = isinstance(store.value, BufferLoad) or (isinstance(store.value, Call) and store.value.op == "if_then_else")
-    if not moves and not isinstance(store.value, BinOp | Select):
+    if not moves and not isinstance(store.value, BinOp | Select) and not is_shifted(store.value):
         raise Refusal(f"block {block.name} computes nothing in int8", [block.ident], code="form")
     value, _ = _wide(block, store.value)
     new = _with_access(replace(block, body=BufferStore(store.buffer, store.indices, cast("int8", value))))
@@ -133,13 +133,19 @@ def _wide(block: Block, value: Expr) -> tuple[Expr, bool]:
         if value.op in ORDERED and not exact:
             raise _wrapped(block, value.op)
         return binary(value.op, a, b), exact and value.op in ORDERED
+    if isinstance(value, Call) and value.dtype == "int8" and is_shifted(value):
+        a, exact = _wide(block, value.args[0])
+        if not exact:
+            raise _wrapped(block, "shift")
+        return Call(value.op, (a, cast("int32", value.args[1])), "int32"), True
     if isinstance(value, Select) and value.dtype == "int8":
         (a, a_exact), (b, b_exact) = _wide(block, value.true_value), _wide(block, value.false_value)
         return Select(value.condition, a, b, "int32"), a_exact and b_exact
     if isinstance(value, Call) and value.op == "if_then_else" and value.dtype == "int8":
         (a, a_exact), (b, b_exact) = _wide(block, value.args[1]), _wide(block, value.args[2])
         return Call(value.op, (value.args[0], a, b), "int32"), a_exact and b_exact
-    raise Refusal(f"block {block.name} does not compute an int8 value with + - * min and max alone", [block.ident], code="form")
+    raise Refusal(f"block {block.name} does not compute an int8 value with + - * >> min and max alone", [block.ident],
+                  "compute in int32, and cast the result", code="form")
 
 
 def _wrapped(block: Block, op: str) -> Refusal:
