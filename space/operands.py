@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from autosched.errors import ProgramError, SpaceError
-from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Var, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Var, int_value, is_int
 from autosched.ir.functor import free_vars, substitute, walk_expr
 from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.printer import expr_text
@@ -133,6 +133,11 @@ def operands_of(
 def _narrow(site: Site, load: BufferLoad) -> ProgramError:
     """Why a stage cannot read a tensor of another type than the accumulator's."""
     block, name = site.block.name, load.buffer.name
+    between = next((e.dtype for e in walk_expr(site.store.value) if is_int(e.dtype) and e.dtype not in ("int8", "int32")
+                    and isinstance(e, BinOp | Call) and any(x is load for x in walk_expr(e))), None)
+    if load.dtype == "int8" and between is not None:
+        return SpaceError(f"block {block!r} computes in {between} what may not fit into it; the ALU computes in int32: write "
+                          f"int32 in place of {between}", "type")
     for e in walk_expr(site.store.value):
         sides = (e.a, e.b) if isinstance(e, BinOp) and e.op == "*" else ()
         if sides and all(has_loads(side) for side in sides) and any(x is load for x in walk_expr(e)):

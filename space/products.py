@@ -5,6 +5,7 @@ from __future__ import annotations
 from autosched.errors import together
 from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, int_value, is_int
 from autosched.ir.functor import walk, walk_expr
+from autosched.ir.host import is_move
 from autosched.ir.patterns import has_loads, operands
 from autosched.ir.print_expr import expr_text
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, PrimFunc
@@ -33,6 +34,31 @@ def why_no_product(func: PrimFunc) -> str | None:
                 if block.init is not None and value is store_value(block) and e not in operands(value, "+"):
                     return (f"block {block.name} sums up what it makes of the product of {_said(e.a)} and {_said(e.b)}; the "
                             "machine sums up products, or what is stored: store it as int8 in a block before, and sum that up")
+    return None
+
+
+def why_no_weight(func: PrimFunc) -> str | None:
+    """Which product has two factors that the program computes itself, and what to write instead; None where there is none.
+
+    What only moves elements of a parameter is a parameter's still.
+
+    Args:
+        func: the program as the user wrote it.
+    """
+    made: set[Buffer] = set()
+    for block in (s.block for s in walk(func.body) if isinstance(s, BlockRealize)):
+        store = block.body
+        if not isinstance(store, BufferStore):
+            continue
+        if block.init is not None or not is_move(store.value) or any(x.buffer in made for x in _loads(store.value)):
+            made.add(store.buffer)
+        for e in walk_expr(store.value) if block.init is not None else ():
+            sides = [_element(x) for x in (e.a, e.b)] if isinstance(e, BinOp) and e.op == "*" else []
+            if sides and all(x is not None and x.buffer in made for x in sides):
+                one, other = [x.buffer.name for x in sides if x is not None]
+                return (f"block {block.name} multiplies {one} by {other}, and the program makes both; one factor of a product "
+                        "is a weight, which is laid out before the accelerator begins: give one of the two to the program as a "
+                        "parameter, and make it by a program of its own")
     return None
 
 
@@ -85,6 +111,10 @@ def _instead(a: Expr, b: Expr, written: set[Buffer]) -> str | None:
         which = "second" if elements[0] is given[0] else "first"
         return f"store the {which} factor as int8 in a block before, shifted so that it fits, and multiply what that stores"
     return "one factor has to be an int8 parameter's element, and the other one stored as int8 in a block before"
+
+
+def _loads(value: Expr) -> list[BufferLoad]:
+    return [x for x in walk_expr(value) if isinstance(x, BufferLoad)]
 
 
 def _without_offset(value: Expr) -> Expr:

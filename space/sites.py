@@ -55,9 +55,15 @@ def sites_of(func: PrimFunc) -> list[Site]:
             if any(isinstance(s, BlockRealize) for s in walk(stmt.block.body)):
                 raise SpaceError(f"block {stmt.block.name!r} contains blocks; a space starts from an unscheduled program", "form")
             if not isinstance(stmt.block.body, BufferStore):
-                raise SpaceError(f"block {stmt.block.name!r} is not a single store; a space cannot tile it", "form")
+                raise SpaceError(
+                    f"block {stmt.block.name!r} is not a single store; a space cannot tile it: give each tensor that it stores a "
+                    "block, with what a sum begins with in T.init() and conditions as T.if_then_else", "form")
             found.append(Site(stmt.block, stmt, loops))
             return
+        if isinstance(stmt, BufferStore):
+            raise SpaceError(
+                f"{stmt.buffer.name} is stored outside of a block; a space tiles blocks: put it into one, with an iterator for "
+                f"each loop, as in with T.block({stmt.buffer.name!r}): v = T.axis.spatial(16, i)", "form")
         for child in stmt_children(stmt):
             visit(child, (*loops, stmt) if isinstance(stmt, For) else loops)
 

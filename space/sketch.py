@@ -21,7 +21,7 @@ from space.nest import analyse
 from space.normalise import KEPT, normal_forms, why_unpacked
 from space.normalise.blocks import written
 from space.plan import Mask, Plan
-from space.products import why_no_product, why_no_type
+from space.products import why_no_product, why_no_type, why_no_weight
 from space.rule import Column, NumericRule, Points, StructuralRule
 from space.sites import NotPackedError
 from space.words import refusal_of
@@ -169,6 +169,7 @@ def sketches(
         if isinstance(laid, SpaceError) and laid.code == "product":
             laid = SpaceError(why_no_product(func) or laid.message, laid.code)
         elif isinstance(laid, SpaceError) and laid.code in ("layout", "result"):
-            laid = SpaceError(why_no_type(func) or laid.message, laid.code)
+            weight = why_no_weight(func) if laid.code == "layout" else None
+            laid = SpaceError(weight or why_no_type(func) or laid.message, laid.code)
         raise refusal_of(laid, func)
     return tuple(found)

@@ -194,7 +194,9 @@ def convert(builder: Builder, value: Expr, name: str) -> Node:
                                    "differ from place to place are tensors, as in T.max(T.min(x, upper[..]), lower[..])")
     from autosched.ir.printer import expr_text
 
-    raise LoweringError("alu", f"block {name}: the ALU cannot compute {expr_text(value)}")
+    divides = isinstance(value, BinOp) and value.op in ("//", "/", "truncdiv", "%", "truncmod")
+    instead = "; it shifts instead of dividing: x // 8 is x >> 3, and x // 10 about (x * 205) >> 11" if divides else ""
+    raise LoweringError("alu", f"block {name}: the ALU cannot compute {expr_text(value)}{instead}")
 
 
 def _constant(node: Op) -> Op:

@@ -16,6 +16,7 @@ from space.normalise import (
     again,
     apart,
     choices,
+    conditions,
     copies,
     diagonal,
     epilogue,
@@ -90,15 +91,17 @@ def why_unpacked(func: PrimFunc, target: Target) -> str:
 
 def _attempt(func: PrimFunc, target: Target, differences: bool, kept: bool = False) -> tuple[Schedule | None, str]:
     """The schedule of a program in form, or None and why not."""
-    found, why = _laid_out(func, target, differences, AS_IT_IS, kept)
+    begun = conditions.single(func)
+    func = begun.func
     if not plain_blocks(func):
-        return found, why
+        return None, ""
+    found, why = _laid_out(begun, target, differences, AS_IT_IS, kept)
     inside = any(rule.applies(func) for rule in (parts, joined, versions))
     if inside or _needs(func if found is None else found.func, target, found is None):
-        other = _laid_out(func, target, differences, OTHERWISE, kept)[0]
+        other = _laid_out(begun, target, differences, OTHERWISE, kept)[0]
         found, why = (found, why) if other is None else (other, "")
     if (found is None and bool(why)) or (found is not None and _elsewhere(found)):
-        other = _laid_out(func, target, differences, APART, kept)[0]
+        other = _laid_out(begun, target, differences, APART, kept)[0]
         if other is not None and not _elsewhere(other):
             return other, ""
     return found, why
@@ -117,29 +120,27 @@ def _needs(func: PrimFunc, target: Target, unpacked: bool) -> bool:
 
 
 def _laid_out(
-    func: PrimFunc, target: Target, differences: bool, otherwise: int, kept: bool
+    begun: Schedule, target: Target, differences: bool, otherwise: int, kept: bool
 ) -> tuple[Schedule | None, str]:
-    """As ``_attempt``, in one of the ways that there are."""
-    found, why = _formed(func, target, differences, False, otherwise, kept)
+    """As ``_attempt``, in one of the ways that there are, of a program of plain blocks."""
+    found, why = _formed(begun, target, differences, False, otherwise, kept)
     # Of what several products read each may want another layout. Two layouts of one copy are for where copies of their own are no
     # way: these had points first.
     shared = found is not None and not otherwise and gathers.shared(found)
-    if why or shared or (found is None and plain_blocks(func) and not is_packed(func, target)):
-        other = _formed(func, target, differences, True, otherwise, kept)[0]
+    if why or shared or (found is None and not is_packed(begun.func, target)):
+        other = _formed(begun, target, differences, True, otherwise, kept)[0]
         return (found, why) if other is None else (other, "")
     return found, why
 
 
 def _formed(
-    func: PrimFunc, target: Target, differences: bool, alone: bool, otherwise: int, kept: bool
+    begun: Schedule, target: Target, differences: bool, alone: bool, otherwise: int, kept: bool
 ) -> tuple[Schedule | None, str]:
     """As ``_laid_out``; where ``alone``, with copies of its own for every product."""
-    if not plain_blocks(func):
-        return None, ""
-    sch = Schedule(func, seed=0, error_render_level="fast")
+    sch = begun.copy()
     try:
-        if not is_packed(func, target):
-            copies.require_one_value(func)
+        if not is_packed(sch.func, target):
+            copies.require_one_value(sch.func)
         loops.apart(sch, target)
         initial.apply(sch, target)
         loops.apply(sch, target)
@@ -152,6 +153,7 @@ def _formed(
             gathers.stages(sch, target)
             groups.rows(sch, target)
             gathers.spelt(sch, target)
+        conditions.apply(sch, target)
         values.apply(sch, target)
         if otherwise:
             choices.apply(sch, target)
@@ -175,7 +177,7 @@ def _formed(
         diagonal.apply(sch, target)
         if not is_packed(sch.func, target):
             if alone:
-                copies.apart(sch, target)
+                copies.apart(sch, target, otherwise == APART)
             extra = [units.apply] if otherwise else []
             far = [packing.shifted] if otherwise == APART else []
             grouped = groups.shared if otherwise == OTHERWISE else groups.apply
@@ -202,9 +204,9 @@ def _formed(
         # A primitive that refuses says that the program is of no form that these rules know; what is in the way of a schedule
         # of the program as it is, analysis says.
         return None, error.reason
-    if not sch.trace.insts or not is_packed(sch.func, target):
-        return None, ""
-    return sch, ""
+    if sch.trace.insts and not is_packed(sch.func, target):
+        return None, "what reads a tensor wants its elements in different ways"
+    return (sch if sch.trace.insts else None), ""
 
 
 def _widened(sch: Schedule, target: Target) -> Schedule:
@@ -228,8 +230,10 @@ def normal_forms(func: PrimFunc, target: Target) -> list[tuple[tuple[str, ...], 
         ProgramError: a block's loops leave out a part of an iterator's domain.
     """
     require_whole(func)
-    forms: list[tuple[tuple[str, ...], Schedule]] = [((), normalised(func, target))]
-    if plain_blocks(func) and windows.applies(func):
+    begun, first = conditions.single(func), normalised(func, target)
+    # What no rule packs is packed already, or refused: of single stores analysis says better what is in the way.
+    forms: list[tuple[tuple[str, ...], Schedule]] = [((), first if first.trace.insts else begun)]
+    if plain_blocks(begun.func) and windows.applies(begun.func):
         other = normalised(func, target, True)
         if other.trace.insts:
             forms.append(((DIFFERENCES,), other))

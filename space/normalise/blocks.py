@@ -228,6 +228,8 @@ def is_packed(func: PrimFunc, target: Target) -> bool:
     """Whether tensors lie in whole elements: sums of products are the target's GEMM on the last dimensions of their operands, and
     every block stores whole vectors."""
     config = target.config
+    if not plain_blocks(func):
+        return False
     for block in device_blocks(func):
         store = store_of(block)
         product = product_of(block)

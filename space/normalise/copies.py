@@ -12,15 +12,20 @@ from autosched.target import Target
 from space.normalise.blocks import device_block, device_blocks, given, loads_of, product_of, readers_of, store_of, written
 
 
-def apart(sch: Schedule, target: Target) -> None:
+def apart(sch: Schedule, target: Target, sums: bool = False) -> None:
     """Gives every sum of products copies of its own of parameters that several multiply: they may want them laid out otherwise.
 
     So has every stage of what a product multiplies. What is read in only one layout is copied once, by ``apply``.
+
+    Args:
+        sch: of the program.
+        target: the machine.
+        sums: whether so has every sum on the ALU.
     """
     params = given(sch.func)
     factors = {f.buffer for b in device_blocks(sch.func) if (p := product_of(b)) is not None for f in p.factors}
     for block in device_blocks(sch.func):
-        for load in loads_of(block) if product_of(block) is None and block.init is None else ():
+        for load in loads_of(block) if product_of(block) is None and (sums or block.init is None) else ():
             if load.buffer in params and load.buffer in factors:
                 copied(sch, block.name, load)
     seen = set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from autosched.ir.expr import BinOp, BufferLoad, Cast
 from autosched.ir.host import UNPACK, is_move, kind_of
+from autosched.ir.patterns import is_shifted
 from autosched.ir.stmt import Buffer
 from autosched.schedule import Schedule
 from autosched.target import Target
@@ -19,9 +20,10 @@ def apply(sch: Schedule, target: Target) -> None:
         inside = computed(sch) - {store.buffer.name}
         outside = any(x.buffer.name not in inside for x in loads_of(block)) or block.init is not None
         outside |= not is_extremum(store.value)
-        if store.buffer.dtype == "int8" and isinstance(store.value, BinOp) and outside:
+        inside_int8 = isinstance(store.value, BinOp) or is_shifted(store.value)
+        if store.buffer.dtype == "int8" and inside_int8 and outside:
             params = sch.func.buffers
-            if block.init is not None and (store.buffer in params or _unpacked(sch, store.buffer) or _summed(sch, store.buffer)):
+            if block.init is not None and (store.buffer in params or _from_memory(sch, store.buffer)):
                 # Its running value is int32 from here on, so it cannot be the result itself. Copies are named after their scopes.
                 sch.cache_write(sch.get_sblock(block.name), 0, "local")
                 sch.set_scope(sch.get_sblock(block.name), 0, "global")
@@ -44,6 +46,11 @@ def apply(sch: Schedule, target: Target) -> None:
             sch.decompose_value(sch.get_sblock(block.name), [0])
 
 
+def _from_memory(sch: Schedule, buffer: Buffer) -> bool:
+    """Whether what a reduction makes comes back from memory, as int8."""
+    return _unpacked(sch, buffer) or _summed(sch, buffer) or _spread(sch, buffer)
+
+
 def _unpacked(sch: Schedule, buffer: Buffer) -> bool:
     """Whether the host makes results of a tensor."""
     hosts = [r.block for r in sch.state.realizes.values() if kind_of(r.block) == UNPACK]
@@ -51,7 +58,13 @@ def _unpacked(sch: Schedule, buffer: Buffer) -> bool:
 
 
 def _summed(sch: Schedule, buffer: Buffer) -> bool:
-    """Whether another reduction takes in what a tensor holds, as it is or padded: that comes back from memory, as int8."""
+    """Whether another reduction takes in what a tensor holds, as it is or padded."""
     readers = readers_of(sch.func, buffer)
     moved = [store_of(b).buffer for b in readers if b.init is None and is_move(store_of(b).value)]
     return any(b.init is not None for b in readers) or any(_summed(sch, other) for other in moved)
+
+
+def _spread(sch: Schedule, buffer: Buffer) -> bool:
+    """Whether a stage reads every element of a tensor several times."""
+    return any(x.buffer is buffer and set(x.indices) < set(store_of(b).indices)
+               for b in readers_of(sch.func, buffer) if b.init is None for x in loads_of(b))

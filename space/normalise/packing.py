@@ -556,7 +556,8 @@ def _domain(block: Block, plan: _Plan) -> Callable[..., tuple[Expr, ...]]:
     last = [at[store.indices[d]] for d in inner if store.indices[d] in at]  # type: ignore[index]
     needed = {k for k, iv in enumerate(block.iter_vars) if iv.kind != "reduce" and int_value(iv.dom.extent) != 1}
     if not needed <= set(first) or len(last) != 1:
-        raise _unfit(f"block {block.name} does not store at its plain iterators")
+        raise _unfit(f"block {block.name} does not store at its plain iterators: give what it stores a dimension for each of "
+                     "them, and let the block that stores the result put them together")
     sums = [k for k, iv in enumerate(block.iter_vars) if iv.kind == "reduce"]
     deep = [k for k in sums if lanes[k] > 1]
     # What fits one element has no loop in front of it.

@@ -31,12 +31,12 @@ from space.normalise.copies import copied
 
 
 def applies(func: PrimFunc) -> bool:
-    """Whether some product of a program lacks an index that only its weight and the result have.
+    """Whether some product of a program lacks an index that only its weight and the result have, or a sum has one element.
 
     Args:
         func: the program.
     """
-    return any(_lacks(b) is not None for b in device_blocks(func))
+    return any(_lacks(b) is not None or _sums_all(b) for b in device_blocks(func))
 
 
 def apply(sch: Schedule, target: Target) -> None:
@@ -45,6 +45,8 @@ def apply(sch: Schedule, target: Target) -> None:
     for block in device_blocks(sch.func):
         product = _lacks(block)
         weight = None if product is None else _weight(sch, product)
+        if product is None and _sums_all(block) and loads_of(block)[0].buffer in filled(sch):
+            alone.append(block.name)
         if product is None or weight is None:
             continue
         plane = _plane(product, weight, target)
@@ -77,6 +79,14 @@ def _lacks(block: Block) -> Product | None:
         if plain & stored - moved and plain & sums & moved:
             return None
     return product
+
+
+def _sums_all(block: Block) -> bool:
+    """Whether a block sums up all of one tensor, or finds its extremum: no index of that can be lanes of the result."""
+    loads = loads_of(block)
+    if block.init is None or product_of(block) is not None or len(loads) != 1 or has_digits(*loads[0].indices):
+        return False
+    return prod(size for iv, size in zip(block.iter_vars, extents(block).values()) if iv.kind == "spatial") == 1
 
 
 def _weight(sch: Schedule, product: Product) -> BufferLoad | None:
@@ -134,7 +144,7 @@ def _with_units(sch: Schedule, names: list[str]) -> None:
 
 
 def _kernel(sch: Schedule, name: str) -> Buffer:
-    """The weight of a sum, as a tensor that the host only copies: of that it is known to be zero where it is filled up."""
+    """The weight of a sum, or all that it sums up, as a tensor that the host only copies: that is zero where it is filled up."""
     weight = _weight_of(sch, name)
     if not is_move(store_of(_filler(sch, weight.buffer)).value):
         copied(sch, name, weight)
@@ -143,8 +153,9 @@ def _kernel(sch: Schedule, name: str) -> Buffer:
 
 
 def _weight_of(sch: Schedule, name: str) -> BufferLoad:
-    product = product_of(device_block(sch, name))
-    weight = None if product is None else _weight(sch, product)
+    block = device_block(sch, name)
+    product = product_of(block)
+    weight = loads_of(block)[0] if product is None else _weight(sch, product)
     assert weight is not None
     return weight
 
