@@ -97,7 +97,7 @@ def test_leaving_out_padding_computes_the_same_with_fewer_products(name: str) ->
     task = workload(name)
     space, points = drawn(name, 60)
     dropped = points[points[:, space.names.index("drop_zeros")] == 1][:3]
-    assert len(dropped) and space.sketches[0].model.useful < space.sketches[0].model.products
+    assert len(dropped) and space.sketches[0].model.padding.useful < space.sketches[0].model.products
     counts = set()
     for point in dropped:
         result = measure(Candidate(name, "vta-de10", tuple(space.trace(point).as_json())), execute=True)
