@@ -110,7 +110,7 @@ def test_leaving_out_padding_computes_the_same_with_fewer_products(name: str) ->
     taps = sum(0 <= y * s + ky - p < h for y in range((h + 2 * p - k) // s + 1) for ky in range(k))
     taps *= sum(0 <= x * s + kx - p < w for x in range((w + 2 * p - k) // s + 1) for kx in range(k))
     blocks = task.func.buffers[0].shape[1], task.func.buffers[1].shape[0]
-    assert counts == {taps * int(blocks[0].value) * int(blocks[1].value)} == {space.sketches[0].model.useful}  # type: ignore[attr-defined]
+    assert counts == {taps * int(blocks[0].value) * int(blocks[1].value)} == {space.sketches[0].model.padding.useful}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", ["t3", "conv2d:h=7,w=6,ci=16,co=48,k=1,stride=2,bias=0"])
