@@ -101,6 +101,42 @@ def test_the_smaller_of_two_that_meet_finds_no_room_in_the_larger(vta_schedules:
         lower_table(grown(683), "vta-de10")
 
 
+def three(x: int, w: int) -> PrimFunc:
+    """``y``, twice the size of ``x``, is made of it, and ``w`` of its end: any two that meet fit, not all three."""
+    y = 2 * x
+    return parse(f'''
+from tvm.script import tir as T
+@T.prim_func
+def main(a: T.Buffer(({x}, 16), "int32"), out: T.Buffer(({w}, 16), "int8")):
+    x = T.alloc_buffer(({x}, 16), "int32", scope="local.acc_buffer")
+    y = T.alloc_buffer(({y}, 16), "int32", scope="local.acc_buffer")
+    w = T.alloc_buffer(({w}, 16), "int32", scope="local.acc_buffer")
+    for i, l in T.grid({x}, 16):
+        with T.block("load"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            x[vi, vl] = a[vi, vl]
+    for i, l in T.grid({y}, 16):
+        with T.block("make"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            y[vi, vl] = T.max(x[vi // 2, vl], 7)
+    for i, l in T.grid({w}, 16):
+        with T.block("part"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            w[vi, vl] = y[vi + {y - w}, vl] + 1
+    for i, l in T.grid({w}, 16):
+        with T.block("store"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            out[vi, vl] = T.cast(w[vi, vl], "int8")
+''')
+
+
+@pytest.mark.parametrize(("x", "w"), [(500, 900), (600, 500)])
+def test_the_last_of_three_finds_room_beside_the_one_that_it_meets(x: int, w: int, vta_schedules: ModuleType) -> None:
+    """Placed by size: beside the largest, on top of the other, which is done or has not begun."""
+    low = vta_schedules.verify(three(x, w), "vta-de10")
+    assert {s.buffer: s.address for s in low.storages} == {"x": 2 * x, "y": 0, "w": 2 * x}
+
+
 def threaded(step: int) -> PrimFunc:
     """Two threads that each write four elements of one buffer that outlives them, ``step`` apart."""
     size = 4 + step
