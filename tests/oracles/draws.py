@@ -216,11 +216,13 @@ def round_of(name: str, target: str, each: int, seed: Sequence[int], share: floa
     """
     from autosched.errors import AutoschedError
     from space import Space
+    from space.lowerable import require_lowerable
 
     rng = np.random.default_rng(list(seed))
     try:
         task = task_of(name, target)
         space = Space(task.func, target)
+        require_lowerable(space)
     except AutoschedError as error:
         return " ".join(str(error).split())[:160]
     points = [p for p in space.sample(rng, each) if p.tobytes() not in known]
