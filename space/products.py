@@ -6,7 +6,7 @@ from autosched.errors import together
 from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, int_value, is_int
 from autosched.ir.functor import walk, walk_expr
 from autosched.ir.host import is_move
-from autosched.ir.patterns import has_loads, operands
+from autosched.ir.patterns import has_loads, loads_in, operands
 from autosched.ir.print_expr import expr_text
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, PrimFunc
 
@@ -50,7 +50,7 @@ def why_no_weight(func: PrimFunc) -> str | None:
         store = block.body
         if not isinstance(store, BufferStore):
             continue
-        if block.init is not None or not is_move(store.value) or any(x.buffer in made for x in _loads(store.value)):
+        if block.init is not None or not is_move(store.value) or any(x.buffer in made for x in loads_in(store.value)):
             made.add(store.buffer)
         for e in walk_expr(store.value) if block.init is not None else ():
             sides = [_element(x) for x in (e.a, e.b)] if isinstance(e, BinOp) and e.op == "*" else []
@@ -73,7 +73,7 @@ def why_no_type(func: PrimFunc) -> str | None:
         for value in _values(block) if block.init is not None else []:
             for e in walk_expr(value):
                 sides = (e.a, e.b) if isinstance(e, BinOp) and e.op == "*" else ()
-                loads = [x for side in sides for x in walk_expr(side) if isinstance(x, BufferLoad)]
+                loads = [x for side in sides for x in loads_in(side)]
                 given = [x for x in loads if x.buffer in func.buffers and is_int(x.dtype)]
                 odd = next((x for x in given if x.dtype not in ("int8", "int32")), None)
                 if odd is not None:
@@ -111,10 +111,6 @@ def _instead(a: Expr, b: Expr, written: set[Buffer]) -> str | None:
         which = "second" if elements[0] is given[0] else "first"
         return f"store the {which} factor as int8 in a block before, shifted so that it fits, and multiply what that stores"
     return "one factor has to be an int8 parameter's element, and the other one stored as int8 in a block before"
-
-
-def _loads(value: Expr) -> list[BufferLoad]:
-    return [x for x in walk_expr(value) if isinstance(x, BufferLoad)]
 
 
 def _without_offset(value: Expr) -> Expr:

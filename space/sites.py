@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from autosched.errors import SpaceError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Select, Var, int_value
 from autosched.ir.functor import expr_children, stmt_children, walk, walk_expr
-from autosched.ir.patterns import update_of
+from autosched.ir.patterns import loads_in, update_of
 from autosched.ir.stmt import Block, BlockRealize, BufferStore, For, PrimFunc, Stmt
 from autosched.target import Target
 
@@ -148,7 +148,7 @@ def starts_of(site: Site) -> list[BufferLoad]:
     """What the initial value of a sum loads."""
     if not isinstance(site.block.init, BufferStore):
         return []
-    return [e for e in walk_expr(site.block.init.value) if isinstance(e, BufferLoad)]
+    return loads_in(site.block.init.value)
 
 
 def reads_of(site: Site) -> list[BufferLoad]:

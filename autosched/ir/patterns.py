@@ -14,6 +14,11 @@ def has_loads(*values: Expr) -> bool:
     return any(isinstance(e, BufferLoad) for value in values for e in walk_expr(value))
 
 
+def loads_in(value: Expr) -> list[BufferLoad]:
+    """What a value loads, those inside of indices included."""
+    return [e for e in walk_expr(value) if isinstance(e, BufferLoad)]
+
+
 def loads_from(value: Expr, buffer: Buffer) -> bool:
     """Whether a value loads from a buffer."""
     return any(isinstance(e, BufferLoad) and e.buffer is buffer for e in walk_expr(value))

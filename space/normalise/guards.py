@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from autosched.ir.expr import BufferLoad, Expr
-from autosched.ir.functor import expr_children, walk_expr
-from autosched.ir.patterns import choice_of
+from autosched.ir.functor import expr_children
+from autosched.ir.patterns import choice_of, loads_in
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise.blocks import device_block, device_blocks, store_of
@@ -25,7 +25,7 @@ def _guarded(value: Expr) -> list[int] | None:
     if isinstance(value, BufferLoad):
         return None
     if choice_of(value) is not None:
-        loads = [e for e in walk_expr(value) if isinstance(e, BufferLoad)]
+        loads = loads_in(value)
         return [] if len(loads) == 1 else None
     for k, child in enumerate(expr_children(value)):
         path = _guarded(child)

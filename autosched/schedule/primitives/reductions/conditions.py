@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Var, const, int_value
-from autosched.ir.functor import Mutator, free_vars, substitute, walk_expr
-from autosched.ir.patterns import UPDATES, choice_of, has_loads, loads_from, operands, update_of
+from autosched.ir.functor import free_vars, substitute, walk_expr
+from autosched.ir.patterns import UPDATES, choice_of, has_loads, loads_from, loads_in, operands, update_of
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
 from autosched.ir.simplify import Analyzer
@@ -190,7 +190,7 @@ def _after(block: Block, own: BufferLoad, before: Expr, stmt: Stmt) -> Expr:
         return BinOp(update[0], before, update[1], own.dtype)
     if any(e.indices != own.indices for e in walk_expr(stmt.value) if isinstance(e, BufferLoad) and e.buffer is own.buffer):
         raise Refusal(f"block {block.name} reads other elements of {own.buffer.name} than it stores", [block.ident], code="form")
-    return _Put(own, before).visit_expr(stmt.value)
+    return Replaced(own, before).visit_expr(stmt.value)
 
 
 def _neutral(op: str, dtype: str) -> Expr:
@@ -201,16 +201,6 @@ def _neutral(op: str, dtype: str) -> Expr:
 
 def _choice(condition: Expr, yes: Expr, no: Expr) -> Expr:
     return Call("if_then_else", (condition, yes, no), yes.dtype)
-
-
-class _Put(Mutator):
-    """Puts a value in place of equal loads."""
-
-    def __init__(self, old: BufferLoad, new: Expr) -> None:
-        self.old, self.new = old, new
-
-    def visit_load(self, load: BufferLoad) -> Expr:
-        return self.new if load == self.old else super().visit_load(load)
 
 
 def _begun(realize: BlockRealize, loops: Sequence[For], stmt: Stmt) -> tuple[BufferStore | None, Stmt]:
@@ -294,7 +284,7 @@ def guarded_factors(block: Block, value: Expr) -> Expr | None:
     about = set(free_vars(condition))
     outside = [not _inside(block, f) for f in factors]
     if not any(outside):
-        reads = [about <= {v for x in _loads(f) for i in x.indices for v in free_vars(i)} for f in factors]
+        reads = [about <= {v for x in loads_in(f) for i in x.indices for v in free_vars(i)} for f in factors]
         outside = [reads[0] or not reads[1], not reads[0] and reads[1]]
     a, b = [_under(condition, f) if out else f for f, out in zip(factors, outside)]
     return BinOp("*", a, b, value.dtype)
@@ -308,15 +298,11 @@ def _under(condition: Expr, factor: Expr) -> Expr:
     return Call("if_then_else", (condition, factor, const(0, factor.dtype)), factor.dtype)
 
 
-def _loads(value: Expr) -> list[BufferLoad]:
-    return [e for e in walk_expr(value) if isinstance(e, BufferLoad)]
-
-
 def _inside(block: Block, value: Expr) -> bool:
     """Whether all that a value reads is known to be in its tensors, whatever the iterators are."""
     known = Analyzer({iv.var: iv.dom for iv in block.iter_vars})
     return all(known.can_prove(i >= IntImm(0, i.dtype)) and known.can_prove(i < e)
-               for x in _loads(value) for i, e in zip(x.indices, x.buffer.shape))
+               for x in loads_in(value) for i, e in zip(x.indices, x.buffer.shape))
 
 
 __all__ = ["Conditions", "guarded_factors"]

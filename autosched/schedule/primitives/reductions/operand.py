@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Select, Var, int_value
-from autosched.ir.functor import Substitute, free_vars, substitute, walk_expr
-from autosched.ir.patterns import choice_of
+from autosched.ir.functor import Substitute, free_vars, substitute
+from autosched.ir.patterns import choice_of, loads_in
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
 from autosched.ir.simplify import Analyzer, linear_form
@@ -30,7 +30,7 @@ def operand_stage(block: Block, part: Expr, names: set[str], buffers: set[str]) 
         Refusal: the part reads several elements, or depends on something else.
     """
     convert, inner = _converted(part)
-    loads = [e for e in walk_expr(inner) if isinstance(e, BufferLoad)]
+    loads = loads_in(inner)
     assert isinstance(block.body, BufferStore)
     others = [x for x in loads if x.buffer is not block.body.buffer]
     if len(others) != 1 or len(loads) != 1:

@@ -9,7 +9,7 @@ from math import prod
 
 from autosched.ir.expr import BinOp, BufferLoad, Expr, IntImm, Var, binary, cast, const, int_value, is_int
 from autosched.ir.functor import Mutator, expr_children, substitute, walk_expr
-from autosched.ir.patterns import is_widened, loads_from, operands, update_of
+from autosched.ir.patterns import is_widened, loads_from, loads_in, operands, update_of
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
 from autosched.ir.simplify import Analyzer, linear_form
@@ -300,7 +300,7 @@ def _kept(state: State, block: Block, base: Expr, dtype: str, longer: Mapping[Va
 def _shifts(block: Block, parts: list[Expr], known: Analyzer) -> tuple[Var, list[int]]:
     """The iterator by which parts are shifted, and by how much each."""
     own = [iv.var for iv in block.iter_vars]
-    first = [[e for e in walk_expr(part) if isinstance(e, BufferLoad)][:1] for part in parts]
+    first = [loads_in(part)[:1] for part in parts]
     for iv in block.iter_vars:
         found = [_shift(iv.var, own, first[0], loads) for loads in first]
         if any(s is None for s in found):
