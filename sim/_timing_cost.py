@@ -492,10 +492,6 @@ def classify(table: I64, low: I64, high: I64, par: I64, what: I64) -> bool:
     return True
 
 
-# The client of a load, by memory type; the lower wins when two ask at once. 0 is fetch.
-CLIENT_NAMES = ("fetch", "uop", "inp", "wgt", "acc")
-
-
 @lean
 def client_of(mem: int) -> int:
     """Return the read client that serves a memory type."""

@@ -21,6 +21,7 @@ import numpy as np
 
 from sim import isa
 from sim.config import INSN_BYTES, SEMANTICS, VTAConfig
+from sim.costs import INSN_ADDRESS
 from sim.dram import SPACE, Segment
 from sim.errors import ConfigError, DecodeError, FieldError, ProgramError, SimError
 from sim.files import write_text
@@ -29,7 +30,6 @@ from sim.presets import TARGETS, target_spec
 
 __all__ = ["MAX_FILE_BYTES", "Output", "Program", "Segment", "dump_file", "dumps", "load_file", "loads"]
 
-DEFAULT_INSN_ADDRESS = 0x10000
 DEFAULT_TARGET = "vta-de10"
 MAX_FILE_BYTES = 1 << 29
 MAX_OUTPUT_BYTES = 1 << 28
@@ -70,7 +70,7 @@ class Program:
     name: str
     config: VTAConfig
     table: isa.Table
-    insn_address: int = DEFAULT_INSN_ADDRESS
+    insn_address: int = INSN_ADDRESS
     memory: tuple[Segment, ...] = ()
     outputs: tuple[Output, ...] = ()
     cycles: int | None = None
@@ -223,7 +223,7 @@ def _program(reader: _Reader, value: object, number: int, config: VTAConfig, sem
         table = isa.decode(isa.from_hex(lines), config, semantics)
     except (DecodeError, FieldError) as error:
         raise reader.fail(f"{where}: insns", _clip_reason(str(error))) from None
-    address = reader.integer(entry.get("insn_address", DEFAULT_INSN_ADDRESS), f"{where}: insn_address", 0, SPACE - INSN_BYTES)
+    address = reader.integer(entry.get("insn_address", INSN_ADDRESS), f"{where}: insn_address", 0, SPACE - INSN_BYTES)
     cycles = entry.get("cycles")
     if cycles is not None:
         cycles = reader.integer(cycles, f"{where}: cycles", 0, 1 << 62)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from autosched.ir.scopes import ACC, INP
 from sim import timing
-from space.sites import ACC, INP
 
 if TYPE_CHECKING:
     from space.model import Model

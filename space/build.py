@@ -13,12 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.ir.index_map import IndexMap
+from autosched.ir.scopes import ACC
 from autosched.schedule.kit.base import RV, BlockRV, LoopRV
 from autosched.schedule.kit.trace import Instruction, Trace
 from autosched.target import Target
 from space.model import Model
 from space.plan import Part
-from space.sites import ACC, LANES
+from space.sites import LANES
 
 
 class Recorder:

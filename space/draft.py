@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from autosched.ir.scopes import ACC
 from autosched.lower.compute import HAZARD_DISTANCE
 from autosched.lower.uops import AHEAD_SHARE
 from space.plan import times, two_longest
@@ -42,7 +43,6 @@ from space.play import (
     TRANSFERS,
     UOPS,
 )
-from space.sites import ACC
 
 if TYPE_CHECKING:
     from space.model import Model

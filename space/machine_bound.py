@@ -17,12 +17,12 @@ from autosched.ir.constant import values as constants
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, int_value
 from autosched.ir.functor import walk, walk_expr
 from autosched.ir.patterns import has_loads
+from autosched.ir.scopes import ACC, INP, WGT
 from autosched.ir.stmt import Block, BlockRealize, BufferStore
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.target import Target
 from sim import isa, timing
 from space.nest import Nest
-from space.sites import ACC, INP, WGT
 from space.stages import Stage
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
+from autosched.ir.scopes import ACC, SRAM_SCOPES
 from autosched.lower.capacity import Held, copies_of, fits
 from autosched.target import Target
 from sim import timing
@@ -21,7 +22,6 @@ from space.nest import Nest
 from space.padding import Padding
 from space.plan import Mask, Part, Plan, along, indices, times
 from space.rule import Column, Ints, NumericRule, Points
-from space.sites import ACC, SCOPES
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Model:
                 self.position[n, axis] = place
             for place, axis in enumerate(nest.reduce):
                 self.position[n, axis] = self.n_spatial + place
-        self.depths = {scope: target.capacity(scope) for scope in SCOPES}
+        self.depths = {scope: target.capacity(scope) for scope in SRAM_SCOPES}
         self.bytes_of = {scope: memory.element_bytes for scope, memory in target.memories.items()}
         self._stores: dict[int, int] = {}  # cycles of a store, by its elements in a row
         self._tables: dict[tuple[int, int, bool], tuple[Ints, list[Ints]]] = {}

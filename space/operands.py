@@ -10,9 +10,10 @@ from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Var, int_va
 from autosched.ir.functor import free_vars, substitute, walk_expr
 from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.printer import expr_text
+from autosched.ir.scopes import ACC, INP, WGT
 from autosched.ir.simplify import conjuncts, linear_form
 from autosched.ir.stmt import Block, Buffer
-from space.sites import ACC, INP, WGT, NotPackedError, Site, is_copy, loads_of, starts_of
+from space.sites import NotPackedError, Site, is_copy, loads_of, starts_of
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,6 @@ from autosched.ir.patterns import loads_in, update_of
 from autosched.ir.stmt import Block, BlockRealize, BufferStore, For, PrimFunc, Stmt
 from autosched.target import Target
 
-INP, WGT, ACC = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer"
-SCOPES = (INP, WGT, ACC)
 WRITTEN_OUT = 16  # steps of a reduction with differences, at most, that become stages
 LANES = 2  # the last dimensions of every packed tensor: rows of the batch and lanes, or lanes out and in
 

@@ -20,7 +20,7 @@ MAX_FILE_BYTES = 1 << 29
 MAX_NODES = 20_000
 MAX_ELEMENTS = 1 << 28
 OLDEST_OPSET = 11
-CONVERTED_OPSET = 17
+OPSET = 17  # of the files that are written, and what older ones are read as
 _SHAPED_LIKE = {
     "QLinearAdd": ("Max", (0, 3)),
     "QLinearGlobalAveragePool": ("GlobalMaxPool", (0,)),
@@ -157,7 +157,7 @@ def _converted(model: ModelProto, where: str) -> ModelProto:
     if not 0 < found < OLDEST_OPSET:
         return model
     try:
-        return onnx.version_converter.convert_version(model, CONVERTED_OPSET)
+        return onnx.version_converter.convert_version(model, OPSET)
     except (RuntimeError, ValueError, TypeError, onnx.version_converter.ConvertError, onnx.shape_inference.InferenceError) as e:
         raise ProgramError(f"{where}: operator set {found} cannot be converted: {_line(e)}") from e
 

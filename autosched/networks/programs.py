@@ -20,12 +20,12 @@ from autosched.networks.tiles import image_of, per_channel, weight_tiles
 from autosched.networks.transposed import Direction, directions
 from autosched.networks.transposed import sums as classes
 from autosched.workloads import Workload
+from autosched.workloads.inputs import SHIFTS
 from autosched.workloads.layout import whole
 from autosched.workloads.stage import reduction, stage, tensor
 
 TENSOR_SHIFT = -1
 USUAL_SHIFT = 8
-SHIFT_RANGE = (0, 15)  # what all implementations of the machine agree on
 
 
 @dataclass(frozen=True)
@@ -366,7 +366,7 @@ class _Builder:
         self.stmts.append(stage(out, axes, lambda *at: cast("int8", last[at])))
         params = tuple([p for p in (data, weight, bias, shift, res, out) if p is not None])
         limit = (1 << spec.bias_bits) - (1 if spec.bias_bits == 31 else 0)
-        ranges = tuple([(-limit, limit) if p is bias else SHIFT_RANGE if p is shift else None for p in params])
+        ranges = tuple([(-limit, limit) if p is bias else SHIFTS if p is shift else None for p in params])
         return PrimFunc(params, make_root(seq(*self.stmts), (*self.allocs, acc, last)), value_ranges=ranges)
 
 

@@ -21,7 +21,7 @@ from autosched.errors import ProgramError, UnknownNameError
 from autosched.networks.floats import CLIPS, FloatNet, Op, clip_ends, float_net
 from autosched.networks.graph import Array
 from autosched.networks.images import checked_labels
-from autosched.networks.onnx_file import File, check, read
+from autosched.networks.onnx_file import OPSET, File, check, read
 from autosched.networks.parameters import output_channels
 from autosched.networks.reference import refusals, session
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 METHODS = ("minmax", "percentile", "entropy")
-OPSET = 17
 WEIGHTED = ("Conv", "Gemm", "MatMul", "ConvTranspose")
 SAME_SCALE = ("MaxPool", "Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Dropout", "DepthToSpace",
               "SpaceToDepth", "Slice", "Pad", "Resize")

@@ -15,12 +15,10 @@ import numpy as np
 
 from autosched.errors import ProgramError
 from autosched.networks.graph import Array, Graph, HostPart, Layer, Tensor, need_data
-from autosched.networks.onnx_file import require_onnx
+from autosched.networks.onnx_file import OPSET, require_onnx
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
-
-OPSET = 17
 
 
 @dataclass(eq=False)

@@ -9,14 +9,13 @@ from __future__ import annotations
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Cast
 from autosched.ir.functor import walk_expr
+from autosched.ir.scopes import HELD
 from autosched.ir.stmt import Block
 from autosched.schedule import Schedule
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.primitives.reductions.values import simplified
 from autosched.target import Target
 from space.normalise.blocks import device_block, device_blocks, loads_of, readers_of, store_of, written
-
-HELD = ("int8", "int32")  # types of elements in the machine's memories
 
 
 def apply(sch: Schedule, target: Target) -> None:

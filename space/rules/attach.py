@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from autosched.ir.scopes import ACC
 from space.model import Model
 from space.plan import Mask, Plan
 from space.rule import Column, Ints, NumericRule, Points
-from space.sites import ACC
 
 
 class Attach(NumericRule):

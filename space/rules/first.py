@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from autosched.ir.scopes import ACC
 from space.model import Model
 from space.plan import Plan
 from space.rule import Column, NumericRule, Points
-from space.sites import ACC
 
 if TYPE_CHECKING:
     from space.build import Build

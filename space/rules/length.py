@@ -12,11 +12,11 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from autosched.ir.scopes import ACC
 from autosched.lower.limits import LIMITS
 from space.model import Model
 from space.plan import Part, Plan, times, two_longest
 from space.rule import Column, Ints, NumericRule, Points
-from space.sites import ACC
 
 # What lowering takes is what VTA's runtime can hold; programs of half that length are a hundred times slower than a layer's best.
 LIMIT = LIMITS.instructions // 2

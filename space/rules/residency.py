@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from autosched.ir.scopes import ACC
 from space.model import Model
 from space.plan import Plan
 from space.rule import Column, Ints, NumericRule, Points
 from space.rules.attach import standing
 from space.rules.cuts import values
-from space.sites import ACC
 
 
 class Residency(NumericRule):

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from autosched.errors import LoweringError
+from autosched.ir.scopes import ACC, INP, SRAM_SCOPES
 from autosched.lower import lower_table
 from autosched.lower.capacity import Held, needed
 from autosched.target import Target, get_target
@@ -18,7 +19,6 @@ from autosched.workloads import workload
 from space import Space
 from space.inverse import Point
 from space.rule import Points
-from space.sites import ACC, INP, SCOPES
 
 SMALL = {"LOG_INP_BUFF_SIZE": 10, "LOG_WGT_BUFF_SIZE": 13, "LOG_ACC_BUFF_SIZE": 12, "name": "vta-small"}  # 64, 32 and 64 elements
 NEAR = 1.34  # of a memory
@@ -39,7 +39,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Target:
 
 def totals(space: Space, points: Points) -> dict[str, npt.NDArray[np.int64]]:
     """Elements of each memory that the buffers of points take together, as the space has it; shape (n,)."""
-    found = {scope: np.zeros(len(points), dtype=np.int64) for scope in SCOPES}
+    found = {scope: np.zeros(len(points), dtype=np.int64) for scope in SRAM_SCOPES}
     for k, sketch in enumerate(space.sketches):
         at = np.flatnonzero(points[:, 0] == k)
         for model, own in sketch.split(np.ascontiguousarray(points[at][:, space.places(k)])):
@@ -76,7 +76,7 @@ def test_buffers_take_what_lowering_gives_them(name: str, target: str, user_prog
     kinds.append([n for n, point in enumerate(every) if has_one_turn(space, point)][:1])
     for n in sorted({n for kind in kinds for n in kind}):
         storages = lower_table(space.schedule(every[n]).func, target).storages
-        for scope in SCOPES:
+        for scope in SRAM_SCOPES:
             given = sum(s.elements * s.copies for s in storages if s.scope == scope)
             less = "no zeros" in shown[n] or "differences" in shown[n] if scope == INP else scope == ACC and name in STAGES
             assert given == most[scope][n] or (less and given < most[scope][n]), (scope, given, most[scope][n], shown[n])
@@ -99,7 +99,7 @@ def test_points_fit_and_what_is_too_large_does_not(name: str, small: Target) -> 
         own = row[None, space.places(int(row[0]))]
         model = space.sketches[int(row[0])].model
         plan = model.plan(own)
-        share = max(int(np.max(needed([h for h in model.held(plan) if h.scope == s]))) / small.capacity(s) for s in SCOPES)
+        share = max(int(np.max(needed([h for h in model.held(plan) if h.scope == s]))) / small.capacity(s) for s in SRAM_SCOPES)
         if 1 < share < NEAR and all(rule.allows(model, own, plan)[0] for rule in model.rules):
             with pytest.raises(LoweringError) as caught:
                 lower_table(space.schedule(row).func, small)

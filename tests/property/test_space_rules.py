@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from autosched.errors import ProgramError
+from autosched.ir.scopes import INP, WGT
 from autosched.kernel import replay
 from autosched.lower import lower_table
 from autosched.measure import Candidate, measure
@@ -25,7 +26,6 @@ from space.rules import NUMERIC, STRUCTURAL
 from space.rules.cuts import table, values
 from space.rules.epilogue import Epilogue
 from space.rules.rows import Rows
-from space.sites import INP, WGT
 
 if TYPE_CHECKING:
     from space.build import Build

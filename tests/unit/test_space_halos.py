@@ -14,6 +14,7 @@ from refusals import refused
 
 from autosched.errors import SpaceError
 from autosched.ir.host import split_host
+from autosched.ir.scopes import ACC
 from autosched.ir.stmt import PrimFunc
 from autosched.kernel import resolve
 from autosched.lower import lower_table
@@ -29,7 +30,6 @@ from space.nest import Nest, analyse
 from space.normalise import KEPT, normalised
 from space.normalise.blocks import device_blocks, loads_of, store_of
 from space.rules.length import instructions
-from space.sites import ACC
 
 Same = Callable[..., None]
 DE10 = get_target("vta-de10")

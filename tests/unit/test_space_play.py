@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from autosched import te
+from autosched.ir.scopes import WGT
 from autosched.ir.stmt import PrimFunc
 from autosched.lower.program import lower_table
 from autosched.measure import Candidate, measure
@@ -23,7 +24,6 @@ from space.model import Model
 from space.plan import Part, Plan
 from space.rule import Column, NumericRule, Points
 from space.rules import length
-from space.sites import WGT
 
 PADDED = "conv2d:h=7,w=6,ci=32,co=48,k=3,pad=1"
 

@@ -9,6 +9,7 @@ from autosched.ir.expr import BinOp, Call, Expr, binary, cast, const, int_value,
 from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
+from autosched.ir.scopes import HELD, WORD
 from autosched.ir.stmt import Block, BufferStore
 from autosched.ir.value_bounds import dtype_bounds
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
@@ -19,9 +20,7 @@ from autosched.schedule.primitives.reductions.stages import part_at
 from autosched.schedule.primitives.reductions.values import threshold
 from autosched.schedule.primitives.reductions.zero_terms import Replaced
 
-WORD = 32  # bits of an element of the accumulator
 LEAST, MOST = dtype_bounds("int32")
-HELD = ("int8", "int32")  # types of what is compared, and of the constants
 
 
 class Bits(ScheduleBase):

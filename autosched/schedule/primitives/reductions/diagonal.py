@@ -14,6 +14,7 @@ from autosched.ir.host import HOST_STAGE, PACK, host_faults, kind_of
 from autosched.ir.patterns import loads_from
 from autosched.ir.region import with_access
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Constant, For, IterVar, Stmt, seq
+from autosched.ir.value_bounds import dtype_bounds
 from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
@@ -23,7 +24,7 @@ from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.reductions.zero_terms import Replaced, sum_term
 
-LEAST_FACTOR, MOST_FACTOR = -128, 127  # what an element of the identity holds
+LEAST_FACTOR, MOST_FACTOR = dtype_bounds("int8")  # what an element of the identity holds
 
 
 class Diagonals(ScheduleBase):

@@ -10,7 +10,7 @@ from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, binary, cast, const
 from autosched.ir.functor import free_vars, substitute, walk_expr
 from autosched.ir.host import host_faults
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Constant, Stmt
-from autosched.ir.value_bounds import ValueBounds
+from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
@@ -20,7 +20,7 @@ from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.reductions.diagonal import addends_of, host_stage, iterator_of, summed, with_constant
 
 WEIGHT = 64  # of all digits but the lowest, which is the rest
-LEAST_DIGIT, MOST_DIGIT = -128, 127
+LEAST_DIGIT, MOST_DIGIT = dtype_bounds("int8")
 
 
 class Digits(ScheduleBase):

@@ -11,6 +11,7 @@ from autosched.ir.functor import rewrite
 from autosched.ir.patterns import has_loads
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
+from autosched.ir.scopes import WORD
 from autosched.ir.stmt import BlockRealize, Buffer, BufferStore, Stmt, seq
 from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
@@ -22,7 +23,6 @@ from autosched.schedule.primitives.reductions.plain import plain_store, top_of
 from autosched.schedule.primitives.reductions.stages import part_at, part_shape, stage_of, stores_plainly
 from autosched.schedule.primitives.reductions.zero_terms import Replaced
 
-WORD = 32  # bits of an element of the accumulator
 NEGATIVE = 5  # additions that the negative of any int32 takes, by doubling
 
 

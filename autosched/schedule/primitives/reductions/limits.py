@@ -10,6 +10,7 @@ from autosched.ir.functor import free_vars, rewrite, substitute, walk_expr
 from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
+from autosched.ir.scopes import HELD
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, IterVar, PrimFunc, Stmt, seq
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
@@ -24,7 +25,6 @@ from autosched.schedule.primitives.reductions.plain import plain_store, top_of
 from autosched.schedule.primitives.reductions.stages import part_at
 from autosched.schedule.primitives.reductions.zero_terms import Replaced
 
-HELD = ("int8", "int32")  # types of what is chosen
 LEAST, MOST = dtype_bounds("int32")
 
 

@@ -9,6 +9,7 @@ from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, Var, binary, const,
 from autosched.ir.functor import Mutator, walk_expr
 from autosched.ir.patterns import has_loads, is_widened
 from autosched.ir.region import with_access
+from autosched.ir.scopes import WORD
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, PrimFunc, Range, Stmt, seq
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.schedule.analysis.dependence import is_output, scope_of
@@ -22,7 +23,6 @@ from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.reductions.negation import only_taken_away, taken_away
 from autosched.schedule.primitives.reductions.plain import plain_store, runs_once, top_of
 
-WORD = 32  # bits of an element of the accumulator
 LEAST, MOST = dtype_bounds("int32")
 TURNED = {"min": "max", "max": "min"}
 
