@@ -62,7 +62,7 @@ def _stage(stage: Stage, key: str, arrays: dict[str, Array]) -> dict[str, Any]:
     if isinstance(stage, Layer):
         return {
             "kind": stage.kind, "name": stage.name, "input": stage.inputs[0], "output": stage.output, "stride": stage.stride,
-            "pads": stage.pads,
+            "pads": stage.pads, "kernel": stage.kernel,
         }
     if isinstance(stage, HostPart):
         arrays[f"{key}_model"] = np.frombuffer(stage.model, np.uint8)
@@ -126,8 +126,10 @@ def _network(m: Mapping[str, Any], arrays: Mapping[str, Array]) -> CompiledNetwo
         key = f"s{k}"
         if s["kind"] in ("view", "pack"):
             (down, across), (top, left, bottom, right) = map(int, s["stride"]), map(int, s["pads"])
+            # Before windows were gathered, what became channels was a stride's cell.
+            rows, columns = map(int, s.get("kernel", s["stride"]))
             stages.append(Layer(
-                str(s["name"]), str(s["kind"]), (s["input"],), s["output"], stride=(down, across),
+                str(s["name"]), str(s["kind"]), (s["input"],), s["output"], kernel=(rows, columns), stride=(down, across),
                 pads=(top, left, bottom, right),
             ))
         elif s["kind"] == "host":

@@ -14,7 +14,7 @@ from autosched.networks.compose import Place, Region
 from autosched.networks.graph import Array, HostPart, Layer, Tensor
 from autosched.networks.host_steps import HostClock, HostStep
 from autosched.networks.images import accepted
-from autosched.networks.repack import deal
+from autosched.networks.repack import pack, repeats
 from autosched.target import Target
 from autosched.workloads import Layout
 from sim.program import Output, Program, Segment
@@ -229,9 +229,10 @@ class CompiledNetwork:
                 values.update(zip(stage.outputs, arrays))
             else:
                 source, out = self.tensors[stage.inputs[0]], self.tensors[stage.output]
-                with host.step(stage.output, "deal" if stage.kind == "pack" else "reshape") as arrays:
+                done = "reshape" if stage.kind == "view" else "gather" if repeats(stage) else "deal"
+                with host.step(stage.output, done) as arrays:
                     if stage.kind == "pack":
-                        arrays.append(deal(source.to_machine(values[source.name]), stage, out.shape))
+                        arrays.append(pack(source.to_machine(values[source.name]), stage, out.shape))
                     else:
                         arrays.append(values[source.name].reshape(out.shape))
                 values[stage.output] = arrays[0]

@@ -105,8 +105,8 @@ class Layer:
 
     Args:
         name: the node of the file that it is called after.
-        kind: one of ``KINDS``; ``view`` only renames a shape, ``pack`` is the host's dealing of pixels
-            to channels.
+        kind: one of ``KINDS``; ``view`` only renames a shape, ``pack`` is the host's: the
+            kernel's pixels, from every stride on, become channels.
         inputs: tensors, in order.
         output: tensor.
         requant: what follows the sums; None for ``max``, ``view`` and ``pack``.

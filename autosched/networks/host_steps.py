@@ -16,7 +16,8 @@ class HostStep:
 
     Args:
         name: tensor or host part.
-        what: ``pack`` and ``unpack`` between plain and packed layout, ``deal`` of pixels to channels, ``reshape``, or
+        what: ``pack`` and ``unpack`` between plain and packed layout, ``deal`` of pixels to channels, ``gather``
+            where it writes some several times, ``reshape``, or
             ``onnxruntime``.
         bytes: made by it, for one image.
         seconds: CPU seconds of this machine, for one image, on average.

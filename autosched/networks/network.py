@@ -21,10 +21,10 @@ from autosched.networks.compose import Part, compose, plan
 from autosched.networks.graph import Graph
 from autosched.networks.importer import import_graph
 from autosched.networks.programs import Call, Spec, program, workload_of
-from autosched.networks.repack import repacked
+from autosched.networks.repack import Packing, free, gathered, with_packings
 from autosched.networks.residuals import candidates, fused, joined
 from autosched.networks.stream import Run, stages
-from autosched.networks.tasks import Task, calls, tasks
+from autosched.networks.tasks import Task, calls, gathered_calls, tasks
 from autosched.target import Target, get_target
 from sim import isa
 from sim.timing import simulate
@@ -53,12 +53,12 @@ class Network:
     @cached_property
     def tasks(self) -> tuple[Task, ...]:
         """Its distinct layers, with the layers that each stands for."""
-        return tasks(self.packed, self.target)
+        return tasks(self.graph, self.packed, self.target)
 
     @cached_property
     def packed(self) -> Graph:
         """The graph as it runs: what the host packs is dealt to channels where that leaves out products."""
-        return repacked(self.graph, self.target.config.block_in)
+        return with_packings(self.graph, free(self.graph, self.target.config.block_in))
 
     def tune(self, trials: int = 64, timeout: float | None = None, **options: Any) -> NetworkReport:
         """Searches schedules for all distinct layers; trials go where they gain.
@@ -75,7 +75,9 @@ class Network:
 
         return tune(self, trials=trials, timeout=timeout, **options)
 
-    def compile(self, log: str | Path | None = None, fuse: bool | None = None) -> CompiledNetwork:
+    def compile(
+        self, log: str | Path | None = None, fuse: bool | None = None, gather: bool | None = None
+    ) -> CompiledNetwork:
         """The network with the best logged schedules, as programs.
 
         Args:
@@ -83,12 +85,15 @@ class Network:
                 draft of its space.
             fuse: whether residual sums join the convolutions in front of them; by default where a logged schedule of both in
                 one is faster than theirs apart.
+            gather: whether the host writes the pixels of windows side by side for convolutions that read what it hands over,
+                each as often as windows have it; by default where a logged schedule is faster so. It is work of the host,
+                which ``CompiledNetwork.run`` shows, and in no cycle count.
 
         Raises:
             RecordError: ``log`` does not exist.
             ProgramError: its tensors do not fit the machine's DRAM.
         """
-        return _Compiler(self, log, fuse).run()
+        return _Compiler(self, log, fuse, gather).run()
 
 
 def load(
@@ -113,7 +118,7 @@ def load(
 class _Compiler:
     """Schedules, composes and lowers the runs of one network."""
 
-    def __init__(self, network: Network, log: str | Path | None, fuse: bool | None) -> None:
+    def __init__(self, network: Network, log: str | Path | None, fuse: bool | None, gather: bool | None) -> None:
         from autosched.records import Known
 
         self.graph, self.target = network.packed, network.target
@@ -125,7 +130,26 @@ class _Compiler:
         self.alone: dict[Spec, int] = {}
         self.traces: dict[Spec, tuple[TraceLike, bool]] = {}
         self.apart: dict[str, int] = {}
+        self.gather(network, gather)
         self.join(fuse)
+
+    def gather(self, network: Network, wanted: bool | None) -> None:
+        """Lets the host gather windows where that is wanted, or faster."""
+        chosen: dict[str, Packing] = {}
+        ways = {} if wanted is False else gathered(network.graph, self.target.config.block_in)
+        more = gathered_calls(network.graph, self.target) if ways else {}
+        for name, packings in ways.items():
+            able = [p for p in packings if wanted or self.trace(more[p.conv.name].spec.structure())[1]]
+            best = min(able, key=lambda p: self.cycles_alone(more[p.conv.name].spec), default=None)
+            if best is None:
+                continue
+            call = more[best.conv.name]
+            if wanted or self.cycles_alone(call.spec) < self.cycles_alone(self.calls[name].spec):
+                chosen[name] = best
+                self.calls[best.conv.name], self.macs[best.conv.name] = call, self.macs[name]
+        if chosen:
+            dealt = {n: p for n, p in free(network.graph, self.target.config.block_in).items() if n not in chosen}
+            self.graph = with_packings(network.graph, {**dealt, **chosen})
 
     def join(self, fuse: bool | None) -> None:
         """Joins residual sums to convolutions where that is wanted, or faster."""

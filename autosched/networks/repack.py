@@ -1,79 +1,205 @@
-"""How the host packs what it hands over: a strided convolution of few channels becomes one of more channels without stride.
+"""How the host packs what it hands over: a convolution of few channels becomes one of more channels with a smaller window.
 
-A block of 16 channel lanes that holds 3 colours wastes 13 of its products. Where a convolution with stride (s, t) reads a tensor
-of the host whose channels times s times t still fit one block, the host deals the pixels of every s x t cell to channels
-instead of padding the block with zeros: only the order of bytes changes, and zeros that were padding. The window shrinks by the
-stride; weights that fall outside the old window are 0. The sums are the same, so every byte behind them is.
+A block of 16 channel lanes that holds 3 colours wastes 13 of its products. What a convolution reads from the host may lie there
+in another way, in each direction of the window by itself:
+
+* **dealt**: the pixels of a stride's cell become channels. Only the order of bytes changes, and zeros that were padding. The
+  window shrinks by the stride; weights that fall outside the old window are 0.
+* **gathered**: the pixels of a window become channels, and pixels that several windows have are written several times. That is
+  work of the host, which is shown; it may leave out more products.
+
+The sums are the same, so every byte behind them is.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
 from autosched.networks.graph import Array, Graph, Layer, Step, Tensor
 
+KEPT, DEALT, GATHERED = "kept", "dealt", "gathered"
+NAMES = {
+    (GATHERED, GATHERED): "patches", (KEPT, GATHERED): "rows", (GATHERED, KEPT): "columns", (DEALT, GATHERED): "dealt rows",
+    (GATHERED, DEALT): "dealt columns",
+}
 
-def repacked(graph: Graph, block: int) -> Graph:
-    """The graph with its first convolutions repacked where that leaves out products.
+
+@dataclass(frozen=True)
+class Way:
+    """What becomes channels of a window's two directions, down and across, each ``KEPT``, ``DEALT`` or ``GATHERED``.
+
+    Args:
+        down: of the rows.
+        across: of the columns.
+    """
+
+    down: str
+    across: str
+
+    @property
+    def name(self) -> str:
+        """What a layer's name gains where the host gathers."""
+        return NAMES[self.down, self.across]
+
+
+@dataclass(frozen=True, eq=False)
+class Packing:
+    """A convolution that the host packs for.
+
+    Args:
+        way: how.
+        pack: the step of the host.
+        conv: the new convolution.
+        tensor: between the two.
+        products: of the machine, for every vector of the result.
+    """
+
+    way: Way
+    pack: Layer
+    conv: Layer
+    tensor: Tensor
+    products: int
+
+    @property
+    def bytes(self) -> int:
+        """What the host writes, lanes that stay empty left out."""
+        return int(np.prod(self.tensor.shape))
+
+
+def free(graph: Graph, block: int) -> Mapping[str, Packing]:
+    """By convolution, how it is dealt best where that leaves out products: the host only orders bytes.
 
     Args:
         graph: an imported network.
         block: channel lanes.
     """
-    made = {x.output for x in graph.layers}
-    tensors = dict(graph.tensors)
+    ways = {name: [p for p in found if not repeats(p.pack)] for name, found in _packings(graph, block).items()}
+    return {name: min(found, key=lambda p: (p.products, p.bytes)) for name, found in ways.items() if found}
+
+
+def gathered(graph: Graph, block: int) -> Mapping[str, tuple[Packing, ...]]:
+    """By convolution, the packings that leave out still more products for work of the host; each less work than the next.
+
+    Args:
+        graph: an imported network.
+        block: channel lanes.
+    """
+    found = {}
+    for name, ways in _packings(graph, block).items():
+        least = min([p.products for p in ways if not repeats(p.pack)], default=None)
+        kept: list[Packing] = []
+        for p in sorted((p for p in ways if repeats(p.pack)), key=lambda p: (p.bytes, p.products)):
+            if (least is None or p.products < least) and all(p.products < q.products for q in kept):
+                kept.append(p)
+        if kept:
+            own = [replace(p, conv=replace(p.conv, name=f"{name} by {p.way.name}")) for p in kept]
+            found[name] = tuple(own)
+    return found
+
+
+def with_packings(graph: Graph, chosen: Mapping[str, Packing]) -> Graph:
+    """The graph with some convolutions packed for.
+
+    Args:
+        graph: an imported network.
+        chosen: by convolution.
+    """
+    tensors = {**graph.tensors, **{p.tensor.name: p.tensor for p in chosen.values()}}
     steps: list[Step] = []
     for step in graph.steps:
-        if isinstance(step, Layer) and step.kind == "conv" and step.inputs[0] not in made and _pays(graph, step, block):
-            pack, conv, tensor = _dealt(graph, step)
-            tensors[tensor.name] = tensor
-            steps += [pack, conv]
-        else:
-            steps.append(step)
+        mine = chosen.get(step.name) if isinstance(step, Layer) else None
+        steps += [step] if mine is None else [mine.pack, mine.conv]
     return replace(graph, tensors=tensors, steps=tuple(steps))
 
 
-def _pays(graph: Graph, layer: Layer, block: int) -> bool:
-    assert layer.weight is not None
-    cells = layer.stride[0] * layer.stride[1]
-    return layer.group == 1 and cells > 1 and layer.weight.shape[1] * cells <= block and layer.kernel != (1, 1)
+def _packings(graph: Graph, block: int) -> Mapping[str, tuple[Packing, ...]]:
+    """By convolution that reads what the host hands over, every packing with fewer products than it has."""
+    made = {x.output for x in graph.layers}
+    found = {}
+    for layer in graph.layers:
+        if layer.kind != "conv" or layer.inputs[0] in made or layer.group != 1 or layer.residual is not None:
+            continue
+        assert layer.weight is not None
+        plain = layer.kernel[0] * layer.kernel[1] * -(-layer.weight.shape[1] // block)
+        ways = (Way(*pair) for pair in product(_choices(layer, 0), _choices(layer, 1)) if pair != (KEPT, KEPT))
+        better = tuple([p for p in (_packing(graph, layer, way, block) for way in ways) if p.products < plain])
+        if better:
+            found[layer.name] = better
+    return found
 
 
-def _dealt(graph: Graph, layer: Layer) -> tuple[Layer, Layer, Tensor]:
+def _choices(layer: Layer, side: int) -> tuple[str, ...]:
+    """What may be done with a direction of the window."""
+    window, step = layer.kernel[side], layer.stride[side]
+    dealt = (DEALT,) if window > 1 and step > 1 else ()
+    # Windows that do not overlap have no pixel twice: they are cells.
+    return (KEPT, *dealt, GATHERED) if window > step else (KEPT, *dealt)
+
+
+def _packing(graph: Graph, layer: Layer, way: Way, block: int) -> Packing:
     """The step of the host, the new convolution, and the tensor between them."""
     assert layer.weight is not None
     source, out = graph.tensors[layer.inputs[0]], graph.tensors[layer.output].shape
-    (s, t), (kh, kw) = layer.stride, layer.kernel
     co, ci = layer.weight.shape[:2]
-    rows, columns = -(-kh // s), -(-kw // t)
-    shape = (source.shape[0], ci * s * t, out[2] + rows - 1, out[3] + columns - 1)
-    name = f"{source.name}:dealt:{layer.name}"
+    cells, steps, kernel, stride, sizes = [], [], [], [], []
+    pads, own = list(layer.pads), [0, 0, 0, 0]
+    for side, how in enumerate((way.down, way.across)):
+        window, step = layer.kernel[side], layer.stride[side]
+        if how == KEPT:
+            cell, step, rest, moves = 1, 1, window, layer.stride[side]
+            # What the machine pads as it loads, the host need not.
+            own[side], own[side + 2] = pads[side], pads[side + 2]
+            pads[side] = pads[side + 2] = 0
+            size = source.shape[2 + side]
+        else:
+            cell = window if how == GATHERED else step
+            rest, moves = -(-window // cell), 1
+            size = out[2 + side] + rest - 1
+        cells.append(cell)
+        steps.append(step)
+        kernel.append(rest)
+        stride.append(moves)
+        sizes.append(size)
+    (s, t), (rows, columns) = cells, kernel
     wide = np.zeros((co, ci, rows * s, columns * t), dtype=np.int8)
-    wide[:, :, :kh, :kw] = layer.weight
+    wide[:, :, : layer.kernel[0], : layer.kernel[1]] = layer.weight
     # Channel (dy, dx, c) of the new weight is column (Y * s + dy, X * t + dx) of the old one.
     weight = wide.reshape(co, ci, rows, s, columns, t).transpose(0, 3, 5, 1, 2, 4).reshape(co, s * t * ci, rows, columns)
-    pack = Layer(f"pack {source.name}", "pack", layer.inputs, name, stride=layer.stride, pads=layer.pads)
-    conv = replace(
-        layer, inputs=(name,), weight=np.ascontiguousarray(weight), kernel=(rows, columns), stride=(1, 1), pads=(0, 0, 0, 0),
+    name = f"{source.name}:{'gathered' if GATHERED in (way.down, way.across) else 'dealt'}:{layer.name}"
+    pack = Layer(
+        f"pack {source.name}", "pack", layer.inputs, name, kernel=(s, t), stride=(steps[0], steps[1]),
+        pads=(pads[0], pads[1], pads[2], pads[3]),
     )
-    return pack, conv, replace(source, name=name, shape=shape, dtype="int8")
+    conv = replace(
+        layer, inputs=(name,), weight=np.ascontiguousarray(weight), kernel=(rows, columns), stride=(stride[0], stride[1]),
+        pads=(own[0], own[1], own[2], own[3]),
+    )
+    tensor = replace(source, name=name, shape=(source.shape[0], ci * s * t, *sizes), dtype="int8")
+    return Packing(way, pack, conv, tensor, rows * columns * -(-ci * s * t // block))
 
 
-def deal(array: Array, layer: Layer, shape: tuple[int, ...]) -> Array:
+def repeats(layer: Layer) -> bool:
+    """Whether a ``pack`` step writes pixels several times."""
+    return any(cell > step for cell, step in zip(layer.kernel, layer.stride))
+
+
+def pack(array: Array, layer: Layer, shape: tuple[int, ...]) -> Array:
     """The tensor of a ``pack`` step, from the machine's int8 of its source.
 
     Args:
         array: [n, c, h, w].
-        layer: the step.
+        layer: the step: its kernel's pixels become channels, from every stride on.
         shape: of its result.
     """
     n, c = array.shape[:2]
-    (s, t), (top, left, _, _) = layer.stride, layer.pads
-    height, width = shape[2] * s, shape[3] * t
+    (rows, columns), (s, t), (top, left, _, _) = layer.kernel, layer.stride, layer.pads
+    height, width = (shape[2] - 1) * s + rows, (shape[3] - 1) * t + columns
     whole = np.zeros((n, c, height, width), dtype=array.dtype)
     part = array[:, :, : height - top, : width - left]
     whole[:, :, top : top + part.shape[2], left : left + part.shape[3]] = part
-    cells = whole.reshape(n, c, shape[2], s, shape[3], t).transpose(0, 3, 5, 1, 2, 4)
-    return np.ascontiguousarray(cells.reshape(shape))
+    windows = np.lib.stride_tricks.sliding_window_view(whole, (rows, columns), axis=(2, 3))[:, :, ::s, ::t]
+    return np.ascontiguousarray(windows.transpose(0, 4, 5, 1, 2, 3).reshape(shape))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from autosched.networks.graph import Graph
 from autosched.networks.programs import Call, call_of, workload_of
+from autosched.networks.repack import gathered, with_packings
 from autosched.networks.residuals import candidates, fused
 from autosched.networks.stream import Run, stages
 from autosched.target import Target
@@ -38,16 +39,34 @@ def calls(graph: Graph, target: Target) -> Mapping[str, Call]:
     return made
 
 
-def tasks(graph: Graph, target: Target) -> tuple[Task, ...]:
-    """The distinct tasks of a network, in order of first use: each layer by itself, and with a residual sum if it may have one.
+def gathered_calls(graph: Graph, target: Target) -> Mapping[str, Call]:
+    """The program and constants of every convolution for which the host may gather windows, by its name then.
 
     Args:
         graph: an imported network.
         target: the machine.
     """
+    found: dict[str, Call] = {}
+    for name, packings in gathered(graph, target.config.block_in).items():
+        for p in packings:
+            found[p.conv.name] = calls(with_packings(graph, {name: p}), target)[p.conv.name]
+    return found
+
+
+def tasks(graph: Graph, packed: Graph, target: Target) -> tuple[Task, ...]:
+    """The distinct tasks of a network: each layer by itself, with a residual sum if it may have one, and with windows that the
+    host gathers; in order of first use.
+
+    Args:
+        graph: an imported network.
+        packed: the same as it runs.
+        target: the machine.
+    """
     batch, block = target.config.batch, target.config.block_in
     found: dict[str, tuple[Workload, list[str]]] = {}
-    all_calls = {**calls(graph, target), **calls(fused(graph, candidates(graph)), target)}
+    all_calls = {
+        **calls(packed, target), **calls(fused(packed, candidates(packed)), target), **gathered_calls(graph, target),
+    }
     for name, call in all_calls.items():
         # By program, not by spec: channels that a block rounds up to are the same program.
         task = workload_of(call.spec.structure(), f"{graph.name}.{name}", batch, block)

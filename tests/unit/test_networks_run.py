@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import zipfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,6 +15,7 @@ from autosched.ir import PrimFunc
 from autosched.networks import CompiledNetwork, load, network, reference
 from autosched.networks.compare import differences
 from autosched.networks.onnx_file import read
+from autosched.networks.repack import gathered
 from autosched.target import Target
 from sim.races import check_races
 from space import Space
@@ -123,23 +126,54 @@ def test_one_stream_has_no_race_and_runs_without_onnx(onnx_models: ModuleType, t
     assert again.cycles == ready.cycles
 
 
-@pytest.mark.parametrize(("size", "k", "stride", "pad", "channels"), [
-    (12, 7, 2, 3, 3), (11, 3, 2, 1, 4), (9, 3, 3, 0, 1), (10, 5, 2, 2, 4), (13, 4, 3, 1, 1), (8, 2, 2, 0, 3), (8, 3, 2, 1, 5),
-])
-def test_a_strided_stem_of_few_channels_is_dealt_to_lanes(
-    size: int, k: int, stride: int, pad: int, channels: int, onnx_models: ModuleType, tmp_path: Path
+STEMS = [  # with the window that is left where pixels are dealt, and the products of every way that gathers
+    (12, 7, 2, 3, 3, (4, 4), {"rows": 14, "dealt rows": 12, "patches": 10}),
+    (11, 3, 2, 1, 4, (2, 2), {"rows": 3}),
+    (9, 3, 3, 0, 1, (1, 1), {}),
+    (10, 5, 2, 2, 4, (3, 3), {"patches": 7}),
+    (13, 4, 3, 1, 1, (2, 2), {"dealt rows": 2, "patches": 1}),
+    (8, 2, 2, 0, 3, (1, 1), {}),
+    (8, 3, 2, 1, 5, (3, 2), {"rows": 3}),
+    (8, 3, 2, 1, 16, None, {}),
+    (6, 3, 1, 1, 1, None, {"rows": 3, "patches": 1}),
+]
+
+
+@pytest.mark.parametrize(("size", "k", "stride", "pad", "channels", "window", "ways"), STEMS)
+def test_a_stem_of_few_channels_is_packed_into_lanes(
+    size: int, k: int, stride: int, pad: int, channels: int, window: tuple[int, int] | None, ways: dict[str, int],
+    onnx_models: ModuleType, tmp_path: Path,
 ) -> None:
     b = onnx_models.Builder("qdq", np.random.default_rng(0), (1, channels, size, size))
     last = b.conv("x", 20, k, stride=stride, pad=pad)
     net = load(saved(b.model(last), tmp_path / "net.onnx"))
-    dealt = [x for x in net.packed.layers if x.kind == "pack"]
-    assert len(dealt) == (channels * stride * stride <= 16)
-    ready = net.compile(tmp_path)
+    dealt = {x.kind: x for x in net.packed.layers}
+    assert (dealt["conv"].kernel if "pack" in dealt else None) == window
+    found = {p.way.name: p.products for mine in gathered(net.graph, 16).values() for p in mine}
+    assert found == ways
     images = b.image(3)
     want = np.concatenate([reference.run(net.graph, {"x": x[None]})[last] for x in images])
-    assert np.array_equal(ready(images), want)
+    for gather in (None, True):
+        ready = net.compile(tmp_path, gather=gather)
+        assert np.array_equal(ready(images), want), gather
+        steps = {step.what for step in ready.run(images).host}
+        assert ("gather" in steps, "deal" in steps) == ((True, False) if gather and ways else (False, window is not None))
+        ready.save(tmp_path / "net.zip")
+        assert np.array_equal(CompiledNetwork.load(tmp_path / "net.zip")(images), want)
+
+
+def test_a_file_from_before_windows_were_gathered_is_read(onnx_models: ModuleType, tmp_path: Path) -> None:
+    b = onnx_models.Builder("qdq", np.random.default_rng(0), (1, 3, 12, 12))
+    last = b.conv("x", 20, 7, stride=2, pad=3)
+    ready = load(saved(b.model(last), tmp_path / "net.onnx")).compile(tmp_path)
     ready.save(tmp_path / "net.zip")
-    assert np.array_equal(CompiledNetwork.load(tmp_path / "net.zip")(images), want)
+    with zipfile.ZipFile(tmp_path / "net.zip") as new, zipfile.ZipFile(tmp_path / "old.zip", "w") as old:
+        for name in new.namelist():
+            old.writestr(name, re.sub(rb',\s*"kernel": \[[^]]*\]', b"", new.read(name)))
+    with zipfile.ZipFile(tmp_path / "old.zip") as old:
+        assert b"kernel" not in old.read("network.json")
+    images = b.image(2)
+    assert np.array_equal(CompiledNetwork.load(tmp_path / "old.zip")(images), ready(images))
 
 
 def test_tensors_that_are_never_alive_together_share_dram(onnx_models: ModuleType, tmp_path: Path) -> None:
