@@ -18,7 +18,7 @@ from autosched.schedule import Trace
 from autosched.target import Target
 from space.model import Model
 from space.nest import analyse
-from space.normalise import KEPT, normal_forms, why_unpacked
+from space.normalise import GATHERED, KEPT, normal_forms, why_unpacked
 from space.normalise.blocks import written
 from space.plan import Mask, Plan
 from space.products import why_no_product, why_no_type, why_no_weight
@@ -140,10 +140,11 @@ def sketches(
             forms += [((*done, text), other) for text, other in rule.apply(sch, target)]
     found: list[Sketch] = []
     refusal: ProgramError | None = None
-    # What windows share need not stay: no refusal is said of this form, and it stands behind the others, which had points first.
+    # What windows share need not stay, nor need the host gather them: no refusal is said of these forms, and they stand behind
+    # the others, which had points first.
     forms.reverse()
-    for done, sch in sorted(forms, key=lambda form: KEPT in form[0]):
-        if KEPT in done and not found:
+    for done, sch in sorted(forms, key=lambda form: bool({KEPT, GATHERED} & {*form[0]})):
+        if {KEPT, GATHERED} & {*done} and not found:
             break
         try:
             host = split_host(sch.func)

@@ -20,6 +20,7 @@ from space.normalise import (
     copies,
     diagonal,
     epilogue,
+    gathering,
     gathers,
     groups,
     guards,
@@ -48,6 +49,7 @@ from space.normalise.blocks import device_blocks, is_packed, plain_blocks, requi
 
 DIFFERENCES = "extrema by differences"  # what a form is called that need not be
 KEPT = "what windows share stays"  # in the accumulator; else it is stored, and read again
+GATHERED = "windows gathered by the host"  # which is work of its own; else the machine reads them where they lie
 
 # Ways to a form, each tried where those before it lead to none that may have a schedule: a form is part of what a point means.
 AS_IT_IS = 0
@@ -61,7 +63,7 @@ PACKING = (gathers.apply, packing.apply, diagonal.apply)
 
 
 def normalise(
-    func: PrimFunc, target: Target, differences: bool = False, kept: bool = False
+    func: PrimFunc, target: Target, differences: bool = False, kept: bool = False, gathered: bool = False
 ) -> tuple[PrimFunc, tuple[Instruction, ...]]:
     """A program in schedulable form, and the primitives that bring it there.
 
@@ -70,12 +72,13 @@ def normalise(
         target: the machine whose elements tensors are packed for.
         differences: whether extrema of int8 are written as differences, where there are any; without them there is no such form.
         kept: whether what several windows share stays in the accumulator then; where none do there is no such form.
+        gathered: whether the host gathers what windows read, where that fills more lanes; else there is no such form.
 
     Returns:
         The program, in which parameters are packed and results unpacked by host stages, and the instructions of a trace; the
         program itself and no instructions where it is packed already, or where no rule knows how to pack it.
     """
-    sch, _ = _attempt(func, target, differences, kept)
+    sch, _ = _attempt(func, target, differences, kept, gathered)
     return (func, ()) if sch is None else (sch.func, tuple(sch.trace.insts))
 
 
@@ -89,19 +92,21 @@ def why_unpacked(func: PrimFunc, target: Target) -> str:
     return _attempt(func, target, False)[1]
 
 
-def _attempt(func: PrimFunc, target: Target, differences: bool, kept: bool = False) -> tuple[Schedule | None, str]:
+def _attempt(
+    func: PrimFunc, target: Target, differences: bool, kept: bool = False, gathered: bool = False
+) -> tuple[Schedule | None, str]:
     """The schedule of a program in form, or None and why not."""
     begun = conditions.single(func)
     func = begun.func
     if not plain_blocks(func):
         return None, ""
-    found, why = _laid_out(begun, target, differences, AS_IT_IS, kept)
+    found, why = _laid_out(begun, target, differences, AS_IT_IS, kept, gathered)
     inside = any(rule.applies(func) for rule in (parts, joined, versions))
     if inside or _needs(func if found is None else found.func, target, found is None):
-        other = _laid_out(begun, target, differences, OTHERWISE, kept)[0]
+        other = _laid_out(begun, target, differences, OTHERWISE, kept, gathered)[0]
         found, why = (found, why) if other is None else (other, "")
     if (found is None and bool(why)) or (found is not None and _elsewhere(found)):
-        other = _laid_out(begun, target, differences, APART, kept)[0]
+        other = _laid_out(begun, target, differences, APART, kept, gathered)[0]
         if other is not None and not _elsewhere(other):
             return other, ""
     return found, why
@@ -120,21 +125,21 @@ def _needs(func: PrimFunc, target: Target, unpacked: bool) -> bool:
 
 
 def _laid_out(
-    begun: Schedule, target: Target, differences: bool, otherwise: int, kept: bool
+    begun: Schedule, target: Target, differences: bool, otherwise: int, kept: bool, gathered: bool
 ) -> tuple[Schedule | None, str]:
     """As ``_attempt``, in one of the ways that there are, of a program of plain blocks."""
-    found, why = _formed(begun, target, differences, False, otherwise, kept)
+    found, why = _formed(begun, target, differences, False, otherwise, kept, gathered)
     # Of what several products read each may want another layout. Two layouts of one copy are for where copies of their own are no
     # way: these had points first.
     shared = found is not None and not otherwise and gathers.shared(found)
     if why or shared or (found is None and not is_packed(begun.func, target)):
-        other = _formed(begun, target, differences, True, otherwise, kept)[0]
+        other = _formed(begun, target, differences, True, otherwise, kept, gathered)[0]
         return (found, why) if other is None else (other, "")
     return found, why
 
 
 def _formed(
-    begun: Schedule, target: Target, differences: bool, alone: bool, otherwise: int, kept: bool
+    begun: Schedule, target: Target, differences: bool, alone: bool, otherwise: int, kept: bool, gathered: bool
 ) -> tuple[Schedule | None, str]:
     """As ``_laid_out``; where ``alone``, with copies of its own for every product."""
     sch = begun.copy()
@@ -182,7 +187,11 @@ def _formed(
             far = [packing.shifted] if otherwise == APART else []
             grouped = groups.shared if otherwise == OTHERWISE else groups.apply
             packed = (gathers.apply, packing.repeating, diagonal.apply) if otherwise == APART else PACKING
-            for rule in (*COPYING, *extra, *ARRANGING, grouped, *far, *packed):
+            for rule in (*COPYING, *extra, *ARRANGING, grouped, *far):
+                rule(sch, target)
+            if gathered and not gathering.apply(sch, target):
+                return None, ""
+            for rule in packed:
                 rule(sch, target)
         else:
             loops.arranged(sch, target)
@@ -240,10 +249,16 @@ def normal_forms(func: PrimFunc, target: Target) -> list[tuple[tuple[str, ...], 
             other = normalised(func, target, True, True)
             if other.trace.insts:
                 forms.append(((DIFFERENCES, KEPT), other))
+    if first.trace.insts and gathering.applies(begun.func, target):
+        other = normalised(func, target, gathered=True)
+        if other.trace.insts:
+            forms.append(((GATHERED,), other))
     return forms
 
 
-def normalised(func: PrimFunc, target: Target, differences: bool = False, kept: bool = False) -> Schedule:
+def normalised(
+    func: PrimFunc, target: Target, differences: bool = False, kept: bool = False, gathered: bool = False
+) -> Schedule:
     """A schedule of a program that has been normalised, its trace included.
 
     Args:
@@ -251,12 +266,13 @@ def normalised(func: PrimFunc, target: Target, differences: bool = False, kept: 
         target: as for ``normalise``.
         differences: as for ``normalise``.
         kept: as for ``normalise``.
+        gathered: as for ``normalise``.
     """
     sch = Schedule(func, seed=0)
-    steps = normalise(func, target, differences, kept)[1]
+    steps = normalise(func, target, differences, kept, gathered)[1]
     if steps:
         Trace(list(steps)).apply_to_schedule(sch, remove_postproc=False)
     return sch
 
 
-__all__ = ["DIFFERENCES", "KEPT", "normal_forms", "normalise", "normalised", "why_unpacked"]
+__all__ = ["DIFFERENCES", "GATHERED", "KEPT", "normal_forms", "normalise", "normalised", "why_unpacked"]

@@ -1,0 +1,113 @@
+"""Windows that the host gathers: all that a product sums over becomes one index, of which whole elements are full.
+
+An image of three channels fills three of the sixteen lanes that a product sums over, for each of a window's taps. What the taps
+read of a parameter, the host may write side by side instead, each element as often as windows have it. That is work of the host,
+so it is a form of its own, which the search holds against the others.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from autosched.errors import ScheduleError
+from autosched.ir.expr import BufferLoad, Expr, Var
+from autosched.ir.functor import free_vars
+from autosched.ir.stmt import PrimFunc
+from autosched.schedule import Schedule
+from autosched.target import Target
+from space.normalise.blocks import (
+    Product,
+    device_block,
+    device_blocks,
+    extents,
+    filled,
+    is_copy,
+    product_of,
+    readers_of,
+    store_of,
+    writer_of,
+)
+
+
+def applies(func: PrimFunc, target: Target) -> bool:
+    """Whether some product sums over several indices that fill more lanes together than one of them does.
+
+    Args:
+        func: the program.
+        target: the machine.
+    """
+    return any(_roles(p, target) is not None for b in device_blocks(func) if (p := product_of(b)) is not None)
+
+
+def apply(sch: Schedule, target: Target) -> bool:
+    """Lets the host gather what such products read; whether there are any.
+
+    Args:
+        sch: of the program, which reads what the host has filled.
+        target: the machine.
+
+    Raises:
+        ScheduleError: what the host would gather, or what it would leave, is of no form that primitives know.
+    """
+    done = False
+    for name in [b.name for b in device_blocks(sch.func)]:
+        product = product_of(device_block(sch, name))
+        roles = None if product is None else _roles(product, target)
+        if roles is None or not _given(sch, name, roles[0]) or roles[1].buffer not in filled(sch):
+            continue
+        block = device_block(sch, name)
+        own = [iv.var for iv in block.iter_vars]
+        sums = [iv.var for iv in block.iter_vars if iv.kind == "reduce"]
+        size = extents(block)
+
+        def together(*i: Expr, own: list[Var] = own, sums: list[Var] = sums, size: dict[Var, int] = size) -> tuple[Expr, ...]:
+            table = dict(zip(own, i))
+            index: Expr | None = None
+            for v in sums:
+                index = table[v] if index is None else index * size[v] + table[v]
+            assert index is not None
+            return (*[table[v] for v in own if v not in sums], index)
+
+        sch.transform_block_layout(sch.get_sblock(name), together)
+        for buffer in (roles[0].buffer.name, roles[1].buffer.name):
+            block = device_block(sch, name)
+            position = next(n for n, r in enumerate(block.reads) if r.buffer.name == buffer)
+            sch.host_stage(sch.reindex(sch.get_sblock(name), ("read", position)))
+        done = True
+    return done
+
+
+def _roles(product: Product, target: Target) -> tuple[BufferLoad, BufferLoad] | None:
+    """The data and the weight of a product that sums over several indices, where these fill more lanes together."""
+    block = product.block
+    size = extents(block)
+    sums = [iv.var for iv in block.iter_vars if iv.kind == "reduce" and size[iv.var] > 1]
+    if len(sums) < 2:
+        return None
+    lanes = target.config.block_in
+    for data, weight in (product.factors, product.factors[::-1]):
+        around = {v for i in data.indices for v in free_vars(i)}
+        columns = [i for i in weight.indices if isinstance(i, Var) and i not in around and i in store_of(block).indices]
+        depths = [v for v in sums if v in weight.indices and v in data.indices]
+        shared = [v for v in around if v in weight.indices and v not in sums and size.get(v, 1) > 1]
+        if not columns or not depths or shared or not {v for i in weight.indices for v in free_vars(i)} >= set(sums):
+            continue
+        alone = min(-(-size[v] // lanes) * prod(size[o] for o in sums if o is not v) for v in depths)
+        if -(-prod(size[v] for v in sums) // lanes) < alone:
+            return data, weight
+    return None
+
+
+def _given(sch: Schedule, name: str, data: BufferLoad) -> bool:
+    """Whether the host fills what a block reads; a copy of that, with zeros around it, becomes the host's."""
+    packs = filled(sch)
+    if data.buffer in packs:
+        return True
+    maker = writer_of(sch.func, data.buffer)
+    if maker is None or not is_copy(maker, packs) or [b.name for b in readers_of(sch.func, data.buffer)] != [name]:
+        return False
+    try:
+        sch.host_stage(sch.get_sblock(maker.name))
+    except ScheduleError:
+        return False
+    return True

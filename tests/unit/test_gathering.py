@@ -1,0 +1,116 @@
+"""Windows that the host gathers, so that what a product sums over fills the lanes of elements."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import ceil
+
+import numpy as np
+import pytest
+
+from autosched import tune
+from autosched.ir.host import split_host
+from autosched.ir.interp import random_inputs, run
+from autosched.ir.stmt import PrimFunc
+from autosched.ir.verify import verify
+from autosched.script import parse
+from autosched.target import get_target
+from space import Space
+from space.normalise import GATHERED, normal_forms
+from space.normalise.blocks import device_blocks, extents, is_packed, product_of
+
+TARGET = get_target("vta-de10")
+
+
+def convolution(
+    ci: int, k: int, *, stride: int = 1, pad: int = 0, size: int = 6, co: int = 5, made: bool = False, twice: bool = False
+) -> PrimFunc:
+    """A user's convolution; ``made``: of what a stage makes; ``twice``: the image with its zeros is a result as well."""
+    h = size + 2 * pad
+    o = (h - k) // stride + 1
+    text = f"def main(x: T.Buffer(({ci}, {size}, {size}), 'int8'), w: T.Buffer(({co}, {ci}, {k}, {k}), 'int8'), "
+    text += f"out: T.Buffer(({co}, {o}, {o}), 'int8')"
+    text += f", also: T.Buffer(({ci}, {h}, {h}), 'int8')):\n" if twice else "):\n"
+    text += f"    acc = T.alloc_buffer(({co}, {o}, {o}), 'int32')\n"
+    if not twice:
+        text += f"    also = T.alloc_buffer(({ci}, {h}, {h}), 'int8')\n"
+    inside = " and ".join(f"{v} >= {pad} and {v} < {pad + size}" for v in ("vy", "vx"))
+    value = f"T.if_then_else({inside}, x[vc, vy - {pad}, vx - {pad}], T.int8(0))" if pad else "x[vc, vy, vx]"
+    if made:
+        value = "T.max(x[vc, vy, vx], T.int8(1))"
+    tap = f'T.Cast("int32", also[vc, vy * {stride} + vi, vx * {stride} + vj])'
+    text += f"""    for c, y, xx in T.grid({ci}, {h}, {h}):
+        with T.block("pad"):
+            vc, vy, vx = T.axis.remap("SSS", [c, y, xx])
+            also[vc, vy, vx] = {value}
+    for f, y, xx, c, i, j in T.grid({co}, {o}, {o}, {ci}, {k}, {k}):
+        with T.block("conv"):
+            vf, vy, vx, vc, vi, vj = T.axis.remap("SSSRRR", [f, y, xx, c, i, j])
+            with T.init():
+                acc[vf, vy, vx] = 0
+            acc[vf, vy, vx] += {tap} * T.Cast("int32", w[vf, vc, vi, vj])
+    for f, y, xx in T.grid({co}, {o}, {o}):
+        with T.block("out"):
+            vf, vy, vx = T.axis.remap("SSS", [f, y, xx])
+            out[vf, vy, vx] = T.Cast("int8", T.min(T.max(acc[vf, vy, vx] >> 4, -128), 127))
+"""
+    func = parse("from autosched.script import T\n\n@T.prim_func\n" + text)
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+def gathered(func: PrimFunc) -> PrimFunc | None:
+    """The program in the form in which the host gathers, or None."""
+    return next((sch.func for done, sch in normal_forms(func, TARGET) if GATHERED in done), None)
+
+
+def products(func: PrimFunc) -> int:
+    """Products of elements that a packed program forms for every element of its result."""
+    (block,) = [b for b in device_blocks(split_host(func).device) if product_of(b) is not None]
+    size = extents(block)
+    return int(np.prod([size[iv.var] for iv in block.iter_vars if iv.kind == "reduce"])) // TARGET.config.block_in
+
+
+@pytest.mark.parametrize(("ci", "k", "stride", "pad"), [(3, 3, 1, 1), (3, 3, 2, 1), (2, 3, 1, 0), (17, 2, 1, 0), (5, 2, 2, 0)])
+def test_the_gathered_form_means_the_same_with_fewer_products(ci: int, k: int, stride: int, pad: int) -> None:
+    func = convolution(ci, k, stride=stride, pad=pad)
+    (_, plain), *_ = normal_forms(func, TARGET)
+    made = gathered(func)
+    assert made is not None and not verify(made) and is_packed(split_host(made).device, TARGET)
+    assert products(made) == ceil(ci * k * k / 16) < products(plain.func) == k * k * ceil(ci / 16)
+    inputs = random_inputs(func, 3)
+    for got, wanted in zip(run(made, *inputs), run(func, *inputs), strict=True):
+        assert np.array_equal(got, wanted)
+    # What is around the image is the host's, too.
+    assert "pad" not in {b.name for b in device_blocks(split_host(made).device)}
+
+
+@pytest.mark.parametrize(("change", "why"), [
+    ({"ci": 16, "k": 3}, "whole elements already"),
+    ({"ci": 15, "k": 1}, "one tap"),
+    ({"ci": 31, "k": 2}, "8 products in both"),
+    ({"ci": 3, "k": 3, "made": True}, "the accelerator makes what it reads"),
+    ({"ci": 3, "k": 3, "pad": 1, "twice": True}, "what the taps read is a result as well"),
+])
+def test_there_is_no_such_form(change: dict[str, int], why: str) -> None:
+    func = convolution(**change)  # type: ignore[arg-type]
+    assert gathered(func) is None, why
+
+
+def test_every_extent_has_it_exactly_where_it_is_fewer() -> None:
+    for ci, k in product((1, 4, 15, 16, 17, 30, 31), (1, 2, 3)):
+        made = gathered(convolution(ci, k, size=4, co=2))
+        fewer = -(-ci * k * k // 16) < k * k * -(-ci // 16)
+        # One channel has no plain index to sum over: the host gathers its windows in every form.
+        assert (made is not None) == (fewer and ci > 1), (ci, k)
+
+
+def test_the_search_holds_it_against_the_others(tmp_path) -> None:
+    func = convolution(3, 3, pad=1, size=10, co=16)
+    space = Space(func, "vta-de10")
+    (sketch,) = [k for k, s in enumerate(space.sketches) if GATHERED in s.done]
+    report = tune(func, trials=16, log=tmp_path / "all", jobs=1, cold=True)
+    assert report.verified and GATHERED in report.explain
+    other = tune(func, trials=16, log=tmp_path / "one", jobs=1, cold=True, fix={"sketch": 0})
+    assert other.verified and GATHERED not in other.explain and sketch != 0
+    assert report.cycles is not None and other.cycles is not None and report.cycles < other.cycles
