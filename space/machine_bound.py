@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,7 @@ from autosched.ir.stmt import Block, BlockRealize, BufferStore
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.target import Target
 from sim import isa, timing
+from space.lanes import Filling, fillings
 from space.nest import Nest
 from space.stages import Stage
 
@@ -256,7 +258,8 @@ def machine_bound(models: Sequence[Model]) -> MachineBound:
         models: of a sketch, one for every nest.
     """
     config = models[0].config
-    nests = [_needs(model) for model in models]
+    full = fillings(models[0].packing)
+    nests = [_needs(model, full) for model in models]
     gemm = any(n.products for n in nests)
     start = int(timing.fetch_cycles_floor(1, config))
     drain = int(timing.store_cycles(0, 1, 1, 1, config=config))
@@ -313,10 +316,21 @@ def _once(found: Sequence[dict[str, int]]) -> dict[str, int]:
     return most
 
 
-def _needs(model: Model) -> _Needs:
+def _of(count: int, share: Fraction) -> int:
+    """A share of a number of elements, in whole ones: however tensors are packed, so many are needed for what is in these."""
+    return -(-count * share.numerator // share.denominator)
+
+
+def _real(count: int, filling: Filling | None, lanes: int) -> int:
+    """Elements, at least, that hold what is the program's of some."""
+    return count if filling is None else min(_of(count, filling.lanes), -(-filling.most // lanes))
+
+
+def _needs(model: Model, full: Mapping[str, Filling]) -> _Needs:
     nest, c = model.nest, model.config
     epilogue = least_epilogue(nest, model.target, bool(model.origins))
     memory = {INP: isa.MEM_INP, ACC: isa.MEM_ACC}
+    lanes_of = {INP: c.batch * c.block_in, WGT: c.block_out * c.block_in, ACC: c.batch * c.block_out}
 
     def load(memory: int, elements: int) -> int:
         rows = max(1, -(-elements // 65535))
@@ -332,15 +346,20 @@ def _needs(model: Model) -> _Needs:
     identities = _identities(nest)
     widened = nest.anchor in identities
     products = model.padding.useful if nest.anchor and not (loads_widen and widened) else 0
+    # Where the layout is the space's choice, other layouts may leave no lane empty.
+    weights = [full[o.name] for o in nest.operands if o.scope == WGT and o.consumer == nest.anchor and o.name in full]
+    others = [full[o.name].lanes for o in nest.operands if o.scope != WGT and o.name in full]
+    share = max([f.rows for f in weights] or others, default=Fraction(1))
+    products = _of(products, max([f.lanes for f in weights], default=Fraction(1)))
     # Vectors of padding alone are the same constant: a program may make one of them and store it again and again.
-    vectors = _with_products(model)
+    vectors, stored = _of(_with_products(model), share), _of(model.out_elements, share)
     starts = vectors if products else 0
     reduced = [k for k, o in enumerate(nest.operands) if o.consumer in _reads(nest)]
     used = max((_least(model, k) for k in reduced), default=0)
     if widened and products:
         # Sums of windows that overlap may share their parts.
         starts = starts if used == products else 0
-        products = max(used, model.out_elements)
+        products = max(_of(used, share), stored)
     if not nest.tensorized:
         # What windows connect, comparisons have to connect, one at a time.
         apart = max((_apart(model, k) for k in reduced if _least(model, k) == used), default=model.out_elements)
@@ -350,7 +369,7 @@ def _needs(model: Model) -> _Needs:
         else:
             # A comparison with a constant is half of a product dearer than it looks: docs/bound.md.
             products = steps if loads_widen else used + -(-3 * steps // 2) * _compares_all(nest)
-        starts = 0
+        products, starts = _of(products, share), 0
     differences = _differences(nest)
     # A single product may be an identity's.
     links = [s for s in nest.stages if s.products > loads_widen and s.block not in differences]
@@ -365,7 +384,8 @@ def _needs(model: Model) -> _Needs:
     needed: dict[str, int] = {}
     for k, operand in enumerate(nest.operands):
         if operand.scope == INP and joined & set(operand.readers):
-            needed[operand.name] = max(_least(model, k), needed.get(operand.name, 0))
+            least = _real(_least(model, k), full.get(operand.name), lanes_of[INP])
+            needed[operand.name] = max(least, needed.get(operand.name, 0))
     taken = {o.name for o in nest.operands if o.scope == INP and set(_reads(nest)) & set(o.readers)}
     taken = taken if widened or nest.wides else set()
     streams: dict[str, int] = {}
@@ -377,7 +397,8 @@ def _needs(model: Model) -> _Needs:
         name = "a constant" if operand.name in constant else operand.name
         if operand.twin or name in words:
             continue
-        engine, least = memory.get(operand.scope, isa.MEM_WGT), _least(model, k)
+        engine = memory.get(operand.scope, isa.MEM_WGT)
+        least = _real(_least(model, k), full.get(operand.name), lanes_of[operand.scope])
         into = addends if operand.scope == ACC else streams
         into[name] = load(engine, least)
         words[name] = beats(engine, least)
@@ -391,7 +412,7 @@ def _needs(model: Model) -> _Needs:
         streams, addends, words, first, products, needed, tuple(sorted(taken)), moved if nest.anchor else (),
         epilogue.initial * written, after * vectors, epilogue.after + sum(not s.fresh for s in links),
         starts, written, epilogue.after * vectors,
-        nest.stores * model.out_elements, epilogue.initial * bool(written or not starts) + after + alone,
+        nest.stores * stored, epilogue.initial * bool(written or not starts) + after + alone,
     )
 
 

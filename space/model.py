@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.ir.scopes import ACC, SRAM_SCOPES
+from autosched.ir.stmt import PrimFunc
 from autosched.lower.capacity import Held, copies_of, fits
 from autosched.target import Target
 from sim import timing
@@ -73,15 +74,17 @@ class Model:
         rules: the numeric rules, in the order in which their columns are decided.
         nests: how many nests the program has, this one included.
         origins: where the operands' layout is the space's choice, of which of the program's tensors the host makes each; by name.
+        packing: then the stages of the host that make them.
     """
 
     def __init__(
         self, nest: Nest, target: Target, rules: Sequence[NumericRule] = (), nests: int = 1,
-        origins: Mapping[str, frozenset[str]] = MappingProxyType({}),
+        origins: Mapping[str, frozenset[str]] = MappingProxyType({}), packing: Sequence[PrimFunc] = (),
     ) -> None:
         self.nest = nest
         self.nests = nests
         self.origins = origins
+        self.packing = tuple(packing)
         self.target = target
         self.config = target.config
         self.extents = np.array([a.extent for a in nest.axes], dtype=np.int64)

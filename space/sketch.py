@@ -156,7 +156,8 @@ def sketches(
         for nest in nests:
             # What the host unpacks is read inside the program, and a stage that is read cannot be cut; nor can several at once.
             fitting = [rule for rule in numeric if not (rule.cuts and (host.unpack or nest.between or nest.also))]
-            models.append(Model(nest, target, fitting, len(nests), _origins(host) if host.unpack else {}))
+            free = (_origins(host), host.pack) if host.unpack else ({}, ())
+            models.append(Model(nest, target, fitting, len(nests), *free))
         least = [least_work(m.padding.useful if m.nest.anchor else 0, m.out_elements, target.config) for m in models]
         reason = too_much(sum(least))
         if reason:

@@ -6,12 +6,13 @@ import argparse
 import io
 import json
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from autosched.cli.commands import tune_hint
 from autosched.cli.exit_codes import Exit
+from autosched.cli.host_work import host_work, tell_host_work
 from autosched.cli.network_commands import export as export_network
 from autosched.cli.network_commands import is_network
 from autosched.cli.network_commands import load as load_network
@@ -229,10 +230,12 @@ def apply(args: argparse.Namespace) -> int:
         write_bytes(args.output, contents.getvalue())
     if args.format == "json":
         print_json({"workload": task.name, "target": target.name, "cycles": kernel.cycles, "dtype": str(result.dtype),
-                    "shape": list(result.shape), "bit_equal": equal})
+                    "shape": list(result.shape), "bit_equal": equal,
+                    "host_work": [asdict(w) for w in host_work(kernel, inputs)]})
         return _agreed(equal)
     verdict = {True: ", bit-equal to the reference", False: ", NOT equal to the reference", None: ""}[equal]
     tell(f"{task.name} on {target.name}: {number(kernel.cycles)} cycles, output {result.dtype}{list(result.shape)}{verdict}")
+    tell_host_work(kernel, inputs)
     return _agreed(equal)
 
 

@@ -140,6 +140,10 @@ def _print(report: TuneReport | NetworkReport, tasks: list[TuneReport]) -> None:
     print_table(columns, rows, footer)
     if isinstance(report, TuneReport) and report.cycles is not None:
         tell(f"\nbest schedule: {report.explain}")
+        if report.verified:
+            from autosched.cli.host_work import tell_host_work
+
+            tell_host_work(report.kernel(), report.task.inputs(0))
     failed: dict[str, int] = {}
     for t in tasks:
         for kind, n in t.failed.items():

@@ -79,8 +79,10 @@ def is_permutation(stage: PrimFunc, arrays: Sequence[Array]) -> bool:
     """
     if not moves_only(stage) or len(arrays) != 1 or np.dtype(arrays[0].dtype).kind not in "iu":
         return False
-    # Follow the elements: the digits of their numbers, one run per digit, come out where the elements do.
     size, dtype = arrays[0].size, arrays[0].dtype
+    if sum(np.count_nonzero(a) for a in run(stage, np.ones(arrays[0].shape, dtype))) > size:
+        return False  # some come out several times
+    # Follow the elements: the digits of their numbers, one run per digit, come out where the elements do.
     numbers = np.arange(1, size + 1, dtype=np.int64)
     found: list[Array] = []
     for shift in range(0, max(size.bit_length(), 1), 7):

@@ -63,6 +63,8 @@ def workload(name: str, batch: int = 1, block: int = 16) -> Workload:
     text = name.strip()
     if _FILE.fullmatch(text):
         return from_file(text, *text.rsplit(":", 1))
+    if text.endswith(".py"):
+        raise ProgramError(f"{text}: say which of its programs, as in {text}:main")
     return named_workload(text, batch, block)
 
 

@@ -1,6 +1,7 @@
 """The real command in a real process: what a user types and sees, good and bad."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -120,3 +121,18 @@ def test_apply_and_export_speak_json(log: Path, tmp_path: Path, here: Here) -> N
     assert applied["bit_equal"] is True and applied["shape"][-1] == 16
     written = json.loads(here("export", SMALL, "--log", log, "-o", tmp_path / "p.json", "--format", "json").stdout)
     assert written["cycles"] == applied["cycles"] and Path(written["file"]).stat().st_size == written["bytes"]
+
+
+def test_what_a_schedule_leaves_to_the_host_is_said(tmp_path: Path, here: Here) -> None:
+    """Windows that the host gathers are in no cycle count, and are not called free; orders and zeros are."""
+    programs = ROOT / "tests" / "data" / "programs"
+    said = r"the host's own work, in no cycle count: \S+ makes P_reindex of P, [\d ]+ bytes in \d+\.\d ms of the interpreter"
+    for fix, works in ((), 1), (("--fix", "sketch=0"), 0):
+        name, log = f"{programs / 'conv_odd.py'}:main", tmp_path / f"log{works}"
+        tuned = here("tune", name, "--trials", "8", "--jobs", "1", "--log", log, *fix).stdout
+        applied = here("apply", name, "--log", log).stdout
+        for text in (tuned, applied):
+            words = " ".join(text.split())
+            assert len(re.findall(said, words)) == words.count("host's own work") == works
+        listed = json.loads(here("apply", name, "--log", log, "--format", "json").stdout)["host_work"]
+        assert [w["writes"] for w in listed] == [["P_reindex"]] * works and not any(w["free"] for w in listed)

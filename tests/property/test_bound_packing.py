@@ -1,0 +1,93 @@
+"""The machine bound of programs whose layout is the space's choice: no packing can beat it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil, prod
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autosched import Schedule
+from autosched.ir.host import split_host
+from autosched.script import parse
+from autosched.target import get_target
+from autosched.workloads import workload
+from space import Space
+from space.lanes import Filling, fillings
+from space.normalise import GATHERED, normalise
+
+PROGRAMS = Path(__file__).resolve().parents[1] / "data" / "programs"
+TARGET = get_target("vta-de10")
+
+
+def dense(m: int, n: int, k: int) -> Space:
+    text = f"""from autosched.script import T
+
+@T.prim_func
+def main(x: T.Buffer(({m}, {k}), "int8"), w: T.Buffer(({n}, {k}), "int8"), out: T.Buffer(({m}, {n}), "int8")):
+    acc = T.alloc_buffer(({m}, {n}), "int32")
+    for i, j, l in T.grid({m}, {n}, {k}):
+        with T.block("acc"):
+            vi, vj, vl = T.axis.remap("SSR", [i, j, l])
+            with T.init():
+                acc[vi, vj] = 0
+            acc[vi, vj] += T.Cast("int32", x[vi, vl]) * T.Cast("int32", w[vj, vl])
+    for i, j in T.grid({m}, {n}):
+        with T.block("out"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            out[vi, vj] = T.Cast("int8", T.min(T.max(acc[vi, vj] >> 4, -128), 127))
+"""
+    return Space(parse(text), TARGET)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(7, 16, 16), (7, 16, 17), (7, 17, 16), (30, 10, 9), (5, 100, 130), (40, 1, 33)])
+def test_products_and_vectors_are_those_of_full_elements(m: int, n: int, k: int) -> None:
+    terms = dense(m, n, k).machine.terms
+    assert terms["products"] == ceil(Fraction(m * n * k, 256)) <= m * ceil(n / 16) * ceil(k / 16)
+    # A reset, a shift, a minimum and a maximum, with what an instruction adds.
+    vectors = ceil(Fraction(m * n, 16))
+    assert terms["initial"] == vectors + 6 and terms["stages"] == 3 * vectors + 18
+
+
+def test_other_layouts_of_one_program_do_not_change_what_a_workload_fixes() -> None:
+    packed = Space(workload("dense:m=1,k=20,n=20").func, TARGET).machine.terms
+    assert packed["products"] == 4  # whole elements, as they lie
+    assert dense(1, 20, 20).machine.terms["products"] == 2
+
+
+def test_the_form_that_fills_its_lanes_is_above_the_bound_of_the_one_that_does_not() -> None:
+    func = workload(f"{PROGRAMS / 'conv_odd.py'}:main").func
+    space = Space(func, TARGET)
+    points = space.sample(np.random.default_rng(0), 64)
+    gathered = [k for k, s in enumerate(space.sketches) if GATHERED in s.done]
+    least = Space(func, TARGET, fixed={"sketch": 0}).machine_bound()
+    best = min(_cycles(space, p) for p in points[np.isin(points[:, 0], gathered)][:12])
+    # 807 were said to be a bound of all programs, in the layout of the form that is not gathered.
+    assert space.machine_bound() <= least < best < 2 * 807
+
+
+def _cycles(space: Space, point: np.ndarray) -> int:
+    from autosched.lower import lower_table
+
+    sch = Schedule(space.func, seed=0)
+    space.trace(point).apply_to_schedule(sch)
+    return lower_table(sch.func, TARGET).cycles()
+
+
+def test_fillings_count_what_packing_has_filled_up() -> None:
+    func = workload(f"{PROGRAMS / 'conv_image.py'}:main").func
+    made, _ = normalise(func, TARGET)
+    found = fillings(split_host(made).pack)
+    given = {b.name: prod(int(e.value) for e in b.shape) for b in func.buffers}  # type: ignore[attr-defined]
+    weight = found["W_global"]
+    assert weight == Filling(Fraction(3, 16), Fraction(1), given["W"])
+    assert found["X_global"].lanes == Fraction(3, 16) and found["X_global"].most == given["X"]
+    gathered, _ = normalise(func, TARGET, gathered=True)
+    again = fillings(split_host(gathered).pack)
+    name = next(n for n in again if n.startswith("W") and n.endswith("reindex"))
+    assert again[name] == Filling(Fraction(147, 160), Fraction(1), given["W"])
+    # Elements that several windows have are there several times, and are no more different ones for that.
+    image = next(f for n, f in again.items() if n.startswith("P") and n.endswith("reindex"))
+    assert image.most == given["X"]
