@@ -11,10 +11,13 @@ import numpy.typing as npt
 
 from autosched.ir.host import moves_only
 from autosched.ir.interp import written
-from autosched.ir.stmt import PrimFunc
+from autosched.ir.stmt import Buffer, PrimFunc
 from autosched.lower.host_work import run_stage
+from space.normalise.blocks import elements_of
 
 Array = npt.NDArray[np.generic]
+
+LARGE = 1 << 26  # elements from which on a tensor counts as full: looking would cost a second and as many bytes
 
 
 @dataclass(frozen=True)
@@ -36,20 +39,30 @@ def fillings(stages: Sequence[PrimFunc]) -> Mapping[str, Filling]:
     """By name, what of each tensor that the host packs is the program's.
 
     Args:
-        stages: those of the host in front of the accelerator, in order. What one of them computes counts as full.
+        stages: those of the host in front of the accelerator, in order. What one of them computes counts as full, and so does
+            what is large.
     """
     have: dict[str, Array] = {}
     most: dict[str, int] = {}
     for stage in stages:
         outputs = written(stage)
         given = [b for b in stage.buffers if b not in outputs]
+        if any(elements_of(b) > LARGE for b in stage.buffers):
+            for b in outputs:
+                have[b.name], most[b.name] = np.broadcast_to(np.ones((), b.dtype), _shape(b)), elements_of(b)
+            continue
         for b in given:
-            have.setdefault(b.name, np.ones([int(e.value) for e in b.shape], b.dtype))  # type: ignore[attr-defined]
+            have.setdefault(b.name, np.ones(_shape(b), b.dtype))
         plain = moves_only(stage)
         for name, array in run_stage(stage, have).items():
             have[name] = array if plain else np.ones_like(array)
             most[name] = sum(most.get(b.name, have[b.name].size) for b in given) if plain else array.size
-    return {name: _filling(have[name] != 0, size) for name, size in most.items()}
+    return {name: Filling(Fraction(1), Fraction(1), size) if have[name].size > LARGE else _filling(have[name] != 0, size)
+            for name, size in most.items()}
+
+
+def _shape(buffer: Buffer) -> tuple[int, ...]:
+    return tuple(int(e.value) for e in buffer.shape)  # type: ignore[attr-defined]
 
 
 def _filling(full: npt.NDArray[np.bool_], most: int) -> Filling:

@@ -91,3 +91,14 @@ def test_fillings_count_what_packing_has_filled_up() -> None:
     # Elements that several windows have are there several times, and are no more different ones for that.
     image = next(f for n, f in again.items() if n.startswith("P") and n.endswith("reindex"))
     assert image.most == given["X"]
+
+
+def test_what_is_large_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    func = workload(f"{PROGRAMS / 'conv_image.py'}:main").func
+    stages = split_host(normalise(func, TARGET)[0]).pack
+    elements = {b.name: prod(int(e.value) for e in b.shape) for s in stages for b in s.buffers}  # type: ignore[attr-defined]
+    monkeypatch.setattr("space.lanes.LARGE", elements["W_global"] - 1)
+    found = fillings(stages)
+    assert found["W_global"] == Filling(Fraction(1), Fraction(1), elements["W_global"])
+    monkeypatch.setattr("space.lanes.LARGE", elements["W_global"])
+    assert fillings(stages)["W_global"].lanes == Fraction(3, 16)
