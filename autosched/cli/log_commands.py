@@ -218,7 +218,7 @@ def apply(args: argparse.Namespace) -> int:
             raise UnknownNameError("input", name, names)
         try:
             inputs[names.index(name)] = np.load(path, allow_pickle=False)
-        except (ValueError, EOFError) as error:
+        except (ValueError, EOFError, MemoryError) as error:  # the last where the file says that it holds what no memory does
             raise ProgramError(f"input {name}: {path} is not a NumPy array file ({error})") from error
     result = np.asarray(kernel(*inputs))
     packed = all(np.ndim(a) == b.ndim for a, b in zip(inputs, task.func.buffers))
