@@ -244,16 +244,18 @@ class NoScheduleError(RecordError):
         what: what was looked for, where, in one line.
         workload: its name, for ``autosched tune``.
         target: the target's name.
+        command: that finds one; by default a plain ``autosched tune``, and none is said where it is empty.
     """
 
-    def __init__(self, what: str, workload: str, target: str) -> None:
-        super().__init__(what, workload, target)
+    def __init__(self, what: str, workload: str, target: str, command: str | None = None) -> None:
+        super().__init__(what, workload, target, command)
         self.what = what
         self.workload = workload
         self.target = target
+        self.command = f"autosched tune {workload} --target {target}" if command is None else command
 
     def __str__(self) -> str:
-        return f"{self.what}; run: autosched tune {self.workload} --target {self.target}"
+        return f"{self.what}; run: {self.command}" if self.command else self.what
 
 
 class UnknownNameError(AutoschedError):

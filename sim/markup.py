@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Sequence
+from unicodedata import category
 
 
 def text(value: object) -> str:
     """A text that stands for itself, also in an attribute."""
-    return html.escape(str(value), quote=True)
+    return html.escape(plain(str(value)), quote=True)
+
+
+def plain(value: str) -> str:
+    """A text of somebody else's as people may see it: what steers a terminal, or is no character, stands as its escape."""
+    if value.isprintable():
+        return value
+    return "".join(c if c in "\n\t" or category(c)[0] != "C" else c.encode("unicode_escape").decode() for c in value)
 
 
 def number(value: int | None) -> str:

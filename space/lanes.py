@@ -67,7 +67,4 @@ def _shape(buffer: Buffer) -> tuple[int, ...]:
 
 def _filling(full: npt.NDArray[np.bool_], most: int) -> Filling:
     rows = full.any(axis=-1)
-    return Filling(
-        Fraction(int(np.count_nonzero(full)), full.size), Fraction(int(np.count_nonzero(rows)), rows.size),
-        min(most, int(np.count_nonzero(full))),
-    )
+    return Filling(Fraction(int(np.count_nonzero(full)), full.size), Fraction(int(np.count_nonzero(rows)), rows.size), most)

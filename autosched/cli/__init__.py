@@ -15,8 +15,9 @@ from autosched.child import look_seldom
 from autosched.cli.commands import build_parser
 from autosched.cli.exit_codes import Exit
 from autosched.cli.interrupts import Interrupts
-from autosched.errors import AutoschedError
+from autosched.errors import AutoschedError, NoScheduleError
 from sim.errors import SimError
+from sim.markup import plain
 from sim.notices import told_to
 from sim.own import claim
 
@@ -42,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # This process is the command's own, and what it makes stays.
         look_seldom()
         claim()
+        _open_streams()
     with Interrupts() as interrupts:
         try:
             with told_to(_notice):
@@ -62,6 +64,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             return interrupts.code
 
 
+def _open_streams() -> None:
+    """A stream that whoever started us has closed goes nowhere; what the terminal's encoding lacks is written as an escape."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
+        else:
+            stream.reconfigure(errors="backslashreplace")
+
+
 def _notice(text: str) -> None:
     print(f"autosched: {text}", file=sys.stderr, flush=True)
 
@@ -73,8 +85,8 @@ def _run(words: Sequence[str]) -> int:
             warnings.showwarning = _remark
             return int(args.run(args))
     except (AutoschedError, SimError) as error:
-        print(f"autosched: {error}", file=sys.stderr)
-        return Exit.BAD_INPUT
+        print(f"autosched: {plain(str(error))}", file=sys.stderr)
+        return Exit.NO_SCHEDULE if isinstance(error, NoScheduleError) else Exit.BAD_INPUT
     except BrokenPipeError:
         # Whoever read our output has gone (``| head``); there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -18,7 +18,7 @@ from autosched.cli.network_commands import is_network
 from autosched.cli.network_commands import load as load_network
 from autosched.cli.options import Parser, add_format, add_log, add_target, parse_pairs, seed
 from autosched.cli.tables import number, percent, print_json, print_table, tell
-from autosched.errors import NoScheduleError, ProgramError, RecordError, UnknownNameError
+from autosched.errors import NoScheduleError, ProgramError, UnknownNameError
 from autosched.kernel import Kernel
 from autosched.measure import gap
 from autosched.records import BestRecord, Known, best_or_fail, version
@@ -118,7 +118,7 @@ def best_of(args: argparse.Namespace) -> tuple[Workload, Target, BestRecord, Ker
         return task, target, *best_or_fail(task, target, known)
     except NoScheduleError as error:
         # The hint repeats the flags that found nothing.
-        raise RecordError(f"{error.what}; run: {tune_hint(args, args.workload)}") from error
+        raise NoScheduleError(error.what, error.workload, error.target, tune_hint(args, args.workload)) from error
 
 
 def best(args: argparse.Namespace) -> int:
@@ -219,7 +219,7 @@ def apply(args: argparse.Namespace) -> int:
             raise UnknownNameError("input", name, names)
         try:
             inputs[names.index(name)] = np.load(path, allow_pickle=False)
-        except (ValueError, EOFError) as error:
+        except (ValueError, EOFError, MemoryError) as error:  # the last where the file says that it holds what no memory does
             raise ProgramError(f"input {name}: {path} is not a NumPy array file ({error})") from error
     result = np.asarray(kernel(*inputs))
     packed = all(np.ndim(a) == b.ndim for a, b in zip(inputs, task.func.buffers))

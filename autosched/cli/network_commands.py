@@ -218,7 +218,7 @@ def read_arrays(path: str) -> Any:
     try:
         data = np.load(path, allow_pickle=False)
         return data if isinstance(data, np.ndarray) else {k: data[k] for k in data.files}
-    except (ValueError, EOFError, OSError, KeyError) as error:
+    except (ValueError, EOFError, OSError, KeyError, MemoryError) as error:
         raise ProgramError(f"{path} is not a NumPy file of numbers") from error
     except Exception as error:
         # zipfile and zlib have errors of their own for a damaged archive.

@@ -11,7 +11,7 @@ from autosched.cli.log_commands import tasks_of
 from autosched.cli.network_commands import add_network, is_network, load
 from autosched.cli.options import Parser, add_log, add_target, positive
 from autosched.cli.tables import number, tell
-from autosched.errors import RecordError
+from autosched.errors import NoScheduleError
 
 
 def _options(p: Parser) -> None:
@@ -45,8 +45,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         tasks = tasks_of(args.what, args, target, known)
     if not any(known.bests(task.key, target.key()) for task, _ in tasks):
-        hint = "" if whole_log else f"; run: {tune_hint(args, args.what)}"
-        raise RecordError(f"no schedule of {args.what} for {target.name}{hint}")
+        command = "" if whole_log else tune_hint(args, args.what)
+        raise NoScheduleError(f"no schedule of {args.what} for {target.name}", args.what, target.name, command)
     whole = None
     if not whole_log and is_network(args.what):
         from autosched.networks.summary import summarize

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from sim.markup import number as number
 from sim.markup import percent as percent
+from sim.markup import plain
 
 LONG = 24  # columns above which a text is rather folded than its table split
 LONGEST = 40  # letters of a name of a block or a buffer in a line for people
@@ -35,10 +36,11 @@ def print_table(columns: Columns, rows: Rows, footer: Sequence[str] = ()) -> Non
 
     Args:
         columns: (title, whether it holds numbers).
-        rows: the cells, as they are to be read: no markup.
+        rows: the cells, as they are to be read: no markup; what no terminal prints is shown as an escape.
         footer: a last row, set apart, or nothing.
     """
     out = console()
+    rows, footer = [[_cell(text) for text in row] for row in rows], [_cell(text) for text in footer]
     groups = list(_groups(out, columns, rows, footer))
     if len(groups) > 1 and len(rows) == 1 and not footer:
         groups = []
@@ -51,6 +53,11 @@ def print_table(columns: Columns, rows: Rows, footer: Sequence[str] = ()) -> Non
             if k:
                 out.print()
             out.print(_fields(columns, row))
+
+
+def _cell(text: str) -> str:
+    """A text for a cell; a line of its own would look like another row."""
+    return plain(text).replace("\n", "\\n")
 
 
 def _groups(out: Console, columns: Columns, rows: Rows, footer: Sequence[str]) -> Iterator[list[int]]:
@@ -114,6 +121,7 @@ def tell(text: str) -> None:
     width = console().width
     for line in text.split("\n"):
         # Digits that belong together, and a per cent sign with them, are one word.
+        line = plain(line)
         whole = re.sub(r"(?<=\d) (?=\d{3}(?!\d)|%)", "\N{NO-BREAK SPACE}", line)
         indent = " " * (len(whole) - len(whole.lstrip(" ")))
         parts = textwrap.wrap(whole, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

@@ -12,10 +12,10 @@ from autosched.ir.stmt import PrimFunc
 from autosched.ir.structural import structural_hash
 from autosched.kernel.kernel import FORMAT, Kernel, build
 from autosched.target import Target
+from autosched.target.target import check_machine
 from autosched.workloads import Workload, named_workload, of_func
 from sim.config import SEMANTICS, VTAConfig
 from sim.errors import SimError
-from sim.presets import TargetSpec
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ def _target(saved: dict[str, Any]) -> Target:
     if semantics not in SEMANTICS:
         raise ProgramError(f"semantics {semantics[:40]!r} is none of {', '.join(SEMANTICS)}")
     config = VTAConfig.from_json(_field(saved, "config", dict))
-    TargetSpec(name, config, semantics, "", "")  # refuses pairs that cannot be
+    check_machine(config, semantics)
     return Target(name, config, semantics)
 
 

@@ -135,7 +135,7 @@ def _packings(graph: Graph, block: int) -> Mapping[str, tuple[Packing, ...]]:
 def _choices(layer: Layer, side: int) -> tuple[str, ...]:
     """What may be done with a direction of the window."""
     window, step = layer.kernel[side], layer.stride[side]
-    dealt = (DEALT,) if window > 1 and step > 1 else ()
+    dealt = (DEALT,) if step > 1 else ()
     # Windows that do not overlap have no pixel twice: they are cells.
     return (KEPT, *dealt, GATHERED) if window > step else (KEPT, *dealt)
 

@@ -90,7 +90,7 @@ class Log:
         # A pipe would wait for a writer for ever; a directory is none of ours.
         try:
             with os.scandir(self.directory) as entries:
-                names = sorted(e.name for e in entries if e.name.endswith(".jsonl") and e.is_file())
+                names = sorted(e.name for e in entries if e.name.endswith(".jsonl") and _is_file(e))
         except (FileNotFoundError, NotADirectoryError):  # a writer says what is in the way
             return ()
         return [self.directory / name for name in names]
@@ -262,6 +262,13 @@ class Log:
     def tasks(self) -> list[tuple[str, str, str]]:
         """(name, key of the program, key of the machine) of all that has a best schedule, by name."""
         return sorted((name, *key) for key, places in self._bests.items() for name in {b.name for b in places})
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a link that leads to itself
+        return False
 
 
 class _OwnWriter(Writer):

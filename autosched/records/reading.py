@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -127,22 +128,26 @@ class LogFile:
         while (end := data.find(b"\n", start)) >= 0:
             self._line(data[start:end], self.offset + start)
             start = end + 1
-        if data[start:].strip(AROUND) and self._is_whole(data[start:]):
-            self._line(data[start:], self.offset + start)
-            start = len(data)
+        start += self._last(data[start:], self.offset + start)
         self.tail = (self.tail + data[:start])[-TAIL:]
         self.offset += start
         return self.lines != before
 
-    def _is_whole(self, tail: bytes) -> bool:
-        """Whether what follows the last end of a line is a line whose end somebody cut off; else its writer is not done."""
-        try:
-            open_line(tail.strip(AROUND))
-        except RecordError:
+    def _last(self, tail: bytes, offset: int) -> int:
+        """Reads what follows the last end of a line, as far as it is whole lines whose ends somebody cut off; how many bytes."""
+        parts, rest = salvage(tail)
+        if not rest:
+            end = len(tail)
+        elif parts:
+            end = parts[-1][1]
+        else:
+            end = 0
+        if end and tail.strip(AROUND):
+            self._line(tail[:end], offset)
+        if tail[end:].strip(AROUND):
             said = "the last line is not whole: its writer was killed, or is writing it"
             self.torn = Fault(self.path, self.lines + 1, said)
-            return False
-        return True
+        return end
 
     def _line(self, raw: bytes, offset: int) -> None:
         self.lines += 1
@@ -232,7 +237,8 @@ def salvage(raw: bytes) -> tuple[list[tuple[int, int]], bool]:
     found: list[tuple[int, int]] = []
     rest, at, left = False, 0, _SALVAGE
     for seal in _SEAL.finditer(raw):
-        for start in reversed([s for s in starts if at <= s < seal.start()]):
+        # Of hundreds of thousands of lines in one, only those between the last whole one and here are looked at.
+        for start in reversed(starts[bisect_left(starts, at) : bisect_left(starts, seal.start())]):
             left -= seal.end() - start
             if left < 0:
                 return found, True

@@ -58,14 +58,15 @@ def decided(space: Space, record: BestRecord) -> tuple[tuple[int, ...], str]:
     """
     # Forms that a program has got since stand behind the others, and so do their columns.
     point = (*record.point, *[0] * (space.width - len(record.point)))
-    if record.space == VERSION and record.point:
-        return point, ""
     row = np.array([point], dtype=np.int32) if record.point and len(point) == space.width else None
-    if row is not None and space.valid(row)[0] and tuple(space.trace(row[0]).as_json()) == tuple(record.trace):
-        # What another version meant by the numbers is not known, but this one means the very schedule by them.
-        return point, ""
+    if row is not None and space.valid(row)[0]:
+        # What another version meant by the numbers is not known, but this one may mean the very schedule by them.
+        if record.space == VERSION or tuple(space.trace(row[0]).as_json()) == tuple(record.trace):
+            return point, ""
     found, why = placed(space, list(record.trace), record.program)
     if why:
+        if record.space == VERSION:
+            return (), f"what it says is no point of the space, and no point has its trace ({why})"
         old = f"the schedule is of version {record.space} of the space"
         return (), f"{old}, and in version {VERSION} no point has its trace ({why})"
     return found, ""

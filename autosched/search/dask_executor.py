@@ -15,6 +15,7 @@ from autosched.search.executors import Fault
 from autosched.search.worker import Measured, work
 
 CONNECT_SECONDS = 10
+STARTS = 3  # of a cluster of our own, whose workers may be killed before they are ready
 
 
 class DaskExecutor:
@@ -54,21 +55,35 @@ class DaskExecutor:
         try:
             if self.scheduler is not None:
                 # A client of an address that cannot be leaves threads behind.
-                from distributed.comm.addressing import parse_address
+                from distributed.comm.addressing import parse_address, parse_host_port
                 from distributed.comm.registry import get_backend
 
-                get_backend(parse_address(self.scheduler)[0])
+                scheme, place = parse_address(self.scheduler)
+                get_backend(scheme)
+                if scheme != "inproc":
+                    parse_host_port(place)
             else:
                 with undisturbed():
-                    self._cluster = self._dask.LocalCluster(
-                        n_workers=self.jobs, threads_per_worker=1, processes=True, dashboard_address=None,
-                        silence_logs=logging.CRITICAL,
-                    )
+                    self._cluster = self._local()
             self._client = self._dask.Client(self._cluster or self.scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, TimeoutError, ValueError, TypeError) as error:
             where = self.scheduler or "this machine"
             raise ExecutorError(f"no Dask scheduler answers at {where}: {_first_line(error)}") from error
         self._calls = self._client.get_executor(pure=False)
+
+    def _local(self) -> Any:
+        """A cluster of this machine. A worker that is killed while it starts takes it along; it is then started anew."""
+        left = STARTS
+        while True:
+            left -= 1
+            try:
+                return self._dask.LocalCluster(
+                    n_workers=self.jobs, threads_per_worker=1, processes=True, dashboard_address=None,
+                    silence_logs=logging.CRITICAL,
+                )
+            except RuntimeError as error:
+                if not left:
+                    raise OSError(f"its workers do not start: {_first_line(error)}") from error
 
     def slots(self) -> int:
         """Threads of all workers that are there now.

@@ -14,7 +14,8 @@ from sim import isa
 from sim.config import SEMANTICS, VTAConfig, mode_of
 from sim.encoding import Usable, usable
 from sim.errors import SimError
-from sim.presets import TARGETS, TargetSpec
+from sim.legality import check_semantics, check_size
+from sim.presets import TARGETS
 
 SCOPES = SRAM_SCOPES
 # What the machine calls them.
@@ -153,17 +154,35 @@ def _from_file(path: Path) -> Target:
         raise ProgramError(f"target file {path}: not JSON: {error}") from None
     if not isinstance(data, dict):
         raise ProgramError(f"target file {path}: expected a JSON object, got {type(data).__name__}")
-    name = str(data.pop("name", path.stem))
-    semantics = data.pop("semantics", "chisel")
+    name, semantics = data.pop("name", path.stem), data.pop("semantics", "chisel")
+    if not isinstance(name, str):
+        raise ProgramError(f"target file {path}: name must be a string, not {name!r}")
     if semantics not in SEMANTICS:
         raise ProgramError(f"target file {path}: semantics {semantics!r} is none of {', '.join(SEMANTICS)}")
     try:
         config = VTAConfig.from_json(data)
-        # The pair must be possible too: batch above 1 has no meaning on the RTL.
-        TargetSpec(name, config, semantics, "", "")
-    except SimError as error:
+        check_machine(config, semantics)
+    except (ProgramError, SimError) as error:
         raise ProgramError(f"target file {path}: {error}") from None
     return Target(name, config, semantics, "", f"a machine described by {path.name}; timing by the RTL's rules")
+
+
+def check_machine(config: VTAConfig, semantics: str) -> None:
+    """Refuses a machine that nothing is compiled for, though the simulator may know its instructions.
+
+    Args:
+        config: the machine.
+        semantics: one of ``SEMANTICS``.
+
+    Raises:
+        ProgramError: its numbers are of other widths than those of programs.
+        SimError: it is too large to be simulated, or has no programs of these semantics, e.g. batch above 1 on the RTL.
+    """
+    for field, bits in (("LOG_INP_WIDTH", 8), ("LOG_WGT_WIDTH", 8), ("LOG_ACC_WIDTH", 32)):
+        if (given := 1 << getattr(config, field)) != bits:
+            raise ProgramError(f"config: {field}: programs compute with int{bits} there, and {given} bits are given")
+    check_size(config)
+    check_semantics(config, semantics)
 
 
 __all__ = ["ACC", "INP", "MEMORY_TYPES", "SCOPES", "WGT", "Memory", "Target", "get_target", "names"]

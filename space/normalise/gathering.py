@@ -23,8 +23,6 @@ from space.normalise.blocks import (
     filled,
     is_copy,
     product_of,
-    readers_of,
-    store_of,
     writer_of,
 )
 
@@ -53,7 +51,7 @@ def apply(sch: Schedule, target: Target) -> bool:
     for name in [b.name for b in device_blocks(sch.func)]:
         product = product_of(device_block(sch, name))
         roles = None if product is None else _roles(product, target)
-        if roles is None or not _given(sch, name, roles[0]) or roles[1].buffer not in filled(sch):
+        if roles is None or not _given(sch, roles[0]):
             continue
         block = device_block(sch, name)
         own = [iv.var for iv in block.iter_vars]
@@ -86,11 +84,8 @@ def _roles(product: Product, target: Target) -> tuple[BufferLoad, BufferLoad] | 
         return None
     lanes = target.config.block_in
     for data, weight in (product.factors, product.factors[::-1]):
-        around = {v for i in data.indices for v in free_vars(i)}
-        columns = [i for i in weight.indices if isinstance(i, Var) and i not in around and i in store_of(block).indices]
         depths = [v for v in sums if v in weight.indices and v in data.indices]
-        shared = [v for v in around if v in weight.indices and v not in sums and size.get(v, 1) > 1]
-        if not columns or not depths or shared or not {v for i in weight.indices for v in free_vars(i)} >= set(sums):
+        if not depths or not {v for i in weight.indices for v in free_vars(i)} >= set(sums):
             continue
         alone = min(-(-size[v] // lanes) * prod(size[o] for o in sums if o is not v) for v in depths)
         if -(-prod(size[v] for v in sums) // lanes) < alone:
@@ -98,13 +93,13 @@ def _roles(product: Product, target: Target) -> tuple[BufferLoad, BufferLoad] | 
     return None
 
 
-def _given(sch: Schedule, name: str, data: BufferLoad) -> bool:
+def _given(sch: Schedule, data: BufferLoad) -> bool:
     """Whether the host fills what a block reads; a copy of that, with zeros around it, becomes the host's."""
     packs = filled(sch)
     if data.buffer in packs:
         return True
     maker = writer_of(sch.func, data.buffer)
-    if maker is None or not is_copy(maker, packs) or [b.name for b in readers_of(sch.func, data.buffer)] != [name]:
+    if maker is None or not is_copy(maker, packs):
         return False
     try:
         sch.host_stage(sch.get_sblock(maker.name))

@@ -91,7 +91,6 @@ BAD = [
     (("show", "t1", "--format", "json"), "unknown argument '--format'"),
     (("show", "t1", "--as", "asmm"), "unknown --as 'asmm'; did you mean 'asm'?"),
     (("best", "t1", "--log", "no/such/dir"), "no/such/dir does not exist"),
-    (("apply", "t2", "--log", "LOG"), "no schedule of t2"),
     (("apply", SMALL, "--log", "LOG", "--input", "dat=x.npy"), "unknown input 'dat'; did you mean 'data'?"),
     (("apply", SMALL, "--log", "LOG", "--input", "data"), "expected name=value"),
     (("apply", SMALL, "--log", "LOG", "--input", "data=pyproject.toml"), "not a NumPy array file"),
@@ -111,9 +110,13 @@ def test_bad_input_is_one_line_and_exit_code_2(args: tuple[str, ...], text: str,
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
 
 
-def test_nothing_logged_is_exit_code_3(tmp_path: Path) -> None:
-    done = autosched("best", "t2", "--log", tmp_path)
-    assert done.returncode == 3 and "autosched tune t2" in done.stderr
+@pytest.mark.parametrize("words", [
+    ("best",), ("show",), ("apply",), ("export", "-o", "p.json"), ("explain",), ("report", "-o", "r.html"),
+], ids=" ".join)
+def test_nothing_logged_is_exit_code_3(words: tuple[str, ...], tmp_path: Path, here: Here) -> None:
+    done = here(words[0], "t2", *words[1:], "--log", tmp_path, "--target", "vta-pynq")
+    assert done.returncode == 3 and done.stderr.count("\n") == 1, done.stderr
+    assert "t2" in done.stderr and f"run: autosched tune t2 --target vta-pynq --log {tmp_path}" in done.stderr
 
 
 def test_apply_and_export_speak_json(log: Path, tmp_path: Path, here: Here) -> None:

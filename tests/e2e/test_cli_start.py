@@ -41,6 +41,17 @@ def test_a_command_loads_what_it_needs() -> None:
     assert not modules & {"optuna", "xgboost", "joblib", "space", *OTHERS}
 
 
+@pytest.mark.parametrize(("args", "closed", "code"), [
+    ("best t2", ">&-", 0), ("best nonsense", "2>&-", 2), ("best t2", "2>&-", 0),
+])
+def test_a_stream_that_is_closed_takes_nothing(args: str, closed: str, code: int) -> None:
+    command = f'"{sys.executable}" -m autosched {args} {closed}'
+    done = subprocess.run(["/bin/sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == code and "Traceback" not in done.stderr, done.stderr
+    # What belongs to one stream does not go to the other.
+    assert bool(done.stdout) == (code == 0 and closed == "2>&-") and not done.stderr
+
+
 def test_nor_does_its_worker(tmp_path: Path) -> None:
     words = ("tune", "t1", "--trials", "2", "--jobs", "1", "--executor", "loky", "--sampler", "random", "--log", str(tmp_path))
     modules, done = loaded(*words)

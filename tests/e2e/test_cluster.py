@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from running import MINUTES, trials, wait_for
 
+from autosched.errors import ExecutorError
+from autosched.search.dask_executor import STARTS, DaskExecutor
+
 pytest.importorskip("distributed")
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,7 +80,31 @@ def test_a_cluster_of_ones_own_needs_no_address(tmp_path: Path, here: Here) -> N
     assert trials(tmp_path / "dask") == trials(tmp_path / "serial")
 
 
+def test_a_worker_of_ones_own_cluster_may_be_killed_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = DaskExecutor(2)
+    started: list[dict[str, object]] = []
+    whole = executor._dask.LocalCluster
+
+    def cluster(**options: object) -> object:
+        started.append(options)
+        if len(started) < STARTS:
+            raise RuntimeError("Nanny failed to start.")
+        return whole(**{**options, "n_workers": 0})
+
+    monkeypatch.setattr(executor._dask, "LocalCluster", cluster)
+    try:
+        executor.start()
+        assert len(started) == STARTS and executor.slots() == 0
+    finally:
+        executor.stop()
+    started.clear()
+    monkeypatch.setattr("autosched.search.dask_executor.STARTS", 1)
+    with pytest.raises(ExecutorError, match="at this machine: its workers do not start: Nanny failed to start"):
+        executor.start()
+
+
 @pytest.mark.parametrize(("more", "said"), [
+    (["--scheduler", "nonsense"], "no Dask scheduler answers at nonsense: missing port number"),
     (["--scheduler", "tcp://127.0.0.1:1"], "no Dask scheduler answers at tcp://127.0.0.1:1"),
     (["--scheduler", "nonsense://x"], "no Dask scheduler answers at nonsense://x"),
     (["--executor", "loky", "--scheduler", "tcp://127.0.0.1:1"], "--scheduler is for --executor dask"),

@@ -157,7 +157,7 @@ def test_the_commands(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     code, _, err = ran("compare", WORKLOADS[0], "dense:m=3", "--log", log)
     assert code == Exit.BAD_INPUT and err.count("\n") == 1
     code, _, err = ran("explain", WORKLOADS[0], "--target", "vta-pynq", "--log", log)
-    assert code == Exit.BAD_INPUT and f"run: autosched tune {WORKLOADS[0]} --target vta-pynq --log {log}" in err
+    assert code == Exit.NO_SCHEDULE and f"run: autosched tune {WORKLOADS[0]} --target vta-pynq --log {log}" in err
 
 
 def test_a_decision_of_the_other_is_worth_what_it_makes(log: Path) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from autosched.cli import main
+from autosched.cli.exit_codes import Exit
 from autosched.errors import AutoschedError, ProgramError
 from autosched.kernel import Kernel
 from autosched.records import BestRecord, Known, Log, ProgramRecord, compile, find_best
@@ -96,6 +98,45 @@ def test_a_damaged_kernel_file_is_one_line(tmp_path: Path, small: BestRecord, ch
     (tmp_path / "k.json").write_text(json.dumps({**data, **change}))
     with pytest.raises(AutoschedError, match=said):
         Kernel.load(tmp_path / "k.json")
+
+
+def test_a_kernel_file_of_a_machine_that_is_none_is_one_line(tmp_path: Path, small: BestRecord) -> None:
+    compile(SMALL, log=log_of(tmp_path / "log", small)).save(tmp_path / "k.json")
+    data = json.loads((tmp_path / "k.json").read_text())
+    data["target"]["config"]["LOG_ACC_WIDTH"] = 6
+    (tmp_path / "k.json").write_text(json.dumps(data))
+    with pytest.raises(ProgramError, match="damaged: config: LOG_ACC_WIDTH"):
+        Kernel.load(tmp_path / "k.json")
+
+
+@pytest.mark.parametrize(("name", "shown"), [
+    ("\ud800x", r"\ud800x"), ("\x1b[2Jx", r"\x1b[2Jx"), ("a\nb", r"a\nb"), ("\N{RIGHT-TO-LEFT OVERRIDE}x", r"\u202ex"),
+])
+def test_a_name_in_a_log_does_nothing_to_a_terminal(
+    name: str, shown: str, tmp_path: Path, small: BestRecord, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    log = log_of(tmp_path / "log", replace(small, of=replace(small.of, name=name, workload="ab" * 32, run=name)))
+    for words in (["best"], ["list", "runs"], ["db", "list"], ["db", "verify"]):
+        assert main([*words, "--log", str(log)]) in (Exit.OK, Exit.DIFFERS), words
+        out = capfdbinary.readouterr().out.decode("utf-8")
+        assert shown in out and name not in out, (words, out)
+
+
+def test_a_point_that_is_none_of_the_space_stops_no_command(tmp_path: Path, small: BestRecord, here: Here) -> None:
+    lie = replace(small, point=(99, *small.point[1:]))
+    log = log_of(tmp_path / "log", lie)
+    both, page = f"{SMALL}@{log}", tmp_path / "page.html"
+    for words in (["explain", SMALL, "--log", log], ["report", SMALL, "--log", log, "-o", page], ["compare", both, both]):
+        done = here(*words)
+        assert done.returncode == 0 and "Traceback" not in done.stderr, (words, done.stderr)
+
+
+def test_an_array_that_no_memory_holds_is_one_line(tmp_path: Path, small: BestRecord, here: Here) -> None:
+    head = b"{'descr': '|i1', 'fortran_order': False, 'shape': (1000000000000, 1000), }".ljust(117) + b"\n"
+    (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head)
+    done = here("apply", SMALL, "--log", log_of(tmp_path / "log", small), "--input", f"data={tmp_path / 'x.npy'}")
+    assert done.returncode == 2 and "x.npy is not a NumPy array file" in done.stderr, done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "{" * 10, "null", "", '{"cycles": ' + "9" * 5000 + "}", "\udcff"])

@@ -51,6 +51,38 @@ def test_products_and_vectors_are_those_of_full_elements(m: int, n: int, k: int)
     assert terms["initial"] == vectors + 6 and terms["stages"] == 3 * vectors + 18
 
 
+@pytest.mark.parametrize(("value", "tail"), [
+    ("T.max(acc[vc, vy], x[vc, vy * 2 + vi])", "acc[vc, vy]"),
+    ("acc[vc, vy] + T.cast(x[vc, vy * 2 + vi], 'int32')", "T.cast(acc[vc, vy] >> 2, 'int8')"),
+])
+@pytest.mark.parametrize("target", ["vta-de10", "vta-fsim"])
+def test_windows_of_planes_that_leave_lanes_empty_count_their_share(value: str, tail: str, target: str) -> None:
+    """Of 8 planes in 16 lanes half the work is a program's that packs two places of a plane side by side."""
+    terms = []
+    for planes in (8, 16):
+        kind, init = ("int8", "T.min_value('int8')") if "max" in value else ("int32", "0")
+        text = f"""from autosched.script import T
+
+@T.prim_func
+def main(x: T.Buffer(({planes}, 41), "int8"), out: T.Buffer(({planes}, 20), "int8")):
+    acc = T.alloc_buffer(({planes}, 20), "{kind}")
+    for c, y, i in T.grid({planes}, 20, 3):
+        with T.block("acc"):
+            vc, vy, vi = T.axis.remap("SSR", [c, y, i])
+            with T.init():
+                acc[vc, vy] = {init}
+            acc[vc, vy] = {value}
+    for c, y in T.grid({planes}, 20):
+        with T.block("out"):
+            vc, vy = T.axis.remap("SS", [c, y])
+            out[vc, vy] = {tail}
+"""
+        terms.append(Space(parse(text), target).machine.terms)  # type: ignore[arg-type]
+    half, whole = terms
+    assert half["products"] == ceil(whole["products"] / 2)
+    assert 0 < half["store chain"] < whole["store chain"] and half["compute chain"] < whole["compute chain"]
+
+
 def test_other_layouts_of_one_program_do_not_change_what_a_workload_fixes() -> None:
     packed = Space(workload("dense:m=1,k=20,n=20").func, TARGET).machine.terms
     assert packed["products"] == 4  # whole elements, as they lie

@@ -85,6 +85,31 @@ def test_the_gathered_form_means_the_same_with_fewer_products(ci: int, k: int, s
     assert "pad" not in {b.name for b in device_blocks(split_host(made).device)}
 
 
+def test_every_group_of_channels_has_windows_of_its_own() -> None:
+    func = parse("""
+from autosched.script import T
+
+@T.prim_func
+def main(x: T.Buffer((2, 3, 6, 6), "int8"), w: T.Buffer((2, 16, 3, 3, 3), "int8"), out: T.Buffer((2, 16, 4, 4), "int8")):
+    acc = T.alloc_buffer((2, 16, 4, 4), "int32")
+    for g, f, y, xx, c, i, j in T.grid(2, 16, 4, 4, 3, 3, 3):
+        with T.block("conv"):
+            vg, vf, vy, vx, vc, vi, vj = T.axis.remap("SSSSRRR", [g, f, y, xx, c, i, j])
+            with T.init():
+                acc[vg, vf, vy, vx] = 0
+            acc[vg, vf, vy, vx] += T.cast(x[vg, vc, vy + vi, vx + vj], "int32") * T.cast(w[vg, vf, vc, vi, vj], "int32")
+    for g, f, y, xx in T.grid(2, 16, 4, 4):
+        with T.block("out"):
+            vg, vf, vy, vx = T.axis.remap("SSSS", [g, f, y, xx])
+            out[vg, vf, vy, vx] = T.cast(T.max(T.min(acc[vg, vf, vy, vx] >> 5, 127), -128), "int8")
+""")
+    assert isinstance(func, PrimFunc)
+    made = gathered(func)
+    assert made is not None and products(made) == 2
+    inputs = random_inputs(func, 3)
+    assert np.array_equal(run(made, *inputs)[0], run(func, *inputs)[0])
+
+
 @pytest.mark.parametrize(("change", "why"), [
     ({"ci": 16, "k": 3}, "whole elements already"),
     ({"ci": 15, "k": 1}, "one tap"),

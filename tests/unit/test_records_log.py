@@ -6,7 +6,9 @@ import re
 import sys
 import zlib
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosched.errors import RecordError
-from autosched.records import BestRecord, Log, ProgramRecord, Run, TrialRecord, history
+from autosched.records import BestRecord, Log, ProgramRecord, Run, TrialRecord, history, reading
 from autosched.records.line import TRIAL_BYTES, best_line, head_of, open_line, program_line, record_of, run_line, seal, trial_line
 from autosched.records.writer import locked
 
@@ -224,6 +226,54 @@ def test_of_merged_lines_all_are_recovered(tmp_path: Path, gap: str) -> None:
     assert log.damaged == bool(gap.strip(" \x00"))
 
 
+@pytest.mark.parametrize("gap", ["", "\r"])
+@pytest.mark.parametrize("end", ["", '{"kind":"trial","form'])
+def test_merged_lines_without_an_end_are_recovered_too(tmp_path: Path, gap: str, end: str) -> None:
+    path = write(tmp_path, TRIAL, replace(TRIAL, point=(8,)), BEST)
+    whole = path.read_text()
+    path.write_text(gap.join(whole.splitlines()) + end)
+    log = Log.open(tmp_path)
+    best = log.best(W, H)
+    assert set(known(log)) == {TRIAL.point, (8,)} and best is not None and best.trace == BEST.trace
+    assert log.damaged == bool(end) and all("not whole" in fault.reason for fault in log.damage)
+    if end:  # and its writer goes on
+        with path.open("a") as file:
+            file.write(whole.splitlines()[1].replace(end, "", 1) + "\n")
+        log.refresh()
+        assert log.damaged == 0
+
+
+class Compared(int):
+    """A number that counts how often it is compared."""
+
+    times = 0
+
+    def __lt__(self, other: int) -> bool:
+        Compared.times += 1
+        return int(self) < int(other)
+
+    def __ge__(self, other: int) -> bool:
+        Compared.times += 1
+        return int(self) >= int(other)
+
+
+def test_very_many_merged_lines_cost_no_square(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, many = write(tmp_path, TRIAL), 1000
+    head, line = path.read_text().splitlines()
+    raw = (head + line * many).encode()
+
+    class Starts:
+        @staticmethod
+        def finditer(text: bytes) -> list[SimpleNamespace]:
+            places = [m.start() for m in re.finditer(rb'\{"kind":"', text)]
+            return [SimpleNamespace(start=partial(Compared, at)) for at in places]
+
+    monkeypatch.setattr(reading, "_START", Starts)
+    parts, rest = reading.salvage(raw)
+    assert len(parts) == 1 + many and not rest and parts[-1][1] == len(raw)
+    assert 0 < Compared.times < 40 * many
+
+
 def test_a_line_that_swallowed_the_start_of_another_costs_one(tmp_path: Path) -> None:
     path = write(tmp_path, TRIAL, replace(TRIAL, point=(8,)))
     head, first, second = path.read_text().splitlines()
@@ -356,6 +406,7 @@ def test_only_files_are_read(tmp_path: Path) -> None:
     (tmp_path / "old.jsonl").mkdir()
     os.mkfifo(tmp_path / "pipe.jsonl")
     (tmp_path / "gone.jsonl").symlink_to(tmp_path / "nothing")
+    (tmp_path / "self.jsonl").symlink_to(tmp_path / "self.jsonl")
     log = Log.open(tmp_path)
     assert len(known(log)) == 1 and log.damaged == 0
 

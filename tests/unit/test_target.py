@@ -61,6 +61,12 @@ def test_key_is_the_machine_and_its_semantics(tmp_path: Path) -> None:
     ('{"LOG_BLOK": 4}', "did you mean 'LOG_BLOCK'"),
     ('{"LOG_BATCH": 1}', "batch 2"),
     ('{"bus_bytes": 12}', "not a power of two"),
+    ('{"name": 5}', "name must be a string, not 5"),
+    ('{"LOG_INP_WIDTH": 4}', "LOG_INP_WIDTH: programs compute with int8 there, and 16 bits are given"),
+    ('{"LOG_WGT_WIDTH": 2}', "LOG_WGT_WIDTH: programs compute with int8 there, and 4 bits are given"),
+    ('{"LOG_ACC_WIDTH": 4}', "LOG_ACC_WIDTH: programs compute with int32 there, and 16 bits are given"),
+    ('{"LOG_ACC_WIDTH": 6}', "LOG_ACC_WIDTH: programs compute with int32 there, and 64 bits are given"),
+    ('{"LOG_WGT_BUFF_SIZE": 30}', "bytes of SRAM are more than are simulated"),
 ])
 def test_bad_files(text: str, word: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.json"
