@@ -92,9 +92,19 @@ def why_unpacked(func: PrimFunc, target: Target) -> str:
 def _attempt(func: PrimFunc, target: Target, differences: bool, kept: bool = False) -> tuple[Schedule | None, str]:
     """The schedule of a program in form, or None and why not."""
     begun = conditions.single(func)
-    func = begun.func
-    if not plain_blocks(func):
+    if not plain_blocks(begun.func):
         return None, ""
+    found, why = _in_some_way(begun, target, differences, kept)
+    if found is None and why:
+        read = copies.inlined(begun)
+        other = None if read is None else _in_some_way(read, target, differences, kept)[0]
+        return (found, why) if other is None else (other, "")
+    return found, why
+
+
+def _in_some_way(begun: Schedule, target: Target, differences: bool, kept: bool) -> tuple[Schedule | None, str]:
+    """As ``_attempt``, of a program of plain blocks."""
+    func = begun.func
     found, why = _laid_out(begun, target, differences, AS_IT_IS, kept)
     inside = any(rule.applies(func) for rule in (parts, joined, versions))
     if inside or _needs(func if found is None else found.func, target, found is None):
@@ -122,7 +132,7 @@ def _needs(func: PrimFunc, target: Target, unpacked: bool) -> bool:
 def _laid_out(
     begun: Schedule, target: Target, differences: bool, otherwise: int, kept: bool
 ) -> tuple[Schedule | None, str]:
-    """As ``_attempt``, in one of the ways that there are, of a program of plain blocks."""
+    """As ``_in_some_way``, in one of the ways that there are."""
     found, why = _formed(begun, target, differences, False, otherwise, kept)
     # Of what several products read each may want another layout. Two layouts of one copy are for where copies of their own are no
     # way: these had points first.

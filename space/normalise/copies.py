@@ -9,7 +9,17 @@ from autosched.ir.patterns import loads_from
 from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, given, loads_of, product_of, readers_of, store_of, written
+from space.normalise.blocks import (
+    device_block,
+    device_blocks,
+    given,
+    is_copy,
+    loads_of,
+    product_of,
+    readers_of,
+    store_of,
+    written,
+)
 
 
 def apart(sch: Schedule, target: Target, sums: bool = False) -> None:
@@ -35,6 +45,30 @@ def apart(sch: Schedule, target: Target, sums: bool = False) -> None:
             if factor.buffer in params and factor.buffer in seen:
                 copied(sch, block.name, factor)
             seen.add(factor.buffer)
+
+
+def inlined(sch: Schedule) -> Schedule | None:
+    """A schedule without the program's own copies of parameters: what reads one reads the parameter. None where there are none.
+
+    Copies that pad stay: what reads a copy of one reads it. A weight lies as nothing does that the accelerator stores.
+
+    Args:
+        sch: of the program.
+    """
+    made = sch.copy()
+    moved = set(given(sch.func))
+    for name in [b.name for b in device_blocks(sch.func)]:
+        block = device_block(made, name)
+        store = store_of(block)
+        if not is_copy(block, moved) or store.buffer in sch.func.buffers:
+            continue
+        moved.add(store.buffer)
+        if isinstance(store.value, BufferLoad):
+            try:
+                made.compute_inline(made.get_sblock(name))
+            except ScheduleError:
+                continue  # what is in the way of a schedule, analysis says
+    return made if len(made.trace.insts) > len(sch.trace.insts) else None
 
 
 def require_one_value(func: PrimFunc) -> None:
