@@ -189,10 +189,10 @@ def _formed(
             if alone:
                 copies.apart(sch, target, otherwise == APART)
             extra = [units.apply] if otherwise else []
-            far = [packing.shifted] if otherwise == APART else []
+            heads, far = ([groups.heads, gathers.plainly], [packing.shifted]) if otherwise == APART else ([], [])
             grouped = groups.shared if otherwise == OTHERWISE else groups.apply
             packed = (gathers.apply, packing.repeating, diagonal.apply) if otherwise == APART else PACKING
-            for rule in (*COPYING, *extra, *ARRANGING, grouped, *far, *packed):
+            for rule in (*COPYING, *heads, *extra, *ARRANGING, grouped, *far, *packed):
                 rule(sch, target)
         else:
             loops.arranged(sch, target)

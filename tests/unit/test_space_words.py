@@ -167,6 +167,13 @@ def test_a_sum_of_more_than_products_is_said_of_the_users_block(term: str, words
     assert words in said and "as int8 in a block before" in said and "cache_read" not in said, said
 
 
+@pytest.mark.parametrize(("name", "instead"), [
+    ("windows_of_both", "give the program one factor laid out by the block's own indices, its elements repeated"),
+])
+def test_what_to_write_instead(user_programs, name: str, instead: str) -> None:
+    assert instead in why(user_programs.program(name))
+
+
 def test_a_difference_inside_a_sum_is_not_said_to_be_another_term() -> None:
     """What has been made negative has the name of the tensor: the term as the form has it would say the opposite."""
     text = TEXT.replace("C[vi, vj] += A", 'C[vi, vj] += (A[vi, vk].astype("int32") - z[vi, vk]) * W[vj, vk].astype("int32") #')
