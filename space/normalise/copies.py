@@ -8,6 +8,7 @@ from autosched.ir.functor import expr_children
 from autosched.ir.patterns import loads_from
 from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
+from autosched.schedule.primitives.reductions.negation import factors_of
 from autosched.target import Target
 from space.normalise.blocks import (
     device_block,
@@ -30,9 +31,14 @@ def apart(sch: Schedule, target: Target, sums: bool = False) -> None:
     Args:
         sch: of the program.
         target: the machine.
-        sums: whether so has every sum on the ALU.
+        sums: whether so has every sum on the ALU, and every product by element with what is made of the same parameter.
     """
     params = given(sch.func)
+    for block in device_blocks(sch.func) if sums else ():
+        by_element = factors_of(store_of(block).value) or () if block.init is None else ()
+        for factor in by_element if len({f.buffer for f in by_element} & set(params)) == 1 else ():
+            if factor.buffer in params and len(readers_of(sch.func, factor.buffer)) > 1:
+                copied(sch, block.name, factor)
     factors = {f.buffer for b in device_blocks(sch.func) if (p := product_of(b)) is not None for f in p.factors}
     for block in device_blocks(sch.func):
         for load in loads_of(block) if product_of(block) is None and (sums or block.init is None) else ():

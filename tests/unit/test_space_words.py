@@ -158,6 +158,24 @@ def main(x: T.Buffer((16, 64), "int8"), out: T.Buffer((16,), "int8")):
 XK = 'x[vi, vk].astype("int32")'
 
 
+TWO = '''
+@T.prim_func
+def main(a: T.Buffer((5, 32), "%s"), y: T.Buffer((5, 32), "int8")):
+    for i, j in T.grid(5, 32):
+        with T.block("y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            y[vi, vj] = T.Cast("int8", %s)
+'''
+
+
+@pytest.mark.parametrize(("dtype", "value", "words"), [
+    ("int16", 'a[vi, vj].astype("int32") >> 9', "block 'y' reads a as int16; .* give the program a as int32"),
+    ("int8", "a[vi, vj] == a[4 - vi, vj]", r"compares by a\[vi, vj\] == a\[4 - vi, vj\]; .* is T.min\(T.max\(x - y, 0\), 1\)"),
+])
+def test_an_operand_that_nothing_takes_in(dtype: str, value: str, words: str) -> None:
+    assert re.search(words, why(parse(TWO % (dtype, value))))
+
+
 @pytest.mark.parametrize(("term", "words"), [
     (f"{XK} * {XK} * {XK}", "block s multiplies "),
     (f"({XK} * {XK}) >> 2", "block s sums up what it makes of the product of x"),

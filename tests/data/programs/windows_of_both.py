@@ -2,7 +2,7 @@
 
 from autosched.script import T
 
-VERDICT = "refused: main cannot be laid out for vta-de10: block s sums up what it reads at no plain index of its own"
+VERDICT = "refused: block s sums up what it reads at no plain index of its own"
 
 
 @T.prim_func
