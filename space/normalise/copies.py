@@ -31,7 +31,8 @@ def apart(sch: Schedule, target: Target, sums: bool = False) -> None:
     Args:
         sch: of the program.
         target: the machine.
-        sums: whether so has every sum on the ALU, and every product by element with what is made of the same parameter.
+        sums: whether so has every sum on the ALU, the first reader but for it, and every product by element with what is made of
+            the same parameter.
     """
     params = given(sch.func)
     for block in device_blocks(sch.func) if sums else ():
@@ -43,6 +44,10 @@ def apart(sch: Schedule, target: Target, sums: bool = False) -> None:
     for block in device_blocks(sch.func):
         for load in loads_of(block) if product_of(block) is None and (sums or block.init is None) else ():
             if load.buffer in params and load.buffer in factors:
+                copied(sch, block.name, load)
+    for block in device_blocks(sch.func)[1:] if sums else ():
+        for load in loads_of(block) if block.init is not None and product_of(block) is None else ():
+            if load.buffer in given(sch.func) and len(readers_of(sch.func, load.buffer)) > 1:
                 copied(sch, block.name, load)
     seen = set()
     for block in device_blocks(sch.func):

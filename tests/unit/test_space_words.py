@@ -158,6 +158,20 @@ def main(x: T.Buffer((16, 64), "int8"), out: T.Buffer((16,), "int8")):
 XK = 'x[vi, vk].astype("int32")'
 
 
+IN_PLACE = '''
+@T.prim_func
+def main(x: T.Buffer((5, 32), "int8")):
+    for i, j in T.grid(5, 32):
+        with T.block("x"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            x[vi, vj] = T.max(x[vi, vj], T.int8(0))
+'''
+
+
+def test_a_parameter_in_place() -> None:
+    assert "block 'x' reads x, which it writes: store what it makes in a tensor of its own" in why(parse(IN_PLACE))
+
+
 TWO = '''
 @T.prim_func
 def main(a: T.Buffer((5, 32), "%s"), y: T.Buffer((5, 32), "int8")):
@@ -187,6 +201,7 @@ def test_a_sum_of_more_than_products_is_said_of_the_users_block(term: str, words
 
 @pytest.mark.parametrize(("name", "instead"), [
     ("windows_of_both", "give the program one factor laid out by the block's own indices, its elements repeated"),
+    ("running_sum", "each of its elements would wait for others of the same block: compute each from what other blocks store"),
 ])
 def test_what_to_write_instead(user_programs, name: str, instead: str) -> None:
     assert instead in why(user_programs.program(name))
