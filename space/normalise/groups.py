@@ -2,7 +2,8 @@
 
 The result's channel ``o`` reads the channels ``o // each * size + c`` of the data; ``o // each`` where a group has one channel,
 or heads of attention share their keys. Split by ``each``, what has the result's axis gets one for the group; split by ``size``,
-so does what has the data's.
+so does what has the data's. Where the groups have an iterator of their own, ``group * size + c`` tells the size: of heads of
+attention, both factors of a product are read so.
 """
 
 from __future__ import annotations
