@@ -13,7 +13,7 @@ from math import prod
 from autosched.errors import ProgramError, SpaceError
 from autosched.ir.expr import BinOp, BufferLoad, Cast, Var, int_value
 from autosched.ir.functor import walk_expr
-from autosched.ir.patterns import has_loads, loads_from
+from autosched.ir.patterns import has_loads, loads_in
 from autosched.ir.printer import expr_text
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.target import Target
@@ -305,11 +305,15 @@ def _check_site(
             steps = _steps(site) // _stored(site)
             raise NotPackedError(f"block {name!r} takes elements away at each of its {steps} steps; the ALU has no difference, "
                                  f"and a sum or extremum over up to {WRITTEN_OUT} is written out as stages: make one of so many "
-                                 "at a time", "product")
+                                 "at a time, or store what it takes in as int8 in a block before", "product")
         return
-    if loads_from(store.value, store.buffer):
+    own = [x for x in loads_in(store.value) if x.buffer is store.buffer]
+    if own and all(x.indices == store.indices for x in own):
+        raise SpaceError(f"block {name!r} reads {store.buffer.name}, which it writes: store what it makes in a tensor of its own",
+                         "written")
+    if own:
         raise SpaceError(f"block {name!r} reads {store.buffer.name}, which it writes: each of its elements would wait for "
-                         "others of the same block", "written")
+                         "others of the same block: compute each from what other blocks store", "written")
 
 
 def _outputs(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autosched.errors import together
-from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, int_value, is_int
+from autosched.ir.expr import COMPARISON, BinOp, BufferLoad, Cast, Expr, int_value, is_int
 from autosched.ir.functor import walk, walk_expr
 from autosched.ir.host import is_move
 from autosched.ir.patterns import has_loads, loads_in, operands
@@ -85,6 +85,24 @@ def why_no_type(func: PrimFunc) -> str | None:
         if isinstance(store, BufferStore) and store.buffer in func.buffers and store.buffer.dtype != "int8":
             return (f"{store.buffer.name} is a result and {store.buffer.dtype}; the machine stores int8 only: cast what block "
                     f"{block.name!r} writes to int8")
+    return None
+
+
+def why_no_operand(func: PrimFunc) -> str | None:
+    """Which operand of the ALU is of a type that neither it nor the GEMM takes in, and what to write instead; None where none is.
+
+    Args:
+        func: the program as the user wrote it.
+    """
+    for block in (s.block for s in walk(func.body) if isinstance(s, BlockRealize)):
+        for load in (x for value in _values(block) for x in loads_in(value)):
+            if load.buffer in func.buffers and load.dtype not in ("int8", "int32"):
+                return (f"block {block.name!r} reads {load.buffer.name} as {load.dtype}; the ALU takes int32, and int8 by the "
+                        f"GEMM: give the program {load.buffer.name} as int32")
+        for e in (e for value in _values(block) for e in walk_expr(value)):
+            if isinstance(e, BinOp) and e.op in COMPARISON and has_loads(e):
+                return (f"block {block.name!r} compares by {expr_text(e)}; the ALU has no comparison but minimum and maximum: a "
+                        "number that is 1 where x > y is T.min(T.max(x - y, 0), 1)")
     return None
 
 

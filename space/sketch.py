@@ -21,7 +21,7 @@ from space.nest import analyse
 from space.normalise import GATHERED, KEPT, normal_forms, why_unpacked
 from space.normalise.blocks import written
 from space.plan import Mask, Plan
-from space.products import why_no_product, why_no_type, why_no_weight
+from space.products import why_no_operand, why_no_product, why_no_type, why_no_weight
 from space.rule import Column, NumericRule, Points, StructuralRule
 from space.sites import NotPackedError
 from space.words import refusal_of
@@ -168,7 +168,12 @@ def sketches(
         assert refusal is not None
         why = why_unpacked(func, target) if isinstance(refusal, NotPackedError) else ""
         laid = SpaceError(f"{func.name} cannot be laid out for {target.name}: {why}", "layout") if why else refusal
-        if isinstance(laid, SpaceError) and laid.code == "product":
+        if isinstance(laid, SpaceError) and laid.code == "type":
+            # A product that the machine lacks is why nothing widened an operand of it.
+            product = why_no_product(func) if target.semantics != "fsim" else None
+            said = f"{target.name} cannot run {func.name}: {product}" if product else why_no_operand(func)
+            laid = SpaceError(said or laid.message, laid.code)
+        elif isinstance(laid, SpaceError) and laid.code == "product":
             laid = SpaceError(why_no_product(func) or laid.message, laid.code)
         elif isinstance(laid, SpaceError) and laid.code in ("layout", "result"):
             weight = why_no_weight(func) if laid.code == "layout" else None

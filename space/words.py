@@ -14,7 +14,7 @@ from autosched.schedule.kit.primitive import PRIMITIVES
 
 _WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _INDEX = re.compile(r"\bindex (\(*\w+\)*(?: (?:[-+*]|//|%) \(*\w+\)*)*) of (?=\w)")
-_LOOP = re.compile(r"\bloop (\w+)")
+_LOOP = re.compile(r"\bloop (?!of\b)(\w+)")
 _PART = "a part of "
 
 

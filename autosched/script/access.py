@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autosched.errors import suggest
-from autosched.ir.expr import BinOp, BufferData, BufferLoad, Call, Expr, IntImm, as_int, binary, is_int, lanes, vector
+from autosched.ir.expr import BinOp, BufferData, BufferLoad, Call, Expr, IntImm, as_int, binary, int_value, is_int, lanes, vector
 from autosched.ir.simplify import simplify
 from autosched.ir.stmt import Buffer, BufferRegion, Range
 from autosched.script import ops
@@ -98,6 +98,16 @@ def difference(hi: Expr, lo: Expr) -> Expr:
     if isinstance(hi, BinOp) and hi.op == "+" and hi.a == lo:
         return hi.b
     return simplify(binary("-", hi, lo))
+
+
+def domain_of(lo: Expr, hi: Expr, step: int) -> Range:
+    """The domain of the loop of a range: from its start, or from 0 as many steps as there are."""
+    if step == 1:
+        return Range(lo, difference(hi, lo))
+    span, by = (difference(hi, lo), step) if step > 0 else (difference(lo, hi), -step)
+    n = int_value(span)
+    extent = simplify((span + (by - 1)) // by) if n is None else IntImm(max(0, -(-n // by)), span.dtype)
+    return Range(IntImm(0, extent.dtype), extent)
 
 
 def row_major(shape: tuple[Expr, ...]) -> tuple[Expr, ...]:

@@ -34,6 +34,8 @@ class Loop(Form):
         spans: per loop (first, one past the last).
         annotations: on the loop.
         thread: tag of a bound loop.
+        grid: whether it is a nest, whatever the number of its loops.
+        step: from one value of the name to the next; a loop of the program counts from 0 by 1 where it is another than 1.
     """
 
     kind: str
@@ -41,12 +43,13 @@ class Loop(Form):
     annotations: Mapping[str, Any] = field(default_factory=dict)
     thread: str | None = None
     grid: bool = False
+    step: int = 1
     what = "a loop range"
 
     def iterations(self) -> int | None:
         """How many there are, where a comprehension may run over them."""
         a, b = (int_value(e) for e in self.spans[0])
-        return None if self.grid or a is None or b is None else max(0, b - a)
+        return None if self.grid or a is None or b is None else len(range(a, b, self.step))
 
     def __iter__(self) -> Iterator[int]:
         # So that a comprehension may run over a constant range(...).
@@ -54,7 +57,7 @@ class Loop(Form):
         a, b = int_value(lo), int_value(hi)
         if self.grid or a is None or b is None:
             raise TypeError("only a range of constants can be iterated in Python")
-        return iter(range(a, b))
+        return iter(range(a, b, self.step))
 
 
 @dataclass(frozen=True)
@@ -209,17 +212,24 @@ def _span(start: Any, stop: Any, what: str) -> tuple[Expr, Expr]:
     return lo, hi
 
 
+def _step(step: Any, what: str) -> int:
+    by = step if isinstance(step, int) else int_value(_expr(step, f"the step of {what}"))
+    if by is None:
+        raise NotSupportedError(f"{what} with step {step}: a step is a constant; multiply the variable instead")
+    if by == 0:
+        raise ValueError(f"the step of {what} is zero")
+    return by
+
+
 def _loop(kind: str, name: str) -> Any:
     def make(start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None, step: Any = None,
              thread: str | None = None, unroll: bool | None = None) -> Loop:
-        if step is not None and int_value(step) != 1:
-            raise NotSupportedError(f"{name} with step={step}: loops advance by 1; multiply the variable instead")
         if kind == "thread_binding" and thread is None:
             raise TypeError('T.thread_binding needs a thread tag, for example thread="vthread"')
         notes = _mapping(annotations or {}, "annotations=")
         if unroll is not None:
             notes["pragma_unroll" if unroll else "disable_unroll"] = True
-        return Loop(kind, (_span(start, stop, name),), notes, thread)
+        return Loop(kind, (_span(start, stop, name),), notes, thread, step=_step(1 if step is None else step, name))
 
     make.__name__ = name.removeprefix("T.")
     return make
@@ -234,9 +244,7 @@ thread_binding = _loop("thread_binding", "T.thread_binding")
 
 def loop_range(start: Any, stop: Any = None, step: Any = 1) -> Loop:
     """``range`` inside a program."""
-    if int_value(step) != 1:
-        raise NotSupportedError(f"range with step {step}: loops advance by 1; multiply the variable instead")
-    return Loop("serial", (_span(start, stop, "range"),))
+    return Loop("serial", (_span(start, stop, "range"),), step=_step(step, "range"))
 
 
 def grid(*extents: Any) -> Loop:

@@ -23,12 +23,11 @@ from autosched.ir.stmt import (
     For,
     IfThenElse,
     PrimFunc,
-    Range,
     Stmt,
     While,
 )
 from autosched.script import ops
-from autosched.script.access import View, difference
+from autosched.script.access import View, domain_of
 from autosched.script.binding import Binder, Wrapper
 from autosched.script.forms import (
     Axis,
@@ -314,14 +313,15 @@ class FunctionParser(Binder):
             self.ev.fail(node.iter, f"cannot loop over {describe(loop)}; expected range, T.grid, T.serial, T.parallel, "
                                     "T.vectorized, T.unroll or T.thread_binding")
         with self.ev.at(node.iter):
-            domains = [Range(lo, difference(hi, lo)) for lo, hi in loop.spans]
+            domains = [domain_of(lo, hi, loop.step) for lo, hi in loop.spans]
         names: list[str] = []
         many = loop.grid and not (len(domains) == 1 and isinstance(node.target, ast.Name))
         for name, item in self.ev.pairs(node.target, domains if many else domains[0]):
             names += [f"{name.id}_{k}" for k in range(len(item))] if isinstance(item, list) else [name.id]
         variables = [Var(name, dom.extent.dtype) for name, dom in zip(names, domains)]
         with self.scopes.nested():
-            self.ev.unpack(node.target, variables if many else variables[0])
+            first = variables[0] if loop.step == 1 else loop.spans[0][0] + variables[0] * loop.step
+            self.ev.unpack(node.target, variables if many else first)
             for var, dom in zip(variables, domains):
                 self.loops[var] = dom
             body = self.suite(node.body)

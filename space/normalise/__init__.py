@@ -97,9 +97,21 @@ def _attempt(
 ) -> tuple[Schedule | None, str]:
     """The schedule of a program in form, or None and why not."""
     begun = conditions.single(func)
-    func = begun.func
-    if not plain_blocks(func):
+    if not plain_blocks(begun.func):
         return None, ""
+    found, why = _in_some_way(begun, target, differences, kept, gathered)
+    if found is None and why:
+        read = copies.inlined(begun)
+        other = None if read is None else _in_some_way(read, target, differences, kept, gathered)[0]
+        return (found, why) if other is None else (other, "")
+    return found, why
+
+
+def _in_some_way(
+    begun: Schedule, target: Target, differences: bool, kept: bool, gathered: bool
+) -> tuple[Schedule | None, str]:
+    """As ``_attempt``, of a program of plain blocks."""
+    func = begun.func
     found, why = _laid_out(begun, target, differences, AS_IT_IS, kept, gathered)
     inside = any(rule.applies(func) for rule in (parts, joined, versions))
     if inside or _needs(func if found is None else found.func, target, found is None):
@@ -127,7 +139,7 @@ def _needs(func: PrimFunc, target: Target, unpacked: bool) -> bool:
 def _laid_out(
     begun: Schedule, target: Target, differences: bool, otherwise: int, kept: bool, gathered: bool
 ) -> tuple[Schedule | None, str]:
-    """As ``_attempt``, in one of the ways that there are, of a program of plain blocks."""
+    """As ``_in_some_way``, in one of the ways that there are."""
     found, why = _formed(begun, target, differences, False, otherwise, kept, gathered)
     # Of what several products read each may want another layout. Two layouts of one copy are for where copies of their own are no
     # way: these had points first.
@@ -184,10 +196,10 @@ def _formed(
             if alone:
                 copies.apart(sch, target, otherwise == APART)
             extra = [units.apply] if otherwise else []
-            far = [packing.shifted] if otherwise == APART else []
+            heads, far = ([groups.heads, gathers.plainly], [packing.shifted]) if otherwise == APART else ([], [])
             grouped = groups.shared if otherwise == OTHERWISE else groups.apply
             packed = (gathers.apply, packing.repeating, diagonal.apply) if otherwise == APART else PACKING
-            for rule in (*COPYING, *extra, *ARRANGING, grouped, *far):
+            for rule in (*COPYING, *heads, *extra, *ARRANGING, grouped, *far):
                 rule(sch, target)
             if gathered and not gathering.apply(sch, target):
                 return None, ""

@@ -8,8 +8,19 @@ from autosched.ir.functor import expr_children
 from autosched.ir.patterns import loads_from
 from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
+from autosched.schedule.primitives.reductions.negation import factors_of
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, given, loads_of, product_of, readers_of, store_of, written
+from space.normalise.blocks import (
+    device_block,
+    device_blocks,
+    given,
+    is_copy,
+    loads_of,
+    product_of,
+    readers_of,
+    store_of,
+    written,
+)
 
 
 def apart(sch: Schedule, target: Target, sums: bool = False) -> None:
@@ -20,13 +31,23 @@ def apart(sch: Schedule, target: Target, sums: bool = False) -> None:
     Args:
         sch: of the program.
         target: the machine.
-        sums: whether so has every sum on the ALU.
+        sums: whether so has every sum on the ALU, the first reader but for it, and every product by element with what is made of
+            the same parameter.
     """
     params = given(sch.func)
+    for block in device_blocks(sch.func) if sums else ():
+        by_element = factors_of(store_of(block).value) or () if block.init is None else ()
+        for factor in by_element if len({f.buffer for f in by_element} & set(params)) == 1 else ():
+            if factor.buffer in params and len(readers_of(sch.func, factor.buffer)) > 1:
+                copied(sch, block.name, factor)
     factors = {f.buffer for b in device_blocks(sch.func) if (p := product_of(b)) is not None for f in p.factors}
     for block in device_blocks(sch.func):
         for load in loads_of(block) if product_of(block) is None and (sums or block.init is None) else ():
             if load.buffer in params and load.buffer in factors:
+                copied(sch, block.name, load)
+    for block in device_blocks(sch.func)[1:] if sums else ():
+        for load in loads_of(block) if block.init is not None and product_of(block) is None else ():
+            if load.buffer in given(sch.func) and len(readers_of(sch.func, load.buffer)) > 1:
                 copied(sch, block.name, load)
     seen = set()
     for block in device_blocks(sch.func):
@@ -35,6 +56,30 @@ def apart(sch: Schedule, target: Target, sums: bool = False) -> None:
             if factor.buffer in params and factor.buffer in seen:
                 copied(sch, block.name, factor)
             seen.add(factor.buffer)
+
+
+def inlined(sch: Schedule) -> Schedule | None:
+    """A schedule without the program's own copies of parameters: what reads one reads the parameter. None where there are none.
+
+    Copies that pad stay: what reads a copy of one reads it. A weight lies as nothing does that the accelerator stores.
+
+    Args:
+        sch: of the program.
+    """
+    made = sch.copy()
+    moved = set(given(sch.func))
+    for name in [b.name for b in device_blocks(sch.func)]:
+        block = device_block(made, name)
+        store = store_of(block)
+        if not is_copy(block, moved) or store.buffer in sch.func.buffers:
+            continue
+        moved.add(store.buffer)
+        if isinstance(store.value, BufferLoad):
+            try:
+                made.compute_inline(made.get_sblock(name))
+            except ScheduleError:
+                continue  # what is in the way of a schedule, analysis says
+    return made if len(made.trace.insts) > len(sch.trace.insts) else None
 
 
 def require_one_value(func: PrimFunc) -> None:

@@ -9,7 +9,7 @@ from autosched.ir.stmt import Block
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.negation import factors_of
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, elements_of, extents, given, product_of, store_of
+from space.normalise.blocks import device_block, device_blocks, elements_of, extents, filled, given, product_of, store_of
 
 MOST = 16  # products of one value
 
@@ -60,8 +60,10 @@ def apply(sch: Schedule, target: Target) -> None:
         if data.buffer is weight.buffer and data.indices != weight.indices:
             raise ScheduleError("normalise", f"block {block.name} multiplies elements of one tensor by others of it; as data and "
                                              "as weight it lies otherwise: give it to the program twice, as two parameters")
-        # The weight is what has fewer elements: it is what becomes larger.
-        if elements_of(data.buffer) < elements_of(weight.buffer):
+        # The weight is what the host lays out, and of two such what has fewer elements: it is what becomes larger.
+        packs = filled(sch)
+        mine = [f.buffer in packs for f in factors]
+        if mine == [True, False] or (mine[0] == mine[1] and elements_of(data.buffer) < elements_of(weight.buffer)):
             data, weight = weight, data
         axis = next(k for k, iv in enumerate(block.iter_vars) if iv.var is lane)
         sch.diagonalize(sch.get_sblock(block.name), axis, weight.buffer.name)

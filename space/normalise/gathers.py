@@ -121,8 +121,31 @@ def apply(sch: Schedule, target: Target) -> None:
             factor, other = product.factors[k], product.factors[1 - k]
             if factor.buffer in packs and (_digits(block, factor) or _slides(product, factor, other, target) or (
                     other.buffer not in packs and _flat(block, factor))):
-                position = next(n for n, r in enumerate(block.reads) if r.buffer is factor.buffer)
-                sch.host_stage(sch.reindex(sch.get_sblock(name), ("read", position)))
+                _reindexed(sch, block, factor)
+
+
+def _reindexed(sch: Schedule, block: Block, factor: BufferLoad) -> None:
+    """Lets the host lay a factor out by the iterators of its product."""
+    position = next(n for n, r in enumerate(block.reads) if r.buffer is factor.buffer)
+    sch.host_stage(sch.reindex(sch.get_sblock(block.name), ("read", position)))
+
+
+def plainly(sch: Schedule, target: Target) -> None:
+    """Lets the host lay out a factor of a product that sums over no plain index of either: one whose own elements it takes."""
+    for block in device_blocks(sch.func):
+        product = product_of(block)
+        sums = {iv.var for iv in block.iter_vars if iv.kind == "reduce" and int_value(iv.dom.extent) != 1}
+        if product is None or not sums or any(isinstance(i, Var) and i in sums for f in product.factors for i in f.indices):
+            continue
+        size, packs = extents(block), filled(sch)
+        mine = [f for f in product.factors if f.buffer in packs and _elements_of(f, size) <= 2 * elements_of(f.buffer)]
+        if mine and product.factors[0].buffer is not product.factors[1].buffer:
+            _reindexed(sch, block, min(mine, key=lambda f: _elements_of(f, size)))
+
+
+def _elements_of(load: BufferLoad, size: dict[Var, int]) -> int:
+    """How many elements a load takes, each as often as it does."""
+    return prod(size[v] for v in {v for i in load.indices for v in free_vars(i) if isinstance(v, Var)} if v in size)
 
 
 def shared(sch: Schedule) -> bool:
@@ -135,9 +158,9 @@ def shared(sch: Schedule) -> bool:
 def _digits(block: Block, load: BufferLoad) -> bool:
     """Whether a load takes digits of an iterator, or is at sums of iterators only, and takes elements twice at most."""
     size = extents(block)
-    used = {v: size[v] for i in load.indices for v in free_vars(i) if isinstance(v, Var) and v in size}
-    if prod(used.values()) > 2 * elements_of(load.buffer):
+    if _elements_of(load, size) > 2 * elements_of(load.buffer):
         return False
+    used = {v for i in load.indices for v in free_vars(i) if v in size}
     apart = has_digits(*load.indices)
     flat = not any(isinstance(i, Var) and size.get(i, 1) > 1 for i in load.indices) and len(used) > 1
     return apart or flat

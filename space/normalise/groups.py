@@ -2,7 +2,8 @@
 
 The result's channel ``o`` reads the channels ``o // each * size + c`` of the data; ``o // each`` where a group has one channel,
 or heads of attention share their keys. Split by ``each``, what has the result's axis gets one for the group; split by ``size``,
-so does what has the data's.
+so does what has the data's. Where the groups have an iterator of their own, ``group * size + c`` tells the size: of heads of
+attention, both factors of a product are read so.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BinOp, Expr, Var, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
 from autosched.ir.simplify import linear_form
-from autosched.ir.stmt import Block, Buffer, PrimFunc
+from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise.blocks import device_blocks, extents, pack_blocks, product_of, store_of
@@ -70,6 +71,30 @@ def rows(sch: Schedule, target: Target) -> None:
     _divided(sch, axes, found)
 
 
+def heads(sch: Schedule, target: Target) -> None:
+    """Splits what a product reads by digits in both factors, or stores so: ``head * size + d`` is two indices then."""
+    blocks = device_blocks(sch.func)
+    axes = Axes(blocks)
+    sizes: dict[Place, int] = {}
+    for block in blocks:
+        product = product_of(block)
+        if product is None:
+            continue
+        stored, *read = [
+            {axes.of((buffer, d)): size for d, size in _two_digits(buffer, indices, extents(block))}
+            for buffer, indices in (_access(store_of(block)), *map(_access, product.factors))
+        ]
+        if stored or all(read):
+            sizes |= {**stored, **read[0], **read[1]}
+    _divided(sch, axes, sizes)
+    if sizes:
+        shared(sch, target)  # what takes the heads' results together reads those of its head
+
+
+def _access(x: BufferLoad | BufferStore) -> tuple[Buffer, tuple[Expr, ...]]:
+    return x.buffer, x.indices
+
+
 def _divided(sch: Schedule, axes: Axes, sizes: dict[Place, int]) -> None:
     """Splits some axes, each by a size: layouts of what is stored, and iterators."""
     if not sizes:
@@ -102,15 +127,19 @@ def _divided(sch: Schedule, axes: Axes, sizes: dict[Place, int]) -> None:
 
 def _side_by_side(func: PrimFunc, block: Block) -> Iterator[tuple[int, int]]:
     """Where a stage stores rows of a tensor in between side by side, as heads of attention: its dimension, and their size."""
-    store, size = store_of(block), extents(block)
-    if block.init is not None or store.buffer in func.buffers:
-        return
-    for d, index in enumerate(store.indices):
+    store = store_of(block)
+    if block.init is None and store.buffer not in func.buffers:
+        yield from _two_digits(store.buffer, store.indices, extents(block))
+
+
+def _two_digits(buffer: Buffer, indices: Sequence[Expr], size: dict[Var, int]) -> Iterator[tuple[int, int]]:
+    """The dimensions of a tensor whose index is two iterators side by side, and the extent of the inner one."""
+    for d, index in enumerate(indices):
         form = linear_form(index)
         if form is None or int_value(form[1]) != 0 or len(form[0]) != 2:
             continue
         (inner, one), (outer, step) = sorted(form[0].items(), key=lambda term: term[1])
-        if one == 1 and step == size.get(inner) and size.get(outer, 0) * step == int_value(store.buffer.shape[d]):
+        if one == 1 and step == size.get(inner) and size.get(outer, 0) * step == int_value(buffer.shape[d]):
             yield d, int(step)
 
 

@@ -356,8 +356,11 @@ def _no_lanes(sch: Schedule, block: Block) -> ScheduleError:
                    "own" if products else "")
         return _unfit(f"block {block.name} sums up {what}, which is no product of two int8 elements; only sums of these are the "
                       f"GEMM's, and the ALU takes in what has all indices of the result{instead}")
-    return _unfit(f"block {block.name} sums up what it reads at no plain index of its own; {NEEDS}: who has one kernel for "
-                  "all planes gives the kernel an index of the planes")
+    sums = {iv.var for iv in block.iter_vars if iv.kind == "reduce"}
+    apart = any(i in sums for x in loads_of(block) for i in x.indices)
+    return _unfit(f"block {block.name} sums up what it reads at no plain index of its own; {NEEDS}: " + (
+        "who has one kernel for all planes gives the kernel an index of the planes" if apart else
+        "give the program one factor laid out by the block's own indices, its elements repeated"))
 
 
 def _cuts(block: Block, plan: _Plan) -> bool:

@@ -18,6 +18,8 @@ from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise.blocks import device_blocks, extents, loads_of, product_of, readers_of, store_of
 
+FACTORS = range(-128, 128)  # what an element of the identity holds; the ALU multiplies by others, and shifts, behind it
+SHIFTS = range(7)
 MOST = 128  # steps; every one widens an operand or splits a stage off for it
 
 
@@ -154,10 +156,13 @@ def _narrow(value: Expr, path: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]
 
 
 def _operand(value: Expr) -> str:
-    """Name of the tensor of ``cast(int32, x[..])``, times a constant if anything; empty for any other expression."""
-    if isinstance(value, BinOp) and value.op == "*" and None in (int_value(value.a), int_value(value.b)):
+    """Name of the tensor of ``cast(int32, x[..])``, times a constant if anything; empty for any other expression.
+
+    What is multiplied by more than an identity does is none: its operand is what is multiplied.
+    """
+    if isinstance(value, BinOp) and value.op == "*" and {int_value(value.a), int_value(value.b)} & set(FACTORS):
         value = value.a if int_value(value.a) is None else value.b
-    elif isinstance(value, Call) and value.op == "shift_left" and int_value(value.args[1]) is not None:
+    elif isinstance(value, Call) and value.op == "shift_left" and int_value(value.args[1]) in SHIFTS:
         value = value.args[0]
     if isinstance(value, Cast) and value.dtype == "int32" and isinstance(value.value, BufferLoad) and value.value.dtype == "int8":
         return value.value.buffer.name

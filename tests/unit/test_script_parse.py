@@ -5,11 +5,14 @@ from __future__ import annotations
 import pickle
 import types
 
+import numpy as np
 import pytest
 
 from autosched.errors import NotSupportedError, ProgramError
-from autosched.ir import BinOp, Call, Cast, FloatImm, IntImm, PrimFunc
+from autosched.ir import BinOp, Call, Cast, FloatImm, IntImm, PrimFunc, Var
 from autosched.ir.functor import walk
+from autosched.ir.interp import run
+from autosched.ir.print_expr import expr_text
 from autosched.ir.stmt import (
     AssertStmt,
     AttrStmt,
@@ -218,6 +221,23 @@ def test_loops(head: str, kind: str, lo: int, extent: int) -> None:
     loop = first(body(f"for i in {head}:\n    B[i, 0] = 1"), For)
     assert (loop.kind, loop.min, loop.extent) == (kind, IntImm(lo), IntImm(extent))
     assert loop.thread == ("vthread" if kind == "thread_binding" else None)
+
+
+@pytest.mark.parametrize("ends", [(0, 16, 4), (1, 16, 4), (0, 15, 7), (15, -1, -1), (14, 2, -5), (3, 3, 2), (2, 9, -3)])
+def test_a_loop_with_a_step_counts_its_steps(ends: tuple[int, int, int]) -> None:
+    for head in ("range({}, {}, {})", "T.serial({}, {}, step={})"):
+        func = body(f"for i in {head.format(*ends)}:\n    B[i, 0] = i + 100")
+        loop = first(func, For)
+        assert (loop.min, loop.extent) == (IntImm(0), IntImm(len(range(*ends)))) and parse(func.script()) == func
+        if loop.extent != IntImm(0):
+            a, b = np.zeros((16, 16), np.int32), np.zeros((16, 16), np.int32)
+            run(func, a, b, 0)
+            assert {(int(y), int(b[y, 0])) for y in np.flatnonzero(b[:, 0])} == {(i, i + 100) for i in range(*ends)}
+
+
+def test_a_step_of_a_range_with_variables_rounds_up() -> None:
+    loop = first(body("for i in range(n, 16, 4):\n    B[i, 0] = 1"), For)
+    assert expr_text(loop.extent) == "(19 - n) // 4"
 
 
 def test_loop_annotations_and_grid_targets() -> None:
@@ -504,7 +524,8 @@ def test_access_ptr_and_types_of_calls() -> None:
     ("B[0, 0] = n // 0", 4, 11, "the divisor of '//' is zero"),
     ("B[0.5, 0] = 1", 4, 1, "index of buffer B must be an integer, got float32"),
     ("for i in [1, 2]:\n    pass", 4, 10, "cannot loop over list; expected range, T.grid"),
-    ("for i in T.serial(0, 8, step=2):\n    pass", 4, 10, "loops advance by 1"),
+    ("for i in T.serial(0, 8, step=n):\n    pass", 4, 10, "a step is a constant"),
+    ("for i in range(8, 0, 0):\n    pass", 4, 10, "the step of range is zero"),
     ("for i in T.thread_binding(8):\n    pass", 4, 10, "needs a thread tag"),
     ("for i, j in T.grid(8):\n    pass", 4, 5, "2 names for 1 values"),
     ("T.reads(A[0, 0])", 4, 1, "T.reads cannot stand here; expected it inside a block"),
@@ -585,9 +606,9 @@ def test_extern_names_and_constants() -> None:
     assert next(s for s in walk(func.body) if isinstance(s, BufferStore)).value == FloatImm(2.5)
 
 
-def test_steps_are_refused_as_unsupported_where_python_calls_them() -> None:
+def test_steps_of_variables_are_refused_as_unsupported_where_python_calls_them() -> None:
     with pytest.raises(NotSupportedError):
-        T.serial(0, 4, step=2)
+        T.serial(0, 4, step=Var("n", "int32"))
 
 
 # Faults that used to be accepted, or that were told without a place

@@ -65,6 +65,9 @@ def outputs(func: PrimFunc, span: tuple[int, int] = WHOLE) -> np.ndarray:
     ("T.if_then_else(vi < 96, A[vi], 0)", "A[vi]"),
     ('T.Cast("int32", T.Cast("int16", B[vi]) * T.Cast("int16", B[vi]))', 'T.Cast("int32", B[vi]) * T.Cast("int32", B[vi])'),
     ('T.Cast("int32", T.Cast("int16", B[vi]))', 'T.Cast("int32", B[vi])'),
+    ("T.truncdiv(A[vi], 8)", "T.max(T.shift_right(A[vi], 3), T.shift_right(T.min(A[vi], 0) + 7, 3))"),
+    ("T.truncdiv(A[vi], 1073741824)", "T.max(T.shift_right(A[vi], 30), T.shift_right(T.min(A[vi], 0) + 1073741823, 30))"),
+    ("~A[vi]", "-1 - A[vi]"),
 ])
 def test_in_fewer_words(value: str, plain: str, verify_trace_roundtrip: Verify) -> None:
     func = program(value)
@@ -96,6 +99,7 @@ def test_in_fewer_words(value: str, plain: str, verify_trace_roundtrip: Verify) 
     ('T.Cast("int32", T.Cast("int8", A[vi]))', (-129, 127)),
     ('T.Cast("int32", B[vi] + B[vi])', WHOLE),
     ('T.Cast("int32", T.Cast("int16", A[vi]) + T.Cast("int16", B[vi]))', (-32768, 32640)),
+    ("T.truncdiv(A[vi], 6)", WHOLE), ("T.truncdiv(A[vi], -8)", WHOLE),
 ])
 def test_what_is_another_value(value: str, span: tuple[int, int]) -> None:
     sch = Schedule(program(value, span=span))
@@ -107,6 +111,8 @@ def test_what_is_another_value(value: str, span: tuple[int, int]) -> None:
     ("T.Select(A[vi] < 0, 0, A[vi] * 3)", (-100, 100), "T.max(A[vi] * 3, 0)"),
     ("T.Select(A[vi] < 0, 0 - A[vi], T.shift_right(A[vi], 1))", (-(2**31) + 1, 9), "T.max(T.shift_right(A[vi], 1), 0 - A[vi])"),
     ('T.Cast("int32", T.Cast("int8", A[vi]))', (-128, 127), "A[vi]"),
+    ("T.truncdiv(A[vi], 8)", (0, 99), "T.shift_right(A[vi], 3)"),
+    ("T.truncdiv(A[vi], 8)", (-1, 99), "T.max(T.shift_right(A[vi], 3), T.shift_right(T.min(A[vi], 0) + 7, 3))"),
     ('T.Cast("int32", T.Cast("int16", A[vi]) + T.Cast("int16", B[vi]))', (-32640, 32640), 'A[vi] + T.Cast("int32", B[vi])'),
     ("T.Select(A[vi] < 5, 0, A[vi] - 5)", (-100, 100), "T.max(A[vi] - 5, 0)"),
     ("T.Select(A[vi] < -7, 3, A[vi])", (-7, 50), "A[vi]"),

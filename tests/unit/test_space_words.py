@@ -158,6 +158,38 @@ def main(x: T.Buffer((16, 64), "int8"), out: T.Buffer((16,), "int8")):
 XK = 'x[vi, vk].astype("int32")'
 
 
+IN_PLACE = '''
+@T.prim_func
+def main(x: T.Buffer((5, 32), "int8")):
+    for i, j in T.grid(5, 32):
+        with T.block("x"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            x[vi, vj] = T.max(x[vi, vj], T.int8(0))
+'''
+
+
+def test_a_parameter_in_place() -> None:
+    assert "block 'x' reads x, which it writes: store what it makes in a tensor of its own" in why(parse(IN_PLACE))
+
+
+TWO = '''
+@T.prim_func
+def main(a: T.Buffer((5, 32), "%s"), y: T.Buffer((5, 32), "int8")):
+    for i, j in T.grid(5, 32):
+        with T.block("y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            y[vi, vj] = T.Cast("int8", %s)
+'''
+
+
+@pytest.mark.parametrize(("dtype", "value", "words"), [
+    ("int16", 'a[vi, vj].astype("int32") >> 9', "block 'y' reads a as int16; .* give the program a as int32"),
+    ("int8", "a[vi, vj] == a[4 - vi, vj]", r"compares by a\[vi, vj\] == a\[4 - vi, vj\]; .* is T.min\(T.max\(x - y, 0\), 1\)"),
+])
+def test_an_operand_that_nothing_takes_in(dtype: str, value: str, words: str) -> None:
+    assert re.search(words, why(parse(TWO % (dtype, value))))
+
+
 @pytest.mark.parametrize(("term", "words"), [
     (f"{XK} * {XK} * {XK}", "block s multiplies "),
     (f"({XK} * {XK}) >> 2", "block s sums up what it makes of the product of x"),
@@ -165,6 +197,14 @@ XK = 'x[vi, vk].astype("int32")'
 def test_a_sum_of_more_than_products_is_said_of_the_users_block(term: str, words: str) -> None:
     said = why(parse(SUMS % term))
     assert words in said and "as int8 in a block before" in said and "cache_read" not in said, said
+
+
+@pytest.mark.parametrize(("name", "instead"), [
+    ("windows_of_both", "give the program one factor laid out by the block's own indices, its elements repeated"),
+    ("running_sum", "each of its elements would wait for others of the same block: compute each from what other blocks store"),
+])
+def test_what_to_write_instead(user_programs, name: str, instead: str) -> None:
+    assert instead in why(user_programs.program(name))
 
 
 def test_a_difference_inside_a_sum_is_not_said_to_be_another_term() -> None:
@@ -179,7 +219,7 @@ def test_a_difference_inside_a_sum_is_not_said_to_be_another_term() -> None:
     ("block 'out_part_1' joins what comes from out_part_part and out_part_part_1 and C",
      "block 'out_part' joins what comes from a part of out_part and C"),
     ("index 15 - v1 of C_global in block C", "an index of C in block C"), ("index 15 - vi of C_global", "index 15 - vi of C"),
-    ("under loop u, and loop i", "under a loop, and loop i"),
+    ("under loop u, and loop i", "under a loop, and loop i"), ("not one loop of block 'C'", "not one loop of block 'C'"),
     ("cache_read: C[v0, D[v1]] and C[vi, 3]", "cache_read: C[..] and C[vi, 3]"),
     ("T.Select(A_global[v0] < 0, -1, 1), x_global", "T.Select(A[..] < 0, -1, 1), x_global"),
     ("Wide_part, eye_4 and local.acc_buffer", "Wide_part, eye_4 and local.acc_buffer"),

@@ -5,7 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Not, Select, Var, bits, cast, const, int_value, is_int
+from autosched.ir.expr import (
+    BinOp,
+    BufferLoad,
+    Call,
+    Cast,
+    Expr,
+    IntImm,
+    Not,
+    Select,
+    Var,
+    bits,
+    cast,
+    const,
+    int_value,
+    intrin,
+    is_int,
+    maximum,
+    minimum,
+)
 from autosched.ir.functor import Mutator, walk_expr
 from autosched.ir.patterns import choice_of, has_loads, is_shifted
 from autosched.ir.region import with_access
@@ -29,7 +47,8 @@ class Values(ScheduleBase):
     def simplify_value(self, block: BlockRV | str) -> None:
         """Writes what a block stores more plainly: choices between values as minima and maxima, conversions that do nothing out.
 
-        An absolute value is the larger of a value and its negative.
+        An absolute value is the larger of a value and its negative, and a division by a power of two that rounds to zero the
+        larger of two shifts.
         A choice by a comparison with a constant becomes ``min`` or ``max`` where both sides rise (or stay) with what is
         compared and meet at the constant; a choice by indices has its constant last, and indices under its condition only.
         Conversions to a type and on to a narrower one are one, and arithmetic that fits a narrow type is done in the wide one
@@ -172,7 +191,22 @@ class _Plainer(Mutator):
         if isinstance(made, Call) and made.op in ("abs", "fabs") and is_int(made.dtype):
             x = made.args[0]
             return BinOp("max", x, BinOp("-", const(0, x.dtype), x, x.dtype), x.dtype)
+        if isinstance(made, Call) and made.op == "bitwise_not" and is_int(made.dtype):
+            return BinOp("-", const(-1, made.dtype), made.args[0], made.dtype)
+        if isinstance(made, BinOp) and made.op == "truncdiv" and made.dtype == "int32" and has_loads(made.a):
+            return self._towards_zero(made)
         return self._converted(made) if isinstance(made, Cast) else made
+
+    def _towards_zero(self, made: BinOp) -> Expr:
+        """A division by a power of two that rounds to zero, by shifts, which round down: of what is negative the next one up."""
+        x, by = made.a, int_value(made.b) or 0
+        if by < 2 or by & (by - 1):
+            return made
+        shift = const(by.bit_length() - 1)
+        down = intrin("shift_right", x, shift)
+        if self.values.of(x, self.dom)[0] >= 0:
+            return down
+        return maximum(down, intrin("shift_right", minimum(x, const(0)) + (by - 1), shift))
 
     # -- choices --------------------------------------------------------------------------------------------------------
 
