@@ -144,6 +144,7 @@ def _formed(
         loops.apart(sch, target)
         initial.apply(sch, target)
         loops.apply(sch, target)
+        initial.overwritten(sch, target)
         if otherwise:
             versions.apply(sch, target)
             joined.apply(sch, target)
@@ -227,10 +228,12 @@ def normal_forms(func: PrimFunc, target: Target) -> list[tuple[tuple[str, ...], 
         target: as for ``normalise``.
 
     Raises:
-        ProgramError: a block's loops leave out a part of an iterator's domain.
+        ProgramError: a block's loops leave out a part of an iterator's domain, or loops without blocks are none of blocks.
     """
     require_whole(func)
-    begun, first = conditions.single(func), normalised(func, target)
+    begun = conditions.single(func)
+    conditions.require_blocks(begun)
+    first = normalised(func, target)
     # What no rule packs is packed already, or refused: of single stores analysis says better what is in the way.
     forms: list[tuple[tuple[str, ...], Schedule]] = [((), first if first.trace.insts else begun)]
     if plain_blocks(begun.func) and windows.applies(begun.func):
