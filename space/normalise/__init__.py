@@ -20,6 +20,7 @@ from space.normalise import (
     copies,
     diagonal,
     epilogue,
+    flat,
     gathers,
     groups,
     guards,
@@ -92,9 +93,21 @@ def why_unpacked(func: PrimFunc, target: Target) -> str:
 def _attempt(func: PrimFunc, target: Target, differences: bool, kept: bool = False) -> tuple[Schedule | None, str]:
     """The schedule of a program in form, or None and why not."""
     begun = conditions.single(func)
-    func = begun.func
-    if not plain_blocks(func):
+    if not plain_blocks(begun.func):
         return None, ""
+    found, why = _in_ways(begun, target, differences, kept)
+    if found is None and not is_packed(begun.func, target):
+        # Flat tensors are taken apart only where nothing else leads to a form: others had points first.
+        split = flat.apart(begun, target)
+        if split is not None:
+            found, why_split = _in_ways(split, target, differences, kept)
+            why = why_split or why  # what is flat still is what is in the way
+    return found, why
+
+
+def _in_ways(begun: Schedule, target: Target, differences: bool, kept: bool) -> tuple[Schedule | None, str]:
+    """As ``_attempt``, of a program of plain blocks with the tensors that it has."""
+    func = begun.func
     found, why = _laid_out(begun, target, differences, AS_IT_IS, kept)
     inside = any(rule.applies(func) for rule in (parts, joined, versions))
     if inside or _needs(func if found is None else found.func, target, found is None):
