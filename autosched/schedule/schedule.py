@@ -46,6 +46,7 @@ from autosched.schedule.primitives.reductions.neutral_terms import NeutralTerms
 from autosched.schedule.primitives.reductions.offsets import Offsets
 from autosched.schedule.primitives.reductions.pad_block import PadBlocks
 from autosched.schedule.primitives.reductions.pad_einsum import PadEinsum
+from autosched.schedule.primitives.reductions.paddings import Paddings
 from autosched.schedule.primitives.reductions.parts import Parts
 from autosched.schedule.primitives.reductions.places import Places
 from autosched.schedule.primitives.reductions.plain import PlainForms
@@ -72,6 +73,7 @@ class Schedule(
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
     PlainForms, Windows, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, UnitAxes, Parts,
     PlaceLimits, Versions, Conditions, StoreBlocks, Expansion,
+    Paddings,
 ):
     """Rewrites a program step by step; every step is checked to be legal, and recorded.
 
