@@ -56,6 +56,12 @@ LOOPS = {
     "for i in range(6):\n    x: T.int32 = A[i, 1] * 2\n    C[i] = x + 1\n    D[i, 0] = x": ["S", "S"],
     "for i in range(6):\n    D[i, 3] = A[i, 0]\n    D[i, 4] = D[i, 3]": ["S", "S"],
     "C[2] = B[3]": [""],
+    "for i in range(6):\n    for k in range(1, 9):\n        C[i] += A[i, k]\n        if k == 8:\n            D[i, 2] = C[i] + k\n"
+    "        if k == 8 and k > i + 4:\n            C[i] = D[i, 2]": ["SR", "S", "S"],
+    "for i, k in T.grid(6, 9):\n    if k == 8:\n        C[i] = A[i, k]": ["S"],
+    "for i in range(6):\n    for j, k in T.grid(3, 3):\n        C[i] += A[i, j + k]\n        if j == 2 and k == 2:\n"
+    "            for l in range(9):\n                D[i, l] = C[i] * B[l]\n        if k == 2 and j == 2:\n            C[i] = 0":
+        ["SRR", "SS", "S"],
 }
 
 
@@ -76,6 +82,10 @@ def test_every_store_is_one_of_a_block(body: str, verify_trace_roundtrip: Verify
     ("for i, j in T.grid(6, 3):\n    B[i + j] = B[i + j] + A[i, j]", "order"),
     ("for i, j in T.grid(6, 9):\n    B[j // 2] = A[i, j]", "order"),
     ("for i in range(6):\n    for j in range(B[i]):\n        D[i, j] = 1", "loop"),
+    ("for i, k in T.grid(6, 9):\n    C[i] += A[i, k]\n    if k == 7:\n        D[i, 2] = C[i]", "order"),
+    ("for i, k in T.grid(6, 9):\n    if k == 8:\n        D[i, 2] = C[i]\n    C[i] += A[i, k]", "order"),
+    ("for i, k in T.grid(6, 9):\n    C[i] += A[i, k]\n    if k == 8:\n        D[i, 2] = C[i]\n    else:\n        D[i, 3] = 1",
+     "order"),
     ("for i in T.parallel(6):\n    C[i] = 1", "loop"),
     ("for i in range(6):\n    if B[i] > 0:\n        for j in range(9):\n            D[i, j] = 1", "form"),
     ("for i in range(6):\n    x: T.int32 = C[i]\n    C[i] = 3\n    D[i, 0] = x", "order"),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
-from autosched.ir.expr import Expr, Var, binary, const, int_value
+from autosched.ir.expr import BinOp, Expr, Var, binary, const, int_value
 from autosched.ir.functor import free_vars, stmt_children, substitute, substitute_stmt, walk
 from autosched.ir.patterns import has_loads, loads_from
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
-from autosched.ir.simplify import simplify
+from autosched.ir.simplify import conjuncts, simplify
 from autosched.ir.stmt import (
     TRUE,
     Block,
@@ -45,8 +46,9 @@ class StoreBlocks(ScheduleBase):
 
         Every loop around a store becomes an iterator: spatial where it indexes what is stored, of a reduction where it does not
         and the store updates its element. Conditions that hold loops, and ends of loops that others move, become the
-        condition of the blocks inside (``T.where``). What stores the same element, one after the other, is one block. A block
-        of loops and stores is dissolved: its iterators are the first of those inside.
+        condition of the blocks inside (``T.where``); what a loop ends its last iteration with comes behind it. What stores the
+        same element, one after the other, is one block. A block of loops and stores is dissolved: its iterators are the first
+        of those inside.
 
         Args:
             block: handle or name of the root, or of a block of loops and stores.
@@ -217,6 +219,42 @@ class _Maker:
         return BlockRealize(tuple(values.values()), substitute(around.condition, values), made)
 
 
+def _last_behind(stmt: Stmt) -> Stmt:
+    """A statement in which what a loop does at the end of its last iteration only comes behind the loop."""
+    if isinstance(stmt, SeqStmt):
+        return seq(*map(_last_behind, stmt.stmts))
+    if isinstance(stmt, IfThenElse):
+        other = None if stmt.else_case is None else _last_behind(stmt.else_case)
+        return replace(stmt, then_case=_last_behind(stmt.then_case), else_case=other)
+    if not isinstance(stmt, For):
+        return stmt
+    body = _last_behind(stmt.body)
+    parts = list(body.stmts) if isinstance(body, SeqStmt) else [body]
+    low, extent = int_value(stmt.min), int_value(stmt.extent)
+    behind: list[Stmt] = []
+    while parts and low is not None and extent:
+        moved = _at(parts[-1], stmt.var, low + extent - 1)
+        if moved is None:
+            break
+        behind.insert(0, moved)
+        parts.pop()
+    return seq(*([replace(stmt, body=seq(*parts))] if parts else []), *behind)
+
+
+def _at(stmt: Stmt, var: Var, value: int) -> Stmt | None:
+    """What runs where a loop has a value only, as it is there; None for any other statement."""
+    if not isinstance(stmt, IfThenElse) or stmt.else_case is not None:
+        return None
+    tests = conjuncts(stmt.condition)
+    found = [c for c in tests if isinstance(c, BinOp) and c.op == "==" and c.a is var and int_value(c.b) == value]
+    if not found:
+        return None
+    there: Expr = const(value, var.dtype)
+    rest = [substitute(c, {var: there}) for c in tests if c is not found[0]]
+    then = substitute_stmt(stmt.then_case, {var: there})
+    return IfThenElse(reduce(lambda a, b: binary("and", a, b), rest), then) if rest else then
+
+
 def _grouped(stmts: Sequence[Stmt]) -> list[list[Stmt]]:
     """Statements, with those that store the same element one after the other together."""
     groups: list[list[Stmt]] = []
@@ -269,11 +307,11 @@ def _made(state: State, realize: BlockRealize, maker: _Maker) -> tuple[dict[int,
     if not bare_stores(block, maker.root):
         raise Refusal(f"no store below block {block.name} stands in loops alone", [block.ident], code="form")
     if maker.root:
-        return {id(block.body): maker.visit(block.body, _Around({}))}, {}
+        return {id(block.body): maker.visit(_last_behind(block.body), _Around({}))}, {}
     if block.init is not None or block.match_buffers or block.annotations:
         raise Refusal(f"block {block.name} has an init, views, or is marked", [block.ident], code="form")
     moved = {iv.var: (value, iv.dom) for iv, value in zip(block.iter_vars, realize.iter_values)}
-    body = maker.visit(block.body, _Around(moved, realize.predicate))
+    body = maker.visit(_last_behind(block.body), _Around(moved, realize.predicate))
     local = {id(state.root): (*state.root.alloc_buffers, *block.alloc_buffers)} if block.alloc_buffers else {}
     return {id(realize): body}, local
 
