@@ -93,4 +93,5 @@ def _elided(text: str, mine: Callable[[str], bool]) -> str:
 
 def _once(text: str) -> str:
     """The text with what stands twice in a row of names said once."""
+    text = re.sub(r"\bblocks '(\w+)' and '\1' both write\b", "two stores write", text)
     return re.sub(r"((?:a part of )?\b[A-Za-z]\w*)(?:(?:, | and )\1\b)+", r"\1", text)

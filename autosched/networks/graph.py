@@ -65,7 +65,8 @@ class Requant:
     """What follows the sums of a layer.
 
     Args:
-        bias: int64[channels], added to the sums; the rounding and the zero points are in it.
+        bias: int64[channels], added to the sums; the rounding and the zero points are in it. int64[channels, height, width]
+            where a zero point of the input counts less at the edge, for the machine pads with 0.
         shift: int64[channels] or int64[1], right shift of every channel or of all.
         low: least value of the result.
         high: greatest value of the result.

@@ -118,7 +118,7 @@ def requant(
         node: for refusals.
         sums: channels.
         bias: int64, one or one per channel, at the scale of the sums.
-        weight_sums: int64[channels], sum of the weights: what a zero point of the input adds.
+        weight_sums: int64[channels], sum of the weights: what a zero point of the input adds; or one for each place of a channel.
         zero_in: zero point of the input.
         zero_out: zero point of the output.
         shift: int64[1] or int64[channels].
@@ -135,8 +135,9 @@ def requant(
             f"its result needs a right shift by {bad}", "the machine shifts by 0 to 31: choose a coarser or finer output scale"
         )
     whole = np.broadcast_to(shift, (sums,)).astype(np.int64)
-    total = np.broadcast_to(np.asarray(bias, dtype=np.int64), (sums,)) - zero_in * weight_sums + (np.int64(zero_out) << whole)
+    added = np.broadcast_to(np.asarray(bias, dtype=np.int64), (sums,)) + (np.int64(zero_out) << whole)
     if rounding == "half-up":
-        total = total + np.where(whole > 0, np.int64(1) << np.maximum(whole - 1, 0), 0)
+        added = added + np.where(whole > 0, np.int64(1) << np.maximum(whole - 1, 0), 0)
+    total = added.reshape(-1, *[1] * (weight_sums.ndim - 1)) - zero_in * weight_sums
     same = bool((whole == whole[0]).all())
     return Requant(total.astype(np.int64), whole[:1].copy() if same else whole, low, high)

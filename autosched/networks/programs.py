@@ -47,7 +47,7 @@ class Spec:
         pads: zeros around the image: top, left, bottom, right; of a deconv, what is cut off its full result in front, then 0.
         groups: of channels, each whole blocks.
         operands: tensors that an ``add`` adds.
-        bias: ``none``, ``one`` for all channels, or ``channel``.
+        bias: ``none``, ``one`` for all channels, ``channel``, or ``place``, one for each element of an image.
         bias_bits: a bias is within ``+-2**bias_bits``.
         shift: to the right, or ``TENSOR_SHIFT`` for one per channel.
         low: least result.
@@ -146,7 +146,8 @@ def spec_of(graph: Graph, layer: Layer, source: tuple[int, ...], block: int) -> 
     bits = min(bits, 31)
     assert int(reach(layer).max()) < 1 << 31
     shift = int(done.shift[0]) if len(done.shift) == 1 else TENSOR_SHIFT
-    bias = "none" if not done.bias.any() else "channel" if len(done.bias) > 1 or layer.weight is not None else "one"
+    many = len(done.bias) > 1 or layer.weight is not None
+    bias = "none" if not done.bias.any() else "place" if done.bias.ndim > 1 else "channel" if many else "one"
     common = Spec(
         layer.kind, n, c, h, w, c, out[2], out[3], layer.kernel, layer.stride, layer.pads, bias=bias, bias_bits=bits,
         shift=shift, low=done.low, high=done.high, residual=layer.residual,
@@ -324,7 +325,8 @@ class _Builder:
         shape = [e for _, e in axes]
         channel = 2 if spec.groups > 1 else 1
         pixel = [1] * (len(shape) - channel - 3)
-        one = [1] * channel + [shape[channel] if spec.bias == "channel" else 1, *pixel, self.batch, self.block]
+        where = shape[channel + 1 : -2] if spec.bias == "place" else pixel
+        one = [1] * channel + [1 if spec.bias == "one" else shape[channel], *where, self.batch, self.block]
         every = [1] * channel + [shape[channel], *pixel, self.batch, self.block]
         if channel == 2:
             one[1] = every[1] = shape[1]

@@ -11,7 +11,7 @@ from autosched.networks.matcher import Found, requant
 from autosched.networks.onnx_file import Node
 from autosched.networks.parameters import output_channels
 from autosched.networks.scales import WAY_OUT, Value, exponents, int8_weight, machine_zero, zero_point
-from autosched.networks.windows import average_layer, max_layer, padding_fault, transposed_window, window
+from autosched.networks.windows import average_layer, max_layer, padding_fault, transposed_window, weight_sums, window
 
 VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze", "Identity", "Dropout")
 
@@ -248,7 +248,6 @@ def _weighted(found: Found, node: Node) -> None:
             found.reasons[node.name] = sizes
             return
         stride, pads = sizes
-        padding_fault(value, pads, node)
     elif node.op == "ConvTranspose":
         made = transposed_window(node, value, shape, found.file.shapes[node.outputs[0]], weight)
         if isinstance(made, str):
@@ -271,6 +270,8 @@ def _weighted(found: Found, node: Node) -> None:
     if len(node.inputs) > 2 and node.inputs[2]:
         bias = _bias_of(found, node, node.inputs[2], at)
     sums = weight.astype(np.int64).reshape(channels, -1).sum(axis=1)
+    if node.op == "Conv":
+        sums = weight_sums(weight, value.zero, shape, stride, pads)
     shift = at - tail.exponent
     done = requant(node, channels, bias, sums, value.zero, tail.zero, shift, found.rounding, tail.low, tail.high)
     out = tail.value(found)

@@ -11,7 +11,7 @@ from autosched.networks.matcher import Found, requant
 from autosched.networks.onnx_file import Node
 from autosched.networks.qdq import dense_fault, sum_layer
 from autosched.networks.scales import WAY_OUT, Value, exponents, int8_weight, machine_zero
-from autosched.networks.windows import average_layer, padding_fault, window
+from autosched.networks.windows import average_layer, padding_fault, weight_sums, window
 
 _BIAS = {"QLinearConv": 8, "QGemm": 6}  # the input that is a bias
 NAMES = ("QLinearConv", "QLinearMatMul", "QGemm", "QLinearAdd", "QLinearGlobalAveragePool", "QLinearAveragePool")
@@ -67,7 +67,7 @@ def _weighted(found: Found, node: Node) -> None:
             found.reasons[node.name] = sizes
             return
         stride, pads = sizes
-        padding_fault(value, pads, node)
+        sums = weight_sums(weight, value.zero, shape, stride, pads)
     else:
         reason = dense_fault(node, shape, weight)
         if reason:
@@ -75,6 +75,7 @@ def _weighted(found: Found, node: Node) -> None:
             return
         if not node.attrs.get("transB", 0):
             weight = np.ascontiguousarray(weight.T)
+        sums = weight.astype(np.int64).sum(axis=1)
     own = _BIAS.get(node.op, 0)
     if node.op == "QGemm" and (len(node.inputs) < 8 or not node.inputs[7]):
         found.reasons[node.name] = "its result is float"
@@ -86,7 +87,6 @@ def _weighted(found: Found, node: Node) -> None:
         if node.inputs[own] not in file.constants:
             raise node.refuse(f"its bias {node.inputs[own]!r} is no constant", "the machine takes constant biases")
         bias = file.constants[node.inputs[own]].astype(np.int64).reshape(-1)
-    sums = weight.astype(np.int64).reshape(len(weight), -1).sum(axis=1)
     shift = powers + value.exponent - result.exponent
     done = requant(node, len(weight), bias, sums, value.zero, result.zero, shift, found.rounding, -128, 127)
     kind = "conv" if node.op == "QLinearConv" else "dense"

@@ -27,7 +27,7 @@ def reach(layer: Layer, bias: Ints | None = None) -> Ints:
         assert layer.requant is not None
         bias = layer.requant.bias
     # Python integers: a bias of a damaged file may itself be beyond int64's sums.
-    total: Ints = weights * 128 + np.abs(bias)
+    total: Ints = weights * 128 + np.abs(bias).reshape(len(bias), -1).max(axis=1)
     return total
 
 

@@ -193,7 +193,9 @@ def _layer(w: _Writer, layer: Layer, inputs: list[str]) -> str:
     done = layer.requant
     assert done is not None
     spread = [-1 if d == (1 if layer.kind != "dense" else rank - 1) else 1 for d in range(rank)]
-    biased = w.emit("Add", [sums, w.constant(done.bias.astype(np.int32).reshape(spread))], f"{layer.output}:sums")
+    bias = done.bias.astype(np.int32)
+    bias = bias.reshape(spread) if bias.ndim == 1 else bias[None]
+    biased = w.emit("Add", [sums, w.constant(bias)], f"{layer.output}:sums")
     scale = 2.0 ** -done.shift.astype(np.float64)
     moved = w.emit("Mul", [w.cast(biased, "float64"), w.constant(scale.reshape(spread))])
     clipped = w.emit("Clip", [w.emit("Floor", [moved]), w.constant(np.array(float(done.low))),

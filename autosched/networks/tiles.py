@@ -61,21 +61,27 @@ def weight_tiles(layer: Layer, spec: Spec, source: tuple[int, ...], block: int) 
 
 
 def per_channel(values: Array, spec: Spec, batch: int, block: int) -> npt.NDArray[np.int32]:
-    """One int32 per channel, the same for every batch lane.
+    """One int32 per channel, or for each place of a channel, the same for every batch lane.
 
     Args:
-        values: one per channel, or one for all.
+        values: one per channel, one for all, or [channels, height, width].
         spec: of the layer's program.
         batch: batch lanes.
         block: channel lanes.
     """
+    lead = (1, spec.groups) if spec.groups > 1 else (1,)
+    if values.ndim > 1:
+        image = values.reshape(spec.groups, spec.co, *values.shape[1:])
+        image = np.pad(image, [(0, 0), (0, whole(spec.co, block) - spec.co), (0, 0), (0, 0)])
+        lanes = image.reshape(*lead, -1, block, *values.shape[1:])
+        last = np.moveaxis(lanes, -3, -1)[..., None, :]
+        return np.ascontiguousarray(np.broadcast_to(last, (*last.shape[:-2], batch, block)), dtype=np.int32)
     if spec.bias == "one" and len(values) == 1:
         blocks = np.broadcast_to(values, (1, 1, block))
     else:
         per = np.broadcast_to(values, (spec.groups * spec.co,)).reshape(spec.groups, spec.co)
         per = np.pad(per, [(0, 0), (0, whole(spec.co, block) - spec.co)])
         blocks = per.reshape(spec.groups, -1, block)
-    lead = (1, spec.groups) if spec.groups > 1 else (1,)
     pixel = (1,) * (4 if spec.kind == "deconv" else 2)
     shaped = blocks.reshape(*lead, -1, *pixel, 1, block)
     return np.ascontiguousarray(np.broadcast_to(shaped, (*shaped.shape[:-2], batch, block)), dtype=np.int32)

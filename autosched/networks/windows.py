@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from autosched.networks.graph import Array, Layer
+from autosched.networks.graph import Array, Ints, Layer
 from autosched.networks.matcher import Found, requant
 from autosched.networks.onnx_file import Node
 from autosched.networks.scales import Value
@@ -38,6 +38,37 @@ def window(node: Node, value: Value, shape: tuple[int, ...], kernel: tuple[int, 
         pads = [0, 0, 0, 0]
     all_pads = tuple(int(a + b) for a, b in zip(pads, value.pads))
     return (int(stride[0]), int(stride[1])), (all_pads[0], all_pads[1], all_pads[2], all_pads[3])
+
+
+def weight_sums(
+    weight: Array, zero: int, shape: tuple[int, ...], stride: tuple[int, int], pads: tuple[int, int, int, int]
+) -> Ints:
+    """The sum of the weights that read elements of an image: what a zero point of the image takes away from a convolution.
+
+    The machine pads with 0, and so does the file, whose 0 is the zero point: weights outside of the image count neither there nor
+    here.
+
+    Args:
+        weight: [co, ci, kh, kw].
+        zero: zero point of the image.
+        shape: of the image.
+        stride: of the window.
+        pads: elements around the image.
+
+    Returns:
+        one for each channel; where some windows hang over the edge and there is a zero point, [co, oh, ow].
+    """
+    taps = weight.astype(np.int64).sum(axis=1)
+    if not (zero and any(pads)):
+        channels: Ints = taps.sum(axis=(1, 2))
+        return channels
+    inside = []
+    for size, step, before, after, kernel in zip(shape[2:], stride, pads[:2], pads[2:], taps.shape[1:]):
+        count = (size + before + after - kernel) // step + 1
+        at = np.arange(count)[:, None] * step - before + np.arange(kernel)
+        inside.append(((at >= 0) & (at < size)).astype(np.int64))
+    places: Ints = np.einsum("ors,yr,xs->oyx", taps, inside[0], inside[1])
+    return places
 
 
 def padding_fault(value: Value, pads: tuple[int, int, int, int], node: Node) -> None:

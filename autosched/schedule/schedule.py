@@ -19,6 +19,7 @@ from autosched.schedule.primitives.buffers.access import Access
 from autosched.schedule.primitives.buffers.cache_index import CacheIndex
 from autosched.schedule.primitives.buffers.cache_reindex import ReindexCache
 from autosched.schedule.primitives.buffers.copy_at import CopyAt
+from autosched.schedule.primitives.buffers.expansion import Expansion
 from autosched.schedule.primitives.buffers.host import HostStages
 from autosched.schedule.primitives.buffers.layout import Layout
 from autosched.schedule.primitives.buffers.padding import DecomposePadding
@@ -45,6 +46,7 @@ from autosched.schedule.primitives.reductions.neutral_terms import NeutralTerms
 from autosched.schedule.primitives.reductions.offsets import Offsets
 from autosched.schedule.primitives.reductions.pad_block import PadBlocks
 from autosched.schedule.primitives.reductions.pad_einsum import PadEinsum
+from autosched.schedule.primitives.reductions.paddings import Paddings
 from autosched.schedule.primitives.reductions.parts import Parts
 from autosched.schedule.primitives.reductions.places import Places
 from autosched.schedule.primitives.reductions.plain import PlainForms
@@ -52,6 +54,7 @@ from autosched.schedule.primitives.reductions.raising import Raising
 from autosched.schedule.primitives.reductions.reduction import Reductions
 from autosched.schedule.primitives.reductions.rfactor import Factoring
 from autosched.schedule.primitives.reductions.stages import Stages
+from autosched.schedule.primitives.reductions.stores import StoreBlocks
 from autosched.schedule.primitives.reductions.units import UnitAxes
 from autosched.schedule.primitives.reductions.values import Values
 from autosched.schedule.primitives.reductions.versions import Versions
@@ -69,7 +72,8 @@ class Schedule(
     Notes, Sampling, Layout, Reindex, ZeroTerms, Folding, Raising, Factoring, PadEinsum,
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
     PlainForms, Windows, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, UnitAxes, Parts,
-    PlaceLimits, Versions, Conditions,
+    PlaceLimits, Versions, Conditions, StoreBlocks, Expansion,
+    Paddings,
 ):
     """Rewrites a program step by step; every step is checked to be legal, and recorded.
 

@@ -20,6 +20,7 @@ from space.normalise import (
     copies,
     diagonal,
     epilogue,
+    flat,
     gathering,
     gathers,
     groups,
@@ -103,14 +104,20 @@ def _attempt(
     if found is None and why:
         read = copies.inlined(begun)
         other = None if read is None else _in_some_way(read, target, differences, kept, gathered)[0]
-        return (found, why) if other is None else (other, "")
+        found, why = (found, why) if other is None else (other, "")
+    if found is None and not is_packed(begun.func, target):
+        # Flat tensors are taken apart only where nothing else leads to a form: others had points first.
+        split = flat.apart(begun, target)
+        if split is not None:
+            found, why_split = _in_some_way(split, target, differences, kept, gathered)
+            why = why_split or why  # what is flat still is what is in the way
     return found, why
 
 
 def _in_some_way(
     begun: Schedule, target: Target, differences: bool, kept: bool, gathered: bool
 ) -> tuple[Schedule | None, str]:
-    """As ``_attempt``, of a program of plain blocks."""
+    """As ``_attempt``, of a program of plain blocks with the tensors that it has."""
     func = begun.func
     found, why = _laid_out(begun, target, differences, AS_IT_IS, kept, gathered)
     inside = any(rule.applies(func) for rule in (parts, joined, versions))
@@ -161,6 +168,7 @@ def _formed(
         loops.apart(sch, target)
         initial.apply(sch, target)
         loops.apply(sch, target)
+        initial.overwritten(sch, target)
         if otherwise:
             versions.apply(sch, target)
             joined.apply(sch, target)
@@ -248,10 +256,12 @@ def normal_forms(func: PrimFunc, target: Target) -> list[tuple[tuple[str, ...], 
         target: as for ``normalise``.
 
     Raises:
-        ProgramError: a block's loops leave out a part of an iterator's domain.
+        ProgramError: a block's loops leave out a part of an iterator's domain, or loops without blocks are none of blocks.
     """
     require_whole(func)
-    begun, first = conditions.single(func), normalised(func, target)
+    begun = conditions.single(func)
+    conditions.require_blocks(begun)
+    first = normalised(func, target)
     # What no rule packs is packed already, or refused: of single stores analysis says better what is in the way.
     forms: list[tuple[tuple[str, ...], Schedule]] = [((), first if first.trace.insts else begun)]
     if plain_blocks(begun.func) and windows.applies(begun.func):

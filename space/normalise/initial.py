@@ -1,12 +1,14 @@
-"""Sums whose elements a block of its own sets first: one reduction with an initial value."""
+"""Tensors that a block of its own sets first: one reduction with an initial value, or one store of what is set in parts."""
 
 from __future__ import annotations
+
+from contextlib import suppress
 
 from autosched.errors import ScheduleError
 from autosched.ir.patterns import loads_from
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_blocks, store_of
+from space.normalise.blocks import device_block, device_blocks, store_of
 
 
 def apply(sch: Schedule, target: Target) -> None:
@@ -22,3 +24,14 @@ def apply(sch: Schedule, target: Target) -> None:
                 sch.compose_reduction(sch.get_sblock(setting[0]), sch.get_sblock(block.name))
             except ScheduleError:
                 continue  # what is in the way of a schedule, analysis says
+
+
+def overwritten(sch: Schedule, target: Target) -> None:
+    """Stores once what one block sets and a later one sets anew in a part, as padding is."""
+    for name in [b.name for b in device_blocks(sch.func)]:
+        block = device_block(sch, name)
+        first = next(b for b in device_blocks(sch.func) if store_of(b).buffer is store_of(block).buffer)
+        if first is not block:
+            with suppress(ScheduleError):  # most tensors of several blocks are concatenations
+                for where in (sch.copy(), sch):  # a look-up in vain is no step
+                    where.compose_overwrite(where.get_sblock(first.name), where.get_sblock(name))

@@ -1,23 +1,37 @@
-"""Zero points: what a constant in an operand contributes to a sum of products is summed over the weights, by the host."""
+"""Zero points: what a constant in an operand contributes to a sum of products is summed over the weights, by the host.
+
+Where an operand is padded with a constant other than 0, or has one added inside of its padding, there is a sum for each place.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 
-from autosched.ir.expr import BufferLoad
+from autosched.errors import ScheduleError
+from autosched.ir.expr import BufferLoad, Expr
 from autosched.ir.functor import walk_expr
 from autosched.ir.stmt import Block, Buffer
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.offsets import offset_of
+from autosched.schedule.primitives.reductions.paddings import padded_of, padding_of
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, given
+from space.normalise.blocks import device_block, device_blocks, given, product_of, readers_of, store_of
 
 MOST = 8  # constants in one product
 
 
 def apply(sch: Schedule, target: Target) -> None:
     """Takes the constants out of the operands of every sum of products, where all can be: other operands are parameters."""
+    _padding_read(sch)
     params = given(sch.func)
+    for name in [b.name for b in device_blocks(sch.func)]:
+        found = padded_of(device_block(sch, name))
+        if found is not None and _of(found.other, params):
+            with suppress(ScheduleError):  # what is in the way of a schedule, analysis says
+                for where in (sch.copy(), sch):  # a look-up in vain is no step
+                    for made in where.split_padding(where.get_sblock(name)):
+                        where.host_stage(made)
     for name in [b.name for b in device_blocks(sch.func)]:
         # Half of it would leave a sum that is no plainer, and no longer the user's.
         if _takes_out(device_block(sch, name), params) and _taken_out(sch.copy(), name, params):
@@ -26,7 +40,24 @@ def apply(sch: Schedule, target: Target) -> None:
 
 def _takes_out(block: Block, params: Collection[Buffer]) -> bool:
     found = offset_of(block)
-    return found is not None and all(e.buffer in params for e in walk_expr(found[2]) if isinstance(e, BufferLoad))
+    return found is not None and _of(found[2], params)
+
+
+def _of(value: Expr, params: Collection[Buffer]) -> bool:
+    """Whether a value depends on what is given to the program only."""
+    return all(e.buffer in params for e in walk_expr(value) if isinstance(e, BufferLoad))
+
+
+def _padding_read(sch: Schedule) -> None:
+    """Writes stages that pad with another constant than 0 into the sums of products that read them, and nobody else does."""
+    for block in device_blocks(sch.func):
+        store = store_of(block)
+        readers = readers_of(sch.func, store.buffer)
+        pads = block.init is None and padding_of(store.value) is not None
+        if pads and readers and all(product_of(b) or offset_of(b) for b in readers):
+            with suppress(ScheduleError):  # a result, or one of several parts
+                for where in (sch.copy(), sch):
+                    where.compute_inline(where.get_sblock(block.name))
 
 
 def _taken_out(sch: Schedule, name: str, params: Collection[Buffer]) -> bool:

@@ -63,13 +63,13 @@ def _folded(sch: Schedule) -> Schedule | None:
 def _joined(sch: Schedule) -> Schedule:
     """A copy in which stages that one other stage reads, once and in place, are part of it."""
     other = sch.copy()
-    for block in device_blocks(other.func):
-        store = block.body
-        if block.init is not None or not isinstance(store, BufferStore) or store.buffer.dtype != "int32":
+    for block in device_blocks(other.func) if plain_blocks(other.func) else ():
+        store = store_of(block)
+        if block.init is not None or store.buffer.dtype != "int32":
             continue
         readers = readers_of(other.func, store.buffer)
-        value = readers[0].body if len(readers) == 1 and readers[0].init is None else None
-        if not isinstance(value, BufferStore) or value.buffer.dtype != "int32":
+        value = store_of(readers[0]) if len(readers) == 1 and readers[0].init is None else None
+        if value is None or value.buffer.dtype != "int32":
             continue
         read = [x for x in loads_of(readers[0]) if x.buffer is store.buffer]
         if len(read) == 1 and read[0].indices == value.indices and any(x.indices == store.indices for x in loads_of(block)):

@@ -249,6 +249,27 @@ E = T.sblock_alloc_buffer((16,), "int32")
         'sch.partition_buffer("B", 0, [8, None])'),
     "choose_by_limits": Example("|".join((AA, stage(
         "C[vi, vj]", "T.if_then_else(vj <= vi, T.max(A[vi, vj], -100), -100)", "i j"))), 'sch.choose_by_limits("C")'),
+    "split_padding": Example(
+        'A: T.Buffer((16,), "int8"), W: T.Buffer((3,), "int8"), C: T.Buffer((16,), "int32")|for i, k in T.grid(16, 3):\n'
+        '    with T.sblock("C"):\n        vi, vk = T.axis.remap("SR", [i, k])\n        with T.init():\n            C[vi] = 0\n'
+        '        C[vi] = C[vi] + T.Cast("int32", T.if_then_else(vi + vk < 16, A[vi + vk], T.int8(7))) * T.Cast("int32", W[vk])\n',
+        'sch.split_padding("C")'),
+    "blockize_stores": Example(SUM[0] + """|for i in range(16):
+    C[i] = 0
+    for k in range(16):
+        C[i] = C[i] + A[i, k]
+""", 'sch.blockize_stores("root")'),
+    "expand_buffer": Example(A + """|t = T.sblock_alloc_buffer((1,), "int32")
+for i in range(16):
+    t[0] = A[i] * 2
+    C[i] = t[0] + 1
+""", 'sch.expand_buffer("root", 0)'),
+    "compose_overwrite": Example('A: T.Buffer((16,), "int32"), P: T.Buffer((18,), "int32")|' + stage("P[vi]", "0", extent=18)
+                                 + """for i in range(16):
+    with T.sblock("inside"):
+        vi = T.axis.spatial(16, i)
+        P[vi + 1] = A[vi]
+""", 'sch.compose_overwrite("P", "inside")'),
     "single_store": Example("|".join((SUM[0], """for i, k in T.grid(16, 16):
     with T.sblock("C"):
         vi, vk = T.axis.remap("SR", [i, k])

@@ -142,7 +142,7 @@ OUTSIDE = {
     "symbolic": "symbolic", "gather": "index", "running_sum": "written", "int32_result": "result",
     "float_add": "type", "uint8_relu": "type", "masked": "choice", "pad_with_three": "pad", "pad_three_result": "pad",
     "filter_made": "layout", "distances_l1": "layout", "bitwise_and_apart": "machine", "product_of_tensors": "machine",
-    "pad_three_conv": "machine",
+    "loops_overwritten": "form",
 }
 
 

@@ -15,7 +15,7 @@ from autosched.errors import ScheduleError
 from autosched.ir import IntImm, IRModule, PrimFunc
 from autosched.ir.interp import run
 from autosched.schedule import AXIS_SEPARATOR, IndexMap, Schedule, Trace
-from autosched.script import T
+from autosched.script import T, parse
 
 Same = Callable[..., None]
 
@@ -419,3 +419,31 @@ def test_symbolic_maps_that_lose_elements(by: Callable[..., tuple[Any, ...]]) ->
     n = tiled_by.params[1]
     with refused(ScheduleError, "layout"):
         Schedule(tiled_by).transform_layout("B", "B", lambda i: by(i, n), pad_value=7)
+
+
+WINDOWS = """
+@T.prim_func
+def f(A: T.Buffer((6, 12), "int32"), C: T.Buffer((4, 10), "int32")):
+    B = T.alloc_buffer((72,), "int32")
+    for i, j in T.grid(6, 12):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi * 12 + vj] = A[vi, vj]
+    for i, j, p, q in T.grid(4, 10, 3, 3):
+        with T.block("C"):
+            vi, vj, vp, vq = T.axis.remap("SSRR", [i, j, p, q])
+            with T.init():
+                C[vi, vj] = 0
+            C[vi, vj] = C[vi, vj] + B[(vi + vp) * 12 + vj + vq]
+"""
+
+
+@pytest.mark.parametrize(("width", "found"), [
+    (12, "B[vi + vp, vj + vq]"), (6, "B[vi * 2 + vp * 2 + (vj + vq) // 6, (vj + vq) % 6]"),
+])
+def test_digits_of_overlapping_windows(same, width: int, found: str) -> None:
+    func = parse(WINDOWS)
+    sch = Schedule(func)
+    sch.transform_layout("B", ("write", 0), lambda i: (i // width, i % width))
+    assert found in sch.script()
+    same(func, sch)

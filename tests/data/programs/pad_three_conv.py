@@ -1,8 +1,8 @@
-"""A convolution over an image padded with 3: the DMA pads with 0 only."""
+"""A convolution over an image padded with 3; the DMA pads with 0 only, and the host sums up what 3 contributes."""
 
 from autosched.script import T
 
-VERDICT = "refused: padded with something else than 0"
+VERDICT = "accepted"
 
 
 @T.prim_func

@@ -10,6 +10,7 @@ from typing import Any
 
 from autosched.errors import ProgramError, suggest
 from autosched.ir.expr import (
+    BinOp,
     BufferData,
     BufferLoad,
     Call,
@@ -478,8 +479,9 @@ class _Relayout(_Scoped):
         return region
 
     def mapped(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The new indices of an access."""
-        return self.digits(self.mapping.map_indices(indices))
+        """The new indices of an access; digits of a sum are the sum of digits where nothing carries over."""
+        new = self.digits(self.mapping.map_indices(indices))
+        return tuple([Analyzer(self.dom).simplify(e) if _has_digits(e) else e for e in new])
 
     def visit_load(self, load: BufferLoad) -> Expr:
         new = super().visit_load(load)
@@ -492,6 +494,11 @@ class _Relayout(_Scoped):
         if isinstance(new, BufferStore) and new.buffer is self.old:
             return BufferStore(self.new, self.mapped(new.indices), new.value)
         return new
+
+
+def _has_digits(index: Expr) -> bool:
+    """Whether an index takes digits of a sum."""
+    return any(isinstance(e, BinOp) and e.op in ("//", "%") and isinstance(e.a, BinOp) for e in walk_expr(index))
 
 
 class _Simplified(_Scoped):

@@ -145,11 +145,7 @@ def _stores(block: Block, stmt: Stmt) -> Iterator[BufferStore]:
             yield from _stores(block, s)
     elif isinstance(stmt, IfThenElse):
         for side in (stmt.then_case, stmt.else_case):
-            found = [] if side is None else list(_stores(block, side))
-            if any(loads_from(stmt.condition, s.buffer) for s in found):
-                raise Refusal(f"a condition in block {block.name} reads {found[0].buffer.name}, which it stores", [block.ident],
-                              code="form")
-            yield from found
+            yield from [] if side is None else _stores(block, side)
     else:
         raise Refusal(f"block {block.name} holds more than stores under conditions", [block.ident], code="form")
 
@@ -181,6 +177,12 @@ def _after(block: Block, own: BufferLoad, before: Expr, stmt: Stmt) -> Expr:
     if isinstance(stmt, IfThenElse):
         yes = _after(block, own, before, stmt.then_case)
         no = before if stmt.else_case is None else _after(block, own, before, stmt.else_case)
+        if loads_from(stmt.condition, own.buffer):
+            known = Replaced(own, before).visit_expr(stmt.condition)
+            if loads_from(known, own.buffer):
+                raise Refusal(f"a condition in block {block.name} reads {own.buffer.name}, which it stores", [block.ident],
+                              code="form")
+            return _choice(known, yes, no)
         if no is before and isinstance(yes, BinOp) and yes.op in UPDATES and yes.a is before:
             return BinOp(yes.op, before, _choice(stmt.condition, yes.b, _neutral(yes.op, yes.dtype)), yes.dtype)
         return _choice(stmt.condition, yes, no)

@@ -1,26 +1,29 @@
-"""Tensors that are written again: separate_update gives what stands there before a tensor of its own."""
+"""Tensors that are written again: what stands there before gets a tensor of its own, or what is set twice is stored once."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 
-from autosched.ir.expr import BufferLoad, Var, int_value
-from autosched.ir.functor import replace_buffers, walk_expr
+from autosched.ir.expr import BufferLoad, Call, Expr, Var, binary, const, int_value
+from autosched.ir.functor import replace_buffers, substitute, walk_expr
 from autosched.ir.patterns import loads_from
-from autosched.ir.region import with_access
+from autosched.ir.region import block_access, with_access
+from autosched.ir.simplify import linear_form, simplify
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Ident, Stmt
 from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
+from autosched.schedule.kit.nests import own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
-from autosched.schedule.primitives.reductions.plain import require_once, top_of
+from autosched.schedule.primitives.reductions.plain import plain_store, require_once, top_of
 from autosched.schedule.primitives.reductions.zero_terms import Replaced
 
 
 class Versions(ScheduleBase):
-    """The primitive that gives every version of a tensor a tensor of its own."""
+    """The primitives that make a tensor what is written once."""
 
     @primitive
     def separate_update(self, block: BlockRV | str) -> None:
@@ -65,6 +68,108 @@ class Versions(ScheduleBase):
         except Refusal as r:
             self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit(state, body)
+
+    @primitive
+    def compose_overwrite(self, block: BlockRV | str, over_block: BlockRV | str) -> None:
+        """Stores at once what one block sets and a later one sets anew in a part: which of them it is, is chosen by place.
+
+        Args:
+            block: handle or name of a block without init, alone in its loops, that sets every element of a tensor.
+            over_block: handle or name of a later one that sets a box of it anew, without reading it.
+
+        Raises:
+            ScheduleError: not all is set, or no box is set anew; somebody touches the tensor between them, or changes what the
+                first one reads.
+
+        Before::
+
+            for i in range(18):
+                with T.sblock("P"):
+                    vi = T.axis.spatial(18, i)
+                    P[vi] = 0
+            for i in range(16):
+                with T.sblock("inside"):
+                    vi = T.axis.spatial(16, i)
+                    P[vi + 1] = A[vi]
+
+        After ``sch.compose_overwrite("P", "inside")``::
+
+            for i in range(18):
+                with T.sblock("P"):
+                    vi = T.axis.spatial(18, i)
+                    P[vi] = T.if_then_else(vi >= 1 and vi < 17, A[vi - 1], 0)
+        """
+        assert isinstance(block, BlockRV) and isinstance(over_block, BlockRV)
+        state, first = self.block_at(block)
+        other, last = self.block_at(over_block)
+        try:
+            if other is not state:
+                raise Refusal("the blocks belong to different functions", code="handle")
+            table = _overwritten(state, first, last)
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
+        self.commit_nodes(state, table)
+
+
+def _overwritten(state: State, first: BlockRealize, last: BlockRealize) -> dict[int, Stmt | None]:
+    begin, over = plain_store(first.block, True), plain_store(last.block, True)
+    buffer, marks = begin.buffer, [first.block.ident, last.block.ident]
+    if over.buffer is not buffer or any(loads_from(s.value, buffer) for s in (begin, over)):
+        raise Refusal(f"block {last.block.name} does not set anew what block {first.block.name} sets", marks, code="form")
+    if scope_of(state, first.block) is not scope_of(state, last.block):
+        raise Refusal("the blocks are in different scopes", marks, code="place")
+    _require_all(state, first, begin)
+    tops = top_of(state, first), top_of(state, last)
+    require_once(state, last)
+    order = [b.ident for b in state.children_of(scope_of(state, first.block))]
+    at, until = order.index(first.block.ident), order.index(last.block.ident)
+    read = {e.buffer for e in walk_expr(begin.value) if isinstance(e, BufferLoad)}
+    for between in state.children_of(scope_of(state, first.block))[at + 1 : until]:
+        reads, writes = block_access(between)
+        if buffer in {r.buffer for r in (*reads, *writes)} or read & {w.buffer for w in writes}:
+            raise Refusal(f"block {between.name} touches {buffer.name}, or changes what block {first.block.name} reads",
+                          [between.ident], code="order")
+    if at > until:
+        raise Refusal(f"block {first.block.name} comes after block {last.block.name}", marks, code="order")
+    condition, moved = _box(last.block, over, begin)
+    value = Call("if_then_else", (condition, substitute(over.value, moved), begin.value), buffer.dtype)
+    made = with_access(replace(first.block, body=BufferStore(buffer, begin.indices, value)))
+    return {id(tops[0]): None, id(tops[1]): own_nest(made)}
+
+
+def _box(block: Block, over: BufferStore, begin: BufferStore) -> tuple[Expr, dict[Var, Expr]]:
+    """Where an element is in the box that a block sets, and the block's iterators there, in terms of the element's indices."""
+    domains = {iv.var: (int_value(iv.dom.min), int_value(iv.dom.extent)) for iv in block.iter_vars}
+    conditions: list[Expr] = []
+    moved: dict[Var, Expr] = {}
+    for index, place, size in zip(over.indices, begin.indices, over.buffer.shape):
+        form = linear_form(index)
+        at = None if form is None else int_value(form[1])
+        if form is None or at is None or list(form[0].values()) not in ([], [1]) or set(form[0]) & set(moved):
+            raise Refusal(f"block {block.name} does not set a box of {over.buffer.name}", [block.ident], code="index")
+        low, extent = at, 1
+        for var in form[0]:
+            begins, count = domains.get(var, (None, None))
+            if begins is None or count is None:
+                raise Refusal(f"an index of block {block.name} is no iterator", [block.ident], code="index")
+            low, extent = at + begins, count
+            moved[var] = simplify(place - at)
+        if int_value(size) == extent:
+            continue
+        if extent == 1:
+            conditions.append(binary("==", place, low))
+            continue
+        conditions += [binary(">=", place, low)] if low > 0 else []
+        conditions += [binary("<", place, low + extent)] if low + extent != int_value(size) else []
+    if not conditions:
+        raise Refusal(f"block {block.name} sets all of {over.buffer.name} anew", [block.ident], "drop the one before",
+                      code="form")
+    left = [v for v, (_, n) in domains.items() if v not in moved and n != 1]
+    if left:
+        raise Refusal(f"block {block.name} sets elements of {over.buffer.name} for every {left[0].name} again", [block.ident],
+                      code="index")
+    moved.update({v: const(n or 0, v.dtype) for v, (n, _) in domains.items() if v not in moved})
+    return reduce(lambda a, b: binary("and", a, b), conditions), moved
 
 
 def _separated(state: State, realize: BlockRealize) -> Stmt:
