@@ -103,7 +103,7 @@ def test_hints_repeat_the_flags_that_were_given(command: str, log: Path, tmp_pat
     folder = tmp_path / "a log"
     folder.mkdir()
     code, _, err = ran(command, SMALL, "--target", "vta-pynq", "--log", folder, *more)
-    assert code == Exit.BAD_INPUT
+    assert code == Exit.NO_SCHEDULE
     assert err.endswith(f"run: autosched tune {SMALL} --target vta-pynq --log '{folder}'\n")
     monkeypatch.chdir(tmp_path)
     assert ran(command, SMALL, *more)[2].endswith(f"run: autosched tune {SMALL}\n")
@@ -137,7 +137,7 @@ def test_warnings_are_remarks(log: Path, tmp_path: Path) -> None:
 
         (tmp_path / path.name).write_text(run_line(best.of) + best_line(replace(best, cycles=best.cycles - 1), "0" * 8))
     code, _, err = ran("apply", SMALL, "--log", tmp_path)
-    assert code == Exit.BAD_INPUT
+    assert code == Exit.NO_SCHEDULE
     lines = err.splitlines()
     assert len(lines) == 2 and all(line.startswith("autosched: ") for line in lines) and "was passed over" in lines[0]
 

@@ -181,7 +181,7 @@ def test_names_are_text_and_never_tags(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_what_is_not_logged_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
-    assert main(["report", NAME, "--log", str(tmp_path / "empty"), "-o", str(tmp_path / "p.html")]) == Exit.BAD_INPUT
+    assert main(["report", NAME, "--log", str(tmp_path / "empty"), "-o", str(tmp_path / "p.html")]) == Exit.NO_SCHEDULE
     assert capsys.readouterr().err.endswith(f"run: autosched tune {NAME} --log {tmp_path / 'empty'}\n")
     assert not (tmp_path / "p.html").exists()
 
