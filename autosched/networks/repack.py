@@ -201,5 +201,8 @@ def pack(array: Array, layer: Layer, shape: tuple[int, ...]) -> Array:
     whole = np.zeros((n, c, height, width), dtype=array.dtype)
     part = array[:, :, : height - top, : width - left]
     whole[:, :, top : top + part.shape[2], left : left + part.shape[3]] = part
-    windows = np.lib.stride_tricks.sliding_window_view(whole, (rows, columns), axis=(2, 3))[:, :, ::s, ::t]
-    return np.ascontiguousarray(windows.transpose(0, 4, 5, 1, 2, 3).reshape(shape))
+    # Channels lie together, as they will in the machine's lanes.
+    pixels = np.ascontiguousarray(whole.transpose(0, 2, 3, 1))
+    windows = np.lib.stride_tricks.sliding_window_view(pixels, (rows, columns), axis=(1, 2))[:, ::s, ::t]
+    made = windows.transpose(0, 1, 2, 4, 5, 3).reshape(n, shape[2], shape[3], shape[1])
+    return made.transpose(0, 3, 1, 2)

@@ -70,7 +70,11 @@ class Layout:
         lanes: Mapping[str, int] = dict(self.blocks)
         array = np.asarray(array).reshape(self.shape)
         full = [whole(e, lanes.get(d, 1)) for d, e in zip(self.plain, self.shape)]
-        array = np.pad(array, [(0, f - e) for f, e in zip(full, self.shape)])
+        if full != list(array.shape):
+            # In the order in which the array lies: what has its lanes together already is packed several times as fast.
+            wide = np.zeros_like(array, shape=full)
+            wide[tuple(slice(e) for e in array.shape)] = array
+            array = wide
         names: list[str] = []
         split: list[int] = []
         for d, e in zip(self.plain, full):
