@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
@@ -28,11 +28,13 @@ class Filling:
         lanes: share of all its lanes.
         rows: share of the rows of its elements that have any, which are the lanes of the result where it is a weight.
         most: different elements of the program's tensors that are in it, at most.
+        whole: whether it may hold all of these tensors, as they are; else it is a part, or made of them.
     """
 
     lanes: Fraction
     rows: Fraction
     most: int
+    whole: bool = field(default=False, compare=False)
 
 
 def fillings(stages: Sequence[PrimFunc]) -> Mapping[str, Filling]:
@@ -44,6 +46,7 @@ def fillings(stages: Sequence[PrimFunc]) -> Mapping[str, Filling]:
     """
     have: dict[str, Array] = {}
     most: dict[str, int] = {}
+    moved: dict[str, bool] = {}
     for stage in stages:
         outputs = written(stage)
         given = [b for b in stage.buffers if b not in outputs]
@@ -54,17 +57,21 @@ def fillings(stages: Sequence[PrimFunc]) -> Mapping[str, Filling]:
         for b in given:
             have.setdefault(b.name, np.ones(_shape(b), b.dtype))
         plain = moves_only(stage)
+        moved.update({b.name: plain and all(moved.get(x.name, True) for x in given) for b in outputs})
         for name, array in run_stage(stage, have).items():
             have[name] = array if plain else np.ones_like(array)
             most[name] = sum(most.get(b.name, have[b.name].size) for b in given) if plain else array.size
-    return {name: Filling(Fraction(1), Fraction(1), size) if have[name].size > LARGE else _filling(have[name] != 0, size)
-            for name, size in most.items()}
+    return {
+        name: Filling(Fraction(1), Fraction(1), size) if have[name].size > LARGE
+        else _filling(have[name] != 0, size, moved.get(name, False))
+        for name, size in most.items()
+    }
 
 
 def _shape(buffer: Buffer) -> tuple[int, ...]:
     return tuple(int(e.value) for e in buffer.shape)  # type: ignore[attr-defined]
 
 
-def _filling(full: npt.NDArray[np.bool_], most: int) -> Filling:
-    rows = full.any(axis=-1)
-    return Filling(Fraction(int(np.count_nonzero(full)), full.size), Fraction(int(np.count_nonzero(rows)), rows.size), most)
+def _filling(full: npt.NDArray[np.bool_], most: int, moved: bool) -> Filling:
+    rows, count = full.any(axis=-1), int(np.count_nonzero(full))
+    return Filling(Fraction(count, full.size), Fraction(int(np.count_nonzero(rows)), rows.size), most, moved and count >= most)
