@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
@@ -17,7 +17,7 @@ from space.normalise.blocks import elements_of
 
 Array = npt.NDArray[np.generic]
 
-LARGE = 1 << 26  # elements from which on a tensor counts as full: looking would cost a second and as many bytes
+LARGE = 1 << 26  # elements from which on a tensor is not looked at: that would cost a second and as many bytes
 
 
 @dataclass(frozen=True)
@@ -28,43 +28,57 @@ class Filling:
         lanes: share of all its lanes.
         rows: share of the rows of its elements that have any, which are the lanes of the result where it is a weight.
         most: different elements of the program's tensors that are in it, at most.
+        whole: whether it may hold all of these tensors, as they are; else it is a part, or made of them.
     """
 
     lanes: Fraction
     rows: Fraction
     most: int
+    whole: bool = field(default=False, compare=False)
 
 
 def fillings(stages: Sequence[PrimFunc]) -> Mapping[str, Filling]:
     """By name, what of each tensor that the host packs is the program's.
 
     Args:
-        stages: those of the host in front of the accelerator, in order. What one of them computes counts as full, and so does
-            what is large.
+        stages: those of the host in front of the accelerator, in order. What one of them computes counts as full; what is
+            large is not looked at, and holds each element of what it is made of once.
     """
     have: dict[str, Array] = {}
     most: dict[str, int] = {}
+    moved: dict[str, bool] = {}
     for stage in stages:
         outputs = written(stage)
         given = [b for b in stage.buffers if b not in outputs]
         if any(elements_of(b) > LARGE for b in stage.buffers):
             for b in outputs:
-                have[b.name], most[b.name] = np.broadcast_to(np.ones((), b.dtype), _shape(b)), elements_of(b)
+                have[b.name] = np.broadcast_to(np.ones((), b.dtype), _shape(b))
+                most[b.name] = sum(most.get(x.name, elements_of(x)) for x in given) if moves_only(stage) else elements_of(b)
             continue
         for b in given:
             have.setdefault(b.name, np.ones(_shape(b), b.dtype))
         plain = moves_only(stage)
+        moved.update({b.name: plain and all(moved.get(x.name, True) for x in given) for b in outputs})
         for name, array in run_stage(stage, have).items():
             have[name] = array if plain else np.ones_like(array)
             most[name] = sum(most.get(b.name, have[b.name].size) for b in given) if plain else array.size
-    return {name: Filling(Fraction(1), Fraction(1), size) if have[name].size > LARGE else _filling(have[name] != 0, size)
-            for name, size in most.items()}
+    return {
+        name: _unseen(have[name].size, size) if have[name].size > LARGE
+        else _filling(have[name] != 0, size, moved.get(name, False))
+        for name, size in most.items()
+    }
 
 
 def _shape(buffer: Buffer) -> tuple[int, ...]:
     return tuple(int(e.value) for e in buffer.shape)  # type: ignore[attr-defined]
 
 
-def _filling(full: npt.NDArray[np.bool_], most: int) -> Filling:
-    rows = full.any(axis=-1)
-    return Filling(Fraction(int(np.count_nonzero(full)), full.size), Fraction(int(np.count_nonzero(rows)), rows.size), most)
+def _unseen(size: int, most: int) -> Filling:
+    """Of a tensor that is not looked at: it holds different elements at most, and packing may have filled up the rest."""
+    share = min(Fraction(most, size), Fraction(1))
+    return Filling(share, share, most)
+
+
+def _filling(full: npt.NDArray[np.bool_], most: int, moved: bool) -> Filling:
+    rows, count = full.any(axis=-1), int(np.count_nonzero(full))
+    return Filling(Fraction(count, full.size), Fraction(int(np.count_nonzero(rows)), rows.size), most, moved and count >= most)

@@ -25,6 +25,7 @@ from autosched.target import Target
 from sim import isa, timing
 from space.lanes import Filling, fillings
 from space.nest import Nest
+from space.operands import Operand
 from space.stages import Stage
 
 if TYPE_CHECKING:
@@ -258,8 +259,13 @@ def machine_bound(models: Sequence[Model]) -> MachineBound:
         models: of a sketch, one for every nest.
     """
     config = models[0].config
-    full = fillings(models[0].packing)
-    nests = [_needs(model, full) for model in models]
+    full = dict(fillings(models[0].packing))
+    nests: list[_Needs] = []
+    for model in models:
+        nests.append(_needs(model, full))
+        if models[0].origins:
+            # What a nest stores for another one is as full as its results are: another layout may leave no lane empty there.
+            full |= _between(model, full)
     gemm = any(n.products for n in nests)
     start = int(timing.fetch_cycles_floor(1, config))
     drain = int(timing.store_cycles(0, 1, 1, 1, config=config))
@@ -326,6 +332,35 @@ def _real(count: int, filling: Filling | None, lanes: int) -> int:
     return count if filling is None else min(_of(count, filling.lanes), -(-filling.most // lanes))
 
 
+def _source(model: Model, operand: Operand, full: Mapping[str, Filling]) -> str:
+    """What of an operand has to come once: all of what the host lays out, in whichever layout; else the tensor."""
+    made = model.origins.get(operand.name)
+    if made is None or operand.name not in full or not full[operand.name].whole:
+        return operand.name
+    return f"{operand.scope} of {', '.join(sorted(made))}"
+
+
+def _between(model: Model, full: Mapping[str, Filling]) -> dict[str, Filling]:
+    """By name, how full the tensors are that a nest stores for another one."""
+    share, c = _share(model, full), model.config
+    most = _of(model.out_elements, share) * c.batch * c.block_out
+    blocks, made = _blocks(model.nest), {}
+    for name in (model.nest.out, *model.nest.also):
+        store = blocks[name].body
+        assert isinstance(store, BufferStore)
+        before = full.get(store.buffer.name, Filling(Fraction(0), Fraction(0), 0))  # of a tensor that several nests make parts of
+        lanes = max(share, before.lanes)
+        made[store.buffer.name] = Filling(lanes, lanes, most + before.most)
+    return made
+
+
+def _share(model: Model, full: Mapping[str, Filling]) -> Fraction:
+    """The share of the lanes of a nest's results that are the program's, where the layout is the space's choice."""
+    weights = [full[o.name] for o in model.nest.operands if o.scope == WGT and o.consumer == model.nest.anchor and o.name in full]
+    others = [full[o.name].lanes for o in model.nest.operands if o.scope != WGT and o.name in full]
+    return max([f.rows for f in weights] or others, default=Fraction(1))
+
+
 def _needs(model: Model, full: Mapping[str, Filling]) -> _Needs:
     nest, c = model.nest, model.config
     epilogue = least_epilogue(nest, model.target, bool(model.origins))
@@ -348,8 +383,7 @@ def _needs(model: Model, full: Mapping[str, Filling]) -> _Needs:
     products = model.padding.useful if nest.anchor and not (loads_widen and widened) else 0
     # Where the layout is the space's choice, other layouts may leave no lane empty.
     weights = [full[o.name] for o in nest.operands if o.scope == WGT and o.consumer == nest.anchor and o.name in full]
-    others = [full[o.name].lanes for o in nest.operands if o.scope != WGT and o.name in full]
-    share = max([f.rows for f in weights] or others, default=Fraction(1))
+    share = _share(model, full)
     products = _of(products, max([f.lanes for f in weights], default=Fraction(1)))
     # Vectors of padding alone are the same constant: a program may make one of them and store it again and again.
     vectors, stored = _of(_with_products(model), share), _of(model.out_elements, share)
@@ -385,8 +419,9 @@ def _needs(model: Model, full: Mapping[str, Filling]) -> _Needs:
     for k, operand in enumerate(nest.operands):
         if operand.scope == INP and joined & set(operand.readers):
             least = _real(_least(model, k), full.get(operand.name), lanes_of[INP])
-            needed[operand.name] = max(least, needed.get(operand.name, 0))
-    taken = {o.name for o in nest.operands if o.scope == INP and set(_reads(nest)) & set(o.readers)}
+            name = _source(model, operand, full)
+            needed[name] = max(least, needed.get(name, 0))
+    taken = {_source(model, o, full) for o in nest.operands if o.scope == INP and set(_reads(nest)) & set(o.readers)}
     taken = taken if widened or nest.wides else set()
     streams: dict[str, int] = {}
     addends: dict[str, int] = {}
@@ -394,16 +429,17 @@ def _needs(model: Model, full: Mapping[str, Filling]) -> _Needs:
     first = 0
     for k, operand in enumerate(nest.operands):
         # A tensor that is read at several places need not come twice, and of several scaled identities one would do.
-        name = "a constant" if operand.name in constant else operand.name
-        if operand.twin or name in words:
+        name = "a constant" if operand.name in constant else _source(model, operand, full)
+        if operand.twin or (name in words and name in (operand.name, "a constant")):
             continue
         engine = memory.get(operand.scope, isa.MEM_WGT)
         least = _real(_least(model, k), full.get(operand.name), lanes_of[operand.scope])
         into = addends if operand.scope == ACC else streams
-        into[name] = load(engine, least)
-        words[name] = beats(engine, least)
-        first += load(engine, 1) if operand.consumer in _reads(nest) and operand.scope != ACC and least else 0
-    moved = tuple((o.name, o.dims) for o in nest.operands if o.scope != ACC and o.consumer == nest.anchor)
+        waits = name not in words and operand.consumer in _reads(nest) and operand.scope != ACC and least
+        first += load(engine, 1) if waits else 0
+        into[name] = max(load(engine, least), into.get(name, 0))
+        words[name] = max(beats(engine, least), words.get(name, 0))
+    moved = tuple((_source(model, o, full), o.dims) for o in nest.operands if o.scope != ACC and o.consumer == nest.anchor)
     after = epilogue.after + mixed
     loads = sum(_least(model, k) for k, o in enumerate(nest.operands) if o.name in epilogue.loaded and not o.twin)
     written = max(starts - loads, 0)

@@ -131,6 +131,84 @@ def test_what_is_large_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None
     elements = {b.name: prod(int(e.value) for e in b.shape) for s in stages for b in s.buffers}  # type: ignore[attr-defined]
     monkeypatch.setattr("space.lanes.LARGE", elements["W_global"] - 1)
     found = fillings(stages)
-    assert found["W_global"] == Filling(Fraction(1), Fraction(1), elements["W_global"])
+    given = {b.name: prod(int(e.value) for e in b.shape) for b in func.buffers}["W"]  # type: ignore[attr-defined]
+    share = Fraction(given, elements["W_global"])  # counted as full, no program would seem to be as fast as some are
+    assert share == Fraction(3, 16) and found["W_global"] == Filling(share, share, given)
     monkeypatch.setattr("space.lanes.LARGE", elements["W_global"])
     assert fillings(stages)["W_global"].lanes == Fraction(3, 16)
+
+
+CHAIN = """from autosched.script import T
+
+@T.prim_func
+def main(x: T.Buffer((256, 16), "int8"), w: T.Buffer(({n}, 16), "int8"), v: T.Buffer((1, {n}), "int8"),
+         y: T.Buffer((256, 1), "int8")):
+    s = T.alloc_buffer((256, {n}), "int32")
+    t = T.alloc_buffer((256, {n}), "int8")
+    u = T.alloc_buffer((256, 1), "int32")
+    for i, j, k in T.grid(256, {n}, 16):
+        with T.block("s"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                s[vi, vj] = 0
+            s[vi, vj] += T.Cast("int32", x[vi, vk]) * T.Cast("int32", w[vj, vk])
+    for i, j in T.grid(256, {n}):
+        with T.block("t"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            t[vi, vj] = T.Cast("int8", s[vi, vj])
+    for i, j, k in T.grid(256, 1, {n}):
+        with T.block("u"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                u[vi, vj] = 0
+            u[vi, vj] += T.Cast("int32", t[vi, vk]) * T.Cast("int32", v[vj, vk])
+    for i, j in T.grid(256, 1):
+        with T.block("y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            y[vi, vj] = T.Cast("int8", u[vi, vj])
+"""
+
+
+@pytest.mark.parametrize("channels", [1, 4, 16])
+def test_what_is_stored_in_between_comes_back_as_full_as_it_may_be(channels: int) -> None:
+    """Who has 16 places in the lanes of what is in between loads a sixteenth of what one channel in 16 lanes takes."""
+    terms = Space(parse(CHAIN.format(n=channels)), TARGET).machine.terms  # type: ignore[arg-type]
+    # Two words a vector: those of x, of the tensor in between, and of two weights of 16 a lane of their results.
+    assert terms["load chain"] - 2 * 256 - 2 * 256 * channels // 16 <= 100
+    assert terms["load chain"] >= 2 * 256 + 2 * 256 * channels // 16
+
+
+@pytest.mark.parametrize("index", ["vj, vk", "63 - vj, vk", "vj, 63 - vk"])
+def test_one_weight_in_two_layouts_comes_once(index: str) -> None:
+    """Results may be stored the other way around, and data packed so: then both products read one weight."""
+    text = f"""from autosched.script import T
+
+@T.prim_func
+def main(x: T.Buffer((1, 64), "int8"), z: T.Buffer((1, 64), "int8"), w: T.Buffer((64, 64), "int8"),
+         y: T.Buffer((1, 64), "int8"), q: T.Buffer((1, 64), "int8")):
+    s = T.alloc_buffer((1, 64), "int32")
+    t = T.alloc_buffer((1, 64), "int32")
+    for i, j, k in T.grid(1, 64, 64):
+        with T.block("s"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                s[vi, vj] = 0
+            s[vi, vj] += T.Cast("int32", x[vi, vk]) * T.Cast("int32", w[vj, vk])
+    for i, j, k in T.grid(1, 64, 64):
+        with T.block("t"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                t[vi, vj] = 0
+            t[vi, vj] += T.Cast("int32", z[vi, vk]) * T.Cast("int32", w[{index}])
+    for i, j in T.grid(1, 64):
+        with T.block("y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            y[vi, vj] = T.Cast("int8", s[vi, vj] >> 4)
+    for i, j in T.grid(1, 64):
+        with T.block("q"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            q[vi, vj] = T.Cast("int8", t[vi, vj] >> 4)
+"""
+    bound = Space(parse(text), TARGET).machine  # type: ignore[arg-type]
+    assert 64 * 64 // 8 <= bound.terms["load chain"] < 64 * 64 // 8 + 100
+    assert bound.cycles < 64 * 64 // 8 + 150

@@ -56,6 +56,10 @@ FACTORS = {
     'T.Cast("int32", T.if_then_else(vi < 2, T.int8(3), T.if_then_else(vk < 1, T.int8(7), A[vi, vc])))': (
         'T.Cast("int32", T.if_then_else(vi < 2, T.int8(0), T.if_then_else(vk < 1, T.int8(0), A[vi, vc])))',
         "T.if_then_else(vi < 2, 3, T.if_then_else(vk < 1, 7, 0))"),
+    # Only a conversion to a narrow type wraps around: the padding is a constant still, what is inside of it is as it was.
+    f'T.Cast("int32", T.if_then_else({INSIDE}, T.Cast("int8", T.Cast("int32", {A}) + 5), T.int8(3)))': (
+        f'T.Cast("int32", T.Cast("int8", T.if_then_else({INSIDE}, T.Cast("int32", {A}) + 5, 0)))',
+        f"T.if_then_else({INSIDE}, 0, 3)"),
     'T.if_then_else(vi < 2, T.Cast("int32", A[vi, vc]) + 1, T.Cast("int32", A[vi - 2, vc]) - 1)': (
         'T.if_then_else(vi < 2, T.Cast("int32", A[vi, vc]), T.Cast("int32", A[vi - 2, vc]))', "T.if_then_else(vi < 2, 1, -1)"),
 }
@@ -103,6 +107,8 @@ def test_sums_of_other_places(value: str, made: list[str] | None) -> None:
     (f"C[vi, vj] + {PADDED} * {W}", "", "form"),
     (f"C[vi, vj] + {PADDED} * {W}", "T.where(k < 2)\n            " + INIT, "domain"),
     (f'C[vi, vj] + T.Cast("int32", T.if_then_else({INSIDE}, {A}, T.int8(1)) + T.int8(1)) * {W}', INIT, "form"),
+    # What wraps around is no sum of what it was made of.
+    (f'C[vi, vj] + T.Cast("int32", T.Cast("int8", {WIDE} + 5)) * {W}', INIT, "form"),
 ])
 def test_what_has_no_padding(value: str, init: str, code: str) -> None:
     func = program(value, init)

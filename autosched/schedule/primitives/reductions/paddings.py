@@ -131,6 +131,8 @@ def _apart(value: Expr) -> tuple[Expr, Expr]:
     if int_value(value) is not None:
         return zero, value
     if isinstance(value, Cast):
+        if value.value.dtype in WIDE and value.dtype not in WIDE:
+            return value, zero  # what is stored narrowly wraps around: constants before that are none behind it
         operand, offset = _apart(value.value)
         return cast(value.dtype, operand), _each(offset, lambda e: cast(value.dtype, e))
     if isinstance(value, BinOp) and value.op in ("+", "-") and value.dtype in WIDE and int_value(value.b) is not None:
