@@ -9,9 +9,11 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BufferLoad, Expr
+from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, int_value
 from autosched.ir.functor import walk_expr
+from autosched.ir.patterns import choice_of
 from autosched.ir.stmt import Block, Buffer
+from autosched.ir.value_bounds import dtype_bounds
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.offsets import offset_of
 from autosched.schedule.primitives.reductions.paddings import padded_of, padding_of
@@ -53,11 +55,21 @@ def _padding_read(sch: Schedule) -> None:
     for block in device_blocks(sch.func):
         store = store_of(block)
         readers = readers_of(sch.func, store.buffer)
-        pads = block.init is None and padding_of(store.value) is not None
+        pads = block.init is None and padding_of(store.value) is not None and _moves(store.value)
         if pads and readers and all(product_of(b) or offset_of(b) for b in readers):
             with suppress(ScheduleError):  # a result, or one of several parts
                 for where in (sch.copy(), sch):
                     where.compute_inline(where.get_sblock(block.name))
+
+
+def _moves(value: Expr) -> bool:
+    """Whether a value is, by place, what is read, made wider and with constants added: no stage of its own."""
+    if isinstance(value, Cast):
+        return dtype_bounds(value.value.dtype)[1] <= dtype_bounds(value.dtype)[1] and _moves(value.value)
+    if isinstance(value, BinOp):
+        return value.op in ("+", "-") and int_value(value.b) is not None and _moves(value.a)
+    choice = choice_of(value)
+    return isinstance(value, BufferLoad) or int_value(value) is not None or (choice is not None and all(map(_moves, choice[1:])))
 
 
 def _taken_out(sch: Schedule, name: str, params: Collection[Buffer]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -10,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refused
 
-from autosched.errors import ScheduleError
+from autosched.errors import ScheduleError, SpaceError
 from autosched.ir import IRModule, PrimFunc
 from autosched.ir.interp import random_inputs, run
 from autosched.ir.verify import verify
 from autosched.schedule import Schedule
 from autosched.script import parse
 from autosched.target import get_target
+from space import Space
 from space.normalise import normalise
 
 Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
@@ -153,3 +155,37 @@ def test_the_host_sums_up_what_padding_contributes(user_programs, name: str, ste
     made = [s.op for s in normalise(user_programs.program(name), get_target("vta-de10"))[1]]
     kept = [op for op in made if op in ("compute_inline", "split_padding", "host_stage")]
     assert kept[: len(steps)] == steps and ("split_padding" in kept) == bool(steps)
+
+
+@pytest.mark.parametrize(("inside", "said"), [
+    ("x[vc, vy - 1]", None),
+    ('T.Cast("int8", T.Cast("int32", x[vc, vy - 1]) + 5)', "block 'p' pads x with 3; the DMA pads with 0"),
+])
+def test_a_stage_that_computes_what_it_pads_is_the_one_in_the_way(inside: str, said: str | None) -> None:
+    func = parse(f"""
+from autosched.script import T
+
+@T.prim_func
+def main(x: T.Buffer((16, 8), "int8"), w: T.Buffer((16, 16, 3), "int8"), out: T.Buffer((16, 8), "int8")):
+    p = T.alloc_buffer((16, 10), "int8")
+    acc = T.alloc_buffer((16, 8), "int32")
+    for c, y in T.grid(16, 10):
+        with T.block("p"):
+            vc, vy = T.axis.remap("SS", [c, y])
+            p[vc, vy] = T.if_then_else(vy >= 1 and vy < 9, {inside}, T.int8(3))
+    for o, y, c, k in T.grid(16, 8, 16, 3):
+        with T.block("acc"):
+            vo, vy, vc, vk = T.axis.remap("SSRR", [o, y, c, k])
+            with T.init():
+                acc[vo, vy] = 0
+            acc[vo, vy] += T.Cast("int32", p[vc, vy + vk]) * T.Cast("int32", w[vo, vc, vk])
+    for o, y in T.grid(16, 8):
+        with T.block("out"):
+            vo, vy = T.axis.remap("SS", [o, y])
+            out[vo, vy] = T.Cast("int8", acc[vo, vy] >> 6)
+""")
+    if said is None:
+        assert Space(func, "vta-de10").raw() > 0  # type: ignore[arg-type]
+        return
+    with pytest.raises(SpaceError, match=re.escape(said)):
+        Space(func, "vta-de10")  # type: ignore[arg-type]
