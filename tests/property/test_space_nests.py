@@ -146,10 +146,11 @@ def layers(rng: np.random.Generator, shape: str) -> PrimFunc:
 
 @pytest.mark.parametrize(("shape", "target"), [
     ("chain", "vta-de10"), ("chain of three", "vta-de10-portable"), ("two of one", "vta-de10"), ("both", "vta-de10"),
-    ("several results", "vta-de10"), ("several results", "vta-de10-portable"), ("kept", "vta-de10"), ("sum", "vta-de10"),
-    ("windows", "vta-de10"), ("windows", "vta-de10-portable"), ("difference", "vta-de10"), ("difference", "vta-fsim"),
-    ("sum", "vta-de10-portable"),
-    ("joined", "vta-de10"), ("joined", "vta-fsim"), ("forked", "vta-de10-portable"),
+    ("several results", "vta-de10-portable"), ("kept", "vta-de10"), ("sum", "vta-de10"), ("windows", "vta-de10-portable"),
+    ("difference", "vta-fsim"), ("joined", "vta-de10"), ("forked", "vta-de10-portable"),
+    *(pytest.param(*pair, marks=pytest.mark.slow) for pair in (
+        ("several results", "vta-de10"), ("windows", "vta-de10"), ("difference", "vta-de10"), ("sum", "vta-de10-portable"),
+        ("joined", "vta-fsim"))),
 ])
 def test_every_point_computes_all_results(shape: str, target: str) -> None:
     rng = np.random.default_rng(sum(map(ord, shape)))

@@ -130,7 +130,7 @@ def test_every_point_fits_other_targets(target: str) -> None:
         assert result.ok, (space.explain(point), result)
 
 
-@pytest.mark.parametrize("name", ["resnet18.c2", "resnet18.c10", "t3"])
+@pytest.mark.parametrize("name", [pytest.param("resnet18.c2", marks=pytest.mark.slow), "resnet18.c10", "t3"])
 def test_the_draft_ranks_and_the_bound_holds(name: str) -> None:
     space, points = drawn(name, 16)
     target = get_target("vta-de10")

@@ -28,7 +28,9 @@ def saved(model: object, path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("form", "rounding"), [("qdq", "floor"), ("qlinear", "half-up"), ("integer", "half-up")])
+@pytest.mark.parametrize(("form", "rounding"), [
+    ("qdq", "floor"), ("integer", "half-up"), pytest.param("qlinear", "half-up", marks=pytest.mark.slow),
+])
 def test_a_residual_network_gives_the_bytes_of_its_integer_form(
     form: str, rounding: str, onnx_models: ModuleType, tmp_path: Path
 ) -> None:
