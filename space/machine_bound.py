@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from space.model import Model
 
 PIPELINE = 6  # busy cycles of a GEMM or ALU instruction beyond its micro-ops (vta.md 5)
+
+_fillings = lru_cache(maxsize=8)(fillings)  # sketches that differ in their stages only are packed alike
 
 
 @dataclass(frozen=True)
@@ -259,7 +262,7 @@ def machine_bound(models: Sequence[Model]) -> MachineBound:
         models: of a sketch, one for every nest.
     """
     config = models[0].config
-    full = dict(fillings(models[0].packing))
+    full = dict(_fillings(models[0].packing))
     nests: list[_Needs] = []
     for model in models:
         nests.append(_needs(model, full))
@@ -342,7 +345,7 @@ def _source(model: Model, operand: Operand, full: Mapping[str, Filling]) -> str:
 
 def _between(model: Model, full: Mapping[str, Filling]) -> dict[str, Filling]:
     """By name, how full the tensors are that a nest stores for another one."""
-    share, c = _share(model, full), model.config
+    (_, share), c = _shares(model, full), model.config
     most = _of(model.out_elements, share) * c.batch * c.block_out
     blocks, made = _blocks(model.nest), {}
     for name in (model.nest.out, *model.nest.also):
@@ -354,11 +357,12 @@ def _between(model: Model, full: Mapping[str, Filling]) -> dict[str, Filling]:
     return made
 
 
-def _share(model: Model, full: Mapping[str, Filling]) -> Fraction:
-    """The share of the lanes of a nest's results that are the program's, where the layout is the space's choice."""
+def _shares(model: Model, full: Mapping[str, Filling]) -> tuple[Fraction, Fraction]:
+    """Of a nest's products, and of the lanes of its results, the shares that are the program's; all where the layout is fixed."""
     weights = [full[o.name] for o in model.nest.operands if o.scope == WGT and o.consumer == model.nest.anchor and o.name in full]
     others = [full[o.name].lanes for o in model.nest.operands if o.scope != WGT and o.name in full]
-    return max([f.rows for f in weights] or others, default=Fraction(1))
+    products = max([f.lanes for f in weights], default=Fraction(1))
+    return products, max([f.rows for f in weights] or others, default=Fraction(1))
 
 
 def _needs(model: Model, full: Mapping[str, Filling]) -> _Needs:
@@ -382,9 +386,8 @@ def _needs(model: Model, full: Mapping[str, Filling]) -> _Needs:
     widened = nest.anchor in identities
     products = model.padding.useful if nest.anchor and not (loads_widen and widened) else 0
     # Where the layout is the space's choice, other layouts may leave no lane empty.
-    weights = [full[o.name] for o in nest.operands if o.scope == WGT and o.consumer == nest.anchor and o.name in full]
-    share = _share(model, full)
-    products = _of(products, max([f.lanes for f in weights], default=Fraction(1)))
+    real, share = _shares(model, full)
+    products = _of(products, real)
     # Vectors of padding alone are the same constant: a program may make one of them and store it again and again.
     vectors, stored = _of(_with_products(model), share), _of(model.out_elements, share)
     starts = vectors if products else 0

@@ -269,9 +269,10 @@ def _weighted(found: Found, node: Node) -> None:
     bias: Array = np.zeros(1, dtype=np.int64)
     if len(node.inputs) > 2 and node.inputs[2]:
         bias = _bias_of(found, node, node.inputs[2], at)
-    sums = weight.astype(np.int64).reshape(channels, -1).sum(axis=1)
     if node.op == "Conv":
         sums = weight_sums(weight, value.zero, shape, stride, pads)
+    else:
+        sums = weight.astype(np.int64).reshape(channels, -1).sum(axis=1)
     shift = at - tail.exponent
     done = requant(node, channels, bias, sums, value.zero, tail.zero, shift, found.rounding, tail.low, tail.high)
     out = tail.value(found)

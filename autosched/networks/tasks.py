@@ -46,10 +46,11 @@ def gathered_calls(graph: Graph, target: Target) -> Mapping[str, Call]:
         graph: an imported network.
         target: the machine.
     """
+    batch, block = target.config.batch, target.config.block_in
     found: dict[str, Call] = {}
-    for name, packings in gathered(graph, target.config.block_in).items():
+    for name, packings in gathered(graph, block).items():
         for p in packings:
-            found[p.conv.name] = calls(with_packings(graph, {name: p}), target)[p.conv.name]
+            found[p.conv.name] = call_of(with_packings(graph, {name: p}), p.conv, p.tensor.shape, batch, block)
     return found
 
 
