@@ -6,6 +6,8 @@ A rule is one file with one function ``apply(sch, target)``; it changes nothing 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from autosched.errors import ScheduleError
 from autosched.ir.host import split_host
 from autosched.ir.stmt import PrimFunc
@@ -63,6 +65,14 @@ ARRANGING = (straight.apply, reversal.apply)
 PACKING = (gathers.apply, packing.apply, diagonal.apply)
 
 
+class _Wanted(NamedTuple):
+    """What a form has that it need not have, as ``normalise`` takes it."""
+
+    differences: bool = False
+    kept: bool = False
+    gathered: bool = False
+
+
 def normalise(
     func: PrimFunc, target: Target, differences: bool = False, kept: bool = False, gathered: bool = False
 ) -> tuple[PrimFunc, tuple[Instruction, ...]]:
@@ -79,7 +89,7 @@ def normalise(
         The program, in which parameters are packed and results unpacked by host stages, and the instructions of a trace; the
         program itself and no instructions where it is packed already, or where no rule knows how to pack it.
     """
-    sch, _ = _attempt(func, target, differences, kept, gathered)
+    sch, _ = _attempt(func, target, _Wanted(differences, kept, gathered))
     return (func, ()) if sch is None else (sch.func, tuple(sch.trace.insts))
 
 
@@ -90,42 +100,38 @@ def why_unpacked(func: PrimFunc, target: Target) -> str:
         func: as for ``normalise``.
         target: as for ``normalise``.
     """
-    return _attempt(func, target, False)[1]
+    return _attempt(func, target, _Wanted())[1]
 
 
-def _attempt(
-    func: PrimFunc, target: Target, differences: bool, kept: bool = False, gathered: bool = False
-) -> tuple[Schedule | None, str]:
+def _attempt(func: PrimFunc, target: Target, wanted: _Wanted) -> tuple[Schedule | None, str]:
     """The schedule of a program in form, or None and why not."""
     begun = conditions.single(func)
     if not plain_blocks(begun.func):
         return None, ""
-    found, why = _in_some_way(begun, target, differences, kept, gathered)
+    found, why = _in_some_way(begun, target, wanted)
     if found is None and why:
         read = copies.inlined(begun)
-        other = None if read is None else _in_some_way(read, target, differences, kept, gathered)[0]
+        other = None if read is None else _in_some_way(read, target, wanted)[0]
         found, why = (found, why) if other is None else (other, "")
     if found is None and not is_packed(begun.func, target):
         # Flat tensors are taken apart only where nothing else leads to a form: others had points first.
         split = flat.apart(begun, target)
         if split is not None:
-            found, why_split = _in_some_way(split, target, differences, kept, gathered)
+            found, why_split = _in_some_way(split, target, wanted)
             why = why_split or why  # what is flat still is what is in the way
     return found, why
 
 
-def _in_some_way(
-    begun: Schedule, target: Target, differences: bool, kept: bool, gathered: bool
-) -> tuple[Schedule | None, str]:
+def _in_some_way(begun: Schedule, target: Target, wanted: _Wanted) -> tuple[Schedule | None, str]:
     """As ``_attempt``, of a program of plain blocks with the tensors that it has."""
     func = begun.func
-    found, why = _laid_out(begun, target, differences, AS_IT_IS, kept, gathered)
+    found, why = _laid_out(begun, target, wanted, AS_IT_IS)
     inside = any(rule.applies(func) for rule in (parts, joined, versions))
     if inside or _needs(func if found is None else found.func, target, found is None):
-        other = _laid_out(begun, target, differences, OTHERWISE, kept, gathered)[0]
+        other = _laid_out(begun, target, wanted, OTHERWISE)[0]
         found, why = (found, why) if other is None else (other, "")
     if (found is None and bool(why)) or (found is not None and _elsewhere(found)):
-        other = _laid_out(begun, target, differences, APART, kept, gathered)[0]
+        other = _laid_out(begun, target, wanted, APART)[0]
         if other is not None and not _elsewhere(other):
             return other, ""
     return found, why
@@ -143,22 +149,20 @@ def _needs(func: PrimFunc, target: Target, unpacked: bool) -> bool:
         unpacked and (units.applies(func) or gathers.flattens(func))) or groups.applies(func) or choices.applies(func)
 
 
-def _laid_out(
-    begun: Schedule, target: Target, differences: bool, otherwise: int, kept: bool, gathered: bool
-) -> tuple[Schedule | None, str]:
+def _laid_out(begun: Schedule, target: Target, wanted: _Wanted, otherwise: int) -> tuple[Schedule | None, str]:
     """As ``_in_some_way``, in one of the ways that there are."""
-    found, why = _formed(begun, target, differences, False, otherwise, kept, gathered)
+    found, why = _formed(begun, target, wanted, False, otherwise)
     # Of what several products read each may want another layout. Two layouts of one copy are for where copies of their own are no
     # way: these had points first.
     shared = found is not None and not otherwise and gathers.shared(found)
     if why or shared or (found is None and not is_packed(begun.func, target)):
-        other = _formed(begun, target, differences, True, otherwise, kept, gathered)[0]
+        other = _formed(begun, target, wanted, True, otherwise)[0]
         return (found, why) if other is None else (other, "")
     return found, why
 
 
 def _formed(
-    begun: Schedule, target: Target, differences: bool, alone: bool, otherwise: int, kept: bool, gathered: bool
+    begun: Schedule, target: Target, wanted: _Wanted, alone: bool, otherwise: int
 ) -> tuple[Schedule | None, str]:
     """As ``_laid_out``; where ``alone``, with copies of its own for every product."""
     sch = begun.copy()
@@ -209,7 +213,7 @@ def _formed(
             packed = (gathers.apply, packing.repeating, diagonal.apply) if otherwise == APART else PACKING
             for rule in (*COPYING, *heads, *extra, *ARRANGING, grouped, *far):
                 rule(sch, target)
-            if gathered and not gathering.apply(sch, target):
+            if wanted.gathered and not gathering.apply(sch, target):
                 return None, ""
             for rule in packed:
                 rule(sch, target)
@@ -219,7 +223,7 @@ def _formed(
             if any(step.op == "negate_factor" for step in sch.trace.insts):
                 # Products by element are sums only now. Without differences they stay apart, as points of theirs have it.
                 sums.apply(sch, target)
-            if differences and not windows.apply(sch, target, kept):
+            if wanted.differences and not windows.apply(sch, target, wanted.kept):
                 return None, ""
             sch = _widened(sch, target)
             if otherwise and lacking.lacks(sch.func, target, True):
