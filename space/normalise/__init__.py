@@ -42,6 +42,7 @@ from space.normalise import (
     starts,
     straight,
     sums,
+    turned,
     units,
     values,
     versions,
@@ -62,7 +63,6 @@ APART = 2  # also with tensors of their own for parts of sums, what lies shifted
 # In this order, where tensors are not packed yet.
 COPYING = (loops.arranged, guards.apply, reversal.apart, copies.apply)
 ARRANGING = (straight.apply, reversal.apply)
-PACKING = (gathers.apply, packing.apply, diagonal.apply)
 
 
 class _Wanted(NamedTuple):
@@ -71,6 +71,7 @@ class _Wanted(NamedTuple):
     differences: bool = False
     kept: bool = False
     gathered: bool = False
+    turned: bool = False  # weights that the program makes, which no program has that has another form
 
 
 def normalise(
@@ -119,6 +120,9 @@ def _attempt(func: PrimFunc, target: Target, wanted: _Wanted) -> tuple[Schedule 
         if split is not None:
             found, why_split = _in_some_way(split, target, wanted)
             why = why_split or why  # what is flat still is what is in the way
+    if found is None and not wanted.turned and turned.applies(begun.func):
+        found = _attempt(func, target, wanted._replace(turned=True))[0]
+        return found, why if found is None else ""
     return found, why
 
 
@@ -204,19 +208,11 @@ def _formed(
         epilogue.apply(sch, target)
         sums.apply(sch, target)
         diagonal.apply(sch, target)
-        if not is_packed(sch.func, target):
-            if alone:
-                copies.apart(sch, target, otherwise == APART)
-            extra = [units.apply] if otherwise else []
-            heads, far = ([groups.heads, gathers.plainly], [packing.shifted]) if otherwise == APART else ([], [])
-            grouped = groups.shared if otherwise == OTHERWISE else groups.apply
-            packed = (gathers.apply, packing.repeating, diagonal.apply) if otherwise == APART else PACKING
-            for rule in (*COPYING, *heads, *extra, *ARRANGING, grouped, *far):
-                rule(sch, target)
-            if wanted.gathered and not gathering.apply(sch, target):
+        if wanted.turned:
+            sch = _with_weights(sch, target, wanted, alone, otherwise)
+        elif not is_packed(sch.func, target):
+            if not _in_elements(sch, target, wanted, alone, otherwise):
                 return None, ""
-            for rule in packed:
-                rule(sch, target)
         else:
             loops.arranged(sch, target)
         if is_packed(sch.func, target):
@@ -240,6 +236,52 @@ def _formed(
     if sch.trace.insts and not is_packed(sch.func, target):
         return None, "what reads a tensor wants its elements in different ways"
     return (sch if sch.trace.insts else None), ""
+
+
+def _in_elements(
+    sch: Schedule, target: Target, wanted: _Wanted, alone: bool, otherwise: int, weights: frozenset[str] = frozenset()
+) -> bool:
+    """Lays tensors out in whole elements, as far as the rules know; whether there is the form that is wanted.
+
+    Args:
+        sch: of the program.
+        target: the machine.
+        wanted: what the form has.
+        alone: whether every product has copies of its own of what is given to the program.
+        otherwise: the way to the form.
+        weights: names of blocks that copy what others make, to be read as weights.
+    """
+    if alone:
+        copies.apart(sch, target, otherwise == APART)
+    extra = [units.apply] if otherwise else []
+    heads, far = ([groups.heads, gathers.plainly], [packing.shifted]) if otherwise == APART else ([], [])
+    grouped = groups.shared if otherwise == OTHERWISE else groups.apply
+    for rule in (*COPYING, *heads, *extra, *ARRANGING, grouped, *far):
+        rule(sch, target)
+    if wanted.gathered and not gathering.apply(sch, target):
+        return False
+    gathers.apply(sch, target)
+    packing.apply(sch, target, otherwise == APART, weights)
+    diagonal.apply(sch, target)
+    return True
+
+
+def _with_weights(sch: Schedule, target: Target, wanted: _Wanted, alone: bool, otherwise: int) -> Schedule:
+    """A schedule whose tensors are laid out, some of those that the program makes as weights.
+
+    Raises:
+        ScheduleError: as for packing, whichever these are.
+    """
+    refused = None
+    for trial, weights in turned.ways(sch, alone):
+        try:
+            _in_elements(trial, target, wanted, alone, otherwise, weights)
+        except ScheduleError as error:
+            refused = refused or error
+            continue
+        if is_packed(trial.func, target):
+            return trial
+    raise refused or ScheduleError("normalise", "no factor of a product that the program makes can be read as a weight")
 
 
 def _widened(sch: Schedule, target: Target) -> Schedule:

@@ -15,6 +15,7 @@ from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Range, Stmt
 from autosched.schedule import Schedule
+from autosched.schedule.kit.base import BlockRV
 from autosched.schedule.kit.limits import bounds
 from autosched.schedule.primitives.reductions.values import threshold
 from autosched.target import Target
@@ -65,6 +66,13 @@ def _device_blocks(body: Stmt) -> tuple[Block, ...]:
 def device_block(sch: Schedule, name: str) -> Block:
     """A block as it is now."""
     return next(b for b in device_blocks(sch.func) if b.name == name)
+
+
+def named(sch: Schedule, block: BlockRV) -> str:
+    """The name of the block of a handle."""
+    found = sch.get(block)
+    assert isinstance(found, Block)
+    return found.name
 
 
 def pack_blocks(sch: Schedule) -> list[Block]:
@@ -239,7 +247,8 @@ def is_packed(func: PrimFunc, target: Target) -> bool:
         row, lane = store.indices[-2:]
         if product is None:
             last = [int_value(e) for e in store.buffer.shape[-2:]]
-            if store.buffer.scope == "global" and last != [config.batch, config.block_out]:
+            weight = last == [config.block_out, config.block_in] and isinstance(store.value, BufferLoad)
+            if store.buffer.scope == "global" and last != [config.batch, config.block_out] and not weight:
                 return False
             continue
         inp, wgt = product.factors

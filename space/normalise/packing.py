@@ -4,12 +4,15 @@ Indices that always go together (an iterator, and the dimensions that it is the 
 sum of products shares between its operands becomes the lanes of both, and the one that only the weight has becomes the weight's
 rows and the lanes of the result; everything that has such an axis is split by it. Without a product, the lanes are an axis that
 all tensors have.
+
+A weight that the program makes is a copy of what another block stores (``turned``): there the sum's axis is the lanes, and the
+weight's rows are vectors one behind the other. Nothing else of the two need agree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from itertools import product as iter_product
@@ -43,6 +46,7 @@ from space.normalise.blocks import (
 from space.normalise.copies import path_of
 
 Place = tuple[object, object]  # (buffer, dimension) or (block ident, iterator)
+Names = frozenset[str]
 NEEDS = "a product needs an index that only one factor and the result have, and one that both factors are summed over"
 MOST_CHOICES = 16  # of lanes that are tried, for all products together
 MUCH = 2  # times the lanes of a matrix product that a product by element has to fill
@@ -58,19 +62,23 @@ class Axes:
     Args:
         blocks: the accelerator's.
         lanes: of an element; a stage that reads whole elements further on reads along the same axis. 0: none does.
+        copies: names of those of the blocks that copy what others make, to be read as a weight.
     """
 
-    def __init__(self, blocks: Sequence[Block], lanes: int = 0) -> None:
+    def __init__(self, blocks: Sequence[Block], lanes: int = 0, copies: Names = frozenset()) -> None:
         self.parent: dict[Place, Place] = {}
         self.sliding: set[Place] = set()
         self.extent: dict[Place, int] = {}
         slides: list[Place] = []
         windows: list[Place] = []
+        self.turned = {store_of(b).buffer: loads_of(b)[0] for b in blocks if b.name in copies}
+        self.stored: dict[Buffer, tuple[Expr, ...]] = {}
         for block in blocks:
             size = extents(block)
+            self.stored[store_of(block).buffer] = store_of(block).indices
             for var, n in size.items():
                 self.extent[self.add((block.ident, var))] = n
-            for buffer, indices in _accesses(block):
+            for buffer, indices in _accesses(block)[: 1 if store_of(block).buffer in self.turned else None]:
                 for d, index in enumerate(indices):
                     place = self.add((buffer, d))
                     whole = _further(index, lanes) if lanes and block.init is None else None
@@ -128,15 +136,22 @@ class _Plan:
         axes: of the program.
         lanes: lanes by axis.
         weights: by weight, the axis of its rows; its other one is summed over.
+        rows: axes of the vectors of which weights are made, by how many make a weight's element.
     """
 
     axes: Axes
     lanes: dict[Place, int]
     weights: dict[Buffer, Place]
+    rows: dict[Place, int] = field(default_factory=dict)
 
     def of(self, owner: object, parts: Sequence[object]) -> list[int | None]:
         """Lanes per dimension of a buffer, or per iterator of a block; None for those that are none."""
         return [self.lanes.get(self.axes.of((owner, p))) if (owner, p) in self.axes.parent else None for p in parts]
+
+    def whole(self, owner: object, parts: Sequence[object]) -> list[int | None]:
+        """As ``of``, with the rows of weights: what extents are multiples of."""
+        rows = [self.rows.get(self.axes.of((owner, p))) if (owner, p) in self.axes.parent else None for p in parts]
+        return [a or b for a, b in zip(self.of(owner, parts), rows)]
 
     def order(self, buffer: Buffer) -> tuple[list[int], list[int]]:
         """The dimensions of a packed tensor in front of an element, and those inside it.
@@ -152,27 +167,20 @@ class _Plan:
         if buffer in self.weights:
             inner.sort(key=lambda d: self.axes.of((buffer, d)) is not self.axes.of(self.weights[buffer]))
             return [*inner, *[d for d, n in enumerate(lanes) if n is None]], inner
-        # Rows of an image lie together behind the channels.
-        slides = [d for d in range(buffer.ndim) if self.axes.of((buffer, d)) in self.axes.sliding]
-        return [*[d for d in range(buffer.ndim) if d not in slides], *slides], inner
+        # Rows of an image lie together behind the channels, and those of a weight behind all.
+        last = [d for d in range(buffer.ndim) if self.axes.of((buffer, d)) in self.rows]
+        slides = [d for d in range(buffer.ndim) if self.axes.of((buffer, d)) in self.axes.sliding and d not in last]
+        return [*[d for d in range(buffer.ndim) if d not in slides and d not in last], *slides, *last], inner
 
 
-def repeating(sch: Schedule, target: Target) -> None:
-    """As ``apply``; the host repeats the elements of a parameter that products read at groups of an index.
-
-    Raises:
-        ScheduleError: as for ``apply``.
-    """
-    apply(sch, target, True)
-
-
-def apply(sch: Schedule, target: Target, repeated: bool = False) -> None:
+def apply(sch: Schedule, target: Target, repeated: bool = False, copies: Names = frozenset()) -> None:
     """Packs every tensor of the accelerator.
 
     Args:
         sch: of the program.
         target: the machine.
         repeated: whether a product may read elements of a parameter from a copy that has them several times.
+        copies: names of blocks that copy what others make, to be read as a weight.
 
     Raises:
         ScheduleError: no axis can be the lanes.
@@ -182,11 +190,11 @@ def apply(sch: Schedule, target: Target, repeated: bool = False) -> None:
     for block in device_blocks(sch.func):
         if has_loads(*[i for _, indices in _accesses(block) for i in indices]):
             raise _unfit(f"block {block.name} reads at an index that is data")
-    _cut(sch, target, repeated)
-    _spread(sch, target)
-    _zeroed(sch, target)
+    _cut(sch, target, repeated, copies)
+    _spread(sch, target, copies)
+    _zeroed(sch, target, copies)
     blocks = device_blocks(sch.func)
-    plan = _plan(blocks, target)
+    plan = _plan(blocks, target, copies)
     # All of it is worked out before anything moves: primitives replace what the plan is about, but keep names.
     packs, pads = _packs(sch), _padding(sch, plan)
     layouts: dict[Buffer, tuple[str, Any]] = {}
@@ -194,9 +202,11 @@ def apply(sch: Schedule, target: Target, repeated: bool = False) -> None:
         buffer = store_of(block).buffer
         layouts[buffer] = block.name, _packed(buffer, plan)
     domains = [(b.name, _domain(b, plan)) for b in blocks]
+    hosts = {b.name for b in packs}
     for name, factors in pads:
         if factors is not None:
-            sch.pad_block(sch.get_sblock(name), factors)
+            # What is zero on the host may make zeros of what the program makes of it, where it is summed over.
+            sch.pad_block(sch.get_sblock(name), factors, True if copies and name in hosts else None)
     for name, mapping in layouts.values():
         sch.transform_layout(sch.get_sblock(name), ("write", 0), mapping)
     for name, mapping in domains:
@@ -220,9 +230,9 @@ def shifted(sch: Schedule, target: Target) -> None:
             sch.host_stage(sch.decompose_value(sch.get_sblock(name), path))
 
 
-def _cut(sch: Schedule, target: Target, repeated: bool) -> None:
+def _cut(sch: Schedule, target: Target, repeated: bool, copies: Names) -> None:
     """Of a parameter that a product reads from an index on, the host packs what is read, so that its lanes begin at 0."""
-    if _packable(device_blocks(sch.func), target):
+    if _packable(device_blocks(sch.func), target, copies):
         return
     packs = filled(sch)
     for block in device_blocks(sch.func):
@@ -239,13 +249,13 @@ def _cut(sch: Schedule, target: Target, repeated: bool) -> None:
                 sch.host_stage(sch.decompose_value(sch.get_sblock(block.name), path))
 
 
-def _zeroed(sch: Schedule, target: Target) -> None:
+def _zeroed(sch: Schedule, target: Target, copies: Names) -> None:
     """Of what a product reads a part of, or by digits, the host makes a tensor that ends where that does: zeros are behind it."""
-    plan = _plan(device_blocks(sch.func), target)
+    plan = _plan(device_blocks(sch.func), target, copies)
     padded = [b for b in device_blocks(sch.func) if product_of(b) is not None and any(
         f > 1 and extents(b)[iv.var] % f for iv, f in zip(b.iter_vars, _factors(b, plan) or []) if iv.kind == "reduce")]
     for _ in padded:
-        name = _not_zeroed(sch.copy(), plan)
+        name = _not_zeroed(sch.copy(), plan, copies)
         product = None if name is None else product_of(device_block(sch, name))
         packs = filled(sch)
         own = [] if product is None else [f.buffer for f in product.factors if f.buffer in packs]
@@ -253,16 +263,17 @@ def _zeroed(sch: Schedule, target: Target) -> None:
         if name is None or path is None:
             return
         sch.host_stage(sch.decompose_value(sch.get_sblock(name), path))
-        plan = _plan(device_blocks(sch.func), target)
+        plan = _plan(device_blocks(sch.func), target, copies)
 
 
-def _not_zeroed(trial: Schedule, plan: _Plan) -> str | None:
+def _not_zeroed(trial: Schedule, plan: _Plan, copies: Names) -> str | None:
     """The first product that would add up more than zeros in whole elements; all blocks are padded for that."""
+    hosts = {b.name for b in _packs(trial)}
     for name, factors in _padding(trial, plan):
         if factors is None:
             continue
         try:
-            trial.pad_block(trial.get_sblock(name), factors)
+            trial.pad_block(trial.get_sblock(name), factors, True if copies and name in hosts else None)
         except ScheduleError:
             return name if any(b.name == name and product_of(b) is not None for b in device_blocks(trial.func)) else None
     return None
@@ -279,20 +290,20 @@ def _packs(sch: Schedule) -> list[Block]:
     return [b for b in pack_blocks(sch) if store_of(b).buffer in touched]
 
 
-def _packable(blocks: Sequence[Block], target: Target) -> bool:
+def _packable(blocks: Sequence[Block], target: Target, copies: Names) -> bool:
     """Whether every product, if there are any, has lanes, and all tensors have them once."""
-    axes = Axes(blocks)
+    axes = Axes(blocks, copies=copies)
     products = [p for b in blocks if (p := product_of(b)) is not None]
     if products and not any(_roles(p, axes, target) for p in products):
         return False
     try:
-        _plan(blocks, target)
+        _plan(blocks, target, copies)
     except ScheduleError:
         return False
     return True
 
 
-def _spread(sch: Schedule, target: Target) -> None:
+def _spread(sch: Schedule, target: Target, copies: Names) -> None:
     """What a stage reads at the same place for all lanes becomes a tensor with lanes, made by the host."""
     blocks = device_blocks(sch.func)
     packs = filled(sch)
@@ -303,17 +314,17 @@ def _spread(sch: Schedule, target: Target) -> None:
     blocks = device_blocks(sch.func)
     if any(product_of(block) is not None for block in blocks):
         try:
-            _plan(blocks, target)
+            _plan(blocks, target, copies)
             return
         except ScheduleError:
             pass  # with what the host spreads there may be one
-    for plan in _plans(blocks, target):
+    for plan in _plans(blocks, target, copies):
         lacking = [buffer for block in blocks for buffer, _ in _accesses(block) if not _fits(plan, buffer)]
         alone = {b for b in lacking if b in packs and not any(plan.of(b, range(b.ndim)))}
         if alone == set(lacking):
             break
     else:
-        _plan(blocks, target)  # says why there is none
+        _plan(blocks, target, copies)  # says why there is none
     for block in blocks:
         choice = choice_of(store_of(block).value) is not None and is_copy(block, packs)
         if choice and (any(x.buffer in alone for x in loads_of(block)) or _cuts(block, plan)):
@@ -400,10 +411,10 @@ def _fits(plan: _Plan, buffer: Buffer) -> bool:
     return True
 
 
-def _plans(blocks: Sequence[Block], target: Target) -> Iterator[_Plan]:
+def _plans(blocks: Sequence[Block], target: Target, copies: Names = frozenset()) -> Iterator[_Plan]:
     """What may become lanes, the most promising first."""
     config = target.config
-    axes = Axes(blocks, config.block_out)
+    axes = Axes(blocks, config.block_out, copies)
     products = [p for b in blocks if (p := product_of(b)) is not None]
     # A filter of each channel by itself has no lanes of its own: it takes those of what it reads.
     roles = [found for p in products if (found := _roles(p, axes, target))]
@@ -420,8 +431,26 @@ def _plans(blocks: Sequence[Block], target: Target) -> Iterator[_Plan]:
         for column, depth, _ in choice:
             for axis, size in ((column, config.block_out), (depth, config.block_in)):
                 lanes[axis] = size if lanes.get(axis, size) == size else 0
+        rows = _as_weights(choice, axes, lanes, config.block_out)
         if all(lanes.values()):
-            yield _Plan(axes, lanes, {weight: column for column, _, weight in choice})
+            yield _Plan(axes, lanes, {weight: column for column, _, weight in choice}, rows)
+
+
+def _as_weights(
+    choice: Sequence[tuple[Place, Place, Buffer]], axes: Axes, lanes: dict[Place, int], size: int
+) -> dict[Place, int]:
+    """Gives what weights are made of the lanes that these sum over; the axes of their rows, with how many make an element."""
+    rows: dict[Place, int] = {}
+    for column, depth, weight in choice:
+        load = axes.turned.get(weight)
+        for d, index in enumerate(load.indices if load is not None else ()):
+            assert load is not None
+            own = {axes.of((weight, k)) for k, i in enumerate(axes.stored[weight]) if i in free_vars(index)}
+            if depth in own:
+                lanes[axes.of((load.buffer, d))] = size if lanes.get(depth) == size else 0
+            elif column in own:
+                rows[axes.of((load.buffer, d))] = size
+    return rows
 
 
 def _own_lanes(part: Sequence[Block], axes: Axes, lanes: int) -> list[Place]:
@@ -449,14 +478,14 @@ def _parts(blocks: Sequence[Block], axes: Axes) -> list[list[Block]]:
     return [own for _, own in parts]
 
 
-def _plan(blocks: Sequence[Block], target: Target) -> _Plan:
+def _plan(blocks: Sequence[Block], target: Target, copies: Names) -> _Plan:
     reasons = [_unfit(NEEDS)]
-    for plan in _plans(blocks, target):
+    for plan in _plans(blocks, target, copies):
         try:
             for block in blocks:
                 for buffer, _ in _accesses(block):
                     plan.order(buffer)
-                if store_of(block).buffer in plan.weights:
+                if store_of(block).buffer in plan.weights and store_of(block).buffer not in plan.axes.turned:
                     raise _unfit(f"block {block.name} makes a weight; the machine stores vectors")
         except ScheduleError as error:
             reasons.append(error)
@@ -529,8 +558,8 @@ def _stored_axes(blocks: Sequence[Block], axes: Axes, lanes: int) -> list[Place]
 def _factors(block: Block, plan: _Plan) -> list[int] | None:
     """Factors that make a block's domain whole elements, or None where it is already."""
     store = store_of(block)
-    by_index = dict(zip(store.indices, plan.of(store.buffer, range(len(store.indices)))))
-    known = plan.of(block.ident, [iv.var for iv in block.iter_vars])
+    by_index = dict(zip(store.indices, plan.whole(store.buffer, range(len(store.indices)))))
+    known = plan.whole(block.ident, [iv.var for iv in block.iter_vars])
     factors = [own or by_index.get(iv.var) or 1 for own, iv in zip(known, block.iter_vars)]
     sizes = [int_value(iv.dom.extent) or 1 for iv in block.iter_vars]
     return factors if any(n % f for n, f in zip(sizes, factors)) else None
@@ -555,6 +584,9 @@ def _domain(block: Block, plan: _Plan) -> Callable[..., tuple[Expr, ...]]:
     lanes = [n or 1 for n in plan.of(block.ident, names)]
     outer, inner = plan.order(store.buffer)
     at = {index: k for k, index in enumerate(names)}
+    if store.buffer in plan.weights:
+        place = [at[i] for i in store.indices]  # type: ignore[index]
+        return lambda *i: (*[i[place[d]] // (lanes[place[d]]) for d in outer], *[i[place[d]] % lanes[place[d]] for d in inner])
     first = [at[store.indices[d]] for d in outer if store.indices[d] in at]  # type: ignore[index]
     last = [at[store.indices[d]] for d in inner if store.indices[d] in at]  # type: ignore[index]
     needed = {k for k, iv in enumerate(block.iter_vars) if iv.kind != "reduce" and int_value(iv.dom.extent) != 1}

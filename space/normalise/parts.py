@@ -13,7 +13,7 @@ from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.stmt import Block, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, extents, readers_of, store_of, turning_point
+from space.normalise.blocks import device_block, device_blocks, extents, named, readers_of, store_of, turning_point
 
 MOST = 16  # parts of one result
 
@@ -39,7 +39,7 @@ def apply(sch: Schedule, target: Target) -> None:
             sch.simplify_value(part)
             sch.renest(part)
         names.remove(name)
-        names += [sch.get(part).name for part in made]  # type: ignore[union-attr]
+        names += [named(sch, part) for part in made]
 
 
 def _cut(func: PrimFunc, block: Block) -> tuple[Var, int] | None:

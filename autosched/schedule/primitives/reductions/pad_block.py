@@ -8,10 +8,8 @@ from itertools import pairwise
 
 from autosched.ir.expr import (
     BufferLoad,
-    Call,
     Expr,
     IntImm,
-    Not,
     Var,
     all_of,
     as_expr,
@@ -20,9 +18,8 @@ from autosched.ir.expr import (
     if_then_else,
     int_value,
 )
-from autosched.ir.functor import Mutator, free_vars, replace_buffers, walk, walk_expr
+from autosched.ir.functor import Mutator, free_vars, replace_buffers, walk
 from autosched.ir.region import block_access
-from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Range, Stmt
 from autosched.ir.value_bounds import ValueBounds
 from autosched.schedule.analysis.dependence import scope_of
@@ -30,14 +27,14 @@ from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
-from autosched.schedule.primitives.reductions.zero_terms import Replaced, is_zero, sum_term, support
+from autosched.schedule.primitives.reductions.zero_terms import sum_term, vanishes
 
 
 class PadBlocks(ScheduleBase):
     """The primitive that enlarges a block where it stands."""
 
     @primitive
-    def pad_block(self, block: BlockRV | str, padding: Sequence[int]) -> None:
+    def pad_block(self, block: BlockRV | str, padding: Sequence[int], zeros: bool | None = None) -> None:
         """Enlarges the domain of a block to multiples of some factors, and the buffer that it fills with it.
 
         Nothing is copied, unlike ``pad_einsum``: the buffer grows, and whoever reads it reads what was there before. What the
@@ -48,10 +45,11 @@ class PadBlocks(ScheduleBase):
             block: handle or name of a block alone in loops that are its iterators, in order; it stores one element into a buffer
                 allocated around it that no other block writes, at plain iterators as far as they are enlarged.
             padding: one positive factor per iterator; 1 leaves the iterator alone.
+            zeros: whether the block, which is no sum, stores 0 in what is new, whatever it would make there.
 
         Raises:
             ScheduleError: not such a block; a parameter is written; a reduction iterator of which the added terms are not known
-                to be zero.
+                to be zero; zeros of a sum.
 
         Before::
 
@@ -80,13 +78,13 @@ class PadBlocks(ScheduleBase):
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)
         try:
-            func = _enlarged(state, realize, [int(p) for p in padding])
+            func = _enlarged(state, realize, [int(p) for p in padding], bool(zeros))
         except Refusal as r:
             self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit(state, func=func)
 
 
-def _enlarged(state: State, realize: BlockRealize, padding: list[int]) -> PrimFunc:
+def _enlarged(state: State, realize: BlockRealize, padding: list[int], zeros: bool) -> PrimFunc:
     block = realize.block
     if len(padding) != len(block.iter_vars) or any(p < 1 for p in padding):
         raise Refusal(f"padding is a list of {len(block.iter_vars)} positive factors for block {block.name}, not {padding}",
@@ -110,7 +108,13 @@ def _enlarged(state: State, realize: BlockRealize, padding: list[int]) -> PrimFu
     iter_vars = tuple([replace(iv, dom=_range(iv.dom, new.get(iv.var))) for iv in block.iter_vars])
     dom = {iv.var: iv.dom for iv in iter_vars}
     guard = _Guarded(state.func, store.buffer, dom, set(new))
-    body = BufferStore(store.buffer, store.indices, guard.visit_expr(store.value))
+    value = guard.visit_expr(store.value)
+    if zeros and block.init is not None:
+        raise Refusal(f"block {block.name} is a sum, of which no term is left out: nothing of what it makes is set to 0",
+                      [block.ident], code="form")
+    if zeros:
+        value = if_then_else(all_of([binary("<", v, n) for v, n in old.items()]), store.value, const(0, value.dtype))
+    body = BufferStore(store.buffer, store.indices, value)
     init = block.init
     if isinstance(init, BufferStore):
         init = BufferStore(init.buffer, init.indices, guard.visit_expr(init.value))
@@ -213,15 +217,8 @@ def _adds_zeros(state: State, scope: Block, block: Block, var: Var, old: int, do
     last = int_value(dom[var].extent)
     assert last is not None
     beyond[var] = Range(IntImm(old, var.dtype), IntImm(last - old, var.dtype))
-    analyzer = Analyzer(beyond)
-    for node in walk_expr(term):
-        if not isinstance(node, BufferLoad | Call) or not is_zero(Replaced(node, as_expr(0, node.dtype)).visit_expr(term)):
-            continue
-        if isinstance(node, Call):
-            if node.op == "if_then_else" and int_value(node.args[2]) == 0 and analyzer.can_prove(Not(node.args[0])):
-                return
-        elif any(analyzer.can_prove(Not(c)) for c in support(state, scope, block, node)):
-            return
+    if vanishes(state, scope, block, term, beyond):
+        return
     raise Refusal(
         f"the terms that block {block.name} would add for {var.name} from {old} on are not known to be zero", [block.ident],
         "pad_block the copies of its operands first", code="form",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Select, Var, all_of, as_expr, is_int
+from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Not, Select, Var, all_of, as_expr, intrin, is_int
 from autosched.ir.functor import Mutator, expr_children, free_vars, substitute, walk_expr
 from autosched.ir.host import kind_of
 from autosched.ir.patterns import loads_from
 from autosched.ir.region import block_access
 from autosched.ir.simplify import Analyzer, conjuncts
-from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, Stmt
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, Range, Stmt
 from autosched.schedule.analysis.boxes import bind_all, bindings
 from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.analysis.ways import sums
@@ -19,6 +19,8 @@ from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
+
+DEEPEST = 32  # blocks in a row that are followed to what is zero
 
 
 class ZeroTerms(ScheduleBase):
@@ -208,6 +210,58 @@ def support(state: State, scope: Block, reader: Block, load: BufferLoad, packed:
             yield from support(state, scope, producer, moved, packed)
 
 
+def vanishes(state: State, scope: Block, reader: Block, value: Expr, dom: Mapping[Var, Range], depth: int = DEEPEST) -> bool:
+    """Whether a value is zero everywhere in a domain: with all that is known to be zero put in, constants fold to zero.
+
+    What is loaded is followed to what its block stores there, sums included: of these what they start with and every term are.
+
+    Args:
+        state: the program.
+        scope: the block that holds reader and writers.
+        reader: the block whose value it is.
+        value: it.
+        dom: ranges of the iterators in it.
+        depth: blocks that are followed, one behind the other, at most.
+    """
+    analyzer = Analyzer(dom)
+
+    class Known(Mutator):
+        """Puts 0 for what is known to be."""
+
+        def visit_expr(self, expr: Expr) -> Expr:
+            guard = _guard(expr)
+            if guard is not None and any(analyzer.can_prove(Not(c)) for c in conjuncts(guard[0])):
+                return as_expr(0, expr.dtype)
+            if isinstance(expr, BufferLoad) and depth and _stores_zero(state, scope, reader, expr, dom, depth - 1):
+                return as_expr(0, expr.dtype)
+            new = super().visit_expr(expr)
+            constant = isinstance(new, Call) and all(isinstance(x, IntImm) for x in new.args)
+            return intrin(new.op, *new.args, dtype=new.dtype) if isinstance(new, Call) and constant else new
+
+    return is_zero(analyzer.simplify(Known().visit_expr(value)))
+
+
+def _stores_zero(state: State, scope: Block, reader: Block, load: BufferLoad, dom: Mapping[Var, Range], depth: int) -> bool:
+    """Whether what a load takes is zero everywhere in a domain, as ``vanishes`` has it."""
+    writers = state.writers(scope, load.buffer)
+    if len(writers) != 1 or writers[0].ident is reader.ident:
+        return False
+    producer = writers[0]
+    at = _inverse(producer, load, True)
+    if at is None:
+        return False
+    inside = {**dom, **{iv.var: iv.dom for iv in producer.iter_vars if iv.kind == "reduce"}}
+    assert isinstance(producer.body, BufferStore)
+    if producer.init is None:
+        return vanishes(state, scope, producer, substitute(producer.body.value, at), inside, depth)
+    try:
+        term = sum_term(producer)[1]
+    except Refusal:
+        return False
+    assert isinstance(producer.init, BufferStore)
+    return all(vanishes(state, scope, producer, substitute(e, at), inside, depth) for e in (producer.init.value, term))
+
+
 def _factors(value: Expr) -> Iterator[Expr]:
     """The parts of an expression any of which makes it zero."""
     yield value
@@ -216,10 +270,13 @@ def _factors(value: Expr) -> Iterator[Expr]:
             yield from _factors(child)
 
 
-def _inverse(producer: Block, load: BufferLoad) -> Mapping[Var, Expr] | None:
-    """The iterators of a block that stores the element which is loaded, where it stores at its plain iterators."""
+def _inverse(producer: Block, load: BufferLoad, sums: bool = False) -> Mapping[Var, Expr] | None:
+    """The iterators of a block that stores the element which is loaded, where it stores at its plain iterators.
+
+    With ``sums`` the block may be one; its reduction iterators are none of them.
+    """
     store = producer.body
-    if not isinstance(store, BufferStore) or store.buffer is not load.buffer or producer.init is not None:
+    if not isinstance(store, BufferStore) or store.buffer is not load.buffer or not (sums or producer.init is None):
         return None
     found: dict[Var, Expr] = {}
     for index, wanted in zip(store.indices, load.indices):
@@ -228,8 +285,9 @@ def _inverse(producer: Block, load: BufferLoad) -> Mapping[Var, Expr] | None:
         elif not (isinstance(index, IntImm) and index == wanted):
             return None
     used = set(free_vars(store.value))
-    own = {iv.var for iv in producer.iter_vars}
-    return found if used & own <= set(found) and not _reads_itself(producer, load.buffer) else None
+    own = {iv.var for iv in producer.iter_vars if iv.kind == "spatial" or producer.init is None}
+    itself = producer.init is None and _reads_itself(producer, load.buffer)
+    return found if used & own <= set(found) and not itself else None
 
 
 def _reads_itself(block: Block, buffer: Buffer) -> bool:
