@@ -7,7 +7,7 @@ tiles, orders or places. docs/bound.md has the derivation.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -24,6 +24,7 @@ from autosched.ir.stmt import Block, BlockRealize, BufferStore
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.target import Target
 from sim import isa, timing
+from sim.config import VTAConfig
 from space.lanes import Filling, fillings
 from space.nest import Nest
 from space.operands import Operand
@@ -269,6 +270,20 @@ def machine_bound(models: Sequence[Model]) -> MachineBound:
         if models[0].origins:
             # What a nest stores for another one is as full as its results are: another layout may leave no lane empty there.
             full |= _between(model, full)
+    return min((_longest(kept, config) for kept in _each_once(models, nests)), key=lambda b: b.cycles)
+
+
+def _each_once(models: Sequence[Model], nests: Sequence[_Needs]) -> Iterator[list[_Needs]]:
+    """What the nests need, without those that make again what another one makes: in either of the two layouts that is needed."""
+    makers: dict[str, list[int]] = {}
+    for k, model in enumerate(models):
+        makers.setdefault(model.original or model.nest.out, []).append(k)
+    for which in (0, -1) if len(makers) < len(nests) else (0,):
+        yield [nests[k] for k in sorted(own[which] for own in makers.values())]
+
+
+def _longest(nests: Sequence[_Needs], config: VTAConfig) -> MachineBound:
+    """The bound of what some nests need together."""
     gemm = any(n.products for n in nests)
     start = int(timing.fetch_cycles_floor(1, config))
     drain = int(timing.store_cycles(0, 1, 1, 1, config=config))

@@ -75,16 +75,19 @@ class Model:
         nests: how many nests the program has, this one included.
         origins: where the operands' layout is the space's choice, of which of the program's tensors the host makes each; by name.
         packing: then the stages of the host that make them.
+        original: the block that stores first what this nest stores again, for a reader that wants another layout; or "".
     """
 
     def __init__(
         self, nest: Nest, target: Target, rules: Sequence[NumericRule] = (), nests: int = 1,
         origins: Mapping[str, frozenset[str]] = MappingProxyType({}), packing: Sequence[PrimFunc] = (),
+        original: str = "",
     ) -> None:
         self.nest = nest
         self.nests = nests
         self.origins = origins
         self.packing = tuple(packing)
+        self.original = original
         self.target = target
         self.config = target.config
         self.extents = np.array([a.extent for a in nest.axes], dtype=np.int64)

@@ -9,17 +9,18 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from autosched.errors import ProgramError, SpaceError
+from autosched.errors import ProgramError, ScheduleError, SpaceError
 from autosched.ir.host import HostSplit, split_host
 from autosched.ir.stmt import PrimFunc
 from autosched.lower.capacity import Held, fits
 from autosched.lower.limits import least_work, too_much
-from autosched.schedule import Trace
+from autosched.schedule import Schedule, Trace
+from autosched.schedule.kit.base import BlockRV
 from autosched.target import Target
 from space.model import Model
 from space.nest import analyse
 from space.normalise import GATHERED, KEPT, normal_forms, why_unpacked
-from space.normalise.blocks import written
+from space.normalise.blocks import named, written
 from space.plan import Mask, Plan
 from space.products import why_no_operand, why_no_product, why_no_type, why_no_weight
 from space.rule import Column, NumericRule, Points, StructuralRule
@@ -126,6 +127,20 @@ def _origins(host: HostSplit) -> dict[str, frozenset[str]]:
     return found
 
 
+def _again(sch: Schedule) -> dict[str, str]:
+    """By the name of a block that makes again what another one makes, that block's: the first one's."""
+    found: dict[str, str] = {}
+    for step in sch.trace.insts:
+        if step.op != "recompute_at_consumers":
+            continue
+        try:
+            first, *copies = [named(sch, made) for made in step.outputs if isinstance(made, BlockRV)]
+        except ScheduleError:
+            continue  # one of them has been inlined since: it stores nothing
+        found |= dict.fromkeys(copies, found.get(first, first))
+    return found
+
+
 def sketches(
     func: PrimFunc, target: Target, structural: Sequence[StructuralRule], numeric: Sequence[NumericRule]
 ) -> tuple[Sketch, ...]:
@@ -152,12 +167,12 @@ def sketches(
         except ProgramError as error:
             refusal = error
             continue
-        models = []
+        models, again = [], _again(sch)
         for nest in nests:
             # What the host unpacks is read inside the program, and a stage that is read cannot be cut; nor can several at once.
             fitting = [rule for rule in numeric if not (rule.cuts and (host.unpack or nest.between or nest.also))]
             free = (_origins(host), host.pack) if host.unpack else ({}, ())
-            models.append(Model(nest, target, fitting, len(nests), *free))
+            models.append(Model(nest, target, fitting, len(nests), *free, original=again.get(nest.out, "")))
         least = [least_work(m.padding.useful if m.nest.anchor else 0, m.out_elements, target.config) for m in models]
         reason = too_much(sum(least))
         if reason:

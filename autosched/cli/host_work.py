@@ -28,5 +28,6 @@ def host_work(kernel: Kernel, inputs: Sequence[Array]) -> list[HostWork]:
 def tell_host_work(kernel: Kernel, inputs: Sequence[Array]) -> None:
     """Says so, a line for each stage; arguments as for ``host_work``."""
     for work in host_work(kernel, inputs):
-        tell(f"the host's own work, in no cycle count: {work.stage} makes {', '.join(work.writes)} of {', '.join(work.reads)}, "
+        of = f" of {', '.join(work.reads)}" if work.reads else ""
+        tell(f"the host's own work, in no cycle count: {work.stage} makes {', '.join(work.writes)}{of}, "
              f"{number(work.bytes)} bytes in {work.milliseconds:.1f} ms of the interpreter")

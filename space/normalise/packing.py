@@ -28,7 +28,7 @@ from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, Buffer
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise import starts
+from space.normalise import choices, epilogue, starts
 from space.normalise.blocks import (
     Product,
     device_block,
@@ -42,6 +42,7 @@ from space.normalise.blocks import (
     product_of,
     store_of,
     turning_point,
+    writer_of,
 )
 from space.normalise.copies import path_of
 
@@ -197,16 +198,21 @@ def apply(sch: Schedule, target: Target, repeated: bool = False, copies: Names =
     plan = _plan(blocks, target, copies)
     # All of it is worked out before anything moves: primitives replace what the plan is about, but keep names.
     packs, pads = _packs(sch), _padding(sch, plan)
+    hosts = frozenset(b.name for b in packs)
+    zeros = _zeros(sch, plan, hosts) if copies else frozenset()
     layouts: dict[Buffer, tuple[str, Any]] = {}
     for block in (*packs, *blocks):
         buffer = store_of(block).buffer
         layouts[buffer] = block.name, _packed(buffer, plan)
     domains = [(b.name, _domain(b, plan)) for b in blocks]
-    hosts = {b.name for b in packs}
     for name, factors in pads:
         if factors is not None:
-            # What is zero on the host may make zeros of what the program makes of it, where it is summed over.
-            sch.pad_block(sch.get_sblock(name), factors, True if copies and name in hosts else None)
+            sch.pad_block(sch.get_sblock(name), factors, True if name in zeros else None)
+    if not zeros <= hosts:
+        choices.apply(sch, target)  # which makes tensors that are packed as well
+        epilogue.apply(sch, target)
+        apply(sch, target, repeated, copies)
+        return
     for name, mapping in layouts.values():
         sch.transform_layout(sch.get_sblock(name), ("write", 0), mapping)
     for name, mapping in domains:
@@ -255,7 +261,7 @@ def _zeroed(sch: Schedule, target: Target, copies: Names) -> None:
     padded = [b for b in device_blocks(sch.func) if product_of(b) is not None and any(
         f > 1 and extents(b)[iv.var] % f for iv, f in zip(b.iter_vars, _factors(b, plan) or []) if iv.kind == "reduce")]
     for _ in padded:
-        name = _not_zeroed(sch.copy(), plan, copies)
+        name = _not_zeroed(sch.copy(), plan, frozenset(b.name for b in _packs(sch)) if copies else frozenset())
         product = None if name is None else product_of(device_block(sch, name))
         packs = filled(sch)
         own = [] if product is None else [f.buffer for f in product.factors if f.buffer in packs]
@@ -266,17 +272,29 @@ def _zeroed(sch: Schedule, target: Target, copies: Names) -> None:
         plan = _plan(device_blocks(sch.func), target, copies)
 
 
-def _not_zeroed(trial: Schedule, plan: _Plan, copies: Names) -> str | None:
+def _not_zeroed(trial: Schedule, plan: _Plan, zeros: Names = frozenset()) -> str | None:
     """The first product that would add up more than zeros in whole elements; all blocks are padded for that."""
-    hosts = {b.name for b in _packs(trial)}
     for name, factors in _padding(trial, plan):
         if factors is None:
             continue
         try:
-            trial.pad_block(trial.get_sblock(name), factors, True if copies and name in hosts else None)
+            trial.pad_block(trial.get_sblock(name), factors, True if name in zeros else None)
         except ScheduleError:
             return name if any(b.name == name and product_of(b) is not None for b in device_blocks(trial.func)) else None
     return None
+
+
+def _zeros(sch: Schedule, plan: _Plan, zeros: Names) -> Names:
+    """The blocks that store zeros where elements are filled up: those of the host, and makers of weights that need it."""
+    for _ in plan.axes.turned:
+        name = _not_zeroed(sch.copy(), plan, zeros)
+        product = None if name is None else product_of(device_block(sch, name))
+        loads = [plan.axes.turned[f.buffer] for f in product.factors if f.buffer in plan.axes.turned] if product else []
+        maker = writer_of(sch.func, loads[0].buffer) if loads else None
+        if maker is None or maker.init is not None:
+            break
+        zeros |= {maker.name}
+    return zeros
 
 
 def _padding(sch: Schedule, plan: _Plan) -> list[tuple[str, list[int] | None]]:
