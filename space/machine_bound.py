@@ -11,7 +11,6 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,12 +25,10 @@ from autosched.target import Target
 from sim import isa, timing
 from sim.config import VTAConfig
 from space.lanes import Filling, fillings
+from space.model import LAID_OUT, Model
 from space.nest import Nest
 from space.operands import Operand
 from space.stages import Stage
-
-if TYPE_CHECKING:
-    from space.model import Model
 
 PIPELINE = 6  # busy cycles of a GEMM or ALU instruction beyond its micro-ops (vta.md 5)
 
@@ -274,11 +271,16 @@ def machine_bound(models: Sequence[Model]) -> MachineBound:
 
 
 def _each_once(models: Sequence[Model], nests: Sequence[_Needs]) -> Iterator[list[_Needs]]:
-    """What the nests need, without those that make again what another one makes: in either of the two layouts that is needed."""
+    """What the nests need, without those that make again what another one makes: in either of the two layouts that is needed.
+
+    Nor does a nest count that only lays out as a weight what another one makes.
+    """
     makers: dict[str, list[int]] = {}
     for k, model in enumerate(models):
+        if model.original == LAID_OUT:
+            continue
         makers.setdefault(model.original or model.nest.out, []).append(k)
-    for which in (0, -1) if len(makers) < len(nests) else (0,):
+    for which in (0, -1) if any(len(own) > 1 for own in makers.values()) else (0,):
         yield [nests[k] for k in sorted(own[which] for own in makers.values())]
 
 

@@ -63,6 +63,9 @@ class Shape:
         )
 
 
+LAID_OUT = "laid out"  # the original of a nest that makes a weight of what another one has stored
+
+
 class Model:
     """Vectorised arithmetic on the points of one sketch on one target.
 
@@ -75,7 +78,8 @@ class Model:
         nests: how many nests the program has, this one included.
         origins: where the operands' layout is the space's choice, of which of the program's tensors the host makes each; by name.
         packing: then the stages of the host that make them.
-        original: the block that stores first what this nest stores again, for a reader that wants another layout; or "".
+        original: the block that stores first what this nest stores again, for a reader that wants another layout; ``LAID_OUT``
+            where it stores as a weight what is there already; or "".
     """
 
     def __init__(

@@ -17,7 +17,7 @@ from autosched.lower.limits import least_work, too_much
 from autosched.schedule import Schedule, Trace
 from autosched.schedule.kit.base import BlockRV
 from autosched.target import Target
-from space.model import Model
+from space.model import LAID_OUT, Model
 from space.nest import analyse
 from space.normalise import GATHERED, KEPT, normal_forms, why_unpacked
 from space.normalise.blocks import named, written
@@ -128,16 +128,19 @@ def _origins(host: HostSplit) -> dict[str, frozenset[str]]:
 
 
 def _again(sch: Schedule) -> dict[str, str]:
-    """By the name of a block that makes again what another one makes, that block's: the first one's."""
+    """By the name of a block that makes again what another one makes, that block's: the first one's.
+
+    Of a block that stores the diagonal of what is there already, ``LAID_OUT``.
+    """
     found: dict[str, str] = {}
     for step in sch.trace.insts:
-        if step.op != "recompute_at_consumers":
+        if step.op not in ("recompute_at_consumers", "diagonal_by_gemm"):
             continue
         try:
             first, *copies = [named(sch, made) for made in step.outputs if isinstance(made, BlockRV)]
         except ScheduleError:
             continue  # one of them has been inlined since: it stores nothing
-        found |= dict.fromkeys(copies, found.get(first, first))
+        found |= dict.fromkeys(copies, LAID_OUT if step.op == "diagonal_by_gemm" else found.get(first, first))
     return found
 
 

@@ -53,6 +53,7 @@ from autosched.schedule.primitives.reductions.plain import PlainForms
 from autosched.schedule.primitives.reductions.raising import Raising
 from autosched.schedule.primitives.reductions.reduction import Reductions
 from autosched.schedule.primitives.reductions.rfactor import Factoring
+from autosched.schedule.primitives.reductions.spreading import Spreading
 from autosched.schedule.primitives.reductions.stages import Stages
 from autosched.schedule.primitives.reductions.stores import StoreBlocks
 from autosched.schedule.primitives.reductions.units import UnitAxes
@@ -71,7 +72,7 @@ class Schedule(
     Lookup, Pieces, Kinds, ReindexCache, CacheIndex, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing,
     Notes, Sampling, Layout, Reindex, ZeroTerms, Folding, Raising, Factoring, PadEinsum,
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
-    PlainForms, Windows, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, UnitAxes, Parts,
+    PlainForms, Windows, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, Spreading, UnitAxes, Parts,
     PlaceLimits, Versions, Conditions, StoreBlocks, Expansion,
     Paddings,
 ):

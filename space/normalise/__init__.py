@@ -120,10 +120,17 @@ def _attempt(func: PrimFunc, target: Target, wanted: _Wanted) -> tuple[Schedule 
         if split is not None:
             found, why_split = _in_some_way(split, target, wanted)
             why = why_split or why  # what is flat still is what is in the way
-    if found is None and not wanted.turned and turned.applies(begun.func):
-        found = _attempt(func, target, wanted._replace(turned=True))[0]
-        return found, why if found is None else ""
+    if not wanted.turned and _lacks_weights(begun.func, found, target):
+        other = _attempt(func, target, wanted._replace(turned=True))[0]
+        found, why = (found, why) if other is None else (other, "")
     return found, why
+
+
+def _lacks_weights(func: PrimFunc, found: Schedule | None, target: Target) -> bool:
+    """Whether what is in the way of a form, or of its schedule, may be that no weight is made of what the program makes."""
+    if found is None:
+        return not is_packed(func, target) and turned.applies(func)
+    return target.semantics != "fsim" and diagonal.remains(found.func)
 
 
 def _in_some_way(begun: Schedule, target: Target, wanted: _Wanted) -> tuple[Schedule | None, str]:
@@ -203,7 +210,7 @@ def _formed(
         if otherwise:
             starts.apply(sch, target)  # a sum made negative starts with the negative of what it started with
             negation.narrow_all(sch)
-        diagonal.apart(sch, target)
+        diagonal.apart(sch, target, wanted.turned)
         again.apply(sch, target)
         epilogue.apply(sch, target)
         sums.apply(sch, target)
@@ -216,7 +223,7 @@ def _formed(
         else:
             loops.arranged(sch, target)
         if is_packed(sch.func, target):
-            if any(step.op == "negate_factor" for step in sch.trace.insts):
+            if wanted.turned or any(step.op == "negate_factor" for step in sch.trace.insts):
                 # Products by element are sums only now. Without differences they stay apart, as points of theirs have it.
                 sums.apply(sch, target)
             if wanted.differences and not windows.apply(sch, target, wanted.kept):
@@ -262,7 +269,7 @@ def _in_elements(
         return False
     gathers.apply(sch, target)
     packing.apply(sch, target, otherwise == APART, weights)
-    diagonal.apply(sch, target)
+    diagonal.apply(sch, target, wanted.turned)
     return True
 
 

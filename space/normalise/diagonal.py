@@ -3,20 +3,49 @@
 from __future__ import annotations
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BufferLoad, Expr, Var
-from autosched.ir.functor import expr_children
-from autosched.ir.stmt import Block
+from autosched.ir.expr import BinOp, BufferLoad, Expr, Var
+from autosched.ir.functor import expr_children, walk_expr
+from autosched.ir.patterns import has_loads
+from autosched.ir.stmt import Block, PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.negation import factors_of
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, elements_of, extents, filled, given, product_of, store_of
+from space.normalise.blocks import device_block, device_blocks, elements_of, extents, filled, given, product_of, store_of, written
 
 MOST = 16  # products of one value
 
 
-def apart(sch: Schedule, target: Target) -> None:
-    """Gives products of int8 elements, of which one is a parameter's, stages of their own."""
-    params = set(given(sch.func))
+def computed(func: PrimFunc) -> bool:
+    """Whether a stage multiplies two int8 elements that the program makes.
+
+    Args:
+        func: the program.
+    """
+    made = written(func)
+    return any(all(f.buffer in made for f in factors) for b in device_blocks(func) if b.init is None
+               for _, factors in _products(store_of(b).value))
+
+
+def remains(func: PrimFunc) -> bool:
+    """Whether a stage of a program in form multiplies elements by each other still, as only the functional simulator does.
+
+    Args:
+        func: the program.
+    """
+    return any(isinstance(e, BinOp) and e.op == "*" and has_loads(e.a) and has_loads(e.b)
+               for b in device_blocks(func) if b.init is None for e in walk_expr(store_of(b).value))
+
+
+def apart(sch: Schedule, target: Target, made: bool = False) -> None:
+    """Gives products of int8 elements, of which one is a parameter's, stages of their own.
+
+    Args:
+        sch: of the program.
+        target: the machine.
+        made: whether also those of which the program makes both.
+    """
+    params = {store_of(b).buffer for b in device_blocks(sch.func)} if made else set()
+    params |= {*given(sch.func)}
     for name in [b.name for b in device_blocks(sch.func) if b.init is None]:
         for _ in range(MOST):
             value = store_of(device_block(sch, name)).value
@@ -39,8 +68,13 @@ def _products(value: Expr, path: tuple[int, ...] = ()) -> list[tuple[list[int], 
     return [found for n, child in enumerate(expr_children(value)) for found in _products(child, (*path, n))]
 
 
-def apply(sch: Schedule, target: Target) -> None:
+def apply(sch: Schedule, target: Target, made: bool = False) -> None:
     """Makes a packed product, or a sum of such, a matrix product where the lanes of the result are the lanes of both operands.
+
+    Args:
+        sch: of the program.
+        target: the machine.
+        made: whether also where the program makes both factors: of one of them the GEMM makes the diagonal.
 
     Raises:
         ScheduleError: both operands are one tensor, at other places or one that the program computes.
@@ -56,6 +90,13 @@ def apply(sch: Schedule, target: Target) -> None:
         lane = store.indices[-1]
         data, weight = factors
         if extents(block).get(lane) != lanes or data.indices[-1] is not lane or weight.indices[-1] is not lane:
+            continue
+        given_to_it = {f.buffer for f in factors} & filled(sch)
+        if made and not given_to_it:
+            if elements_of(data.buffer) < elements_of(weight.buffer):
+                data, weight = weight, data
+            axis = next(k for k, iv in enumerate(block.iter_vars) if iv.var is lane)
+            sch.diagonal_by_gemm(sch.diagonalize(sch.get_sblock(block.name), axis, weight.buffer.name))
             continue
         if data.buffer is weight.buffer and data.indices != weight.indices:
             raise ScheduleError("normalise", f"block {block.name} multiplies elements of one tensor by others of it; as data and "

@@ -603,8 +603,10 @@ def _domain(block: Block, plan: _Plan) -> Callable[..., tuple[Expr, ...]]:
     outer, inner = plan.order(store.buffer)
     at = {index: k for k, index in enumerate(names)}
     if store.buffer in plan.weights:
-        place = [at[i] for i in store.indices]  # type: ignore[index]
-        return lambda *i: (*[i[place[d]] // (lanes[place[d]]) for d in outer], *[i[place[d]] % lanes[place[d]] for d in inner])
+        place = [at[i] for i in store.indices if i in at]
+        if len(place) != len(names) or len(place) != store.buffer.ndim:
+            raise _unfit(f"block {block.name} does not copy a weight at its plain iterators")
+        return lambda *i: (*[i[place[d]] // lanes[place[d]] for d in outer], *[i[place[d]] % lanes[place[d]] for d in inner])
     first = [at[store.indices[d]] for d in outer if store.indices[d] in at]  # type: ignore[index]
     last = [at[store.indices[d]] for d in inner if store.indices[d] in at]  # type: ignore[index]
     needed = {k for k, iv in enumerate(block.iter_vars) if iv.kind != "reduce" and int_value(iv.dom.extent) != 1}

@@ -13,6 +13,7 @@ from itertools import product as iter_product
 from autosched.errors import ScheduleError
 from autosched.ir.stmt import Buffer, PrimFunc
 from autosched.schedule import Schedule
+from space.normalise import diagonal
 from space.normalise.blocks import (
     device_block,
     device_blocks,
@@ -31,12 +32,12 @@ AGAIN = 64  # blocks that are computed again, at most
 
 
 def applies(func: PrimFunc) -> bool:
-    """Whether a product has two factors that the program makes.
+    """Whether a product has two factors that the program makes, of matrices or element by element.
 
     Args:
         func: the program.
     """
-    return any(len(made) == 2 for _, made in _products(func))
+    return any(len(made) == 2 for _, made in _products(func)) or diagonal.computed(func)
 
 
 def ways(sch: Schedule, again: bool) -> Iterator[tuple[Schedule, frozenset[str]]]:

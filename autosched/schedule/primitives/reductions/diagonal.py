@@ -266,12 +266,8 @@ def _diagonal(state: State, realize: BlockRealize, axis: int, operand: Buffer) -
     buffer = Buffer(name, (*operand.shape, iv.dom.extent), operand.dtype)
     made, nest = _stage(name, operand, buffer, dim)
     before = [(nest, buffer)]
-    if other.buffer is operand:
+    if other.buffer is operand and all(kind_of(w) is not None for w in state.writers(scope, operand)):
         # The accelerator reads a copy: what it loads of a square is not what the host goes on with.
-        if any(kind_of(w) is None for w in state.writers(scope, operand)):
-            raise Refusal(f"block {block.name} multiplies elements of {operand.name}, which the program computes, by each other: "
-                          "of what is computed there is no diagonal to multiply by, which the host makes of parameters only",
-                          [block.ident], "give it to another program as a parameter", code="writer")
         plain = fresh_name(f"{operand.name}_factor", taken)
         copy = Buffer(plain, operand.shape, operand.dtype)
         before.append((host_stage(plain, copy, lambda at: BufferLoad(operand, at, operand.dtype))[1], copy))
