@@ -19,7 +19,6 @@ def why_no_product(func: PrimFunc) -> str | None:
     Args:
         func: the program as the user wrote it.
     """
-    written = {s.buffer for s in walk(func.body) if isinstance(s, BufferStore)}
     for block in (s.block for s in walk(func.body) if isinstance(s, BlockRealize)):
         for value in _values(block):
             for e in walk_expr(value):
@@ -27,10 +26,10 @@ def why_no_product(func: PrimFunc) -> str | None:
                     continue
                 # Of sums of products a constant that is added to a factor is split off.
                 factors = (e.a, e.b) if block.init is None else (_without_offset(e.a), _without_offset(e.b))
-                instead = _instead(*factors, written)
+                instead = _instead(*factors)
                 if instead is not None:
                     return (f"block {block.name} multiplies {_said(e.a)} by {_said(e.b)}; the machine multiplies int8 "
-                            f"elements, one of them a parameter's: {instead}")
+                            f"elements: {instead}")
                 if block.init is not None and value is store_value(block) and e not in operands(value, "+"):
                     return (f"block {block.name} sums up what it makes of the product of {_said(e.a)} and {_said(e.b)}; the "
                             "machine sums up products, or what is stored: store it as int8 in a block before, and sum that up")
@@ -56,9 +55,9 @@ def why_no_weight(func: PrimFunc) -> str | None:
             sides = [_element(x) for x in (e.a, e.b)] if isinstance(e, BinOp) and e.op == "*" else []
             if sides and all(x is not None and x.buffer in made for x in sides):
                 one, other = [x.buffer.name for x in sides if x is not None]
-                return (f"block {block.name} multiplies {one} by {other}, and the program makes both; one factor of a product "
-                        "is a weight, which is laid out before the accelerator begins: give one of the two to the program as a "
-                        "parameter, and make it by a program of its own")
+                return (f"block {block.name} multiplies {one} by {other}, and the program makes both; what makes them stores no "
+                        "vectors that can be the rows of a weight here: give one of the two to the program as a parameter, and "
+                        "make it by a program of its own")
     return None
 
 
@@ -119,16 +118,14 @@ def _values(block: Block) -> list[Expr]:
     return [s.value for s in (block.init, block.body) if isinstance(s, BufferStore)]
 
 
-def _instead(a: Expr, b: Expr, written: set[Buffer]) -> str | None:
-    """What to write instead of a product; None where it is one of two int8 elements, one of them a parameter's."""
-    elements = [_element(x) for x in (a, b)]
-    given = [x for x in elements if x is not None and x.buffer not in written]
-    if None not in elements:
-        return None if given else "give the program one of the two as a parameter"
-    if given:
-        which = "second" if elements[0] is given[0] else "first"
-        return f"store the {which} factor as int8 in a block before, shifted so that it fits, and multiply what that stores"
-    return "one factor has to be an int8 parameter's element, and the other one stored as int8 in a block before"
+def _instead(a: Expr, b: Expr) -> str | None:
+    """What to write instead of a product; None where it is one of two int8 elements."""
+    wide = [which for which, x in (("first", a), ("second", b)) if _element(x) is None]
+    if not wide:
+        return None
+    if len(wide) == 2:
+        return "store both factors as int8 in blocks before, shifted so that they fit, and multiply what these store"
+    return f"store the {wide[0]} factor as int8 in a block before, shifted so that it fits, and multiply what that stores"
 
 
 def _without_offset(value: Expr) -> Expr:

@@ -223,12 +223,14 @@ def _formed(
         else:
             loops.arranged(sch, target)
         if is_packed(sch.func, target):
-            if wanted.turned or any(step.op == "negate_factor" for step in sch.trace.insts):
+            if any(step.op == "negate_factor" for step in sch.trace.insts):
                 # Products by element are sums only now. Without differences they stay apart, as points of theirs have it.
                 sums.apply(sch, target)
             if wanted.differences and not windows.apply(sch, target, wanted.kept):
                 return None, ""
             sch = _widened(sch, target)
+            if wanted.turned:
+                sums.apply(sch, target)  # products by element are sums only now, and what is added to them is widened
             if otherwise and lacking.lacks(sch.func, target, True):
                 # What the program narrows itself is in the accumulator still: the GEMM makes no product of it.
                 lacking.apply(sch, target, True)

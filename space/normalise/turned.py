@@ -50,7 +50,7 @@ def ways(sch: Schedule, again: bool) -> Iterator[tuple[Schedule, frozenset[str]]
         again: whether also every such weight, then every factor of a product, is made by blocks of its own: tensors that two
             products want in different layouts are computed for each of them.
     """
-    choices = [[(name, k) for k in (None, *made)[2 - len(made) if len(made) == 1 else 1 :]] for name, made in _products(sch.func)]
+    choices = [[(name, k) for k in _factors(sch, name, made)] for name, made in _products(sch.func)]
     for level in (1, 2) if again else (0,):
         for which in islice(iter_product(*choices), MOST_WAYS):
             trial = sch.copy()
@@ -73,6 +73,16 @@ def _products(func: PrimFunc) -> Iterator[tuple[str, list[int]]]:
         found = [k for k in (1, 0) if product is not None and product.factors[k].buffer in made]
         if found:
             yield block.name, found
+
+
+def _factors(sch: Schedule, name: str, made: list[int]) -> list[int | None]:
+    """Which factors of a product may be a copy; None where it need not be any: where one is given, or element by element."""
+    product = product_of(device_block(sch, name))
+    assert product is not None
+    stored = set(store_of(product.block).indices)
+    own = [set(f.indices) - set(product.factors[1 - k].indices) for k, f in enumerate(product.factors)]
+    columns = [k for k in made if own[k] & stored]
+    return [*columns, None] if len(made) == 2 else [None, *columns]
 
 
 def _copied(sch: Schedule, name: str, k: int) -> str:

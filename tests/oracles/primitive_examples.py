@@ -157,6 +157,12 @@ EXAMPLES: dict[str, Example] = {
         'A: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")',
         stage("C[vi]", "A[vi] + (B[vi] + 1)"))), 'sch.reorder_addends("C", [1, 0, 2])'),
     "diagonalize": Example("|".join(SCALED), 'sch.diagonalize("C", 0, 1)'),
+    "diagonal_by_gemm": Example("|".join((
+        'A: T.Buffer((16,), "int8"), D: T.Buffer((16, 16), "int8")', """for i, k in T.grid(16, 16):
+    with T.sblock("D"):
+        vi, vk = T.axis.remap("SS", [i, k])
+        D[vi, vk] = T.if_then_else(vi == vk, A[vi], T.int8(0))
+""")), 'sch.diagonal_by_gemm("D")'),
     "fold_epilogue": Example("|".join(EPILOGUE), 'sch.fold_epilogue("R")'),
     "raise_epilogue": Example("|".join(EPILOGUE), 'sch.raise_epilogue("R")', 'sch.fold_epilogue("R")'),
     "cast_by_gemm": Example("|".join((

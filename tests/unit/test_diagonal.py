@@ -161,9 +161,45 @@ def test_a_parameter_times_itself(other: str, verify_trace_roundtrip: Verify, sa
     assert {r.buffer.name for r in sch.get(sch.get_sblock("out")).reads} == {"X_factor", "X_diagonal"}
     same(func, sch)
     verify_trace_roundtrip(sch, func)
-    computed = Schedule(parse(SQUARES % ("Y[vi, vj]", "Y[vi, vj]")))
-    with refused(ScheduleError, "writer"):
-        computed.diagonalize("out", 1, "Y")
+
+
+@pytest.mark.parametrize("other", ["X[vi, vj]", "Y[vi, vj]"])
+def test_of_what_is_computed_a_product_makes_the_diagonal(other: str, verify_trace_roundtrip: Verify, same: Same) -> None:
+    func = parse(SQUARES % ("Y[vi, vj]", other))
+    sch = Schedule(func)
+    made = sch.diagonalize("out", 1, "Y")
+    assert not split_host(sch.func).pack
+    total, rows = sch.diagonal_by_gemm(made)
+    assert (sch.get(total).name, sch.get(rows).name) == ("Y_diagonal_sum", "Y_diagonal_row")
+    (eye,) = sch.func.constants
+    assert np.argwhere(values(eye)).tolist() == [[i, i, i] for i in range(16)] and values(eye).shape == (16, 16, 16)
+    assert sch.script().count("= Y_diagonal_row[") == 1  # what the block was for it copies now
+    same(func, sch)
+    verify_trace_roundtrip(sch, func)
+    with refused(ScheduleError, "form"):
+        sch.diagonal_by_gemm("Y_diagonal")  # it copies now
+
+
+@pytest.mark.parametrize("value", [
+    "T.if_then_else(vi == vk, A[vk], T.int8(0))", "T.if_then_else(vi == vk, A[vi], T.int8(1))",
+    "T.if_then_else(vi <= vk, A[vi], T.int8(0))", "T.if_then_else(vi == vk, A[vi + 1], T.int8(0))",
+    "T.if_then_else(vi == vk, B[vi], 0)", "A[vi]", "T.if_then_else(vi == vk, C[vi], T.int8(0))",
+])
+def test_what_is_no_diagonal(value: str) -> None:
+    text = """
+@T.prim_func
+def f(A: T.Buffer((17,), "int8"), B: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int8"), D: T.Buffer((16, 16), "%s")):
+    for i, k in T.grid(16, 16):
+        with T.block("D"):
+            vi, vk = T.axis.remap("SS", [i, k])
+            D[vi, vk] = %s
+"""
+    sch = Schedule(parse(text % ("int32" if "B[" in value else "int8", value)))
+    if "C[" in value:
+        sch.diagonal_by_gemm("D")
+        return
+    with refused(ScheduleError, "form"):
+        sch.diagonal_by_gemm("D")
 
 
 def test_a_block_that_is_no_product() -> None:

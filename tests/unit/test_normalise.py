@@ -26,7 +26,7 @@ from space.normalise.blocks import is_packed
 UNKNOWN = {
     "concat_along_window", "conv_first_step_last", "conv_padded_by_tensor", "distances_l1", "filter_made",
     "flat_reshaped", "gather", "loops_carried", "loops_overwritten", "loops_scattered", "neighbour_in_place", "rows_left_out",
-    "symbolic", "uint8_dense", "windows_of_both", "energy_of_rows",
+    "symbolic", "uint8_dense", "windows_of_both",
 }
 FORMS = Path(__file__).resolve().parents[1] / "data" / "programs" / "forms.json"
 NAMES = sorted(p.stem for p in FORMS.parent.glob("*.py"))

@@ -86,6 +86,68 @@ def test_a_copy_that_is_not_filled_with_zeros(same: Same) -> None:
     same(func, sch)
 
 
+CHAIN = """
+@T.prim_func
+def f(X: T.Buffer((3, 10), "int8"), W: T.Buffer((10, 8), "int8"), b: T.Buffer((10,), "int32"), D: T.Buffer((3, 8), "int32")):
+    S = T.alloc_buffer((3, 10), "int32")
+    Y = T.alloc_buffer((3, 10), "int8")
+    Z = T.alloc_buffer((10, 8), "int8")
+    for i, j, k in T.grid(3, 10, 10):
+        with T.block("S"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                S[vi, vj] = %s
+            S[vi, vj] = S[vi, vj] + T.Cast("int32", X[vi, vk]) * T.Cast("int32", W[vj, vk %% 8])
+    for i, j in T.grid(3, 10):
+        with T.block("Y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Y[vi, vj] = T.Cast("int8", T.max(T.min((S[vi, vj] + %s) >> 4, 127), %s))
+    for i, j in T.grid(10, 8):
+        with T.block("Z"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Z[vi, vj] = T.max(W[vi, vj], T.int8(3))
+    for i, j, k in T.grid(3, 8, 10):
+        with T.block("D"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                D[vi, vj] = 0
+            D[vi, vj] = D[vi, vj] + T.Cast("int32", Y[vi, vk]) * T.Cast("int32", Z[vk, vj])
+"""
+
+
+@pytest.mark.parametrize(("init", "addend", "least", "zero"), [
+    ("0", "15", "-128", True), ("0", "16", "-128", False), ("0", "0", "0", True), ("0", "0", "1", False),
+    ("0", "b[vj]", "-128", True), ("1", "0", "-128", False),  # what is read beyond b counts as 0; a sum of 1 is scaled, not zero
+])
+def test_zeros_are_followed_through_sums_and_stages(init: str, addend: str, least: str, zero: bool, same: Same) -> None:
+    """Beyond the weight's rows sums are what they start with; what stages make of that is zero, or not."""
+    func = parse(CHAIN % (init, addend, least))
+    sch = Schedule(func)
+    sch.pad_block(sch.cache_read("S", 1, "global"), [16, 1])
+    for name in ("S", "Y", "Z"):
+        sch.pad_block(name, [1, 16, 1] if name == "S" else [16, 1] if name == "Z" else [1, 16])
+    if not zero:
+        with refused(ScheduleError, "form"):
+            sch.pad_block("D", [1, 1, 16])
+        return
+    sch.pad_block("D", [1, 1, 16])
+    same(func, sch)
+
+
+def test_what_is_new_may_be_zero(verify_trace_roundtrip: Verify, same: Same) -> None:
+    func = parse(CHAIN % ("0", "b[vj]", "-128"))
+    sch = Schedule(func)
+    with refused(ScheduleError, "form"):
+        sch.pad_block("S", [1, 16, 1], True)
+    sch.pad_block("S", [1, 16, 1])
+    sch.pad_block("Y", [1, 16], True)
+    assert "Y[vi, vj] = T.if_then_else(vj < 10, T.Cast(\"int8\", " in sch.script()
+    sch.pad_block("Z", [16, 1])
+    sch.pad_block("D", [1, 1, 16])
+    same(func, sch)
+    verify_trace_roundtrip(sch, func)
+
+
 def test_blocks_that_are_not_alone() -> None:
     sch = Schedule(dense)
     with pytest.raises(ScheduleError, match="list of 3 positive factors"):

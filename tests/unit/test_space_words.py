@@ -102,9 +102,9 @@ FIRST = "store the first factor as int8 in a block before, shifted so that it fi
     (f"{XX} * {XX} * {XX}", r'T.Cast("int32", x[vi, vj]) * T.Cast("int32", x[vi, vj]) by x[vi, vj]', FIRST),
     (f"({XX} * {YY} >> 4) * {XX}", '* T.Cast("int32", y[vi, vj]), 4) by x[vi, vj]', FIRST),
     (f"({XX} * {YY} >> 4) * T.max({ZZ}, {XX} * {YY} >> 3)", "by what it makes of x, y and z",
-     "one factor has to be an int8 parameter's element, and the other one stored as int8 in a block before"),
+     "store both factors as int8 in blocks before, shifted so that they fit, and multiply what these store"),
     (f"{XX} * {ZZ}", "x[vi, vj] by z[vi, vj]", FIRST.replace("first", "second")),
-    (f"{PP} * {PP}", "p[vi, vj] by p[vi, vj]", "give the program one of the two as a parameter"),
+    (f"{ZZ} * {PP}", "z[vi, vj] by p[vi, vj]", FIRST),
 ])
 def test_a_product_is_refused_with_what_to_write_instead(product: str, multiplies: str, instead: str) -> None:
     said = why(parse(PRODUCTS % product))
@@ -114,6 +114,7 @@ def test_a_product_is_refused_with_what_to_write_instead(product: str, multiplie
 def test_what_a_refused_product_should_be_written_as_is_accepted() -> None:
     require_lowerable(Space(parse(PRODUCTS % f"{PP} * {XX}"), "vta-de10"))
     require_lowerable(Space(parse(PRODUCTS % f"{XX} * {YY}"), "vta-de10"))
+    require_lowerable(Space(parse(PRODUCTS % f"{PP} * {PP}"), "vta-de10"))
 
 
 def test_only_what_was_lowered_for_this_very_space_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

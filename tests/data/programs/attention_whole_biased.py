@@ -30,6 +30,6 @@ def main():
         t = te.compute((rows, size), bias(s, b), name=name + "t")
         made.append(narrowed(t, 6, name))
     q, k, v = made
-    p = narrowed(product(q, k, rows, rows, size, "s", across=True), 7, "p", 0)
+    p = narrowed(product(q, k, rows, rows, size, "s", across=True), 7, "p")
     y = narrowed(product(p, v, rows, size, rows, "o"), 7, "y")
     return te.create_prim_func([x, *weights, *biases, y])

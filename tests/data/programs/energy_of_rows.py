@@ -1,8 +1,8 @@
-"""Sums of squares along the rows of what a product makes: no index is left that only one factor has."""
+"""Sums of squares along the rows of what a product makes: one factor becomes a diagonal, element by element."""
 
 from autosched import te
 
-VERDICT = "refused: block e multiplies a by a"
+VERDICT = "accepted"
 
 
 def narrowed(s, shift, name, low=-128):
@@ -21,4 +21,4 @@ def main():
     a = narrowed(product(x, w, 16, 32, 32, "s"), 6, "a")
     r = te.reduce_axis((0, 32), name="r")
     e = te.compute((16,), lambda i: te.sum(a[i, r].astype("int32") * a[i, r].astype("int32"), axis=r), name="e")
-    return te.create_prim_func([x, w, te.compute((16,), lambda i: te.max(te.min(e[i] >> 9, 127), -128).astype("int8"), name="y")])
+    return te.create_prim_func([x, w, te.compute((16,), lambda i: te.max(te.min(e[i] >> 12, 127), -128).astype("int8"), name="y")])

@@ -158,7 +158,9 @@ def _grown(
     """The written buffer with room for what the larger domain stores."""
     target = store.buffer
     spatial = {iv.var for iv in block.iter_vars if iv.kind == "spatial" and iv.var in new}
-    if spatial and target not in scope.alloc_buffers:
+    if not spatial:
+        return target
+    if target not in scope.alloc_buffers:
         raise Refusal(f"block {block.name} writes {target.name}, which the block around it does not allocate: its shape is given",
                       [block.ident], "cache_write it first", code="output")
     if len(state.writers(scope, target)) > 1:
