@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from autosched.schedule import Schedule, Trace
 
 VERSION = 9  # of the meaning of a point; part of every record
-CHUNK = 1 << 15  # rows expanded at once: a few MB per array
+CHUNK = 1 << 15  # rows expanded at once where all are wanted: a few MB per array
 SHOWN = 12  # values of a decision that are listed in a notebook
 CROSSED = 0.5  # share of children with decisions of two parents
 VARIED = (1.0, 0.5, 0.25)  # chances that a first, a second, a third rule decides anew
@@ -213,24 +213,24 @@ class Space:
             inside[rows] = settled[which]
         return out, inside & self._as_fixed(out)
 
-    def blocks(self) -> Iterator[Points]:
-        """All points, sketch by sketch, in lexicographic order of the columns, a block at a time; blocks may be empty."""
+    def blocks(self, rows: int = CHUNK) -> Iterator[Points]:
+        """All points, sketch by sketch, in lexicographic order, in blocks, some empty: of few ``rows`` at once they come soon."""
         for k, sketch in ((k, self.sketches[k]) for k in self._open):
             start = np.array([[c.default if c.loosest is None else c.loosest for c in sketch.columns]], dtype=np.int32)
-            for rows in self._expand(k, start, 0):
-                yield self._global(k, rows)
+            for block in self._expand(k, start, 0, rows):
+                yield self._global(k, block)
 
-    def _expand(self, sketch: int, points: Points, column: int) -> Iterator[Points]:
+    def _expand(self, sketch: int, points: Points, column: int, rows: int) -> Iterator[Points]:
         columns = self.sketches[sketch].columns
         if column == len(columns):
             yield points[self.valid(self._global(sketch, points))]
             return
         value = self._fixed.get(int(self._places[sketch][column]))
         choices = columns[column].choices if value is None else (value,)
-        step = max(1, CHUNK // len(choices))
+        step = max(1, rows // len(choices))
         for first in range(0, len(points), step):
             wider = product(points[first : first + step], column, choices)
-            yield from self._expand(sketch, wider[self._possible(sketch, wider, column)], column + 1)
+            yield from self._expand(sketch, wider[self._possible(sketch, wider, column)], column + 1, rows)
 
     def _possible(self, sketch: int, points: Points, column: int) -> Mask:
         """Drops what no later column can save: later ones hold what needs the least memory."""

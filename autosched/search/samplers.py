@@ -24,6 +24,7 @@ from space import Space
 
 STEPS = 8  # neighbourhoods that a repair looks at before it draws at random
 POOL = 4096  # points of such a draw
+FRONT = 64  # rows that a grid expands at once
 NAMES = ("cost-model", "draft", "tpe", "nsgaii", "qmc", "random", "grid")
 
 
@@ -183,5 +184,6 @@ def make_sampler(name: str, proposer: Proposer, seed: int, batch: int) -> SpaceS
         logging.getLogger("optuna.samplers._qmc").setLevel(logging.ERROR)
     elif name == "random":
         inner = optuna.samplers.RandomSampler(seed=seed)
-    grid = (row for block in proposer.space.enumerate() for row in block) if name == "grid" else None
+    # A run takes points from the front.
+    grid = (row for block in proposer.space.blocks(FRONT) for row in block) if name == "grid" else None
     return SpaceSampler(proposer, inner, batch, grid)

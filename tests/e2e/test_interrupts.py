@@ -156,7 +156,8 @@ workers.stop()
 """
 
 
-@pytest.mark.parametrize("number", [1, 5, 7, 8])
+# The first and the last; those of queues in between are for the long run.
+@pytest.mark.parametrize("number", [1, 8, *(pytest.param(n, marks=pytest.mark.slow) for n in (5, 7))])
 def test_killed_between_the_making_of_a_semaphore_and_its_being_known_it_leaves_none(number: int) -> None:
     process = subprocess.Popen([sys.executable, "-c", KILLED_AT_A_SEMAPHORE, str(number)], cwd=ROOT, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, start_new_session=True)

@@ -47,7 +47,7 @@ def tables(draw: st.DrawFn, config: VTAConfig) -> Table:
 
 
 @given(data=st.data())
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_round_trips(data: st.DataObject) -> None:
     config = data.draw(machines())
     table = data.draw(tables(config))
@@ -64,7 +64,7 @@ def test_round_trips(data: st.DataObject) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=150)
+@settings(max_examples=100)
 def test_fields_do_not_touch_each_other(data: st.DataObject) -> None:
     """Changing one field changes only its own bits."""
     config = data.draw(machines())
@@ -106,7 +106,7 @@ def test_micro_ops_round_trip(words: list[int]) -> None:
 
 
 @given(st.text(max_size=60) | st.from_regex(r"(LOAD|STORE|GEMM|ALU|FINISH)( [A-Za-z_0-9]+(=[-0-9xa-f]*)?){0,4}"))
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_any_text_is_read_or_refused_by_line(text: str) -> None:
     try:
         table = asm.assemble(text, DE10)

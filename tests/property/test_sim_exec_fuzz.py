@@ -95,10 +95,10 @@ def fuzz(count: int, seed: int) -> dict[str, int]:
 
 def test_random_streams():
     one(np.random.default_rng(1))
-    outcomes = fuzz(1500, 2)
+    outcomes = fuzz(600, 2)
     # The streams must reach all layers, or the test proves nothing.
     assert {"ran", "DecodeError", "DeadlockError", "ExecutionError", "LimitError"} <= set(outcomes), outcomes
-    assert outcomes["ran"] > 100, outcomes
+    assert outcomes["ran"] > 40, outcomes
 
 
 def test_memory_stays_bounded():

@@ -49,6 +49,7 @@ def test_enumeration_is_the_brute_force_product_filtered(name: str, rules: list[
     expected = product[space.valid(product)]
     found = np.concatenate(list(space.enumerate()))
     assert np.array_equal(found, expected)
+    assert np.array_equal(np.concatenate(list(space.blocks(64))), expected), "however many are expanded at once"
     assert space.count() == (len(expected), True)
     assert space.count(limit=3) == (space.count(limit=3)[0], False)
 
