@@ -235,7 +235,7 @@ def test_random_programs_keep_their_meaning_and_reach_every_primitive(
 ) -> None:
     """The generator is worth something: most primitives are accepted and refused within a few programs."""
     tried: dict[str, set[bool]] = {}
-    for seed in range(80):
+    for seed in range(100):
         rng = random.Random(f"reach{seed}")
         for op, accepted in check_program(rng, affine_programs, schedule_steps, verify_trace_roundtrip, 8):
             tried.setdefault(op, set()).add(accepted)

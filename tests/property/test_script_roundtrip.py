@@ -237,7 +237,7 @@ def programs(draw: st.DrawFn) -> PrimFunc:
     return Programs(draw).func()
 
 
-@settings(max_examples=70, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, suppress_health_check=list(HealthCheck))
 @given(programs())
 def test_printed_programs_read_back_equal(func: PrimFunc) -> None:
     for dialect in ("tvm", "block"):

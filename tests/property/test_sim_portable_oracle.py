@@ -46,7 +46,7 @@ def test_element_findings_equal_brute_force(plain_vta, seed, size):
 IRRELEVANT = {"alu-hazard", "uop-distance", "field-widths", "uop-source-width"}
 
 
-@settings(max_examples=120)
+@settings(max_examples=300)
 @given(seed=st.integers(0, 2**32 - 1), size=st.integers(1, 12))
 def test_what_passes_gives_the_same_bytes_on_rtl_and_functional_simulator(plain_vta, seed, size):
     writer = plain_vta.Writer(CONFIG, "fsim", seed, size, tame=True)
