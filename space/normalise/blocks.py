@@ -238,6 +238,7 @@ def is_packed(func: PrimFunc, target: Target) -> bool:
     config = target.config
     if not plain_blocks(func):
         return False
+    factors = {f.buffer for b in device_blocks(func) if (p := product_of(b)) is not None for f in p.factors}
     for block in device_blocks(func):
         store = store_of(block)
         product = product_of(block)
@@ -247,7 +248,8 @@ def is_packed(func: PrimFunc, target: Target) -> bool:
         row, lane = store.indices[-2:]
         if product is None:
             last = [int_value(e) for e in store.buffer.shape[-2:]]
-            weight = last == [config.block_out, config.block_in] and isinstance(store.value, BufferLoad)
+            copied = isinstance(store.value, BufferLoad) and store.buffer in factors
+            weight = copied and last == [config.block_out, config.block_in]
             if store.buffer.scope == "global" and last != [config.batch, config.block_out] and not weight:
                 return False
             continue
