@@ -19,13 +19,15 @@ from autosched.schedule.kit.base import BlockRV
 from autosched.target import Target
 from space.model import LAID_OUT, Model
 from space.nest import analyse
-from space.normalise import GATHERED, KEPT, normal_forms, why_unpacked
+from space.normalise import GATHERED, KEPT, REPEATED, normal_forms, why_unpacked
 from space.normalise.blocks import named, written
 from space.plan import Mask, Plan
 from space.products import why_no_operand, why_no_product, why_no_type, why_no_weight
 from space.rule import Column, NumericRule, Points, StructuralRule
 from space.sites import NotPackedError
 from space.words import refusal_of
+
+LATER = {KEPT, GATHERED, REPEATED}  # forms whose points come behind those of others
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,11 +160,11 @@ def sketches(
             forms += [((*done, text), other) for text, other in rule.apply(sch, target)]
     found: list[Sketch] = []
     refusal: ProgramError | None = None
-    # What windows share need not stay, nor need the host gather them: no refusal is said of these forms, and they stand behind
-    # the others, which had points first.
+    # What windows share need not stay, nor need the host gather them, nor what repeats be read once: no refusal is said of these
+    # forms, and they stand behind the others, which had points first.
     forms.reverse()
-    for done, sch in sorted(forms, key=lambda form: bool({KEPT, GATHERED} & {*form[0]})):
-        if {KEPT, GATHERED} & {*done} and not found:
+    for done, sch in sorted(forms, key=lambda form: bool(LATER & {*form[0]})):
+        if LATER & {*done} and not found:
             break
         try:
             host = split_host(sch.func)

@@ -53,6 +53,7 @@ from space.normalise.blocks import device_blocks, is_packed, plain_blocks, requi
 
 DIFFERENCES = "extrema by differences"  # what a form is called that need not be
 KEPT = "what windows share stays"  # in the accumulator; else it is stored, and read again
+REPEATED = "what repeats is read once"  # else a load brings each of an element's places
 GATHERED = "windows gathered by the host"  # which is work of its own; else the machine reads them where they lie
 
 # Ways to a form, each tried where those before it lead to none that may have a schedule: a form is part of what a point means.
@@ -71,11 +72,13 @@ class _Wanted(NamedTuple):
     differences: bool = False
     kept: bool = False
     gathered: bool = False
+    repeated: bool = False
     turned: bool = False  # weights that the program makes, which no program has that has another form
 
 
 def normalise(
-    func: PrimFunc, target: Target, differences: bool = False, kept: bool = False, gathered: bool = False
+    func: PrimFunc, target: Target, differences: bool = False, kept: bool = False, gathered: bool = False,
+    repeated: bool = False,
 ) -> tuple[PrimFunc, tuple[Instruction, ...]]:
     """A program in schedulable form, and the primitives that bring it there.
 
@@ -85,12 +88,13 @@ def normalise(
         differences: whether extrema of int8 are written as differences, where there are any; without them there is no such form.
         kept: whether what several windows share stays in the accumulator then; where none do there is no such form.
         gathered: whether the host gathers what windows read, where that fills more lanes; else there is no such form.
+        repeated: whether what stages read several times, side by side, is read once; where they do not there is no such form.
 
     Returns:
         The program, in which parameters are packed and results unpacked by host stages, and the instructions of a trace; the
         program itself and no instructions where it is packed already, or where no rule knows how to pack it.
     """
-    sch, _ = _attempt(func, target, _Wanted(differences, kept, gathered))
+    sch, _ = _attempt(func, target, _Wanted(differences, kept, gathered, repeated))
     return (func, ()) if sch is None else (sch.func, tuple(sch.trace.insts))
 
 
@@ -267,7 +271,7 @@ def _in_elements(
     grouped = groups.shared if otherwise == OTHERWISE else groups.apply
     for rule in (*COPYING, *heads, *extra, *ARRANGING, grouped, *far):
         rule(sch, target)
-    if wanted.gathered and not gathering.apply(sch, target):
+    if (wanted.gathered and not gathering.apply(sch, target)) or (wanted.repeated and not groups.repeated(sch, target)):
         return False
     gathers.apply(sch, target)
     packing.apply(sch, target, otherwise == APART, weights)
@@ -330,11 +334,16 @@ def normal_forms(func: PrimFunc, target: Target) -> list[tuple[tuple[str, ...], 
         other = normalised(func, target, gathered=True)
         if other.trace.insts:
             forms.append(((GATHERED,), other))
+    if first.trace.insts and groups.repeats(begun.func):
+        other = normalised(func, target, repeated=True)
+        if other.trace.insts:
+            forms.append(((REPEATED,), other))
     return forms
 
 
 def normalised(
-    func: PrimFunc, target: Target, differences: bool = False, kept: bool = False, gathered: bool = False
+    func: PrimFunc, target: Target, differences: bool = False, kept: bool = False, gathered: bool = False,
+    repeated: bool = False,
 ) -> Schedule:
     """A schedule of a program that has been normalised, its trace included.
 
@@ -344,12 +353,13 @@ def normalised(
         differences: as for ``normalise``.
         kept: as for ``normalise``.
         gathered: as for ``normalise``.
+        repeated: as for ``normalise``.
     """
     sch = Schedule(func, seed=0)
-    steps = normalise(func, target, differences, kept, gathered)[1]
+    steps = normalise(func, target, differences, kept, gathered, repeated)[1]
     if steps:
         Trace(list(steps)).apply_to_schedule(sch, remove_postproc=False)
     return sch
 
 
-__all__ = ["DIFFERENCES", "GATHERED", "KEPT", "normal_forms", "normalise", "normalised", "why_unpacked"]
+__all__ = ["DIFFERENCES", "GATHERED", "KEPT", "REPEATED", "normal_forms", "normalise", "normalised", "why_unpacked"]

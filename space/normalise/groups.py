@@ -12,11 +12,21 @@ from collections.abc import Callable, Iterator, Sequence
 
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
+from autosched.ir.functor import free_vars
 from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_blocks, extents, pack_blocks, product_of, store_of
+from space.normalise.blocks import (
+    device_block,
+    device_blocks,
+    extents,
+    has_digits,
+    loads_of,
+    pack_blocks,
+    product_of,
+    store_of,
+)
 from space.normalise.packing import Axes, Place
 
 
@@ -69,6 +79,39 @@ def rows(sch: Schedule, target: Target) -> None:
     except ScheduleError:
         return  # what is in the way of a schedule, analysis says
     _divided(sch, axes, found)
+
+
+def repeats(func: PrimFunc) -> bool:
+    """Whether a stage reads elements several times, next to each other, as an image that is made larger does.
+
+    Args:
+        func: the program.
+    """
+    return any(True for b in device_blocks(func) for _ in _repeated(b))
+
+
+def repeated(sch: Schedule, target: Target) -> bool:
+    """Splits the axes along which stages do so, so that an element is read once for all of its places; whether there are any."""
+    blocks = device_blocks(sch.func)
+    axes = Axes(blocks)
+    sizes = {axes.of((block.ident, v)): each for block in blocks for v, each in _repeated(block)}
+    _divided(sch, axes, sizes)
+    for name in [b.name for b in blocks if any(True for _ in _repeated(b))]:
+        value = store_of(device_block(sch, name)).value
+        if isinstance(value, BufferLoad) and not has_digits(*value.indices):
+            sch.compute_inline(sch.get_sblock(name))  # what reads the copy reads its source
+    return bool(sizes)
+
+
+def _repeated(block: Block) -> Iterator[tuple[Var, int]]:
+    """The iterators of a stage of which it reads the quotients by some numbers."""
+    size, stored = extents(block), store_of(block).indices
+    for load in loads_of(block) if block.init is None else ():
+        for index in load.indices:
+            found = _quotient(index, size)
+            others = [i for x in loads_of(block) for i in x.indices if _quotient(i, size) != found]
+            if found is not None and found[0] in stored and found[1] > 1 and not any(found[0] in free_vars(i) for i in others):
+                yield found
 
 
 def heads(sch: Schedule, target: Target) -> None:
