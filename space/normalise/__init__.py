@@ -73,7 +73,7 @@ class _Wanted(NamedTuple):
     kept: bool = False
     gathered: bool = False
     repeated: bool = False
-    turned: bool = False  # weights that the program makes, which no program has that has another form
+    weights: int = 0  # that the program makes: in how many ways to choose them; no program has any that has another form
 
 
 def normalise(
@@ -124,9 +124,12 @@ def _attempt(func: PrimFunc, target: Target, wanted: _Wanted) -> tuple[Schedule 
         if split is not None:
             found, why_split = _in_some_way(split, target, wanted)
             why = why_split or why  # what is flat still is what is in the way
-    if not wanted.turned and _lacks_weights(begun.func, found, target):
-        other = _attempt(func, target, wanted._replace(turned=True))[0]
-        found, why = (found, why) if other is None else (other, "")
+    if not wanted.weights and _lacks_weights(begun.func, found, target):
+        # The first way is the one mostly, in whichever way to the form.
+        for ways in (1, turned.MOST_WAYS):
+            other = _attempt(func, target, wanted._replace(weights=ways))[0]
+            if other is not None:
+                return other, ""
     return found, why
 
 
@@ -214,12 +217,12 @@ def _formed(
         if otherwise:
             starts.apply(sch, target)  # a sum made negative starts with the negative of what it started with
             negation.narrow_all(sch)
-        diagonal.apart(sch, target, wanted.turned)
+        diagonal.apart(sch, target, bool(wanted.weights))
         again.apply(sch, target)
         epilogue.apply(sch, target)
         sums.apply(sch, target)
         diagonal.apply(sch, target)
-        if wanted.turned:
+        if wanted.weights:
             sch = _with_weights(sch, target, wanted, alone, otherwise)
         elif not is_packed(sch.func, target):
             if not _in_elements(sch, target, wanted, alone, otherwise):
@@ -233,7 +236,7 @@ def _formed(
             if wanted.differences and not windows.apply(sch, target, wanted.kept):
                 return None, ""
             sch = _widened(sch, target)
-            if wanted.turned:
+            if wanted.weights:
                 sums.apply(sch, target)  # products by element are sums only now, and what is added to them is widened
             if otherwise and lacking.lacks(sch.func, target, True):
                 # What the program narrows itself is in the accumulator still: the GEMM makes no product of it.
@@ -275,7 +278,7 @@ def _in_elements(
         return False
     gathers.apply(sch, target)
     packing.apply(sch, target, otherwise == APART, weights)
-    diagonal.apply(sch, target, wanted.turned)
+    diagonal.apply(sch, target, bool(wanted.weights))
     return True
 
 
@@ -286,7 +289,7 @@ def _with_weights(sch: Schedule, target: Target, wanted: _Wanted, alone: bool, o
         ScheduleError: as for packing, whichever these are.
     """
     refused = None
-    for trial, weights in turned.ways(sch, alone):
+    for trial, weights in turned.ways(sch, alone, wanted.weights):
         try:
             _in_elements(trial, target, wanted, alone, otherwise, weights)
         except ScheduleError as error:

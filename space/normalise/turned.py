@@ -40,7 +40,7 @@ def applies(func: PrimFunc) -> bool:
     return any(len(made) == 2 for _, made in _products(func)) or diagonal.computed(func)
 
 
-def ways(sch: Schedule, again: bool) -> Iterator[tuple[Schedule, frozenset[str]]]:
+def ways(sch: Schedule, again: bool, most: int = MOST_WAYS) -> Iterator[tuple[Schedule, frozenset[str]]]:
     """Schedules in which one factor of all such products is a copy, a weight, and the names of the blocks that copy.
 
     The second factors come first. Where one factor is given, the other one may be such a weight, too.
@@ -49,10 +49,11 @@ def ways(sch: Schedule, again: bool) -> Iterator[tuple[Schedule, frozenset[str]]
         sch: of the program.
         again: whether also every such weight, then every factor of a product, is made by blocks of its own: tensors that two
             products want in different layouts are computed for each of them.
+        most: how many ways to choose factors.
     """
     choices = [[(name, k) for k in _factors(sch, name, made)] for name, made in _products(sch.func)]
     for level in (1, 2) if again else (0,):
-        for which in islice(iter_product(*choices), MOST_WAYS):
+        for which in islice(iter_product(*choices), most):
             trial = sch.copy()
             try:
                 copies = {_copied(trial, name, k) for name, k in which if k is not None}
