@@ -222,6 +222,8 @@ class _Needs:
         first: what the first product waits for.
         products: of the GEMM.
         widened: int8 operands of stages, by tensor: a product with an identity for every element, once.
+        riders: of these, those that are added to sums of products: such may be products of the sums as well.
+        loose: products with an identity that other sums go on from, which may be products of these.
         taken: tensors of which the products are such already.
         sum: which products these are: nests that form the same ones need them once; () without any.
         initial: of writing the accumulators before them, and of operations after them, without what an instruction adds.
@@ -240,6 +242,8 @@ class _Needs:
     first: int
     products: int
     widened: dict[str, int]
+    riders: frozenset[str]
+    loose: int
     taken: tuple[str, ...]
     sum: Hashable
     initial: int
@@ -289,7 +293,13 @@ def machine_bound(models: Sequence[Model]) -> MachineBound:
     others = max(writes + operations, -(-max(written, worked) // config.acc_depth))
     initial = sum(min(n.initial for n in group) for group in sums) + PIPELINE * writes
     taken = {name for n in nests for name in n.taken}
-    widened = sum(cycles for name, cycles in _once([n.widened for n in nests]).items() if name not in taken)
+    once = {name: cycles for name, cycles in _once([n.widened for n in nests]).items() if name not in taken}
+    widened, riding = sum(once.values()), 0
+    if gemm and models[0].origins:
+        # Another layout may have lanes that are free: what is added to a sum comes in by them (docs/bound.md).
+        riding = sum(cycles for name, cycles in once.items() if any(name in n.riders for n in nests))
+        widened -= riding
+        products = max(products - sum(n.loose for n in nests), riding)
     after = sum(max(n.after for n in group) for group in sums) + widened + PIPELINE * operations
     work = products + (PIPELINE if gemm else 0) + after
     addends = sum(_once([n.addends for n in nests]).values())
@@ -340,7 +350,13 @@ def _source(model: Model, operand: Operand, full: Mapping[str, Filling]) -> str:
     made = model.origins.get(operand.name)
     if made is None or operand.name not in full or not full[operand.name].whole:
         return operand.name
-    return f"{operand.scope} of {', '.join(sorted(made))}"
+    scope = operand.scope
+    if scope == INP and set(operand.readers) <= _identities(model.nest):
+        # What a product with ones brings in may be either factor: it is there where it is the weight of another product.
+        same = (o for o in model.nest.operands if model.origins.get(o.name) == made and o.name in full)
+        others = {o.scope for o in same if full[o.name].whole}
+        scope = WGT if WGT in others else scope
+    return f"{scope} of {', '.join(sorted(made))}"
 
 
 def _between(model: Model, full: Mapping[str, Filling]) -> dict[str, Filling]:
@@ -446,13 +462,37 @@ def _needs(model: Model, full: Mapping[str, Filling]) -> _Needs:
     after = epilogue.after + mixed
     loads = sum(_least(model, k) for k, o in enumerate(nest.operands) if o.name in epilogue.loaded and not o.twin)
     written = max(starts - loads, 0)
-    alone = sum(n for name, n in needed.items() if name not in taken) // max(model.out_elements, 1)
+    early = _early(nest) if model.origins and products and (mixed or not widened) else frozenset[str]()
+    riders = frozenset(_source(model, o, full) for o in nest.operands if o.scope == INP and early & joined & set(o.readers))
+    alone = sum(n for name, n in needed.items() if name not in taken and name not in riders) // max(model.out_elements, 1)
     return _Needs(
-        streams, addends, words, first, products, needed, tuple(sorted(taken)), moved if nest.anchor else (),
-        epilogue.initial * written, after * vectors, epilogue.after + sum(not s.fresh for s in links),
+        streams, addends, words, first, products, needed, riders, products if widened and mixed else 0, tuple(sorted(taken)),
+        moved if nest.anchor else (),
+        epilogue.initial * written, after * vectors,
+        epilogue.after + sum(not s.fresh and s.block not in early for s in links),
         starts, written, epilogue.after * vectors,
         nest.stores * stored, epilogue.initial * bool(written or not starts) + after + alone,
     )
+
+
+def _early(nest: Nest) -> frozenset[str]:
+    """Stages that add products to sums of products ahead of minima, maxima and further stores: they may be products of the sums.
+
+    What is stored ahead of them is a sum by itself, and so a sum more is due.
+    """
+    blocks = _blocks(nest)
+    stored = {e.buffer for name in (nest.out, *nest.also) if isinstance(s := blocks[name].body, BufferStore)
+              for e in walk_expr(s.value) if isinstance(e, BufferLoad)}
+    found: set[str] = set()
+    one = not any(s.fresh for s in nest.stages)  # where sums come together, one of them may be none of what is meant
+    for stage in nest.stages:
+        if stage.products:
+            found.add(stage.block)
+        stores = [s for s in (blocks[stage.block].init, blocks[stage.block].body) if isinstance(s, BufferStore)]
+        bends = any(isinstance(e, BinOp) and e.op in ("min", "max") for s in stores for e in walk_expr(s.value))
+        if one and ((bends and not nest.forks) or any(s.buffer in stored for s in stores)):
+            break
+    return frozenset(found)
 
 
 def _with_products(model: Model) -> int:

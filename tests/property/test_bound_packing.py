@@ -205,3 +205,48 @@ def main(x: T.Buffer((1, 64), "int8"), z: T.Buffer((1, 64), "int8"), w: T.Buffer
     bound = Space(parse(text), TARGET).machine  # type: ignore[arg-type]
     assert 64 * 64 // 8 <= bound.terms["load chain"] < 64 * 64 // 8 + 100
     assert bound.cycles < 64 * 64 // 8 + 150
+
+
+HALVES = """from autosched.script import T
+
+@T.prim_func
+def main(x: T.Buffer((400, 2, 8), "int8"), w: T.Buffer((2, 8, 8), "int8"), out: T.Buffer((400, 2, 8), "int8")):
+    acc = T.alloc_buffer((400, 2, 8), "int32")
+    for m, g, n, k in T.grid(400, 2, 8, 8):
+        with T.block("acc"):
+            vm, vg, vn, vk = T.axis.remap("SSSR", [m, g, n, k])
+            with T.init():
+                acc[vm, vg, vn] = 0
+            acc[vm, vg, vn] += x[vm, 1 - vg, vk].astype("int32") * w[vg, vn, vk].astype("int32")
+    for m, g, n in T.grid(400, 2, 8):
+        with T.block("out"):
+            vm, vg, vn = T.axis.remap("SSS", [m, g, n])
+            out[vm, vg, vn] = ((acc[vm, vg, vn] + x[vm, vg, vn].astype("int32")) >> 4).astype("int8")
+"""
+PACKED = """from autosched.script import T
+
+@T.prim_func
+def main(x: T.Buffer((400, 1, 16), "int8"), w: T.Buffer((1, 1, 16, 16), "int8"), out: T.Buffer((400, 1, 16), "int8")):
+    acc = T.alloc_buffer((400, 1, 16), "int32")
+    for m, i, n, k in T.grid(400, 1, 16, 16):
+        with T.block("acc"):
+            vm, vi, vn, vk = T.axis.remap("SSSR", [m, i, n, k])
+            with T.init():
+                acc[vm, vi, vn] = 0
+            acc[vm, vi, vn] += x[vm, vi, vk].astype("int32") * w[0, 0, vn, vk].astype("int32")
+    for m, i, n in T.grid(400, 1, 16):
+        with T.block("out"):
+            vm, vi, vn = T.axis.remap("SSS", [m, i, n])
+            out[vm, vi, vn] = (acc[vm, vi, vn] >> 4).astype("int8")
+"""
+
+
+def test_what_is_added_to_a_sum_may_come_in_by_its_products() -> None:
+    """Each half of a row times a matrix is added to the other half: one product, with ones in the diagonal of its weight."""
+    packed = Space(parse(PACKED), TARGET)  # type: ignore[arg-type]
+    points = packed.sample(np.random.default_rng(0), 64)
+    best = min(lower_table(packed.schedule(p).func, TARGET).cycles() for p in points[np.argsort(packed.draft(points))[:8]])
+    bound = Space(parse(HALVES), TARGET).machine  # type: ignore[arg-type]
+    assert bound.terms["products"] == 400 and bound.terms["stages"] == 400 + 6
+    assert bound.terms["load chain"] < 2 * 800  # what is a weight in one form need not be data, too
+    assert bound.cycles <= best < bound.cycles + 800
