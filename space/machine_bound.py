@@ -228,6 +228,7 @@ class _Needs:
         sum: which products these are: nests that form the same ones need them once; () without any.
         initial: of writing the accumulators before them, and of operations after them, without what an instruction adds.
         after: of the operations.
+        mixed: cycles of products that stages add.
         operations: their number for each vector.
         summed: vectors that are sums of products.
         written: of these, those whose accumulators are written before their products by what is no load of addends.
@@ -248,6 +249,7 @@ class _Needs:
     sum: Hashable
     initial: int
     after: int
+    mixed: int
     operations: int
     summed: int
     written: int
@@ -256,7 +258,7 @@ class _Needs:
     vector: int
 
 
-def machine_bound(models: Sequence[Model]) -> MachineBound:
+def machine_bound(models: Sequence[Model], visited: int = 0) -> MachineBound:
     """The bound for a program's nests: engines are serial, so what one of them has to do for all nests adds up.
 
     What several nests may have in common (an operand, the products themselves, what an instruction costs beyond its micro-ops,
@@ -264,6 +266,8 @@ def machine_bound(models: Sequence[Model]) -> MachineBound:
 
     Args:
         models: of a sketch, one for every nest.
+        visited: results that products are added to, at least, each as often as that happens; for operands that lie as the space
+            chooses.
     """
     config = models[0].config
     full = dict(_fillings(models[0].packing))
@@ -298,8 +302,9 @@ def machine_bound(models: Sequence[Model]) -> MachineBound:
     if gemm and models[0].origins:
         # Another layout may have lanes that are free: what is added to a sum comes in by them (docs/bound.md).
         riding = sum(cycles for name, cycles in once.items() if any(name in n.riders for n in nests))
+        visits = -(-visited // (config.batch * config.block_out))
         widened -= riding
-        products = max(products - sum(n.loose for n in nests), riding)
+        products = max(products - sum(n.loose for n in nests), riding, visits - widened - sum(n.mixed for n in nests))
     after = sum(max(n.after for n in group) for group in sums) + widened + PIPELINE * operations
     work = products + (PIPELINE if gemm else 0) + after
     addends = sum(_once([n.addends for n in nests]).values())
@@ -468,7 +473,7 @@ def _needs(model: Model, full: Mapping[str, Filling]) -> _Needs:
     return _Needs(
         streams, addends, words, first, products, needed, riders, products if widened and mixed else 0, tuple(sorted(taken)),
         moved if nest.anchor else (),
-        epilogue.initial * written, after * vectors,
+        epilogue.initial * written, after * vectors, mixed * vectors,
         epilogue.after + sum(not s.fresh and s.block not in early for s in links),
         starts, written, epilogue.after * vectors,
         nest.stores * stored, epilogue.initial * bool(written or not starts) + after + alone,
