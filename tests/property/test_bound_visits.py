@@ -202,6 +202,29 @@ def test_sums_of_sums_are_one_sum() -> None:
     assert found == [4 * 16, 4 * 64, 0]
 
 
+def test_what_no_result_reads_is_not_counted() -> None:
+    text = f"""{HEAD}{X}, r: T.Buffer((40, 8), "int32"), out: T.Buffer((40, 8), "int8")):
+    acc = T.alloc_buffer((40, 8), "int32")
+    t = T.alloc_buffer((40, 8), "int32")
+    for i, j, k in T.grid(40, 8, 40):
+        with T.block("acc"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                acc[vi, vj] = 0
+            acc[vi, vj] += {times("x[vi, vk]", "w[vj, vk]")}
+    for i, j in T.grid(40, 8):
+        with T.block("t"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            t[vi, vj] = T.max(acc[vi, vj], 0)
+    for i, j in T.grid(40, 8):
+        with T.block("out"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            out[vi, vj] = {TAIL.format("READ[vi, vj]")}
+"""
+    found = [visits(f, TARGET) for name in ("t", "r") if isinstance(f := parse(text.replace("READ", name)), PrimFunc)]
+    assert found == [40 * 8 * 3, 0]
+
+
 def best(space: Space, count: int = 24) -> int:
     points = space.sample(np.random.default_rng(0), 256)
     found = []
