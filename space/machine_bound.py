@@ -220,10 +220,13 @@ class _Needs:
         first: what the first product waits for.
         products: of the GEMM.
         widened: int8 operands of stages, by tensor: a product with an identity for every element, once.
+        riders: of these, those that are added to sums of products: such may be products of the sums as well.
+        loose: products with an identity that other sums go on from, which may be products of these.
         taken: tensors of which the products are such already.
         sum: which products these are: nests that form the same ones need them once; () without any.
         initial: of writing the accumulators before them, and of operations after them, without what an instruction adds.
         after: of the operations.
+        mixed: cycles of products that stages add.
         operations: their number for each vector.
         summed: vectors that are sums of products.
         written: of these, those whose accumulators are written before their products by what is no load of addends.
@@ -238,10 +241,13 @@ class _Needs:
     first: int
     products: int
     widened: dict[str, int]
+    riders: frozenset[str]
+    loose: int
     taken: tuple[str, ...]
     sum: Hashable
     initial: int
     after: int
+    mixed: int
     operations: int
     summed: int
     written: int
@@ -250,7 +256,7 @@ class _Needs:
     vector: int
 
 
-def machine_bound(models: Sequence[Model]) -> MachineBound:
+def machine_bound(models: Sequence[Model], visited: int = 0) -> MachineBound:
     """The bound for a program's nests: engines are serial, so what one of them has to do for all nests adds up.
 
     What several nests may have in common (an operand, the products themselves, what an instruction costs beyond its micro-ops,
@@ -258,6 +264,8 @@ def machine_bound(models: Sequence[Model]) -> MachineBound:
 
     Args:
         models: of a sketch, one for every nest.
+        visited: results that products are added to, at least, each as often as that happens; for operands that lie as the space
+            chooses.
     """
     config = models[0].config
     full = dict(_fillings(models[0].packing))
@@ -267,7 +275,8 @@ def machine_bound(models: Sequence[Model]) -> MachineBound:
         if models[0].origins:
             # What a nest stores for another one is as full as its results are: another layout may leave no lane empty there.
             full |= _between(model, full)
-    return min((_longest(kept, config) for kept in _each_once(models, nests)), key=lambda b: b.cycles)
+    visits = -(-visited // (config.batch * config.block_out)) if models[0].origins else None
+    return min((_longest(kept, config, visits) for kept in _each_once(models, nests)), key=lambda b: b.cycles)
 
 
 def _each_once(models: Sequence[Model], nests: Sequence[_Needs]) -> Iterator[list[_Needs]]:
@@ -284,8 +293,8 @@ def _each_once(models: Sequence[Model], nests: Sequence[_Needs]) -> Iterator[lis
         yield [nests[k] for k in sorted(own[which] for own in makers.values())]
 
 
-def _longest(nests: Sequence[_Needs], config: VTAConfig) -> MachineBound:
-    """The bound of what some nests need together."""
+def _longest(nests: Sequence[_Needs], config: VTAConfig, visits: int | None) -> MachineBound:
+    """The bound of what some nests need together; with how many products there are at least where the layout is the space's."""
     gemm = any(n.products for n in nests)
     start = int(timing.fetch_cycles_floor(1, config))
     drain = int(timing.store_cycles(0, 1, 1, 1, config=config))
@@ -306,7 +315,13 @@ def _longest(nests: Sequence[_Needs], config: VTAConfig) -> MachineBound:
     others = max(writes + operations, -(-max(written, worked) // config.acc_depth))
     initial = sum(min(n.initial for n in group) for group in sums) + PIPELINE * writes
     taken = {name for n in nests for name in n.taken}
-    widened = sum(cycles for name, cycles in _once([n.widened for n in nests]).items() if name not in taken)
+    once = {name: cycles for name, cycles in _once([n.widened for n in nests]).items() if name not in taken}
+    widened, riding = sum(once.values()), 0
+    if gemm and visits is not None:
+        # Another layout may have lanes that are free: what is added to a sum comes in by them (docs/bound.md).
+        riding = sum(cycles for name, cycles in once.items() if any(name in n.riders for n in nests))
+        widened -= riding
+        products = max(products - sum(n.loose for n in nests), riding, visits - widened - sum(n.mixed for n in nests))
     after = sum(max(n.after for n in group) for group in sums) + widened + PIPELINE * operations
     work = products + (PIPELINE if gemm else 0) + after
     addends = sum(_once([n.addends for n in nests]).values())
@@ -357,7 +372,13 @@ def _source(model: Model, operand: Operand, full: Mapping[str, Filling]) -> str:
     made = model.origins.get(operand.name)
     if made is None or operand.name not in full or not full[operand.name].whole:
         return operand.name
-    return f"{operand.scope} of {', '.join(sorted(made))}"
+    scope = operand.scope
+    if scope == INP and set(operand.readers) <= _identities(model.nest):
+        # What a product with ones brings in may be either factor: it is there where it is the weight of another product.
+        same = (o for o in model.nest.operands if model.origins.get(o.name) == made and o.name in full)
+        others = {o.scope for o in same if full[o.name].whole}
+        scope = WGT if WGT in others else scope
+    return f"{scope} of {', '.join(sorted(made))}"
 
 
 def _between(model: Model, full: Mapping[str, Filling]) -> dict[str, Filling]:
@@ -463,13 +484,37 @@ def _needs(model: Model, full: Mapping[str, Filling]) -> _Needs:
     after = epilogue.after + mixed
     loads = sum(_least(model, k) for k, o in enumerate(nest.operands) if o.name in epilogue.loaded and not o.twin)
     written = max(starts - loads, 0)
-    alone = sum(n for name, n in needed.items() if name not in taken) // max(model.out_elements, 1)
+    early = _early(nest) if model.origins and products and (mixed or not widened) else frozenset[str]()
+    riders = frozenset(_source(model, o, full) for o in nest.operands if o.scope == INP and early & joined & set(o.readers))
+    alone = sum(n for name, n in needed.items() if name not in taken and name not in riders) // max(model.out_elements, 1)
     return _Needs(
-        streams, addends, words, first, products, needed, tuple(sorted(taken)), moved if nest.anchor else (),
-        epilogue.initial * written, after * vectors, epilogue.after + sum(not s.fresh for s in links),
+        streams, addends, words, first, products, needed, riders, products if widened and mixed else 0, tuple(sorted(taken)),
+        moved if nest.anchor else (),
+        epilogue.initial * written, after * vectors, mixed * vectors,
+        epilogue.after + sum(not s.fresh and s.block not in early for s in links),
         starts, written, epilogue.after * vectors,
         nest.stores * stored, epilogue.initial * bool(written or not starts) + after + alone,
     )
+
+
+def _early(nest: Nest) -> frozenset[str]:
+    """Stages that add products to sums of products ahead of minima, maxima and further stores: they may be products of the sums.
+
+    What is stored ahead of them is a sum by itself, and so a sum more is due.
+    """
+    blocks = _blocks(nest)
+    stored = {e.buffer for name in (nest.out, *nest.also) if isinstance(s := blocks[name].body, BufferStore)
+              for e in walk_expr(s.value) if isinstance(e, BufferLoad)}
+    found: set[str] = set()
+    one = not any(s.fresh for s in nest.stages)  # where sums come together, one of them may be none of what is meant
+    for stage in nest.stages:
+        if stage.products:
+            found.add(stage.block)
+        stores = [s for s in (blocks[stage.block].init, blocks[stage.block].body) if isinstance(s, BufferStore)]
+        bends = any(isinstance(e, BinOp) and e.op in ("min", "max") for s in stores for e in walk_expr(s.value))
+        if one and ((bends and not nest.forks) or any(s.buffer in stored for s in stores)):
+            break
+    return frozenset(found)
 
 
 def _with_products(model: Model) -> int:

@@ -24,6 +24,7 @@ from space.rule import Ints, NumericRule, Points, Rule, StructuralRule, product
 from space.rules import NUMERIC, STRUCTURAL
 from space.rules.tiling import even
 from space.sketch import Sketch, sketches
+from space.visits import visits
 
 if TYPE_CHECKING:
     from autosched.schedule import Schedule, Trace
@@ -497,12 +498,11 @@ class Space:
     def machine(self) -> MachineBound:
         """The bound of the machine, term by term: of every form of the program the least.
 
-        What a form stores between its nests, or takes away to add it again, no program needs: such forms count where there are
-        no others.
+        Forms that store between nests, or take away what they add again, count where there are no others.
         """
-        plain = [s for s in self.sketches if DIFFERENCES not in s.done]
-        plain = plain or [s for s in self.sketches if KEPT not in s.done]
-        return min((machine_bound(s.models) for s in plain), key=lambda b: b.cycles)
+        plain = [s for s in self.sketches if DIFFERENCES not in s.done] or [s for s in self.sketches if KEPT not in s.done]
+        visited = visits(self.func, self.target) if any(s.models[0].origins for s in plain) else 0
+        return min((machine_bound(s.models, visited) for s in plain), key=lambda b: b.cycles)
 
     def machine_bound(self) -> int:
         """Cycles that no program of the machine can beat which forms the workload's products on the GEMM."""

@@ -14,6 +14,7 @@ FILLED_IN = {
     "autosched.lower.nest.Dim", "autosched.lower.nest.Grid", "autosched.lower.program._Emitter", "autosched.lower.tokens.Stream",
     "autosched.lower.tree.Site", "autosched.lower.tree.Tree", "autosched.lower.uops.Placement", "autosched.lower.uops.Uops",
     "autosched.records.reading.LogFile", "space.build.Piece", "space.draft.Terms", "space.plan.Part", "space.plan.Plan",
+    "space.visits._Text",
 }
 
 

@@ -1,0 +1,276 @@
+"""Which elements the text of a program reads and stores, instance by instance, as arrays of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.errors import ScheduleError
+from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Not, Select, Var, int_value
+from autosched.ir.functor import expr_children, walk, walk_expr
+from autosched.ir.patterns import choice_of, has_loads, loads_from
+from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, For, PrimFunc
+from autosched.target import Target
+from space.normalise import conditions, initial, loops
+from space.normalise.blocks import elements_of
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+LARGE = 1 << 22  # places from which on an access is not looked at: that would cost a second
+NOWHERE = -1  # in place of an element: a constant, or nothing that is known
+
+
+class UnknownError(Exception):
+    """What is stored or read where is not told by the iterators alone, or by too many of them."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A block of one store that runs once for each value of its iterators.
+
+    Args:
+        block: it.
+        store: its store.
+        spatial: iterators that say what is stored, in order.
+        reduce: the others.
+        extents: of all of them.
+    """
+
+    block: Block
+    store: BufferStore
+    spatial: tuple[Var, ...]
+    reduce: tuple[Var, ...]
+    extents: Mapping[Var, int]
+
+    def shape(self, variables: Sequence[Var]) -> tuple[int, ...]:
+        """Extents of some iterators."""
+        return tuple(self.extents[v] for v in variables)
+
+
+@dataclass(frozen=True)
+class Access:
+    """Places of a tensor for every value of some iterators.
+
+    Args:
+        variables: the iterators that tell them, in the order of the block.
+        places: numbers of elements, a dimension for each iterator; NOWHERE where a condition does not hold.
+    """
+
+    variables: tuple[Var, ...]
+    places: Ints
+
+
+def in_blocks(func: PrimFunc, target: Target) -> PrimFunc:
+    """A program with a block for every store, as far as it can be, each in loops of its own; otherwise as it is written.
+
+    Args:
+        func: the program as the user wrote it.
+        target: the machine.
+    """
+    sch = conditions.single(func)
+    for rule in (loops.apart, initial.apply, loops.apply, initial.overwritten):
+        try:
+            rule(sch, target)
+        except (ScheduleError, AssertionError):
+            break  # blocks that are none of these count for nothing
+    return sch.func
+
+
+def sites_in(func: PrimFunc) -> Iterator[tuple[Block, Site | None]]:
+    """The blocks of a program in its order, each as a site where it is one.
+
+    Args:
+        func: in blocks.
+    """
+    around: dict[Var, int | None] = {s.var: int_value(s.extent) if int_value(s.min) == 0 else None for s in walk(func.body)
+                                     if isinstance(s, For)}
+    for realize in walk(func.body):
+        if not isinstance(realize, BlockRealize) or realize.block.name == "root":
+            continue
+        block, values = realize.block, realize.iter_values
+        extents = {iv.var: int_value(iv.dom.extent) or 0 for iv in block.iter_vars}
+        # Every iterator is a loop of its own, from end to end, and nothing is left out.
+        whole = all(isinstance(v, Var) and around.get(v) == extents[iv.var] and int_value(iv.dom.min) == 0
+                    for iv, v in zip(block.iter_vars, values))
+        known = isinstance(block.init, BufferStore | None) and isinstance(block.body, BufferStore)
+        if not (whole and known and len({id(v) for v in values}) == len(values) and realize.predicate == TRUE):
+            yield block, None
+            continue
+        assert isinstance(block.body, BufferStore)
+        told = {v for i in block.body.indices for v in walk_expr(i) if isinstance(v, Var)}
+        spatial = tuple(iv.var for iv in block.iter_vars if iv.var in told)
+        reduce = tuple(iv.var for iv in block.iter_vars if iv.var not in told)
+        yield block, Site(block, block.body, spatial, reduce, extents)
+
+
+def access(site: Site, at: BufferLoad | BufferStore, given: Sequence[Expr] = ()) -> Access:
+    """Where a tensor is read or written.
+
+    Args:
+        site: the block that does.
+        at: what it reads or writes.
+        given: conditions under which it does.
+
+    Raises:
+        UnknownError: the iterators alone do not tell, or they take too many values.
+    """
+    told = {v for e in (*at.indices, *given) for v in walk_expr(e) if isinstance(v, Var)}
+    variables = tuple(v for v in (*site.spatial, *site.reduce) if v in told)
+    if told - set(variables) or prod(site.shape(variables)) > LARGE or elements_of(at.buffer) > LARGE:
+        raise UnknownError
+    env = {v: np.arange(n).reshape(-1, *[1] * (len(variables) - k - 1))
+           for k, (v, n) in enumerate(zip(variables, site.shape(variables)))}
+    places, inside = np.zeros((), np.int64), np.ones((), np.bool_)
+    for index, extent in zip(at.indices, at.buffer.shape):
+        size, found = int_value(extent) or 0, _value(index, env)
+        inside = inside & (found >= 0) & (found < size)
+        places = places * size + found
+    held = np.ones((), np.bool_)
+    for condition in given:
+        held = held & (_value(condition, env) != 0)
+    if not np.all(inside | ~held):
+        raise UnknownError
+    return Access(variables, np.broadcast_to(np.where(held, places, NOWHERE), site.shape(variables)))
+
+
+def spread(found: Access, over: Sequence[Var], site: Site) -> Ints:
+    """Places for every value of some iterators, in their order; what does not depend on one is repeated.
+
+    Args:
+        found: of these iterators or of some of them, in that order.
+        over: iterators.
+        site: the block that they are of.
+
+    Raises:
+        UnknownError: there are too many.
+    """
+    if prod(site.shape(over)) > LARGE:
+        raise UnknownError
+    own = [site.extents[v] if v in found.variables else 1 for v in over]
+    return np.broadcast_to(found.places.reshape(own), site.shape(over))
+
+
+def distinct(numbers: Ints) -> bool:
+    """Whether no element is there twice, without what is NOWHERE."""
+    some = np.sort(numbers[numbers != NOWHERE])
+    return not np.any(some[1:] == some[:-1])
+
+
+def distinct_along(numbers: Ints, axes: Sequence[int]) -> bool:
+    """Whether no element is there twice along some dimensions together, for each place along the others."""
+    if not axes:
+        return True
+    last = np.moveaxis(numbers, axes, range(-len(axes), 0))
+    rows = np.sort(last.reshape(prod(last.shape[: numbers.ndim - len(axes)]), -1), axis=1)
+    return not np.any((rows[:, 1:] == rows[:, :-1]) & (rows[:, 1:] != NOWHERE))
+
+
+def branches(value: Expr) -> tuple[tuple[Expr, Expr], ...] | None:
+    """(value, condition) of both sides of a choice that no data makes; None of any other value.
+
+    Args:
+        value: any.
+    """
+    found = choice_of(value)
+    if found is None or has_loads(found[0]):
+        return None
+    return (found[1], found[0]), (found[2], Not(found[0]))
+
+
+def unsettled(func: PrimFunc) -> set[Buffer]:
+    """Tensors with elements that are not written just once, or of which that is not known.
+
+    Args:
+        func: in blocks.
+    """
+    times: dict[Buffer, Ints] = {}
+    odd: set[Buffer] = set()
+    for block, site in sites_in(func):
+        if site is None:
+            odd |= {s.buffer for s in walk(block) if isinstance(s, BufferStore)}
+            continue
+        buffer = site.store.buffer
+        try:
+            places = spread(access(site, site.store), site.spatial, site)
+        except UnknownError:
+            odd.add(buffer)
+            continue
+        seen = times.setdefault(buffer, np.zeros(elements_of(buffer), np.int64))
+        np.add.at(seen, places.ravel(), 1)
+        if site.block.init is None and loads_from(site.store.value, buffer):
+            odd.add(buffer)
+    return odd | {buffer for buffer, seen in times.items() if np.any(seen > 1)}
+
+
+def needed_blocks(func: PrimFunc, sites: Sequence[Site]) -> set[int]:
+    """Ids of the blocks of which everything that they store is needed for a result.
+
+    Args:
+        func: in blocks.
+        sites: those of its blocks that write settled tensors, in order.
+    """
+    needed: dict[Buffer, npt.NDArray[np.bool_]] = {b: np.ones(elements_of(b), np.bool_) for b in func.buffers}
+    found: set[int] = set()
+    for site in reversed(sites):
+        buffer = site.store.buffer
+        stored = spread(access(site, site.store), site.spatial, site)
+        if buffer not in needed or not np.all(needed[buffer][stored]):
+            continue
+        found.add(id(site.block))
+        starts = [site.block.init.value] if isinstance(site.block.init, BufferStore) else []
+        for value in (site.store.value, *starts):
+            for load, given in loads_under(value, ()):
+                mine = needed.setdefault(load.buffer, np.zeros(elements_of(load.buffer), np.bool_))
+                try:
+                    places = access(site, load, given).places
+                except UnknownError:
+                    continue
+                mine[places[places != NOWHERE]] = True
+    return found
+
+
+def loads_under(value: Expr, given: tuple[Expr, ...]) -> list[tuple[BufferLoad, tuple[Expr, ...]]]:
+    """What a value loads, with the conditions under which it does; not what is loaded in indices.
+
+    Args:
+        value: any.
+        given: conditions that it has already.
+    """
+    if isinstance(value, BufferLoad):
+        return [(value, given)]
+    sides = branches(value)
+    parts = [(part, (*given, c)) for part, c in sides] if sides is not None else [(part, given) for part in expr_children(value)]
+    return [found for part, conditions in parts for found in loads_under(part, conditions)]
+
+
+def _value(e: Expr, env: Mapping[Var, Ints]) -> npt.NDArray[np.int64]:
+    """An expression of iterators, for all their values."""
+    if isinstance(e, IntImm):
+        return np.asarray(e.value)
+    if isinstance(e, Var) and e in env:
+        return env[e]
+    if isinstance(e, Not):
+        return np.asarray(_value(e.a, env) == 0)
+    if isinstance(e, Select) or (isinstance(e, Call) and e.op == "if_then_else"):
+        chosen = choice_of(e)
+        assert chosen is not None
+        condition, yes, no = (_value(x, env) for x in chosen)
+        return np.where(condition != 0, yes, no)
+    if isinstance(e, BinOp) and e.op in _OPERATIONS:
+        a, b = _value(e.a, env), _value(e.b, env)
+        if e.op in ("//", "%") and np.any(b == 0):
+            raise UnknownError
+        return np.asarray(_OPERATIONS[e.op](a, b))
+    raise UnknownError
+
+
+_OPERATIONS = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "//": np.floor_divide, "%": np.mod, "min": np.minimum, "max": np.maximum,
+    "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
+    "and": np.logical_and, "or": np.logical_or,
+}
