@@ -29,12 +29,14 @@ class Filling:
         rows: share of the rows of its elements that have any, which are the lanes of the result where it is a weight.
         most: different elements of the program's tensors that are in it, at most.
         whole: whether it may hold all of these tensors, as they are; else it is a part, or made of them.
+        moved: whether it holds elements of them, as they are.
     """
 
     lanes: Fraction
     rows: Fraction
     most: int
     whole: bool = field(default=False, compare=False)
+    moved: bool = field(default=False, compare=False)
 
 
 def fillings(stages: Sequence[PrimFunc]) -> Mapping[str, Filling]:
@@ -63,7 +65,7 @@ def fillings(stages: Sequence[PrimFunc]) -> Mapping[str, Filling]:
             have[name] = array if plain else np.ones_like(array)
             most[name] = sum(most.get(b.name, have[b.name].size) for b in given) if plain else array.size
     return {
-        name: _unseen(have[name].size, size) if have[name].size > LARGE
+        name: _unseen(have[name].size, size, moved.get(name, True)) if have[name].size > LARGE
         else _filling(have[name] != 0, size, moved.get(name, False))
         for name, size in most.items()
     }
@@ -73,12 +75,13 @@ def _shape(buffer: Buffer) -> tuple[int, ...]:
     return tuple(int(e.value) for e in buffer.shape)  # type: ignore[attr-defined]
 
 
-def _unseen(size: int, most: int) -> Filling:
+def _unseen(size: int, most: int, moved: bool) -> Filling:
     """Of a tensor that is not looked at: it holds different elements at most, and packing may have filled up the rest."""
     share = min(Fraction(most, size), Fraction(1))
-    return Filling(share, share, most)
+    return Filling(share, share, most, moved=moved)
 
 
 def _filling(full: npt.NDArray[np.bool_], most: int, moved: bool) -> Filling:
     rows, count = full.any(axis=-1), int(np.count_nonzero(full))
-    return Filling(Fraction(count, full.size), Fraction(int(np.count_nonzero(rows)), rows.size), most, moved and count >= most)
+    lanes, share = Fraction(count, full.size), Fraction(int(np.count_nonzero(rows)), rows.size)
+    return Filling(lanes, share, most, moved and count >= most, moved)

@@ -21,7 +21,7 @@ from autosched.ir.patterns import has_loads
 from autosched.ir.scopes import ACC, INP, WGT
 from autosched.ir.stmt import Block, BlockRealize, BufferStore
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
-from autosched.target import Target
+from autosched.target import MEMORY_TYPES, Target
 from sim import isa, timing
 from sim.config import VTAConfig
 from space.lanes import Filling, fillings
@@ -269,9 +269,10 @@ def machine_bound(models: Sequence[Model], visited: int = 0) -> MachineBound:
     """
     config = models[0].config
     full = dict(_fillings(models[0].packing))
+    passing = _passing(models)
     nests: list[_Needs] = []
     for model in models:
-        nests.append(_needs(model, full))
+        nests.append(_needs(model, full, passing))
         if models[0].origins:
             # What a nest stores for another one is as full as its results are: another layout may leave no lane empty there.
             full |= _between(model, full)
@@ -293,8 +294,33 @@ def _each_once(models: Sequence[Model], nests: Sequence[_Needs]) -> Iterator[lis
         yield [nests[k] for k in sorted(own[which] for own in makers.values())]
 
 
+def _lanes(config: VTAConfig) -> dict[str, int]:
+    """Lanes of an element, by memory."""
+    return {INP: config.batch * config.block_in, WGT: config.block_out * config.block_in, ACC: config.batch * config.block_out}
+
+
+def _load(config: VTAConfig, scope: str, elements: int) -> int:
+    """The least cycles of loading some elements."""
+    rows = max(1, -(-elements // 65535))
+    if not elements:
+        return 0
+    return int(timing.load_cycles_floor(MEMORY_TYPES[scope], 0, rows, -(-elements // rows), elements, config=config))
+
+
+def _beats(config: VTAConfig, scope: str, elements: int) -> int:
+    """The least words of the bus that some elements take."""
+    rows = max(1, -(-elements // 65535))
+    return int(timing.load_words(MEMORY_TYPES[scope], 0, rows, elements // rows, elements, config=config)) if elements else 0
+
+
 def _longest(nests: Sequence[_Needs], config: VTAConfig, visits: int | None) -> MachineBound:
-    """The bound of what some nests need together; with how many products there are at least where the layout is the space's."""
+    """The bound of what some nests need together.
+
+    Args:
+        nests: what each of them needs.
+        config: the machine.
+        visits: how many products there are at least, where the layout is the space's; else None.
+    """
     gemm = any(n.products for n in nests)
     start = int(timing.fetch_cycles_floor(1, config))
     drain = int(timing.store_cycles(0, 1, 1, 1, config=config))
@@ -368,9 +394,12 @@ def _real(count: int, filling: Filling | None, lanes: int) -> int:
 
 
 def _source(model: Model, operand: Operand, full: Mapping[str, Filling]) -> str:
-    """What of an operand has to come once: all of what the host lays out, in whichever layout; else the tensor."""
+    """What of an operand has to come once: all of what the host lays out, in whichever layout; else the tensor.
+
+    Of parts of a tensor, which may overlap, so does the largest.
+    """
     made = model.origins.get(operand.name)
-    if made is None or operand.name not in full or not full[operand.name].whole:
+    if made is None or operand.name not in full or not full[operand.name].moved:
         return operand.name
     scope = operand.scope
     if scope == INP and set(operand.readers) <= _identities(model.nest):
@@ -403,20 +432,23 @@ def _shares(model: Model, full: Mapping[str, Filling]) -> tuple[Fraction, Fracti
     return products, max([f.rows for f in weights] or others, default=Fraction(1))
 
 
-def _needs(model: Model, full: Mapping[str, Filling]) -> _Needs:
+def _passing(models: Sequence[Model]) -> frozenset[str]:
+    """Names of the tensors that nests store for others which only widen them: another program keeps them in the accumulator."""
+    made = {name for model in models for name in _stored(model.nest)} - {b.name for b in models[0].nest.func.buffers}
+    multiplied = {o.name for m in models for o in m.nest.operands if o.scope != ACC and not set(o.readers) <= _identities(m.nest)}
+    return frozenset(made - multiplied)
+
+
+def _stored(nest: Nest) -> list[str]:
+    """Names of the tensors that a nest stores."""
+    blocks = _blocks(nest)
+    return [s.buffer.name for name in (nest.out, *nest.also) if isinstance(s := blocks[name].body, BufferStore)]
+
+
+def _needs(model: Model, full: Mapping[str, Filling], passing: frozenset[str]) -> _Needs:
     nest, c = model.nest, model.config
     epilogue = least_epilogue(nest, model.target, bool(model.origins))
-    memory = {INP: isa.MEM_INP, ACC: isa.MEM_ACC}
-    lanes_of = {INP: c.batch * c.block_in, WGT: c.block_out * c.block_in, ACC: c.batch * c.block_out}
-
-    def load(memory: int, elements: int) -> int:
-        rows = max(1, -(-elements // 65535))
-        return int(timing.load_cycles_floor(memory, 0, rows, -(-elements // rows), elements, config=c)) if elements else 0
-
-    def beats(memory: int, elements: int) -> int:
-        rows = max(1, -(-elements // 65535))
-        return int(timing.load_words(memory, 0, rows, elements // rows, elements, config=c)) if elements else 0
-
+    lanes_of = _lanes(c)
     constant = {x.buffer.name for x in nest.func.constants}
     # Where a load widens, what an identity widens needs no product.
     loads_widen = model.target.semantics == "fsim"
@@ -430,6 +462,9 @@ def _needs(model: Model, full: Mapping[str, Filling]) -> _Needs:
     vectors, stored = _of(_with_products(model), share), _of(model.out_elements, share)
     starts = vectors if products else 0
     reduced = [k for k, o in enumerate(nest.operands) if o.consumer in _reads(nest)]
+    passes = any(nest.operands[k].name in passing for k in reduced)
+    if widened and passes:
+        products = starts = 0
     used = max((_least(model, k) for k in reduced), default=0)
     if widened and products:
         # Sums of windows that overlap may share their parts.
@@ -443,7 +478,7 @@ def _needs(model: Model, full: Mapping[str, Filling]) -> _Needs:
             products = 2 * steps
         else:
             # A comparison with a constant is half of a product dearer than it looks: docs/bound.md.
-            products = steps if loads_widen else used + -(-3 * steps // 2) * _compares_all(nest)
+            products = steps if loads_widen or passes else used + -(-3 * steps // 2) * _compares_all(nest)
         products, starts = _of(products, share), 0
     differences = _differences(nest)
     # A single product may be an identity's.
@@ -458,7 +493,7 @@ def _needs(model: Model, full: Mapping[str, Filling]) -> _Needs:
     joined = {s.block for s in nest.stages if s.products and s.block in identities and not loads_widen}
     needed: dict[str, int] = {}
     for k, operand in enumerate(nest.operands):
-        if operand.scope == INP and joined & set(operand.readers):
+        if operand.scope == INP and joined & set(operand.readers) and operand.name not in passing:
             least = _real(_least(model, k), full.get(operand.name), lanes_of[INP])
             name = _source(model, operand, full)
             needed[name] = max(least, needed.get(name, 0))
@@ -471,15 +506,14 @@ def _needs(model: Model, full: Mapping[str, Filling]) -> _Needs:
     for k, operand in enumerate(nest.operands):
         # A tensor that is read at several places need not come twice, and of several scaled identities one would do.
         name = "a constant" if operand.name in constant else _source(model, operand, full)
-        if operand.twin or (name in words and name in (operand.name, "a constant")):
+        if operand.twin or operand.name in passing or (name in words and name in (operand.name, "a constant")):
             continue
-        engine = memory.get(operand.scope, isa.MEM_WGT)
         least = _real(_least(model, k), full.get(operand.name), lanes_of[operand.scope])
         into = addends if operand.scope == ACC else streams
         waits = name not in words and operand.consumer in _reads(nest) and operand.scope != ACC and least
-        first += load(engine, 1) if waits else 0
-        into[name] = max(load(engine, least), into.get(name, 0))
-        words[name] = max(beats(engine, least), words.get(name, 0))
+        first += _load(c, operand.scope, 1) if waits else 0
+        into[name] = max(_load(c, operand.scope, least), into.get(name, 0))
+        words[name] = max(_beats(c, operand.scope, least), words.get(name, 0))
     moved = tuple((_source(model, o, full), o.dims) for o in nest.operands if o.scope != ACC and o.consumer == nest.anchor)
     after = epilogue.after + mixed
     loads = sum(_least(model, k) for k, o in enumerate(nest.operands) if o.name in epilogue.loaded and not o.twin)
@@ -493,7 +527,8 @@ def _needs(model: Model, full: Mapping[str, Filling]) -> _Needs:
         epilogue.initial * written, after * vectors, mixed * vectors,
         epilogue.after + sum(not s.fresh and s.block not in early for s in links),
         starts, written, epilogue.after * vectors,
-        nest.stores * stored, epilogue.initial * bool(written or not starts) + after + alone,
+        sum(name not in passing for name in _stored(nest)) * stored,
+        epilogue.initial * bool(written or not starts) + after + alone,
     )
 
 

@@ -271,3 +271,73 @@ def test_visits_raise_a_bound_which_schedules_stay_above(name: str) -> None:
 def test_a_layout_that_is_the_users_counts_its_elements() -> None:
     space = rows_times_matrix(10)
     assert machine_bound(space.sketches[0].models, 10**6) == space.machine
+
+
+INT8_SUMS = """
+@T.prim_func
+def main(x: T.Buffer((400, 16), "int8"), w: T.Buffer((16, 8), "int8"), v: T.Buffer((16, 8), "int8"),
+         out: T.Buffer((400, 16), "int8")):
+    acc = T.alloc_buffer((400, 16), "int32")
+    e = T.alloc_buffer((400, 16), "int32")
+    a8 = T.alloc_buffer((400, 16), "int8")
+    for m, j, k in T.grid(400, 16, 8):
+        with T.block("acc"):
+            vm, vj, vk = T.axis.remap("SSR", [m, j, k])
+            with T.init():
+                acc[vm, vj] = 0
+            acc[vm, vj] += T.Cast("int32", x[vm, vk]) * T.Cast("int32", w[vj, vk])
+    for m, j in T.grid(400, 16):
+        with T.block("a8"):
+            vm, vj = T.axis.remap("SS", [m, j])
+            a8[vm, vj] = T.Cast("int8", acc[vm, vj])
+    for m, j, k in T.grid(400, 16, 8):
+        with T.block("e"):
+            vm, vj, vk = T.axis.remap("SSR", [m, j, k])
+            with T.init():
+                e[vm, vj] = 0
+            e[vm, vj] += T.Cast("int32", %s) * T.Cast("int32", v[vj, vk])
+    for m, j in T.grid(400, 16):
+        with T.block("out"):
+            vm, vj = T.axis.remap("SS", [m, j])
+            out[vm, vj] = T.Cast("int8", %s)
+"""
+
+PARTS = """
+@T.prim_func
+def main(x: T.Buffer((400, 16), "int8"), w: T.Buffer((16, 4, 4), "int8"), out: T.Buffer((400, 16), "int8")):
+    acc = T.alloc_buffer((400, 16, 4), "int32")
+    e = T.alloc_buffer((400, 16), "int32")
+    for m, j, q, k in T.grid(400, 16, 4, 4):
+        with T.block("acc"):
+            vm, vj, vq, vk = T.axis.remap("SSSR", [m, j, q, k])
+            with T.init():
+                acc[vm, vj, vq] = 0
+            acc[vm, vj, vq] += T.Cast("int32", x[vm, vq * 4 + vk]) * T.Cast("int32", w[vj, vq, vk])
+    for m, j, q in T.grid(400, 16, 4):
+        with T.block("e"):
+            vm, vj, vq = T.axis.remap("SSR", [m, j, q])
+            with T.init():
+                e[vm, vj] = 0
+            e[vm, vj] += acc[vm, vj, vq]
+    for m, j in T.grid(400, 16):
+        with T.block("out"):
+            vm, vj = T.axis.remap("SS", [m, j])
+            out[vm, vj] = T.Cast("int8", e[vm, vj] >> 4)
+"""
+
+
+def test_what_is_only_widened_need_not_be_stored() -> None:
+    """Half of each sum is narrowed and added to the other half: in one layout that is one product, and nothing in between."""
+    rival = best(rows_times_matrix(400))
+    kept = Space(parse(INT8_SUMS % ("x[vm, 8 + vk]", 'T.Cast("int32", a8[vm, vj]) + e[vm, vj]')), TARGET).machine
+    assert kept.cycles <= rival
+    # What a product multiplies comes from memory: the same with data in place of the second half.
+    stored = Space(parse(INT8_SUMS % ("a8[vm, vk]", "e[vm, vj] >> 4")), TARGET).machine
+    assert stored.terms["store chain"] > 1.9 * kept.terms["store chain"]
+
+
+def test_of_parts_that_overlap_the_largest_counts() -> None:
+    """Four windows of the lanes, each packed from where it begins to the end."""
+    bound = Space(parse(PARTS), TARGET).machine
+    assert bound.cycles <= best(rows_times_matrix(400))
+    assert bound.terms["load chain"] < 1000
