@@ -433,10 +433,14 @@ def _shares(model: Model, full: Mapping[str, Filling]) -> tuple[Fraction, Fracti
 
 
 def _passing(models: Sequence[Model]) -> frozenset[str]:
-    """Names of the tensors that nests store for others which only widen them: another program keeps them in the accumulator."""
+    """Names of the tensors that another program need not load: it keeps in the accumulator what nests store for others that only
+    widen it."""
     made = {name for model in models for name in _stored(model.nest)} - {b.name for b in models[0].nest.func.buffers}
     multiplied = {o.name for m in models for o in m.nest.operands if o.scope != ACC and not set(o.readers) <= _identities(m.nest)}
-    return frozenset(made - multiplied)
+    # Nor does another program need what only this form lays out: diagonals, and limits that are made of nothing.
+    laid = {name for model in models if model.original == LAID_OUT for name in _stored(model.nest)}
+    limits = {name for model in models for name, of in model.origins.items() if not of}
+    return frozenset(made - multiplied | laid | limits)
 
 
 def _stored(nest: Nest) -> list[str]:

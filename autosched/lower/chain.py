@@ -120,7 +120,7 @@ def steps_of(site: Site, elems: Elements, semantics: str) -> list[Step]:
             if op == "shr" and semantics == "portable":
                 raise LoweringError("alu", f"block {site.name} shifts by a tensor; implementations disagree on its range")
             if op == "mul":
-                _refuse_mul(site, semantics, "two tensors element by element", "the GEMM does, int8 elements, one a parameter's")
+                _refuse_mul(site, semantics, "two tensors element by element", "the GEMM does, of int8 elements")
             steps.append(Step(CODES[op], 0, elems.reads[id(operand)]))
         elif op == "shr":
             steps += _shifts(operand, most)

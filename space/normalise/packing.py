@@ -21,7 +21,7 @@ from typing import Any
 from autosched.errors import ScheduleError, together
 from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import expr_children, free_vars, walk_expr
-from autosched.ir.host import is_move
+from autosched.ir.host import is_move, kind_of
 from autosched.ir.patterns import choice_of, has_loads, update_of
 from autosched.ir.printer import expr_text
 from autosched.ir.simplify import linear_form
@@ -49,7 +49,7 @@ from space.normalise.copies import path_of
 Place = tuple[object, object]  # (buffer, dimension) or (block ident, iterator)
 Names = frozenset[str]
 NEEDS = "a product needs an index that only one factor and the result have, and one that both factors are summed over"
-MOST_CHOICES = 16  # of lanes that are tried, for all products together
+MOST_CHOICES = 16  # of lanes that are tried, for all products together; squared, where the program makes weights
 MUCH = 2  # times the lanes of a matrix product that a product by element has to fill
 
 
@@ -207,7 +207,7 @@ def apply(sch: Schedule, target: Target, repeated: bool = False, copies: Names =
     domains = [(b.name, _domain(b, plan)) for b in blocks]
     for name, factors in pads:
         if factors is not None:
-            sch.pad_block(sch.get_sblock(name), factors, True if name in zeros else None)
+            _pad(sch, name, factors, plan, zeros)
     if not zeros <= hosts:
         choices.apply(sch, target)  # which makes tensors that are packed as well
         epilogue.apply(sch, target)
@@ -278,10 +278,20 @@ def _not_zeroed(trial: Schedule, plan: _Plan, zeros: Names = frozenset()) -> str
         if factors is None:
             continue
         try:
-            trial.pad_block(trial.get_sblock(name), factors, True if name in zeros else None)
+            _pad(trial, name, factors, plan, zeros)
         except ScheduleError:
             return name if any(b.name == name and product_of(b) is not None for b in device_blocks(trial.func)) else None
     return None
+
+
+def _pad(sch: Schedule, name: str, factors: Sequence[int], plan: _Plan, zeros: Names) -> None:
+    """Enlarges a block: zeros on the host may make zeros of what the program makes of them; a maker is zero in its lanes only."""
+    block = next(r.block for r in sch.state.realizes.values() if r.block.name == name)
+    if name in zeros and kind_of(block) is None:
+        lanes = plan.of(block.ident, [iv.var for iv in block.iter_vars])
+        sch.pad_block(sch.get_sblock(name), [f if lane else 1 for f, lane in zip(factors, lanes)], True)
+        factors = [1 if lane else f for f, lane in zip(factors, lanes)]
+    sch.pad_block(sch.get_sblock(name), factors, True if name in zeros and kind_of(block) is not None else None)
 
 
 def _zeros(sch: Schedule, plan: _Plan, zeros: Names) -> Names:
@@ -444,7 +454,7 @@ def _plans(blocks: Sequence[Block], target: Target, copies: Names = frozenset())
         return
     # Parts of a program that have no axis in common have lanes each, whatever those of the others.
     others = [axis for part in rest for axis in _own_lanes(part, axes, config.block_out)]
-    for choice in islice(iter_product(*roles), MOST_CHOICES):
+    for choice in islice(iter_product(*roles), MOST_CHOICES**2 if copies else MOST_CHOICES):
         lanes: dict[Place, int] = dict.fromkeys(others, config.block_out)
         for column, depth, _ in choice:
             for axis, size in ((column, config.block_out), (depth, config.block_in)):

@@ -180,26 +180,40 @@ def test_of_what_is_computed_a_product_makes_the_diagonal(other: str, verify_tra
         sch.diagonal_by_gemm("Y_diagonal")  # it copies now
 
 
-@pytest.mark.parametrize("value", [
-    "T.if_then_else(vi == vk, A[vk], T.int8(0))", "T.if_then_else(vi == vk, A[vi], T.int8(1))",
-    "T.if_then_else(vi <= vk, A[vi], T.int8(0))", "T.if_then_else(vi == vk, A[vi + 1], T.int8(0))",
-    "T.if_then_else(vi == vk, B[vi], 0)", "A[vi]", "T.if_then_else(vi == vk, C[vi], T.int8(0))",
-])
-def test_what_is_no_diagonal(value: str) -> None:
-    text = """
+SPREAD = """
 @T.prim_func
-def f(A: T.Buffer((17,), "int8"), B: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int8"), D: T.Buffer((16, 16), "%s")):
+def f(A: T.Buffer((17,), "int8"), B: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int8"), D: T.Buffer((16, 16), "int8"),
+      E: T.Buffer((16, 17), "int8"), G: T.Buffer((2, 16), "int8"), H: T.Buffer((4, 16, 16), "int8")):
     for i, k in T.grid(16, 16):
         with T.block("D"):
             vi, vk = T.axis.remap("SS", [i, k])
-            D[vi, vk] = %s
+            %s
 """
-    sch = Schedule(parse(text % ("int32" if "B[" in value else "int8", value)))
-    if "C[" in value:
-        sch.diagonal_by_gemm("D")
+
+
+@pytest.mark.parametrize(("stored", "code"), [
+    ("D[vi, vk] = T.if_then_else(vi == vk, C[vi], T.int8(0))", ""),
+    ("D[vi, vk] = T.if_then_else(vi == vk, A[vi], T.int8(0))", "form"),  # of more lanes than there are rows
+    ("D[vi, vk] = T.if_then_else(vi == vk, C[vk], T.int8(0))", "form"),
+    ("D[vi, vk] = T.if_then_else(vi == vk, C[vi], T.int8(1))", "form"),
+    ("D[vi, vk] = T.if_then_else(vi <= vk, C[vi], T.int8(0))", "form"),
+    ("D[vi, vk] = T.if_then_else(vi == vk, C[(vi + 1) % 16], T.int8(0))", "form"),
+    ("D[vi, vk] = T.if_then_else(vi == vk, T.Cast(\"int8\", B[vi]), T.int8(0))", "form"),
+    ("D[vi, vk] = T.if_then_else(vi == vk, D[0, vi], T.int8(0))", "form"),  # in place
+    ("D[vi, vk] = C[vi]", "form"),
+    ("E[vi, vk] = T.if_then_else(vi == vk, C[vi], T.int8(0))", "form"),
+    ("H[2, vi, vk] = T.if_then_else(vi == vk, C[vi], T.int8(0))", "domain"),  # a part of what it stores into
+    ("T.where(i < 9); D[vi, vk] = T.if_then_else(vi == vk, C[vi], T.int8(0))", "domain"),
+])
+def test_what_is_a_diagonal(stored: str, code: str, same: Same) -> None:
+    func = parse(SPREAD % stored.replace("; ", "\n            "))
+    sch = Schedule(func)
+    if code:
+        with refused(ScheduleError, code):
+            sch.diagonal_by_gemm("D")
         return
-    with refused(ScheduleError, "form"):
-        sch.diagonal_by_gemm("D")
+    sch.diagonal_by_gemm("D")
+    same(func, sch)
 
 
 def test_a_block_that_is_no_product() -> None:

@@ -134,6 +134,36 @@ def test_zeros_are_followed_through_sums_and_stages(init: str, addend: str, leas
     same(func, sch)
 
 
+@pytest.mark.parametrize(("loops", "where", "zero"), [
+    ("16, 8", "", True), ("12, 8", "", False), ("16, 8", "T.where(i < 12)", False),
+])
+def test_zeros_that_are_not_everywhere(loops: str, where: str, zero: bool) -> None:
+    """What a block leaves out of its buffer is no zero."""
+    text = f"""
+@T.prim_func
+def f(X: T.Buffer((3, 10), "int8"), D: T.Buffer((3, 8), "int32")):
+    Z = T.alloc_buffer((16, 8), "int8")
+    for i, j in T.grid({loops}):
+        with T.block("Z"):
+            vi = T.axis.spatial({loops.split(",")[0]}, i)
+            vj = T.axis.spatial(8, j)
+            {where or "T.reads()"}
+            Z[vi, vj] = T.int8(0)
+    for i, j, k in T.grid(3, 8, 10):
+        with T.block("D"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                D[vi, vj] = 0
+            D[vi, vj] = D[vi, vj] + (T.Cast("int32", X[vi, vk]) + 1) * T.Cast("int32", Z[vk, vj])
+"""
+    sch = Schedule(parse(text))
+    if zero:
+        sch.pad_block("D", [1, 1, 16])
+        return
+    with refused(ScheduleError, "form"):
+        sch.pad_block("D", [1, 1, 16])
+
+
 def test_what_is_new_may_be_zero(verify_trace_roundtrip: Verify, same: Same) -> None:
     func = parse(CHAIN % ("0", "b[vj]", "-128"))
     sch = Schedule(func)

@@ -123,6 +123,51 @@ def test_rows_of_a_diagonal_are_none_of_the_bound() -> None:
     assert machine_bound(sketch.models).terms["store chain"] == machine_bound(kept).terms["store chain"]
 
 
+def limited(first: bool, n: int, m: int, k: int) -> PrimFunc:
+    """A product of two stages that are not zero where nothing is, in either order."""
+    x, z = te.placeholder((n, k), "int8", name="x"), te.placeholder((m, k), "int8", name="z")
+    a, b = (te.compute(t.shape, up(t), name=name) for t, name in ((x, "a"), (z, "b")))
+    r = te.reduce_axis((0, k), name="r")
+    s = te.compute((n, m), lambda i, j: te.sum(
+        (a[i, r].astype("int32") * b[j, r].astype("int32")) if first else (b[j, r].astype("int32") * a[i, r].astype("int32")),
+        axis=r), name="s")
+    return te.create_prim_func([x, z, narrowed(s, 8, "y")])
+
+
+def up(t):
+    return lambda i, j: te.max((t[i, j].astype("int32") + 9) >> 1, -100).astype("int8")
+
+
+def test_limits_and_diagonals_are_none_of_the_bound() -> None:
+    """Whichever factor becomes the weight, and however often a diagonal is laid out: the same function has the other form."""
+    bounds = [Space(limited(first, 150, 16, 31), "vta-de10").machine_bound() for first in (True, False)]
+    assert max(bounds) < 1.2 * min(bounds)
+    g, x = te.placeholder((24,), "int8", name="g"), te.placeholder((40, 24), "int8", name="x")
+    wide = te.placeholder((40, 24), "int8", name="g")
+    found = []
+    for given in (g, wide):
+        row = given is g
+        gate = te.compute(given.shape, (lambda i: te.max(g[i], te.const(0, "int8"))) if row else relu(wide), name="gate")
+        a = te.compute((40, 24), relu(x), name="a")
+        y = te.compute((40, 24), multiplied(a, gate, row), name="y")
+        found.append(Space(te.create_prim_func([given, x, y]), "vta-de10").machine)
+    assert found[1].terms["load chain"] < 3 * found[0].terms["load chain"]
+
+
+def multiplied(a, gate, row: bool):
+    return lambda i, j: ((a[i, j].astype("int32") * (gate[j] if row else gate[i, j]).astype("int32")) >> 7).astype("int8")
+
+
+def test_attention_has_a_form_whatever_its_sizes() -> None:
+    for rows, size in ((23, 17), (16, 33)):
+        x = te.placeholder((rows, 32), "int8", name="x")
+        ws = [te.placeholder((32, size), "int8", name="w" + t) for t in "qkv"]
+        q, k, v = (narrowed(product(x, w, rows, size, 32, t + "s"), 6, t) for t, w in zip("qkv", ws))
+        p = narrowed(product(q, k, rows, rows, size, "s", True), 7, "p")
+        func = te.create_prim_func([x, *ws, narrowed(product(p, v, rows, size, rows, "o"), 7, "y")])
+        assert normalise(func, DE10)[1], (rows, size)
+
+
 def test_of_which_factors_weights_are_tried() -> None:
     """The second one first; where one is given, none first; by element, none."""
     def first(func: PrimFunc) -> list[set[str]]:

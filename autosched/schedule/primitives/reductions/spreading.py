@@ -21,6 +21,7 @@ from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.reductions.diagonal import with_constant
 from autosched.schedule.primitives.reductions.plain import plain_store, top_of
+from autosched.schedule.primitives.reductions.zero_terms import fills
 
 
 class Spreading(ScheduleBase):
@@ -84,6 +85,9 @@ def _spread(state: State, realize: BlockRealize) -> tuple[PrimFunc, tuple[Block,
     store = plain_store(block)
     _, lane, load = _diagonal_of(block, store)
     scope = scope_of(state, block)
+    if not fills(state, block) or any(iv.kind != "spatial" for iv in block.iter_vars):
+        raise Refusal(f"block {block.name} does not store every element of {store.buffer.name}, each at its plain iterators",
+                      [block.ident], "renest before", code="domain")
     extent = int_value(store.buffer.shape[-1])
     if extent is None:
         raise Refusal(f"{store.buffer.name} has a symbolic extent", [block.ident], code="symbolic")
@@ -140,6 +144,6 @@ def _diagonal_of(block: Block, store: BufferStore) -> tuple[Var, Var, BufferLoad
         raise refusal
     same = isinstance(condition, BinOp) and condition.op == "==" and {condition.a, condition.b} == {row, lane}
     sizes = {int_value(e) for e in (*store.buffer.shape[-2:], load.buffer.shape[-1])}
-    if not same or load.indices[-1] is not row or len(sizes) > 1:
+    if not same or load.indices[-1] is not row or len(sizes) > 1 or load.buffer is store.buffer:
         raise refusal
     return row, lane, load

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Not, Select, Var, all_of, as_expr, intrin, is_int
+from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Not, Select, Var, all_of, as_expr, int_value, intrin, is_int
 from autosched.ir.functor import Mutator, expr_children, free_vars, substitute, walk_expr
 from autosched.ir.host import kind_of
 from autosched.ir.patterns import loads_from
 from autosched.ir.region import block_access
 from autosched.ir.simplify import Analyzer, conjuncts
-from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, Range, Stmt
+from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferRegion, BufferStore, Range, Stmt
 from autosched.schedule.analysis.boxes import bind_all, bindings
 from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.analysis.ways import sums
@@ -214,6 +214,7 @@ def vanishes(state: State, scope: Block, reader: Block, value: Expr, dom: Mappin
     """Whether a value is zero everywhere in a domain: with all that is known to be zero put in, constants fold to zero.
 
     What is loaded is followed to what its block stores there, sums included: of these what they start with and every term are.
+    The block stores all of a tensor that is allocated here: what is read before that is nothing anybody may rely on.
 
     Args:
         state: the program.
@@ -248,7 +249,7 @@ def _stores_zero(state: State, scope: Block, reader: Block, load: BufferLoad, do
         return False
     producer = writers[0]
     at = _inverse(producer, load, True)
-    if at is None:
+    if at is None or load.buffer not in scope.alloc_buffers or not fills(state, producer):
         return False
     inside = {**dom, **{iv.var: iv.dom for iv in producer.iter_vars if iv.kind == "reduce"}}
     assert isinstance(producer.body, BufferStore)
@@ -260,6 +261,20 @@ def _stores_zero(state: State, scope: Block, reader: Block, load: BufferLoad, do
         return False
     assert isinstance(producer.init, BufferStore)
     return all(vanishes(state, scope, producer, substitute(e, at), inside, depth) for e in (producer.init.value, term))
+
+
+def fills(state: State, producer: Block) -> bool:
+    """Whether a block stores every element of its buffer, in loops over the whole domain of its iterators."""
+    realize = state.realizes[producer.ident]
+    store = producer.body
+    assert isinstance(store, BufferStore)
+    extents = {iv.var: int_value(iv.dom.extent) if int_value(iv.dom.min) == 0 else None for iv in producer.iter_vars}
+    loops = {loop.var: int_value(loop.extent) for loop in state.loops_above(realize)}
+    values = list(realize.iter_values)
+    apart = len({id(v) for v in values}) == len(values)
+    whole = apart and all(isinstance(v, Var) and loops.get(v) == n for v, n in zip(values, extents.values()))
+    ends = [extents.get(i) if isinstance(i, Var) else 1 if int_value(i) == 0 else None for i in store.indices]
+    return whole and realize.predicate == TRUE and None not in ends and ends == [int_value(n) for n in store.buffer.shape]
 
 
 def _factors(value: Expr) -> Iterator[Expr]:
