@@ -14,21 +14,19 @@ from functools import lru_cache
 
 import numpy as np
 
-from autosched.ir.constant import values as constants
-from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, int_value
-from autosched.ir.functor import walk, walk_expr
-from autosched.ir.patterns import has_loads
+from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, int_value
+from autosched.ir.functor import walk_expr
 from autosched.ir.scopes import ACC, INP, WGT
-from autosched.ir.stmt import Block, BlockRealize, BufferStore
+from autosched.ir.stmt import BufferStore
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
-from autosched.target import MEMORY_TYPES, Target
+from autosched.target import MEMORY_TYPES
 from sim import isa, timing
 from sim.config import VTAConfig
 from space.lanes import Filling, fillings
+from space.least_epilogue import blocks_of, differences_of, identities_of, least_epilogue
 from space.model import LAID_OUT, Model
 from space.nest import Nest
 from space.operands import Operand
-from space.stages import Stage
 
 PIPELINE = 6  # busy cycles of a GEMM or ALU instruction beyond its micro-ops (vta.md 5)
 
@@ -50,163 +48,6 @@ class MachineBound:
     binds: str
     terms: dict[str, int]
     vector: int
-
-
-@dataclass(frozen=True)
-class Epilogue:
-    """The least that every output vector costs the compute engine besides its products.
-
-    Args:
-        initial: cycles of writing the accumulator before the first product, an addend included.
-        after: immediate operations that the result needs.
-        named: which, for the table of terms.
-        loaded: addends that are part of the sum as they are: a load may write the accumulator with them.
-    """
-
-    initial: int
-    after: int
-    named: tuple[str, ...]
-    loaded: frozenset[str]
-
-
-def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
-    """The epilogue that no program can do without; each line is proven in docs/bound.md.
-
-    A right shift, a maximum with a constant and a minimum with a constant are one operation each, the last two where the value
-    ranges reach past the constant, and where no two operands are compared by their difference; the accumulator is written once
-    before a product adds to it, by a reset, or under ``chisel`` by an immediate operation that reads an addend, elsewhere by a
-    tensor operation (two cycles) that brings the addend in. Where several results of stages come together, only what is done to
-    what they make counts: ahead of it the same function may have another form.
-
-    Args:
-        nest: the program.
-        target: the machine.
-        laid_out: whether the operands' layout is the space's choice, so that an addend may come in a lane that is free.
-    """
-    blocks = _blocks(nest)
-    values = ValueBounds(nest.func)
-    for name in (*(w.block for w in nest.wides), nest.anchor, *nest.links):
-        if name is not None:
-            _know_sums(values, blocks[name])
-    needed: dict[str, bool] = {}
-    differences = _differences(nest)
-    addend = False
-    joined, stages = _behind_joints(nest, blocks)
-    loaded: set[str] = set()
-    if nest.anchor is not None:
-        init = blocks[nest.anchor].init
-        loaded |= _summed(init.value) if isinstance(init, BufferStore) else set()
-    linear = len(stages) == len(nest.stages)
-    for stage in nest.stages[: len(nest.stages) - len(stages)]:
-        # Ahead of a place where results come together nothing is looked at: any addend may be part of a sum.
-        loaded |= {o.name for o in nest.operands if o.scope == ACC and stage.block in o.readers}
-    for stage in stages:
-        if stage.block in differences:
-            continue
-        block = blocks[stage.block]
-        dom = {iv.var: iv.dom for iv in block.iter_vars}
-        # A stage that adds a product makes the rest of its value where it starts.
-        made = block.init if stage.products else block.body
-        assert isinstance(made, BufferStore)
-        for e in walk_expr(made.value):
-            own = _on_chain(e, block)
-            if own is None:
-                continue
-            other = _other(e, own)
-            constant = None if other is None else int_value(other)
-            low, high = values.of(own, dom)
-            op = e.op if isinstance(e, BinOp | Call) else ""
-            if op == "+" and linear and other is not None and not any(map(_bends, walk_expr(own))):
-                loaded |= _summed(other)
-            if op == "shift_right" and constant:
-                needed["shr"] = True
-            elif op == "max" and constant is not None and low < constant:
-                needed["max"] = True
-            elif op == "min" and constant is not None and high > constant:
-                needed["min"] = True
-            elif op == "+" and other is not None and has_loads(other):
-                addend = True
-        linear = linear and not any(map(_bends, walk_expr(made.value)))
-    early = (nest.anchor, *nest.sides)
-    addend |= nest.anchor is not None and nest.tensorized and any(o.scope == ACC and o.consumer in early for o in nest.operands)
-    if nest.anchor is None or not nest.tensorized:
-        initial = 0
-    elif not addend or target.semantics == "chisel" or joined or laid_out:
-        initial = 1
-    else:
-        initial = 2
-    return Epilogue(initial, len(needed), tuple(needed), frozenset(loaded))
-
-
-def _bends(e: Expr) -> bool:
-    """Whether an operation is more than a sum: what is added behind it is no part of the sum of products."""
-    return isinstance(e, BinOp | Call) and e.op not in ("+", "-", "*")
-
-
-def _summed(value: Expr) -> set[str]:
-    """Tensors that a value is a sum of, as they are; of anything else none."""
-    if isinstance(value, Cast):
-        return _summed(value.value)
-    if isinstance(value, BinOp) and value.op == "+":
-        return _summed(value.a) | _summed(value.b)
-    return {value.buffer.name} if isinstance(value, BufferLoad) else set()
-
-
-def _behind_joints(nest: Nest, blocks: Mapping[str, Block]) -> tuple[bool, tuple[Stage, ...]]:
-    """(whether results of the chain come together somewhere, the stages behind the last place where they do)."""
-    chain = {store.buffer for name in (nest.anchor, *(s.block for s in nest.stages)) if name is not None
-             if isinstance(store := blocks[name].body, BufferStore)}
-    last = -1
-    for n, stage in enumerate(nest.stages):
-        block = blocks[stage.block]
-        stores = [s for s in (block.init, block.body) if isinstance(s, BufferStore)]
-        own = {s.buffer for s in stores}
-        read = [x for s in stores for x in walk_expr(s.value) if isinstance(x, BufferLoad) and x.buffer in chain - own]
-        last = n if len(read) > 1 or stage.fresh else last
-    return last >= 0, nest.stages[last + 1 :]
-
-
-def _know_sums(values: ValueBounds, block: Block) -> None:
-    """Tells what a sum of products with constant weights can be; of any other the type says all that is known."""
-    if not (isinstance(block.body, BufferStore) and isinstance(block.init, BufferStore)):
-        return
-    dom = {iv.var: iv.dom for iv in block.iter_vars}
-    value = block.body.value
-    loads = [e for e in walk_expr(value) if isinstance(e, BufferLoad) and e.dtype == "int8"]
-    tiles = {c.buffer: constants(c) for c in values.func.constants}
-    weight = next((tiles[x.buffer] for x in loads if x.buffer in tiles), None)
-    data = [x for x in loads if x.buffer not in tiles]
-    if not loads:
-        values.know_reduction(block)
-    if weight is None or weight.ndim != 2 or len(data) != 1:
-        return
-    depth = next(x for x in loads if x.buffer in tiles).indices[-1]
-    count = 1
-    for iv in block.iter_vars:
-        if iv.kind == "reduce" and iv.var is not depth:
-            count *= int_value(iv.dom.extent) or 1
-    low, high = values.of(data[0], dom)
-    ends = np.stack([weight.astype(np.int64) * low, weight.astype(np.int64) * high])
-    first = values.of(block.init.value, dom)
-    least = first[0] + count * int(ends.min(axis=0).sum(axis=1).min())
-    most = first[1] + count * int(ends.max(axis=0).sum(axis=1).max())
-    values.know(block.body.buffer, (least, most))
-
-
-def _on_chain(e: Expr, block: Block) -> Expr | None:
-    """The operand of an operation that comes from the stage before: the one that reads at the very place that is written."""
-    assert isinstance(block.body, BufferStore)
-    parts = (e.a, e.b) if isinstance(e, BinOp) else e.args if isinstance(e, Call) else ()
-    for part in parts:
-        if any(isinstance(x, BufferLoad) and x.indices == block.body.indices for x in walk_expr(part)):
-            return part
-    return None
-
-
-def _other(e: Expr, own: Expr) -> Expr | None:
-    parts = (e.a, e.b) if isinstance(e, BinOp) else e.args if isinstance(e, Call) else ()
-    found = next((p for p in parts if p is not own), None)
-    return found.value if isinstance(found, Cast) else found
 
 
 @dataclass(frozen=True)
@@ -402,7 +243,7 @@ def _source(model: Model, operand: Operand, full: Mapping[str, Filling]) -> str:
     if made is None or operand.name not in full or not full[operand.name].moved:
         return operand.name
     scope = operand.scope
-    if scope == INP and set(operand.readers) <= _identities(model.nest):
+    if scope == INP and set(operand.readers) <= identities_of(model.nest):
         # What a product with ones brings in may be either factor: it is there where it is the weight of another product.
         same = (o for o in model.nest.operands if model.origins.get(o.name) == made and o.name in full)
         others = {o.scope for o in same if full[o.name].whole}
@@ -414,7 +255,7 @@ def _between(model: Model, full: Mapping[str, Filling]) -> dict[str, Filling]:
     """By name, how full the tensors are that a nest stores for another one."""
     (_, share), c = _shares(model, full), model.config
     most = _of(model.out_elements, share) * c.batch * c.block_out
-    blocks, made = _blocks(model.nest), {}
+    blocks, made = blocks_of(model.nest), {}
     for name in (model.nest.out, *model.nest.also):
         store = blocks[name].body
         assert isinstance(store, BufferStore)
@@ -436,7 +277,8 @@ def _passing(models: Sequence[Model]) -> frozenset[str]:
     """Names of the tensors that another program need not load: it keeps in the accumulator what nests store for others that only
     widen it."""
     made = {name for model in models for name in _stored(model.nest)} - {b.name for b in models[0].nest.func.buffers}
-    multiplied = {o.name for m in models for o in m.nest.operands if o.scope != ACC and not set(o.readers) <= _identities(m.nest)}
+    nests = [(model.nest, identities_of(model.nest)) for model in models]
+    multiplied = {o.name for nest, widen in nests for o in nest.operands if o.scope != ACC and not set(o.readers) <= widen}
     # Nor does another program need what only this form lays out: diagonals, and limits that are made of nothing.
     laid = {name for model in models if model.original == LAID_OUT for name in _stored(model.nest)}
     limits = {name for model in models for name, of in model.origins.items() if not of}
@@ -445,7 +287,7 @@ def _passing(models: Sequence[Model]) -> frozenset[str]:
 
 def _stored(nest: Nest) -> list[str]:
     """Names of the tensors that a nest stores."""
-    blocks = _blocks(nest)
+    blocks = blocks_of(nest)
     return [s.buffer.name for name in (nest.out, *nest.also) if isinstance(s := blocks[name].body, BufferStore)]
 
 
@@ -456,7 +298,7 @@ def _needs(model: Model, full: Mapping[str, Filling], passing: frozenset[str]) -
     constant = {x.buffer.name for x in nest.func.constants}
     # Where a load widens, what an identity widens needs no product.
     loads_widen = model.target.semantics == "fsim"
-    identities = _identities(nest)
+    identities = identities_of(nest)
     widened = nest.anchor in identities
     products = model.padding.useful if nest.anchor and not (loads_widen and widened) else 0
     # Where the layout is the space's choice, other layouts may leave no lane empty.
@@ -484,7 +326,7 @@ def _needs(model: Model, full: Mapping[str, Filling], passing: frozenset[str]) -
             # A comparison with a constant is half of a product dearer than it looks: docs/bound.md.
             products = steps if loads_widen or passes else used + -(-3 * steps // 2) * _compares_all(nest)
         products, starts = _of(products, share), 0
-    differences = _differences(nest)
+    differences = differences_of(nest)
     # A single product may be an identity's.
     links = [s for s in nest.stages if s.products > loads_widen and s.block not in differences]
     mixed = 0
@@ -541,7 +383,7 @@ def _early(nest: Nest) -> frozenset[str]:
 
     What is stored ahead of them is a sum by itself, and so a sum more is due.
     """
-    blocks = _blocks(nest)
+    blocks = blocks_of(nest)
     stored = {e.buffer for name in (nest.out, *nest.also) if isinstance(s := blocks[name].body, BufferStore)
               for e in walk_expr(s.value) if isinstance(e, BufferLoad)}
     found: set[str] = set()
@@ -561,30 +403,9 @@ def _with_products(model: Model) -> int:
     return model.padding.vectors(model.out_elements) if model.padding.taps else model.out_elements
 
 
-def _blocks(nest: Nest) -> dict[str, Block]:
-    return {r.block.name: r.block for r in walk(nest.func.body) if isinstance(r, BlockRealize)}
-
-
-def _identities(nest: Nest) -> set[str]:
-    """The blocks that multiply by one constant matrix everywhere: they widen what they read."""
-    constant = {x.buffer.name for x in nest.func.constants}
-    return {b for o in nest.operands if o.scope == WGT and o.name in constant and not o.dims for b in o.readers}
-
-
-def _differences(nest: Nest) -> set[str]:
-    """Stages that compare two operands, each with the one before it that takes an operand away and the one after that adds it."""
-    inputs = {s.block: {o.name for o in nest.operands if o.scope == INP and s.block in o.readers} for s in nest.stages}
-    identities = _identities(nest)
-    found: set[str] = set()
-    for before, stage, after in zip(nest.stages, nest.stages[1:], nest.stages[2:]):
-        if {before.block, after.block} <= identities and not stage.products and inputs[before.block] & inputs[after.block]:
-            found |= {before.block, stage.block, after.block}
-    return found
-
-
 def _compares_all(nest: Nest) -> bool:
     """Whether results are the extrema of int8 that can be anything, with nothing done to them: of others less may say enough."""
-    blocks = _blocks(nest)
+    blocks = blocks_of(nest)
     anchor, values, whole = blocks[nest.anchor or nest.out], ValueBounds(nest.func), dtype_bounds("int8")
     assert isinstance(anchor.body, BufferStore)
     value = anchor.body.value

@@ -1,0 +1,198 @@
+"""What every output vector costs the compute engine at least besides its products, and which blocks only widen or compare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from autosched.ir.constant import values as constants
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, int_value
+from autosched.ir.functor import walk, walk_expr
+from autosched.ir.patterns import has_loads
+from autosched.ir.scopes import ACC, INP, WGT
+from autosched.ir.stmt import Block, BlockRealize, BufferStore
+from autosched.ir.value_bounds import ValueBounds
+from autosched.target import Target
+from space.nest import Nest
+from space.stages import Stage
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """The least that every output vector costs the compute engine besides its products.
+
+    Args:
+        initial: cycles of writing the accumulator before the first product, an addend included.
+        after: immediate operations that the result needs.
+        named: which, for the table of terms.
+        loaded: addends that are part of the sum as they are: a load may write the accumulator with them.
+    """
+
+    initial: int
+    after: int
+    named: tuple[str, ...]
+    loaded: frozenset[str]
+
+
+def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
+    """The epilogue that no program can do without; each line is proven in docs/bound.md.
+
+    A right shift, a maximum with a constant and a minimum with a constant are one operation each, the last two where the value
+    ranges reach past the constant, and where no two operands are compared by their difference; the accumulator is written once
+    before a product adds to it, by a reset, or under ``chisel`` by an immediate operation that reads an addend, elsewhere by a
+    tensor operation (two cycles) that brings the addend in. Where several results of stages come together, only what is done to
+    what they make counts: ahead of it the same function may have another form.
+
+    Args:
+        nest: the program.
+        target: the machine.
+        laid_out: whether the operands' layout is the space's choice, so that an addend may come in a lane that is free.
+    """
+    blocks = blocks_of(nest)
+    values = ValueBounds(nest.func)
+    for name in (*(w.block for w in nest.wides), nest.anchor, *nest.links):
+        if name is not None:
+            _know_sums(values, blocks[name])
+    needed: dict[str, bool] = {}
+    differences = differences_of(nest)
+    addend = False
+    joined, stages = _behind_joints(nest, blocks)
+    loaded: set[str] = set()
+    if nest.anchor is not None:
+        init = blocks[nest.anchor].init
+        loaded |= _summed(init.value) if isinstance(init, BufferStore) else set()
+    linear = len(stages) == len(nest.stages)
+    for stage in nest.stages[: len(nest.stages) - len(stages)]:
+        # Ahead of a place where results come together nothing is looked at: any addend may be part of a sum.
+        loaded |= {o.name for o in nest.operands if o.scope == ACC and stage.block in o.readers}
+    for stage in stages:
+        if stage.block in differences:
+            continue
+        block = blocks[stage.block]
+        dom = {iv.var: iv.dom for iv in block.iter_vars}
+        # A stage that adds a product makes the rest of its value where it starts.
+        made = block.init if stage.products else block.body
+        assert isinstance(made, BufferStore)
+        for e in walk_expr(made.value):
+            own = _on_chain(e, block)
+            if own is None:
+                continue
+            other = _other(e, own)
+            constant = None if other is None else int_value(other)
+            low, high = values.of(own, dom)
+            op = e.op if isinstance(e, BinOp | Call) else ""
+            if op == "+" and linear and other is not None and not any(map(_bends, walk_expr(own))):
+                loaded |= _summed(other)
+            if op == "shift_right" and constant:
+                needed["shr"] = True
+            elif op == "max" and constant is not None and low < constant:
+                needed["max"] = True
+            elif op == "min" and constant is not None and high > constant:
+                needed["min"] = True
+            elif op == "+" and other is not None and has_loads(other):
+                addend = True
+        linear = linear and not any(map(_bends, walk_expr(made.value)))
+    early = (nest.anchor, *nest.sides)
+    addend |= nest.anchor is not None and nest.tensorized and any(o.scope == ACC and o.consumer in early for o in nest.operands)
+    if nest.anchor is None or not nest.tensorized:
+        initial = 0
+    elif not addend or target.semantics == "chisel" or joined or laid_out:
+        initial = 1
+    else:
+        initial = 2
+    return Epilogue(initial, len(needed), tuple(needed), frozenset(loaded))
+
+
+def _bends(e: Expr) -> bool:
+    """Whether an operation is more than a sum: what is added behind it is no part of the sum of products."""
+    return isinstance(e, BinOp | Call) and e.op not in ("+", "-", "*")
+
+
+def _summed(value: Expr) -> set[str]:
+    """Tensors that a value is a sum of, as they are; of anything else none."""
+    if isinstance(value, Cast):
+        return _summed(value.value)
+    if isinstance(value, BinOp) and value.op == "+":
+        return _summed(value.a) | _summed(value.b)
+    return {value.buffer.name} if isinstance(value, BufferLoad) else set()
+
+
+def _behind_joints(nest: Nest, blocks: Mapping[str, Block]) -> tuple[bool, tuple[Stage, ...]]:
+    """(whether results of the chain come together somewhere, the stages behind the last place where they do)."""
+    chain = {store.buffer for name in (nest.anchor, *(s.block for s in nest.stages)) if name is not None
+             if isinstance(store := blocks[name].body, BufferStore)}
+    last = -1
+    for n, stage in enumerate(nest.stages):
+        block = blocks[stage.block]
+        stores = [s for s in (block.init, block.body) if isinstance(s, BufferStore)]
+        own = {s.buffer for s in stores}
+        read = [x for s in stores for x in walk_expr(s.value) if isinstance(x, BufferLoad) and x.buffer in chain - own]
+        last = n if len(read) > 1 or stage.fresh else last
+    return last >= 0, nest.stages[last + 1 :]
+
+
+def _know_sums(values: ValueBounds, block: Block) -> None:
+    """Tells what a sum of products with constant weights can be; of any other the type says all that is known."""
+    if not (isinstance(block.body, BufferStore) and isinstance(block.init, BufferStore)):
+        return
+    dom = {iv.var: iv.dom for iv in block.iter_vars}
+    value = block.body.value
+    loads = [e for e in walk_expr(value) if isinstance(e, BufferLoad) and e.dtype == "int8"]
+    tiles = {c.buffer: constants(c) for c in values.func.constants}
+    weight = next((tiles[x.buffer] for x in loads if x.buffer in tiles), None)
+    data = [x for x in loads if x.buffer not in tiles]
+    if not loads:
+        values.know_reduction(block)
+    if weight is None or weight.ndim != 2 or len(data) != 1:
+        return
+    depth = next(x for x in loads if x.buffer in tiles).indices[-1]
+    count = 1
+    for iv in block.iter_vars:
+        if iv.kind == "reduce" and iv.var is not depth:
+            count *= int_value(iv.dom.extent) or 1
+    low, high = values.of(data[0], dom)
+    ends = np.stack([weight.astype(np.int64) * low, weight.astype(np.int64) * high])
+    first = values.of(block.init.value, dom)
+    least = first[0] + count * int(ends.min(axis=0).sum(axis=1).min())
+    most = first[1] + count * int(ends.max(axis=0).sum(axis=1).max())
+    values.know(block.body.buffer, (least, most))
+
+
+def _on_chain(e: Expr, block: Block) -> Expr | None:
+    """The operand of an operation that comes from the stage before: the one that reads at the very place that is written."""
+    assert isinstance(block.body, BufferStore)
+    parts = (e.a, e.b) if isinstance(e, BinOp) else e.args if isinstance(e, Call) else ()
+    for part in parts:
+        if any(isinstance(x, BufferLoad) and x.indices == block.body.indices for x in walk_expr(part)):
+            return part
+    return None
+
+
+def _other(e: Expr, own: Expr) -> Expr | None:
+    parts = (e.a, e.b) if isinstance(e, BinOp) else e.args if isinstance(e, Call) else ()
+    found = next((p for p in parts if p is not own), None)
+    return found.value if isinstance(found, Cast) else found
+
+
+def blocks_of(nest: Nest) -> dict[str, Block]:
+    """The program's blocks, by name."""
+    return {r.block.name: r.block for r in walk(nest.func.body) if isinstance(r, BlockRealize)}
+
+
+def identities_of(nest: Nest) -> set[str]:
+    """The blocks that multiply by one constant matrix everywhere: they widen what they read."""
+    constant = {x.buffer.name for x in nest.func.constants}
+    return {b for o in nest.operands if o.scope == WGT and o.name in constant and not o.dims for b in o.readers}
+
+
+def differences_of(nest: Nest) -> set[str]:
+    """Stages that compare two operands, each with the one before it that takes an operand away and the one after that adds it."""
+    inputs = {s.block: {o.name for o in nest.operands if o.scope == INP and s.block in o.readers} for s in nest.stages}
+    identities = identities_of(nest)
+    found: set[str] = set()
+    for before, stage, after in zip(nest.stages, nest.stages[1:], nest.stages[2:]):
+        if {before.block, after.block} <= identities and not stage.products and inputs[before.block] & inputs[after.block]:
+            found |= {before.block, stage.block, after.block}
+    return found
