@@ -17,6 +17,7 @@ from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
+from space.normalise.axes import Axes, Place
 from space.normalise.blocks import (
     device_block,
     device_blocks,
@@ -27,7 +28,6 @@ from space.normalise.blocks import (
     product_of,
     store_of,
 )
-from space.normalise.packing import Axes, Place
 
 
 def applies(func: PrimFunc) -> bool:

@@ -29,6 +29,7 @@ from autosched.ir.stmt import Block, Buffer
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise import choices, epilogue, starts
+from space.normalise.axes import Axes, Names, Place, Role, accesses, as_weights, consistent
 from space.normalise.blocks import (
     Product,
     device_block,
@@ -46,87 +47,13 @@ from space.normalise.blocks import (
 )
 from space.normalise.copies import path_of
 
-Place = tuple[object, object]  # (buffer, dimension) or (block ident, iterator)
-Names = frozenset[str]
 NEEDS = "a product needs an index that only one factor and the result have, and one that both factors are summed over"
-MOST_CHOICES = 16  # of lanes that are tried, for all products together; squared, where the program makes weights
+MOST_CHOICES = 16  # of lanes that are tried, for all products together
 MUCH = 2  # times the lanes of a matrix product that a product by element has to fill
 
 
 def _unfit(reason: str) -> ScheduleError:
     return ScheduleError("normalise", reason)
-
-
-class Axes:
-    """Which dimensions and iterators are one axis (union-find), and which are indexed by more than an iterator.
-
-    Args:
-        blocks: the accelerator's.
-        lanes: of an element; a stage that reads whole elements further on reads along the same axis. 0: none does.
-        copies: names of those of the blocks that copy what others make, to be read as a weight.
-    """
-
-    def __init__(self, blocks: Sequence[Block], lanes: int = 0, copies: Names = frozenset()) -> None:
-        self.parent: dict[Place, Place] = {}
-        self.sliding: set[Place] = set()
-        self.extent: dict[Place, int] = {}
-        slides: list[Place] = []
-        windows: list[Place] = []
-        self.turned = {store_of(b).buffer: loads_of(b)[0] for b in blocks if b.name in copies}
-        self.stored: dict[Buffer, tuple[Expr, ...]] = {}
-        for block in blocks:
-            size = extents(block)
-            self.stored[store_of(block).buffer] = store_of(block).indices
-            for var, n in size.items():
-                self.extent[self.add((block.ident, var))] = n
-            for buffer, indices in _accesses(block)[: 1 if store_of(block).buffer in self.turned else None]:
-                for d, index in enumerate(indices):
-                    place = self.add((buffer, d))
-                    whole = _further(index, lanes) if lanes and block.init is None else None
-                    if isinstance(index, Var) and index in size:
-                        self.join(place, (block.ident, index))
-                    elif whole in size:
-                        self.join(place, (block.ident, whole))
-                    elif free_vars(index):
-                        moved: list[Place] = [place, *[(block.ident, v) for v in free_vars(index)]]
-                        slides += moved
-                        windows += [] if _further(index, 1) is not None else moved
-        self.sliding = {self.of(p) for p in slides}
-        self.windows = {self.of(p) for p in windows}
-
-    def add(self, place: Place) -> Place:
-        """The place, known from now on."""
-        self.parent.setdefault(place, place)
-        return place
-
-    def of(self, place: Place) -> Place:
-        """The axis of a place."""
-        while self.parent[place] is not place:
-            place = self.parent[place]
-        return place
-
-    def join(self, a: Place, b: Place) -> None:
-        """Makes two places one axis."""
-        a, b = self.of(a), self.of(self.add(b))
-        if a is not b:
-            self.parent[a] = b
-
-    def size(self, axis: Place) -> int:
-        """The largest extent of an axis's iterators."""
-        return max(n for p, n in self.extent.items() if self.of(p) is axis)
-
-
-def _further(index: Expr, lanes: int) -> Var | None:
-    """The iterator of an index that is it and a constant of whole elements."""
-    form = linear_form(index)
-    if form is None or list(form[0].values()) != [1] or (int_value(form[1]) or 0) % lanes:
-        return None
-    return next(iter(form[0])) if int_value(form[1]) is not None else None
-
-
-def _accesses(block: Block) -> list[tuple[Buffer, tuple[Expr, ...]]]:
-    store = store_of(block)
-    return [(store.buffer, store.indices), *[(x.buffer, x.indices) for x in loads_of(block)]]
 
 
 @dataclass(frozen=True)
@@ -189,7 +116,7 @@ def apply(sch: Schedule, target: Target, repeated: bool = False, copies: Names =
     if target.config.batch != 1:
         raise _unfit("packing the rows of a batch is not known")
     for block in device_blocks(sch.func):
-        if has_loads(*[i for _, indices in _accesses(block) for i in indices]):
+        if has_loads(*[i for _, indices in accesses(block) for i in indices]):
             raise _unfit(f"block {block.name} reads at an index that is data")
     _cut(sch, target, repeated, copies)
     _spread(sch, target, copies)
@@ -314,7 +241,7 @@ def _padding(sch: Schedule, plan: _Plan) -> list[tuple[str, list[int] | None]]:
 
 def _packs(sch: Schedule) -> list[Block]:
     """The blocks by which the host fills what the accelerator reads."""
-    touched = {buffer for block in device_blocks(sch.func) for buffer, _ in _accesses(block)}
+    touched = {buffer for block in device_blocks(sch.func) for buffer, _ in accesses(block)}
     return [b for b in pack_blocks(sch) if store_of(b).buffer in touched]
 
 
@@ -347,7 +274,7 @@ def _spread(sch: Schedule, target: Target, copies: Names) -> None:
         except ScheduleError:
             pass  # with what the host spreads there may be one
     for plan in _plans(blocks, target, copies):
-        lacking = [buffer for block in blocks for buffer, _ in _accesses(block) if not _fits(plan, buffer)]
+        lacking = [buffer for block in blocks for buffer, _ in accesses(block) if not _fits(plan, buffer)]
         alone = {b for b in lacking if b in packs and not any(plan.of(b, range(b.ndim)))}
         if alone == set(lacking):
             break
@@ -454,37 +381,21 @@ def _plans(blocks: Sequence[Block], target: Target, copies: Names = frozenset())
         return
     # Parts of a program that have no axis in common have lanes each, whatever those of the others.
     others = [axis for part in rest for axis in _own_lanes(part, axes, config.block_out)]
-    for choice in islice(iter_product(*roles), MOST_CHOICES**2 if copies else MOST_CHOICES):
+    choices = consistent(roles, axes, blocks, config.block_out) if copies else iter_product(*roles)
+    for choice in islice(choices, MOST_CHOICES):
         lanes: dict[Place, int] = dict.fromkeys(others, config.block_out)
         for column, depth, _ in choice:
             for axis, size in ((column, config.block_out), (depth, config.block_in)):
                 lanes[axis] = size if lanes.get(axis, size) == size else 0
-        rows = _as_weights(choice, axes, lanes, config.block_out)
+        rows = as_weights(choice, axes, lanes, config.block_out)
         if all(lanes.values()):
             yield _Plan(axes, lanes, {weight: column for column, _, weight in choice}, rows)
-
-
-def _as_weights(
-    choice: Sequence[tuple[Place, Place, Buffer]], axes: Axes, lanes: dict[Place, int], size: int
-) -> dict[Place, int]:
-    """Gives what weights are made of the lanes that these sum over; the axes of their rows, with how many make an element."""
-    rows: dict[Place, int] = {}
-    for column, depth, weight in choice:
-        load = axes.turned.get(weight)
-        for d, index in enumerate(load.indices if load is not None else ()):
-            assert load is not None
-            own = {axes.of((weight, k)) for k, i in enumerate(axes.stored[weight]) if i in free_vars(index)}
-            if depth in own:
-                lanes[axes.of((load.buffer, d))] = size if lanes.get(depth) == size else 0
-            elif column in own:
-                rows[axes.of((load.buffer, d))] = size
-    return rows
 
 
 def _own_lanes(part: Sequence[Block], axes: Axes, lanes: int) -> list[Place]:
     """The axis that becomes the lanes of a part without products: the most promising that all its tensors have once."""
     choices = _stored_axes(part, axes, lanes)
-    buffers = {buffer for block in part for buffer, _ in _accesses(block)}
+    buffers = {buffer for block in part for buffer, _ in accesses(block)}
     fitting = [a for a in choices if all(_fits(_Plan(axes, {a: lanes}, {}), b) for b in buffers)]
     return (fitting or choices)[:1]
 
@@ -497,7 +408,7 @@ def _parts(blocks: Sequence[Block], axes: Axes) -> list[list[Block]]:
     """The blocks of a program, those together that have an axis or a tensor in common."""
     parts: list[tuple[set[object], list[Block]]] = []
     for block in blocks:
-        uses: set[object] = {*_axes_of([block], axes), *[buffer for buffer, _ in _accesses(block)]}
+        uses: set[object] = {*_axes_of([block], axes), *[buffer for buffer, _ in accesses(block)]}
         near = [part for part in parts if part[0] & uses]
         for part in near:
             uses |= part[0]
@@ -511,7 +422,7 @@ def _plan(blocks: Sequence[Block], target: Target, copies: Names) -> _Plan:
     for plan in _plans(blocks, target, copies):
         try:
             for block in blocks:
-                for buffer, _ in _accesses(block):
+                for buffer, _ in accesses(block):
                     plan.order(buffer)
                 if store_of(block).buffer in plan.weights and store_of(block).buffer not in plan.axes.turned:
                     raise _unfit(f"block {block.name} makes a weight; the machine stores vectors")
@@ -522,12 +433,12 @@ def _plan(blocks: Sequence[Block], target: Target, copies: Names) -> _Plan:
     raise reasons[min(1, len(reasons) - 1)]
 
 
-def _roles(product: Product, axes: Axes, target: Target) -> list[tuple[Place, Place, Buffer]]:
+def _roles(product: Product, axes: Axes, target: Target) -> list[Role]:
     """What may be the axes of the result's lanes and of the sum's, and the weight; the most promising first."""
     block = product.block
     store = store_of(block)
     kinds = {iv.var: iv.kind for iv in block.iter_vars}
-    found: list[tuple[tuple[int, ...], tuple[Place, Place, Buffer]]] = []
+    found: list[tuple[tuple[int, ...], Role]] = []
     for data, weight in (product.factors, product.factors[::-1]):
         around = {v for i in data.indices for v in free_vars(i)}
         plain = [i for i in weight.indices if isinstance(i, Var)]

@@ -52,7 +52,7 @@ def ways(sch: Schedule, again: bool, most: int = MOST_WAYS) -> Iterator[tuple[Sc
         most: how many ways to choose factors.
     """
     choices = [[(name, k) for k in _factors(sch, name, made)] for name, made in _products(sch.func)]
-    for level in (1, 2) if again else (0,):
+    for level in (0, 1, 2) if again else (0,):
         for which in islice(iter_product(*choices), most):
             trial = sch.copy()
             try:

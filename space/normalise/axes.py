@@ -1,0 +1,148 @@
+"""Axes of a program: dimensions of tensors and iterators of blocks that always go together, and which can be lanes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from autosched.ir.expr import Expr, Var, int_value
+from autosched.ir.functor import free_vars
+from autosched.ir.simplify import linear_form
+from autosched.ir.stmt import Block, Buffer
+from space.normalise.blocks import extents, loads_of, store_of
+
+Place = tuple[object, object]  # (buffer, dimension) or (block ident, iterator)
+Names = frozenset[str]
+Role = tuple[Place, Place, Buffer]  # the axes of a product's columns and of its sum, and the weight
+MOST_LOOKED = 200  # parts of a choice of roles, at most, before the first one is as good as any
+
+
+class Axes:
+    """Which dimensions and iterators are one axis (union-find), and which are indexed by more than an iterator.
+
+    Args:
+        blocks: the accelerator's.
+        lanes: of an element; a stage that reads whole elements further on reads along the same axis. 0: none does.
+        copies: names of those of the blocks that copy what others make, to be read as a weight.
+    """
+
+    def __init__(self, blocks: Sequence[Block], lanes: int = 0, copies: Names = frozenset()) -> None:
+        self.parent: dict[Place, Place] = {}
+        self.sliding: set[Place] = set()
+        self.extent: dict[Place, int] = {}
+        slides: list[Place] = []
+        windows: list[Place] = []
+        self.turned = {store_of(b).buffer: loads_of(b)[0] for b in blocks if b.name in copies}
+        self.stored: dict[Buffer, tuple[Expr, ...]] = {}
+        for block in blocks:
+            size = extents(block)
+            self.stored[store_of(block).buffer] = store_of(block).indices
+            for var, n in size.items():
+                self.extent[self.add((block.ident, var))] = n
+            for buffer, indices in accesses(block)[: 1 if store_of(block).buffer in self.turned else None]:
+                for d, index in enumerate(indices):
+                    place = self.add((buffer, d))
+                    whole = _further(index, lanes) if lanes and block.init is None else None
+                    if isinstance(index, Var) and index in size:
+                        self.join(place, (block.ident, index))
+                    elif whole in size:
+                        self.join(place, (block.ident, whole))
+                    elif free_vars(index):
+                        moved: list[Place] = [place, *[(block.ident, v) for v in free_vars(index)]]
+                        slides += moved
+                        windows += [] if _further(index, 1) is not None else moved
+        self.sliding = {self.of(p) for p in slides}
+        self.windows = {self.of(p) for p in windows}
+
+    def add(self, place: Place) -> Place:
+        """The place, known from now on."""
+        self.parent.setdefault(place, place)
+        return place
+
+    def of(self, place: Place) -> Place:
+        """The axis of a place."""
+        while self.parent[place] is not place:
+            place = self.parent[place]
+        return place
+
+    def join(self, a: Place, b: Place) -> None:
+        """Makes two places one axis."""
+        a, b = self.of(a), self.of(self.add(b))
+        if a is not b:
+            self.parent[a] = b
+
+    def size(self, axis: Place) -> int:
+        """The largest extent of an axis's iterators."""
+        return max(n for p, n in self.extent.items() if self.of(p) is axis)
+
+
+def _further(index: Expr, lanes: int) -> Var | None:
+    """The iterator of an index that is it and a constant of whole elements."""
+    form = linear_form(index)
+    if form is None or list(form[0].values()) != [1] or (int_value(form[1]) or 0) % lanes:
+        return None
+    return next(iter(form[0])) if int_value(form[1]) is not None else None
+
+
+def accesses(block: Block) -> list[tuple[Buffer, tuple[Expr, ...]]]:
+    """What a block stores, and then what it loads of other buffers, each with its indices."""
+    store = store_of(block)
+    return [(store.buffer, store.indices), *[(x.buffer, x.indices) for x in loads_of(block)]]
+
+
+def consistent(roles: Sequence[list[Role]], axes: Axes, blocks: Sequence[Block], size: int) -> Iterator[tuple[Role, ...]]:
+    """The choices of roles that give no tensor more lanes than an element has, in order; the first of all where none does.
+
+    Args:
+        roles: by product, those that it can have.
+        axes: of the program.
+        blocks: the accelerator's.
+        size: lanes of an element.
+    """
+    able = {weight for found in roles for _, _, weight in found}
+    buffers = {buffer: range(buffer.ndim) for block in blocks for buffer, _ in accesses(block)}
+    found, looked = False, 0
+
+    def fits(chosen: Sequence[Role]) -> bool:
+        nonlocal looked
+        looked += 1
+        lanes = dict.fromkeys((axis for column, depth, _ in chosen for axis in (column, depth)), size)
+        as_weights(chosen, axes, lanes, size)
+        return all(sum(axes.of((b, d)) in lanes for d in dims) <= 1 + (b in able) for b, dims in buffers.items())
+
+    def ahead(chosen: tuple[Role, ...]) -> Iterator[tuple[Role, ...]]:
+        if len(chosen) == len(roles):
+            yield chosen
+            return
+        for role in roles[len(chosen)]:
+            if looked < MOST_LOOKED and fits((*chosen, role)):
+                yield from ahead((*chosen, role))
+
+    for choice in ahead(()):
+        found = True
+        yield choice
+    if not found:
+        yield tuple(of[0] for of in roles)
+
+
+def as_weights(
+    choice: Sequence[Role], axes: Axes, lanes: dict[Place, int], size: int
+) -> dict[Place, int]:
+    """Gives what weights are made of the lanes that these sum over; the axes of their rows, with how many make an element.
+
+    Args:
+        choice: a role for each product.
+        axes: of the program.
+        lanes: by axis; gets more of them.
+        size: lanes of an element.
+    """
+    rows: dict[Place, int] = {}
+    for column, depth, weight in choice:
+        load = axes.turned.get(weight)
+        for d, index in enumerate(load.indices if load is not None else ()):
+            assert load is not None
+            own = {axes.of((weight, k)) for k, i in enumerate(axes.stored[weight]) if i in free_vars(index)}
+            if depth in own:
+                lanes[axes.of((load.buffer, d))] = size if lanes.get(depth) == size else 0
+            elif column in own:
+                rows[axes.of((load.buffer, d))] = size
+    return rows
