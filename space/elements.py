@@ -13,7 +13,8 @@ from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Not, Select, Var, int_value
 from autosched.ir.functor import expr_children, walk, walk_expr
 from autosched.ir.patterns import choice_of, has_loads, loads_from
-from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, For, PrimFunc
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc
+from autosched.schedule.kit.nests import runs_whole
 from autosched.target import Target
 from space.normalise import conditions, initial, loops
 from space.normalise.blocks import elements_of
@@ -87,18 +88,14 @@ def sites_in(func: PrimFunc) -> Iterator[tuple[Block, Site | None]]:
     Args:
         func: in blocks.
     """
-    around: dict[Var, int | None] = {s.var: int_value(s.extent) if int_value(s.min) == 0 else None for s in walk(func.body)
-                                     if isinstance(s, For)}
+    around = [s for s in walk(func.body) if isinstance(s, For)]
     for realize in walk(func.body):
         if not isinstance(realize, BlockRealize) or realize.block.name == "root":
             continue
-        block, values = realize.block, realize.iter_values
+        block = realize.block
         extents = {iv.var: int_value(iv.dom.extent) or 0 for iv in block.iter_vars}
-        # Every iterator is a loop of its own, from end to end, and nothing is left out.
-        whole = all(isinstance(v, Var) and around.get(v) == extents[iv.var] and int_value(iv.dom.min) == 0
-                    for iv, v in zip(block.iter_vars, values))
         known = isinstance(block.init, BufferStore | None) and isinstance(block.body, BufferStore)
-        if not (whole and known and len({id(v) for v in values}) == len(values) and realize.predicate == TRUE):
+        if not (known and runs_whole(realize, around)):
             yield block, None
             continue
         assert isinstance(block.body, BufferStore)

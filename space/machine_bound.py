@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from math import prod
 
 import numpy as np
 
@@ -133,11 +134,6 @@ def _each_once(models: Sequence[Model], nests: Sequence[_Needs]) -> Iterator[lis
         makers.setdefault(model.original or model.nest.out, []).append(k)
     for which in (0, -1) if any(len(own) > 1 for own in makers.values()) else (0,):
         yield [nests[k] for k in sorted(own[which] for own in makers.values())]
-
-
-def _lanes(config: VTAConfig) -> dict[str, int]:
-    """Lanes of an element, by memory."""
-    return {INP: config.batch * config.block_in, WGT: config.block_out * config.block_in, ACC: config.batch * config.block_out}
 
 
 def _load(config: VTAConfig, scope: str, elements: int) -> int:
@@ -294,7 +290,7 @@ def _stored(nest: Nest) -> list[str]:
 def _needs(model: Model, full: Mapping[str, Filling], passing: frozenset[str]) -> _Needs:
     nest, c = model.nest, model.config
     epilogue = least_epilogue(nest, model.target, bool(model.origins))
-    lanes_of = _lanes(c)
+    lanes_of = {scope: prod(memory.lanes) for scope, memory in model.target.memories.items()}
     constant = {x.buffer.name for x in nest.func.constants}
     # Where a load widens, what an identity widens needs no product.
     loads_widen = model.target.semantics == "fsim"

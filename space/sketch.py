@@ -139,10 +139,11 @@ def _again(sch: Schedule) -> dict[str, str]:
         if step.op not in ("recompute_at_consumers", "diagonal_by_gemm"):
             continue
         try:
-            first, *copies = [named(sch, made) for made in step.outputs if isinstance(made, BlockRV)]
+            first, *others = [named(sch, made) for made in step.outputs if isinstance(made, BlockRV)]
         except ScheduleError:
             continue  # one of them has been inlined since: it stores nothing
-        found |= dict.fromkeys(copies, LAID_OUT if step.op == "diagonal_by_gemm" else found.get(first, first))
+        # The copies of the first block, or what is stored of the product that makes a diagonal.
+        found |= dict.fromkeys(others, LAID_OUT if step.op == "diagonal_by_gemm" else found.get(first, first))
     return found
 
 

@@ -223,15 +223,14 @@ def _formed(
         sums.apply(sch, target)
         if not wanted.weights:
             diagonal.apply(sch, target)  # else when it is known what the program makes
-        if wanted.weights and not is_packed(sch.func, target):
-            sch = _with_weights(sch, target, wanted, alone, otherwise)
-        elif not is_packed(sch.func, target):
-            if not _in_elements(sch, target, wanted, alone, otherwise):
-                return None, ""
-        else:
+        if is_packed(sch.func, target):
             loops.arranged(sch, target)
             if wanted.weights:
                 diagonal.apply(sch, target, True)
+        elif wanted.weights:
+            sch = _with_weights(sch, target, wanted, alone, otherwise)
+        elif not _in_elements(sch, target, wanted, alone, otherwise):
+            return None, ""
         if is_packed(sch.func, target):
             if any(step.op == "negate_factor" for step in sch.trace.insts):
                 # Products by element are sums only now. Without differences they stay apart, as points of theirs have it.

@@ -100,7 +100,7 @@ def consistent(roles: Sequence[list[Role]], axes: Axes, blocks: Sequence[Block],
     """
     able = {weight for found in roles for _, _, weight in found}
     buffers = {buffer: range(buffer.ndim) for block in blocks for buffer, _ in accesses(block)}
-    found, looked = False, 0
+    looked = 0
 
     def fits(chosen: Sequence[Role]) -> bool:
         nonlocal looked
@@ -117,16 +117,12 @@ def consistent(roles: Sequence[list[Role]], axes: Axes, blocks: Sequence[Block],
             if looked < MOST_LOOKED and fits((*chosen, role)):
                 yield from ahead((*chosen, role))
 
-    for choice in ahead(()):
-        found = True
-        yield choice
-    if not found:
-        yield tuple(of[0] for of in roles)
+    found = ahead(())
+    yield next(found, tuple([of[0] for of in roles]))
+    yield from found
 
 
-def as_weights(
-    choice: Sequence[Role], axes: Axes, lanes: dict[Place, int], size: int
-) -> dict[Place, int]:
+def as_weights(choice: Sequence[Role], axes: Axes, lanes: dict[Place, int], size: int) -> dict[Place, int]:
     """Gives what weights are made of the lanes that these sum over; the axes of their rows, with how many make an element.
 
     Args:

@@ -93,19 +93,17 @@ def apply(sch: Schedule, target: Target, made: bool = False) -> None:
             continue
         packs = filled(sch)
         mine = [f.buffer in packs for f in factors]
-        if made and not any(mine):
-            smaller = min((weight, data), key=lambda f: elements_of(f.buffer))
-            axis = next(k for k, iv in enumerate(block.iter_vars) if iv.var is lane)
-            sch.diagonal_by_gemm(sch.diagonalize(sch.get_sblock(block.name), axis, smaller.buffer.name))
-            continue
-        if data.buffer is weight.buffer and data.indices != weight.indices:
+        by_gemm = made and not any(mine)
+        if not by_gemm and data.buffer is weight.buffer and data.indices != weight.indices:
             raise ScheduleError("normalise", f"block {block.name} multiplies elements of one tensor by others of it; as data and "
                                              "as weight it lies otherwise: give it to the program twice, as two parameters")
         # The weight is what the host lays out, and of two such what has fewer elements: it is what becomes larger.
         if mine == [True, False] or (mine[0] == mine[1] and elements_of(data.buffer) < elements_of(weight.buffer)):
             data, weight = weight, data
         axis = next(k for k, iv in enumerate(block.iter_vars) if iv.var is lane)
-        sch.diagonalize(sch.get_sblock(block.name), axis, weight.buffer.name)
+        diagonal = sch.diagonalize(sch.get_sblock(block.name), axis, weight.buffer.name)
+        if by_gemm:
+            sch.diagonal_by_gemm(diagonal)
 
 
 def _factors(block: Block) -> tuple[BufferLoad, BufferLoad] | None:

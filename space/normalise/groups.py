@@ -94,13 +94,13 @@ def repeated(sch: Schedule, target: Target) -> bool:
     """Splits the axes along which stages do so, so that an element is read once for all of its places; whether there are any."""
     blocks = device_blocks(sch.func)
     axes = Axes(blocks)
-    sizes = {axes.of((block.ident, v)): each for block in blocks for v, each in _repeated(block)}
-    _divided(sch, axes, sizes)
-    for name in [b.name for b in blocks if any(True for _ in _repeated(b))]:
+    found = [(block, v, each) for block in blocks for v, each in _repeated(block)]
+    _divided(sch, axes, {axes.of((block.ident, v)): each for block, v, each in found})
+    for name in dict.fromkeys(block.name for block, _, _ in found):
         value = store_of(device_block(sch, name)).value
         if isinstance(value, BufferLoad) and not has_digits(*value.indices):
             sch.compute_inline(sch.get_sblock(name))  # what reads the copy reads its source
-    return bool(sizes)
+    return bool(found)
 
 
 def _repeated(block: Block) -> Iterator[tuple[Var, int]]:

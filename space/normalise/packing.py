@@ -21,7 +21,7 @@ from typing import Any
 from autosched.errors import ScheduleError, together
 from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import expr_children, free_vars, walk_expr
-from autosched.ir.host import is_move, kind_of
+from autosched.ir.host import is_move
 from autosched.ir.patterns import choice_of, has_loads, update_of
 from autosched.ir.printer import expr_text
 from autosched.ir.simplify import linear_form
@@ -138,7 +138,7 @@ def apply(sch: Schedule, target: Target, repeated: bool = False, copies: Names =
     if not zeros <= hosts:
         choices.apply(sch, target)  # which makes tensors that are packed as well
         epilogue.apply(sch, target)
-        apply(sch, target, repeated, copies)
+        apply(sch, target, repeated, copies)  # all that was enlarged is in whole elements now: nothing is made zero again
         return
     for name, mapping in layouts.values():
         sch.transform_layout(sch.get_sblock(name), ("write", 0), mapping)
@@ -213,12 +213,13 @@ def _not_zeroed(trial: Schedule, plan: _Plan, zeros: Names = frozenset()) -> str
 
 def _pad(sch: Schedule, name: str, factors: Sequence[int], plan: _Plan, zeros: Names) -> None:
     """Enlarges a block: zeros on the host may make zeros of what the program makes of them; a maker is zero in its lanes only."""
-    block = next(r.block for r in sch.state.realizes.values() if r.block.name == name)
-    if name in zeros and kind_of(block) is None:
-        lanes = plan.of(block.ident, [iv.var for iv in block.iter_vars])
-        sch.pad_block(sch.get_sblock(name), [f if lane else 1 for f, lane in zip(factors, lanes)], True)
-        factors = [1 if lane else f for f, lane in zip(factors, lanes)]
-    sch.pad_block(sch.get_sblock(name), factors, True if name in zeros and kind_of(block) is not None else None)
+    maker = next((b for b in device_blocks(sch.func) if b.name == name and name in zeros), None)
+    if maker is None:
+        sch.pad_block(sch.get_sblock(name), factors, True if name in zeros else None)
+        return
+    lanes = plan.of(maker.ident, [iv.var for iv in maker.iter_vars])
+    sch.pad_block(sch.get_sblock(name), [f if lane else 1 for f, lane in zip(factors, lanes)], True)
+    sch.pad_block(sch.get_sblock(name), [1 if lane else f for f, lane in zip(factors, lanes)])
 
 
 def _zeros(sch: Schedule, plan: _Plan, zeros: Names) -> Names:
@@ -381,8 +382,8 @@ def _plans(blocks: Sequence[Block], target: Target, copies: Names = frozenset())
         return
     # Parts of a program that have no axis in common have lanes each, whatever those of the others.
     others = [axis for part in rest for axis in _own_lanes(part, axes, config.block_out)]
-    choices = consistent(roles, axes, blocks, config.block_out) if copies else iter_product(*roles)
-    for choice in islice(choices, MOST_CHOICES):
+    chosen = consistent(roles, axes, blocks, config.block_out) if copies else iter_product(*roles)
+    for choice in islice(chosen, MOST_CHOICES):
         lanes: dict[Place, int] = dict.fromkeys(others, config.block_out)
         for column, depth, _ in choice:
             for axis, size in ((column, config.block_out), (depth, config.block_in)):

@@ -1,12 +1,12 @@
-"""Loops of its own for a block: one for each iterator, as long as its domain."""
+"""Loops of its own for a block: one for each iterator, as long as its domain; and whether a block has them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from autosched.ir.expr import Expr, IntImm, Var
+from autosched.ir.expr import Expr, IntImm, Var, int_value
 from autosched.ir.region import with_access
-from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, IterVar, Range, Stmt, nested
+from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, For, IterVar, Range, Stmt, nested
 
 
 def loop_of(iterator: Var) -> Var:
@@ -42,3 +42,18 @@ def filling(name: str, buffer: Buffer, value: Callable[[tuple[Var, ...]], Expr])
     iters = iterators_over(buffer.shape)
     at = tuple([iv.var for iv in iters])
     return with_access(Block(name, iters, (), (), BufferStore(buffer, at, value(at))))
+
+
+def runs_whole(realize: BlockRealize, loops: Iterable[For]) -> bool:
+    """Whether every iterator of a block is a loop of its own, over its whole domain from 0, and nothing is left out.
+
+    Args:
+        realize: the block where it stands.
+        loops: around it, or more of the program's.
+    """
+    around = {loop.var: int_value(loop.extent) for loop in loops if int_value(loop.min) == 0}
+    values, iters = realize.iter_values, realize.block.iter_vars
+    if len({id(v) for v in values}) < len(values) or realize.predicate != TRUE:
+        return False
+    return all(isinstance(v, Var) and int_value(iv.dom.min) == 0 and around.get(v) == int_value(iv.dom.extent) is not None
+               for iv, v in zip(iters, values))

@@ -11,11 +11,12 @@ from autosched.ir.host import kind_of
 from autosched.ir.patterns import loads_from
 from autosched.ir.region import block_access
 from autosched.ir.simplify import Analyzer, conjuncts
-from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferRegion, BufferStore, Range, Stmt
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, Range, Stmt
 from autosched.schedule.analysis.boxes import bind_all, bindings
 from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.analysis.ways import sums
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
+from autosched.schedule.kit.nests import runs_whole
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
@@ -97,7 +98,7 @@ def _without_zeros(state: State, realize: BlockRealize) -> BlockRealize:
             term = Replaced(node, guard[1]).visit_expr(term)
     for node in list(walk_expr(term)):
         if isinstance(node, BufferLoad) and is_zero(Replaced(node, as_expr(0, node.dtype)).visit_expr(term)):
-            for condition in support(state, scope, block, node, packed=False):
+            for condition in support(state, scope, block, node):
                 guards += conjuncts(condition)
     analyzer = Analyzer({iv.var: iv.dom for iv in block.iter_vars})
     found: list[Expr] = []
@@ -179,21 +180,22 @@ class Replaced(Mutator):
         return self.new if expr == self.old else super().visit_expr(expr)
 
 
-def support(state: State, scope: Block, reader: Block, load: BufferLoad, packed: bool = True) -> Iterator[Expr]:
+def support(state: State, scope: Block, reader: Block, load: BufferLoad) -> Iterator[Expr]:
     """Conditions outside of which the element that a block loads is zero, in terms of the block's iterators.
+
+    Host stages are not looked into: what they fill with zeros is in memory, and elements are read as a whole.
 
     Args:
         state: the program.
         scope: the block that holds reader and writers.
         reader: the block that loads.
         load: one of its loads.
-        packed: whether to look into host stages: what they fill with zeros is in memory, and elements are read as a whole.
     """
     writers = state.writers(scope, load.buffer)
     if len(writers) != 1 or writers[0].ident is reader.ident:
         return
     producer = writers[0]
-    if not packed and kind_of(producer) is not None:
+    if kind_of(producer) is not None:
         return
     at = _inverse(producer, load)
     if at is None:
@@ -207,7 +209,7 @@ def support(state: State, scope: Block, reader: Block, load: BufferLoad, packed:
         elif isinstance(node, BufferLoad):
             moved = substitute(node, at)
             assert isinstance(moved, BufferLoad)
-            yield from support(state, scope, producer, moved, packed)
+            yield from support(state, scope, producer, moved)
 
 
 def vanishes(state: State, scope: Block, reader: Block, value: Expr, dom: Mapping[Var, Range], depth: int = DEEPEST) -> bool:
@@ -268,13 +270,10 @@ def fills(state: State, producer: Block) -> bool:
     realize = state.realizes[producer.ident]
     store = producer.body
     assert isinstance(store, BufferStore)
-    extents = {iv.var: int_value(iv.dom.extent) if int_value(iv.dom.min) == 0 else None for iv in producer.iter_vars}
-    loops = {loop.var: int_value(loop.extent) for loop in state.loops_above(realize)}
-    values = list(realize.iter_values)
-    apart = len({id(v) for v in values}) == len(values)
-    whole = apart and all(isinstance(v, Var) and loops.get(v) == n for v, n in zip(values, extents.values()))
+    extents = {iv.var: int_value(iv.dom.extent) for iv in producer.iter_vars}
     ends = [extents.get(i) if isinstance(i, Var) else 1 if int_value(i) == 0 else None for i in store.indices]
-    return whole and realize.predicate == TRUE and None not in ends and ends == [int_value(n) for n in store.buffer.shape]
+    whole = runs_whole(realize, state.loops_above(realize))
+    return whole and None not in ends and ends == [int_value(n) for n in store.buffer.shape]
 
 
 def _factors(value: Expr) -> Iterator[Expr]:
