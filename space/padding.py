@@ -12,11 +12,13 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from space.distinct import distinct
+from space.distinct import distinct, keys
 from space.nest import Nest
 from space.operands import Operand
 from space.plan import Part, Plan, indices
 from space.rule import Ints
+
+ROWS = 256  # fills that are looked at together: a few megabytes
 
 
 @dataclass(frozen=True)
@@ -126,14 +128,12 @@ class Padding:
         rows = np.stack(fields, axis=-1)[used]
         first, which = distinct(rows)
         known = self._most.setdefault(n, {})
-        found = []
-        for row in rows[first]:
-            key = row.tobytes()
-            if key not in known:
-                known[key] = _most_of(dim, row.tolist())
-            found.append(known[key])
+        fills = rows[first]
+        found = keys(fills)
+        new = [at for at, key in enumerate(found) if key not in known]
+        known.update(zip([found[at] for at in new], _most_of(dim, fills[new]).tolist()))
         most = np.zeros(part.on.shape, dtype=np.int64)
-        most[used] = np.array(found, dtype=np.int64)[which]
+        most[used] = np.array([known[key] for key in found], dtype=np.int64)[which]
         return most
 
     def movers(self, axes: Iterable[int]) -> list[int]:
@@ -177,11 +177,18 @@ def _dims_of(operand: Operand) -> tuple[PaddedDim, ...]:
     return tuple(found) if len(axes) == len(set(axes)) else ()
 
 
-def _most_of(dim: PaddedDim, fill: list[int]) -> int:
-    """That of one fill: its extent, and of every axis that moves it where it begins, its tile and its steps."""
+def _most_of(dim: PaddedDim, fills: Ints) -> Ints:
+    """That of every fill: its extent, and of every axis that moves it where it begins, its tile and its steps; shape (n,)."""
     ahead = np.concatenate([[0], np.cumsum(dim.inside)])
-    starts = np.zeros((), dtype=np.int64)
-    for a, (low, tile, steps) in zip(dim.axes, np.reshape(fill[1:], (-1, 3))):
-        starts = np.add.outer(starts, dim.coeffs[a] * (low + tile * np.arange(steps)))
-    starts = np.minimum(starts, len(dim.inside))
-    return int((ahead[np.minimum(starts + fill[0], len(dim.inside))] - ahead[starts]).max())
+    found = np.zeros(len(fills), dtype=np.int64)
+    for since in range(0, len(fills), ROWS):
+        own = fills[since : since + ROWS]
+        starts = np.zeros((len(own), 1), dtype=np.int64)
+        for a, (low, tile, steps) in zip(dim.axes, own[:, 1:].reshape(len(own), -1, 3).transpose(1, 2, 0)):
+            # Who has fewer steps than others takes his last one several times.
+            step = np.minimum(np.arange(steps.max()), steps[:, None] - 1)
+            moved = dim.coeffs[a] * (low[:, None] + tile[:, None] * step)
+            starts = (starts[:, :, None] + moved[:, None, :]).reshape(len(own), -1)
+        starts = np.minimum(starts, len(dim.inside))
+        found[since : since + ROWS] = (ahead[np.minimum(starts + own[:, :1], len(dim.inside))] - ahead[starts]).max(axis=1)
+    return found
