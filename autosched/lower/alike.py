@@ -82,7 +82,7 @@ def _of_place(place: Place | None, at: Mapping[Any, int]) -> Question | None:
     if held is None or (held.banks == 1 and not held.threads):
         return _of_form(place.offset, at)
     path, threads = [tuple([(at[loop], loop.thread) for loop in loops]) for loops in (held.path, held.threads)]
-    return _of_form(place.offset, at), held.size, held.banks, path, threads
+    return _of_form(place.offset, at), held.size, held.banks, held.turned, path, threads
 
 
 def answered(asked: Question | None, origin: Origin, make: Callable[[], Kernels | Rows]) -> Kernels | Rows:

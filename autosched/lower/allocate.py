@@ -39,6 +39,7 @@ class Storage:
         threads: virtual threads around the scope, each iteration with copies of its own.
         life: the first and the last site, by order, of the statements that run while it is alive.
         address: first element.
+        turned: the copy that the first pass uses.
     """
 
     buffer: Buffer
@@ -51,6 +52,7 @@ class Storage:
     threads: tuple[Loop, ...]
     life: tuple[int, int]
     address: int = 0
+    turned: int = 0
 
     @property
     def total(self) -> int:
@@ -60,7 +62,7 @@ class Storage:
     @property
     def last(self) -> int:
         """Which copy the last pass uses."""
-        return (prod(loop.extent for loop in self.path if not loop.thread) - 1) % self.banks
+        return (prod(loop.extent for loop in self.path if not loop.thread) - 1 + self.turned) % self.banks
 
     def flat(self, access: Access) -> Lin:
         """Offset in scalars of an access from the start of a copy."""
@@ -82,7 +84,7 @@ class Storage:
             for loop in self.path:
                 if not loop.thread:
                     turn = turn * loop.extent + values[loop]
-            offset = offset + turn % self.banks * self.size
+            offset = offset + (turn + self.turned) % self.banks * self.size
         return offset
 
 
@@ -251,13 +253,21 @@ def _place(storages: list[Storage], scope: str, depth: int, uses: Mapping[Buffer
         return
     need = int(needed([Held(scope, s.size, s.total // s.size, *s.life) for s in storages]))
     if need <= depth:
-        # By preference where storages that follow each other do not meet, else as tight as it goes.
         large = sorted(storages, key=lambda s: -s.total)
-        if (need := _packed(large, depth, uses, True)) > depth:
-            need = _packed(large, depth, uses, False)
-        if need > depth:
-            # Placed by length of life, those around others do not come to lie on top of them.
-            need = _packed(sorted(storages, key=lambda s: s.life[0] - s.life[1]), depth, uses, False)
+        # Placed by length of life, those around others do not come to lie on top of them.
+        long = sorted(storages, key=lambda s: s.life[0] - s.life[1])
+        # By preference where storages that follow each other do not meet, else as tight as it goes.
+        found: list[Packing] = []
+        for order, careful in ((large, True), (long, True), (large, False), (long, False)):
+            if not careful and found:
+                break
+            packing = _packed(order, depth, uses, careful, again)
+            found += [packing] if packing.high <= depth else []
+            if found and not found[-1].meeting[0]:
+                break
+        best = min(found, key=lambda packing: packing.meeting, default=packing)
+        best.take()
+        need = best.high
     if need > depth:
         parts = ", ".join(
             f"{s.buffer.name} {s.size}" + (f" x {s.total // s.size} copies" if s.total != s.size else "") for s in storages
@@ -265,8 +275,28 @@ def _place(storages: list[Storage], scope: str, depth: int, uses: Mapping[Buffer
         raise LoweringError("capacity", f"{scope} holds {depth} elements and the program needs {need}: {parts}")
 
 
-def _packed(storages: Sequence[Storage], depth: int, uses: Mapping[Buffer, list[Use]], careful: bool) -> int:
-    """Places storages one after the other, sharing memory between those that are never alive together; the end of what they take.
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """Places of all storages of a memory.
+
+    Args:
+        high: the end of what they take.
+        meeting: elements in which storages meet that follow each other, as far as was looked: at once, and later on.
+        places: each with its address and the copy that its first pass uses.
+    """
+
+    high: int
+    meeting: tuple[int, int]
+    places: tuple[tuple[Storage, int, int], ...]
+
+    def take(self) -> None:
+        """Gives every storage its place."""
+        for s, at, turned in self.places:
+            s.address, s.turned = at, turned
+
+
+def _packed(storages: Sequence[Storage], depth: int, uses: Mapping[Buffer, list[Use]], careful: bool, again: bool) -> Packing:
+    """Places storages one after the other, sharing memory between those that are never alive together.
 
     Args:
         storages: of one memory, in the order in which they are placed.
@@ -274,25 +304,50 @@ def _packed(storages: Sequence[Storage], depth: int, uses: Mapping[Buffer, list[
         uses: who uses what.
         careful: let the first copy of a storage stay clear of the copy that the one before it used last, whose STORE or
             product may still be under way.
+        again: what its other copies wait for matters less than that they stand where others have been.
     """
     placed: list[Storage] = []
-    high = 0
     spans = {id(s): (uses[s.buffer][0][0].order, uses[s.buffer][-1][0].order) for s in storages}
-    for s in storages:
-        apart = {id(p): s.life[1] < p.life[0] or p.life[1] < s.life[0] for p in placed}
-        rivals = sorted((p for p in placed if not apart[id(p)]), key=lambda p: p.address)
-        others = [p for p in placed if apart[id(p)] and not _between(s, p, spans)] if careful else []
+
+    def apart(s: Storage, p: Storage) -> bool:
+        return s.life[1] < p.life[0] or p.life[1] < s.life[0]
+
+    def place(s: Storage, beside: Sequence[Storage]) -> None:
+        rivals = sorted((p for p in beside if not apart(s, p)), key=lambda p: p.address)
+        others = [p for p in beside if apart(s, p) and not _between(s, p, spans)] if careful else []
         spots = {0, *[p.address + p.total for p in rivals]}
         spots |= {p.address + k * p.size for p in others for k in range(1, p.total // p.size + 1)}
+        if others:
+            spots.add(max(0, depth - s.total))
         free = [
             at for at in sorted(spots)
             if all(at + s.total <= p.address or p.address + p.total <= at for p in rivals)
         ]
         fits = [at for at in free if at + s.total <= depth] or free[:1]
-        s.address = min(fits, key=lambda at: (sum(_meeting(s, at, p, uses) for p in others), at))
-        high = max(high, s.address + s.total)
+        turns = range(s.banks if others and not s.threads else 1)
+        *_, s.address, s.turned = min(
+            (*_met([_meeting(s, at, turned, p, uses, again) for p in others]), at, turned) for at in fits for turned in turns
+        )
+
+    def packing() -> Packing:
+        met = _met([
+            _meeting(s, s.address, s.turned, p, uses, again) for n, s in enumerate(placed) for p in placed[:n]
+            if careful and apart(s, p) and not _between(s, p, spans)
+        ])
+        return Packing(max(s.address + s.total for s in placed), met, tuple([(s, s.address, s.turned) for s in placed]))
+
+    for s in storages:
+        place(s, placed)
         placed.append(s)
-    return high
+    found = packing()
+    if found.meeting[0]:
+        # Who came first did not know where the others would stand.
+        for s in placed:
+            place(s, [p for p in placed if p is not s])
+        second = packing()
+        found = second if second.high <= depth and second.meeting < found.meeting else found
+    found.take()
+    return found
 
 
 def _between(a: Storage, b: Storage, spans: Mapping[int, tuple[int, int]]) -> bool:
@@ -301,12 +356,45 @@ def _between(a: Storage, b: Storage, spans: Mapping[int, tuple[int, int]]) -> bo
     return any(first[1] < low and high < last[0] for low, high in spans.values())
 
 
-def _meeting(s: Storage, at: int, p: Storage, uses: Mapping[Buffer, list[Use]]) -> int:
-    """Elements that the last copy of the earlier of two storages and the first copy of the later one have in common."""
-    first = uses[s.buffer][0][0].order < uses[p.buffer][0][0].order
-    a = at + (s.last * s.size if first else 0)
-    b = p.address + (0 if first else p.last * p.size)
-    return max(0, min(a + s.size, b + p.size) - max(a, b))
+def _met(meetings: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    """All meetings together."""
+    at_once = later = 0
+    for now, then in meetings:
+        at_once, later = at_once + now, later + then
+    return at_once, later
+
+
+def _meeting(s: Storage, at: int, turned: int, p: Storage, uses: Mapping[Buffer, list[Use]], once: bool) -> tuple[int, int]:
+    """Elements of an earlier storage's work that a later one waits for: its first copy, and any of its copies.
+
+    The work is on the copy which the earlier one used last, and goes through it from its first element on. In a loop that holds
+    both they take turns: all that they share counts.
+
+    Args:
+        s: one of the two.
+        at: where it is to stand.
+        turned: which of its copies its first pass is to use.
+        p: the other one, which has its place.
+        uses: who uses what.
+        once: the first copy alone is looked at.
+    """
+    if any(loop.extent > 1 for loop in common([s.path, p.path])):
+        both = max(0, min(at + s.total, p.address + p.total) - max(at, p.address))
+        return both, both
+    if uses[s.buffer][0][0].order < uses[p.buffer][0][0].order:
+        earlier, later, start = s, p, p.address
+        last, first = at + (s.last - s.turned + turned) % s.banks * s.size, p.address + p.turned * p.size
+    else:
+        earlier, later, start = p, s, at
+        last, first = p.address + p.last * p.size, at + turned * s.size
+    waits = _until(last, earlier.size, first, later.size)
+    return waits, 0 if once else _until(last, earlier.size, start, later.total)
+
+
+def _until(start: int, size: int, other: int, span: int) -> int:
+    """How many of ``size`` elements from ``start`` on it takes until the last that is among ``span`` from ``other`` on, or 0."""
+    end = min(start + size, other + span)
+    return end - start if end > max(start, other) else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,152 @@
+"""Where buffers stand that share a memory: nobody waits who need not, and nothing lies on what is alive."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched.ir.scopes import ACC, INP
+from autosched.lower import lower_table
+from autosched.lower.affine import Lin, Loop
+from autosched.lower.alike import _of_place
+from autosched.lower.allocate import Storage, _packed
+from autosched.lower.elements import Place
+from autosched.measure import Candidate, measure
+from autosched.workloads import workload
+from autosched.workloads.stage import tensor
+from space import Space
+from space.rules import cuts
+
+
+def cut(space: Space, axis: str, size: int) -> int:
+    """The value of a cut column that cuts so much off an axis."""
+    model = space.sketches[0].model
+    at = next(n for n, a in enumerate(model.nest.axes) if a.name == axis)
+    return cuts.values(model)[at, size]
+
+
+def point(name: str, **decisions: Any) -> tuple[Space, np.ndarray]:
+    """A point of a named workload's space; ``head=("y", 6)`` cuts so much off."""
+    space = Space(workload(name).func, "vta-de10")
+    forms = [n for n, sketch in enumerate(space.sketches) if set(sketch.done) == set(decisions.pop("done", ()))]
+    given = {key: cut(space, *value) if isinstance(value, tuple) else value for key, value in decisions.items()}
+    return space, space.point(sketch=forms[0], **given)
+
+
+def places(space: Space, row: np.ndarray, scope: str) -> list[Any]:
+    """The buffers of a memory, in the order of the program."""
+    return [s for s in lower_table(space.schedule(row).func, "vta-de10").storages if s.scope == scope]
+
+
+def cycles(name: str, space: Space, row: np.ndarray) -> int:
+    """What the point's program takes, executed and compared."""
+    found = measure(Candidate(name, "vta-de10", tuple(space.trace(row).as_json())), execute=True)
+    assert found.cycles is not None, found.reason
+    return found.cycles
+
+
+def test_what_one_loop_fills_in_turn_does_not_lie_on_each_other() -> None:
+    """Two operands of a sum, of which one has two banks: in the main part each has a place of its own, in every iteration."""
+    name = "resnet18.add3"
+    space, row = point(name, head=("c", 2), cut=("c", 2), cut_again=("y", 1), tile_c=4, tile_x=7, order=1, load_a=2, load_b=2,
+                       banks_b=1, banks_acc=1)
+    main = [s for s in places(space, row, INP) if s.elements == 392]
+    (a, b) = sorted(main, key=lambda s: s.address)
+    assert {a.copies, b.copies} == {1, 2} and a.address + a.elements * a.copies <= b.address
+    # On each other it was 20 797: every load waited for the product before it.
+    assert cycles(name, space, row) == 17_644
+
+
+def test_a_part_begins_in_the_copy_that_nobody_is_storing() -> None:
+    """The first part has no room beside both copies of the next one, but beside one, which is used first."""
+    name = "resnet18.c7"
+    space, row = point(name, done=("init by copy", "rows in use"), head=("y", 7), cut=("y", 1), cut_again=("co", 4), tile_y=2,
+                       head_ci=1, order=2, load_data=5, load_kernel=5, keep_kernel=1, banks_data=1, banks_acc=1, tail_last=2,
+                       addend_first=1)
+    head, main = places(space, row, ACC)[1:3]
+    assert (head.elements, main.elements, main.copies) == (1568, 448, 2)
+    assert head.address < main.address < head.address + head.elements <= main.address + main.elements, "only one copy is clear"
+    # Begun in the other copy it was 43 600: the second part waited for the store of the first.
+    assert cycles(name, space, row) == 38_273
+
+
+def test_who_comes_first_ends_where_the_next_does_not_begin() -> None:
+    name = "resnet18.c4"
+    space, row = point(name, done=("init by copy", "rows in use"), head=("y", 6), cut=("y", 6), tile_y=8, tile_x=14, tile_ci=1,
+                       last_ci=2, order=3, load_data=5, load_kernel=5, banks_data=1, banks_kernel=1, banks_acc=1,
+                       tail_last=2, addend_first=1)
+    assert cycles(name, space, row) == 51_577  # 53 994 where the first part's last copy lies under the next one's first
+
+
+def stored(name: str, size: int, life: tuple[int, int], turns: int = 0, banks: int = 2, loop: Loop | None = None) -> Storage:
+    """A storage of one copy, or of several that a loop of so many turns uses in turn."""
+    path = (loop,) if loop else (Loop(name, turns),) if turns else ()
+    return Storage(tensor(name, [size], "int32"), path, (), (size,), 1, size, banks if path else 1, (), life)
+
+
+def packed(stores: list[Storage], depth: int, again: bool = False) -> tuple[int, int]:
+    """What still meets when they are placed with care."""
+    uses: Any = {s.buffer: [(SimpleNamespace(order=n, path=()), None, True) for n in s.life] for s in stores}
+    found = _packed(stores, depth, uses, True, again)
+    assert found.high <= depth
+    return found.meeting
+
+
+def test_in_a_loop_that_fills_both_every_copy_is_kept_clear() -> None:
+    loop = Loop("i", 4)
+    two, one = stored("two", 40, (1, 1), loop=loop), stored("one", 40, (0, 0), banks=1, loop=loop)
+    assert packed([two, one], 120, again=True) == (0, 0) and one.address == 80
+
+
+def test_who_was_placed_first_is_placed_again() -> None:
+    """As in a layer of three parts beside its addends: the first one ends where the second does not begin."""
+    stores = [stored("bias", 8, (0, 18)), stored("head", 672, (1, 6), 2), stored("main", 896, (7, 12), 4),
+              stored("last", 672, (13, 18), 2)]
+    assert packed(stores, 2048)[0] == 0
+    assert [s.address for s in stores] == [0, 704, 8, 8] and stores[1].last == 1
+
+
+def test_later_copies_are_kept_clear_where_there_is_room() -> None:
+    """The first copy would be clear at 0, and the second one wait."""
+    first, then = stored("first", 50, (0, 0), 2), stored("then", 30, (1, 1), 2)
+    assert packed([first, then], 160) == (0, 0) and (first.address, first.last, then.address) == (0, 1, 100)
+    first, then = stored("first", 50, (0, 0), 2), stored("then", 30, (1, 1), 2)
+    assert packed([first, then], 160, again=True)[0] == 0 and then.address == 0, "where a place that was used is worth more"
+
+
+def test_which_copy_is_first_is_part_of_what_a_site_asks() -> None:
+    """Else a site would be given the instructions of another one that begins in the other copy."""
+    store = stored("x", 8, (0, 0), 2)
+    asked = []
+    for turned in (0, 1):
+        store.turned = turned
+        asked.append(_of_place(Place(Lin(), store), {store.path[0]: 0}))
+    assert asked[0] != asked[1]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_what_is_alive_together_never_meets(seed: int) -> None:
+    rng = random.Random(seed)
+    loop = Loop("i", 4)
+    stores, uses = [], {}
+    for k in range(rng.randint(2, 6)):
+        size, banks, first = rng.randint(1, 60), rng.choice((1, 2, 3)), rng.randint(0, 8)
+        life = first, first + rng.randint(0, 3)
+        path = (loop,) if banks > 1 or rng.random() < 0.3 else ()
+        store = Storage(tensor(f"b{k}", [size], "int32"), path, (), (size,), 1, size, banks, (), life)
+        stores.append(store)
+        uses[store.buffer] = [(SimpleNamespace(order=n, path=()), None, True) for n in life]
+    given: Any = uses
+    depth = rng.randint(40, 200)
+    for careful in (True, False):
+        found = _packed(stores, depth, given, careful, rng.random() < 0.5)
+        assert len(found.places) == len(stores) and found.high == max(at + s.total for s, at, _ in found.places)
+        for n, (s, at, turned) in enumerate(found.places):
+            assert at >= 0 and 0 <= turned < s.banks
+            for p, other, _ in found.places[:n]:
+                together = s.life[0] <= p.life[1] and p.life[0] <= s.life[1]
+                assert not together or at + s.total <= other or other + p.total <= at
