@@ -35,6 +35,7 @@ from space.play import (
     SLICES,
     STAGE,
     STORE,
+    STORES,
     TILE,
     TRANSFERS,
     UOPS,
@@ -73,10 +74,47 @@ def behind(start: float, beats: float, least: float, fills: Any, n: int, latency
 
 
 @njit(cache=True, nogil=True)
+def run_ahead(
+    load: float, follows: int, inward: Any, engine: Any, depth: Any, beats: Any, transfers: Any, banks: Any, once: Any, slot: Any,
+    release: Any, fills: Any, n: int, latency: float, fetch: float,
+) -> int:
+    """Adds a visit's fills to those of the load engine, as early as banks are free; how many there are then.
+
+    Args:
+        load: when the engine is free.
+        follows: the loop that goes on with the visit; -1 where none does.
+        inward: operands in the order of their loads.
+        engine: of every operand, like the following ones, which engine loads it.
+        depth: loops around its load.
+        beats: bus words of a fill.
+        transfers: DMAs of a fill.
+        banks: that take turns.
+        once: whether every fill has a place of its own.
+        slot: the bank of the next fill.
+        release: when every bank is free, shape (operands, banks).
+        fills: first and last cycle, cycles of a DMA; shape (.., 3).
+        n: how many of these there are.
+        latency: cycles of a DMA beyond its beats.
+        fetch: bus words of an instruction.
+    """
+    for i in range(len(inward)):
+        k = inward[i]
+        if engine[k] == 1 or beats[k] == 0 or not 0 <= follows < depth[k] or banks[k] + once[k] == 1:
+            continue
+        if once[k] == 0:
+            load = max(load, release[k, slot[k]])
+        fills[n, 0] = load
+        load += beats[k] + (latency + fetch) * transfers[k]
+        fills[n, 1], fills[n, 2] = load, beats[k] / transfers[k] + latency
+        n += 1
+    return n
+
+
+@njit(cache=True, nogil=True)
 def play(
     on: Any, shape: Any, spatial: Any, fill: Any, work: Any, apart: Any, acc_banks: Any, dims: Any, counts: Any, padded: Any,
-    drops: Any, widths: Any, issue: float, latency: float, fetch: float, begin: float, burst: float,
-    reads: float, out: Any,
+    drops: Any, widths: Any, issue: float, latency: float, fetch: float, fetched: float, begin: float, burst: float,
+    reads: float, queue: float, enough: Any, out: Any,
 ) -> None:
     """Cycles of every point.
 
@@ -87,8 +125,9 @@ def play(
         fill: of every operand, float64, shape (n, parts, operands, 7); ``ENGINE`` 1 where the compute engine loads it, 2
             where only the stages read it, 3 where both the products and the stages do, ``ONCE`` 1 where every fill has a place
             of its own, 2 where it touches that of the fill before, ``AFTER`` 1 where no product and no initial value reads it.
-        work: of a part, float64, shape (n, parts, 11).
-        apart: whether a part's first buffers have room beside those of the part before, shape (n, parts).
+        work: of a part, float64, shape (n, parts, 12).
+        apart: whether there is room beside what the part before used last, for all copies of a part's buffers (2), the first
+            ones (1) or none (0): of what the load engine fills, and of the accumulator; shape (n, parts, 2).
         acc_banks: of the accumulator, shape (n,).
         dims: per padded dimension its place among the loops of the spatial and of the reduction axis (-1 where there is none),
             and the coefficients of both, shape (n, dims, 4).
@@ -96,13 +135,16 @@ def play(
         padded: index of the padded operand, -1 without.
         drops: whether padding is left out, shape (n,).
         widths: per part and padded dimension: indices of a whole fill, the most of any fill, rows outside, indices that are no
-            padding, and the first of them; shape (n, parts, dims, 5).
+            padding, the first of them, and indices of a whole fill with its padding; shape (n, parts, dims, 6).
         issue: cycles of a computing instruction beyond its micro-ops.
         latency: cycles between two loads beyond their beats.
         fetch: bus words of an instruction.
+        fetched: cycles between two instructions of a long row of stores, which come before the next loads.
         begin: cycles before the first instruction.
         burst: bus words of a read.
         reads: that may be on their way.
+        queue: instructions that wait for an engine at most.
+        enough: cycles above which nobody asks how many exactly, shape (n,).
         out: the result, shape (n,).
     """
     n, parts, axes = shape.shape[0], shape.shape[1], shape.shape[2]
@@ -138,6 +180,7 @@ def play(
         last = begin  # the end of the last product
         done = begin  # the end of the last stage
         store = begin
+        told = begin  # when the stores so far have been fetched
         banks_acc = acc_banks[r] + 1
         first_part = True
         known = 0.0  # accumulators whose contents are known to be small
@@ -152,17 +195,19 @@ def play(
                 tile[a], rest[a] = shape[r, p, a, TILE], shape[r, p, a, REST]
                 visits *= outer[a]
             comp += w[UOPS]
-            if not first_part and not apart[r, p]:
-                # No room beside the part before: the loads wait for its products, its initial values for its last store.
+            # Without room beside the part before the loads wait for its products, the initial values for its last store.
+            if not first_part and apart[r, p, 0] == 0:
                 load = max(load, last)
                 for k in range(operands):
                     if fill[r, p, k, ENGINE] > 1:
                         load = max(load, done)
+            if not first_part and apart[r, p, 1] == 0:
                 comp = max(comp, store)
             for k in range(operands):
                 filled[k] = slot[k] = 0
                 for b in range(held):
-                    release[k, b] = 0.0
+                    waits = not first_part and b > 0 and apart[r, p, 0] == 1
+                    release[k, b] = 0.0 if not waits else done if fill[r, p, k, ENGINE] > 1 else last
                 depth[k], banks[k] = int(fill[r, p, k, DEPTH]), int(fill[r, p, k, BANKS])
                 once[k], engine[k] = int(fill[r, p, k, ONCE]), int(fill[r, p, k, ENGINE])
                 after[k] = fill[r, p, k, AFTER] > 0
@@ -179,7 +224,7 @@ def play(
                 if engine[k] != 1 and beats_of[k] > 0:
                     deepest = max(deepest, depth[k])
             for b in range(held):
-                stored[b] = 0.0 if apart[r, p] or first_part else store
+                stored[b] = store if not first_part and apart[r, p, 1] <= (b > 0) else 0.0
             if first_part and w[KNOWN] > 0:
                 comp += w[KNOWN]
                 load = max(load, comp)
@@ -196,6 +241,7 @@ def play(
                     if counter[a] == outer[a] - 1 and rest[a] != tile[a]:
                         share *= rest[a] / tile[a]
                 # Loads of this visit, in program order.
+                load = max(load, told)
                 fills = 0
                 for i in range(operands):
                     k = inward[i]
@@ -214,7 +260,7 @@ def play(
                             if b >= 0 and b < depth[k]:
                                 at += dims[r, d, 3] * (counter[b] * tile[b])
                             whole, pad = widths[r, p, d, 0], widths[r, p, d, 4]
-                            high = min(at + whole, pad + widths[r, p, d, 3])
+                            high = min(at + widths[r, p, d, 5], pad + widths[r, p, d, 3])
                             got = max(high - max(at, pad), 0.0)
                             if got != whole:
                                 beats *= got / whole
@@ -251,27 +297,24 @@ def play(
                     if w[CLEAR] > 0 and known < w[CLEAR] * (bank + 1):
                         known = w[CLEAR] * (bank + 1)
                         comp += w[CLEAR] + issue
-                    comp += w[INIT]
-                ahead = -1.0
+                ahead = False  # whether that stands among the fills
                 for k in range(operands):
                     if engine[k] == 1 and beats_of[k] > 0 and (step == 0 or changed < depth[k]):
-                        if ahead < 0:
+                        if not ahead:
                             # What the load engine does meanwhile: the next visit's fills that has some, once banks are free.
-                            ahead = load
+                            ahead = True
                             follows = deepest - 1  # the loop that goes on there
                             while follows >= 0 and counter[follows] + 1 == outer[follows]:
                                 follows -= 1
-                            for i in range(operands):
-                                j = inward[i]
-                                if engine[j] == 1 or beats_of[j] == 0 or not 0 <= follows < depth[j] or banks[j] + once[j] == 1:
-                                    continue
-                                under_way[fills, 0] = max(ahead, release[j, slot[j]]) if once[j] == 0 else ahead
-                                ahead = under_way[fills, 0] + beats_of[j] + (latency + fetch) * transfers_of[j]
-                                under_way[fills, 1], under_way[fills, 2] = ahead, beats_of[j] / transfers_of[j] + latency
-                                fills += 1
+                            fills = run_ahead(
+                                load, follows, inward, engine, depth, beats_of, transfers_of, banks, once, slot, release,
+                                under_way, fills, latency, fetch,
+                            )
                         due[k] = after[k]
                         if not after[k]:
                             comp = behind(comp, beats_of[k], alone[k], under_way, fills, latency, burst, reads)
+                if new_tile:
+                    comp += w[INIT]
                 products = w[PRODUCTS] * share
                 if drops[r]:
                     for d in range(ndims):
@@ -308,17 +351,27 @@ def play(
                         if engine[k] == 2:
                             comp = max(comp, ready[k])
                         if due[k]:
+                            if not ahead:
+                                ahead = True
+                                fills = run_ahead(
+                                    load, changed, inward, engine, depth, beats_of, transfers_of, banks, once, slot, release,
+                                    under_way, fills, latency, fetch,
+                                )
                             comp = behind(comp, beats_of[k], alone[k], under_way, fills, latency, burst, reads)
                             due[k] = False
                     for _ in range(int(w[SLICES])):
                         comp += w[STAGE]
                         store = max(store, comp) + w[STORE]
+                    # All are fetched before the next loads, and no more wait than there is room for.
+                    told += fetched * w[STORES] * w[SLICES]
+                    if w[STORES] * w[SLICES] > queue:
+                        told = max(told, store - queue * w[STORE] / w[STORES])
                     done = comp
                     stored[bank] = store
                     bank = bank + 1 if bank + 1 < banks_acc else 0
                 if changed < 0:
                     break
-                if step >= MOST:
+                if step >= MOST or comp > enough[r]:
                     pace = (comp - started) / step
                     comp += pace * (visits - step)
                     load, last, store = max(load, comp), comp, comp + w[STORE]

@@ -39,6 +39,7 @@ from space.play import (
     SLICES,
     STAGE,
     STORE,
+    STORES,
     TILE,
     TRANSFERS,
     UOPS,
@@ -53,6 +54,7 @@ Floats = npt.NDArray[np.float64]
 ISSUE = 7  # cycles of a computing instruction beyond its micro-ops: pipeline and hand-over (vta.md 5)
 LATENCY = 23  # cycles between two loads beyond their beats: request, delay, drain (vta.md 5.7, E = 22 + beats, occupancy E + 1)
 FETCH = 2  # bus words of an instruction
+FETCHED = 16  # cycles that the fetch of an instruction takes while the loads keep the memory busy (6 alone)
 BEHIND = 128  # cycles that a load of micro-ops waits for reads in front of it (two bursts of 64 words)
 START = 60  # launch, first instructions, FINISH
 
@@ -134,17 +136,23 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
     )
 
 
-def draft(model: Model, plan: Plan) -> Floats:
-    """Estimated cycles of every point, shape (n,)."""
+def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
+    """Estimated cycles of every point, shape (n,).
+
+    Args:
+        model: of the space.
+        plan: the points.
+        enough: estimates above these need not be worked out to their end, shape (n,): what is returned is above them, too.
+    """
     from space._play_kernel import play
 
     n, operands, every = len(plan), len(model.nest.operands), plan.stack
     order = np.argsort(plan.position, axis=1, kind="stable")
     shape = np.zeros((n, len(plan.parts), len(model.extents), 4), dtype=np.int64)
     fill = np.zeros((n, len(plan.parts), operands, 7))
-    work = np.zeros((n, len(plan.parts), 11))
+    work = np.zeros((n, len(plan.parts), 12))
     padding = model.padding
-    widths = np.zeros((n, len(plan.parts), len(padding.dims), 5))
+    widths = np.zeros((n, len(plan.parts), len(padding.dims), 6))
     terms = _corrected(model, plan, terms_of(model, plan, every))
     extra = np.where(every.on, terms.extra, 0.0).sum(axis=0)
     # The clock goes point by point: what the geometry has part by part is turned.
@@ -155,20 +163,22 @@ def draft(model: Model, plan: Plan) -> Floats:
     dims = np.full((n, len(padding.dims), 4), -1, dtype=np.int64)
     for n_dim, dim in enumerate(padding.dims):
         extents = model.extent_of(plan, every, padding.operand)
+        padded = model.padded_extent(plan, every, padding.operand)
         widths[:, :, n_dim, 0] = extents[..., dim.at].T
-        widths[:, :, n_dim, 1] = padding.most(plan, every, n_dim, extents).T
+        widths[:, :, n_dim, 1] = padding.most(plan, every, n_dim, padded).T
         widths[:, :, n_dim, 2] = times(extents[..., : dim.at]).T
-        widths[:, :, n_dim, 3:] = sum(dim.inside), int(np.argmax(dim.inside))
+        widths[:, :, n_dim, 3:5] = sum(dim.inside), int(np.argmax(dim.inside))
+        widths[:, :, n_dim, 5] = padded[..., dim.at].T
         for a in padding.movers(dim.axes):
             side = 0 if a < model.n_spatial else 1
             dims[:, n_dim, side] = plan.position[:, a]
             dims[:, n_dim, 2 + side] = dim.coeffs[a]
-    apart = np.stack(_side_by_side(model, plan), axis=1)
     out: Floats = np.zeros(n)
     play(
-        np.ascontiguousarray(every.on.T), shape, model.n_spatial, fill, work, apart, plan.acc_banks, dims, padding.useful_before,
-        padding.operand, plan.drops, widths, float(ISSUE), float(LATENCY), float(FETCH),
-        float(START), float(model.config.burst_beats), float(model.config.outstanding_reads), out,
+        np.ascontiguousarray(every.on.T), shape, model.n_spatial, fill, work, _side_by_side(model, plan), plan.acc_banks, dims,
+        padding.useful_before, padding.operand, plan.drops, widths, float(ISSUE), float(LATENCY), float(FETCH), float(FETCHED),
+        float(START), float(model.config.burst_beats), float(model.config.outstanding_reads), float(model.config.queue_depth),
+        np.full(n, np.inf) if enough is None else enough, out,
     )
     return np.asarray(out + extra, dtype=np.float64)
 
@@ -259,6 +269,7 @@ def _work(model: Model, plan: Plan, terms: Terms, work: Floats) -> None:
     work[..., STAGE] = elements / slices * terms.stages + ISSUE * terms.operations
     work[..., SLICES] = slices
     work[..., STORE] = terms.store / tiles / slices
+    work[..., STORES] = model.store_transfers(part)
     # What the memory does not hold at once comes in pieces on the way, each behind a read of what the others load.
     piece = model.config.uop_capacity / AHEAD_SHARE
     ring = terms.uops > model.config.uop_capacity
@@ -269,27 +280,34 @@ def _work(model: Model, plan: Plan, terms: Terms, work: Floats) -> None:
     work[..., CLEAR] = elements if model.nest.clears else 0.0
 
 
-def _side_by_side(model: Model, plan: Plan) -> list[npt.NDArray[np.bool_]]:
-    """Per part, whether its first buffers have room beside those that the part before used last, shape (n,) each."""
-    n = len(plan)
-    found = []
-    before = {scope: np.zeros(n, dtype=np.int64) for scope in model.depths}
-    for part in plan.parts:
-        used = {scope: np.zeros(n, dtype=np.int64) for scope in model.depths}
-        used[ACC] += model.tile_elements(part)
+def _side_by_side(model: Model, plan: Plan) -> npt.NDArray[np.int64]:
+    """Per part, whether there is room beside what the part before used last: 2 for all copies of its buffers, 1 for the first.
+
+    Of what the load engine fills, and of the accumulator; shape (n, parts, 2).
+    """
+    n, scopes = len(plan), list(model.depths)
+    found = np.zeros((n, len(plan.parts), 2), dtype=np.int64)
+    before = {scope: np.zeros(n, dtype=np.int64) for scope in scopes}
+    for p, part in enumerate(plan.parts):
+        tile = model.tile_elements(part)
+        once = {scope: np.zeros(n, dtype=np.int64) for scope in scopes}
+        once[ACC] += tile
         if model.nest.halos:
-            used[ACC] += model.halo_elements(part).sum(axis=-1)
-        stays = {scope: np.zeros(n, dtype=np.int64) for scope in model.depths}
+            once[ACC] += model.halo_elements(part).sum(axis=-1)
+        more = {scope: np.zeros(n, dtype=np.int64) for scope in scopes}  # copies after the first
+        more[ACC] += tile * (model.tile_copies(plan, part) - 1)
+        stays = {scope: np.zeros(n, dtype=np.int64) for scope in scopes}
         for k, operand in enumerate(model.nest.operands):
-            need = model.footprint(plan, part, k)
-            shared = model.shared(plan, k)
-            used[operand.scope] += np.where(shared, 0, need)
+            need, shared = model.footprint(plan, part, k), model.shared(plan, k)
+            once[operand.scope] += np.where(shared, 0, need)
+            more[operand.scope] += np.where(shared, 0, need * (model.copies(plan, part, k) - 1))
             stays[operand.scope] += np.where(shared, need, 0)
-        fits = np.ones(n, dtype=np.bool_)
-        for scope, depth in model.depths.items():
-            fits &= before[scope] + used[scope] + stays[scope] <= depth
-            before[scope] = np.where(part.on, used[scope], before[scope])
-        found.append(fits)
+        room = {scope: model.depths[scope] - before[scope] - stays[scope] - once[scope] for scope in scopes}
+        each = {scope: (room[scope] >= 0).astype(np.int64) + (room[scope] >= more[scope]) for scope in scopes}
+        found[:, p, 0] = np.minimum.reduce([each[scope] for scope in scopes if scope != ACC])
+        found[:, p, 1] = each[ACC]
+        for scope in scopes:
+            before[scope] = np.where(part.on, once[scope], before[scope])
     return found
 
 

@@ -21,7 +21,7 @@ from autosched.target import Target
 from sim import timing
 from space.nest import Nest
 from space.padding import Padding
-from space.plan import Mask, Part, Plan, along, indices, times
+from space.plan import Mask, Part, Plan, along, indices, times, two_innermost
 from space.rule import Column, Ints, NumericRule, Points
 
 
@@ -213,17 +213,23 @@ class Model:
         return plan.once("extent", part, operand, lambda own: self._extent_of(plan, own, operand))
 
     def _extent_of(self, plan: Plan, part: Part, operand: int) -> Ints:
-        depth = plan.attach[operand]
-        ranges = self.ranges(plan, part, depth)
+        extents = self.padded_extent(plan, part, operand)
         op = self.nest.operands[operand]
         if not op.dims:
+            return extents
+        source = self.shapes[operand].source
+        if op.producer is None:
+            return np.asarray(np.minimum(extents, source))
+        return np.asarray(np.where(plan.drops[:, None], np.minimum(extents, source), extents))
+
+    def padded_extent(self, plan: Plan, part: Part, operand: int) -> Ints:
+        """That of the region with the padding in it, also where a load leaves it out, shape (n, dims)."""
+        depth = plan.attach[operand]
+        ranges = self.ranges(plan, part, depth)
+        if not self.nest.operands[operand].dims:
             return np.ones((*ranges.shape[:-1], 1), dtype=np.int64)
         shape = self.shapes[operand]
-        extents = (ranges - 1) @ shape.coeffs + shape.least
-        extents = np.where(depth[:, None] == 0, shape.sizes, extents)
-        if op.producer is None:
-            return np.asarray(np.minimum(extents, shape.source))
-        return np.asarray(np.where(plan.drops[:, None], np.minimum(extents, shape.source), extents))
+        return np.where(depth[:, None] == 0, shape.sizes, (ranges - 1) @ shape.coeffs + shape.least)
 
     def span(self, operand: int, dim: int) -> int:
         """Indices of a dimension of an operand from the first to the last that is used."""
@@ -438,6 +444,14 @@ class Model:
         self._stores.update(zip(new, timing.store_cycles(0, 1, new, new, config=self.config).tolist() if new else ()))
         cost = np.array([self._stores[length] for length in runs.tolist()])[which.reshape(run.shape)]
         return np.asarray(self.nest.stores * cost * (times(part.extents[..., : self.n_spatial]) / run), dtype=np.float64)
+
+    def store_transfers(self, part: Part) -> Ints:
+        """STORE instructions of a slice of a part's tile, shape (n,): two dimensions of what lies together on chip."""
+        tiles, axis = part.tiles[..., : self.n_spatial], part.slices[..., None] - 1
+        places = np.arange(self.n_spatial)
+        inner = np.where(places > axis, tiles, 1)
+        x, y = two_innermost(inner, tuple(self.extents[: self.n_spatial].tolist()))
+        return np.asarray(self.nest.stores * times(np.where(places < axis, tiles, 1)) * times(inner) // (x * y), dtype=np.int64)
 
     # -- bounds -------------------------------------------------------------------------------------------------------
 

@@ -108,7 +108,7 @@ class Padding:
         return self._shares[dim.at]
 
     def most(self, plan: Plan, part: Part, n: int, extents: Ints) -> Ints:
-        """The most indices that any fill of the operand brings along a dimension, shape (n,).
+        """The indices along a dimension that the operand's buffer holds: those that some fill brings; shape (n,).
 
         It is 0 where padding is loaded, and where the part is off.
 
@@ -116,7 +116,7 @@ class Padding:
             plan: the points.
             part: the part whose fills are meant.
             n: which of ``dims``.
-            extents: of the operand's region that a fill brings, shape (n, dims).
+            extents: of the operand's region that a fill brings, with its padding, shape (n, dims).
         """
         dim = self.dims[n]
         depth = plan.attach[self.operand]
@@ -178,8 +178,12 @@ def _dims_of(operand: Operand) -> tuple[PaddedDim, ...]:
 
 
 def _most_of(dim: PaddedDim, fills: Ints) -> Ints:
-    """That of every fill: its extent, and of every axis that moves it where it begins, its tile and its steps; shape (n,)."""
-    ahead = np.concatenate([[0], np.cumsum(dim.inside)])
+    """That of every fill: its extent, and of every axis that moves it where it begins, its tile and its steps; shape (n,).
+
+    What the fills of all steps bring lies in one buffer, each at its own place from the tile's first index on.
+    """
+    first = int(np.argmax(dim.inside))
+    last = len(dim.inside) - int(np.argmax(dim.inside[::-1]))
     found = np.zeros(len(fills), dtype=np.int64)
     for since in range(0, len(fills), ROWS):
         own = fills[since : since + ROWS]
@@ -189,6 +193,8 @@ def _most_of(dim: PaddedDim, fills: Ints) -> Ints:
             step = np.minimum(np.arange(steps.max()), steps[:, None] - 1)
             moved = dim.coeffs[a] * (low[:, None] + tile[:, None] * step)
             starts = (starts[:, :, None] + moved[:, None, :]).reshape(len(own), -1)
-        starts = np.minimum(starts, len(dim.inside))
-        found[since : since + ROWS] = (ahead[np.minimum(starts + own[:, :1], len(dim.inside))] - ahead[starts]).max(axis=1)
+        begin, end = np.maximum(first - starts, 0), np.minimum(last - starts, own[:, :1])
+        empty = end <= begin
+        begin, end = np.where(empty, len(dim.inside), begin), np.where(empty, 0, end)
+        found[since : since + ROWS] = np.maximum(end.max(axis=1) - begin.min(axis=1), 0)
     return found

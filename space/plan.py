@@ -152,6 +152,23 @@ def two_longest(rows: Ints) -> Ints:
     return times(np.sort(rows, axis=-1)[..., -2:])
 
 
+def two_innermost(extents: Ints, sizes: tuple[int, ...]) -> tuple[Ints, Ints]:
+    """What the two dimensions of a DMA cover: a run along the innermost dimension, and the next one of more than one index.
+
+    Args:
+        extents: indices moved, shape (.., dims).
+        sizes: of the tensor's dimensions; where the innermost ones have size 1, the next one is as good.
+    """
+    y = np.ones(extents.shape[:-1], dtype=np.int64)
+    if not sizes:
+        return y, y  # a single vector
+    last = max((d for d, size in enumerate(sizes) if size > 1), default=0)
+    x = extents[..., last]
+    for d in range(last - 1, -1, -1):
+        y = np.where(y == 1, extents[..., d], y)
+    return x, y
+
+
 def indices(extents: Ints, coeffs: Sequence[int], axes: Iterable[int]) -> Ints:
     """Where every iteration of some axes stands in a dimension that they move; one dimension for each of them, in order.
 

@@ -466,15 +466,20 @@ class Space:
 
     # -- judgement ------------------------------------------------------------------------------------------------------
 
-    def draft(self, points: Points) -> npt.NDArray[np.float64]:
-        """Estimated cycles, shape (n,); several nests one after the other."""
+    def draft(self, points: Points, enough: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float64]:
+        """Estimated cycles, shape (n,); several nests one after the other.
+
+        Args:
+            points: shape (n, width).
+            enough: estimates above these need not be worked out to their end, shape (n,): what is returned is above them, too.
+        """
         out = np.zeros(len(points))
         for k, rows, own in self._groups(points):
-            out[rows] = self._draft(k, own)
+            out[rows] = self._draft(k, own, None if enough is None else enough[rows])
         return out
 
-    def _draft(self, sketch: int, own: Points) -> npt.NDArray[np.float64]:
-        found = [draft(model, model.plan(mine)) for model, mine in self.sketches[sketch].split(own)]
+    def _draft(self, sketch: int, own: Points, enough: npt.NDArray[np.float64] | None) -> npt.NDArray[np.float64]:
+        found = [draft(model, model.plan(mine), enough) for model, mine in self.sketches[sketch].split(own)]
         return np.asarray(sum(found[1:], found[0]), dtype=np.float64)
 
     def bound(self, points: Points) -> Ints:

@@ -22,6 +22,8 @@ SHORTLIST = 4096  # points, by draft, that the model judges
 POPULATION = 64  # parents of a generation
 CHILDREN = 8  # of each of them: a generation of 200 rows costs hardly less than one of 600, and three of them hardly find more
 GENERATIONS = 60  # few parents for long go further than many for a short time
+GENERATION = 512  # points that are estimated together
+FAR = 1.25  # times the lowest estimate of its form, beyond which nobody asks how far
 IDLE = 15  # generations without a lower draft after which no better one is expected
 EAGER = 8192  # rows of the first population that ask for all the memory they can use; most have to be given up
 ENOUGH = 30  # generations bred from one first population after another, at least
@@ -217,7 +219,8 @@ class Proposer:
 
     def _breed(self, generations: int, population: Points) -> int:
         """Generation after generation of changed survivors, of one form each; all that lived joins the pool. How many it were."""
-        drafts = self.space.draft(population)
+        near: dict[int, float] = {}
+        drafts = self._estimates(population, near)
         lived, estimates = [population], [drafts]
         tried = set(keys(population))
         elite, scores = population, self._score(population, drafts) if len(population) else drafts
@@ -237,7 +240,7 @@ class Proposer:
             new = self.space.mutate(np.repeat(self._parents(elite, *kinds.T), CHILDREN, axis=0), self.rng, tried)
             idle += 1
             if len(new):
-                found = self.space.draft(new)
+                found = self._estimates(new, near)
                 idle = 0 if self._lowers(lowest, new, found) else idle
                 lived.append(new)
                 estimates.append(found)
@@ -247,6 +250,18 @@ class Proposer:
         fresh = are_new(kept, set(keys(self._pool)))
         self._take(kept[fresh], drafts[fresh])
         return max(bred, IDLE)
+
+    def _estimates(self, points: Points, lowest: dict[int, float]) -> Floats:
+        """Drafts, those of points far above the lowest of their form only roughly; the lowest of every form is noted."""
+        drafts = np.zeros(len(points))
+        for since in range(0, len(points), GENERATION):
+            own = points[since : since + GENERATION]
+            forms = own[:, 0]
+            enough = FAR * np.array([lowest.get(form, np.inf) for form in forms.tolist()])
+            drafts[since : since + GENERATION] = found = self.space.draft(own, enough)
+            for form in np.unique(forms).tolist():
+                lowest[form] = min(lowest.get(form, np.inf), float(found[forms == form].min()))
+        return drafts
 
     def _parents(self, ranked: Points, tiles: Ints, loops: Ints) -> Points:
         """The best of one form, which is drawn by its share among the best, with the decisions of a few of the others.
