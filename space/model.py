@@ -21,7 +21,7 @@ from autosched.target import Target
 from sim import timing
 from space.nest import Nest
 from space.padding import Padding
-from space.plan import Mask, Part, Plan, along, indices, times, two_innermost
+from space.plan import Mask, Part, Plan, along, indices, pieces, times
 from space.rule import Column, Ints, NumericRule, Points
 
 
@@ -397,18 +397,7 @@ class Model:
         extents = self.extent_of(plan, part, operand)
         shape = extents.shape[:-1]
         plain = self.plain(plan, operand)
-        transfers = np.ones(shape, dtype=np.int64)
-        inner, merged = np.ones(shape, bool), np.ones(shape, np.int64)
-        # Dimensions merge with those inside while these span their whole size; the innermost are a run, the next the rows of a
-        # 2-D transfer.
-        segments = np.zeros(shape, dtype=np.int64)
-        for d in range(len(op.dims) - 1, -1, -1):
-            size = extents[..., d]
-            grows = (size > 1) & ~inner
-            segments = segments + grows
-            transfers = np.where((size > 1) & (segments > 1), transfers * size, transfers)
-            inner = np.where(plain, (size == op.source[d]) & (inner | grows), inner & (size == 1))
-            merged = merged * size
+        merged, transfers = times(extents), pieces(extents, op.source, plain)
         if plan.keep[operand].any():
             # A piece of what stays lies among the others: a DMA fills consecutive elements, up to the first dimension of which
             # the piece is a part. They come in the order on chip, which may be another than the tensor's: elements one after
@@ -450,8 +439,8 @@ class Model:
         tiles, axis = part.tiles[..., : self.n_spatial], part.slices[..., None] - 1
         places = np.arange(self.n_spatial)
         inner = np.where(places > axis, tiles, 1)
-        x, y = two_innermost(inner, tuple(self.extents[: self.n_spatial].tolist()))
-        return np.asarray(self.nest.stores * times(np.where(places < axis, tiles, 1)) * times(inner) // (x * y), dtype=np.int64)
+        each = pieces(inner, self.extents[: self.n_spatial].tolist(), np.ones(inner.shape[:-1], dtype=np.bool_))
+        return np.asarray(self.nest.stores * times(np.where(places < axis, tiles, 1)) * each, dtype=np.int64)
 
     # -- bounds -------------------------------------------------------------------------------------------------------
 

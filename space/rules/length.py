@@ -15,7 +15,7 @@ import numpy.typing as npt
 from autosched.ir.scopes import ACC
 from autosched.lower.limits import LIMITS
 from space.model import Model
-from space.plan import Part, Plan, times, two_innermost, two_longest
+from space.plan import Part, Plan, times, two_longest
 from space.rule import Column, Ints, NumericRule, Points
 
 # What lowering takes is what VTA's runtime can hold; programs of half that length are a hundred times slower than a layer's best.
@@ -54,7 +54,7 @@ def _dmas(model: Model, plan: Plan, part: Part, operand: int) -> Ints:
     op = model.nest.operands[operand]
     extents = model.extent_of(plan, part, operand)
     total = times(extents)
-    x, y = two_innermost(extents, op.source)
+    x, y = _two_innermost(extents, op.source)
     cut = np.full(len(plan), False)
     pieces = 1
     if op.producer is not None:
@@ -72,6 +72,23 @@ def _dmas(model: Model, plan: Plan, part: Part, operand: int) -> Ints:
             dim = np.where(sizes[dim] > 1, dim, order[:, place])
         covered = np.where(plan.keep[operand], extents[..., every, dim], covered)
     return np.asarray(np.where(cut, pieces, 1) * total // covered, dtype=np.int64)
+
+
+def _two_innermost(extents: Ints, sizes: tuple[int, ...]) -> tuple[Ints, Ints]:
+    """What the two dimensions of a DMA cover: a run along the innermost dimension, and the next one of more than one index.
+
+    Args:
+        extents: indices moved, shape (.., dims).
+        sizes: of the tensor's dimensions; where the innermost ones have size 1, the next one is as good.
+    """
+    y = np.ones(extents.shape[:-1], dtype=np.int64)
+    if not sizes:
+        return y, y  # a single vector
+    last = max((d for d, size in enumerate(sizes) if size > 1), default=0)
+    x = extents[..., last]
+    for d in range(last - 1, -1, -1):
+        y = np.where(y == 1, extents[..., d], y)
+    return x, y
 
 
 def _products(model: Model, plan: Plan, part: Part) -> Ints:
@@ -172,6 +189,6 @@ def stores(model: Model, plan: Plan, part: Part) -> Ints:
     """STORE instructions: two dimensions of a slice each; a slice across the innermost one stores element by element."""
     whole = np.full(len(plan), model.n_spatial, dtype=np.int64)
     tiles = part.tiles[..., : model.n_spatial]
-    x, y = two_innermost(tiles, tuple(model.nest.axes[a].extent for a in model.nest.spatial))
+    x, y = _two_innermost(tiles, tuple(model.nest.axes[a].extent for a in model.nest.spatial))
     per_tile = np.where(part.slices > 0, times(tiles), times(tiles) // (x * y))
     return np.asarray(model.nest.stores * model.trips(plan, part, whole) * per_tile, dtype=np.int64)

@@ -23,7 +23,7 @@ from space.draft import ISSUE, Terms, terms_of, uops
 from space.model import Model
 from space.plan import Part, Plan
 from space.rule import Column, NumericRule, Points
-from space.rules import length
+from space.rules import cuts, length
 
 PADDED = "conv2d:h=7,w=6,ci=32,co=48,k=3,pad=1"
 
@@ -383,3 +383,61 @@ def test_nests_follow_each_other() -> None:
     found = [draft.draft(model, model.plan(own)) for model, own in parts]
     assert len(found) == 2 and not np.array_equal(*found)
     assert np.allclose(space.draft(points), found[0] + found[1])
+
+
+@pytest.mark.parametrize(("name", "decisions", "near"), [
+    # Whole rows of a window with stride 2, padding left out: the load brings all of the image's rows, not one fewer.
+    ("mobilenet.d8", {"cut": ("g", 2), "cut_again": ("y", 1), "tile_g": 2, "load_data": 1, "load_kernel": 1, "banks_data": 1,
+                      "banks_kernel": 1, "banks_acc": 1, "drop_zeros": 1}, 0.01),
+    # Tiles that a border cuts along the rows: each row of the buffer is a DMA of its own.
+    ("mobilenet.d7", {"head": ("g", 1), "cut": ("g", 3), "tile_g": 7, "tile_x": 7, "tile_kx": 1, "order": 1, "load_data": 2,
+                      "load_kernel": 8, "banks_kernel": 1, "drop_zeros": 1}, 0.02),
+    # Results stored element by element: so many instructions are fetched for long, and more than wait for the engine.
+    ("mobilenet.d8", {"head": ("g", 2), "tile_g": 3, "load_data": 1, "load_kernel": 1, "load_bias": 1, "banks_data": 1,
+                      "banks_kernel": 1, "banks_bias": 1, "banks_acc": 1, "drop_zeros": 1, "tail": 5}, 0.15),
+    # Addends that stages read, at the end of a tile whose weights stream in; and such as a sum starts with.
+    ("mobilenet.d8", {"sketch": 1, "tile_g": 2, "tile_kx": 1, "load_data": 1, "load_kernel": 8, "load_bias": 1, "banks_data": 1,
+                      "banks_kernel": 1, "banks_bias": 1, "banks_acc": 1, "drop_zeros": 1}, 0.05),
+    ("mobilenet.d9", {"head": ("g", 3), "cut": ("g", 5), "tile_g": 8, "tile_ky": 1, "load_data": 1, "load_kernel": 7,
+                      "load_bias": 1, "banks_kernel": 1, "banks_acc": 1, "drop_zeros": 1}, 0.01),
+    # Room for the first bank beside what the part before is storing, and none for the second.
+    ("resnet18.c4", {"head": ("y", 6), "cut": ("y", 4), "tile_y": 9, "tile_x": 14, "tile_ci": 2, "last_ci": 1, "order": 5,
+                     "load_data": 5, "load_kernel": 5, "banks_data": 1, "banks_kernel": 1, "banks_acc": 1, "tail_last": 2,
+                     "addend_first": 1}, 0.02),
+])
+def test_what_is_estimated_too_low_is_found_by_a_search(name: str, decisions: dict[str, Any], near: float) -> None:
+    """Points that searches found because their estimates were 5 to 25 % too low."""
+    space = Space(workload(name).func, "vta-de10")
+    model = space.sketches[0].model
+    axes = [a.name for a in model.nest.axes]
+    given = {key: cuts.values(model)[axes.index(value[0]), value[1]] if isinstance(value, tuple) else value
+             for key, value in decisions.items()}
+    assert abs(off(space, name, "vta-de10", space.point(**given)[None])[0]) < near
+
+
+@pytest.mark.parametrize("name", [PADDED, "resnet18.max_pool", "mobilenet.d8"])
+def test_far_points_are_estimated_roughly_and_stay_far(name: str) -> None:
+    space = Space(workload(name).func, "vta-de10")
+    points = space.sample(np.random.default_rng(7), 300)
+    whole = space.draft(points)
+    enough = np.quantile(whole, 0.3) * np.random.default_rng(8).choice([0.5, 1.0, 1.5], len(points))
+    rough = space.draft(points, enough)
+    near = whole <= enough
+    assert near.any() and (rough[near] == whole[near]).all() and (rough[~near] > enough[~near]).all()
+    assert (rough[~near] != whole[~near]).any(), "nothing was saved"
+
+
+def test_stores_are_counted_as_they_are_made() -> None:
+    """Slices along any axis: what lies together on chip goes in two dimensions, else element by element."""
+    space = Space(workload("conv2d:h=4,w=6,ci=16,co=64,k=1").func, "vta-de10")
+    points = space.eager(np.random.default_rng(3), 400)[:40]
+    sliced = 0
+    for point in points:
+        sketch, plan = space.meaning(point[None])
+        part = plan.stack
+        tiles = np.where(part.on, sketch.model.tiles_run(plan, part) * sketch.model.slices(part), 0)
+        table = lower_table(space.schedule(point).func, "vta-de10").table
+        found = int((table[:, isa.OPCODE] == isa.OP_STORE).sum())
+        assert found == int((tiles * sketch.model.store_transfers(part)).sum()), space.explain(point)
+        sliced += int((part.slices * part.on).max() > 0)
+    assert sliced > 5
