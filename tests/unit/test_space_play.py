@@ -430,7 +430,7 @@ def test_far_points_are_estimated_roughly_and_stay_far(name: str) -> None:
 def test_stores_are_counted_as_they_are_made() -> None:
     """Slices along any axis: what lies together on chip goes in two dimensions, else element by element."""
     space = Space(workload("conv2d:h=4,w=6,ci=16,co=64,k=1").func, "vta-de10")
-    points = space.eager(np.random.default_rng(3), 400)[:40]
+    points = space.eager(np.random.default_rng(3), 400)[:16]
     sliced = 0
     for point in points:
         sketch, plan = space.meaning(point[None])
@@ -440,4 +440,4 @@ def test_stores_are_counted_as_they_are_made() -> None:
         found = int((table[:, isa.OPCODE] == isa.OP_STORE).sum())
         assert found == int((tiles * sketch.model.store_transfers(part)).sum()), space.explain(point)
         sliced += int((part.slices * part.on).max() > 0)
-    assert sliced > 5
+    assert sliced > 3
