@@ -195,11 +195,10 @@ class Build(Recorder):
             for rule in self.model.rules:
                 rule.nested(self)
         self._load()
-        c = self.target.config
         for piece in self.pieces:
             self.piece = piece
             for lane in (*([] if piece.lane is None else [piece.lane]), *piece.links):
-                self.tensorize(lane, f"vta.gemm.{c.batch}x{c.block_in}x{c.block_out}")
+                self.tensorize(lane, self.target.gemm_intrin)
             for rule in self.model.rules:
                 rule.after(self)
         return self.trace

@@ -172,7 +172,8 @@ def _reduced(
         wide = by_output.get(load.buffer)
         if load.buffer in sources:
             if load.dtype != "int32":
-                raise NotPackedError(f"{where} reads {load.buffer.name} as {load.dtype}; the ALU takes int32", "type")
+                raise NotPackedError(f"{where} reads {load.buffer.name} as {load.dtype}, which nothing widens as it lies; the "
+                                     "ALU takes int32", "type")
             dims = dims_of(load, lanes, anchor_vars, where)
             found.append(Operand(load.buffer.name, ACC, anchor.block.name, _read_index(anchor.block, load.buffer), None, dims,
                                  tuple(size for _, size in dims), twin=any(o.name == load.buffer.name for o in found)))

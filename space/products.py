@@ -9,6 +9,7 @@ from autosched.ir.host import is_move
 from autosched.ir.patterns import has_loads, loads_in, operands
 from autosched.ir.print_expr import expr_text
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, PrimFunc
+from autosched.schedule.primitives.reductions.planes import WIDE
 
 LONG = 80  # characters of a factor that is written out
 
@@ -36,13 +37,14 @@ def why_no_product(func: PrimFunc) -> str | None:
     return None
 
 
-def why_no_weight(func: PrimFunc) -> str | None:
+def why_no_weight(func: PrimFunc, apart: bool = False) -> str | None:
     """Which product has two factors that the program computes itself, and what to write instead; None where there is none.
 
     What only moves elements of a parameter is a parameter's still.
 
     Args:
         func: the program as the user wrote it.
+        apart: of products of each element of one tensor with each of another, in place of sums of products.
     """
     made: set[Buffer] = set()
     for block in (s.block for s in walk(func.body) if isinstance(s, BlockRealize)):
@@ -51,10 +53,16 @@ def why_no_weight(func: PrimFunc) -> str | None:
             continue
         if block.init is not None or not is_move(store.value) or any(x.buffer in made for x in loads_in(store.value)):
             made.add(store.buffer)
-        for e in walk_expr(store.value) if block.init is not None else ():
+        for e in walk_expr(store.value) if apart == (block.init is None) else ():
             sides = [_element(x) for x in (e.a, e.b)] if isinstance(e, BinOp) and e.op == "*" else []
             if sides and all(x is not None and x.buffer in made for x in sides):
                 one, other = [x.buffer.name for x in sides if x is not None]
+                if apart and any(set(x.indices) >= set(store.indices) for x in sides if x is not None):
+                    continue
+                if apart:
+                    return (f"block {block.name} multiplies each element of {one} by each of {other}, and the program makes "
+                            "both; the machine sums up over vectors: give one of the two to the program as a parameter, and make "
+                            "it by a program of its own")
                 return (f"block {block.name} multiplies {one} by {other}, and the program makes both; what makes them stores no "
                         "vectors that can be the rows of a weight here: give one of the two to the program as a parameter, and "
                         "make it by a program of its own")
@@ -81,9 +89,9 @@ def why_no_type(func: PrimFunc) -> str | None:
                             f"multiplies int8 elements: give the program {odd.buffer.name} as int8{less}")
     for block in blocks:
         store = block.body
-        if isinstance(store, BufferStore) and store.buffer in func.buffers and store.buffer.dtype != "int8":
-            return (f"{store.buffer.name} is a result and {store.buffer.dtype}; the machine stores int8 only: cast what block "
-                    f"{block.name!r} writes to int8")
+        if isinstance(store, BufferStore) and store.buffer in func.buffers and store.buffer.dtype not in ("int8", *WIDE):
+            return (f"{store.buffer.name} is a result and {store.buffer.dtype}; the machine computes integers of up to 32 bits: "
+                    f"cast what block {block.name!r} writes to int32")
     return None
 
 

@@ -19,7 +19,7 @@ from autosched.schedule.kit.base import BlockRV
 from autosched.target import Target
 from space.model import LAID_OUT, Model
 from space.nest import analyse
-from space.normalise import GATHERED, KEPT, REPEATED, normal_forms, why_unpacked
+from space.normalise import GATHERED, KEPT, MOVED, REPEATED, normal_forms, why_unpacked
 from space.normalise.blocks import named, written
 from space.plan import Mask, Plan
 from space.products import why_no_operand, why_no_product, why_no_type, why_no_weight
@@ -27,7 +27,8 @@ from space.rule import Column, NumericRule, Points, StructuralRule
 from space.sites import NotPackedError
 from space.words import refusal_of
 
-LATER = {KEPT, GATHERED, REPEATED}  # forms whose points come behind those of others
+LATER = {KEPT, GATHERED, REPEATED}  # forms whose points come behind those of others, where there are others
+BEHIND = {*LATER, MOVED}
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,17 +162,17 @@ def sketches(
             forms += [((*done, text), other) for text, other in rule.apply(sch, target)]
     found: list[Sketch] = []
     refusal: ProgramError | None = None
-    # What windows share need not stay, nor need the host gather them, nor what repeats be read once: no refusal is said of these
-    # forms, and they stand behind the others, which had points first.
+    # What windows share need not stay, nor need the host gather them, nor what repeats be read once, nor what is moved be made
+    # elsewhere: no refusal is said of these forms, and they stand behind the others, which had points first.
     forms.reverse()
-    for done, sch in sorted(forms, key=lambda form: bool(LATER & {*form[0]})):
+    for done, sch in sorted(forms, key=lambda form: bool(BEHIND & {*form[0]})):
         if LATER & {*done} and not found:
-            break
+            continue
         try:
             host = split_host(sch.func)
             nests = analyse(host.device, target, KEPT in done)
         except ProgramError as error:
-            refusal = error
+            refusal = refusal if MOVED in done else error
             continue
         models, again = [], _again(sch)
         for nest in nests:
@@ -187,17 +188,22 @@ def sketches(
         found.append(Sketch(done, sch.trace, tuple(models), frozenset(b.name for b in written(host.device))))
     if not found:
         assert refusal is not None
-        why = why_unpacked(func, target) if isinstance(refusal, NotPackedError) else ""
+        unlaid = isinstance(refusal, NotPackedError) or (isinstance(refusal, SpaceError) and refusal.code == "result")
+        why = why_unpacked(func, target) if unlaid else ""
         laid = SpaceError(f"{func.name} cannot be laid out for {target.name}: {why}", "layout") if why else refusal
         if isinstance(laid, SpaceError) and laid.code == "type":
             # A product that the machine lacks is why nothing widened an operand of it.
             product = why_no_product(func) if target.semantics != "fsim" else None
             said = f"{target.name} cannot run {func.name}: {product}" if product else why_no_operand(func)
             laid = SpaceError(said or laid.message, laid.code)
+        elif isinstance(laid, SpaceError) and laid.code in ("join", "index"):
+            laid = SpaceError(why_no_weight(func, True) or laid.message, laid.code)
         elif isinstance(laid, SpaceError) and laid.code == "product":
             laid = SpaceError(why_no_product(func) or laid.message, laid.code)
         elif isinstance(laid, SpaceError) and laid.code in ("layout", "result"):
             weight = why_no_weight(func) if laid.code == "layout" else None
-            laid = SpaceError(weight or why_no_type(func) or laid.message, laid.code)
+            typed = why_no_type(func)
+            code = refusal.code if typed and isinstance(refusal, SpaceError) else laid.code
+            laid = SpaceError(weight or typed or laid.message, code)
         raise refusal_of(laid, func)
     return tuple(found)

@@ -374,6 +374,7 @@ class _Accesses:
         self.reads: dict[Buffer, list[Range]] = {}
         self.writes: dict[Buffer, list[Range]] = {}
         self.opaque: dict[Buffer, list[Range]] = {}
+        self.united: dict[tuple[int, Buffer], list[set[Range]]] = {}  # what a box holds that was no single range any more
         self.dom: dict[Var, Range] = {}
         self.analyzer = Analyzer()
         self.lets: dict[Var, Expr] = {}
@@ -395,7 +396,14 @@ class _Accesses:
         if self.only is not None and buffer not in self.only:
             return
         old = table.get(buffer)
-        table[buffer] = list(box) if old is None else [union_ranges(a, b) for a, b in zip(old, box)]
+        if old is None:
+            table[buffer] = list(box)
+            return
+        # A stencil names the same places many times, of which the ends may be long expressions.
+        known = self.united.setdefault((id(table), buffer), [{r} for r in old])
+        table[buffer] = [a if b in seen else union_ranges(a, b) for a, b, seen in zip(old, box, known)]
+        for b, seen in zip(box, known):
+            seen.add(b)
 
     def resolve(self, index: Expr) -> Expr:
         for _ in range(len(self.lets)):

@@ -70,6 +70,8 @@ class ValueBounds:
                 if not 0 <= by < bits(expr.dtype):
                     return None
                 return (low << by, high << by) if expr.op == "shift_left" else (low >> by, high >> by)
+            if expr.op == "bitwise_and" and isinstance(expr.args[1], IntImm) and expr.args[1].value >= 0:
+                return 0, expr.args[1].value
             return None
         if isinstance(expr, BinOp) and is_int(expr.dtype):
             return _binary(expr.op, self.of(expr.a, dom), self.of(expr.b, dom))

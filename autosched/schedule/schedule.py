@@ -38,6 +38,7 @@ from autosched.schedule.primitives.reductions.conditions import Conditions
 from autosched.schedule.primitives.reductions.diagonal import Diagonals
 from autosched.schedule.primitives.reductions.digits import Digits
 from autosched.schedule.primitives.reductions.doubling import Doubling
+from autosched.schedule.primitives.reductions.factors import Factors
 from autosched.schedule.primitives.reductions.fold import Folding
 from autosched.schedule.primitives.reductions.limits import PlaceLimits
 from autosched.schedule.primitives.reductions.minus import Minus
@@ -50,12 +51,14 @@ from autosched.schedule.primitives.reductions.paddings import Paddings
 from autosched.schedule.primitives.reductions.parts import Parts
 from autosched.schedule.primitives.reductions.places import Places
 from autosched.schedule.primitives.reductions.plain import PlainForms
+from autosched.schedule.primitives.reductions.planes import BytePlanes
 from autosched.schedule.primitives.reductions.raising import Raising
 from autosched.schedule.primitives.reductions.reduction import Reductions
 from autosched.schedule.primitives.reductions.rfactor import Factoring
 from autosched.schedule.primitives.reductions.spreading import Spreading
 from autosched.schedule.primitives.reductions.stages import Stages
 from autosched.schedule.primitives.reductions.stores import StoreBlocks
+from autosched.schedule.primitives.reductions.terms import Terms
 from autosched.schedule.primitives.reductions.units import UnitAxes
 from autosched.schedule.primitives.reductions.values import Values
 from autosched.schedule.primitives.reductions.versions import Versions
@@ -74,7 +77,7 @@ class Schedule(
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
     PlainForms, Windows, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, Spreading, UnitAxes, Parts,
     PlaceLimits, Versions, Conditions, StoreBlocks, Expansion,
-    Paddings,
+    Paddings, BytePlanes, Factors, Terms,
 ):
     """Rewrites a program step by step; every step is checked to be legal, and recorded.
 

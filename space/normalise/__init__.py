@@ -22,6 +22,7 @@ from space.normalise import (
     copies,
     diagonal,
     epilogue,
+    factors,
     flat,
     gathering,
     gathers,
@@ -32,6 +33,7 @@ from space.normalise import (
     lacking,
     loops,
     moves,
+    moving,
     negation,
     offsets,
     packing,
@@ -42,10 +44,12 @@ from space.normalise import (
     starts,
     straight,
     sums,
+    terms,
     turned,
     units,
     values,
     versions,
+    wide,
     widening,
     windows,
 )
@@ -54,6 +58,7 @@ from space.normalise.blocks import device_blocks, is_packed, plain_blocks, requi
 DIFFERENCES = "extrema by differences"  # what a form is called that need not be
 KEPT = "what windows share stays"  # in the accumulator; else it is stored, and read again
 REPEATED = "what repeats is read once"  # else a load brings each of an element's places
+MOVED = "what is read elsewhere is made there, or stored"  # else it would have to be moved
 GATHERED = "windows gathered by the host"  # which is work of its own; else the machine reads them where they lie
 
 # Ways to a form, each tried where those before it lead to none that may have a schedule: a form is part of what a point means.
@@ -73,12 +78,13 @@ class _Wanted(NamedTuple):
     kept: bool = False
     gathered: bool = False
     repeated: bool = False
+    moved: bool = False
     weights: int = 0  # that the program makes: in how many ways to choose them; no program has any that has another form
 
 
 def normalise(
     func: PrimFunc, target: Target, differences: bool = False, kept: bool = False, gathered: bool = False,
-    repeated: bool = False,
+    repeated: bool = False, moved: bool = False,
 ) -> tuple[PrimFunc, tuple[Instruction, ...]]:
     """A program in schedulable form, and the primitives that bring it there.
 
@@ -89,12 +95,13 @@ def normalise(
         kept: whether what several windows share stays in the accumulator then; where none do there is no such form.
         gathered: whether the host gathers what windows read, where that fills more lanes; else there is no such form.
         repeated: whether what stages read several times, side by side, is read once; where they do not there is no such form.
+        moved: whether what is read elsewhere than it is made is made there, or stored; where nothing is there is no such form.
 
     Returns:
         The program, in which parameters are packed and results unpacked by host stages, and the instructions of a trace; the
         program itself and no instructions where it is packed already, or where no rule knows how to pack it.
     """
-    sch, _ = _attempt(func, target, _Wanted(differences, kept, gathered, repeated))
+    sch, _ = _attempt(func, target, _Wanted(differences, kept, gathered, repeated, moved))
     return (func, ()) if sch is None else (sch.func, tuple(sch.trace.insts))
 
 
@@ -113,6 +120,11 @@ def _attempt(func: PrimFunc, target: Target, wanted: _Wanted) -> tuple[Schedule 
     begun = conditions.single(func)
     if not plain_blocks(begun.func):
         return None, ""
+    if wanted.moved:
+        made = None if is_packed(begun.func, target) else moving.apart(begun, target)
+        if made is None:
+            return None, ""
+        begun = made
     found, why = _in_some_way(begun, target, wanted)
     if found is None and why:
         read = copies.inlined(begun)
@@ -136,7 +148,7 @@ def _attempt(func: PrimFunc, target: Target, wanted: _Wanted) -> tuple[Schedule 
 def _lacks_weights(func: PrimFunc, found: Schedule | None, target: Target) -> bool:
     """Whether what is in the way of a form, or of its schedule, may be that no weight is made of what the program makes."""
     if found is None:
-        return not is_packed(func, target) and turned.applies(func)
+        return not is_packed(func, target) and (turned.applies(func) or terms.applies(func))
     return target.semantics != "fsim" and diagonal.remains(found.func)
 
 
@@ -144,7 +156,8 @@ def _in_some_way(begun: Schedule, target: Target, wanted: _Wanted) -> tuple[Sche
     """As ``_attempt``, of a program of plain blocks with the tensors that it has."""
     func = begun.func
     found, why = _laid_out(begun, target, wanted, AS_IT_IS)
-    inside = any(rule.applies(func) for rule in (parts, joined, versions))
+    inside = any(rule.applies(func) for rule in (parts, joined, versions)) or factors.applies(func, target)
+    inside = inside or (found is None and terms.applies(func))  # others had points first
     if inside or _needs(func if found is None else found.func, target, found is None):
         other = _laid_out(begun, target, wanted, OTHERWISE)[0]
         found, why = (found, why) if other is None else (other, "")
@@ -191,6 +204,7 @@ def _formed(
         initial.apply(sch, target)
         loops.apply(sch, target)
         initial.overwritten(sch, target)
+        wide.apply(sch, target)
         if otherwise:
             versions.apply(sch, target)
             joined.apply(sch, target)
@@ -205,11 +219,14 @@ def _formed(
         if otherwise:
             choices.apply(sch, target)
             starts.apply(sch, target)
+            factors.apply(sch, target)
             lacking.apply(sch, target)
         moves.apply(sch, target)
         reversal.results(sch, target)
         results.apply(sch, target)
         offsets.apply(sch, target)
+        if otherwise:
+            terms.apply(sch, target)
         gathers.stages(sch, target)
         gathers.results(sch, target)
         sch = places.apart(sch, target)
@@ -232,7 +249,7 @@ def _formed(
         elif not _in_elements(sch, target, wanted, alone, otherwise):
             return None, ""
         if is_packed(sch.func, target):
-            if any(step.op == "negate_factor" for step in sch.trace.insts):
+            if any(step.op in ("negate_factor", "split_factor") for step in sch.trace.insts):
                 # Products by element are sums only now. Without differences they stay apart, as points of theirs have it.
                 sums.apply(sch, target)
             if wanted.differences and not windows.apply(sch, target, wanted.kept):
@@ -298,7 +315,9 @@ def _with_weights(sch: Schedule, target: Target, wanted: _Wanted, alone: bool, o
             refused = refused or error
             continue
         if is_packed(trial.func, target):
-            return trial
+            if not turned.cuts(trial.func):
+                return trial
+            refused = refused or ScheduleError("normalise", "what the program makes would be read in single lanes")
     raise refused or ScheduleError("normalise", "no factor of a product that the program makes can be read as a weight")
 
 
@@ -343,12 +362,16 @@ def normal_forms(func: PrimFunc, target: Target) -> list[tuple[tuple[str, ...], 
         other = normalised(func, target, repeated=True)
         if other.trace.insts:
             forms.append(((REPEATED,), other))
+    if plain_blocks(begun.func) and moving.applies(begun.func) and not is_packed(begun.func, target):
+        other = normalised(func, target, moved=True)
+        if other.trace.insts:
+            forms.append(((MOVED,), other))
     return forms
 
 
 def normalised(
     func: PrimFunc, target: Target, differences: bool = False, kept: bool = False, gathered: bool = False,
-    repeated: bool = False,
+    repeated: bool = False, moved: bool = False,
 ) -> Schedule:
     """A schedule of a program that has been normalised, its trace included.
 
@@ -359,12 +382,13 @@ def normalised(
         kept: as for ``normalise``.
         gathered: as for ``normalise``.
         repeated: as for ``normalise``.
+        moved: as for ``normalise``.
     """
     sch = Schedule(func, seed=0)
-    steps = normalise(func, target, differences, kept, gathered, repeated)[1]
+    steps = normalise(func, target, differences, kept, gathered, repeated, moved)[1]
     if steps:
         Trace(list(steps)).apply_to_schedule(sch, remove_postproc=False)
     return sch
 
 
-__all__ = ["DIFFERENCES", "GATHERED", "KEPT", "REPEATED", "normal_forms", "normalise", "normalised", "why_unpacked"]
+__all__ = ["DIFFERENCES", "GATHERED", "KEPT", "MOVED", "REPEATED", "normal_forms", "normalise", "normalised", "why_unpacked"]

@@ -101,8 +101,13 @@ def require_whole(func: PrimFunc) -> None:
         func: an unscheduled program.
 
     Raises:
-        SpaceError: the block, the iterator, and what of its domain is left out.
+        SpaceError: the block, the iterator, and what of its domain is left out; a result without a dimension.
     """
+    for block in device_blocks(func):
+        store = block.body
+        if isinstance(store, BufferStore) and not store.indices and store.buffer in func.buffers:
+            raise SpaceError(f"block {block.name!r} stores {store.buffer.name}, which has no dimension; the machine stores "
+                             "vectors: give it one of extent 1", "form")
 
     def visit(stmt: Stmt, loops: dict[Var, Range]) -> None:
         if isinstance(stmt, For):

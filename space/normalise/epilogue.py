@@ -8,7 +8,7 @@ from autosched.ir.patterns import is_shifted
 from autosched.ir.stmt import Buffer
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_blocks, is_extremum, loads_of, readers_of, store_of, written
+from space.normalise.blocks import device_block, device_blocks, is_extremum, loads_of, readers_of, store_of, written
 from space.normalise.widening import computed
 
 
@@ -34,11 +34,14 @@ def apply(sch: Schedule, target: Target) -> None:
         value = store.value
         if block.init is not None or store.buffer.dtype != "int8":
             continue
-        # What a stage after it reads is a stage itself.
-        last = not readers_of(sch.func, store.buffer)
-        if isinstance(value, BinOp) and last and any(x.buffer in made for x in loads_of(block)):
-            sch.decompose_value(sch.get_sblock(block.name), [])
-            continue
+        # What a stage after it reads is a stage itself; what goes to memory is stored behind it.
+        if isinstance(value, BinOp) and store.buffer.name not in computed(sch) and any(x.buffer in made for x in loads_of(block)):
+            if not readers_of(sch.func, store.buffer):
+                sch.decompose_value(sch.get_sblock(block.name), [])
+                continue
+            # A product reads it: what moves it there would be a copy of the stage, and no store of its own.
+            sch.widen_block(sch.get_sblock(block.name))
+            value = store_of(device_block(sch, block.name)).value
         if not isinstance(value, Cast) or value.value.dtype != "int32":
             continue
         # A sum that is only narrowed stays where it is; a parameter has to come into the accumulator first.

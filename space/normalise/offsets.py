@@ -36,8 +36,8 @@ def apply(sch: Schedule, target: Target) -> None:
                         where.host_stage(made)
     for name in [b.name for b in device_blocks(sch.func)]:
         # Half of it would leave a sum that is no plainer, and no longer the user's.
-        if _takes_out(device_block(sch, name), params) and _taken_out(sch.copy(), name, params):
-            _taken_out(sch, name, params)
+        if _takes_out(device_block(sch, name), params) and taken_out(sch.copy(), name, params):
+            taken_out(sch, name, params)
 
 
 def _takes_out(block: Block, params: Collection[Buffer]) -> bool:
@@ -72,8 +72,14 @@ def _moves(value: Expr) -> bool:
     return isinstance(value, BufferLoad) or int_value(value) is not None or (choice is not None and all(map(_moves, choice[1:])))
 
 
-def _taken_out(sch: Schedule, name: str, params: Collection[Buffer]) -> bool:
-    """Takes out one constant after the other; whether none is left."""
+def taken_out(sch: Schedule, name: str, params: Collection[Buffer]) -> bool:
+    """Takes out of a sum of products one constant after the other that the host can sum up; whether none is left.
+
+    Args:
+        sch: of the program.
+        name: of the block.
+        params: what is given to the program.
+    """
     for _ in range(MOST):
         if not _takes_out(device_block(sch, name), params):
             break

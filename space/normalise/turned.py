@@ -11,6 +11,7 @@ from itertools import islice
 from itertools import product as iter_product
 
 from autosched.errors import ScheduleError
+from autosched.ir.expr import BufferLoad
 from autosched.ir.stmt import Buffer, PrimFunc
 from autosched.schedule import Schedule
 from space.normalise import diagonal
@@ -38,6 +39,18 @@ def applies(func: PrimFunc) -> bool:
         func: the program.
     """
     return any(len(made) == 2 for _, made in _products(func)) or diagonal.computed(func)
+
+
+def cuts(func: PrimFunc) -> bool:
+    """Whether a block copies single lanes of what the program makes, which no load does.
+
+    Args:
+        func: a program whose tensors lie in whole elements.
+    """
+    made = written(func)
+    stores = [store_of(b) for b in device_blocks(func) if b.init is None]
+    return any(isinstance(s.value, BufferLoad) and s.value.buffer in made and s.value.indices[-1] != s.indices[-1]
+               for s in stores)
 
 
 def ways(sch: Schedule, again: bool, most: int = MOST_WAYS) -> Iterator[tuple[Schedule, frozenset[str]]]:

@@ -100,7 +100,7 @@ def _plane(product: Product, weight: BufferLoad, target: Target) -> Var | None:
     """The index of the data that the weight gets, where a filter for each of it takes fewer steps than one for all."""
     block = product.block
     size = extents(block)
-    data = next(f for f in product.factors if f is not weight)
+    data = next((f for f in product.factors if f is not weight), weight)  # a tensor may be multiplied by itself
     reads = {v for i in weight.indices for v in free_vars(i)}
     planes = [i for i in data.indices if isinstance(i, Var) and i in store_of(block).indices and i not in reads and size[i] > 1]
     sums = [iv.var for iv in block.iter_vars if iv.kind == "reduce"]

@@ -7,8 +7,9 @@ machine holds, is left out where nothing is lost.
 from __future__ import annotations
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BinOp, BufferLoad, Cast
+from autosched.ir.expr import BinOp, BufferLoad, Cast, int_value
 from autosched.ir.functor import walk_expr
+from autosched.ir.patterns import choice_of, has_loads, is_widened
 from autosched.ir.scopes import HELD
 from autosched.ir.stmt import Block
 from autosched.schedule import Schedule
@@ -27,6 +28,9 @@ def apply(sch: Schedule, target: Target) -> None:
                     sch.compute_inline(sch.get_sblock(name))
                 except ScheduleError:
                     continue  # what is in the way of a schedule, analysis says
+    for name in [b.name for b in device_blocks(sch.func)]:
+        if _pads_wide(sch, device_block(sch, name)):
+            sch.narrow_block(sch.get_sblock(name))
     for name in [b.name for b in device_blocks(sch.func)]:
         try:
             simplified(sch.func, device_block(sch, name))
@@ -47,6 +51,16 @@ def _joins(sch: Schedule, block: Block) -> bool:
     readers = readers_of(sch.func, store.buffer)
     return len(readers) == 1 and readers[0].init is None and any(
         x.buffer in made and x.buffer is not store.buffer for x in loads_of(readers[0]))
+
+
+def _pads_wide(sch: Schedule, block: Block) -> bool:
+    """Whether a block only converts int8 elements, and pads them with zeros, for reductions: a load does that to int8."""
+    store = store_of(block)
+    parts = choice_of(store.value)
+    if block.init is not None or parts is None or has_loads(parts[0]) or store.buffer in sch.func.buffers:
+        return False
+    readers = readers_of(sch.func, store.buffer)
+    return is_widened(parts[1]) and int_value(parts[2]) == 0 and all(b.init is not None for b in readers)
 
 
 def _goes_into(sch: Schedule, block: Block) -> bool:

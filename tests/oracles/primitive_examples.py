@@ -260,6 +260,26 @@ E = T.sblock_alloc_buffer((16,), "int32")
         '    with T.sblock("C"):\n        vi, vk = T.axis.remap("SR", [i, k])\n        with T.init():\n            C[vi] = 0\n'
         '        C[vi] = C[vi] + T.Cast("int32", T.if_then_else(vi + vk < 16, A[vi + vk], T.int8(7))) * T.Cast("int32", W[vk])\n',
         'sch.split_padding("C")'),
+    "split_bytes": Example("|".join((A, stage("C[vi]", "T.shift_right(A[vi], 16)"))), 'sch.split_bytes("C")'),
+    "narrow_value": Example("|".join((
+        'A: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int8"), C: T.Buffer((16,), "int32")',
+        stage("C[vi]", 'T.Cast("int32", B[vi]) * T.min(T.max(A[vi], 0), 96)'))), 'sch.narrow_value("C", [1])'),
+    "narrow_block": Example("|".join((
+        'A: T.Buffer((16,), "int8"), C: T.Buffer((16,), "int32")',
+        MID + stage("B[vi]", 'T.if_then_else(vi < 8, T.Cast("int32", A[vi]), 0)') + stage("C[vi]", "B[vi] + 1"))),
+        'sch.narrow_block("B")'),
+    "split_terms": Example("|".join((
+        'A: T.Buffer((16, 16), "int8"), B: T.Buffer((16,), "int8"), C: T.Buffer((16,), "int32")',
+        """for i, k in T.grid(16, 16):
+    with T.sblock("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            C[vi] = 0
+        C[vi] = C[vi] + (T.Cast("int32", A[vi, vk]) - T.Cast("int32", B[vk])) * T.Cast("int32", B[vk])
+""")), 'sch.split_terms("C")'),
+    "split_factor": Example("|".join((
+        'A: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")',
+        stage("C[vi]", "A[vi] * B[vi]"))), 'sch.split_factor("C", [0])'),
     "blockize_stores": Example(SUM[0] + """|for i in range(16):
     C[i] = 0
     for k in range(16):

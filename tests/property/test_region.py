@@ -8,7 +8,7 @@ import random
 import pytest
 
 from autosched.ir.expr import BinOp, BufferData, Call, Expr, IntImm, StringImm, Var, binary, const, if_then_else
-from autosched.ir.functor import substitute
+from autosched.ir.functor import substitute, walk
 from autosched.ir.region import (
     access_regions,
     block_access,
@@ -260,3 +260,27 @@ def test_let_values_reach_the_indices_and_local_buffers_do_not_count() -> None:
     reads, writes = block_access(block(body, (I,), alloc_buffers=(local,)))
     assert reads == regions((ids, (one(I),)), (a, (one(ids[I]),)))
     assert writes == regions((b, (one(I),)))
+
+
+def test_places_that_are_named_many_times_are_united_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ends of what a stencil reads at digits are long expressions: to unite them again and again took most of a minute."""
+    from autosched.ir import region
+    from autosched.ir.region import block_access
+    from autosched.ir.stmt import BlockRealize
+    from autosched.script import parse
+
+    places = "A[vi % 7] + A[(vi + 1) % 7] + A[(vi + 2) % 7]"
+    func = parse(f"""
+@T.prim_func
+def f(A: T.Buffer((7,), 'int32'), C: T.Buffer((9,), 'int32')):
+    for i in range(9):
+        with T.block('c'):
+            vi = T.axis.spatial(9, i)
+            C[vi] = {' + '.join([places] * 5)}
+""")
+    block = next(s.block for s in walk(func.body) if isinstance(s, BlockRealize) and s.block.name == "c")
+    calls: list[object] = []
+    real = region.union_ranges
+    monkeypatch.setattr(region, "union_ranges", lambda a, b: (calls.append(b), real(a, b))[1])
+    reads, _ = block_access(block)
+    assert len(calls) == 2 and len(reads) == 1

@@ -301,11 +301,11 @@ def f(A: T.Buffer((8,), 'int32'), B: T.Buffer((8,), 'int32'), C: T.Buffer((8,), 
         Space(parse(text), "vta-de10")
     assert len(Space(parse(text.replace("A[B[vi]]", "A[vi * vi % 8] + B[vi]")), "vta-de10").sketches) == 1
     wide = text.replace("B: T.Buffer((8,), 'int32'), ", "")
-    wide = wide.replace("(8,), 'int32'", "(1, 8, 1, 16), 'int32'").replace("(8,), 'int8'", "(1, 8, 1, 16), 'int32'")
+    wide = wide.replace("(8,), 'int32'", "(1, 8, 1, 16), 'int32'").replace("(8,), 'int8'", "(1, 8, 1, 16), 'int64'")
     wide = wide.replace("for i in T.serial(8):", "for i, j, k, n in T.grid(1, 8, 1, 16):")
     wide = wide.replace("vi = T.axis.spatial(8, i)", "a, b, c, d = T.axis.remap('SSSS', [i, j, k, n])")
-    wide = wide.replace("C[vi] = T.Cast('int8', A[B[vi]])", "C[a, b, c, d] = A[a, b, c, d] + 1")
-    with pytest.raises(ProgramError, match="the machine stores int8 only"):
+    wide = wide.replace("C[vi] = T.Cast('int8', A[B[vi]])", "C[a, b, c, d] = T.Cast('int64', A[a, b, c, d] + 1)")
+    with pytest.raises(ProgramError, match="the machine computes integers of up to 32 bits"):
         Space(parse(wide), "vta-de10")
 
 

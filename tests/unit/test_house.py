@@ -141,13 +141,15 @@ def test_names_of_the_machine_have_one_home(fact: str, home: str) -> None:
 
 
 def test_numbers_of_the_machine_have_one_home() -> None:
-    """The token limit, and who is executed as what, are written down once."""
+    """The token limit, who is executed as what, and what the GEMM is called, are written down once."""
     rooms = [p for room in ("sim", "autosched") for p in (ROOT / room).rglob("*.py")]
     written = re.compile(r"255|0x0*ff|0o0*377|0b0*1{8}", re.IGNORECASE)
     masks = {p.name for p in rooms if written.search(p.read_text(encoding="utf-8").replace("_", "")) and 255 in constants(p)}
     assert masks <= {"config.py", "_exec_kernel.py"}  # there it masks a byte
     told = {p.name for p in rooms if '"fsim" if ' in p.read_text(encoding="utf-8")}
     assert told == {"config.py"}
+    composed = [p for room in ("autosched", "space") for p in (ROOT / room).rglob("*.py") if 'f"vta.gemm' in p.read_text("utf-8")]
+    assert not composed, "Target.gemm_intrin"
     sizes = [p for p in rooms if "acc_elem_bytes" in p.read_text(encoding="utf-8")]
     assert {p.name for p in sizes} == {"config.py", "isa.py", "target.py"}
 

@@ -19,14 +19,14 @@ from autosched.schedule import Schedule
 from autosched.schedule.kit.trace import Trace
 from autosched.target import get_target
 from autosched.workloads import workload
-from space.normalise import normalise
+from space.normalise import MOVED, normal_forms, normalise
 from space.normalise.blocks import is_packed
 
 # Programs of tests/data/programs that no rule brings into form yet.
 UNKNOWN = {
     "concat_along_window", "conv_first_step_last", "conv_padded_by_tensor", "distances_l1", "filter_made",
     "flat_reshaped", "gather", "loops_carried", "loops_overwritten", "loops_scattered", "neighbour_in_place", "rows_left_out",
-    "symbolic", "uint8_dense", "windows_of_both",
+    "attention_slices", "int64_result", "logits", "symbolic", "uint8_dense", "windows_of_both",
 }
 # Of these the trace is replayed: together they have every primitive of all forms, and every kind of argument that each is given.
 REPLAYED = {
@@ -36,6 +36,8 @@ REPLAYED = {
     "relu_in_place", "remainder", "residual_first", "result_read_again", "row_max_taken_away", "rows_and_columns",
     "step_at_five", "total_sum", "unsharp_mask",
 }
+# Of these what is moved is made where it goes, in a form that stands behind the others; of some it is the only one.
+MADE_ELSEWHERE = ["attention_slices", "attention_views", "logits", "scores_batched", "transpose_then_dense"]
 FORMS = Path(__file__).resolve().parents[1] / "data" / "programs" / "forms.json"
 NAMES = sorted(p.stem for p in FORMS.parent.glob("*.py"))
 INP, WGT, ACC = "local.inp_buffer", "local.wgt_buffer", "local.acc_buffer"
@@ -83,6 +85,25 @@ def test_a_users_program_means_the_same_and_is_packed(user_programs, name: str, 
     assert normalise(new, target) == (new, ())
     if name in REPLAYED:
         assert replayed(func, steps).func == new
+
+
+@pytest.mark.parametrize("name", MADE_ELSEWHERE)
+def test_what_is_moved_is_made_where_it_goes(user_programs, name: str) -> None:
+    target = get_target("vta-de10")
+    func = program(user_programs, name)
+    new, steps = normalise(func, target, moved=True)
+    assert steps and not verify(new) and is_packed(split_host(new).device, target) and replayed(func, steps).func == new
+    inputs = random_inputs(func, 5)
+    for got, wanted in zip(run(new, *inputs), run(func, *inputs), strict=True):
+        assert np.array_equal(got, wanted)
+    assert normalise(new, target, moved=True) == (new, ())
+    assert [done for done, _ in normal_forms(func, target)][-1] == (MOVED,)
+
+
+@pytest.mark.parametrize("name", ["dense_chain", "conv_two_results", "flat_conv", "move_transposed"])
+def test_where_nothing_is_moved_there_is_no_such_form(user_programs, name: str) -> None:
+    func = program(user_programs, name)
+    assert normalise(func, get_target("vta-de10"), moved=True) == (func, ())
 
 
 def kinds(value: object) -> object:

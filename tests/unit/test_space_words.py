@@ -100,7 +100,7 @@ FIRST = "store the first factor as int8 in a block before, shifted so that it fi
 
 @pytest.mark.parametrize(("product", "multiplies", "instead"), [
     (f"{XX} * {XX} * {XX}", r'T.Cast("int32", x[vi, vj]) * T.Cast("int32", x[vi, vj]) by x[vi, vj]', FIRST),
-    (f"({XX} * {YY} >> 4) * {XX}", '* T.Cast("int32", y[vi, vj]), 4) by x[vi, vj]', FIRST),
+    (f"({XX} * {YY} << 4) * {XX}", '* T.Cast("int32", y[vi, vj]), 4) by x[vi, vj]', FIRST),
     (f"({XX} * {YY} >> 4) * T.max({ZZ}, {XX} * {YY} >> 3)", "by what it makes of x, y and z",
      "store both factors as int8 in blocks before, shifted so that they fit, and multiply what these store"),
     (f"{XX} * {ZZ}", "x[vi, vj] by z[vi, vj]", FIRST.replace("first", "second")),

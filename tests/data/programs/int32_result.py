@@ -1,8 +1,8 @@
-"""A result that is wider than what can be stored."""
+"""A result that is wider than what can be stored at once: its bytes are."""
 
 from autosched.script import T
 
-VERDICT = "refused: int8"
+VERDICT = "accepted"
 
 
 @T.prim_func

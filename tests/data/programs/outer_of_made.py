@@ -2,7 +2,7 @@
 
 from autosched import te
 
-VERDICT = "refused: reads a at another place"
+VERDICT = "refused: block y multiplies each element of a by each of b, and the program makes both"
 
 
 def narrowed(s, shift, name, low=-128):

@@ -9,6 +9,7 @@ from autosched.ir.functor import Mutator
 from autosched.ir.patterns import is_shifted, update_of
 from autosched.ir.region import block_access
 from autosched.ir.stmt import Block, Buffer, BufferStore, Ident, Stmt
+from autosched.ir.value_bounds import ValueBounds
 from autosched.schedule.analysis.dependence import names, scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive
@@ -73,7 +74,7 @@ def _wide_value(state: State, block: Block) -> Stmt:
     moves = isinstance(store.value, BufferLoad) or (isinstance(store.value, Call) and store.value.op == "if_then_else")
     if not moves and not isinstance(store.value, BinOp | Select) and not is_shifted(store.value):
         raise Refusal(f"block {block.name} computes nothing in int8", [block.ident], code="form")
-    value, _ = _wide(block, store.value)
+    value, _ = _wide(ValueBounds(state.func), block, store.value)
     new = _with_access(replace(block, body=BufferStore(store.buffer, store.indices, cast("int8", value))))
     return state.rewrite({id(block): new})
 
@@ -91,9 +92,10 @@ def _wide_reduction(state: State, block: Block) -> Stmt:
     init = block.init
     assert isinstance(init, BufferStore)
     wide = replace(old, dtype="int32", ident=Ident())
-    kept = _steps(block, store)
+    values = ValueBounds(state.func)
+    kept = _steps(values, block, store)
     own = BufferLoad(wide, store.indices, "int32")
-    start, _ = _wide(block, init.value)
+    start, _ = _wide(values, block, init.value)
     assert isinstance(store.value, BinOp)
     body = BufferStore(wide, store.indices, binary(store.value.op, own, kept))
     new = replace(block, init=BufferStore(wide, init.indices, start), body=body)
@@ -107,20 +109,31 @@ def _wide_reduction(state: State, block: Block) -> Stmt:
     return state.rewrite(table, allocs)
 
 
-def _steps(block: Block, store: BufferStore) -> Expr:
+def _steps(values: ValueBounds, block: Block, store: BufferStore) -> Expr:
     """What a reduction takes in at each step, in int32."""
     update = update_of(store)
     if update is not None:
         op, term = update
-        wide, exact = _wide(block, term)
+        wide, exact = _wide(values, block, term)
         if op in ORDERED and not exact:
             raise _wrapped(block, op)
         return wide
     raise Refusal(f"block {block.name} is no reduction with +, min or max", [block.ident], code="reduction")
 
 
-def _wide(block: Block, value: Expr) -> tuple[Expr, bool]:
+def _wide(values: ValueBounds, block: Block, value: Expr) -> tuple[Expr, bool]:
     """A value in int32 with the same low 8 bits, and whether it is the value itself."""
+    wide, exact = _widened(values, block, value)
+    return wide, exact or _fits(values, block, wide)
+
+
+def _fits(values: ValueBounds, block: Block, wide: Expr) -> bool:
+    """Whether value ranges prove that an int32 value is one of int8."""
+    low, high = values.of(wide, {iv.var: iv.dom for iv in block.iter_vars})
+    return low >= -128 and high <= 127
+
+
+def _widened(values: ValueBounds, block: Block, value: Expr) -> tuple[Expr, bool]:
     if isinstance(value, IntImm):
         return const(value.value, "int32"), True
     if isinstance(value, BufferLoad) and value.dtype == "int8":
@@ -128,21 +141,21 @@ def _wide(block: Block, value: Expr) -> tuple[Expr, bool]:
     if isinstance(value, Cast) and value.dtype == "int8" and value.value.dtype == "int32":
         return value.value, False
     if isinstance(value, BinOp) and value.dtype == "int8" and value.op in (*WRAPPING, *ORDERED):
-        (a, a_exact), (b, b_exact) = _wide(block, value.a), _wide(block, value.b)
+        (a, a_exact), (b, b_exact) = _wide(values, block, value.a), _wide(values, block, value.b)
         exact = a_exact and b_exact
         if value.op in ORDERED and not exact:
             raise _wrapped(block, value.op)
         return binary(value.op, a, b), exact and value.op in ORDERED
     if isinstance(value, Call) and value.dtype == "int8" and is_shifted(value):
-        a, exact = _wide(block, value.args[0])
+        a, exact = _wide(values, block, value.args[0])
         if not exact:
             raise _wrapped(block, "shift")
         return Call(value.op, (a, cast("int32", value.args[1])), "int32"), True
     if isinstance(value, Select) and value.dtype == "int8":
-        (a, a_exact), (b, b_exact) = _wide(block, value.true_value), _wide(block, value.false_value)
+        (a, a_exact), (b, b_exact) = _wide(values, block, value.true_value), _wide(values, block, value.false_value)
         return Select(value.condition, a, b, "int32"), a_exact and b_exact
     if isinstance(value, Call) and value.op == "if_then_else" and value.dtype == "int8":
-        (a, a_exact), (b, b_exact) = _wide(block, value.args[1]), _wide(block, value.args[2])
+        (a, a_exact), (b, b_exact) = _wide(values, block, value.args[1]), _wide(values, block, value.args[2])
         return Call(value.op, (value.args[0], a, b), "int32"), a_exact and b_exact
     raise Refusal(f"block {block.name} does not compute an int8 value with + - * >> min and max alone", [block.ident],
                   "compute in int32, and cast the result", code="form")

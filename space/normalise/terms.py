@@ -1,0 +1,31 @@
+"""Sums of several products: complex numbers, squared differences, zero points on both factors of what the program makes."""
+
+from __future__ import annotations
+
+from autosched.ir.stmt import PrimFunc
+from autosched.schedule import Schedule
+from autosched.schedule.primitives.reductions.terms import terms_of
+from autosched.target import Target
+from space.normalise import offsets
+from space.normalise.blocks import device_block, device_blocks, given, named
+
+
+def applies(func: PrimFunc) -> bool:
+    """Whether a block sums up several products at a time."""
+    return any(terms_of(b) is not None for b in device_blocks(func))
+
+
+def apply(sch: Schedule, target: Target) -> None:
+    """Gives every product that is summed up a sum of its own; the host lays out the constants among the factors."""
+    for block in device_blocks(sch.func):
+        if terms_of(block) is None:
+            continue
+        offsets.taken_out(sch, block.name, given(sch.func))  # what depends on parameters alone is the host's
+        if terms_of(device_block(sch, block.name)) is None:
+            continue
+        for made in sch.split_terms(sch.get_sblock(block.name)):
+            constants = {c.buffer for c in sch.func.constants}
+            reads = device_block(sch, named(sch, made)).reads
+            position = next((n for n, r in enumerate(reads) if r.buffer in constants), None)
+            if position is not None:
+                sch.host_stage(sch.cache_read(made, position, "global", [made]))
