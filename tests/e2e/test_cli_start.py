@@ -73,7 +73,8 @@ def unheard(args: str, stream: str, how: str, unbuffered: bool = False) -> tuple
     env = {**os.environ, "PYTHONUNBUFFERED": "1" if unbuffered else ""}
     with nowhere(how) as fd:
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: fd}
-        done = subprocess.run([sys.executable, "-m", "autosched", *args.split()], cwd=ROOT, env=env, text=True, check=False, **streams)
+        command = [sys.executable, "-m", "autosched", *args.split()]
+        done = subprocess.run(command, cwd=ROOT, env=env, text=True, check=False, **streams)
     return done.returncode, done.stdout or done.stderr or ""
 
 
