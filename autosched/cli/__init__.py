@@ -75,6 +75,8 @@ def _run(words: Sequence[str]) -> int:
             args = build_parser(words).parse_args(words)
             with warnings.catch_warnings():
                 warnings.showwarning = _remark
+                # Remarks are said whatever Python is told to do with warnings (PYTHONWARNINGS=error would end the command).
+                warnings.simplefilter("default", UserWarning)
                 code = int(args.run(args))
         except SystemExit:
             # Of argparse, which has told its help or its error.
