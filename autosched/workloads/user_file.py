@@ -90,7 +90,7 @@ def _asked(file: str, attribute: str) -> tuple[Path, dict[str, Any]]:
     """A user's file, and what it gives under a name, told by another process."""
     path = Path(file).expanduser()
     if not path.is_file():
-        near = [str(p) for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
+        near = [str(p) for p in path.parent.glob("*.py") if p.is_file()] if path.parent.is_dir() else []
         raise ProgramError(f"no file {file}{suggest(file, near)}")
     path = path.resolve()
     answer = told(file, path, attribute)
