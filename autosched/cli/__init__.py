@@ -28,7 +28,7 @@ def _remark(
     line: str | None = None,
 ) -> None:
     """A warning as one line; the place in our code that gave it says nothing to a user."""
-    print(f"autosched: {message}", file=sys.stderr)
+    print(f"autosched: {' '.join(plain(str(message)).split())}", file=sys.stderr)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
