@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from brief import brief_breeding
 
 from autosched.child import COPIES, OLDER, YOUNG
 from autosched.cli.exit_codes import Exit
@@ -50,6 +51,13 @@ class Trap:
 def saboteur(body: str, like: Candidate) -> Candidate:
     """The same candidate, but its worker runs ``body`` first."""
     return Candidate(like.workload, like.target, Trap(f"import os, signal, time\n{body}", like.trace))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def bred_briefly() -> Iterator[None]:
+    """As ``brief``, with checks where they belong."""
+    with brief_breeding():
+        yield
 
 
 @pytest.fixture(params=[True, False] if COPIES else [False], ids="copies={}".format)
@@ -208,7 +216,7 @@ def test_a_bug_in_a_check_is_raised_here() -> None:
         MeasurePool(1).check(Candidate("denser", "vta-de10", ()))
 
 
-@pytest.mark.usefixtures("brief")
+@pytest.mark.usefixtures("bred_briefly")
 def test_a_run_whose_checks_die_says_so(
     tmp_path: Path, command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,7 +227,7 @@ def test_a_run_whose_checks_die_says_so(
     assert err.count("its check failed: environment: its process died, 2 times") == 2
 
 
-@pytest.mark.usefixtures("brief")
+@pytest.mark.usefixtures("bred_briefly")
 def test_a_check_that_is_killed_once_costs_a_retry(
     tmp_path: Path, command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
