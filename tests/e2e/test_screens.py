@@ -26,6 +26,8 @@ from autosched.cli import main
 from autosched.cli.exit_codes import Exit
 from autosched.search import tune
 
+# Checks that are not in this process have tests of their own.
+pytestmark = pytest.mark.usefixtures("unguarded")
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = "dense:m=2,k=256,n=256"
 LONG = "dense:m=2,k=256,n=256,bias=0,tail=cast"
