@@ -15,7 +15,7 @@ from autosched.child import look_seldom
 from autosched.cli.commands import build_parser
 from autosched.cli.exit_codes import Exit
 from autosched.cli.interrupts import Interrupts
-from autosched.cli.streams import UnreadError, flush, open_streams
+from autosched.cli.streams import UnreadError, abandon, flush, open_streams
 from autosched.errors import AutoschedError, NoScheduleError
 from sim.errors import SimError
 from sim.markup import plain
@@ -87,6 +87,9 @@ def _run(words: Sequence[str]) -> int:
     except (AutoschedError, SimError) as error:
         print(f"autosched: {plain(str(error))}", file=sys.stderr)
         return Exit.NO_SCHEDULE if isinstance(error, NoScheduleError) else Exit.BAD_INPUT
+    except KeyboardInterrupt:
+        abandon()
+        raise
     except UnreadError:
         return Exit.OK
     except OSError as error:

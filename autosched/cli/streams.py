@@ -18,16 +18,16 @@ class _Output(io.FileIO):
 
     def __init__(self, fd: int) -> None:
         super().__init__(fd, "w", closefd=False)
-        self._failed = False
+        self.over = False
 
     def write(self, data: Any) -> int:
-        if self._failed:
+        if self.over:
             # Python writes what is left when it ends, and would complain in its own words.
             return len(data)
         try:
             return super().write(data)
         except OSError as error:
-            self._failed = True
+            self.over = True
             if error.errno == errno.EPIPE:
                 raise UnreadError from None
             raise OSError(error.errno, error.strerror, "standard output") from None
@@ -53,6 +53,10 @@ def open_streams() -> None:
         if stream is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
             continue
+        if sys.platform == "win32":
+            # A console there takes characters, and no bytes.
+            stream.reconfigure(errors="backslashreplace")
+            continue
         raw = kind(stream.fileno())
         # As Python's own: PYTHONUNBUFFERED asks for none of the two buffers.
         whole: Any = raw if stream.write_through else io.BufferedWriter(raw)
@@ -70,3 +74,11 @@ def flush() -> None:
     """
     if sys.stdout is not None:
         sys.stdout.flush()
+
+
+def abandon() -> None:
+    """Writes nothing more to standard output: who reads it may have stopped to without going, and would be waited for."""
+    raw = getattr(sys.stdout, "buffer", None)
+    raw = getattr(raw, "raw", raw)
+    if isinstance(raw, _Output):
+        raw.over = True

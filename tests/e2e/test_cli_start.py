@@ -6,11 +6,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from running import MINUTES, wait_for
 
+from autosched.cli.exit_codes import Exit
 from autosched.search.executors import LokyExecutor
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -104,6 +106,31 @@ def test_remarks_that_nobody_takes_end_no_run(how: str, tmp_path: Path) -> None:
         pytest.skip("no device that is full")
     code, told = unheard(f"tune t1 --trials 2 --jobs 1 --sampler random --log {tmp_path} --format json", "stderr", how)
     assert code == 0 and json.loads(told.splitlines()[-1])["event"] == "finished", told
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks the system what a process waits for")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_who_reads_no_more_is_not_waited_for_when_a_command_is_ended(unbuffered: str) -> None:
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(write, bytes(1 << 12))
+    os.set_blocking(write, True)
+    command, env = [sys.executable, "-m", "autosched", "list", "targets"], {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with subprocess.Popen(command, cwd=ROOT, stdout=write, stderr=subprocess.PIPE, env=env) as process:
+        try:
+            where = Path(f"/proc/{process.pid}/syscall")
+            # The first number is the call, the second its descriptor in hexadecimal: it writes to standard output, and waits.
+            wait_for(lambda: process.poll() is not None or where.read_text().split()[1:2] == ["0x1"])
+            assert process.poll() is None
+            process.terminate()
+            assert process.wait(MINUTES) == Exit.TERMINATED
+            assert process.stderr is not None and process.stderr.read() == b"autosched: ended by SIGTERM\n"
+        finally:
+            process.kill()
+            os.close(read)
+            os.close(write)
 
 
 def test_nor_does_its_worker(tmp_path: Path) -> None:
