@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from sim._kernels import lean, refresh
+from sim._numba import njit
 from sim._timing_cost import loop_trips
 from sim.isa import (
     DST_IN,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from sim._numba import njit
 
 LOAD, COMPUTE, STORE = 0, 1, 2
 # Channels: (producer, consumer) and which flag of each side it is.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from sim import isa
 from sim._exec_kernel import (
@@ -18,6 +17,7 @@ from sim._exec_kernel import (
     trips,
 )
 from sim._kernels import lean, refresh
+from sim._numba import njit
 
 refresh(__file__, "_kernels", "isa", "config", "_exec_kernel")
 

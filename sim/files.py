@@ -22,8 +22,8 @@ def write_bytes(path: str | Path, data: bytes) -> None:
     Raises:
         OSError: it cannot be written; ``filename`` is ``path``.
     """
-    real = os.path.realpath(path)
     try:
+        real = os.path.realpath(path)  # fails where the working directory has gone
         if os.path.exists(real) and not os.path.isfile(real):
             with open(real, "wb") as file:
                 file.write(data)

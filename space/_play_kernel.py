@@ -10,9 +10,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from sim._kernels import refresh
+from sim._numba import njit
 from space import play as columns
 from space.play import (
     AFTER,

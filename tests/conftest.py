@@ -131,11 +131,20 @@ def verify_trace_roundtrip() -> Callable[[Schedule, PrimFunc | IRModule], Schedu
 
 
 @pytest.fixture
-def brief() -> Iterator[None]:
+def brief(unguarded: None) -> Iterator[None]:
     """Runs in this process breed a few generations only; ``brief.brief_breeding`` for fixtures of modules."""
     from brief import brief_breeding
 
     with brief_breeding():
+        yield
+
+
+@pytest.fixture
+def unguarded() -> Iterator[None]:
+    """Runs in this process check their best schedules here as well, and not in a copy that may be harmed."""
+    from brief import checks_here
+
+    with checks_here():
         yield
 
 

@@ -5,16 +5,17 @@ Data goes to stdout, chatter to stderr; bad input is one line there.
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TextIO
 
 from autosched.child import look_seldom
 from autosched.cli.commands import build_parser
 from autosched.cli.exit_codes import Exit
 from autosched.cli.interrupts import Interrupts
+from autosched.cli.streams import UnreadError, abandon, flush, open_streams
 from autosched.errors import AutoschedError, NoScheduleError
 from sim.errors import SimError
 from sim.markup import plain
@@ -27,7 +28,7 @@ def _remark(
     line: str | None = None,
 ) -> None:
     """A warning as one line; the place in our code that gave it says nothing to a user."""
-    print(f"autosched: {message}", file=sys.stderr)
+    print(f"autosched: {' '.join(plain(str(message)).split())}", file=sys.stderr)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # This process is the command's own, and what it makes stays.
         look_seldom()
         claim()
-        _open_streams()
+        open_streams()
     with Interrupts() as interrupts:
         try:
             with told_to(_notice):
@@ -64,34 +65,38 @@ def main(argv: Sequence[str] | None = None) -> int:
             return interrupts.code
 
 
-def _open_streams() -> None:
-    """A stream that whoever started us has closed goes nowhere; what the terminal's encoding lacks is written as an escape."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
-        else:
-            stream.reconfigure(errors="backslashreplace")
-
-
 def _notice(text: str) -> None:
     print(f"autosched: {text}", file=sys.stderr, flush=True)
 
 
 def _run(words: Sequence[str]) -> int:
     try:
-        args = build_parser(words).parse_args(words)
-        with warnings.catch_warnings():
-            warnings.showwarning = _remark
-            return int(args.run(args))
+        try:
+            args = build_parser(words).parse_args(words)
+            with warnings.catch_warnings():
+                warnings.showwarning = _remark
+                # Remarks are said whatever Python is told to do with warnings (PYTHONWARNINGS=error would end the command).
+                warnings.simplefilter("default", UserWarning)
+                code = int(args.run(args))
+        except SystemExit:
+            # Of argparse, which has told its help or its error.
+            flush()
+            raise
+        flush()
+        return code
     except (AutoschedError, SimError) as error:
         print(f"autosched: {plain(str(error))}", file=sys.stderr)
         return Exit.NO_SCHEDULE if isinstance(error, NoScheduleError) else Exit.BAD_INPUT
-    except BrokenPipeError:
-        # Whoever read our output has gone (``| head``); there is nobody left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        abandon()
+        raise
+    except UnreadError:
         return Exit.OK
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         print(f"autosched: {name}{error.strerror or error}", file=sys.stderr)
         return Exit.BAD_INPUT
+    finally:
+        # After an error; what cannot be written any more has been said, or is of no use without the rest.
+        with suppress(UnreadError, OSError):
+            flush()

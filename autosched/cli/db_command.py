@@ -13,7 +13,7 @@ from autosched.cli import db_files
 from autosched.cli.exit_codes import Exit
 from autosched.cli.log_commands import OPTIONS as LOG_OPTIONS
 from autosched.cli.options import Parser, add_format, add_log, add_target, positive
-from autosched.cli.tables import number, percent, print_json, print_table, tell
+from autosched.cli.tables import Screen, number, percent, print_json, print_table, tell
 from autosched.errors import RecordError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -206,14 +206,13 @@ def _verified(known: Known, record: BestRecord, only: Target | None) -> dict[str
 @contextmanager
 def _counting(total: int) -> Iterator[Any]:
     """Shows on a terminal how far a long command is; called with what comes next."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     if not sys.stderr.isatty() or total < 2:
         yield lambda text: None
         return
     bar = Progress(MofNCompleteColumn(), BarColumn(bar_width=20), TextColumn("{task.description}", markup=False),
-                   console=Console(stderr=True), transient=True)
+                   console=Screen(stderr=True), transient=True)
     with bar:
         task = bar.add_task("", total=total, completed=-1)
 

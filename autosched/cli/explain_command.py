@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from autosched.cli.exit_codes import Exit
 from autosched.cli.log_commands import best_of
-from autosched.cli.options import Parser, add_format, add_log, add_target, positive
+from autosched.cli.options import Parser, add_format, add_log, add_target, named, positive
 from autosched.cli.tables import number, percent, print_json, print_table, short, tell
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _options(p: Parser) -> None:
-    p.add_argument("workload", help="a workload; its best logged schedule is explained")
+    p.add_argument("workload", type=named, help="a workload; its best logged schedule is explained")
     add_target(p)
     add_log(p)
     p.add_argument("--schedule", metavar="FILE.py:FUNC",

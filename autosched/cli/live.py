@@ -10,11 +10,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from autosched.cli.tables import number, percent
+from autosched.cli.tables import Screen, number, percent
 from autosched.errors import shortened
 from autosched.measure import gap
 from autosched.search.events import Event, Listener, Remark, RunStarted, TaskFinished, TaskStarted, TrialEvent
@@ -191,12 +191,12 @@ class Panel:
 
     def __init__(self, rules: Sequence[str] = (), also: Listener | None = None) -> None:
         self.progress, self.also = Progress(rules), also
-        self.console = Console(stderr=True, highlight=False)
+        self.console = Screen(stderr=True, highlight=False)
         self.live = Live(console=self.console, get_renderable=self._render, refresh_per_second=REFRESH, transient=True,
                          redirect_stdout=False, redirect_stderr=False)
 
     def _render(self) -> Group:
-        width = max(1, self.console.width - 1)
+        width = self.console.width - 1
         elapsed = time.monotonic() - self.progress.begun
         unicode = self.console.encoding.lower().startswith("utf")
         return Group(*(Text(line, no_wrap=True, overflow="crop") for line in lines(self.progress, width, elapsed, unicode)))

@@ -16,7 +16,7 @@ from autosched.cli.host_work import host_work, tell_host_work
 from autosched.cli.network_commands import export as export_network
 from autosched.cli.network_commands import is_network
 from autosched.cli.network_commands import load as load_network
-from autosched.cli.options import Parser, add_format, add_log, add_target, parse_pairs, seed
+from autosched.cli.options import Parser, add_format, add_log, add_target, named, parse_pairs, seed
 from autosched.cli.tables import number, percent, print_json, print_table, tell
 from autosched.errors import NoScheduleError, ProgramError, UnknownNameError
 from autosched.kernel import Kernel
@@ -30,7 +30,7 @@ VIEWS = ("script", "trace", "python", "asm", "gantt")
 
 
 def _best_options(p: Parser) -> None:
-    p.add_argument("workload", nargs="?", help="a workload or network; default: every workload in the log")
+    p.add_argument("workload", type=named, nargs="?", help="a workload or network; default: every workload in the log")
     add_target(p)
     add_log(p)
     p.add_argument("--verbose", action="store_true", help="say why lines of the log were skipped")
@@ -39,7 +39,7 @@ def _best_options(p: Parser) -> None:
 
 
 def _show_options(p: Parser) -> None:
-    p.add_argument("workload")
+    p.add_argument("workload", type=named)
     add_target(p)
     add_log(p)
     p.add_argument("--as", dest="view", choices=VIEWS, default="script", help="what to show (default script)")
@@ -47,7 +47,7 @@ def _show_options(p: Parser) -> None:
 
 
 def _apply_options(p: Parser) -> None:
-    p.add_argument("workload")
+    p.add_argument("workload", type=named)
     add_target(p)
     add_log(p)
     p.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="an input tensor; default random")
@@ -58,7 +58,7 @@ def _apply_options(p: Parser) -> None:
 
 
 def _export_options(p: Parser) -> None:
-    p.add_argument("workload")
+    p.add_argument("workload", type=named)
     add_target(p)
     add_log(p)
     p.add_argument("-o", "--output", required=True, metavar="FILE", help="the program file to write")

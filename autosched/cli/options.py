@@ -48,6 +48,23 @@ class Parser(argparse.ArgumentParser):
         return actions
 
 
+def named(text: str) -> str:
+    """A name without the white space around it, for ``type=``."""
+    return _said(text, "a name").strip()
+
+
+def folder(text: str) -> str:
+    """A directory, for ``type=``."""
+    return _said(text, "a directory")
+
+
+def _said(text: str, what: str) -> str:
+    """A text that says something: a variable of the shell that is not set would be taken for "all", or for the working folder."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"expected {what}, got {text!r}")
+    return text
+
+
 def positive(text: str) -> int:
     """A positive integer, for ``type=``."""
     return _checked(text, lambda: arguments.integer("", _whole(text)))
@@ -124,7 +141,7 @@ def add_target(parser: argparse.ArgumentParser, default: str | None = "vta-de10"
 
 def add_log(parser: argparse.ArgumentParser) -> None:
     """Adds ``--log``."""
-    parser.add_argument("--log", metavar="DIR",
+    parser.add_argument("--log", type=folder, metavar="DIR",
                         help="directory of the log (default tuning_logs/runs, then the shipped schedules)")
 
 

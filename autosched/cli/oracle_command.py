@@ -6,12 +6,12 @@ import argparse
 import sys
 
 from autosched.cli.exit_codes import Exit
-from autosched.cli.options import Parser, add_fix, add_format, add_target, positive
+from autosched.cli.options import Parser, add_fix, add_format, add_target, named, positive
 from autosched.cli.tables import number, percent, print_json, print_table, tell
 
 
 def _options(p: Parser) -> None:
-    p.add_argument("workload")
+    p.add_argument("workload", type=named)
     add_target(p)
     p.add_argument("--simulations", type=positive, default=256, metavar="N",
                    help="schedules that may be simulated where no bound excludes them (default 256)")

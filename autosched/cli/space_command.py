@@ -7,14 +7,14 @@ import argparse
 import numpy as np
 
 from autosched.cli.exit_codes import Exit
-from autosched.cli.options import Parser, add_format, add_target, positive, seed
+from autosched.cli.options import Parser, add_format, add_target, named, positive, seed
 from autosched.cli.tables import number, print_json, print_table, tell
 from autosched.target import get_target
 from autosched.workloads import workload
 
 
 def _options(p: Parser) -> None:
-    p.add_argument("workload")
+    p.add_argument("workload", type=named)
     add_target(p)
     p.add_argument("--top", type=positive, default=5, metavar="N", help="favourites to list (default 5)")
     p.add_argument("--sample", type=positive, default=4096, metavar="N", help="points to draw in a large space (default 4096)")

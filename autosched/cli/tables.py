@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
@@ -20,15 +20,30 @@ from sim.markup import percent as percent
 from sim.markup import plain
 
 LONG = 24  # columns above which a text is rather folded than its table split
+NARROWEST = 32  # columns for which numbers and their names are laid out; a terminal that has, or says, fewer breaks lines itself
 LONGEST = 40  # letters of a name of a block or a buffer in a line for people
 
 Columns = Sequence[tuple[str, bool]]
 Rows = Sequence[Sequence[str]]
 
 
+class Screen(Console):
+    """A console with room for a number, whatever the terminal or ``COLUMNS`` say: 0 where whoever set it knew nothing."""
+
+    @property
+    def size(self) -> ConsoleDimensions:
+        """Columns and lines, as they are at this moment."""
+        width, height = super().size
+        return ConsoleDimensions(max(width, NARROWEST), height)
+
+    @size.setter
+    def size(self, size: tuple[int, int]) -> None:
+        self.width, self.height = size
+
+
 def console() -> Console:
     """A console on stdout; where that is no terminal, lines are as long as they need to be."""
-    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else 1 << 14, highlight=False, soft_wrap=False)
+    return Screen(file=sys.stdout, width=None if sys.stdout.isatty() else 1 << 14, highlight=False, soft_wrap=False)
 
 
 def print_table(columns: Columns, rows: Rows, footer: Sequence[str] = ()) -> None:

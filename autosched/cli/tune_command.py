@@ -12,7 +12,7 @@ from autosched.cli.exit_codes import Exit
 from autosched.cli.live import Lines, Panel
 from autosched.cli.network_commands import add_network, is_network, print_summary, summary_json
 from autosched.cli.network_commands import load as load_network
-from autosched.cli.options import Parser, add_fix, add_log, add_target, decisions, fraction, positive, seconds, seed
+from autosched.cli.options import Parser, add_fix, add_log, add_target, decisions, fraction, named, positive, seconds, seed
 from autosched.cli.tables import number, percent, print_table, tell
 from autosched.errors import BadArgumentError
 from autosched.search.events import Event, Listener, as_json
@@ -20,7 +20,8 @@ from autosched.search.result import NetworkReport, TuneReport
 
 
 def _options(p: Parser) -> None:
-    p.add_argument("workload", help="e.g. resnet18.c8, resnet18, dense:m=1,k=1024,n=1024, kernels.py:matmul, net.onnx")
+    p.add_argument("workload", type=named,
+                   help="e.g. resnet18.c8, resnet18, dense:m=1,k=1024,n=1024, kernels.py:matmul, net.onnx")
     add_target(p)
     p.add_argument("--trials", type=positive, default=64, metavar="N", help="distinct points per workload (default 64)")
     p.add_argument("--jobs", type=positive, metavar="N", help="worker processes (default: one per core)")

@@ -13,9 +13,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 import sim._kernels  # noqa: F401  (where compiled code is kept)
+from sim._numba import njit
 
 WIDTH = 8
 

@@ -129,6 +129,7 @@ class _Compiler:
         self.scheduled: dict[Spec, tuple[PrimFunc, bool]] = {}
         self.alone: dict[Spec, int] = {}
         self.traces: dict[Spec, tuple[TraceLike, bool]] = {}
+        self.logged: dict[Spec, int] = {}  # cycles of the structures whose schedules are logged
         self.apart: dict[str, int] = {}
         self.gather(network, gather)
         self.join(fuse)
@@ -203,7 +204,8 @@ class _Compiler:
 
             task = workload_of(spec, "layer", *self.lanes)
             try:
-                self.traces[spec] = best_or_fail(task, self.target, self.known)[0].trace, True
+                record, _ = best_or_fail(task, self.target, self.known)
+                self.traces[spec], self.logged[spec] = (record.trace, True), record.cycles
             except RecordError:
                 self.traces[spec] = list(draft(spec, self.target)), False
         return self.traces[spec]
@@ -212,7 +214,9 @@ class _Compiler:
         """Cycles of a layer's own program."""
         key = spec.structure()
         if key not in self.alone:
-            self.alone[key] = lower_table(self.schedule(spec)[0], self.target).cycles()
+            func, logged = self.schedule(spec)
+            # What a record says was just built to see whether it is so.
+            self.alone[key] = self.logged[key] if logged else lower_table(func, self.target).cycles()
         return self.alone[key]
 
     def stream(self, run: Run, number: int) -> Stream:

@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -129,6 +130,15 @@ class Writer:
         """Forces what was written to the disk."""
         os.fsync(self._fd)
 
+    def _gone(self) -> bool:
+        """Whether somebody has removed the file, or moved it, while it was written; a system does not say so of its own."""
+        try:
+            return not os.path.samestat(os.stat(self.path), os.fstat(self._fd))
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError:
+            return False
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -138,6 +148,8 @@ class Writer:
             if error is None:
                 raise RecordError(f"cannot write {self.path}: {failure.strerror}") from failure
         finally:
+            if error is None and self._gone():
+                warnings.warn(f"{self.path} is not there any more: what this run found is in no log", stacklevel=2)
             # Copies of this process may have the file open still: the lock is not theirs.
             _unlock(self._fd)
             os.close(self._fd)

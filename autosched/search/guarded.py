@@ -13,7 +13,7 @@ from autosched.child import COPIES, begin, undisturbed
 from autosched.measure import Candidate, Result, measure
 
 
-def check(candidate: Candidate, patience: float) -> Result:
+def check(candidate: Candidate, patience: float) -> Result | None:
     """Measures a candidate, executes its program and compares what it computes with the reference.
 
     Args:
@@ -21,7 +21,7 @@ def check(candidate: Candidate, patience: float) -> Result:
         patience: seconds that it may take.
 
     Returns:
-        The result; status ``environment`` where its process ended or gave no answer in time.
+        The result, with status ``environment`` where there was none in time; None where the process ended without one.
     """
     here, there = multiprocessing.Pipe(duplex=False)
     try:
@@ -33,7 +33,7 @@ def check(candidate: Candidate, patience: float) -> Result:
                 return Result.failed("environment", f"no result after {patience:g} seconds")
             found = here.recv()
         except (EOFError, OSError):
-            return Result.failed("environment", "its process died")
+            return None
         finally:
             with undisturbed():
                 end()

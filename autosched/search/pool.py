@@ -22,7 +22,7 @@ CALL_SECONDS = 0.05  # of work that a call should hold: below, sending it costs 
 PATIENCE_SECONDS = 120.0  # for one candidate; far above what counted work allows, so it speaks of the machine only
 LOOK_SECONDS = 1.0  # between two looks at a cluster without workers
 CHECK_SECONDS = 600.0  # for the check of one schedule, which executes its program bit by bit
-TRIES = 2  # times that a candidate's worker may end
+TRIES = 2  # times that a candidate's worker, or the process of its check, may end
 FALSE_STARTS = 6  # workers that end before their first call, one after another, until no more are started
 
 
@@ -95,9 +95,15 @@ class MeasurePool:
             self.executor.stop()
 
     def check(self, candidate: Candidate) -> Result:
-        """Measures a candidate, executes its program and compares what it computes, in a process of its own."""
+        """Measures a candidate, executes its program and compares what it computes, in a process of its own.
+
+        As for workers: one that dies costs a retry, and nothing is said of the candidate until that dies as well.
+        """
         self.checks.wait()
-        return check(candidate, CHECK_SECONDS)
+        for _ in range(TRIES):
+            if (result := check(candidate, CHECK_SECONDS)) is not None:
+                return result
+        return Result.failed("environment", f"its process died, {TRIES} times")
 
     def run(self, candidates: Sequence[Candidate], until: float | None = None) -> Generator[Result, None, None]:
         """The results, in the order of the candidates, as they come.

@@ -81,7 +81,10 @@ def told(file: str, path: Path, attribute: str) -> dict[str, Any]:
         raise ProgramError(f"{file}: {attribute} ends its process by signal {-child.returncode}")
     if not answer:
         raise ProgramError(f"{file}: {attribute} ends its process with code {child.returncode}")
-    found: dict[str, Any] = json.loads(answer)
+    try:
+        found: dict[str, Any] = json.loads(answer)
+    except ValueError:  # the file has written into a pipe that is not its own
+        raise ProgramError(f"{file}: {attribute} gives an answer that cannot be read") from None
     return found
 
 

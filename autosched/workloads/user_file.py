@@ -90,7 +90,7 @@ def _asked(file: str, attribute: str) -> tuple[Path, dict[str, Any]]:
     """A user's file, and what it gives under a name, told by another process."""
     path = Path(file).expanduser()
     if not path.is_file():
-        near = [str(p) for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
+        near = [str(p) for p in path.parent.glob("*.py") if p.is_file()] if path.parent.is_dir() else []
         raise ProgramError(f"no file {file}{suggest(file, near)}")
     path = path.resolve()
     answer = told(file, path, attribute)
@@ -115,6 +115,7 @@ def tell(file: str, path: str, attribute: str) -> NoReturn:
         attribute: what is wanted of it.
     """
     # Whatever the file prints, by Python or past it, goes where errors go.
+    asked = os.getpid()
     out = os.dup(1)
     os.dup2(2, 1)
     code = 0
@@ -128,9 +129,13 @@ def tell(file: str, path: str, attribute: str) -> NoReturn:
             answer = {"unknown": [error.what, error.name, error.known]}
         except BaseException as error:  # noqa: BLE001 - whatever a file raises is told by the parent
             answer = {"error": str(blame(error, file, Path(path)))}
+    if os.getpid() != asked:
+        # A copy that the file has made of this process and let return: it was not asked.
+        os._exit(0)
     answer["warnings"] = [str(w.message) for w in caught] if "script" in answer else []
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # the file has closed it, or put another one there
+            stream.flush()
     try:
         with os.fdopen(out, "wb") as pipe:
             pipe.write(json.dumps(answer).encode())

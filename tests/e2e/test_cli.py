@@ -99,6 +99,8 @@ BAD = [
     (("sim", "tests/data/rtl_cycles.json", "--only", "unit00"), "unknown program 'unit00'; did you mean 'unit"),
     (("sim", "tests/data/rtl_cycles.json", "--timeline", "t.json"), "choose one with --only"),
     (("export", SMALL, "--log", "LOG", "-o", "no/dir/f.json"), "no/dir"),
+    (("best", ""), "expected a name, got ''"),
+    (("tune", "t1", "--log", ""), "expected a directory, got ''"),
 ]
 
 
@@ -114,7 +116,8 @@ def test_bad_input_is_one_line_and_exit_code_2(args: tuple[str, ...], text: str,
     ("best",), ("show",), ("apply",), ("export", "-o", "p.json"), ("explain",), ("report", "-o", "r.html"),
 ], ids=" ".join)
 def test_nothing_logged_is_exit_code_3(words: tuple[str, ...], tmp_path: Path, here: Here) -> None:
-    done = here(words[0], "t2", *words[1:], "--log", tmp_path, "--target", "vta-pynq")
+    # As a name comes out of a file; ``report`` takes folders as well.
+    done = here(words[0], "t2" if words[0] == "report" else "t2\n", *words[1:], "--log", tmp_path, "--target", "vta-pynq")
     assert done.returncode == 3 and done.stderr.count("\n") == 1, done.stderr
     assert "t2" in done.stderr and f"run: autosched tune t2 --target vta-pynq --log {tmp_path}" in done.stderr
 

@@ -13,6 +13,8 @@ import pytest
 
 from autosched.networks import load
 
+# Checks that are not in this process have tests of their own.
+pytestmark = pytest.mark.usefixtures("unguarded")
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 

@@ -1,14 +1,18 @@
 """What a command loads before it does anything."""
 
+import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from running import MINUTES, wait_for
 
+from autosched.cli.exit_codes import Exit
 from autosched.search.executors import LokyExecutor
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,6 +54,83 @@ def test_a_stream_that_is_closed_takes_nothing(args: str, closed: str, code: int
     assert done.returncode == code and "Traceback" not in done.stderr, done.stderr
     # What belongs to one stream does not go to the other.
     assert bool(done.stdout) == (code == 0 and closed == "2>&-") and not done.stderr
+
+
+@contextmanager
+def nowhere(how: str) -> Iterator[int]:
+    """A descriptor that takes nothing: a pipe whose reader has gone, or a device that is full."""
+    if how == "full":
+        fd = os.open("/dev/full", os.O_WRONLY)
+    else:
+        gone, fd = os.pipe()
+        os.close(gone)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def unheard(args: str, stream: str, how: str, unbuffered: bool = False) -> tuple[int, str]:
+    """The exit code of a command one of whose streams takes nothing, and what came out of the other."""
+    env = {**os.environ, "PYTHONUNBUFFERED": "1" if unbuffered else ""}
+    with nowhere(how) as fd:
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: fd}
+        command = [sys.executable, "-m", "autosched", *args.split()]
+        done = subprocess.run(command, cwd=ROOT, env=env, text=True, check=False, **streams)
+    return done.returncode, done.stdout or done.stderr or ""
+
+
+# Short texts wait in a buffer until the command ends, long ones do not; tables are printed by a library.
+@pytest.mark.parametrize("args", ["--version", "list targets", "list workloads --format json"])
+def test_a_reader_that_has_gone_ends_a_command_in_silence(args: str) -> None:
+    assert unheard(args, "stdout", "gone") == (0, "")
+
+
+def test_nor_does_it_matter_whether_python_buffers() -> None:
+    assert unheard("list targets", "stdout", "gone", unbuffered=True) == (0, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
+def test_output_that_finds_no_room_is_one_line() -> None:
+    full = (2, "autosched: standard output: No space left on device\n")
+    assert unheard("--version", "stdout", "full") == full
+    assert unheard("list targets", "stdout", "full") == full
+    # The reason that a command has failed goes before what became of its output.
+    code, told = unheard("best nonsense", "stdout", "full")
+    assert code == 2 and told.count("\n") == 1 and "nonsense" in told
+
+
+@pytest.mark.parametrize("how", ["gone", "full"])
+def test_remarks_that_nobody_takes_end_no_run(how: str, tmp_path: Path) -> None:
+    if how == "full" and not Path("/dev/full").exists():
+        pytest.skip("no device that is full")
+    code, told = unheard(f"tune t1 --trials 2 --jobs 1 --sampler random --log {tmp_path} --format json", "stderr", how)
+    assert code == 0 and json.loads(told.splitlines()[-1])["event"] == "finished", told
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks the system what a process waits for")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_who_reads_no_more_is_not_waited_for_when_a_command_is_ended(unbuffered: str) -> None:
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(write, bytes(1 << 12))
+    os.set_blocking(write, True)
+    command, env = [sys.executable, "-m", "autosched", "list", "targets"], {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with subprocess.Popen(command, cwd=ROOT, stdout=write, stderr=subprocess.PIPE, env=env) as process:
+        try:
+            where = Path(f"/proc/{process.pid}/syscall")
+            # The first number is the call, the second its descriptor in hexadecimal: it writes to standard output, and waits.
+            wait_for(lambda: process.poll() is not None or where.read_text().split()[1:2] == ["0x1"])
+            assert process.poll() is None
+            process.terminate()
+            assert process.wait(MINUTES) == Exit.TERMINATED
+            assert process.stderr is not None and process.stderr.read() == b"autosched: ended by SIGTERM\n"
+        finally:
+            process.kill()
+            os.close(read)
+            os.close(write)
 
 
 def test_nor_does_its_worker(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ B32 = {
 }  # fmt: skip
 INP14 = {"LOG_INP_BUFF_SIZE": 14}
 # (field, lowest bit, bits) as the RTL decodes them; not taken from the code under test.
+# Checks that are not in this process have tests of their own.
+pytestmark = pytest.mark.usefixtures("unguarded")
 TOKENS = [("pop_prev", 3, 1), ("pop_next", 4, 1), ("push_prev", 5, 1), ("push_next", 6, 1)]
 MOVE = [
     ("mem", 7, 3), ("sram", 10, 16), ("dram", 26, 32), ("y_size", 64, 16), ("x_size", 80, 16), ("x_stride", 96, 16),

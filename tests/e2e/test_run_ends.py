@@ -4,9 +4,12 @@ import json
 import multiprocessing
 import os
 import random
+import re
+import shutil
 import signal
 import subprocess
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,9 @@ from typing import Any
 import pytest
 from running import ended, in_a_copy, wait_for
 
+from autosched.measure import Candidate, Result
 from autosched.records import Log, Run, TrialRecord
+from autosched.search.pool import MeasurePool
 from autosched.target import get_target
 from autosched.workloads import workload
 
@@ -125,3 +130,27 @@ def test_runs_that_share_a_log_simulate_less_and_try_the_same(tmp_path: Path, he
     assert all(r["simulated"] + r["from_log"] == 32 for r in reports)
     log = Log.open(tmp_path / "log")
     assert log.damaged == 0 and trials_of(tmp_path / "log") == sum(r["simulated"] for r in reports)
+
+
+@pytest.mark.usefixtures("brief")
+@pytest.mark.parametrize("happens", ["removed", "moved", "nothing"])
+def test_a_log_that_goes_while_it_is_written_is_said(
+    happens: str, tmp_path: Path, command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, check = tmp_path / "log", MeasurePool.check
+
+    def at_last(pool: MeasurePool, candidate: Candidate) -> Result:
+        if happens == "removed":
+            shutil.rmtree(log)
+        if happens == "moved":
+            log.rename(tmp_path / "elsewhere")
+        return check(pool, candidate)
+
+    monkeypatch.setattr(MeasurePool, "check", at_last)
+    with warnings.catch_warnings():
+        # As PYTHONWARNINGS=error has it: a remark is no reason to end.
+        warnings.simplefilter("error")
+        code, out, err = command("tune", SMALL, "--trials", "2", "--jobs", "1", "--log", log, "--quiet")
+    assert code == 0 and "bit-equal" in out
+    said = f"autosched: {log}/.*jsonl is not there any more: what this run found is in no log\n"
+    assert re.fullmatch("" if happens == "nothing" else said, err)

@@ -26,6 +26,8 @@ from autosched.cli import main
 from autosched.cli.exit_codes import Exit
 from autosched.search import tune
 
+# Checks that are not in this process have tests of their own.
+pytestmark = pytest.mark.usefixtures("unguarded")
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = "dense:m=2,k=256,n=256"
 LONG = "dense:m=2,k=256,n=256,bias=0,tail=cast"
@@ -42,14 +44,17 @@ class Seen:
         width: columns of the terminal.
         args: the words of the command.
         cwd: where it runs.
+        columns: what its environment says of the terminal's width.
     """
 
-    def __init__(self, width: int, args: Sequence[str | Path], cwd: Path) -> None:
+    def __init__(self, width: int, args: Sequence[str | Path], cwd: Path, columns: str | None = None) -> None:
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", TALL, width, 0, 0))
         env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
         for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
             env.pop(name, None)
+        if columns is not None:
+            env["COLUMNS"] = columns
         process = in_a_copy(args, (slave, slave, slave), cwd, env)
         os.close(slave)
         self.width = width
@@ -73,8 +78,8 @@ class Seen:
         self.text = "\n".join(self.lines).strip("\n")
 
 
-def autosched(width: int, *args: str | Path, cwd: Path = ROOT) -> Seen:
-    return Seen(width, args, cwd)
+def autosched(width: int, *args: str | Path, cwd: Path = ROOT, columns: str | None = None) -> Seen:
+    return Seen(width, args, cwd, columns)
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +164,21 @@ def test_the_best_of_a_log_has_every_number_in_full(width: int, log: Path, recor
         assert whole(seen.text, grouped(record["bound"])), seen.text
         assert whole(seen.text, f"{100 * record['gap']:.2f} %"), seen.text
         assert record["workload"] in joined and record["run"] in joined
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "-5", "wide"])
+def test_columns_that_are_none_hide_no_number(columns: str, log: Path, records: list[dict[str, Any]]) -> None:
+    seen = autosched(80, "best", "--log", log, columns=columns)
+    assert seen.code == Exit.OK
+    assert all(whole(seen.text, grouped(r[key])) for r in records for key in ("cycles", "bound")), seen.text
+
+
+@pytest.mark.parametrize(("width", "columns"), [(80, "0"), (1, None)])
+def test_a_run_and_its_account_end_well_where_there_is_said_to_be_no_room(
+    width: int, columns: str | None, log: Path, tmp_path: Path
+) -> None:
+    for words in ((*RUN, "--log", tmp_path), ("explain", SMALL, "--log", log)):
+        assert autosched(width, *words, columns=columns).code == Exit.OK
 
 
 @pytest.mark.parametrize("args", [("space", SMALL, "--top", "2"), ("apply", SMALL, "--log", "LOG")], ids=lambda a: a[0])

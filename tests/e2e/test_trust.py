@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = f"{ROOT}/examples/kernels.py:relu_add"
 SMALL = "dense:m=2,k=64,n=96"
 Here = Callable[..., subprocess.CompletedProcess[str]]
+Command = Callable[..., tuple[int, str, str]]
 
 
 def tuned(name: str, log: Path, trials: int = 4) -> BestRecord:
@@ -254,3 +255,15 @@ def test_a_file_that_cannot_be_written_whole_keeps_what_it_was(tmp_path: Path, s
     for command in (["export", SMALL, "-o"], ["apply", SMALL, "--output"]):
         done = here(*command, tmp_path / "nowhere" / "f", "--log", log, cwd=tmp_path)
         assert done.returncode == 2 and f"{tmp_path}/nowhere" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", [("export", SMALL, "-o", "f"), ("apply", SMALL, "--output", "f")], ids="-".join)
+def test_where_the_working_folder_has_gone_the_file_is_named(
+    words: tuple[str, ...], tmp_path: Path, small: BestRecord, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = log_of(tmp_path / "log", small)
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert command(*words, "--log", log) == (2, "", "autosched: f: No such file or directory\n")

@@ -15,6 +15,9 @@ from autosched.workloads import workload
     ("x = bytearray(1 << 45)", [], "f takes more memory than a file may"),
     ("import os; os.kill(os.getpid(), 9)", [], "f ends its process by signal 9"),
     ("import os; os._exit(0)", [], "f ends its process with code 0"),
+    ("import sys; sys.stdout.close(); print(1)", [], "mine.py:2: ValueError: I/O operation on closed file"),
+    ("import os; [os.write(n, b'{') for n in range(3, 9) if os.path.exists(f'/proc/self/fd/{n}')]", [],
+     "f gives an answer that cannot be read"),
 ])
 def test_a_harmful_file_is_one_line(body: str, more: list[str], said: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(f"def f():\n    {body}\n")
@@ -30,6 +33,25 @@ def test_what_a_file_starts_and_leaves_ends_with_it(tmp_path: Path, command: Cal
     assert command("space", str(tmp_path / "mine.py") + ":f")[0] == 2
     left = Path("/proc") / (tmp_path / "left").read_text() / "stat"
     wait_for(lambda: not left.exists() or left.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+PROGRAM = "from autosched.workloads import workload\nf = workload('dense:m=2,k=64,n=96').func\n"
+
+
+def test_a_copy_that_a_file_makes_of_its_process_says_nothing(
+    tmp_path: Path, command: Callable[..., tuple[int, str, str]]
+) -> None:
+    (tmp_path / "mine.py").write_text(f"import os\nif (copy := os.fork()):\n    os.waitpid(copy, 0)\n{PROGRAM}")
+    code, out, err = command("space", str(tmp_path / "mine.py") + ":f")
+    assert code == 0 and "schedules, none faster than" in out and not err
+
+
+def test_a_warning_of_a_file_is_one_line_that_steers_no_terminal(
+    tmp_path: Path, command: Callable[..., tuple[int, str, str]]
+) -> None:
+    (tmp_path / "mine.py").write_text(f"import warnings\n{PROGRAM}warnings.warn('over\\nthere \\x1b[31m')\n")
+    code, _, err = command("space", str(tmp_path / "mine.py") + ":f")
+    assert code == 0 and err == "autosched: over there \\x1b[31m\n"
 
 
 FICKLE = """

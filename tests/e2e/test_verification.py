@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+# Checks that are not in this process have tests of their own.
+pytestmark = pytest.mark.usefixtures("unguarded")
 SHIFT = '''
 from autosched.script import T
 

@@ -2,6 +2,7 @@
 
 import gc
 import importlib
+import json
 import os
 import signal
 import time
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from brief import brief_breeding
 
 from autosched.child import COPIES, OLDER, YOUNG
 from autosched.cli.exit_codes import Exit
@@ -49,6 +51,13 @@ class Trap:
 def saboteur(body: str, like: Candidate) -> Candidate:
     """The same candidate, but its worker runs ``body`` first."""
     return Candidate(like.workload, like.target, Trap(f"import os, signal, time\n{body}", like.trace))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def bred_briefly() -> Iterator[None]:
+    """As ``brief``, with checks where they belong."""
+    with brief_breeding():
+        yield
 
 
 @pytest.fixture(params=[True, False] if COPIES else [False], ids="copies={}".format)
@@ -170,7 +179,7 @@ def test_an_interrupt_never_comes_inside_a_librarys_lock(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(("harm", "status", "reason"), [
-    ("kill", "environment", "its process died"), ("memory", "environment", "the worker's memory did not suffice"),
+    ("kill", "environment", "its process died, 2 times"), ("memory", "environment", "the worker's memory did not suffice"),
     ("hang", "environment", "no result after 0.2 seconds"), ("none", "ok", ""),
 ])
 def test_a_check_costs_itself_only(harm: str, status: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +216,7 @@ def test_a_bug_in_a_check_is_raised_here() -> None:
         MeasurePool(1).check(Candidate("denser", "vta-de10", ()))
 
 
-@pytest.mark.usefixtures("brief")
+@pytest.mark.usefixtures("bred_briefly")
 def test_a_run_whose_checks_die_says_so(
     tmp_path: Path, command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,7 +224,28 @@ def test_a_run_whose_checks_die_says_so(
     code, out, err = command("tune", SMALL, "--trials", "4", "--jobs", "1", "--log", tmp_path)
     assert code == Exit.NO_SCHEDULE and "bit-equal" not in out and "Traceback" not in err
     # Twice, and not for every schedule of the run.
-    assert err.count("its check failed: environment: its process died") == 2
+    assert err.count("its check failed: environment: its process died, 2 times") == 2
+
+
+@pytest.mark.usefixtures("bred_briefly")
+def test_a_check_that_is_killed_once_costs_a_retry(
+    tmp_path: Path, command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, mark = guarded.measure, tmp_path / "killed"
+
+    def killed_once(*args: Any, **kwargs: Any) -> Any:
+        if not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*args, **kwargs)
+
+    words = ("tune", SMALL, "--trials", "4", "--jobs", "1", "--sampler", "random", "--format", "json", "--quiet", "--log")
+    calm = command(*words, tmp_path / "calm")
+    monkeypatch.setattr(guarded, "measure", killed_once)
+    code, out, err = command(*words, tmp_path / "hit")
+    assert mark.exists() and (code, err) == (Exit.OK, "")
+    ends = [json.loads(told.splitlines()[-1]) for told in (calm[1], out)]
+    assert ends[1]["verified"] and ends[0]["cycles"] == ends[1]["cycles"] and ends[0]["point"] == ends[1]["point"]
 
 
 @contextmanager
