@@ -475,12 +475,9 @@ class Space:
         """
         out = np.zeros(len(points))
         for k, rows, own in self._groups(points):
-            out[rows] = self._draft(k, own, None if enough is None else enough[rows])
+            for model, mine in self.sketches[k].split(own):
+                out[rows] += draft(model, model.plan(mine), None if enough is None else enough[rows])
         return out
-
-    def _draft(self, sketch: int, own: Points, enough: npt.NDArray[np.float64] | None) -> npt.NDArray[np.float64]:
-        found = [draft(model, model.plan(mine), enough) for model, mine in self.sketches[sketch].split(own)]
-        return np.asarray(sum(found[1:], found[0]), dtype=np.float64)
 
     def bound(self, points: Points) -> Ints:
         """Proven lower bound of the cycles, shape (n,)."""
@@ -536,10 +533,8 @@ class Space:
         return max(len(self._features(k, sketch.default[None])[0]) for k, sketch in enumerate(self.sketches))
 
     def _features(self, sketch: int, own: Points) -> npt.NDArray[np.float64]:
-        found: list[npt.NDArray[np.float64]] = []
-        for model, mine in self.sketches[sketch].split(own):
-            plan = model.plan(mine)
-            found += [f for rule in model.rules for f in rule.features(model, mine, plan)]
+        parts = [(model, mine, model.plan(mine)) for model, mine in self.sketches[sketch].split(own)]
+        found = [f for model, mine, plan in parts for rule in model.rules for f in rule.features(model, mine, plan)]
         return np.asarray(np.stack(found, axis=1), dtype=np.float64)
 
     def same_tiles(self, points: Points) -> Points:
