@@ -15,7 +15,7 @@ from typing import Any
 from autosched.errors import ProgramError
 from autosched.ir.expr import BufferLoad, Call, Expr, IntImm, Select, is_int
 from autosched.ir.functor import replace_buffers, rewrite_many, walk
-from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Constant, PrimFunc, SeqStmt, Stmt, seq
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Constant, For, PrimFunc, SeqStmt, Stmt, seq
 
 HOST_STAGE = "host_stage"
 PACK, UNPACK = "pack", "unpack"
@@ -168,6 +168,8 @@ def _statements(func: PrimFunc) -> list[tuple[Stmt, list[Block]]]:
 def _outermost(stmt: Stmt) -> Iterator[Block]:
     from autosched.ir.functor import stmt_children
 
+    while type(stmt) is For:
+        stmt = stmt.body
     if isinstance(stmt, BlockRealize):
         yield stmt.block
         return

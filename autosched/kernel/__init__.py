@@ -1,5 +1,5 @@
 """Compiled kernels: callable, bit-exact, savable."""
 
-from autosched.kernel.kernel import Kernel, build, of_schedule, program_hash, replay, resolve
+from autosched.kernel.kernel import Kernel, build, of_schedule, program_hash, replay, resolve, scheduled
 
-__all__ = ["Kernel", "build", "of_schedule", "program_hash", "replay", "resolve"]
+__all__ = ["Kernel", "build", "of_schedule", "program_hash", "replay", "resolve", "scheduled"]

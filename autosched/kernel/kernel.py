@@ -212,7 +212,14 @@ class Kernel:
         return load(Path(path))
 
 
-def replay(func: PrimFunc, trace: TraceLike, level: str = "detail", check: bool = True) -> Schedule:
+def scheduled(func: PrimFunc, trace: TraceLike, level: str = "detail", check: bool = True) -> PrimFunc:
+    """The program of ``replay``, in less time."""
+    return replay(func, trace, level, check, traced=False).func
+
+
+def replay(
+    func: PrimFunc, trace: TraceLike, level: str = "detail", check: bool = True, traced: bool = True
+) -> Schedule:
     """A program with a trace applied.
 
     Args:
@@ -220,6 +227,7 @@ def replay(func: PrimFunc, trace: TraceLike, level: str = "detail", check: bool 
         trace: a trace, its JSON objects, or their text.
         level: how much a refusal shows (``error_render_level`` of ``Schedule``).
         check: whether every step is checked in full (``enable_check`` of ``Schedule``).
+        traced: whether the schedule's own trace is wanted, too (``Trace.apply_to_schedule``).
 
     Raises:
         ScheduleError: a step does not fit the program.
@@ -228,7 +236,7 @@ def replay(func: PrimFunc, trace: TraceLike, level: str = "detail", check: bool 
     sch = Schedule(func, seed=0, error_render_level=level, enable_check=check)
     try:
         steps = trace if isinstance(trace, Trace) else Trace.from_json(trace)
-        steps.apply_to_schedule(sch)
+        steps.apply_to_schedule(sch, traced=traced)
     except ValueError as error:
         raise ProgramError("; ".join([str(error), *getattr(error, "__notes__", [])])) from error
     return sch

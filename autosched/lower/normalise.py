@@ -69,6 +69,7 @@ def split_inits(tree: Tree) -> None:
         conds = [c.substitute(table) for c in init.conds]
         if any(not c.terms and c.const < 0 for c in conds):
             continue
+        tree.indexed = None
         parent.body.remove(init)
         outer = init.path[start + first - 1] if start + first else tree.root
         map_site(init, lambda lin, table=table: lin.substitute(table), lambda b: b)  # type: ignore[misc]
@@ -139,6 +140,7 @@ def unfuse(tree: Tree, lanes_of: Callable[[Site], int]) -> None:
 
 
 def _cut(tree: Tree, loop: Loop, factor: int) -> None:
+    tree.indexed = None
     inner = Loop(f"{loop.name}_i", factor, False, loop.notes, loop.body)
     outer = Loop(f"{loop.name}_o", loop.extent // factor, False, loop.notes, [inner])
     table = {loop: Lin({outer: factor, inner: 1})}
@@ -157,6 +159,7 @@ def _cut(tree: Tree, loop: Loop, factor: int) -> None:
 
 def _insert_before(tree: Tree, site: Site, make: Callable[[dict[Loop, Loop]], Site]) -> None:
     """Puts a new site with its own copy of ``site``'s loops right before it."""
+    tree.indexed = None
     parent = site.outer[-1] if site.outer else tree.root
     clones = {loop: Loop(loop.name, loop.extent, loop.thread, loop.notes) for loop in site.inner}
     new = make(clones)
@@ -261,23 +264,31 @@ def _uses(sites: list[Site]) -> dict[Buffer, list[tuple[Site, Access, bool]]]:
 
 def share_in_place(tree: Tree) -> None:
     """Lets results take the storage of operands that die with them; see the module."""
+    sites = tree.index()
+    refused: dict[tuple[Site, Access], set[Buffer]] = {}  # who asked, and the buffers that decided
     while True:
-        sites = tree.index()
         uses = _uses(sites)
-        merge: tuple[Buffer, Buffer] | None = None
-        for site in sites:
-            if site.kind != "alu" or any(r.buffer is site.write.buffer for r in site.reads):
-                continue
-            for read in heads(site.value):
-                if _can_share(site, read, uses):
-                    merge = (site.write.buffer, read.buffer)
-                    break
-            if merge:
-                break
+        merge = _shared(sites, uses, refused)
         if merge is None:
             return
-        gone, kept = merge
-        _rename(tree, sites, gone, kept)
+        refused = {asked: buffers for asked, buffers in refused.items() if buffers.isdisjoint(merge)}
+        _rename(tree, sites, *merge)
+
+
+def _shared(
+    sites: list[Site], uses: dict[Buffer, list[tuple[Site, Access, bool]]], refused: dict[tuple[Site, Access], set[Buffer]]
+) -> tuple[Buffer, Buffer] | None:
+    """The first result that may take the storage of an operand, and that operand."""
+    for site in sites:
+        if site.kind != "alu" or any(r.buffer is site.write.buffer for r in site.reads):
+            continue
+        for read in heads(site.value):
+            if (site, read) in refused:
+                continue
+            if _can_share(site, read, uses):
+                return site.write.buffer, read.buffer
+            refused[site, read] = {site.write.buffer, read.buffer}
+    return None
 
 
 def _rename(tree: Tree, sites: list[Site], gone: Buffer, kept: Buffer) -> None:

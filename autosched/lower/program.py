@@ -16,7 +16,7 @@ from autosched.ir.host import HostSplit, split_host
 from autosched.ir.interp import run, written
 from autosched.ir.scopes import ACC, DRAM
 from autosched.ir.stmt import Buffer, IRModule, PrimFunc
-from autosched.lower import alike, chain, dma, limits, normalise, order, starts, tokens, tree, uops
+from autosched.lower import alike, chain, dma, limits, normalise, order, parts, starts, tokens, tree, uops
 from autosched.lower.affine import Ints
 from autosched.lower.allocate import Dram, Storage, allocate, buffer_bytes, lanes_of, lives_of, place_buffers
 from autosched.lower.compute import Kernels, Step, join, lower_alu, lower_gemm
@@ -276,10 +276,17 @@ def lower_table(func: PrimFunc | IRModule, target: str | Target = "vta-de10") ->
         if len(func.functions) != 1:
             raise ProgramError(f"a module of {len(func.functions)} functions ({', '.join(func.functions)}): lower one of them")
         func = next(iter(func.functions.values()))
-    config, semantics = machine.config, machine.semantics
     whole, host = func, split_host(func)
     func = host.device
     program = tree.build(func)
+    try:
+        return _lowered(program, machine, func, whole, host)
+    finally:
+        parts.put_back(program.parts)
+
+
+def _lowered(program: tree.Tree, machine: Target, func: PrimFunc, whole: PrimFunc, host: HostSplit) -> Lowered:
+    config, semantics = machine.config, machine.semantics
     normalise.split_inits(program)
     normalise.unfuse(program, lambda site: _lanes(site, config))
     normalise.split_values(program)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from autosched.ir.expr import IntImm
 from autosched.ir.stmt import Buffer
@@ -61,7 +62,8 @@ class Box:
         )
 
 
-def box(access: Access, fixed: Iterable[Loop]) -> Box:
+@lru_cache(8192)
+def box(access: Access, fixed: tuple[Loop, ...]) -> Box:
     """The box of an access when the ``fixed`` loops stand still, inside the buffer where that is plain."""
     keep = set(fixed)
     bases, lows, highs = [], [], []

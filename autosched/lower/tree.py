@@ -14,6 +14,7 @@ from autosched.errors import LoweringError
 from autosched.ir.expr import BufferData, Call, Expr, IntImm, StringImm, Var
 from autosched.ir.scopes import ACC, INP, WGT
 from autosched.ir.stmt import (
+    TRUE,
     AssertStmt,
     AttrStmt,
     Block,
@@ -28,6 +29,7 @@ from autosched.ir.stmt import (
     SeqStmt,
     Stmt,
 )
+from autosched.lower import parts
 from autosched.lower.affine import Lin, Loop, constraints, linear, negation
 from autosched.target.intrin import GEMM
 
@@ -116,6 +118,8 @@ class Tree:
             beside it says; under ``software_pipeline_stage``, one more than the stages between a buffer's writer and its last
             reader.
         doubled: the buffers that say so themselves, by ``double_buffer_scope``.
+        parts: what it is made of, to be put back after use.
+        indexed: the sites in order, unless the structure has changed since.
     """
 
     root: Loop
@@ -123,9 +127,13 @@ class Tree:
     allocated: list[Buffer]
     banks: dict[Buffer, int]
     doubled: frozenset[Buffer]
+    parts: list[parts.Part] = field(default_factory=list)
+    indexed: list[Site] | None = None
 
     def index(self) -> list[Site]:
-        """Sets ``path``, ``own`` and ``order`` of every site; to be called after every change of structure."""
+        """All sites in order, with ``path``, ``own`` and ``order`` set; who changes the structure clears ``indexed``."""
+        if self.indexed is not None:
+            return self.indexed
         order = 0
         found: list[Site] = []
 
@@ -144,6 +152,7 @@ class Tree:
                     found.append(node)
 
         visit(self.root, (), 0)
+        self.indexed = found
         return found
 
 
@@ -170,8 +179,29 @@ class Builder:
                 if not isinstance(extent, IntImm):
                     raise LoweringError("symbolic", f"{param.name} has a symbolic shape; lowering needs constants")
         root = Loop("root", 1)
-        self.visit(func.body, root, [], {}, "root")
-        return Tree(root, func.given, self.allocated, self.banks, frozenset(self.doubled))
+        body = func.body
+        if not isinstance(body, BlockRealize) or body.iter_values or body.predicate != TRUE or not _plain(body.block):
+            self.visit(body, root, [], {}, "root")
+            _prune(root)
+            return Tree(root, func.given, self.allocated, self.banks, frozenset(self.doubled))
+        made: list[parts.Part] = []
+        allocated = list(body.block.alloc_buffers)
+        for stmt in body.block.body.stmts if isinstance(body.block.body, SeqStmt) else (body.block.body,):
+            part = parts.take(stmt) or Builder().part(stmt, body.block.name)
+            made.append(part)
+            root.body += part.nodes
+            allocated += part.allocated
+            for buffer, banks in part.banks.items():
+                self.ask(buffer, banks)
+            self.doubled |= part.doubled
+        return Tree(root, func.given, allocated, self.banks, frozenset(self.doubled), made)
+
+    def part(self, stmt: Stmt, name: str) -> parts.Part:
+        """What a statement below the root becomes; ``name`` is the root's."""
+        alone = Loop("root", 1)
+        self.visit(stmt, alone, [], {}, name)
+        _prune(alone)
+        return parts.Part(stmt, alone.body, self.allocated, self.banks, self.doubled)
 
     def visit(self, stmt: Stmt, parent: Loop, conds: list[Lin], notes: Mapping[str, Any], name: str) -> None:
         """Appends what ``stmt`` becomes to ``parent``."""
@@ -357,11 +387,14 @@ def _banks(block: Block) -> int:
     return banks
 
 
+def _plain(root: Block) -> bool:
+    """Whether a root block says nothing that its statements would have to know."""
+    return not (root.iter_vars or root.match_buffers or root.annotations or root.init is not None)
+
+
 def build(func: PrimFunc) -> Tree:
     """The tree of a scheduled function; see ``Builder.build``."""
-    tree = Builder().build(func)
-    _prune(tree.root)
-    return tree
+    return Builder().build(func)
 
 
 def _sites_of(node: Any) -> list[Site]:

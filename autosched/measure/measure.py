@@ -8,7 +8,7 @@ import numpy as np
 
 from autosched.errors import AutoschedError, LoweringError, ScheduleError
 from autosched.ir.interp import written
-from autosched.kernel import program_hash, replay, resolve
+from autosched.kernel import program_hash, resolve, scheduled
 from autosched.lower import Lowered, lower_table
 from autosched.measure.candidate import Candidate, Result
 from autosched.target import Target, get_target
@@ -43,7 +43,7 @@ def measure(
     task = resolve(candidate.workload, target)
     try:
         trace = candidate.trace if isinstance(candidate.trace, str) else list(candidate.trace)
-        func = replay(task.func, trace, "fast", check).func
+        func = scheduled(task.func, trace, "fast", check)
     except AutoschedError as error:
         return Result.failed("illegal", _line(error))
     try:

@@ -87,8 +87,9 @@ class Schedule(
         debug_mask: accepted for compatibility; it changes nothing.
         error_render_level: ``detail`` (marked excerpt and hint), ``fast`` (reason only) or ``none``.
         enable_check: False leaves out what only proves that the program keeps its meaning (that stages come in order and hold
-            what is read of them, that indices stay in their type): for steps that are known to be legal. What a step cannot do
-            at all is refused all the same.
+            what is read of them, that indices stay in their type, that blocks are of a kind and bound so that they may be moved
+            and reordered, that a reduction starts before it goes on): for steps that are known to be legal. What a step cannot
+            do at all is refused all the same.
 
     Raises:
         ProgramError: not a program, or an unknown level.

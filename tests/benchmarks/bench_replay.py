@@ -23,7 +23,7 @@ import numpy as np
 from autosched.ir import PrimFunc
 from autosched.ir.structural import structural_hash
 from autosched.schedule import Schedule
-from autosched.schedule.kit.prefixes import forget
+from autosched.schedule.kit.shared import forget
 from autosched.schedule.kit.trace import Trace
 from autosched.script import T
 from autosched.search.proposer import Proposer

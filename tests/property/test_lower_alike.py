@@ -13,12 +13,12 @@ import pytest
 from autosched.errors import LoweringError
 from autosched.ir.stmt import PrimFunc
 from autosched.kernel import program_hash
-from autosched.lower import alike, lower_table
+from autosched.lower import alike, lower_table, parts
 from autosched.lower.affine import Lin, Loop
 from autosched.lower.elements import Place
 from autosched.lower.order import Key
 from autosched.lower.tree import Site
-from autosched.schedule.kit import prefixes
+from autosched.schedule.kit import shared
 from autosched.script import parse
 from autosched.target import Target, get_target
 from autosched.workloads import workload
@@ -87,6 +87,7 @@ def test_sites_of_other_programs_are_as_good(name: str, monkeypatch: pytest.Monk
     alone = []
     for func, target in funcs:
         alike.forget()
+        parts.forget()
         alone.append(lowered(func, target))
     made = 0
     old = alike.answered
@@ -106,7 +107,7 @@ def test_sites_of_other_programs_are_as_good(name: str, monkeypatch: pytest.Monk
     again = [lowered(func, target) for func, target in reversed(funcs)][::-1]
     assert once == alone and again == alone
     assert made == first, "a program lowered twice asks nothing new"
-    prefixes.forget()
+    shared.forget()
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,7 @@ def test_a_race_is_a_failure_though_the_bytes_are_right(trace, monkeypatch: pyte
     candidate = Candidate(NAME, "vta-de10", trace)
     assert measure(candidate, execute=True).ok
     real = module.lower_table
-    whole = real(module.replay(task.func, list(candidate.trace), "fast").func, target)
+    whole = real(module.scheduled(task.func, list(candidate.trace), "fast"), target)
     state = flow(whole.table, None)
     pop, push = (isa.POP_PREV, isa.POP_NEXT, isa.POP_PREV, isa.POP_NEXT), (isa.PUSH_NEXT, isa.PUSH_PREV) * 2
     raced = 0

@@ -105,6 +105,24 @@ def facts(block: Block) -> Facts:
     return result
 
 
+def is_fixed(block: Block, buffer: Buffer) -> bool:
+    """Whether a buffer is among ``facts(block).fixed``, without what else a large block mentions."""
+    if any(m.source.buffer is buffer for m in block.match_buffers):
+        return True
+    stack: list[Stmt] = [block.body] if block.init is None else [block.init, block.body]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, BlockRealize):
+            if buffer in facts(node.block).fixed:
+                return True
+        else:
+            stack.extend(stmt_children(node))
+        for expr in stmt_exprs(node):
+            if type(expr) not in (IntImm, Var) and any(type(e) is BufferData and e.buffer is buffer for e in walk_expr(expr)):
+                return True
+    return False
+
+
 class Rebinder(Substitute):
     """Replaces loop variables below a loop.
 

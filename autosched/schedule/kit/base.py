@@ -166,6 +166,7 @@ class ScheduleBase:
     _rng_state: int
     _affine: set[Ident]
     _lineage: Lineage
+    _far: bool = False  # whether a step that says what it depends on has looked at more
 
     # -- the program -------------------------------------------------------------------------------
 
@@ -222,6 +223,10 @@ class ScheduleBase:
     ) -> State:
         """``commit`` of ``state.rewrite`` with new allocations and insertions."""
         return self.commit(state, state.rewrite(table, allocs, inserts))
+
+    def looks_far(self) -> None:
+        """Says of the step that is made that more decides what it makes than its primitive says (``Primitive.local``)."""
+        self._far = True
 
     # -- handles -----------------------------------------------------------------------------------
 

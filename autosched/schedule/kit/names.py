@@ -44,6 +44,13 @@ class Lineage:
         """An independent one."""
         return Lineage(dict(self.parts), dict(self.fused))
 
+    def beyond(self, known: Lineage) -> Lineage:
+        """What is not known to another."""
+        return Lineage(
+            {k: v for k, v in self.parts.items() if k not in known.parts},
+            {k: v for k, v in self.fused.items() if k not in known.fused},
+        )
+
     def first(self, var: Var) -> Var:
         """The loop that was split, and split again, until a loop was made."""
         while var in self.parts:

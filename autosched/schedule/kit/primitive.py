@@ -58,7 +58,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import cached_property, wraps
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from autosched.errors import ScheduleError, suggest
@@ -73,6 +73,7 @@ R = TypeVar("R")
 Normalizer = Callable[[Any, dict[str, Any]], None]
 Stamp = Callable[[Mapping[str, Any]], str]
 Text = Callable[[Any], str]
+Local = Callable[[Mapping[str, Any]], str]
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,12 @@ class Primitive:
         stamp: hash of what the arguments refer to by name, checked when a trace is replayed.
         texts: Python text of the values of some parameters.
         labels: parameters that TVM lacks and that only name things.
+        local: where its steps are trusted, what decides what it makes or refuses, and what it changes. ``handles``: the
+            statements below the root that the handles it is given stand in. ``neighbours``: also which others read or write what
+            the given blocks do, and where. ``writers``: also those that write what these read, and so on. ``each``: for each
+            statement that one alone, with the buffers that the given blocks touch and those that the root allocates. Empty: the
+            whole program. Besides, it may put statements in front, and allocations behind all others. A step that looks at more
+            says so (``looks_far``). See ``shared.py``.
     """
 
     name: str
@@ -125,6 +132,16 @@ class Primitive:
     stamp: Stamp | None = None
     texts: Mapping[str, Text] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
+    local: str | Local = ""
+
+    @cached_property
+    def draws(self) -> bool:
+        """Whether it decides something."""
+        return any(p.name == "decision" for p in self.parameters)
+
+    def depends(self, args: Mapping[str, Any]) -> str:
+        """What decides, for these arguments, what a trusted step makes (``local``)."""
+        return self.local if isinstance(self.local, str) else self.local(args)
 
     def invoke(self, sch: ScheduleBase, args: Mapping[str, Any], decision: Any = None) -> tuple[RV | None, ...]:
         """Applies the primitive to a schedule with arguments by name, and returns its outputs."""
@@ -164,7 +181,7 @@ def primitive(fn: Callable[P, R], /) -> Callable[P, R]: ...
 def primitive(
     *, pure: bool = False, normalize: Normalizer | None = None, keep_none: tuple[str, ...] = (),
     stamp: Stamp | None = None, sugar: bool = False, texts: Mapping[str, Text] | None = None,
-    labels: tuple[str, ...] = (), elsewhere: Mapping[str, str] | None = None,
+    labels: tuple[str, ...] = (), elsewhere: Mapping[str, str] | None = None, local: str | Local = "",
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
@@ -172,6 +189,7 @@ def primitive(
     fn: Callable[P, R] | None = None, /, *, pure: bool = False, normalize: Normalizer | None = None,
     keep_none: tuple[str, ...] = (), stamp: Stamp | None = None, sugar: bool = False,
     texts: Mapping[str, Text] | None = None, labels: tuple[str, ...] = (), elsewhere: Mapping[str, str] | None = None,
+    local: str | Local = "",
 ) -> Callable[P, R] | Callable[[Callable[P, R]], Callable[P, R]]:
     """Registers a method as a primitive; see the module's text.
 
@@ -185,17 +203,18 @@ def primitive(
         texts: Python text of the values of some parameters, where it is not the usual one.
         labels: parameters that TVM lacks and that only name things: text for TVM leaves them out.
         elsewhere: keywords that the primitive has in other languages, with what to write here; ``{}`` is the value given.
+        local: what decides what a trusted step makes, where that is less than the program; see ``Primitive``.
     """
 
     def register(method: Callable[P, R]) -> Callable[P, R]:
-        return _register(method, pure, normalize, keep_none, stamp, sugar, texts or {}, labels, elsewhere or {})
+        return _register(method, pure, normalize, keep_none, stamp, sugar, texts or {}, labels, elsewhere or {}, local)
 
     return register if fn is None else register(fn)
 
 
 def _register(
     fn: Callable[P, R], pure: bool, normalize: Normalizer | None, keep_none: tuple[str, ...], stamp: Stamp | None,
-    sugar: bool, texts: Mapping[str, Text], labels: tuple[str, ...], elsewhere: Mapping[str, str],
+    sugar: bool, texts: Mapping[str, Text], labels: tuple[str, ...], elsewhere: Mapping[str, str], local: str | Local,
 ) -> Callable[P, R]:
     name = fn.__name__
     signature = inspect.signature(fn)
@@ -266,7 +285,7 @@ def _register(
 
     if name in PRIMITIVES and PRIMITIVES[name].method.__qualname__ != fn.__qualname__:
         raise ValueError(f"primitive {name!r} is registered twice")
-    PRIMITIVES[name] = Primitive(name, method, params, returns, pure, keep_none, stamp, texts, labels)
+    PRIMITIVES[name] = Primitive(name, method, params, returns, pure, keep_none, stamp, texts, labels, local)
     return method
 
 

@@ -7,19 +7,19 @@ one walk over the statements (expressions are not visited), so a chain of primit
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import chain
 
 from autosched.ir.expr import Expr, Var
-from autosched.ir.functor import Mutator, stmt_children
+from autosched.ir.functor import Mutator
 from autosched.ir.stmt import (
     AssertStmt,
     AttrStmt,
     Block,
     BlockRealize,
     Buffer,
-    BufferStore,
     For,
     Ident,
     IfThenElse,
@@ -34,6 +34,8 @@ from autosched.ir.stmt import (
     seq,
     with_body,
 )
+from autosched.schedule.kit.once import Again, afresh
+from autosched.schedule.kit.walks import child_blocks, walked
 
 _TOUCHED: dict[int, tuple[Block, list[Buffer], list[Buffer]]] = {}  # by address; the blocks are kept with their addresses
 _TOUCHED_LIMIT = 8192
@@ -281,7 +283,7 @@ class State:
 
     def rewrite(
         self, table: Mapping[int, Stmt | None], allocs: Mapping[int, tuple[Buffer, ...]] | None = None,
-        inserts: Mapping[int, tuple[int, Stmt]] | None = None,
+        inserts: Mapping[int, tuple[int, Stmt]] | None = None, again: Again = afresh,
     ) -> Stmt:
         """The body with nodes replaced; only the paths to them are rebuilt.
 
@@ -290,11 +292,27 @@ class State:
                 that. The key of a ``BlockRealize`` replaces the realize, the key of its ``Block`` the block alone.
             allocs: new ``alloc_buffers`` by ``id`` of a block.
             inserts: by ``id`` of a loop or block, a statement put at a position of its body (counted before).
+            again: ``once`` where a statement below the root is to be the same object for the same replacements in it.
 
         Raises:
             ValueError: a removal leaves a block or a branch empty.
         """
-        return rebuild(self.func.body, self._tables.parent, table, allocs or {}, inserts or {})
+        parent = self._tables.parent
+        if again is afresh:
+            return rebuild(self.func.body, parent, table, allocs or {}, inserts or {})
+        tops = {id(stmt): stmt for stmt in below(self.root)}
+        inside: dict[int, dict[int, Stmt | None]] = {}
+        for key, new in table.items():
+            top = key
+            while top not in tops:
+                top = id(parent[top])
+            inside.setdefault(top, {})[key] = new
+        whole: dict[int, Stmt | None] = {
+            top: new[top] if top in new else again(
+                partial(rebuild, tops[top], parent, new, {}, {}), "rebuilt", tops[top], *chain.from_iterable(new.items())
+            ) for top, new in inside.items()
+        }
+        return rebuild(self.func.body, parent, whole, allocs or {}, inserts or {})
 
     def replaced(self, table: Mapping[int, Stmt | None]) -> State:
         """A new state with nodes replaced as by ``rewrite``."""
@@ -306,7 +324,7 @@ class State:
 
 
 class _Tables:
-    """What one walk over the statements of a body finds."""
+    """Look-ups of a whole body: those of the statements below the root, put together."""
 
     def __init__(self, body: Stmt) -> None:
         self.parent: dict[int, Stmt] = {}
@@ -315,55 +333,31 @@ class _Tables:
         self.above: dict[int, tuple[Stmt, Sequence[Stmt]]] = {}
         self.children: dict[int, tuple[Stmt, list[Block]]] = {}
         self.deps: dict[int, tuple[Stmt, list[Dependence]]] = {}
-        parent, loops = self.parent, self.loops
-        stack: list[Stmt] = [body]
-        push = stack.append
-        # By exact class: every primitive walks the whole program once.
-        while stack:
-            node = stack.pop()
-            kind = type(node)
-            if kind is For:
-                loops[node.var] = node  # type: ignore[attr-defined, assignment]
-                below = node.body  # type: ignore[attr-defined]
-            elif kind is BlockRealize:
-                below = node.block  # type: ignore[attr-defined]
-                self.realizes[below.ident] = node  # type: ignore[assignment]
-                parent[id(below)] = node
-                node, below = below, below.body
-                if node.init is not None:
-                    parent[id(below)] = node
-                    push(below)
-                    below = node.init
-            elif kind is BufferStore:
-                continue
-            else:
-                found = stmt_children(node)
-                for child in found:
-                    parent[id(child)] = node
-                stack += found[::-1]
-                continue
-            parent[id(below)] = node
-            push(below)
+        parts: tuple[Stmt, ...] = (body,)
+        if isinstance(body, BlockRealize) and body.block.init is None:
+            root = body.block
+            self.realizes[root.ident] = body
+            self.parent[id(root)] = body
+            self.parent[id(root.body)] = root
+            parts = below(root)
+            if root.body is not parts[0]:
+                self.parent.update((id(stmt), root.body) for stmt in parts)
+        for stmt in parts:
+            walk = walked(stmt)
+            self.parent.update(walk.parent)
+            self.loops.update(walk.loops)
+            self.realizes.update(walk.realizes)
 
 
-def child_blocks(stmt: Stmt) -> Iterator[Block]:
-    """The outermost blocks strictly below ``stmt``, in program order; a block's init is not searched."""
-    stack: list[Stmt] = [stmt.body] if isinstance(stmt, Block) else list(reversed(stmt_children(stmt)))
-    while stack:
-        node = stack.pop()
-        kind = type(node)
-        if kind is For:
-            stack.append(node.body)  # type: ignore[attr-defined]
-        elif kind is BlockRealize:
-            yield node.block  # type: ignore[attr-defined]
-        else:
-            stack += stmt_children(node)[::-1]
+def below(block: Block) -> tuple[Stmt, ...]:
+    """The statements that a block's body is a sequence of."""
+    return block.body.stmts if isinstance(block.body, SeqStmt) else (block.body,)
 
 
 def branches(block: Block) -> list[tuple[Stmt, tuple[Block, ...]]]:
     """The statements that a block's body is a sequence of, each with the outermost blocks in it, in program order."""
     found = []
-    for stmt in block.body.stmts if isinstance(block.body, SeqStmt) else (block.body,):
+    for stmt in below(block):
         known = _INSIDE.get(id(stmt))
         if known is None or known[0] is not stmt:
             if len(_INSIDE) >= _INSIDE_LIMIT:

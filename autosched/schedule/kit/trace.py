@@ -9,7 +9,7 @@ classes.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from autosched.ir.expr import IntImm
 from autosched.ir.index_map import IndexMap
 from autosched.ir.print_expr import float_text, quoted
 from autosched.schedule.kit.base import RV, BlockRV, ExprRV, LoopRV
-from autosched.schedule.kit.prefixes import Prefixes, moved
+from autosched.schedule.kit.shared import PLAIN, Shared, moved
 
 if TYPE_CHECKING:
     from autosched.schedule.kit.base import ScheduleBase
@@ -83,7 +83,9 @@ class Instruction:
     @property
     def inputs(self) -> list[RV]:
         """All handles among the arguments, in order."""
-        return list(_handles(list(self.args.values())))
+        found: list[RV] = []
+        _collect(self.args.values(), found)
+        return found
 
     def __str__(self) -> str:
         return _python(self, None)
@@ -208,7 +210,8 @@ class Trace:
     # -- replay ------------------------------------------------------------------------------------
 
     def apply_to_schedule(
-        self, sch: ScheduleBase, remove_postproc: bool = False, decision_provider: DecisionProvider | None = None
+        self, sch: ScheduleBase, remove_postproc: bool = False, decision_provider: DecisionProvider | None = None,
+        traced: bool = True,
     ) -> None:
         """Applies all instructions to a schedule.
 
@@ -216,6 +219,7 @@ class Trace:
             sch: where to apply.
             remove_postproc: stop before ``enter_postproc``.
             decision_provider: called with (instruction, arguments, decision) and returns the decision to use.
+            traced: False where only the program is wanted: the schedule's own trace may lack instructions then.
 
         Raises:
             ScheduleError: an instruction does not fit the program; a note tells which one.
@@ -225,21 +229,19 @@ class Trace:
 
         def stamp(inst: Instruction) -> str | None:
             found = lookup(inst.op)
-            if any(p.name == "decision" for p in found.parameters):
+            if found.draws:
                 return None
             try:
                 return "" if found.stamp is None else found.stamp(inst.args)
             except (AutoschedError, TypeError, KeyError):
                 return None  # the primitive itself says what is wrong
 
-        rv_map: dict[RV, RV] = {}
-        insts = self.valid(remove_postproc)
-        shared = Prefixes(sch, stamp) if decision_provider is None else None
-        skipped = 0 if shared is None else shared.skip(insts, rv_map)
-        for i, inst in enumerate(insts):
-            if i < skipped:
+        shared = Shared(sch, stamp, lambda inst: lookup(inst.op).depends(inst.args), traced)
+        for i, inst in enumerate(self.valid(remove_postproc)):
+            if decision_provider is None and shared.take(inst):
                 continue
-            args = {k: moved(v, rv_map) for k, v in inst.args.items()}
+            shared.begin(inst)
+            args = {k: moved(v, shared.rv_map) for k, v in inst.args.items()}
             decision = inst.decision
             if decision_provider is not None:
                 decision = decision_provider(inst, args, decision)
@@ -258,9 +260,8 @@ class Trace:
             except (AutoschedError, ValueError, TypeError) as error:
                 error.add_note(f"in instruction {i} of the trace: {_described(inst)}")
                 raise
-            rv_map.update((old, new) for old, new in zip(inst.outputs, outputs) if old is not None and new is not None)
-            if shared is not None and shared.at is not None:
-                shared.keep(inst, i, outputs)
+            shared.keep(inst, outputs)
+        shared.settle()
 
     # -- text --------------------------------------------------------------------------------------
 
@@ -314,15 +315,17 @@ def _described(inst: Instruction) -> str:
         return inst.op
 
 
-def _handles(value: Any) -> Iterator[RV]:
-    if isinstance(value, RV):
-        yield value
-    elif isinstance(value, list | tuple):
-        for v in value:
-            yield from _handles(v)
-    elif isinstance(value, Mapping):
-        for v in value.values():
-            yield from _handles(v)
+def _collect(values: Iterable[Any], found: list[RV]) -> None:
+    """The handles among values, also inside lists and maps, in order."""
+    for value in values:
+        if isinstance(value, RV):
+            found.append(value)
+        elif type(value) in PLAIN:
+            continue
+        elif isinstance(value, list | tuple):
+            _collect(value, found)
+        elif isinstance(value, Mapping):
+            _collect(value.values(), found)
 
 
 def _name(rv: RV | None, names: dict[RV, str]) -> str:

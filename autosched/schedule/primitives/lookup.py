@@ -50,7 +50,7 @@ class Lookup(ScheduleBase):
         """``get_sblock`` under its older name."""
         return self.get_sblock(name, func_name)
 
-    @primitive(pure=True)
+    @primitive(pure=True, local="handles")
     def get_loops(self, block: BlockRV | str) -> list[LoopRV]:
         """The loops around a block, up to the block that contains it, outermost first.
 

@@ -17,7 +17,7 @@ from autosched.schedule.kit.state import State
 class Notes(ScheduleBase):
     """Annotate and unannotate."""
 
-    @primitive
+    @primitive(local="handles")
     def annotate(self, block_or_loop: BlockRV | LoopRV | str, ann_key: str, ann_val: Any) -> None:
         """Attaches a value to a block or a loop.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from functools import partial
+from itertools import count, pairwise
 
 from autosched.ir.expr import int_value
 from autosched.ir.host import kind_of
@@ -14,8 +15,10 @@ from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, For, Ident, Ran
 from autosched.schedule.analysis.dependence import uncovered
 from autosched.schedule.analysis.ways import inner_blocks, users
 from autosched.schedule.kit.base import BlockRV
+from autosched.schedule.kit.once import afresh, once
 from autosched.schedule.kit.primitive import primitive
-from autosched.schedule.kit.state import State, child_blocks
+from autosched.schedule.kit.state import State
+from autosched.schedule.kit.walks import child_blocks
 from autosched.schedule.primitives.buffers.cache_rewrite import (
     Place,
     Redirect,
@@ -24,6 +27,7 @@ from autosched.schedule.primitives.buffers.cache_rewrite import (
     nested_condition,
     place_at,
     place_between,
+    redirected,
     region_of,
     swept_region,
 )
@@ -34,7 +38,7 @@ from autosched.schedule.primitives.buffers.stored import stores_all
 class Cache(Scope):
     """Primitives that put a copy between a buffer and the blocks that use it."""
 
-    @primitive
+    @primitive(local=lambda args: "writers" if args.get("consumer_blocks") else "each")
     def cache_read(
         self, block: BlockRV | str, read_buffer_index: int | str | Buffer, storage_scope: str,
         consumer_blocks: Sequence[BlockRV | str] | None = None,
@@ -87,6 +91,8 @@ class Cache(Scope):
         consumers = self._consumers(state, scope, buffer, consumer_blocks)
         if consumer_blocks is None and storage_scope in SRAM_SCOPES and kind_of(reader) is None:
             consumers = self._but_the_host(state, scope, buffer)
+        if consumer_blocks is None and (writer is not None or consumers or scope is not state.root):
+            self.looks_far()
         if writer is not None:
             region = region_of(writer.writes, buffer)
             assert region is not None
@@ -103,23 +109,31 @@ class Cache(Scope):
         compact = place.parent is scope
         if compact:
             swept = clipped(swept, buffer.shape)
-        cached = self._cached(buffer, storage_scope, swept if compact else None)
-        stage, nest = copy_stage(
-            f"{buffer.name}_{storage_scope}", buffer, cached, swept, "target" if compact else None, state.ranges_at(place.parent),
-        )
-        redirect = Redirect(buffer, cached, [r.min for r in swept] if compact else None)
         targets = [b for b in state.children_of(scope) if buffer not in state.touched(b)[1]]
         if consumers:
             targets = [b for b in targets if b.ident in consumers]
+        readers = [b.ident for b in targets if buffer in state.touched(b)[0]]
+        again = once if state.trusted and compact else afresh
+        made = partial(self._cached, buffer, storage_scope, swept if compact else None)
+        if consumers:
+            cached = again(made, "cached for", buffer, storage_scope, swept, *readers)
+        else:
+            # The first that this program does not have yet.
+            several = (again(made, "cached", buffer, storage_scope, swept, n) for n in count())
+            cached = next(b for b in several if b not in scope.alloc_buffers)
+        stage, nest = again(lambda: copy_stage(
+            f"{buffer.name}_{storage_scope}", buffer, cached, swept, "target" if compact else None, state.ranges_at(place.parent),
+        ), "copied", cached)
+        offset = [r.min for r in swept] if compact else None
         table: dict[int, Stmt | None] = {}
         for target in targets:
-            new = redirect.visit_block(target)
+            new, redirect = again(partial(redirected, target, buffer, cached, offset), "redirected", target, cached)
+            self._opaque(redirect, buffer)
             if new is not target:
                 table[id(target)] = new
-        self._opaque(redirect, buffer)
-        self.commit_rewrite(
-            state, table, {id(scope): (*scope.alloc_buffers, cached)}, {id(place.parent): (place.index, nest)}
-        )
+        self.commit(state, state.rewrite(
+            table, {id(scope): (*scope.alloc_buffers, cached)}, {id(place.parent): (place.index, nest)}, again,
+        ))
         return self.block_rv(stage.block)
 
     @primitive
@@ -329,7 +343,7 @@ class Cache(Scope):
 
     def _covered(self, state: State, scope: Block, buffer: Buffer, writer: Block | None) -> None:
         """Refuses readers of a buffer that need more of it than has been written when they run."""
-        if writer is None:
+        if writer is None or state.trusted:
             return
         for reader in state.readers(scope, buffer):
             if reader.ident is writer.ident:
@@ -372,6 +386,8 @@ class Cache(Scope):
         """What to copy of a buffer that comes into the scope from outside."""
         region = region_of(reader.reads, buffer)
         condition = nested_condition(reader, buffer, "read")
+        if region is not None and condition != TRUE:
+            self.looks_far()
         if region is not None and condition != TRUE and len(state.readers(scope, buffer)) == 1:
             return swept_region(state, region, state.realizes[reader.ident], scope, condition)
         outer = region_of(scope.reads, buffer)

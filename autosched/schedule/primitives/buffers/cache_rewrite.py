@@ -279,6 +279,12 @@ class Redirect(Mutator):
         return tuple(simplify(i - o) for i, o in zip(indices, self.offset))
 
 
+def redirected(block: Block, old: Buffer, new: Buffer, offset: Sequence[Expr] | None) -> tuple[Block, Redirect]:
+    """A block with accesses of one buffer turned into accesses of another, and what did that."""
+    redirect = Redirect(old, new, offset)
+    return redirect.visit_block(block), redirect
+
+
 def nested_condition(block: Block, buffer: Buffer, kind: str) -> Expr:
     """The disjunction of the predicates of blocks inside ``block`` that access a buffer; true where there are none."""
     found: list[Expr] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from math import isfinite, prod
 from typing import Any
@@ -41,12 +42,15 @@ from autosched.ir.stmt import (
     Stmt,
     full_region,
     separator_fault,
+    seq,
 )
-from autosched.schedule.analysis.bindings import facts
+from autosched.schedule.analysis.bindings import facts, is_fixed
 from autosched.schedule.analysis.ways import for_map, listed
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
+from autosched.schedule.kit.once import Again, afresh, once
 from autosched.schedule.kit.primitive import primitive
-from autosched.schedule.kit.state import State
+from autosched.schedule.kit.state import State, below
+from autosched.schedule.kit.walks import walked
 from autosched.schedule.primitives.buffers.layout_padding import Padding, nest, pad
 
 
@@ -133,7 +137,10 @@ MOST_TRIED = 1 << 16  # elements of a buffer of which each pair is told apart
 class Layout(ScheduleBase):
     """Primitives that change how a buffer, or the domain of a block, is indexed."""
 
-    @primitive(normalize=_layout_arguments, keep_none=("pad_value",))
+    @primitive(
+        normalize=_layout_arguments, keep_none=("pad_value",),
+        local=lambda args: "each" if args.get("pad_value") is None and not isinstance(args.get("buffer"), str) else "",
+    )
     def transform_layout(
         self, block: BlockRV | str, buffer: str | tuple[str, int] | Buffer, index_map: IndexMap | Callable[..., Any],
         pad_value: int | float | Expr | IndexMap | Callable[..., Any] | None = None,
@@ -193,17 +200,21 @@ class Layout(ScheduleBase):
         map_fits(self, mapping, old.shape, node)
         value = self._pad_function(old, mapping, pad_value)
         analyzer = Analyzer()
+        # A map that uses nothing from outside is known by its text.
+        text = str(mapping.to_data()) if all(v in mapping.initial for e in mapping.final for v in free_vars(e)) else ""
+        known = once if text else afresh
         inverse, predicate = mapping, as_expr(False)
         if not assume_injective_transform:
             try:
-                inverse, predicate = mapping.non_surjective_inverse(old.shape, analyzer)
+                inverted = partial(mapping.non_surjective_inverse, old.shape, analyzer)
+                inverse, predicate = known(inverted, "inverse", text, old.shape)
             except ProgramError as error:
                 self.refuse(f"{error} ({mapping} on {old.name})", [node.ident],
                             hint="assume_injective_transform=True, if you know that it is one to one", code="layout")
         else:
             self._surely_not_injective(node, old, mapping)
         try:
-            shape = mapping.map_shape(old.shape, analyzer)
+            shape = known(partial(mapping.map_shape, old.shape, analyzer), "mapped shape", text, old.shape)
         except ProgramError as error:
             self.refuse(f"{error} ({mapping} on {old.name})", [node.ident], hint=for_map(str(error)), code="layout")
         if predicate != as_expr(False) and value is None:
@@ -221,16 +232,20 @@ class Layout(ScheduleBase):
         fault = separator_fault(separators, len(shape))
         if fault is not None:
             self.refuse(f"{fault} of the new {old.name}", [node.ident], code="layout")
-        new = replace(old, shape=shape, strides=(), axis_separators=separators)
+        if scope is not state.root:
+            self.looks_far()
+        again = once if state.trusted and scope is state.root and scope.init is None and value is None and text else afresh
+        made = partial(replace, old, shape=shape, strides=(), axis_separators=separators)
+        new = again(made, "laid out", old, text)
         work = scope
         if value is not None and predicate != as_expr(False):
             work = pad(work, Padding(old, new, inverse, predicate, value))
-        changed = _Relayout(old, new, mapping, state, scope).visit_owner(work)
+        changed = _Relayout(old, new, mapping, state, scope, again).visit_owner(work)
         body = state.rewrite({id(scope): changed})
         params = tuple(new if p is old else p for p in state.func.params)
         self.commit(state, func=replace(state.func, params=params, body=body))
 
-    @primitive(normalize=_iterator_map)
+    @primitive(normalize=_iterator_map, local="handles")
     def transform_block_layout(self, block: BlockRV | str, index_map: IndexMap | Callable[..., Any]) -> None:
         """Gives a block other iterators, each a function of the old ones, in loops of their own.
 
@@ -314,7 +329,7 @@ class Layout(ScheduleBase):
 
     def _no_views(self, state: State, scope: Block, buffer: Buffer) -> None:
         """Refuses a buffer whose layout is fixed by a view of it, or because its address is taken."""
-        if buffer not in facts(scope).fixed:
+        if not is_fixed(scope, buffer):
             return
         for stmt in walk(scope):
             if isinstance(stmt, Block) and any(m.source.buffer is buffer for m in stmt.match_buffers):
@@ -449,19 +464,28 @@ class _Scoped(Mutator):
 class _Relayout(_Scoped):
     """Maps every access of a buffer to its new layout; regions of it are worked out again from the bodies."""
 
-    def __init__(self, old: Buffer, new: Buffer, mapping: IndexMap, state: State, owner: Block) -> None:
+    def __init__(self, old: Buffer, new: Buffer, mapping: IndexMap, state: State, owner: Block, again: Again) -> None:
         super().__init__(state.ranges_at(owner))
-        self.old, self.new, self.mapping = old, new, mapping
+        self.old, self.new, self.mapping, self.again = old, new, mapping, again
 
     def visit_owner(self, block: Block) -> Block:
         """Rewrites the block around all accesses."""
-        return self._block(block)
+        if self.again is afresh:
+            return self._block(block)
+        stmts = [
+            self.again(partial(self.visit_stmt, stmt), "laid out", stmt, self.new) if self.old in walked(stmt).touched else stmt
+            for stmt in below(block)
+        ]
+        return self._renamed(replace(block, body=seq(*stmts)))
 
     def visit_block(self, block: Block) -> Block:
         return self._block(block) if self.old in facts(block).buffers else block
 
     def _block(self, block: Block) -> Block:
-        new = super().visit_block(block)
+        return self._renamed(super().visit_block(block))
+
+    def _renamed(self, new: Block) -> Block:
+        """A block whose body has the new accesses, with the new buffer in what it declares."""
         allocs = tuple(self.new if b is self.old else b for b in new.alloc_buffers)
         sides = (new.reads, new.writes)
         if any(r.buffer is self.old for side in sides for r in side):

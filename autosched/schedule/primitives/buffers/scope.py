@@ -228,7 +228,7 @@ class Scope(ScheduleBase):
         annotations = {**node.annotations, "buffer_dim_align": rows}
         self.commit_nodes(state, {id(node): replace(node, annotations=annotations)})
 
-    @primitive
+    @primitive(local="neighbours")
     def double_buffer(self, block: BlockRV | str, buffer_index: int | str | Buffer = 0) -> None:
         """Gives a buffer two banks, alternating each time a block refills it (annotation ``double_buffer_scope``).
 

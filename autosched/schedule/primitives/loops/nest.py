@@ -70,7 +70,7 @@ class Loops(ScheduleBase):
     """Primitives that change loops and leave the order of block instances, or are shown not to mind it."""
 
     @primitive(
-        normalize=_split_sugar, labels=("names",),
+        normalize=_split_sugar, labels=("names",), local="handles",
         elsewhere={"factor": "factors=[None, {}]", "nparts": "factors=[{}, None]"},
     )
     def split(
@@ -301,7 +301,7 @@ class Loops(ScheduleBase):
         self.refuse(f"loop {outer.var.name} is not the parent of loop {inner.var.name}", [outer.var, inner.var],
                     hint="list the loops from the outermost to the innermost", code="place")
 
-    @primitive
+    @primitive(local="handles")
     def reorder(self, *ordered_loops: LoopRV | str) -> None:
         """Puts loops of one chain into a new order; loops in between stay where they are.
 
@@ -386,6 +386,8 @@ class Loops(ScheduleBase):
 
     def _reorderable(self, state: State, chain: list[For]) -> None:
         """Refuses blocks whose instances cannot be told apart by affine bindings."""
+        if state.trusted:
+            return
         top = state.parent(chain[0])
         while top is not None and not isinstance(top, For | Block):
             top = state.parent(top)
@@ -407,7 +409,7 @@ class Loops(ScheduleBase):
 
     def _remember_affine(self, state: State, loop: For) -> None:
         """Notes which blocks below a loop have affine bindings: split and fuse keep that, even where it is hard to see."""
-        for block in state.children_of(loop):
+        for block in () if state.trusted else state.children_of(loop):
             if block.ident not in self._affine:
                 realize = state.realizes[block.ident]
                 if affine_binding(realize, state.loops_above(realize), pin=False):
@@ -439,7 +441,7 @@ class Loops(ScheduleBase):
                             hint="decompose_reduction first, or reorder before fusing", code="reduction",
                         )
 
-    @primitive
+    @primitive(local="handles")
     def add_unit_loop(self, block_or_loop: BlockRV | LoopRV | str) -> LoopRV:
         """Puts a loop of extent one around a block or a loop.
 

@@ -16,14 +16,15 @@ from autosched.schedule.analysis.ways import for_complete
 from autosched.schedule.kit.base import BlockRV, ExprRV, LoopRV
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
-from autosched.schedule.kit.state import State, child_blocks, refresh
+from autosched.schedule.kit.state import State, refresh
+from autosched.schedule.kit.walks import child_blocks
 from autosched.schedule.primitives.loops.partition import Partition
 
 
 class Pieces(Partition):
     """The primitive that makes several blocks of one."""
 
-    @primitive
+    @primitive(local="neighbours")
     def partition_block(self, loop: LoopRV | str, factors: Sequence[int | ExprRV | None]) -> list[BlockRV]:
         """Cuts a block into several blocks, one after the other, that each compute consecutive iterations of a loop.
 

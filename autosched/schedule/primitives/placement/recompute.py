@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from autosched.ir.expr import Var, const, int_value
 from autosched.ir.functor import free_vars, replace_buffers
 from autosched.ir.region import region_bounds
-from autosched.ir.stmt import TRUE, Block, BlockRealize, For, Ident, IterVar, Range, Stmt, seq
+from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, For, Ident, IterVar, Range, Stmt, seq
 from autosched.schedule.analysis.dependence import (
     is_output,
     nodes_inside,
@@ -18,6 +20,7 @@ from autosched.schedule.analysis.dependence import (
 from autosched.schedule.analysis.ways import for_complete
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
+from autosched.schedule.kit.once import afresh, once
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State, refresh
@@ -117,7 +120,8 @@ def _duplicate(state: State, realize: BlockRealize, together: list[Block] | None
             break
         nest = node
     buffers = list(dict.fromkeys(w.buffer for w in block.writes))
-    stmts: list[Stmt] = [_restricted(nest, block, groups[0])]
+    again = once if state.trusted and scope is state.root else afresh
+    stmts: list[Stmt] = [again(partial(_restricted, nest, block, groups[0]), "restricted", nest, *groups[0])]
     idents = [block.ident]
     allocs = list(scope.alloc_buffers)
     table: dict[int, Stmt | None] = {}
@@ -126,18 +130,25 @@ def _duplicate(state: State, realize: BlockRealize, together: list[Block] | None
         # The block and what it writes mostly have one name, and then their copies as well.
         names = {n: fresh_name(_copy_name(state, n, group[0]), taken) for n in (block.name, *(b.name for b in buffers))}
         taken.update(names.values())
-        fresh = {b: replace(b, name=names[b.name], ident=Ident()) for b in buffers}
-        copy = refresh(replace_buffers(_restricted(nest, block, group), fresh))
-        copy, ident = _renamed(copy, names[block.name])
+        fresh, copy, ident = again(partial(_copy, nest, block, group, names), "copied for", nest, *group, *names.values())
         stmts.append(copy)
         idents.append(ident)
         for old, new in fresh.items():
             allocs.insert(allocs.index(old) + 1 if old in allocs else len(allocs), new)
         for consumer in group:
             site = state.realizes[consumer.ident]
-            table[id(site)] = replace_buffers(site, fresh)
+            table[id(site)] = again(partial(replace_buffers, site, fresh), "reads", site, *fresh.values())
     table[id(nest)] = seq(*stmts)
-    return state.rewrite(table, {id(scope): tuple(allocs)}), idents
+    return state.rewrite(table, {id(scope): tuple(allocs)}, again=again), idents
+
+
+def _copy(
+    nest: Stmt, block: Block, consumers: list[Block], names: Mapping[str, str]
+) -> tuple[dict[Buffer, Buffer], Stmt, Ident]:
+    """A copy of a block's nest for some consumers: what it writes in place of what, the nest, the block in it."""
+    fresh = {b: replace(b, name=names[b.name], ident=Ident()) for b in dict.fromkeys(w.buffer for w in block.writes)}
+    copy = refresh(replace_buffers(_restricted(nest, block, consumers), fresh))
+    return fresh, *_renamed(copy, names[block.name])
 
 
 def _copy_name(state: State, name: str, consumer: Block) -> str:

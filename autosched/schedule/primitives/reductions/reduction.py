@@ -39,7 +39,7 @@ from autosched.schedule.primitives.reductions.fuse_epilogue import fuse_epilogue
 class Reductions(ScheduleBase):
     """Primitives about reduction blocks."""
 
-    @primitive
+    @primitive(local="handles")
     def decompose_reduction(self, block: BlockRV, loop: LoopRV) -> BlockRV:
         """Splits a reduction block into one that initialises and one that updates.
 
@@ -212,14 +212,10 @@ def _loop_that_works(state: State, realize: BlockRealize) -> str:
     return ""
 
 
-def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[int, Stmt | None], Ident]:
-    block = realize.block
+def _starts_below(state: State, realize: BlockRealize, loops: list[For], position: int) -> None:
+    """Refuses a block whose init may not run before its loops from a position on, for all of their iterations at once."""
+    block, target = realize.block, loops[position]
     scope = scope_of(state, block)
-    loops = state.loops_above(realize)
-    if not any(n is target for n in loops):
-        raise Refusal(f"loop {target.var.name} is not around block {block.name}", [target.var, block.ident],
-                      hint=loops_around(state, realize), code="place")
-    position = next(k for k, n in enumerate(loops) if n is target)
     bound = _starts_everywhere(realize, loops) or _moved_only(realize, loops[:position], loops[position:])
     reason = not_reduction(state, block, scope, bound)
     if reason is not None:
@@ -258,6 +254,18 @@ def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[i
                 f"under loop {target.var.name} the parts that {block.name} reduces overlap, so the initialisation must stay "
                 "with them", [target.var, block.ident], "decompose at a deeper loop", code="reduction",
             )
+
+
+def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[int, Stmt | None], Ident]:
+    block = realize.block
+    scope_of(state, block)  # refuses the root, and an init
+    loops = state.loops_above(realize)
+    if not any(n is target for n in loops):
+        raise Refusal(f"loop {target.var.name} is not around block {block.name}", [target.var, block.ident],
+                      hint=loops_around(state, realize), code="place")
+    position = next(k for k, n in enumerate(loops) if n is target)
+    if not state.trusted or block.init is None:
+        _starts_below(state, realize, loops, position)
     init = block.init
     assert init is not None
     fresh = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in block.iter_vars if iv.kind == "spatial"}

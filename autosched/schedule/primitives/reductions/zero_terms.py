@@ -27,7 +27,7 @@ DEEPEST = 32  # blocks in a row that are followed to what is zero
 class ZeroTerms(ScheduleBase):
     """The primitive that skips products with padding."""
 
-    @primitive
+    @primitive(local="writers")
     def drop_zero_terms(self, block: BlockRV | str) -> None:
         """Skips the terms of a sum that are zero because an operand is padding (or the gaps of a dilated operand).
 

@@ -35,7 +35,7 @@ from autosched.schedule.primitives.tensorize.site import find_loop, why_not
 class Tensorizing(ScheduleBase):
     """The primitive that puts an intrinsic into a program."""
 
-    @primitive(stamp=intrin_stamp)
+    @primitive(stamp=intrin_stamp, local="handles")
     def tensorize(
         self, block_or_loop: BlockRV | LoopRV, tensor_intrin: str, preserve_unit_iters: bool = True
     ) -> None:

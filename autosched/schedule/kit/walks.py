@@ -1,0 +1,101 @@
+"""What one walk over a statement finds, remembered: programs share most statements below their root from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from autosched.ir.expr import Var
+from autosched.ir.functor import stmt_children
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, Ident, Stmt
+
+LIMIT = 2048  # statements remembered
+
+
+class Walk:
+    """A statement's loops and blocks in program order, and what is around each statement in it.
+
+    Args:
+        top: the statement.
+    """
+
+    def __init__(self, top: Stmt) -> None:
+        self.top = top
+        self.parent: dict[int, Stmt] = {}
+        self.loops: dict[Var, For] = {}
+        self.realizes: dict[Ident, BlockRealize] = {}
+        parent, loops = self.parent, self.loops
+        stack: list[Stmt] = [top]
+        push = stack.append
+        # By exact class: every step of a schedule walks what it made.
+        while stack:
+            node = stack.pop()
+            kind = type(node)
+            if kind is For:
+                loops[node.var] = node  # type: ignore[attr-defined, assignment]
+                below = node.body  # type: ignore[attr-defined]
+            elif kind is BlockRealize:
+                below = node.block  # type: ignore[attr-defined]
+                self.realizes[below.ident] = node  # type: ignore[assignment]
+                parent[id(below)] = node
+                node, below = below, below.body
+                if node.init is not None:
+                    parent[id(below)] = node
+                    push(below)
+                    below = node.init
+            elif kind is BufferStore:
+                continue
+            else:
+                found = stmt_children(node)
+                for child in found:
+                    parent[id(child)] = node
+                stack += found[::-1]
+                continue
+            parent[id(below)] = node
+            push(below)
+
+    def holds(self, thing: Var | Ident) -> bool:
+        """Whether a loop, by its variable, or a block is in it."""
+        return thing in (self.loops if type(thing) is Var else self.realizes)
+
+    @cached_property
+    def reads(self) -> frozenset[Buffer]:
+        """The buffers that blocks in it declare to read."""
+        return frozenset(r.buffer for realize in self.realizes.values() for r in realize.block.reads)
+
+    @cached_property
+    def writes(self) -> frozenset[Buffer]:
+        """The buffers that blocks in it declare to write."""
+        return frozenset(r.buffer for realize in self.realizes.values() for r in realize.block.writes)
+
+    @cached_property
+    def touched(self) -> frozenset[Buffer]:
+        """Both."""
+        return self.reads | self.writes
+
+
+_WALKS: dict[int, Walk] = {}  # by address; the statements are kept with their addresses
+
+
+def walked(stmt: Stmt) -> Walk:
+    """The walk over a statement."""
+    known = _WALKS.get(id(stmt))
+    if known is None or known.top is not stmt:
+        if len(_WALKS) >= LIMIT:
+            _WALKS.clear()
+        known = _WALKS[id(stmt)] = Walk(stmt)
+    return known
+
+
+def child_blocks(stmt: Stmt) -> Iterator[Block]:
+    """The outermost blocks strictly below ``stmt``, in program order; a block's init is not searched."""
+    stack: list[Stmt] = [stmt.body] if isinstance(stmt, Block) else list(reversed(stmt_children(stmt)))
+    while stack:
+        node = stack.pop()
+        kind = type(node)
+        if kind is For:
+            stack.append(node.body)  # type: ignore[attr-defined]
+        elif kind is BlockRealize:
+            yield node.block  # type: ignore[attr-defined]
+        else:
+            stack += stmt_children(node)[::-1]
