@@ -178,7 +178,7 @@ def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
         np.ascontiguousarray(every.on.T), shape, model.n_spatial, fill, work, _side_by_side(model, plan), plan.acc_banks, dims,
         padding.useful_before, padding.operand, plan.drops, widths, float(ISSUE), float(LATENCY), float(FETCH), float(FETCHED),
         float(START), float(model.config.burst_beats), float(model.config.outstanding_reads), float(model.config.queue_depth),
-        np.full(n, np.inf) if enough is None else enough, out,
+        np.full(n, np.inf) if enough is None else enough - extra, out,
     )
     return np.asarray(out + extra, dtype=np.float64)
 
