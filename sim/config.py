@@ -32,6 +32,16 @@ def mode_of(semantics: str) -> str:
     return "fsim" if semantics == "fsim" else "chisel"
 
 
+def multiplies(semantics: str) -> bool:
+    """Whether the ALU of these semantics has MUL."""
+    return semantics == "fsim"
+
+
+def loads_widen(semantics: str) -> bool:
+    """Whether loads of these semantics bring int8 elements into the accumulators (ACC_8BIT)."""
+    return semantics == "fsim"
+
+
 # Names that change neither a cycle nor a byte.
 _COSMETIC = ("TARGET", "HW_VER", "clock_mhz")
 _RANGES: dict[str, tuple[int, int]] = {

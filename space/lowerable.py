@@ -69,4 +69,4 @@ def _ask(space: Space) -> None:
 
 def _product(space: Space) -> str | None:
     """Why the machine does not compute one of the program's products, where its ALU has none."""
-    return None if space.target.semantics == "fsim" else why_no_product(space.func)
+    return None if space.target.multiplies else why_no_product(space.func)

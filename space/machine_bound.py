@@ -293,7 +293,7 @@ def _needs(model: Model, full: Mapping[str, Filling], passing: frozenset[str]) -
     lanes_of = {scope: prod(memory.lanes) for scope, memory in model.target.memories.items()}
     constant = {x.buffer.name for x in nest.func.constants}
     # Where a load widens, what an identity widens needs no product.
-    loads_widen = model.target.semantics == "fsim"
+    loads_widen = model.target.loads_widen
     identities = identities_of(nest)
     widened = nest.anchor in identities
     products = model.padding.useful if nest.anchor and not (loads_widen and widened) else 0

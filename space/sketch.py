@@ -193,7 +193,7 @@ def sketches(
         laid = SpaceError(f"{func.name} cannot be laid out for {target.name}: {why}", "layout") if why else refusal
         if isinstance(laid, SpaceError) and laid.code == "type":
             # A product that the machine lacks is why nothing widened an operand of it.
-            product = why_no_product(func) if target.semantics != "fsim" else None
+            product = None if target.multiplies else why_no_product(func)
             said = f"{target.name} cannot run {func.name}: {product}" if product else why_no_operand(func)
             laid = SpaceError(said or laid.message, laid.code)
         elif isinstance(laid, SpaceError) and laid.code in ("join", "index"):

@@ -411,7 +411,7 @@ def visits(func: PrimFunc, target: Target) -> int:
     if any(b.match_buffers or b.alloc_buffers for b, _ in sites):
         return 0
     written = {s.buffer for s in walk(func.body) if isinstance(s, BufferStore)}
-    text = _Text(func, target.config.block_in, target.semantics != "fsim", ValueBounds(func), written)
+    text = _Text(func, target.config.block_in, not target.multiplies, ValueBounds(func), written)
     for b in func.buffers:
         text.sources[b] = frozenset((b,)) - written
         if b not in written:

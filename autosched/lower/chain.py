@@ -10,6 +10,7 @@ from autosched.lower.normalise import IMM_MAX, IMM_MIN, extract
 from autosched.lower.regions import box
 from autosched.lower.tree import Access, Site, Tree
 from sim import isa
+from sim.config import multiplies
 
 CODES = {"add": isa.ALU_ADD, "min": isa.ALU_MIN, "max": isa.ALU_MAX, "shr": isa.ALU_SHR, "mul": isa.ALU_MUL}
 RawStep = tuple[str, int | Access]
@@ -152,7 +153,7 @@ def _opening(raw: list[RawStep], most: int) -> tuple[tuple[int, int], list[RawSt
 
 
 def _refuse_mul(site: Site, semantics: str, what: str, instead: str) -> None:
-    if semantics != "fsim":
+    if not multiplies(semantics):
         raise LoweringError("alu", f"block {site.name} multiplies {what}; only the functional simulator has MUL: {instead}")
 
 

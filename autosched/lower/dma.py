@@ -21,7 +21,7 @@ from autosched.lower.order import Key
 from autosched.lower.tree import Site
 from autosched.target import MEMORY_TYPES
 from sim import isa
-from sim.config import VTAConfig
+from sim.config import VTAConfig, loads_widen
 
 FIELD_MAX = (1 << 16) - 1
 PAD_MAX = 15
@@ -149,7 +149,7 @@ def lower_copy(site: Site, elems: Elements, key: Key, config: VTAConfig, semanti
         return _emit(boxes, y, isa.OP_STORE, isa.MEM_OUT)
     memory = memory_type(site)
     if memory == isa.MEM_ACC_8BIT:
-        if semantics != "fsim":
+        if not loads_widen(semantics):
             raise LoweringError(
                 "dtype", f"block {site.name} loads int8 {site.reads[0].buffer.name} into the accumulator; only the functional "
                 "simulator widens while it loads (ACC_8BIT), so pass it as int32",

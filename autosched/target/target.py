@@ -11,7 +11,7 @@ from pathlib import Path
 from autosched.errors import ProgramError, UnknownNameError
 from autosched.ir.scopes import ACC, INP, SRAM_SCOPES, WGT
 from sim import isa
-from sim.config import SEMANTICS, VTAConfig, mode_of
+from sim.config import SEMANTICS, VTAConfig, loads_widen, mode_of, multiplies
 from sim.encoding import Usable, usable
 from sim.errors import SimError
 from sim.legality import check_semantics, check_size
@@ -75,6 +75,16 @@ class Target:
     def mode(self) -> str:
         """How its programs are executed, timed and encoded: ``chisel`` or ``fsim``."""
         return mode_of(self.semantics)
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether its ALU multiplies; else the GEMM alone does, int8 by int8."""
+        return multiplies(self.semantics)
+
+    @property
+    def loads_widen(self) -> bool:
+        """Whether its loads bring int8 elements into the accumulators; else these come as int32, or through the GEMM."""
+        return loads_widen(self.semantics)
 
     @property
     def usable(self) -> Usable:

@@ -149,7 +149,7 @@ def _lacks_weights(func: PrimFunc, found: Schedule | None, target: Target) -> bo
     """Whether what is in the way of a form, or of its schedule, may be that no weight is made of what the program makes."""
     if found is None:
         return not is_packed(func, target) and (turned.applies(func) or terms.applies(func))
-    return target.semantics != "fsim" and diagonal.remains(found.func)
+    return not target.multiplies and diagonal.remains(found.func)
 
 
 def _in_some_way(begun: Schedule, target: Target, wanted: _Wanted) -> tuple[Schedule | None, str]:

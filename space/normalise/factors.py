@@ -19,7 +19,7 @@ MOST = 16  # such factors in one block
 
 def applies(func: PrimFunc, target: Target) -> bool:
     """Whether some stage multiplies by what is computed in int32, on a machine whose ALU does not multiply."""
-    return target.semantics != "fsim" and any(next(_factors(func, b), None) is not None for b in device_blocks(func))
+    return not target.multiplies and any(next(_factors(func, b), None) is not None for b in device_blocks(func))
 
 
 def apply(sch: Schedule, target: Target) -> None:
@@ -27,7 +27,7 @@ def apply(sch: Schedule, target: Target) -> None:
     for name in [b.name for b in device_blocks(sch.func)]:
         for _ in range(MOST):
             block = device_block(sch, name)
-            found = next(_factors(sch.func, block), None) if target.semantics != "fsim" else None
+            found = next(_factors(sch.func, block), None) if not target.multiplies else None
             if found is None:
                 break
             product, side = found

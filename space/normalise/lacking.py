@@ -123,4 +123,4 @@ def _is_lacking(e: Expr, target: Target, formed: bool) -> bool:
     low, high = dtype_bounds("int8")
     # The functional simulator multiplies; the GEMM does int8 elements.
     by_gemm = not formed and is_widened(factor[0]) and low <= factor[1] <= high
-    return factor[1] != 0 and target.semantics != "fsim" and not by_gemm
+    return factor[1] != 0 and not target.multiplies and not by_gemm
