@@ -42,7 +42,7 @@ class CostModel:
             "subsample": 0.9, "colsample_bytree": 0.8, "tree_method": "hist", "nthread": 1, "seed": self.seed,
             "verbosity": 0, "base_score": float(np.mean(residual)),
         }
-        self._booster = xgb.train(params, xgb.DMatrix(features, label=residual), num_boost_round=80)
+        self._booster = xgb.train(params, xgb.DMatrix(features, label=residual, nthread=1), num_boost_round=80)
 
     def predict(self, features: npt.NDArray[np.float32], drafts: Floats) -> Floats:
         """Estimated cycles, shape (n,)."""

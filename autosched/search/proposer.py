@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.search.cost_model import CostModel, Floats
+from autosched.search.features import Features, Seen
 from space import Space
 from space.distinct import Numbers, are_new, keys, spread
 from space.rule import Ints
@@ -57,6 +58,8 @@ class Proposer:
         self.hasty = hasty
         self.rng = np.random.default_rng(seed)
         self.model = CostModel(seed)
+        self._seen = Seen(space)
+        self._learned: tuple[Features, Floats] = np.zeros((0, 0), np.float32), np.zeros(0)  # of what was measured, and the drafts
         self.learns = True  # whether the model has a say; else the draft alone
         self.seen: set[bytes] = set()
         self._measured: set[bytes] = set()
@@ -130,9 +133,7 @@ class Proposer:
     def batch(self, n: int) -> list[Point]:
         """Up to ``n`` unseen points that may beat the best; fewer only where no more are known."""
         if self._points and self.learns:
-            points = np.stack(self._points)
-            known = self.space.draft(points)
-            self.model.fit(self.space.features(points, known), known, np.array(self._cycles))
+            self._learn()
         if not self.scans and not self.hasty:
             if not len(self._pool):
                 self._begin()
@@ -154,6 +155,17 @@ class Proposer:
                 break
             chosen.setdefault(pool[index].tobytes(), pool[index])
         return list(chosen.values())
+
+    def _learn(self) -> None:
+        """Fits the model to all measurements; what it sees of points does not change, and is worked out of the new ones only."""
+        new = self._points[len(self._learned[1]) :]
+        if new:
+            points = np.stack(new)
+            drafts = self.space.draft(points)
+            features = self.space.features(points, drafts)
+            before = self._learned if len(self._learned[1]) else (features[:0], drafts[:0])
+            self._learned = np.concatenate([before[0], features]), np.concatenate([before[1], drafts])
+        self.model.fit(*self._learned, np.array(self._cycles))
 
     def _begin(self) -> None:
         """The first population, bred for its drafts; remembered, since tasks that take turns begin again with every turn."""
@@ -197,7 +209,7 @@ class Proposer:
         return np.stack([self._points[i] for i in np.argsort(self._cycles, kind="stable")[:n]])
 
     def _score(self, points: Points, drafts: Floats) -> Floats:
-        return self.model.predict(self.space.features(points, drafts), drafts) if self._points and self.learns else drafts
+        return self.model.predict(self._seen.of(points, drafts), drafts) if self._points and self.learns else drafts
 
     def _take(self, points: Points, drafts: Floats) -> None:
         """Points that are new join the pool."""

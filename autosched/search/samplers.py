@@ -71,6 +71,14 @@ class SpaceSampler(BaseSampler):
             self._fill()
         return not self._queue
 
+    def next(self) -> Point | None:
+        """The next point of a sampler of ours, which needs no study; None where no unseen one is left that could win."""
+        if self.exhausted():
+            return None
+        point = self._queue.pop(0)
+        self.proposer.mark(point)
+        return point
+
     def _fill(self) -> None:
         if self.grid is None:
             self._queue = self.proposer.batch(self.batch)
@@ -87,16 +95,16 @@ class SpaceSampler(BaseSampler):
     ) -> dict[str, Any]:
         """The parameters of an unseen valid point."""
         if self.inner is None:
-            if self.exhausted():
+            found = self.next()
+            if found is None:
                 raise optuna.TrialPruned("the space is exhausted")
-            point = self._queue.pop(0)
-        else:
-            known = self.inner.infer_relative_search_space(study, trial)
-            params = dict(self.inner.sample_relative(study, trial, known))
-            for name, dist in self._dists.items():
-                if name not in params:
-                    params[name] = self.inner.sample_independent(study, trial, name, dist)
-            point = self._repair(to_point(self.space, params))
+            return to_params(self.space, found)
+        known = self.inner.infer_relative_search_space(study, trial)
+        params = dict(self.inner.sample_relative(study, trial, known))
+        for name, dist in self._dists.items():
+            if name not in params:
+                params[name] = self.inner.sample_independent(study, trial, name, dist)
+        point = self._repair(to_point(self.space, params))
         self.proposer.mark(point)
         return to_params(self.space, point)
 

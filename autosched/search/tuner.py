@@ -282,31 +282,41 @@ class _Run:
             stop = stop or self._stop()
         return stop
 
-    def _study(self) -> optuna.Study:
+    def _study(self) -> optuna.Study | None:
+        """What a sampler of Optuna learns from; ours look at the proposer alone, and a study costs as much as they do."""
+        if self.sampler.inner is None:
+            return None
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         return optuna.create_study(sampler=self.sampler, direction="minimize")
 
-    def _ask(self, study: optuna.Study, n: int) -> list[_Ask]:
-        import optuna
-
-        from autosched.search.samplers import distributions, to_point
-
+    def _ask(self, study: optuna.Study | None, n: int) -> list[_Ask]:
         batch: list[_Ask] = []
         while self.warm and len(batch) < n:
             batch.append(self.warm.pop(0))
             self.proposer.mark(batch[-1].point)
-        dists = distributions(self.space)
-        for _ in range(n - len(batch)):
-            if self.sampler.inner is None and self.sampler.exhausted():
+        while len(batch) < n:
+            ask = self._next() if study is None else self._asked(study)
+            if ask is None:
                 break
-            try:
-                trial = study.ask(dists)
-            except optuna.TrialPruned:
-                break
-            batch.append(_Ask(to_point(self.space, trial.params), trial))
+            batch.append(ask)
         return self._judged(batch)
+
+    def _next(self) -> _Ask | None:
+        point = self.sampler.next()
+        return None if point is None else _Ask(point)
+
+    def _asked(self, study: optuna.Study) -> _Ask | None:
+        import optuna
+
+        from autosched.search.samplers import distributions, to_point
+
+        try:
+            trial = study.ask(distributions(self.space))
+        except optuna.TrialPruned:
+            return None
+        return _Ask(to_point(self.space, trial.params), trial)
 
     def _judged(self, batch: list[_Ask]) -> list[_Ask]:
         """With bounds and drafts; the schedules of other versions of the space have none."""
@@ -395,11 +405,11 @@ class _Run:
             return self.space.explain(ask.point)
         return f"a schedule of the log, from version {ask.record.space} of the space"
 
-    def _tell(self, study: optuna.Study, trial: optuna.Trial | None, result: Result) -> None:
+    def _tell(self, study: optuna.Study | None, trial: optuna.Trial | None, result: Result) -> None:
+        if study is None or trial is None:
+            return
         import optuna
 
-        if trial is None:
-            return
         if result.cycles is None:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
         else:
