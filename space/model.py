@@ -186,14 +186,24 @@ class Model:
             points: the rows.
             settle: also what only later rules' columns show to change nothing; without it rows mean something, but have twins.
         """
+        return self.repaired(points)[0] if settle else self._in_order(points)[0]
+
+    def repaired(self, points: Points) -> tuple[Points, Mask]:
+        """As ``repair``, and which rows would stay as they are if repaired again: those that settling has left alone, shape (n,)."""
+        fixed, plan = self._in_order(points)
+        before = fixed.copy()
+        for rule in self.rules:
+            rule.settle(self, fixed, plan)
+        return fixed, np.asarray((fixed == before).all(axis=1), dtype=np.bool_)
+
+    def _in_order(self, points: Points) -> tuple[Points, Plan]:
+        """Rule after rule: rows that each has repaired, with what the ones before it say, and what they mean."""
         fixed = points.copy()
         plan = self.neutral(len(fixed))
         for rule in self.rules:
             rule.repair(self, fixed, plan)
             rule.plan(self, fixed, plan)
-        for rule in self.rules if settle else ():
-            rule.settle(self, fixed, plan)
-        return fixed
+        return fixed, plan
 
     # -- geometry -----------------------------------------------------------------------------------------------------
 

@@ -87,6 +87,8 @@ class NumericRule:
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """Rewrites own columns of ``points`` in place to the one representative of their twins; earlier rules have done so.
 
+        What it does twice is done by the first time: it looks at its own columns and at the plan, never at later rules' columns.
+
         Args:
             model: of the sketch.
             points: the rows.

@@ -170,13 +170,15 @@ class Space:
             for n, column in enumerate(self.sketches[k].columns):
                 known &= np.isin(own[:, n], column.choices)
             rows, own = rows[known], own[known]
-            ok = (self._repaired(k, own) == own).all(axis=1) & (points[rows] == self._global(k, own)).all(axis=1)
+            ok = (self._repaired(k, own)[0] == own).all(axis=1) & (points[rows] == self._global(k, own)).all(axis=1)
             ok[ok] = self._legal(k, own[ok])
             inside[rows] = ok
         return inside & self._as_fixed(points)
 
-    def _repaired(self, sketch: int, own: Points) -> Points:
-        return np.concatenate([model.repair(mine) for model, mine in self.sketches[sketch].split(own)], axis=1)
+    def _repaired(self, sketch: int, own: Points) -> tuple[Points, Mask]:
+        """Rows repaired once, and which would not change if repaired again."""
+        found = [model.repaired(mine) for model, mine in self.sketches[sketch].split(own)]
+        return np.concatenate([fixed for fixed, _ in found], axis=1), np.asarray(np.all([s for _, s in found], axis=0))
 
     def _legal(self, sketch: int, own: Points) -> Mask:
         ok, plans = np.ones(len(own), dtype=np.bool_), []
@@ -195,18 +197,18 @@ class Space:
         out = points.copy()
         inside = np.zeros(len(points), dtype=np.bool_)
         for k, rows, own in self._groups(points):
-            once = self._repaired(k, own)
+            once, stays = self._repaired(k, own)
             # Neighbours are twins of each other more often than not.
             first, which = distinct(once)
             mine = once[first]
             settled = np.zeros(len(mine), dtype=np.bool_)
-            settled[which[(once == own).all(axis=1)]] = True
+            settled[which[stays | (once == own).all(axis=1)]] = True
             open_ = np.flatnonzero(~settled)
             for _ in range(PASSES - 1):
                 if not len(open_):
                     break
-                again = self._repaired(k, mine[open_])
-                settled[open_] = (again == mine[open_]).all(axis=1)
+                again, stays = self._repaired(k, mine[open_])
+                settled[open_] = stays | (again == mine[open_]).all(axis=1)
                 mine[open_] = again
                 open_ = open_[~settled[open_]]
             settled[settled] = self._legal(k, mine[settled])
