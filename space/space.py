@@ -424,7 +424,10 @@ class Space:
         return self._global(sketch, own)
 
     def neighbours(self, point: npt.NDArray[np.int32]) -> Points:
-        """The points that differ from ``point`` in one column, or in one and in where or how often a buffer is filled."""
+        """The points that differ from ``point`` in one column, or in one and in where or how often a buffer is filled.
+
+        Of two columns only where each changes something by itself.
+        """
         return self.neighbours_of(point[None])
 
     def neighbours_of(self, points: Points) -> Points:
@@ -455,12 +458,15 @@ class Space:
                     changed.append(int(np.searchsorted(starts, n, side="right")))
         flags = [n for n, c in enumerate(columns) if c.loosest is not None and len(c.choices) <= 16
                  and not c.name.rpartition(".")[2].startswith(("tile_", "head_"))]
-        # A tile that changes often needs its load or its bank to change with it: try those of each neighbour too.
+        # A tile that changes often needs its load or its bank to change with it: try those of each neighbour too. What changes
+        # nothing alone (a decision of a part that there is not) hardly does so in company, and is most of all.
         single, nest = np.stack(rows), np.array(changed)
+        idle = (self.repair(self._global(k, single))[0] == point).all(axis=1)
+        nest[idle] = -1
         found = [single]
         for n in flags:
             beside = single[nest == int(np.searchsorted(starts, n, side="right"))]
-            for value in columns[n].choices:
+            for value in {*columns[n].choices} - {*single[idle, n].tolist()} | {int(own[n])}:
                 twins = beside[beside[:, n] != value]
                 twins[:, n] = value
                 found.append(twins)
