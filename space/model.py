@@ -189,7 +189,7 @@ class Model:
         return self.repaired(points)[0] if settle else self._in_order(points)[0]
 
     def repaired(self, points: Points) -> tuple[Points, Mask]:
-        """As ``repair``, and which rows would stay as they are if repaired again, shape (n,): those that settling has left alone."""
+        """As ``repair``, and which rows would stay as they are if repaired again, shape (n,): what settling has left alone."""
         fixed, plan = self._in_order(points)
         before = fixed.copy()
         for rule in self.rules:
