@@ -39,6 +39,7 @@ def program(value: str, dtype: str = "int32") -> PrimFunc:
     ("int32", "A[vi]", 4), ("int32", "T.max(T.min(A[vi], 8388607), -8388608)", 3),
     ("int32", "T.max(T.min(A[vi], 8388608), 0)", 4),
     ("int32", "T.max(T.min(A[vi], 32767), -32768)", 2), ("int32", "T.max(T.min(A[vi], 127), -128)", 1),
+    ("int32", "T.max(T.min(A[vi], 32767), -32769)", 3), ("int32", "T.max(T.min(A[vi], 127), -129)", 2),
     ("int32", 'T.Cast("int32", B[vi]) * T.Cast("int32", B[vi])', 2), ("int16", 'T.Cast("int16", A[vi])', 2),
     ("int16", 'T.Cast("int16", T.max(T.min(A[vi], 5), -5))', 1), ("uint8", 'T.Cast("uint8", A[vi])', 1),
     ("uint16", 'T.Cast("uint16", A[vi])', 2), ("uint32", 'T.Cast("uint32", A[vi])', 4),
@@ -52,6 +53,31 @@ def test_bytes_make_the_value(dtype: str, value: str, planes: int, verify_trace_
     c = np.zeros(40, dtype)
     assert np.array_equal(run(sch.func, a, b, c)[0], run(func, a, b, c)[0])
     verify_trace_roundtrip(sch, func)
+
+
+def test_names_that_are_taken_are_left_alone(verify_trace_roundtrip: Verify) -> None:
+    func = parse(TEXT.format(value="A[vi]", dtype="int32").replace("def f(A:", 'def f(C_1: T.Buffer((40,), "int8"), A:'))
+    sch = Schedule(func)
+    assert [sch.get(b).name for b in sch.split_bytes("C")] == ["C_0", "C_1", "C_2", "C_3"]
+    tensors = [b.name for b in (*sch.func.buffers, *sch.func.body.block.alloc_buffers)]
+    assert len(tensors) == len(set(tensors)) == 8
+    verify_trace_roundtrip(sch, func)
+
+
+def test_a_value_that_is_stored_more_than_once_is_refused() -> None:
+    func = parse(TEXT.format(value="A[vi]", dtype="int32").replace("for i in range(40):", "for r, i in T.grid(2, 40):"))
+    sch = Schedule(func)
+    with refused(ScheduleError, "domain"):
+        sch.split_bytes("C")
+    assert sch.func == func
+
+
+def test_what_is_converted_from_floating_point_is_the_value() -> None:
+    func = parse(TEXT.format(value='T.Cast("int32", F[vi])', dtype="int32").replace("f(A:", 'f(F: T.Buffer((40,), "float32"), A:'))
+    sch = Schedule(func)
+    assert len(sch.split_bytes("C")) == 4
+    inputs = random_inputs(func, 0)
+    assert np.array_equal(run(sch.func, *inputs)[0], run(func, *inputs)[0])
 
 
 @pytest.mark.parametrize(("dtype", "value"), [
