@@ -54,6 +54,7 @@ def outputs(func: PrimFunc, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     (f"(64 - T.max(T.min({B32}, 64), 0)) * {B32}", [0], True),
     (f"{B32} * 3", [0], False),  # int8 already
     ("A[vi] * 3", [1], False),
+    (f"(vi - 3) * {B32}", [0], False),  # nothing that is loaded
 ])
 def test_what_fits_int8_is_converted(value: str, path: list[int], fits: bool, verify_trace_roundtrip: Verify) -> None:
     func = program(value)
@@ -81,14 +82,24 @@ def test_two_parts_of_a_factor_make_its_product(a: list[int], b: list[int]) -> N
     assert np.array_equal(outputs(sch.func, *arrays), outputs(func, *arrays))
 
 
-def test_the_steps_replay(verify_trace_roundtrip: Verify) -> None:
-    func = program(f"A[vi] * {B32}")
+@pytest.mark.parametrize(("value", "path", "parts"), [
+    (f"A[vi] * {B32}", [0], f"T.shift_left(T.shift_right(A[vi], 7) * {B32}, 7) + T.bitwise_and(A[vi], 127) * {B32}"),
+    (f"{B32} * A[vi]", [1], f"T.shift_left(T.shift_right(A[vi], 7) * {B32}, 7) + T.bitwise_and(A[vi], 127) * {B32}"),
+    (f"2 - {B32} * A[vi]", [1, 1],
+     f"2 - (T.shift_left(T.shift_right(A[vi], 7) * {B32}, 7) + T.bitwise_and(A[vi], 127) * {B32})"),
+])
+def test_the_factor_that_is_named_is_split(value: str, path: list[int], parts: str, verify_trace_roundtrip: Verify) -> None:
+    func = program(value)
     sch = Schedule(func)
-    sch.split_factor("C", [0])
+    sch.split_factor("C", path)
+    assert f"C[vi] = {parts}\n" in sch.script()
     verify_trace_roundtrip(sch, func)
 
 
-@pytest.mark.parametrize(("value", "path"), [(f"A[vi] + {B32}", [0]), (f"A[vi] * {B32}", []), ("A[vi]", [])])
+@pytest.mark.parametrize(("value", "path"), [
+    (f"A[vi] + {B32}", [0]), (f"A[vi] * {B32}", []), ("A[vi]", []), (f"A[vi] * {B32}", [2]), (f"A[vi] * {B32}", [-1]),
+    ('T.Cast("int32", B[vi] * B[vi])', [0, 0]),  # a product of int8
+])
 def test_what_is_no_factor_is_refused(value: str, path: list[int]) -> None:
     with refused(ScheduleError, "form"):
         Schedule(program(value)).split_factor("C", path)
@@ -105,7 +116,7 @@ def f(A: T.Buffer((16,), "int8"), D: T.Buffer((16,), "int32"), C: T.Buffer((16,)
     for i in range(16):
         with T.sblock("C"):
             vi = T.axis.spatial(16, i)
-            C[vi] = T.max(B[vi], B[15 - vi]) + 1
+            C[vi] = T.max(B[vi], B[15 - vi]) + D[vi]
 '''
 
 
@@ -114,6 +125,9 @@ def f(A: T.Buffer((16,), "int8"), D: T.Buffer((16,), "int32"), C: T.Buffer((16,)
     ('T.Select(vi < 3, T.Cast("int32", A[vi]), -128)', "T.Select(vi < 3, A[vi], T.int8(-128))"),
     ("T.shift_right(D[vi], 24)", 'T.Cast("int8", T.shift_right(D[vi], 24))'),
     ("T.shift_right(D[vi], 23)", ""), ('T.if_then_else(vi < 3, T.Cast("int32", A[vi]), 128)', ""),
+    ('T.if_then_else(vi < 3, T.Cast("int32", A[vi]), -129)', ""), ("7", "T.int8(7)"),
+    ('T.Cast("int32", T.Cast("int16", T.shift_right(D[vi], 24)))',
+     'T.Cast("int8", T.Cast("int32", T.Cast("int16", T.shift_right(D[vi], 24))))'),
 ])
 def test_a_tensor_of_what_fits_int8_is_one_of_int8(value: str, made: str, verify_trace_roundtrip: Verify) -> None:
     func = parse(PADDED.format(value=value))
@@ -123,7 +137,7 @@ def test_a_tensor_of_what_fits_int8_is_one_of_int8(value: str, made: str, verify
             sch.narrow_block("B")
         return
     sch.narrow_block("B")
-    assert f"B[vi] = {made}" in sch.script() and 'T.max(T.Cast("int32", B[vi]), T.Cast("int32", B[15 - vi])) + 1' in sch.script()
+    assert f"B[vi] = {made}" in sch.script() and 'T.max(T.Cast("int32", B[vi]), T.Cast("int32", B[15 - vi])) + D[vi]' in sch.script()
     a, d = np.arange(-128, 128, 16).astype(np.int8), (np.arange(16) * 2**27 - 2**30).astype(np.int32)
     got, wanted = (run(f, a, d, np.zeros(16, np.int32))[0] for f in (sch.func, func))
     assert np.array_equal(got, wanted)
