@@ -20,7 +20,7 @@ Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
 
 TEXT = '''
 @T.prim_func
-def f(A: T.Buffer((6, 9), "int8"), W: T.Buffer((5, 9), "int8"), b: T.Buffer((5,), "int32"), C: T.Buffer((6, 5), "int32")):
+def f(A: T.Buffer((6, 9), "int8"), U: T.Buffer((6, 9), "uint8"), W: T.Buffer((5, 9), "int8"), b: T.Buffer((5,), "int32"), C: T.Buffer((6, 5), "int32")):
     for i, j, k in T.grid(6, 5, {steps}):
         with T.block("C"):
             vi, vj, vk = T.axis.remap("SSR", [i, j, k])
@@ -44,9 +44,10 @@ def equal(func: PrimFunc, other: PrimFunc) -> bool:
     (f"({A} * {W} + {W} * {W})", 2), (f"({A} * {W} - {A} * {A})", 2), (f"({A} - {W}) * ({A} - {W})", 4),
     (f"({A} - 3) * ({W} + 7)", 3),  # and a constant
     (f"({A} + 128) * {W} * -1", 2), (f"(-128 - {A}) * {W}", 2), (f"({A} + 5) * ({W} - 0)", 2),
+    (f"({A} * {W} + {W} * {W} + 2000000000)", 2), (f"({A} * {W} + {W} * {W} - 2000000000)", 2),  # wrap round
 ])
 def test_every_term_has_a_sum(value: str, sums: int, verify_trace_roundtrip: Verify) -> None:
-    for init, steps in (("0", 9), ("b[vj] + 1", 4)):
+    for init, steps in (("0", 9), ("1", 9), ("b[vj] + 1", 4)):
         func = program(value, init, steps)
         sch = Schedule(func)
         assert len(sch.split_terms("C")) == sums and equal(func, sch.func)
@@ -71,7 +72,7 @@ def test_zero_points_of_both_factors(one: int, other: int) -> None:
 
 @pytest.mark.parametrize("value", [
     f"{A} * {W}", f"({A} + 129) * {W}", f"{A} * {W} * {A}", f"({A} * 2 + {W})", f"({A} * {W} * 2 + {A} * {A})",
-    f"T.max({A} * {W} + {W} * {W}, 0)",
+    f"T.max({A} * {W} + {W} * {W}, 0)", f"({A} + vi) * {W}", f'({A} + T.Cast("int32", U[vi, vk])) * {W}',
 ])
 def test_other_terms_are_refused(value: str) -> None:
     func = program(value)
