@@ -87,3 +87,13 @@ def test_other_terms_are_refused(value: str) -> None:
     with refused(ScheduleError, "form"):
         sch.split_terms("C")
     assert sch.func == func
+
+
+def test_what_is_no_sum_and_what_does_not_begin_at_zero_is_refused() -> None:
+    text = TEXT.format(value=f"({A} * {W} + {W} * {W})", init="0", steps=9)
+    for old, new, code in (("C[vi, vj] + (", "(", "form"), ("C[vi, vj] + (", "C[vi, vj] - (", "form"),
+                           ('T.axis.remap("SSR", [i, j, k])', "T.axis.spatial(6, i), T.axis.spatial(5, j), "
+                            "T.axis.reduce((1, 10), k + 1)", "index")):
+        func = parse(text.replace(old, new).replace("vk]", "vk - 1]" if code == "index" else "vk]"))
+        with refused(ScheduleError, code):
+            Schedule(func).split_terms("C")
