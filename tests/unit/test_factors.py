@@ -137,10 +137,19 @@ def test_a_tensor_of_what_fits_int8_is_one_of_int8(value: str, made: str, verify
             sch.narrow_block("B")
         return
     sch.narrow_block("B")
-    assert f"B[vi] = {made}" in sch.script() and 'T.max(T.Cast("int32", B[vi]), T.Cast("int32", B[15 - vi])) + D[vi]' in sch.script()
+    assert f"B[vi] = {made}" in sch.script()
+    assert 'T.max(T.Cast("int32", B[vi]), T.Cast("int32", B[15 - vi])) + D[vi]' in sch.script()
     a, d = np.arange(-128, 128, 16).astype(np.int8), (np.arange(16) * 2**27 - 2**30).astype(np.int32)
     got, wanted = (run(f, a, d, np.zeros(16, np.int32))[0] for f in (sch.func, func))
     assert np.array_equal(got, wanted)
     verify_trace_roundtrip(sch, func)
     with refused(ScheduleError, "output"):
         sch.narrow_block("C")
+
+
+def test_a_tensor_of_another_type_is_left_alone() -> None:
+    text = PADDED.format(value='T.Cast("int16", A[vi])').replace('(16,), "int32")\n    for', '(16,), "int16")\n    for')
+    text = text.replace("T.max(B[vi], B[15 - vi])", 'T.max(T.Cast("int32", B[vi]), T.Cast("int32", B[15 - vi]))')
+    sch = Schedule(parse(text))
+    with refused(ScheduleError, "output"):
+        sch.narrow_block("B")

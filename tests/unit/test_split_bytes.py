@@ -52,6 +52,7 @@ def test_bytes_make_the_value(dtype: str, value: str, planes: int, verify_trace_
     b = np.resize(np.array([-128, -1, 0, 7, 127], np.int8), 40)
     c = np.zeros(40, dtype)
     assert np.array_equal(run(sch.func, a, b, c)[0], run(func, a, b, c)[0])
+    assert sch.get(sch.get_sblock("C")).body.value.dtype == dtype
     verify_trace_roundtrip(sch, func)
 
 
@@ -73,7 +74,8 @@ def test_a_value_that_is_stored_more_than_once_is_refused() -> None:
 
 
 def test_what_is_converted_from_floating_point_is_the_value() -> None:
-    func = parse(TEXT.format(value='T.Cast("int32", F[vi])', dtype="int32").replace("f(A:", 'f(F: T.Buffer((40,), "float32"), A:'))
+    text = TEXT.format(value='T.Cast("int32", F[vi])', dtype="int32")
+    func = parse(text.replace("f(A:", 'f(F: T.Buffer((40,), "float32"), A:'))
     sch = Schedule(func)
     assert len(sch.split_bytes("C")) == 4
     inputs = random_inputs(func, 0)

@@ -12,6 +12,7 @@ from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
+from autosched.ir.expr import int_value
 from autosched.ir.interp import random_inputs, run
 from autosched.schedule import Schedule
 from autosched.script import parse
@@ -20,7 +21,8 @@ Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
 
 TEXT = '''
 @T.prim_func
-def f(A: T.Buffer((6, 9), "int8"), U: T.Buffer((6, 9), "uint8"), W: T.Buffer((5, 9), "int8"), b: T.Buffer((5,), "int32"), C: T.Buffer((6, 5), "int32")):
+def f(A: T.Buffer((6, 9), "int8"), U: T.Buffer((6, 9), "uint8"), W: T.Buffer((5, 9), "int8"), b: T.Buffer((5,), "int32"),
+      C: T.Buffer((6, 5), "int32")):
     for i, j, k in T.grid(6, 5, {steps}):
         with T.block("C"):
             vi, vj, vk = T.axis.remap("SSR", [i, j, k])
@@ -97,3 +99,16 @@ def test_what_is_no_sum_and_what_does_not_begin_at_zero_is_refused() -> None:
         func = parse(text.replace(old, new).replace("vk]", "vk - 1]" if code == "index" else "vk]"))
         with refused(ScheduleError, code):
             Schedule(func).split_terms("C")
+    # Once more for each of another loop's iterations, and from what is there already.
+    with refused(ScheduleError, "domain"):
+        Schedule(parse(text.replace("for i, j, k in T.grid(", "for r, i, j, k in T.grid(2, "))).split_terms("C")
+    with refused(ScheduleError, "index"):
+        Schedule(program(f"({A} * {W} + {W} * {W})", "C[vi, vj] + 1")).split_terms("C")
+
+
+def test_a_constant_has_the_iterators_that_its_element_lacks() -> None:
+    """So that the two are a product with lanes of its own: what neither moves, or both, is no index of a weight."""
+    sch = Schedule(program(f"({A} - 3) * ({W} + 7)"))
+    sch.split_terms("C")
+    shapes = [tuple(int_value(s) for s in c.buffer.shape) for c in sch.func.constants]
+    assert sorted(shapes) == [(5, 9), (6, 9)]
