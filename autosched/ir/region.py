@@ -64,9 +64,13 @@ class Relaxer:
         if predicate is not TRUE:
             ana.assume(predicate)
 
+    def forms(self, expr: Expr) -> tuple[Lin | None, Lin | None]:
+        """The lowest and highest value of an index as linear forms; None for an end that is not known."""
+        return self._relax(*self.analyzer._lin(expr))
+
     def ends(self, expr: Expr) -> Ends:
         """The lowest and highest value of an index; None for an end that is not known."""
-        lo, hi = self._relax(*self.analyzer._lin(expr))
+        lo, hi = self.forms(expr)
         if lo is not None and lo is hi:
             low = build(*lo, expr.dtype)
             return low, low
