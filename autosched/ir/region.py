@@ -319,19 +319,6 @@ def union_regions(regions: Sequence[BufferRegion], analyzer: Analyzer | None = N
     return BufferRegion(first.buffer, tuple(ranges))
 
 
-def region_covers(
-    a: Sequence[Range] | BufferRegion, b: Sequence[Range] | BufferRegion, analyzer: Analyzer | None = None
-) -> bool:
-    """Whether region ``a`` is known to hold all of region ``b``."""
-    ana = analyzer or Analyzer()
-    x = a.region if isinstance(a, BufferRegion) else a
-    y = b.region if isinstance(b, BufferRegion) else b
-    return all(
-        p == q or (ana.can_prove(p.min <= q.min) and ana.can_prove(q.min + q.extent <= p.min + p.extent))
-        for p, q in zip(x, y)
-    )
-
-
 def regions_overlap(
     a: Sequence[Range] | BufferRegion, b: Sequence[Range] | BufferRegion, analyzer: Analyzer | None = None
 ) -> bool:
