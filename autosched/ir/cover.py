@@ -246,6 +246,18 @@ def covers(have: Box, need: Box, shape: Sequence[Expr | int], known: Known = not
     return True
 
 
+def encloses(a: Box, b: Box, known: Known = nothing) -> bool:
+    """Whether the ends of one box lie around those of another, whatever holes both have."""
+    return all(at_most(x[0], y[0], known) and at_most(y[1], x[1], known) for x, y in zip(a, b))
+
+
+def apart(a: Box, b: Box, known: Known = nothing) -> bool:
+    """Whether two boxes are known to have no element in common."""
+    return any(
+        at_most((high[0], high[1] + 1), low, known) for x, y in zip(a, b) for high, low in ((x[1], y[0]), (y[1], x[0]))
+    )
+
+
 def at_most(a: Form, b: Form, known: Known = nothing) -> bool:
     """Whether one form is known not to exceed another."""
     if a[0] is b[0] or a[0] == b[0]:

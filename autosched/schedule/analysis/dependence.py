@@ -442,7 +442,7 @@ def _uncovered_at(
         if covered:
             continue
         # Only the iteration map knows what a predicate cuts off.
-        if given and (exact := exact_box(wanted, loop_ranges(inner), given)) is not None:
+        if given and (exact := exact_box(wanted, loop_ranges(inner), given, analyzer=analyzer)) is not None:
             need = exact
             if any(covers(b, need, shape, known) for b in boxes):
                 continue
