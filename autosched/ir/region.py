@@ -319,18 +319,6 @@ def union_regions(regions: Sequence[BufferRegion], analyzer: Analyzer | None = N
     return BufferRegion(first.buffer, tuple(ranges))
 
 
-def regions_overlap(
-    a: Sequence[Range] | BufferRegion, b: Sequence[Range] | BufferRegion, analyzer: Analyzer | None = None
-) -> bool:
-    """Whether two regions may share an element; False only where they are known to be disjoint."""
-    ana = analyzer or Analyzer()
-    x = a.region if isinstance(a, BufferRegion) else a
-    y = b.region if isinstance(b, BufferRegion) else b
-    return not any(
-        ana.can_prove(p.min + p.extent <= q.min) or ana.can_prove(q.min + q.extent <= p.min) for p, q in zip(x, y)
-    )
-
-
 def full_ranges(buffer: Buffer) -> tuple[Range, ...]:
     """The whole of a buffer."""
     return full_region(buffer).region

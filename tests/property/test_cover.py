@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from autosched.ir.cover import Box, covers, gapless, keeps_inside, swept
+from autosched.ir.cover import Box, apart, covers, encloses, gapless, hull, joined, keeps_inside, some_run, swept
 from autosched.ir.expr import BinOp, Expr, IntImm, Var
-from autosched.ir.forms import conditions, index_forms, ranging
+from autosched.ir.forms import NO_TERMS, conditions, index_forms, ranging
 from autosched.ir.itermap import iter_map_simplify
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import TRUE, Buffer, BufferRegion, Range
@@ -16,6 +16,8 @@ from autosched.ir.swept import bounding_box, exact_box
 from autosched.schedule.analysis.bindings import plain_digits
 
 NAMES = "abcd"
+
+Question = tuple[list[Var], dict[Var, Range], list[tuple[Expr, int]], list[Expr], list[int]]
 
 
 @st.composite
@@ -198,7 +200,7 @@ def indices(draw: st.DrawFn, loops: list[Var], extents: Mapping[Var, int]) -> Ex
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> tuple[list[Var], dict[Var, Range], list[tuple[Expr, int]], list[Expr], list[int]]:
+def questions(draw: st.DrawFn) -> Question:
     """Loops (the first one stands still), what is touched in them, under which conditions, of a buffer of which shape."""
     loops = [Var(n) for n in NAMES]
     ranges = {v: Range(IntImm(draw(st.sampled_from([0, 0, 1, -1]))), IntImm(draw(st.integers(1, 4)))) for v in loops}
@@ -245,11 +247,9 @@ def of_buffer(access: list[tuple[Expr, int]], shape: list[int]) -> BufferRegion:
     return BufferRegion(Buffer("x", tuple(IntImm(n) for n in shape)), tuple(Range(i, IntImm(n)) for i, n in access))
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=150)
 @given(questions())
-def test_a_box_without_holes_is_touched_and_one_around_holds_all(
-    question: tuple[list[Var], dict[Var, Range], list[tuple[Expr, int]], list[Expr], list[int]],
-) -> None:
+def test_a_box_without_holes_is_touched_and_one_around_holds_all(question: Question) -> None:
     loops, ranges, access, conds, shape = question
     region = of_buffer(access, shape)
     inner, outer = {v: ranges[v] for v in loops[1:]}, {loops[0]: ranges[loops[0]]}
@@ -261,3 +261,74 @@ def test_a_box_without_holes_is_touched_and_one_around_holds_all(
         assert elements(access, envs, []) & whole <= inside(around, still, shape)
         if have is not None:
             assert inside(have, still, shape) <= elements(access, envs, conds)
+
+
+@settings(deadline=None, max_examples=120)
+@given(questions(), st.data())
+def test_what_is_said_to_cover_a_read_has_been_written(question: Question, data: st.DataObject) -> None:
+    """In general, and where only what is ever written counts, or what earlier iterations of the loop around have written."""
+    loops, ranges, write, conds, shape = question
+    inner, outer = {v: ranges[v] for v in loops[1:]}, {loops[0]: ranges[loops[0]]}
+    read = [(index + data.draw(st.integers(-1, 1)), max(1, n + data.draw(st.integers(-1, 0)))) for index, n in write]
+    if data.draw(st.booleans()):
+        sizes = {v: r.extent.value for v, r in ranges.items()}  # type: ignore[attr-defined]
+        read = [(data.draw(indices(loops, sizes)), 1) for _ in write]
+    known = Analyzer(outer).never_negative
+    need = bounding_box(of_buffer(read, shape), inner)
+    whole = set(itertools.product(*(range(n) for n in shape)))
+    first, ever = outer[loops[0]].min.value, elements(write, points_of(ranges), conds)  # type: ignore[attr-defined]
+    for before, missing in itertools.product(({}, outer), (False, True)):
+        have = exact_box(of_buffer(write, shape), inner, conds, analyzer=Analyzer(outer), before=before, missing=missing)
+        if have is None or not covers(have, need, shape, known):
+            continue
+        for still in points_of(outer):
+            earlier = range(first, still[loops[0]]) if before else ()
+            envs = [{**env, loops[0]: x} for env in points_of(inner) for x in (*earlier, still[loops[0]])]
+            wanted = elements(read, [{**still, **env} for env in points_of(inner)], []) & whole
+            assert (wanted & ever if missing else wanted) <= elements(write, envs, conds)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data())
+def test_boxes_are_joined_where_they_touch(data: st.DataObject) -> None:
+    still, n = Var("o"), data.draw(st.integers(1, 2))
+    boxes: list[Box] = []
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = [data.draw(st.integers(0, 4)) for _ in range(n)]
+        ends = [(lo, lo + data.draw(st.integers(0, 2)), data.draw(st.integers(0, 7)) > 0) for lo in at]
+        boxes.append([(({still: 1}, lo), ({still: 1}, hi), whole) for lo, hi, whole in ends])
+    filled = [b for b in boxes if all(whole for _, _, whole in b)]
+    every = set().union(*(inside(b, {still: 0}, [9] * n) for b in filled)) if filled else set()
+    found = joined(boxes)
+    for box in found:
+        assert inside(box, {still: 0}, [9] * n) <= every
+    if n == 1 and every:
+        # Along one dimension nothing that touches stays apart.
+        assert len(found) == sum(1 for (x,) in every if (x - 1,) not in every)
+    around = hull(boxes[0], boxes[-1])
+    assert around is not None and encloses(around, boxes[0]) and encloses(around, boxes[-1])
+    both = [inside(b, {still: 0}, [9] * n) for b in (boxes[0], boxes[-1])]
+    assert apart(boxes[0], boxes[-1]) == both[0].isdisjoint(both[1])
+    assert hull(boxes[0], [((NO_TERMS, 0), (NO_TERMS, 0), True)] * n) is None
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.tuples(st.dictionaries(st.sampled_from("abc"), st.sampled_from([-3, -2, -1, 1, 2, 3]), max_size=2),
+                          st.integers(-6, 6)), max_size=3),
+       st.tuples(*[st.tuples(st.integers(-1, 1), st.integers(1, 4))] * 3))
+def test_conditions_that_are_said_to_hold_somewhere_do(
+    conds: list[tuple[dict[str, int], int]], spans: tuple[tuple[int, int], ...]
+) -> None:
+    loops = dict(zip("abc", spans))
+    envs = [dict(zip("abc", p)) for p in itertools.product(*(range(lo, lo + n) for lo, n in spans))]
+    met = any(all(k + sum(c * env[t] for t, c in terms.items()) >= 0 for terms, k in conds) for env in envs)
+    found = some_run(conds, loops)
+    assert met or not found
+    if len(conds) < 2:
+        assert found == met
+    # One loop that nothing is known of: for all of its values, or not at all.
+    fewer = {t: span for t, span in loops.items() if t != "a"}
+    if some_run(conds, fewer, ranging({"a": loops["a"]})):
+        for a in range(spans[0][0], sum(spans[0])):
+            assert any(all(k + sum(c * env[t] for t, c in terms.items()) >= 0 for terms, k in conds)
+                       for env in envs if env["a"] == a)

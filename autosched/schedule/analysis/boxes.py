@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from autosched.ir.cover import covers
-from autosched.ir.expr import BinOp, Expr, IntImm, Var, int_value
+from autosched.ir.expr import Expr, IntImm, Var
 from autosched.ir.forms import Form, Span, affine
-from autosched.ir.functor import Substitute, uses
+from autosched.ir.functor import Substitute
 from autosched.ir.simplify import Analyzer, conjuncts
-from autosched.ir.stmt import TRUE, BlockRealize, Buffer, BufferRegion, For, Range, full_region
+from autosched.ir.stmt import TRUE, BlockRealize, Buffer, BufferRegion, For, Range, full_region, point
 from autosched.ir.swept import exact_box, ranges_box
 
 
@@ -76,32 +76,6 @@ def bind_all(analyzer: Analyzer, loops: Iterable[For]) -> Analyzer:
     return analyzer
 
 
-def plain_affine(expr: Expr, counts: Mapping[Var, object]) -> tuple[dict[Var, int], Expr] | None:
-    """Integer coefficients and the rest, where that is plain to see; quicker than a normal form."""
-    if isinstance(expr, Var):
-        return ({expr: 1}, IntImm(0, expr.dtype)) if expr in counts else ({}, expr)
-    if isinstance(expr, IntImm):
-        return {}, expr
-    if not isinstance(expr, BinOp):
-        return None if uses(expr, counts) else ({}, expr)
-    if expr.op in ("+", "-"):
-        a, b = plain_affine(expr.a, counts), plain_affine(expr.b, counts)
-        if a is None or b is None:
-            return None
-        sign = 1 if expr.op == "+" else -1
-        coeffs = dict(a[0])
-        for var, c in b[0].items():
-            coeffs[var] = coeffs.get(var, 0) + sign * c
-        return coeffs, a[1] + b[1] if sign > 0 else a[1] - b[1]
-    if expr.op == "*":
-        by = int_value(expr.b)
-        inner = None if by is None else plain_affine(expr.a, counts)
-        if by is None or inner is None:
-            return None if uses(expr, counts) else ({}, expr)
-        return {v: c * by for v, c in inner[0].items()}, inner[1] * by
-    return None if uses(expr, counts) else ({}, expr)
-
-
 def runs_everywhere(realize: BlockRealize, loops: Sequence[For]) -> bool:
     """Whether a block runs for all values of its iterators: its predicate only keeps it from running twice or outside.
 
@@ -115,6 +89,5 @@ def runs_everywhere(realize: BlockRealize, loops: Sequence[For]) -> bool:
     shape = tuple(iv.dom.extent for iv in block.iter_vars)
     from_zero = tuple([v - iv.dom.min for v, iv in zip(realize.iter_values, block.iter_vars)])
     domain = Buffer("domain", shape)
-    box = exact_box(BufferRegion(domain, tuple(Range(v, IntImm(1, v.dtype)) for v in from_zero)), loop_ranges(loops),
-                    conjuncts(realize.predicate))
+    box = exact_box(point(domain, from_zero), loop_ranges(loops), conjuncts(realize.predicate))
     return box is not None and covers(box, ranges_box(full_region(domain).region), shape, Analyzer().never_negative)

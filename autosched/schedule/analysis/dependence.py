@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from autosched.errors import together
-from autosched.ir.cover import Box, covers, joined, keeps_inside, swept
+from autosched.ir.cover import Box, apart, covers, joined, keeps_inside, swept
 from autosched.ir.expr import Expr, IntImm, Var, int_value
-from autosched.ir.forms import Form, conditions, index_forms, ranging
+from autosched.ir.forms import Form, affine, conditions, index_forms, ranging
 from autosched.ir.functor import uses
 from autosched.ir.itermap import detect_iter_map, pinned, without
-from autosched.ir.region import region_bounds, regions_overlap
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import (
     TRUE,
@@ -33,7 +32,7 @@ from autosched.ir.stmt import (
     point,
 )
 from autosched.ir.swept import bounding_box, exact_box, limits_within, matched, relaxed
-from autosched.schedule.analysis.boxes import bind_all, bindings, forms, is_unit, loop_ranges, placed, plain_affine, spans
+from autosched.schedule.analysis.boxes import bind_all, bindings, forms, is_unit, loop_ranges, placed, spans
 from autosched.schedule.analysis.ways import inner_blocks
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State, branches
@@ -71,7 +70,7 @@ def disjoint_results(a: Block, b: Block) -> bool:
     """Whether the domains of two blocks alone show that they never write the same element."""
     domains = [{iv.var: iv.dom for iv in x.iter_vars} for x in (a, b)]
     return not any(
-        regions_overlap(region_bounds(p, domains[0]), region_bounds(q, domains[1]))
+        not apart(bounding_box(p, domains[0]), bounding_box(q, domains[1]), Analyzer().never_negative)
         for p in a.writes for q in b.writes if p.buffer is q.buffer
     )
 
@@ -238,11 +237,13 @@ def _digits(values: Sequence[Expr], dom: Mapping[Var, Range], onto: bool) -> boo
     counts = {var: int_value(r.extent) for var, r in dom.items()}
     seen: set[Var] = set()
     for value in values:
-        form = plain_affine(value, counts)
+        form = affine(value, {})
         if form is None:
             return False
         terms: list[tuple[int, int]] = []
         for var, c in form[0].items():
+            if var not in counts:
+                continue
             n = counts[var]
             if n is None or c <= 0 or var in seen:
                 return False
