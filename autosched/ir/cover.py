@@ -74,9 +74,10 @@ def swept(indices: Sequence[tuple[Form, int]], inner: Mapping[Any, Span], bounde
                 lo += c * (start + n - 1)
                 hi += c * start
                 steps.append((-c, n))
-            # A loop that drives two dimensions moves along a diagonal.
-            whole = whole and v not in seen and v not in bounded
-            seen.add(v)
+            if n > 1:
+                # A loop that drives two dimensions moves along a diagonal.
+                whole = whole and v not in seen and v not in bounded
+                seen.add(v)
         if whole and steps:
             whole = gapless(steps, width)
         base = still or NO_TERMS

@@ -143,8 +143,8 @@ class _Collector:
         self.calls(block, path)
         if block.init is not None:
             first, after = self.first, self.conds
-            reduced = [value for iv, value in zip(block.iter_vars, values) if iv.kind == "reduce"]
-            self.first = first | {v for value in reduced for v in free_vars(value)}
+            reduced = [(value, iv.dom.min) for iv, value in zip(block.iter_vars, values) if iv.kind == "reduce"]
+            self.first = first | {v for value, _ in reduced for v in free_vars(value)}
             # The first iteration of a reduction is never cut off.
             self.conds = None if conds is None else (*conds, *[c for c in holds if not _bounds(c, reduced)])
             self.visit(block.init, path)
@@ -165,10 +165,12 @@ class _Collector:
                 self.add(buffer, full_ranges(buffer), path, True)
 
 
-def _bounds(cond: Expr, values: Sequence[Expr]) -> bool:
-    """Whether a condition only says where one of some values ends."""
+def _bounds(cond: Expr, values: Sequence[tuple[Expr, Expr]]) -> bool:
+    """Whether a condition only says where one of some values ends, each given with its first one."""
+    if not isinstance(cond, BinOp) or cond.op != "<":
+        return False
     analyzer = Analyzer()
-    return isinstance(cond, BinOp) and cond.op == "<" and any(analyzer.can_prove_equal(cond.a, v) for v in values)
+    return any(analyzer.can_prove_equal(cond.a, v) and not analyzer.can_prove(first >= cond.b) for v, first in values)
 
 
 def _loops(path: Sequence[For]) -> dict[Var, Range]:

@@ -79,6 +79,11 @@ def test_a_box_that_holds_another_does_so_element_by_element(data: st.DataObject
         write = [(index + loops[0] * data.draw(st.integers(-1, 1)), n + 1) for index, n in write]
     shape = [data.draw(st.integers(1, 6)) for _ in range(dims)]
     have, need = boxed(write, inner), boxed(read, inner)
+    # What is plain is the same in general.
+    loop_ranges = {v: Range(IntImm(lo), IntImm(n)) for v, (lo, n) in inner.items()}
+    general = exact_box(of_buffer(write, shape), loop_ranges)
+    assert general == have or not all(side[2] for side in have)
+    assert [side[:2] for side in bounding_box(of_buffer(read, shape), loop_ranges)] == [side[:2] for side in need]
     whole = set(itertools.product(*(range(n) for n in shape)))
     exact = True
     for x in range(outer[loops[0]][0], sum(outer[loops[0]])):

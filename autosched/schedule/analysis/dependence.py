@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from autosched.errors import together
-from autosched.ir.cover import Box, apart, covers, joined, keeps_inside, swept
+from autosched.ir.cover import Box, apart, covers, joined, left_out, swept
 from autosched.ir.expr import Expr, IntImm, Var, int_value
-from autosched.ir.forms import Form, affine, conditions, index_forms, ranging
+from autosched.ir.forms import affine, conditions, index_forms, ranging
 from autosched.ir.functor import uses
 from autosched.ir.itermap import detect_iter_map, pinned, without
 from autosched.ir.simplify import Analyzer, conjuncts
@@ -482,18 +482,13 @@ def _not_plainly_covered(
                 if loops is None or need is None or gives is None:
                     continue
                 shape = read.buffer.shape
-                if any(c not in given and not _plainly_inside(c, gives, shape) for c in conjuncts(other.predicate)):
+                conds = [conditions(c, {}) for c in conjuncts(other.predicate) if c not in given]
+                if None in conds or left_out([f for found in conds for f in found or ()], gives, shape, {}):
                     continue
                 covered = covers(swept(gives, loops), need, shape, known)
         if written and not covered:
             left.append(read)
     return left
-
-
-def _plainly_inside(cond: Expr, indices: Sequence[tuple[Form, int]], shape: Sequence[Expr]) -> bool:
-    """Whether a condition plainly keeps an access inside its buffer and does nothing else."""
-    found = conditions(cond, {})
-    return found is not None and all(keeps_inside(c, indices, shape) for c in found)
 
 
 def _same_elements(
