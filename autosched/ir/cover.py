@@ -1,68 +1,33 @@
-"""Exact boxes of affine accesses: what some loops touch of a buffer, whether they leave holes, and whether one box holds another.
+"""Boxes of buffers: what an access touches while loops run, whether it leaves holes there, and whether one box holds another.
 
-Integers only: an index is affine in loops of constant ranges, and what else it depends on stands still. What does not fit gives
-None, and is for the general machinery (``region``, ``itermap``), which says the same where both can tell.
+Whoever asks whether a write covers a read asks here, be it for a primitive or for the lowering. The answer has four parts: the
+box that each of the two has ``swept``, what conditions on the write leave out of it (``left_out``), whether one box ``covers``
+the other, and what several cover that are ``joined``.
+
+Numbers are forms: a constant, and integer multiples of terms. A term is a variable, a loop of the lowering, or anything else
+that stands still; what it is does not matter here. What is not plainly affine is taken apart in ``swept``, a file of this room,
+by iteration maps, and comes back as boxes of the same kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from math import inf
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import gcd
+from typing import Any
 
-from autosched.ir.expr import BinOp, Expr, IntImm, Var
-from autosched.ir.stmt import BufferRegion
+from autosched.ir.expr import Expr
+from autosched.ir.forms import NO_TERMS, Form, Known, Span, Terms, last_of, nothing, plus, tight
 
-Form = tuple[dict[Var, int], int]
-"""Integer coefficients of variables, and a constant."""
+Side = tuple[Form, Form, bool]
+"""One dimension of a box: its lowest and its highest element, and whether all in between are touched."""
 
-Span = tuple[int, int]
-"""The first value of a variable, and how many it takes."""
+Box = list[Side]
+"""Elements of a buffer; without holes if none of its sides has any."""
 
-Side = tuple[dict[Var, int], int, int, bool]
-"""One dimension of a box: what stands still in it, its lowest and highest element beyond that, and whether it has no holes."""
+Limits = Sequence[tuple[int | None, int | None]]
+"""Constant inclusive bounds per dimension, None where there is none."""
 
-NO_TERMS: dict[Var, int] = {}
-
-
-def affine(expr: Expr, values: Mapping[Var, Form | None]) -> Form | None:
-    """An index as a form in variables, or None where it is not plainly affine.
-
-    Args:
-        expr: the index.
-        values: what some of its variables stand for; None: no form.
-    """
-    kind = type(expr)
-    if kind is Var:
-        return values.get(expr, ({expr: 1}, 0))  # type: ignore[call-overload, no-any-return]
-    if kind is IntImm:
-        return NO_TERMS, expr.value  # type: ignore[attr-defined]
-    if kind is not BinOp:
-        return None
-    assert isinstance(expr, BinOp)
-    op = expr.op
-    if op == "*":
-        by = expr.b
-        inner = affine(expr.a, values) if type(by) is IntImm else None
-        if inner is None:
-            return None
-        c = by.value  # type: ignore[attr-defined]
-        return ({v: k * c for v, k in inner[0].items()} if c else {}), inner[1] * c
-    if op != "+" and op != "-":
-        return None
-    a, b = affine(expr.a, values), affine(expr.b, values)
-    if a is None or b is None:
-        return None
-    sign = 1 if op == "+" else -1
-    if not b[0]:
-        return a[0], a[1] + sign * b[1]
-    terms = dict(a[0])
-    for v, k in b[0].items():
-        total = terms.get(v, 0) + sign * k
-        if total:
-            terms[v] = total
-        else:
-            del terms[v]
-    return terms, a[1] + sign * b[1]
+# -- the box of an access ----------------------------------------------------------------------------------------------
 
 
 def gapless(steps: Iterable[tuple[int, int]], reach: int) -> bool:
@@ -79,66 +44,19 @@ def gapless(steps: Iterable[tuple[int, int]], reach: int) -> bool:
     return True
 
 
-def index_forms(region: BufferRegion, values: Mapping[Var, Form | None]) -> list[tuple[Form, int]] | None:
-    """The first index and the constant length per dimension of a region, or None where one is not plainly affine.
+def swept(indices: Sequence[tuple[Form, int]], inner: Mapping[Any, Span], bounded: Collection[Any] = ()) -> Box:
+    """The box that an access sweeps while loops run.
 
     Args:
-        region: in terms of variables.
-        values: what some variables stand for.
+        indices: the first index and the length per dimension.
+        inner: ranges of the terms that move; each takes all of its values, whatever the others have.
+        bounded: of these, those of which no more is known than that they stay inside.
     """
-    found: list[tuple[Form, int]] = []
-    for r in region.region:
-        form = affine(r.min, values)
-        if form is None or type(r.extent) is not IntImm:
-            return None
-        found.append((form, r.extent.value))
-    return found
-
-
-def keeps_inside(cond: Expr, indices: Sequence[tuple[Form, int]], shape: Sequence[Expr]) -> bool:
-    """Whether a condition only keeps an index inside its buffer; False where that is not plain.
-
-    Args:
-        cond: in terms of the variables of the forms.
-        indices: as ``index_forms`` gives them.
-        shape: the buffer's extents.
-    """
-    if type(cond) is not BinOp or cond.op not in _ORDER:
-        return False
-    flip, strict = _ORDER[cond.op]
-    a, b = affine(cond.a, {}), affine(cond.b, {})
-    if a is None or b is None:
-        return False
-    if flip:
-        a, b = b, a
-    terms, gap = dict(b[0]), b[1] - a[1] - strict  # the condition is terms + gap >= 0
-    for v, c in a[0].items():
-        terms[v] = terms.get(v, 0) - c
-    terms = {v: c for v, c in terms.items() if c}
-    against = {v: -c for v, c in terms.items()}
-    for ((index, k), _), size in zip(indices, shape):
-        if index == terms and gap >= k:
-            return True
-        if index == against and type(size) is IntImm and gap >= size.value - 1 - k:
-            return True
-    return False
-
-
-_ORDER = {"<": (False, 1), "<=": (False, 0), ">": (True, 1), ">=": (True, 0)}
-
-
-def affine_box(indices: Sequence[tuple[Form, int]], inner: Mapping[Var, Span]) -> list[Side]:
-    """The box that a region sweeps while loops run.
-
-    Args:
-        indices: as ``index_forms`` gives them.
-        inner: ranges of the loops that run; all of them run at least once.
-    """
-    box: list[Side] = []
-    seen: set[Var] = set()
+    box: Box = []
+    seen: set[Any] = set()
     for (terms, const), width in indices:
         lo = hi = const
-        still: dict[Var, int] | None = None
+        still: dict[Any, int] | None = None
         steps: list[tuple[int, int]] = []
         whole = True
         for v, c in terms.items():
@@ -156,48 +74,242 @@ def affine_box(indices: Sequence[tuple[Form, int]], inner: Mapping[Var, Span]) -
                 lo += c * (start + n - 1)
                 hi += c * start
                 steps.append((-c, n))
-            # A loop that drives two dimensions moves along a diagonal.
-            whole = whole and v not in seen
-            seen.add(v)
+            if n > 1:
+                # A loop that drives two dimensions moves along a diagonal.
+                whole = whole and v not in seen and v not in bounded
+                seen.add(v)
         if whole and steps:
             whole = gapless(steps, width)
-        box.append((still or NO_TERMS, lo, hi + width - 1, whole))
+        base = still or NO_TERMS
+        box.append(((base, lo), (base, hi + width - 1), whole))
     return box
 
 
-def holds(have: Sequence[Side], need: Sequence[Side], shape: Sequence[Expr], outer: Mapping[Var, Span]) -> bool:
+def within(box: Box, shape: Sequence[Expr | int]) -> Box:
+    """A box cut to the buffer where its ends are constants: instances that a condition leaves out would overshoot."""
+    cut: Box = []
+    for side, size in zip(box, shape):
+        (low, lo), (high, hi), whole = side
+        last = last_of(size)
+        if not low and not high and not last[0]:
+            side = (low, max(lo, 0)), (high, min(hi, last[1])), whole
+        cut.append(side)
+    return cut
+
+
+# -- conditions on an access -------------------------------------------------------------------------------------------
+
+
+def keeps_inside(cond: Form, indices: Sequence[tuple[Form, int]], shape: Sequence[Expr | int], limits: Limits = ()) -> bool:
+    """Whether ``cond >= 0`` only keeps an access from what lies outside of its buffer; False where that is not plain.
+
+    Args:
+        cond: the condition.
+        indices: the first index and the length per dimension.
+        shape: the buffer's extents.
+        limits: per dimension, constants that bound the elements of interest.
+    """
+    terms, gap = tight(cond)
+    if not terms:
+        return gap >= 0
+    against: Terms | None = None
+    for d, ((index, k), width) in enumerate(indices):
+        low, high = limits[d] if d < len(limits) else (None, None)
+        last = last_of(shape[d]) if high is None else (NO_TERMS, high)
+        if last[0]:
+            # The condition follows from what it is compared with where that is less by a constant.
+            if _follows(terms, gap, plus(last, (index, k), -1)):
+                return True
+        elif len(index) == len(terms):
+            if against is None:
+                against = {t: -c for t, c in terms.items()}
+            # All of the access lies behind the last element where its first one does.
+            if _follows(against, gap, (index, k), last[1]):
+                return True
+        if _follows(terms, gap, (index, k + width - 1 - max(low or 0, 0))):
+            return True
+    return False
+
+
+def _follows(terms: Terms, gap: int, inside: Form, last: int | None = None) -> bool:
+    """Whether ``terms + gap >= 0``, its coefficients coprime, follows from ``inside >= 0``.
+
+    Args:
+        terms: of the condition; with ``last``, turned around.
+        gap: its constant.
+        inside: what is known not to be negative.
+        last: what is known is ``last - inside`` instead.
+    """
+    index, k = inside
+    if len(index) != len(terms):
+        return False
+    const = k if last is None else last - k
+    if index == terms:
+        return gap >= const
+    divisor = gcd(*index.values())
+    return divisor > 1 and {t: c // divisor for t, c in index.items()} == terms and gap >= const // divisor
+
+
+def left_out(
+    conds: Sequence[Form], indices: Sequence[tuple[Form, int]], shape: Sequence[Expr | int], idle: Mapping[Any, Span],
+    limits: Limits = (), known: Known = nothing,
+) -> list[Form]:
+    """Of the conditions under which an access happens, those that may leave out something of interest while loops run.
+
+    A condition leaves out nothing where it keeps the access inside the buffer, and where it only picks iterations of loops
+    that repeat the access at the same place, if it picks any.
+
+    Args:
+        conds: forms, none of which is negative where the access happens.
+        indices: the first index and the length per dimension.
+        shape: the buffer's extents.
+        idle: ranges of the loops that run and drive no index, nor anything but multiples of them in the conditions.
+        limits: per dimension, constants that bound the elements of interest.
+        known: what is known about the other terms of the conditions, whatever loops run.
+    """
+    left = [c for c in conds if not keeps_inside(c, indices, shape, limits)]
+    tied = [c for c in left if not idle.keys().isdisjoint(c[0])]
+    return [c for c in left if c not in tied] if tied and some_run(tied, idle, known) else left
+
+
+def some_run(conds: Sequence[Form], loops: Mapping[Any, Span], known: Known = nothing) -> bool:
+    """Whether conditions hold together in one iteration of some loops; False where none is found.
+
+    Tried are the first and the last iteration, moved as far as each condition asks for.
+
+    Args:
+        conds: forms, none of which is negative where they hold.
+        loops: ranges of the loops.
+        known: what is known about the other terms, whatever loops run.
+    """
+    ends = {t: (lo, lo + n - 1) for t, (lo, n) in loops.items()}
+    for terms, k in conds:
+        if len(terms) == 1:
+            (t, c), = terms.items()
+            if t in ends:
+                lo, hi = ends[t]
+                ends[t] = (max(lo, -(k // c)), hi) if c > 0 else (lo, min(hi, k // -c))
+    if any(lo > hi for lo, hi in ends.values()):
+        return False
+    for end in (0, 1):
+        point = {t: both[end] for t, both in ends.items()}
+        for terms, k in conds:
+            lack = -k - sum(c * point[t] for t, c in terms.items() if t in point)
+            for t, c in terms.items():
+                if lack > 0 and t in point:
+                    lo, hi = ends[t]
+                    steps = min(-(-lack // abs(c)), hi - point[t] if c > 0 else point[t] - lo)
+                    point[t] += steps if c > 0 else -steps
+                    lack -= steps * abs(c)
+        at = [(
+            {t: c for t, c in terms.items() if t not in point}, k + sum(c * point[t] for t, c in terms.items() if t in point),
+        ) for terms, k in conds]
+        if all(known(rest, k) for rest, k in at):
+            return True
+    return False
+
+
+def limits_of(indices: Sequence[tuple[Form, int]], conds: Sequence[Form]) -> Limits:
+    """Per dimension, the constants between which conditions keep the elements of an access; None where they say nothing."""
+    found: list[tuple[int | None, int | None]] = []
+    for (index, k), width in indices:
+        low: int | None = None
+        high: int | None = None
+        against = {t: -c for t, c in index.items()}
+        for terms, gap in conds if index and width == 1 else ():
+            if terms == against:
+                high = k + gap if high is None else min(high, k + gap)
+            elif terms == index:
+                low = k - gap if low is None else max(low, k - gap)
+        found.append((low, high))
+    return found
+
+
+# -- boxes -------------------------------------------------------------------------------------------------------------
+
+
+def covers(have: Box, need: Box, shape: Sequence[Expr | int], known: Known = nothing) -> bool:
     """Whether a box without holes contains all of another that lies inside a buffer; False where that is not plain.
 
     Args:
         have: the box that may contain.
         need: the other; its holes do not matter.
         shape: the buffer's extents.
-        outer: ranges of what stands still, where they are known.
+        known: what is known about the terms of both.
     """
-    for (a, alo, ahi, whole), (b, blo, bhi, _), size in zip(have, need, shape):
+    for (alow, ahigh, whole), (blow, bhigh, _), size in zip(have, need, shape):
         if not whole:
             return False
-        if a == b:
-            low: float = blo - alo
-            high: float = ahi - bhi
-        else:
-            low, high = blo - alo + least(b, a, outer), ahi - bhi + least(a, b, outer)
-        if low < 0 and least(NO_TERMS, a, outer) < alo:
+        if not (at_most(alow, blow, known) or at_most(alow, (NO_TERMS, 0), known)):
             return False
-        if high < 0 and (type(size) is not IntImm or ahi + least(a, NO_TERMS, outer) < size.value - 1):
+        if not (at_most(bhigh, ahigh, known) or at_most(last_of(size), ahigh, known)):
             return False
     return True
 
 
-def least(a: Mapping[Var, int], b: Mapping[Var, int], outer: Mapping[Var, Span]) -> float:
-    """The lowest value of a difference of forms; minus infinity where it has no known one."""
-    total = 0
-    for v in (*a, *(v for v in b if v not in a)):
-        c = a.get(v, 0) - b.get(v, 0)
-        if not c:
-            continue
-        span = outer.get(v)
-        if span is None:
-            return -inf
-        total += c * (span[0] if c > 0 else span[0] + span[1] - 1)
-    return total
+def encloses(a: Box, b: Box, known: Known = nothing) -> bool:
+    """Whether the ends of one box lie around those of another, whatever holes both have."""
+    return all(at_most(x[0], y[0], known) and at_most(y[1], x[1], known) for x, y in zip(a, b))
+
+
+def apart(a: Box, b: Box, known: Known = nothing) -> bool:
+    """Whether two boxes are known to have no element in common."""
+    return any(
+        at_most((high[0], high[1] + 1), low, known) for x, y in zip(a, b) for high, low in ((x[1], y[0]), (y[1], x[0]))
+    )
+
+
+def at_most(a: Form, b: Form, known: Known = nothing) -> bool:
+    """Whether one form is known not to exceed another."""
+    if a[0] is b[0] or a[0] == b[0]:
+        return a[1] <= b[1]
+    return known(*plus(b, a, -1))
+
+
+def joined(boxes: Sequence[Box], known: Known = nothing) -> list[Box]:
+    """Boxes without holes, merged where two of them differ in one dimension and touch there; others are left out."""
+    merged = [box for box in boxes if all(whole for _, _, whole in box)]
+    changed = True
+    while changed and len(merged) > 1:
+        changed = False
+        for i, j in ((i, j) for i in range(len(merged)) for j in range(len(merged)) if i != j):
+            both = _glued(merged[i], merged[j], known)
+            if both is not None:
+                merged = [b for k, b in enumerate(merged) if k not in (i, j)] + [both]
+                changed = True
+                break
+    return merged
+
+
+def _glued(a: Box, b: Box, known: Known) -> Box | None:
+    """Two boxes without holes as one, where the second one begins no earlier than the first and no later than behind its end."""
+    differ = [
+        d for d, (x, y) in enumerate(zip(a, b))
+        if not all(at_most(p, q, known) and at_most(q, p, known) for p, q in zip(x[:2], y[:2]))
+    ]
+    if not differ:
+        return a
+    if len(differ) > 1:
+        return None
+    d = differ[0]
+    (alow, ahigh, _), (blow, bhigh, _) = a[d], b[d]
+    if not (at_most(alow, blow, known) and at_most(blow, (ahigh[0], ahigh[1] + 1), known)):
+        return None
+    return [*a[:d], (alow, bhigh if at_most(ahigh, bhigh, known) else ahigh, True), *a[d + 1:]]
+
+
+def hull(a: Box, b: Box) -> Box | None:
+    """The smallest box around both, or None where what stands still differs."""
+    found: Box = []
+    for (alow, ahigh, _), (blow, bhigh, _) in zip(a, b):
+        if alow[0] != blow[0] or ahigh[0] != bhigh[0]:
+            return None
+        found.append(((alow[0], min(alow[1], blow[1])), (ahigh[0], max(ahigh[1], bhigh[1])), False))
+    return found
+
+
+def separates(box: Box, term: Any) -> bool:
+    """Whether a box is never twice at the same element while a term that stands still in it takes different values."""
+    return any(
+        low == high and abs(low.get(term, 0)) > hi - lo for (low, lo), (high, hi), _ in box
+    )

@@ -145,6 +145,19 @@ def all_exprs(stmt: Stmt) -> Iterator[Expr]:
             yield from walk_expr(expr)
 
 
+def uses(expr: Expr, names: Mapping[Var, object] | set[Var]) -> bool:
+    """Whether an expression mentions one of some variables."""
+    kind = type(expr)
+    if kind is Var:
+        return expr in names
+    if kind is IntImm:
+        return False
+    for e in walk_expr(expr):  # noqa: SIM110  (every check asks this of every binding)
+        if isinstance(e, Var) and e in names:
+            return True
+    return False
+
+
 def free_vars(node: Expr | Stmt) -> dict[Var, None]:
     """The variables that occur in ``node``, in order of first appearance (binders included for statements)."""
     if type(node) is IntImm:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from autosched.ir.expr import BinOp, Expr, IntImm, Var, binary, is_int
-from autosched.ir.functor import walk_expr
+from autosched.ir.expr import BinOp, Expr, IntImm, Var, binary, int_value, is_int
+from autosched.ir.functor import Substitute, walk_expr
 from autosched.ir.iter_rewrite import Rewriter
 from autosched.ir.iter_terms import Constraint, Factor, IterMark, IterSplit, IterSum, Unresolved, to_expr
 from autosched.ir.linear import build, conjuncts
@@ -19,7 +19,7 @@ from autosched.ir.stmt import TRUE, Range
 
 __all__ = [
     "IterMapResult", "IterMark", "IterSplit", "IterSum", "detect_iter_map", "inverse_affine_map", "is_bijective",
-    "iter_map_simplify", "references", "to_expr",
+    "iter_map_simplify", "pinned", "references", "to_expr", "without",
 ]
 
 _FALSE = IntImm(0, "bool")
@@ -179,6 +179,26 @@ def _factor(e: Expr | None, ana: Analyzer) -> Factor | None:
 
 def _moves(e: Expr, dom: Mapping[Var, Range]) -> bool:
     return any(v in dom for v in walk_expr(e) if type(v) is Var)
+
+
+def pinned(loops: Mapping[Var, Range], predicate: Expr) -> dict[Var, Expr]:
+    """The loop variables that have a single value where a predicate holds, with that value: loops of one iteration,
+    and loops that the predicate cuts down to one."""
+    found: dict[Var, Expr] = {var: r.min for var, r in loops.items() if int_value(r.extent) == 1}
+    analyzer = Analyzer(loops)
+    analyzer.assume(without(found, [predicate])[0])
+    for var in loops:
+        if var not in found:
+            low, high = analyzer.int_bounds(var)
+            if low is not None and low == high:
+                found[var] = IntImm(low, var.dtype)
+    return found
+
+
+def without(fixed: Mapping[Var, Expr], exprs: Sequence[Expr]) -> list[Expr]:
+    """Expressions with some variables at their only value."""
+    sub, analyzer = Substitute(fixed), Analyzer()
+    return [analyzer.simplify(sub.visit_expr(e)) for e in exprs]
 
 
 # -- independence ------------------------------------------------------------------------------------------------------

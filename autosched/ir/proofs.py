@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from autosched.ir.expr import BinOp, Expr, IntImm, Var
 from autosched.ir.linear import Lin, Terms, add_forms, common_factor, factors_of, monomial, put
@@ -15,6 +15,13 @@ class Proofs(QuasiAffine):
     def __init__(self) -> None:
         super().__init__()
         self._nonzero: list[Lin] = []
+
+    def never_negative(self, terms: Mapping[Expr, int], const: int) -> bool:
+        """Whether a linear form is known not to be negative, whoever took it apart and whatever was known then."""
+        out: Terms = {}
+        for t, c in terms.items():
+            const += self._acc(t, c, out)
+        return self._decide("<=", *self._settle(out, const)) is True
 
     def _compare(self, op: str, a: Expr, b: Expr) -> bool | None:
         """Decides an integer comparison, or None."""

@@ -64,9 +64,13 @@ class Relaxer:
         if predicate is not TRUE:
             ana.assume(predicate)
 
+    def forms(self, expr: Expr) -> tuple[Lin | None, Lin | None]:
+        """The lowest and highest value of an index as linear forms; None for an end that is not known."""
+        return self._relax(*self.analyzer._lin(expr))
+
     def ends(self, expr: Expr) -> Ends:
         """The lowest and highest value of an index; None for an end that is not known."""
-        lo, hi = self._relax(*self.analyzer._lin(expr))
+        lo, hi = self.forms(expr)
         if lo is not None and lo is hi:
             low = build(*lo, expr.dtype)
             return low, low
@@ -313,31 +317,6 @@ def union_regions(regions: Sequence[BufferRegion], analyzer: Analyzer | None = N
             raise ValueError(f"regions of different buffers: {first.buffer.name}, {other.buffer.name}")
         ranges = [union_ranges(a, b, analyzer) for a, b in zip(ranges, other.region)]
     return BufferRegion(first.buffer, tuple(ranges))
-
-
-def region_covers(
-    a: Sequence[Range] | BufferRegion, b: Sequence[Range] | BufferRegion, analyzer: Analyzer | None = None
-) -> bool:
-    """Whether region ``a`` is known to hold all of region ``b``."""
-    ana = analyzer or Analyzer()
-    x = a.region if isinstance(a, BufferRegion) else a
-    y = b.region if isinstance(b, BufferRegion) else b
-    return all(
-        p == q or (ana.can_prove(p.min <= q.min) and ana.can_prove(q.min + q.extent <= p.min + p.extent))
-        for p, q in zip(x, y)
-    )
-
-
-def regions_overlap(
-    a: Sequence[Range] | BufferRegion, b: Sequence[Range] | BufferRegion, analyzer: Analyzer | None = None
-) -> bool:
-    """Whether two regions may share an element; False only where they are known to be disjoint."""
-    ana = analyzer or Analyzer()
-    x = a.region if isinstance(a, BufferRegion) else a
-    y = b.region if isinstance(b, BufferRegion) else b
-    return not any(
-        ana.can_prove(p.min + p.extent <= q.min) or ana.can_prove(q.min + q.extent <= p.min) for p, q in zip(x, y)
-    )
 
 
 def full_ranges(buffer: Buffer) -> tuple[Range, ...]:

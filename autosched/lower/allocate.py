@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from math import prod
 
 from autosched.errors import LoweringError
+from autosched.ir.cover import Box, Side, covers, encloses, hull, joined, separates
+from autosched.ir.forms import NO_TERMS, last_of
 from autosched.ir.scopes import ACC, DRAM, INP, WGT
 from autosched.ir.stmt import Buffer
 from autosched.lower.affine import Ints, Lin, Loop
 from autosched.lower.capacity import Held, copies_of, needed
-from autosched.lower.regions import Box, box, common, covers, full_box, harmless, shape_of
+from autosched.lower.regions import always, box, common, shape_of, turning, writes_all
 from autosched.lower.tree import Access, Site, Tree
 from autosched.target import Target
 from sim.config import PAGE_BYTES, VTAConfig
@@ -148,18 +150,17 @@ def _storage(
     shape = shape_of(buffer)
     region: Box | None = None
     for k, (_, access, _) in enumerate(uses):
-        this = box(access, path).widened(shape)
-        region = this if k == 0 else region.hull(this) if region is not None else None
-    if region is None:
-        region = full_box(shape)
+        this = _widened(box(access, path), shape)
+        region = this if k == 0 else hull(region, this) if region is not None else None
     # A dimension that the accesses may overshoot (the last tile of a split that does not divide) is held whole.
     lows, extents = [], []
-    for base, low, high, extent in zip(region.bases, region.lows, region.highs, shape):
+    for d, extent in enumerate(shape):
+        (terms, low), (_, high), _ = region[d] if region is not None else _whole(extent)
         if high - low + 1 >= extent:
             lows.append(Lin())
             extents.append(extent)
         else:
-            lows.append(base.plus(low))
+            lows.append(Lin(dict(terms), low))
             extents.append(high - low + 1)
     lanes = lanes_of(buffer.scope, config)
     scalars = prod(extents)
@@ -172,6 +173,18 @@ def _storage(
     return Storage(buffer, path, tuple(lows), tuple(extents), lanes, scalars // lanes, banks, threads, life)
 
 
+def _whole(extent: int) -> Side:
+    return (NO_TERMS, 0), last_of(extent), True
+
+
+def _widened(region: Box, shape: Sequence[int]) -> Box:
+    """A box around one that takes dimensions whole where it is as wide as they are.
+
+    What sticks out of the buffer is never accessed, so ``x - 1`` to ``x + 3`` of 4 is 0 to 3 wherever x is.
+    """
+    return [_whole(n) if side[1][1] - side[0][1] + 1 >= n else side for side, n in zip(region, shape)]
+
+
 def lifetime(uses: list[Use]) -> tuple[Loop, ...]:
     """The loops, outermost first, of which every pass reads of a buffer only what it wrote: beyond them nothing lives on."""
     path = common([site.outer for site, _, _ in uses])
@@ -181,50 +194,23 @@ def lifetime(uses: list[Use]) -> tuple[Loop, ...]:
 
 
 def _self_contained(uses: list[Use], path: tuple[Loop, ...]) -> bool:
-    """Whether one pass of ``path`` reads only what it has written."""
+    """Whether one pass of ``path`` reads only what it has written by then."""
     writers = [site for site, _, is_write in uses if is_write]
     for site, access, is_write in uses:
         if is_write and site.kind != "gemm":
             continue
-        wanted = box(access, path)
-        earlier = [w for w in writers if w.order < site.order]
-        if any(covers(w, wanted, path) for w in earlier):
+        # Who writes behind the read in loops that both are in has written in an earlier iteration only, if at all.
+        earlier = [(w, common([site.path, w.path])) for w in writers if w.order < site.order]
+        if any(writes_all(w, box(access, fixed), fixed, before=fixed[len(path):]) for w, fixed in earlier):
             continue
-        if not _jointly(earlier, wanted, path):
+        # Or several of them together, glued along one dimension at a time.
+        fixed = max((both for _, both in earlier), key=len, default=path)
+        turns = fixed[len(path):]
+        made = [box(w.write, fixed) for w, _ in earlier if always(w, fixed, before=turns)]
+        wanted, shape = box(access, fixed), shape_of(access.buffer)
+        if not any(covers(b, wanted, shape, turning(turns)) for b in joined(made)):
             return False
     return True
-
-
-def _jointly(writers: list[Site], wanted: Box, path: tuple[Loop, ...]) -> bool:
-    """Whether several writers cover ``wanted`` together, glued along one dimension at a time."""
-    boxes = [
-        box(w.write, path) for w in writers if all(harmless(c, w.write, path) for c in w.conds)
-    ]
-    changed = True
-    while changed:
-        changed = False
-        for i, a in enumerate(boxes):
-            for j in range(i + 1, len(boxes)):
-                glued = _glue(a, boxes[j])
-                if glued is not None:
-                    boxes[i] = glued
-                    del boxes[j]
-                    changed = True
-                    break
-            if changed:
-                break
-    return any(b.contains(wanted, shape_of(writers[0].write.buffer)) for b in boxes)
-
-
-def _glue(a: Box, b: Box) -> Box | None:
-    if a.bases != b.bases:
-        return None
-    differ = [d for d in range(len(a.lows)) if (a.lows[d], a.highs[d]) != (b.lows[d], b.highs[d])]
-    if len(differ) > 1:
-        return None
-    if differ and max(a.lows[differ[0]], b.lows[differ[0]]) > min(a.highs[differ[0]], b.highs[differ[0]]) + 1:
-        return None
-    return a.hull(b)
 
 
 def _check_threads(storage: Storage, uses: list[Use]) -> None:
@@ -236,7 +222,7 @@ def _check_threads(storage: Storage, uses: list[Use]) -> None:
             fixed = site.path[: depth + 1]
             mine = box(access, fixed)
             inside = [x for s, x, _ in uses if loop in s.path]
-            if not mine.separates(loop) or not all(mine.contains(box(x, fixed)) for x in inside):
+            if not separates(mine, loop) or not all(encloses(mine, box(x, fixed)) for x in inside):
                 raise LoweringError(
                     "thread",
                     f"iterations of virtual thread {loop.name} share {access.buffer.name}, which block {site.name} writes",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autosched.errors import LoweringError
+from autosched.ir.cover import apart
 from autosched.lower.classify import COMMUTATIVE, Imm, Leaf, Node, Op, leaves
 from autosched.lower.compute import Step
 from autosched.lower.elements import Elements
@@ -83,11 +84,7 @@ def _replaced(node: Node, old: Access, new: Leaf) -> Node:
 
 
 def _disjoint(operand: Access, site: Site) -> bool:
-    a, b = box(operand, site.outer), box(site.write, site.outer)
-    return any(
-        x == y and (ah < bl or bh < al)
-        for x, y, al, ah, bl, bh in zip(a.bases, b.bases, a.lows, a.highs, b.lows, b.highs)
-    )
+    return apart(box(operand, site.outer), box(site.write, site.outer))
 
 
 def steps_of(site: Site, elems: Elements, semantics: str) -> list[Step]:

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from autosched.ir.cover import encloses, separates
 from autosched.ir.expr import IntImm
 from autosched.ir.scopes import ACC
 from autosched.ir.stmt import Buffer
 from autosched.lower.affine import Atom, Lin, Loop
 from autosched.lower.allocate import lifetime
 from autosched.lower.classify import COMMUTATIVE, Imm, Leaf, Node, Op, leaves
-from autosched.lower.regions import Box, box, common, harmless, shape_of
+from autosched.lower.regions import box, common, shape_of, writes_all
 from autosched.lower.tree import Access, Site, Tree
 
 IMM_MIN, IMM_MAX = -(1 << 15), (1 << 15) - 1
@@ -311,7 +312,7 @@ def _can_share(site: Site, read: Access, uses: dict[Buffer, list[tuple[Site, Acc
     if any(s.order < site.order and s.path[: len(shared)] == shared for s, _, _ in uses[b]):
         return False
     result = box(site.write, shared)
-    if not all(result.contains(box(w, shared)) for _, w, is_write in uses[a] if is_write):
+    if not all(encloses(result, box(w, shared)) for _, w, is_write in uses[a] if is_write):
         return False
     for depth in range(len(lifetime(uses[a])), len(site.outer)):
         # A loop that repeats this site while the operand is still being made, or keeps some of it for the next turn, must work
@@ -320,8 +321,8 @@ def _can_share(site: Site, read: Access, uses: dict[Buffer, list[tuple[Site, Acc
         others = [x for s, x, _ in uses[a] if s is not site and loop in s.path]
         if not others or any(c == Lin({loop: 1}, 1 - loop.extent) for c in site.conds):
             continue
-        mine: Box = box(site.write, fixed)
-        if not mine.separates(loop) or not all(mine.contains(box(x, fixed)) for x in others):
+        mine = box(site.write, fixed)
+        if not separates(mine, loop) or not all(encloses(mine, box(x, fixed)) for x in others):
             return False
     return True
 
@@ -357,8 +358,5 @@ def _rewrites(good: Site, bad: Site) -> bool:
     if good.kind == "load" or (good.kind == "alu" and (good.value == Imm(0) or _is_here(good.value, good))):
         return False
     fixed = common([good.path, bad.path])
-    same = {id(c) for c in bad.conds}
-    return box(good.write, fixed).contains(box(bad.write, fixed)) and all(
-        id(c) in same or harmless(c, good.write, fixed) for c in good.conds
-    )
+    return writes_all(good, box(bad.write, fixed), fixed, bad.conds)
 

@@ -1,87 +1,38 @@
-"""Rectangles of buffers that accesses touch, with some loops fixed and the others run through."""
+"""What accesses touch with some loops fixed and the others run through: boxes of ``ir.cover`` whose terms are loops and atoms."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 
+from autosched.ir.cover import Box, covers, left_out, swept, within
 from autosched.ir.expr import IntImm
+from autosched.ir.forms import Form, Known, Span, ranging
 from autosched.ir.stmt import Buffer
-from autosched.lower.affine import Lin, Loop
+from autosched.lower.affine import Atom, Lin, Loop, Term
 from autosched.lower.tree import Access, Site
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Box:
-    """Per dimension: ``base`` (of the fixed loops) plus ``low`` to ``high``, inclusive."""
-
-    bases: tuple[Lin, ...]
-    lows: tuple[int, ...]
-    highs: tuple[int, ...]
-
-    def contains(self, other: Box, shape: Sequence[int] = ()) -> bool:
-        """Whether ``other`` lies inside for every value of the fixed loops; False when that is not plain.
-
-        Args:
-            other: the box.
-            shape: of the buffer, if what of ``other`` sticks out of it does not count: a whole dimension holds any part.
-        """
-        for d, (base, low, high) in enumerate(zip(self.bases, self.lows, self.highs)):
-            if base == other.bases[d] and low <= other.lows[d] and high >= other.highs[d]:
-                continue
-            if not shape or base.terms or base.const + low > 0 or base.const + high < shape[d] - 1:
-                return False
-        return True
-
-    def widened(self, shape: Sequence[int]) -> Box:
-        """A box around this one that takes dimensions whole where it is as wide as they are.
-
-        What sticks out of the buffer is never accessed, so ``x - 1`` to ``x + 3`` of 4 is 0 to 3 wherever x is.
-        """
-        whole = [high - low + 1 >= size for low, high, size in zip(self.lows, self.highs, shape)]
-        return Box(
-            tuple([Lin() if w else base for w, base in zip(whole, self.bases)]),
-            tuple([0 if w else low for w, low in zip(whole, self.lows)]),
-            tuple([size - 1 if w else high for w, high, size in zip(whole, self.highs, shape)]),
-        )
-
-    def hull(self, other: Box) -> Box | None:
-        """The smallest box around both, or None where their bases differ."""
-        if self.bases != other.bases:
-            return None
-        lows = tuple([min(a, b) for a, b in zip(self.lows, other.lows)])
-        highs = tuple([max(a, b) for a, b in zip(self.highs, other.highs)])
-        return Box(self.bases, lows, highs)
-
-    def separates(self, loop: Loop) -> bool:
-        """Whether different iterations of a fixed loop have disjoint boxes."""
-        return any(
-            abs(base.coef(loop)) > high - low
-            for base, low, high in zip(self.bases, self.lows, self.highs)
-        )
+def _indices(access: Access) -> list[tuple[Form, int]]:
+    return [((index.terms, index.const), extent) for index, extent in zip(access.indices, access.extents)]
 
 
 @lru_cache(8192)
 def box(access: Access, fixed: tuple[Loop, ...]) -> Box:
     """The box of an access when the ``fixed`` loops stand still, inside the buffer where that is plain."""
     keep = set(fixed)
-    bases, lows, highs = [], [], []
-    for index, extent, limit in zip(access.indices, access.extents, shape_of(access.buffer)):
-        base, low, high = index.restrict(keep)
-        high += extent - 1
-        if not base.terms:
-            # Instances that a predicate leaves out would overshoot.
-            low, high = max(low, 0), min(high, limit - 1)
-        bases.append(base)
-        lows.append(low)
-        highs.append(high)
-    return Box(tuple(bases), tuple(lows), tuple(highs))
-
-
-def full_box(shape: Sequence[int]) -> Box:
-    """A whole buffer."""
-    return Box((Lin(),) * len(shape), (0,) * len(shape), tuple([s - 1 for s in shape]))
+    inner: dict[Term, Span] = {}
+    atoms: set[Term] = set()
+    for index in access.indices:
+        for term in index.terms:
+            if isinstance(term, Atom):
+                if not term.loops <= keep:
+                    low, high = Lin({term: 1}).bounds()
+                    inner[term] = low, high - low + 1
+                    atoms.add(term)
+            elif term not in keep:
+                inner[term] = 0, term.extent
+    return within(swept(_indices(access), inner, atoms), shape_of(access.buffer))
 
 
 def shape_of(buffer: Buffer) -> tuple[int, ...]:
@@ -99,20 +50,34 @@ def common(paths: Sequence[tuple[Loop, ...]]) -> tuple[Loop, ...]:
     return tuple(shared)
 
 
-def harmless(cond: Lin, write: Access, fixed: Sequence[Loop]) -> bool:
-    """Whether a condition on a write leaves out nothing that a read could want within one pass of the ``fixed`` loops.
+def turning(loops: Sequence[Loop]) -> Known:
+    """The knowledge over what loops run."""
+    return ranging({loop: (0, loop.extent) for loop in loops})
 
-    It does when it keeps an index inside the buffer, or when it only picks iterations that write the same place.
+
+def always(writer: Site, fixed: Sequence[Loop], given: Collection[Lin] = (), before: Sequence[Loop] = ()) -> bool:
+    """Whether the conditions on a write leave out nothing that a read could want within one pass of the ``fixed`` loops.
+
+    Args:
+        writer: the site.
+        fixed: the loops that stand still.
+        given: conditions that hold where it is asked, the same objects.
+        before: of the fixed loops, those of which earlier iterations count, too.
     """
-    tight = cond.tight()
-    for index, extent in zip(write.indices, shape_of(write.buffer)):
-        if tight == index.tight() or tight == index.scale(-1).plus(extent - 1).tight():
-            return True
-    loops = cond.loops()
-    return not (loops & set(fixed)) and not (loops & write.loops())
+    conds = [c for c in writer.conds if not any(c is g for g in given)] if given else writer.conds
+    if not conds:
+        return True
+    # Loops inside of atoms do more than what the forms tell.
+    driving = writer.write.loops().union(*[c.opaque_loops() for c in conds])
+    still = set(fixed)
+    idle = {loop: (0, loop.extent) for c in conds for loop in c.loops() if loop not in driving and loop not in still}
+    idle |= {loop: (0, 1) for loop in before if loop not in driving}
+    return not left_out([(c.terms, c.const) for c in conds], _indices(writer.write), shape_of(writer.write.buffer), idle)
 
 
-def covers(writer: Site, target: Box, fixed: Sequence[Loop]) -> bool:
-    """Whether a site writes all of ``target`` in one pass of the ``fixed`` loops."""
+def writes_all(
+    writer: Site, target: Box, fixed: tuple[Loop, ...], given: Collection[Lin] = (), before: Sequence[Loop] = ()
+) -> bool:
+    """Whether a site writes all of ``target`` in one pass of the ``fixed`` loops; the rest as for ``always``."""
     shape = shape_of(writer.write.buffer)
-    return box(writer.write, fixed).contains(target, shape) and all(harmless(c, writer.write, fixed) for c in writer.conds)
+    return covers(box(writer.write, fixed), target, shape, turning(before)) and always(writer, fixed, given, before)

@@ -6,13 +6,18 @@ from collections.abc import Mapping
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from autosched.ir.cover import Side, affine_box, gapless, holds, index_forms, keeps_inside
+from autosched.ir.cover import Box, apart, covers, encloses, gapless, hull, joined, keeps_inside, some_run, swept
 from autosched.ir.expr import BinOp, Expr, IntImm, Var
+from autosched.ir.forms import NO_TERMS, conditions, index_forms, ranging
 from autosched.ir.itermap import iter_map_simplify
+from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import TRUE, Buffer, BufferRegion, Range
+from autosched.ir.swept import bounding_box, exact_box
 from autosched.schedule.analysis.bindings import plain_digits
 
 NAMES = "abcd"
+
+Question = tuple[list[Var], dict[Var, Range], list[tuple[Expr, int]], list[Expr], list[int]]
 
 
 @st.composite
@@ -49,11 +54,11 @@ def value(expr: Expr, env: Mapping[Var, int]) -> int:
     return a + b if expr.op == "+" else a - b if expr.op == "-" else a * b
 
 
-def boxed(access: list[tuple[Expr, int]], inner: Mapping[Var, tuple[int, int]]) -> list[Side]:
+def boxed(access: list[tuple[Expr, int]], inner: Mapping[Var, tuple[int, int]]) -> Box:
     region = BufferRegion(Buffer("x", tuple(IntImm(8) for _ in access)), tuple(Range(i, IntImm(n)) for i, n in access))
     forms = index_forms(region, {})
     assert forms is not None
-    return affine_box(forms, inner)
+    return swept(forms, inner)
 
 
 @settings(deadline=None, max_examples=150)
@@ -74,26 +79,31 @@ def test_a_box_that_holds_another_does_so_element_by_element(data: st.DataObject
         write = [(index + loops[0] * data.draw(st.integers(-1, 1)), n + 1) for index, n in write]
     shape = [data.draw(st.integers(1, 6)) for _ in range(dims)]
     have, need = boxed(write, inner), boxed(read, inner)
+    # What is plain is the same in general.
+    loop_ranges = {v: Range(IntImm(lo), IntImm(n)) for v, (lo, n) in inner.items()}
+    general = exact_box(of_buffer(write, shape), loop_ranges)
+    assert general == have or not all(side[2] for side in have)
+    assert [side[:2] for side in bounding_box(of_buffer(read, shape), loop_ranges)] == [side[:2] for side in need]
     whole = set(itertools.product(*(range(n) for n in shape)))
     exact = True
     for x in range(outer[loops[0]][0], sum(outer[loops[0]])):
         env = {loops[0]: x}
         written = touched(write, inner, env)
-        if holds(have, need, [IntImm(n) for n in shape], outer):
+        if covers(have, need, shape, ranging(outer)):
             assert touched(read, inner, env) & whole <= written
         spans = [range(lo + sum(c * env[v] for v, c in still.items()), hi + 1 + sum(c * env[v] for v, c in still.items()))
-                 for still, lo, hi, _ in have]
+                 for (still, lo), (_, hi), _ in have]
         assert written <= set(itertools.product(*spans))
-        if all(side[3] for side in have):
+        if all(side[2] for side in have):
             assert written == set(itertools.product(*spans)), "a box that is said to have no holes has one"
         box = [range(lo + sum(c * env[v] for v, c in still.items()), hi + 1 + sum(c * env[v] for v, c in still.items()))
-               for still, lo, hi, _ in need]
+               for (still, lo), (_, hi), _ in need]
         exact = exact and set(itertools.product(*box)) & whole <= written
     # Where both stand still in the same way, and inside the buffer, the answer is not only safe but complete.
-    same = all(a[0] == b[0] and a[3] for a, b in zip(have, need))
-    inside = all(not b[0] and b[1] >= 0 and b[2] < n for b, n in zip(need, shape))
+    same = all(a[0][0] == b[0][0] and a[2] for a, b in zip(have, need))
+    inside = all(not still and lo >= 0 and hi < n for ((still, lo), (_, hi), _), n in zip(need, shape))
     if same and inside:
-        assert holds(have, need, [IntImm(n) for n in shape], outer) == exact
+        assert covers(have, need, shape, ranging(outer)) == exact
 
 
 @settings(deadline=None, max_examples=200)
@@ -109,7 +119,7 @@ def test_gapless_is_what_it_says(steps: list[tuple[int, int]], reach: int) -> No
 def test_a_condition_that_keeps_an_index_inside_takes_nothing_else_away(data: st.DataObject) -> None:
     loops = [Var(n) for n in NAMES[:2]]
     ranges = {v: (0, data.draw(st.integers(1, 6))) for v in loops}
-    access = [(index, 1) for index, _ in data.draw(accesses(loops, 2))]
+    access = data.draw(accesses(loops, 2))
     shape = [IntImm(data.draw(st.integers(1, 6))) for _ in access]
     left, size = data.draw(st.sampled_from(list(zip([index for index, _ in access], shape))))
     right: Expr = IntImm(data.draw(st.integers(-2, 7)))
@@ -123,14 +133,16 @@ def test_a_condition_that_keeps_an_index_inside_takes_nothing_else_away(data: st
     region = BufferRegion(Buffer("x", tuple(shape)), tuple(Range(i, IntImm(n)) for i, n in access))
     forms = index_forms(region, {})
     assert forms is not None
-    if not keeps_inside(cond, forms, shape):
+    (slack,) = conditions(cond, {}) or ()
+    if not keeps_inside(slack, forms, shape):
         return
     for point in itertools.product(*(range(lo, lo + n) for lo, n in ranges.values())):
         env = dict(zip(ranges, point))
         index = [value(i, env) for i, _ in access]
+        outside = any(not -length < i < n.value for (_, length), i, n in zip(access, index, shape))
         a, b = value(cond.a, env), value(cond.b, env)  # type: ignore[attr-defined]
         met = {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[cond.op]  # type: ignore[attr-defined]
-        assert met or any(not 0 <= i < n.value for i, n in zip(index, shape))
+        assert met or outside
 
 
 @settings(deadline=None, max_examples=200)
@@ -151,3 +163,177 @@ def test_the_plain_normal_form_of_bindings_is_the_general_one(data: st.DataObjec
     plain = plain_digits(values, dom)
     if plain is not None:
         assert plain == list(iter_map_simplify(values, dom, TRUE, simplify_trivial=False))
+
+
+
+
+def evaluate(expr: Expr, env: Mapping[Var, int]) -> int:
+    """The value of an index or a condition."""
+    if isinstance(expr, Var):
+        return env[expr]
+    if isinstance(expr, IntImm):
+        return expr.value
+    assert isinstance(expr, BinOp)
+    a, b = evaluate(expr.a, env), evaluate(expr.b, env)
+    match expr.op:
+        case "+" | "-" | "*":
+            return {"+": a + b, "-": a - b, "*": a * b}[expr.op]
+        case "//":
+            return a // b
+        case "%":
+            return a % b
+        case "min" | "max":
+            return {"min": min, "max": max}[expr.op](a, b)
+    return int({"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b, "==": a == b}[expr.op])
+
+
+@st.composite
+def indices(draw: st.DrawFn, loops: list[Var], extents: Mapping[Var, int]) -> Expr:
+    """An affine index, or digits of several loops fused, with or without what stands still."""
+    total: Expr = IntImm(draw(st.sampled_from([0, 0, 0, 1, -1, 3])))
+    chosen = draw(st.permutations(loops))[: draw(st.integers(1, 3))]
+    if draw(st.booleans()):
+        for var in chosen:
+            total = total + var * draw(st.sampled_from([1, 1, 2, 3, -1]))
+        return total
+    fused: Expr = IntImm(0)
+    for var in chosen:
+        fused = fused * draw(st.sampled_from([extents[var], extents[var], 2, 3])) + var
+    total = fused + total
+    cut = draw(st.sampled_from([2, 3, 4]))
+    return draw(st.sampled_from([total, total // cut, total % cut, total // 2 % 2]))
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> Question:
+    """Loops (the first one stands still), what is touched in them, under which conditions, of a buffer of which shape."""
+    loops = [Var(n) for n in NAMES]
+    ranges = {v: Range(IntImm(draw(st.sampled_from([0, 0, 1, -1]))), IntImm(draw(st.integers(1, 4)))) for v in loops}
+    sizes = {v: r.extent.value for v, r in ranges.items()}  # type: ignore[attr-defined]
+    access: list[tuple[Expr, int]] = []
+    if draw(st.booleans()):
+        # A layout: two digits of one index.
+        fused, cut = draw(indices(loops[draw(st.integers(0, 1)):], sizes)), draw(st.sampled_from([2, 3, 4]))
+        access = [(fused // cut, 1), (fused % cut, 1)]
+    else:
+        for _ in range(draw(st.integers(1, 2))):
+            access.append((draw(indices(loops, sizes)), draw(st.sampled_from([1, 1, 1, 2, 3]))))
+    conds: list[Expr] = []
+    for _ in range(draw(st.integers(0, 2))):
+        left = draw(st.sampled_from([access[0][0], access[-1][0], *loops, loops[1] * 3 + loops[2], draw(indices(loops, sizes))]))
+        op = draw(st.sampled_from(["<", "<=", ">", ">=", "=="]))
+        conds.append(BinOp(op, left, IntImm(draw(st.integers(-1, 6))), "bool"))
+    return loops, ranges, access, conds, [draw(st.integers(1, 7)) for _ in access]
+
+
+def points_of(ranges: Mapping[Var, Range]) -> list[dict[Var, int]]:
+    spans = [range(r.min.value, r.min.value + r.extent.value) for r in ranges.values()]  # type: ignore[attr-defined]
+    return [dict(zip(ranges, point)) for point in itertools.product(*spans)]
+
+
+def elements(access: list[tuple[Expr, int]], envs: list[dict[Var, int]], conds: list[Expr]) -> set[tuple[int, ...]]:
+    found: set[tuple[int, ...]] = set()
+    for env in envs:
+        if all(evaluate(c, env) for c in conds):
+            found |= set(itertools.product(*(range(s := evaluate(i, env), s + n) for i, n in access)))
+    return found
+
+
+def inside(box: Box, env: Mapping[Var, int], shape: list[int]) -> set[tuple[int, ...]]:
+    """The elements of a box that lie inside a buffer."""
+    sides = []
+    for (low, high, _), n in zip(box, shape):
+        first, last = (k + sum(c * evaluate(t, env) for t, c in terms.items()) for terms, k in (low, high))
+        sides.append(range(max(first, 0), min(last, n - 1) + 1))
+    return set(itertools.product(*sides))
+
+
+def of_buffer(access: list[tuple[Expr, int]], shape: list[int]) -> BufferRegion:
+    return BufferRegion(Buffer("x", tuple(IntImm(n) for n in shape)), tuple(Range(i, IntImm(n)) for i, n in access))
+
+
+@settings(deadline=None, max_examples=150)
+@given(questions())
+def test_a_box_without_holes_is_touched_and_one_around_holds_all(question: Question) -> None:
+    loops, ranges, access, conds, shape = question
+    region = of_buffer(access, shape)
+    inner, outer = {v: ranges[v] for v in loops[1:]}, {loops[0]: ranges[loops[0]]}
+    have = exact_box(region, inner, conds, analyzer=Analyzer(outer))
+    around = bounding_box(region, inner)
+    whole = set(itertools.product(*(range(n) for n in shape)))
+    for still in points_of(outer):
+        envs = [{**still, **env} for env in points_of(inner)]
+        assert elements(access, envs, []) & whole <= inside(around, still, shape)
+        if have is not None:
+            assert inside(have, still, shape) <= elements(access, envs, conds)
+
+
+@settings(deadline=None, max_examples=120)
+@given(questions(), st.data())
+def test_what_is_said_to_cover_a_read_has_been_written(question: Question, data: st.DataObject) -> None:
+    """In general, and where only what is ever written counts, or what earlier iterations of the loop around have written."""
+    loops, ranges, write, conds, shape = question
+    inner, outer = {v: ranges[v] for v in loops[1:]}, {loops[0]: ranges[loops[0]]}
+    read = [(index + data.draw(st.integers(-1, 1)), max(1, n + data.draw(st.integers(-1, 0)))) for index, n in write]
+    if data.draw(st.booleans()):
+        sizes = {v: r.extent.value for v, r in ranges.items()}  # type: ignore[attr-defined]
+        read = [(data.draw(indices(loops, sizes)), 1) for _ in write]
+    known = Analyzer(outer).never_negative
+    need = bounding_box(of_buffer(read, shape), inner)
+    whole = set(itertools.product(*(range(n) for n in shape)))
+    first, ever = outer[loops[0]].min.value, elements(write, points_of(ranges), conds)  # type: ignore[attr-defined]
+    for before, missing in itertools.product(({}, outer), (False, True)):
+        have = exact_box(of_buffer(write, shape), inner, conds, analyzer=Analyzer(outer), before=before, missing=missing)
+        if have is None or not covers(have, need, shape, known):
+            continue
+        for still in points_of(outer):
+            earlier = range(first, still[loops[0]]) if before else ()
+            envs = [{**env, loops[0]: x} for env in points_of(inner) for x in (*earlier, still[loops[0]])]
+            wanted = elements(read, [{**still, **env} for env in points_of(inner)], []) & whole
+            assert (wanted & ever if missing else wanted) <= elements(write, envs, conds)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data())
+def test_boxes_are_joined_where_they_touch(data: st.DataObject) -> None:
+    still, n = Var("o"), data.draw(st.integers(1, 2))
+    boxes: list[Box] = []
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = [data.draw(st.integers(0, 4)) for _ in range(n)]
+        ends = [(lo, lo + data.draw(st.integers(0, 2)), data.draw(st.integers(0, 7)) > 0) for lo in at]
+        boxes.append([(({still: 1}, lo), ({still: 1}, hi), whole) for lo, hi, whole in ends])
+    filled = [b for b in boxes if all(whole for _, _, whole in b)]
+    every = set().union(*(inside(b, {still: 0}, [9] * n) for b in filled)) if filled else set()
+    found = joined(boxes)
+    for box in found:
+        assert inside(box, {still: 0}, [9] * n) <= every
+    if n == 1 and every:
+        # Along one dimension nothing that touches stays apart.
+        assert len(found) == sum(1 for (x,) in every if (x - 1,) not in every)
+    around = hull(boxes[0], boxes[-1])
+    assert around is not None and encloses(around, boxes[0]) and encloses(around, boxes[-1])
+    both = [inside(b, {still: 0}, [9] * n) for b in (boxes[0], boxes[-1])]
+    assert apart(boxes[0], boxes[-1]) == both[0].isdisjoint(both[1])
+    assert hull(boxes[0], [((NO_TERMS, 0), (NO_TERMS, 0), True)] * n) is None
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.tuples(st.dictionaries(st.sampled_from("abc"), st.sampled_from([-3, -2, -1, 1, 2, 3]), max_size=2),
+                          st.integers(-6, 6)), max_size=3),
+       st.tuples(*[st.tuples(st.integers(-1, 1), st.integers(1, 4))] * 3))
+def test_conditions_that_are_said_to_hold_somewhere_do(
+    conds: list[tuple[dict[str, int], int]], spans: tuple[tuple[int, int], ...]
+) -> None:
+    loops = dict(zip("abc", spans))
+    envs = [dict(zip("abc", p)) for p in itertools.product(*(range(lo, lo + n) for lo, n in spans))]
+    met = any(all(k + sum(c * env[t] for t, c in terms.items()) >= 0 for terms, k in conds) for env in envs)
+    found = some_run(conds, loops)
+    assert met or not found
+    if len(conds) < 2:
+        assert found == met
+    # One loop that nothing is known of: for all of its values, or not at all.
+    fewer = {t: span for t, span in loops.items() if t != "a"}
+    if some_run(conds, fewer, ranging({"a": loops["a"]})):
+        for a in range(spans[0][0], sum(spans[0])):
+            assert any(all(k + sum(c * env[t] for t, c in terms.items()) >= 0 for terms, k in conds)
+                       for env in envs if env["a"] == a)

@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from autosched.ir.cover import apart, covers
 from autosched.ir.expr import BinOp, BufferData, Call, Expr, IntImm, StringImm, Var, binary, const, if_then_else
 from autosched.ir.functor import substitute, walk
 from autosched.ir.region import (
@@ -14,8 +15,6 @@ from autosched.ir.region import (
     block_access,
     int_set_bounds,
     region_bounds,
-    region_covers,
-    regions_overlap,
     union_regions,
 )
 from autosched.ir.simplify import Analyzer, simplify
@@ -37,6 +36,7 @@ from autosched.ir.stmt import (
     point,
     seq,
 )
+from autosched.ir.swept import ranges_box
 
 I, J, P, Q = (Var(n) for n in "ijpq")  # noqa: E741
 
@@ -144,12 +144,13 @@ def test_union_cover_overlap() -> None:
     first, second = BufferRegion(a, (Range(P, IntImm(4)),)), BufferRegion(a, (Range(P + 2, IntImm(4)),))
     both = union_regions([first, second])
     assert both.region == (Range(P, IntImm(6)),)
-    assert region_covers(both, first) and region_covers(both, second) and not region_covers(first, both)
-    assert regions_overlap(first, second)
-    assert not regions_overlap(first, BufferRegion(a, (Range(P + 4, IntImm(1)),)))
-    assert regions_overlap(first, BufferRegion(a, (Range(Q, IntImm(1)),)))
+    boxes = [ranges_box(r.region) for r in (both, first, second)]
+    assert [covers(boxes[0], b, a.shape) for b in boxes] == [True] * 3 and not covers(boxes[1], boxes[0], a.shape)
+    assert not apart(boxes[1], boxes[2])
+    assert apart(boxes[1], ranges_box([Range(P + 4, IntImm(1))]))
+    elsewhere = ranges_box([Range(Q, IntImm(1))])
     ana = Analyzer({P: rng_of(0, 4), Q: rng_of(8, 4)})
-    assert not regions_overlap(first, BufferRegion(a, (Range(Q, IntImm(1)),)), ana)
+    assert not apart(boxes[1], elsewhere) and apart(boxes[1], elsewhere, ana.never_negative)
 
 
 # -- what a block touches: facts from TVM's tests of its detector ------------------------------------------------------

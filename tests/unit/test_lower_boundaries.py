@@ -222,6 +222,84 @@ def test_a_gap_of_one_row_is_no_whole_buffer(vta_schedules: ModuleType) -> None:
         assert copies["x"] == 1
 
 
+def refilled(fill: str) -> PrimFunc:
+    """A buffer that is loaded whole before the first turn and, with two banks asked for, by ``fill`` in every turn."""
+    return parse(f'''
+from tvm.script import tir as T
+@T.prim_func
+def main(a: T.Buffer((24, 16), "int32"), out: T.Buffer((24, 16), "int8")):
+    x = T.alloc_buffer((8, 16), "int32", scope="local.acc_buffer")
+    y = T.alloc_buffer((8, 16), "int32", scope="local.acc_buffer")
+    for t in range(3):
+        for i, l in T.grid(8, 16):
+            with T.block("once"):
+                vt, vi, vl = T.axis.remap("SSS", [t, i, l])
+                T.where(t < 1)
+                x[vi, vl] = a[vi, vl]
+{fill}
+''')
+
+
+PARTS = '''
+        for r, i, l in T.grid(4, {rows}, 16):
+            with T.block("some"):
+                vt = T.axis.spatial(3, t)
+                vi = T.axis.spatial(8, {row})
+                vl = T.axis.spatial(16, l)
+                T.where({cond})
+                T.block_attr({{"double_buffer_scope": 0}})
+                x[vi, vl] = a[vt * 8 + vi, vl]
+        for i, l in T.grid(8, 16):
+            with T.block("scale"):
+                vi, vl = T.axis.remap("SS", [i, l])
+                y[vi, vl] = T.shift_right(x[vi, vl], 2)
+        for i, l in T.grid(8, 16):
+            with T.block("store"):
+                vt, vi, vl = T.axis.remap("SSS", [t, i, l])
+                out[vt * 8 + vi, vl] = T.cast(y[vi, vl], "int8")
+'''
+
+
+@pytest.mark.filterwarnings("ignore:double_buffer of x has no effect")
+@pytest.mark.parametrize(
+    ("rows", "row", "cond", "copies"),
+    [
+        (8, "i", "r >= 3", 2), (8, "i", "r * 2 + 1 >= 7", 2), (8, "7 - i", "r < 1", 2), (8, "i", "r >= 1 and r < 2", 2),
+        (2, "i * 7", "r < 1", 1),  # the rows between are those of the turn before
+        (8, "i", "r < 1 and r >= 2", 1), (8, "i", "r < 1 and i < 7", 1), (8, "i", "r < t", 1),
+    ],
+)
+def test_a_buffer_changes_banks_if_every_turn_fills_it(
+    rows: int, row: str, cond: str, copies: int, vta_schedules: ModuleType
+) -> None:
+    func = refilled(PARTS.format(rows=rows, row=row, cond=cond))
+    found = {s.buffer: s.copies for s in vta_schedules.verify(func, "vta-de10-portable").storages}
+    assert found["x"] == copies
+
+
+@pytest.mark.filterwarnings("ignore:double_buffer of x has no effect")
+@pytest.mark.parametrize(("row", "copies"), [("vi", 2), ("7 - vi", 1)])
+def test_rows_that_a_later_step_fills_are_those_of_the_turn_before(row: str, copies: int, vta_schedules: ModuleType) -> None:
+    func = refilled(f'''
+        for i in range(8):
+            for l in range(16):
+                with T.block("some"):
+                    vt, vi, vl = T.axis.remap("SSS", [t, i, l])
+                    T.block_attr({{"double_buffer_scope": 0}})
+                    x[vi, vl] = a[vt * 8 + vi, vl]
+            for l in range(16):
+                with T.block("scale"):
+                    vi, vl = T.axis.remap("SS", [i, l])
+                    y[vi, vl] = T.shift_right(x[{row}, vl], 2)
+            for l in range(16):
+                with T.block("store"):
+                    vt, vi, vl = T.axis.remap("SSS", [t, i, l])
+                    out[vt * 8 + vi, vl] = T.cast(y[vi, vl], "int8")
+''')
+    found = {s.buffer: s.copies for s in vta_schedules.verify(func, "vta-de10-portable").storages}
+    assert found["x"] == copies
+
+
 def waiting(count: int) -> isa.Table:
     """``count`` loads that each give a token before the first is taken."""
     loads = [isa.Load(mem=isa.MEM_INP, y_size=1, x_size=1, x_stride=1, push_next=1) for _ in range(count)]

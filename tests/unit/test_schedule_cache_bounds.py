@@ -341,3 +341,79 @@ def test_a_consumer_inside_another_block_is_named_by_that_block(verify_trace_rou
     assert "C[v_i] = A_local[v_i] + 1" in sch.script()
     same(func, sch)
     verify_trace_roundtrip(sch, func)
+
+
+def some_rows(iters: str, cond: str, element: str) -> PrimFunc:
+    return program(f'''A: T.Buffer((8,), "int32"), B: T.Buffer((2, 4), "int32")):
+    for i, j in T.grid(2, 4):
+        with T.sblock("B"):
+            {iters}
+            T.where({cond})
+            B[{element}] = A[0] + 1
+''')
+
+
+PLAIN = "vi, vj = T.axis.remap('SS', [i, j])"
+ROWS = "v = T.axis.spatial(8, {first} + i * 4 + j)"
+
+
+@pytest.mark.parametrize(
+    ("iters", "cond", "element", "stores"),
+    [
+        (ROWS.format(first=0), "0 <= i", "v // 4, v % 4", True),
+        (ROWS.format(first=1), "i < 1", "v // 4, v % 4", False),  # four elements in a row and a bit, of two rows
+        (ROWS.format(first=0), "i * 4 + j < 6", "v // 4, v % 4", False),
+        (PLAIN, "i < 2 and j < 4", "vi, vj", True),
+        (PLAIN, "j < 1 and j >= 1", "vi, vj", False),
+        ("vi, vj = T.axis.remap('SS', [i, j])\n            vk = T.axis.spatial(8, i * 4 + j)", "i * 4 + j < 8", "vi, vj", True),
+    ],
+)
+def test_a_copy_is_stored_where_its_writer_stores_all(iters: str, cond: str, element: str, stores: bool, same: Same) -> None:
+    func = some_rows(iters, cond, element)
+    sch = Schedule(func)
+    if stores:
+        sch.cache_write("B", 0, "local")
+        same(func, sch)
+    else:
+        with refused(ScheduleError, "domain"):
+            sch.cache_write("B", 0, "local")
+
+
+@pytest.mark.parametrize(("cond", "stores"), [("i < 2", True), ("i < 1", False), ("j < 4", True), ("j < 3", True)])
+def test_a_tile_is_stored_where_its_writer_runs(cond: str, stores: bool, same: Same) -> None:
+    """A condition on the loop at which the copy stands is one on all that it would store there."""
+    func = some_rows(PLAIN, cond, "vi, vj")
+    sch = Schedule(func)
+    if stores:
+        sch.write_at(sch.get_loops("B")[0], "B", 0, "local")
+        same(func, sch)
+    else:
+        with refused(ScheduleError, "domain"):
+            sch.write_at(sch.get_loops("B")[0], "B", 0, "local")
+
+
+def test_a_tile_is_stored_again_where_an_earlier_iteration_has_stored_it(same: Same) -> None:
+    func = program('''A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32")):
+    for r, i in T.grid(3, 4):
+        with T.sblock("B"):
+            vi = T.axis.spatial(4, i)
+            vr = T.axis.reduce(3, r)
+            T.where(r < 2)
+            with T.init():
+                B[vi] = 0
+            B[vi] = B[vi] + A[vi] * vr
+''')
+    sch = Schedule(func)
+    sch.write_at(sch.get_loops("B")[1], "B", 0, "local")
+    same(func, sch)
+    late = program('''A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32")):
+    for r, i in T.grid(3, 4):
+        with T.sblock("B"):
+            vi = T.axis.spatial(4, i)
+            vr = T.axis.spatial(3, r)
+            T.where(r >= 1)
+            B[vi] = A[vi] * vr
+''')
+    sch = Schedule(late)
+    with refused(ScheduleError, "domain"):
+        sch.write_at(sch.get_loops("B")[1], "B", 0, "local")

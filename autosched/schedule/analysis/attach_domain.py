@@ -11,22 +11,23 @@ from dataclasses import dataclass
 from itertools import takewhile
 from math import inf
 
-from autosched.ir.cover import NO_TERMS, Form, affine_box, index_forms, least
+from autosched.ir.cover import swept
 from autosched.ir.expr import BinOp, Expr, IntImm, Var, int_value, maximum, minimum
+from autosched.ir.forms import NO_TERMS, Form, Terms, index_forms, least
 from autosched.ir.functor import Substitute, free_vars
 from autosched.ir.itermap import detect_iter_map, inverse_affine_map
 from autosched.ir.linear import build
 from autosched.ir.region import int_set_bounds
 from autosched.ir.simplify import Analyzer, linear_form
 from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferRegion, For, Range
+from autosched.ir.swept import bounding_box
 from autosched.schedule.analysis.boxes import (
-    Box,
     bind_all,
     bindings,
     forms,
     is_unit,
     loop_ranges,
-    relaxed_box,
+    placed,
     spans,
 )
 from autosched.schedule.kit.refusal import Refusal
@@ -34,6 +35,9 @@ from autosched.schedule.kit.state import State
 
 Interval = tuple[Expr | None, Expr | None]
 """Inclusive bounds; None is unbounded."""
+
+Bounds = list[tuple[Expr, Expr]]
+"""An interval per dimension of a buffer."""
 
 Point = tuple[list[Expr], list[For]]
 """Indices of one element of a buffer, and the loops over which they move."""
@@ -85,7 +89,7 @@ def iterator_domains(
     provided: dict[Buffer, list[BufferRegion]] = {}
     for region in block.writes if forward else block.reads:
         provided.setdefault(region.buffer, []).append(region)
-    required: dict[Buffer, list[Box]] = {}
+    required: dict[Buffer, list[Bounds]] = {}
     points: dict[Buffer, list[Point | None]] = {}
     for other in others:
         realize = state.realizes[other.ident]
@@ -100,7 +104,7 @@ def iterator_domains(
         for region in other.reads if forward else other.writes:
             if region.buffer in provided:
                 threads = [n for n in outside if forward and _shared_by_threads(region.buffer, n)]
-                required.setdefault(region.buffer, []).append(relaxed_box(region, realize, [*inner, *threads]))
+                required.setdefault(region.buffer, []).append(_bounds(region, realize, [*inner, *threads]))
                 points.setdefault(region.buffer, []).append(_point(region, realize, [*inner, *threads]))
     domains = {iv.var: Domain() for iv in block.iter_vars}
     for buffer, regions in provided.items():
@@ -129,7 +133,7 @@ def _plain_domains(state: State, block: Block, target: For, others: list[Block],
         if region.buffer in provided:
             return None
         provided[region.buffer] = region.region
-    needed: dict[Var, tuple[dict[Var, int], int, int]] = {}
+    needed: dict[Var, tuple[Terms, int, int]] = {}
     limit: dict[Var, int] = {}
     own = {iv.var for iv in block.iter_vars}
     around = spans([*state.loops_above(target), target])
@@ -149,9 +153,9 @@ def _plain_domains(state: State, block: Block, target: For, others: list[Block],
             indices = index_forms(region, values)
             if indices is None:
                 return None
-            box = affine_box(indices, inner)
+            box = swept(indices, inner)
             met: set[Var] = set()
-            for r, (still, lo, hi, _), size in zip(give, box, region.buffer.shape):
+            for r, ((still, lo), (_, hi), _), size in zip(give, box, region.buffer.shape):
                 var = r.min
                 if not (is_unit(r.extent) and type(var) is Var and type(size) is IntImm) or var not in own or var in met:
                     return None
@@ -187,6 +191,15 @@ def _plain_domains(state: State, block: Block, target: For, others: list[Block],
     return found
 
 
+def _bounds(region: BufferRegion, realize: BlockRealize, loops: list[For]) -> Bounds:
+    """What a region of a block touches at most while loops run."""
+    box = bounding_box(placed(region, realize), loop_ranges(loops))
+    return [
+        (build(dict(low), lo, r.min.dtype), build(dict(high), hi, r.min.dtype))
+        for ((low, lo), (high, hi), _), r in zip(box, region.region)
+    ]
+
+
 def _end(r: Range) -> Expr:
     return r.min if is_unit(r.extent) else r.min + (r.extent - 1)
 
@@ -208,7 +221,7 @@ def _point(region: BufferRegion, realize: BlockRealize, loops: list[For]) -> Poi
     return [sub.visit_expr(r.min) for r in region.region], loops
 
 
-def _union(boxes: list[Box], analyzer: Analyzer) -> Box:
+def _union(boxes: list[Bounds], analyzer: Analyzer) -> Bounds:
     joined = boxes[0]
     for box in boxes[1:]:
         joined = [
@@ -218,7 +231,7 @@ def _union(boxes: list[Box], analyzer: Analyzer) -> Box:
 
 
 def _solve_jointly(
-    block: Block, buffer: Buffer, give: Box, need: Box, points: list[Point | None], analyzer: Analyzer,
+    block: Block, buffer: Buffer, give: Bounds, need: Bounds, points: list[Point | None], analyzer: Analyzer,
     domains: dict[Var, Domain],
 ) -> bool:
     """Inverts the map from iterators to one element, where it is a bijection.

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from autosched.ir.cover import affine
 from autosched.ir.expr import BufferData, BufferLoad, Expr, IntImm, Let, Var, logical_and
+from autosched.ir.forms import affine
 from autosched.ir.functor import Substitute, stmt_children, stmt_exprs, walk_expr
 from autosched.ir.itermap import iter_map_simplify
 from autosched.ir.stmt import (

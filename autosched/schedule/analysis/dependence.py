@@ -11,16 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from autosched.errors import together
-from autosched.ir.cover import Side, affine_box, holds, index_forms, keeps_inside
-from autosched.ir.expr import BinOp, Expr, IntImm, Var, int_value
-from autosched.ir.functor import Substitute, free_vars
-from autosched.ir.itermap import detect_iter_map
-from autosched.ir.region import region_bounds, regions_overlap
+from autosched.ir.cover import Box, apart, covers, joined, left_out, swept
+from autosched.ir.expr import Expr, IntImm, Var, int_value
+from autosched.ir.forms import affine, conditions, index_forms, ranging
+from autosched.ir.functor import uses
+from autosched.ir.itermap import detect_iter_map, pinned, without
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import (
     TRUE,
     Block,
     BlockRealize,
+    Buffer,
     BufferRegion,
     For,
     Ident,
@@ -28,25 +29,10 @@ from autosched.ir.stmt import (
     Range,
     SeqStmt,
     Stmt,
+    point,
 )
-from autosched.schedule.analysis.boxes import (
-    Box,
-    bind_all,
-    bindings,
-    box_covers,
-    exact_box,
-    forms,
-    index_limits,
-    is_unit,
-    join_boxes,
-    loop_ranges,
-    pinned,
-    plain_affine,
-    relaxed_box,
-    spans,
-    uses,
-    without,
-)
+from autosched.ir.swept import bounding_box, exact_box, limits_within, matched, relaxed
+from autosched.schedule.analysis.boxes import bind_all, bindings, forms, is_unit, loop_ranges, placed, spans
 from autosched.schedule.analysis.ways import inner_blocks
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State, branches
@@ -84,7 +70,7 @@ def disjoint_results(a: Block, b: Block) -> bool:
     """Whether the domains of two blocks alone show that they never write the same element."""
     domains = [{iv.var: iv.dom for iv in x.iter_vars} for x in (a, b)]
     return not any(
-        regions_overlap(region_bounds(p, domains[0]), region_bounds(q, domains[1]))
+        not apart(bounding_box(p, domains[0]), bounding_box(q, domains[1]), Analyzer().never_negative)
         for p in a.writes for q in b.writes if p.buffer is q.buffer
     )
 
@@ -202,7 +188,7 @@ def affine_binding(realize: BlockRealize, loops: Sequence[For], pin: bool = True
     if not result and pin and realize.predicate != TRUE:
         # A loop that runs once counts as a constant: a predicate that names it binds it to nothing.
         result = detect_iter_map(list(realize.iter_values), loop_ranges(loops), realize.predicate, "surjective")
-        fixed = {} if result else pinned(loops, realize.predicate)
+        fixed = {} if result else pinned(loop_ranges(loops), realize.predicate)
         if fixed:
             values, predicate = without(fixed, realize.iter_values), without(fixed, [realize.predicate])[0]
             result = detect_iter_map(values, loop_ranges(loops), predicate, "surjective", simplify_trivial=False)
@@ -251,11 +237,13 @@ def _digits(values: Sequence[Expr], dom: Mapping[Var, Range], onto: bool) -> boo
     counts = {var: int_value(r.extent) for var, r in dom.items()}
     seen: set[Var] = set()
     for value in values:
-        form = plain_affine(value, counts)
+        form = affine(value, {})
         if form is None:
             return False
         terms: list[tuple[int, int]] = []
         for var, c in form[0].items():
+            if var not in counts:
+                continue
             n = counts[var]
             if n is None or c <= 0 or var in seen:
                 return False
@@ -428,10 +416,9 @@ def _uncovered_at(
     analyzer = Analyzer()
     for loop in outer:
         analyzer.bind(loop.var, Range(loop.min, loop.extent))
-    around = {n.var for n in outer}
-    for cond in given:
-        if all(v in around for v in free_vars(cond)):
-            analyzer.assume(cond)  # the reader runs only where it holds
+    for cond in given:  # the reader runs only where they hold
+        for known_then in relaxed(cond, loop_ranges(inner)):
+            analyzer.assume(known_then)
     for read in reads:
         writes = [
             (write, state.realizes[source], [n for n in path if isinstance(n, For)]) for source, path in members
@@ -440,28 +427,29 @@ def _uncovered_at(
         if not writes:
             continue
         # Plain bounds first, and one write at a time: mostly the first write covers them, and iteration maps are dear.
-        need, shape = relaxed_box(read, realize, inner), read.buffer.shape
-        within = index_limits(read, realize) if given else ()
+        wanted, shape, known = placed(read, realize), read.buffer.shape, analyzer.never_negative
+        need = bounding_box(wanted, loop_ranges(inner))
+        limits = limits_within(wanted, given) if given else ()
         boxes: list[Box] = []
         covered = False
         for write, other, loops in writes:
-            box = exact_box(write, other, loops, given, within)
+            conds = conjuncts(other.predicate)
+            box = exact_box(placed(write, other), loop_ranges(loops), conds, given, limits, analyzer, loop_ranges(outer), True)
             if box is not None:
                 boxes.append(box)
-                covered = box_covers(box, need, shape, analyzer)
+                covered = covers(box, need, shape, known)
                 if covered:
                     break
         if covered:
             continue
         # Only the iteration map knows what a predicate cuts off.
-        if given and (exact := exact_box(read, realize, inner)) is not None:
+        if given and (exact := exact_box(wanted, loop_ranges(inner), given, analyzer=analyzer)) is not None:
             need = exact
-            if any(box_covers(b, need, shape, analyzer) for b in boxes):
+            if any(covers(b, need, shape, known) for b in boxes):
                 continue
-        joined = join_boxes(boxes, analyzer) if len(boxes) > 1 else []
-        if any(box_covers(b, need, shape, analyzer) for b in joined):
+        if len(boxes) > 1 and any(covers(b, need, shape, known) for b in joined(boxes, known)):
             continue
-        if any(_same_elements(read, realize, inner, state.realizes[source], path) for source, path in members):
+        if any(_same_elements(read, realize, inner, state.realizes[s], path, outer, analyzer) for s, path in members):
             continue
         writers = names([state.block(s) for s, _ in members])
         return f"{realize.block.name} reads more of {read.buffer.name} than {writers} has written by then"
@@ -476,10 +464,10 @@ def _not_plainly_covered(
     below, around = spans(inner), spans(outer)
     if below is None or around is None:
         return list(reader.block.reads)
-    values = forms(reader)
+    values, known = forms(reader), ranging(around)
     left: list[BufferRegion] = []
     for read in reader.block.reads:
-        need: list[Side] | None = None
+        need: Box | None = None
         covered, written = False, False
         for source, path in members:
             other = state.realizes[source]
@@ -490,44 +478,44 @@ def _not_plainly_covered(
                 loops = spans(n for n in path if isinstance(n, For))
                 wants = index_forms(read, values) if need is None else None
                 gives = index_forms(write, forms(other))
-                need = need if wants is None else affine_box(wants, below)
+                need = need if wants is None else swept(wants, below)
                 if loops is None or need is None or gives is None:
                     continue
-                if any(c not in given and not keeps_inside(c, gives, read.buffer.shape) for c in conjuncts(other.predicate)):
+                shape = read.buffer.shape
+                conds = [conditions(c, {}) for c in conjuncts(other.predicate) if c not in given]
+                if None in conds or left_out([f for found in conds for f in found or ()], gives, shape, {}):
                     continue
-                covered = holds(affine_box(gives, loops), need, read.buffer.shape, around)
+                covered = covers(swept(gives, loops), need, shape, known)
         if written and not covered:
             left.append(read)
     return left
 
 
 def _same_elements(
-    read: BufferRegion, reader: BlockRealize, inner: Sequence[For], writer: BlockRealize, path: Sequence[Stmt]
+    read: BufferRegion, reader: BlockRealize, inner: Sequence[For], writer: BlockRealize, path: Sequence[Stmt],
+    outer: Sequence[For], analyzer: Analyzer,
 ) -> bool:
-    """Whether a writer stores at the indices at which a reader reads, the same functions of loops of the same ranges.
-
-    So a layout with gaps is seen to be filled as far as it is read.
-    """
+    """Whether a writer's iterators, or the loops that drive it, have had the values at which a reader reads what they write."""
     write = next((w for w in writer.block.writes if w.buffer is read.buffer), None)
-    if write is None or writer.predicate != TRUE or not all(isinstance(n, For | BlockRealize) for n in path):
+    if write is None or not all(isinstance(n, For | BlockRealize) for n in path):
         return False
-    theirs = {n.var: n for n in path if isinstance(n, For)}
-    mine = {n.var: n for n in inner}
-    pairs: dict[Var, Var] = {}
-    a, b = Substitute(bindings(reader)).visit_region(read), Substitute(bindings(writer)).visit_region(write)
-    for x, y in zip(a.region, b.region):
-        if not (_alike(x.min, y.min, mine, theirs, pairs) and _alike(x.extent, y.extent, mine, theirs, pairs)):
-            return False
-    return len(set(pairs.values())) == len(pairs)
-
-
-def _alike(a: Expr, b: Expr, mine: Mapping[Var, For], theirs: Mapping[Var, For], pairs: dict[Var, Var]) -> bool:
-    if isinstance(a, BinOp) and isinstance(b, BinOp):
-        return a.op == b.op and _alike(a.a, b.a, mine, theirs, pairs) and _alike(a.b, b.b, mine, theirs, pairs)
-    if isinstance(a, Var) and isinstance(b, Var) and a in mine and b in theirs:
-        x, y = mine[a], theirs[b]
-        return x.min == y.min and x.extent == y.extent and pairs.setdefault(a, b) is b
-    return a == b and not (uses(a, set(mine)) or uses(b, set(theirs)))
+    given, wanted = conjuncts(reader.predicate), placed(read, reader)
+    theirs, mine = loop_ranges(n for n in path if isinstance(n, For)), loop_ranges(inner)
+    domains = {value: iv.dom for iv, value in zip(reader.block.iter_vars, reader.iter_values)}
+    for region, values in ((write, bindings(writer)), (placed(write, writer), dict(zip(theirs, theirs)))):
+        pairs = matched(region, values, wanted)
+        if pairs is None:
+            continue
+        ends = [domains.get(e, mine.get(e) if isinstance(e, Var) else None) for e in pairs.values()]
+        if any(end is None or int_value(end.min) != 0 for end in ends):
+            continue
+        domain = Buffer("domain", tuple([end.extent for end in ends if end is not None]))
+        have = exact_box(point(domain, tuple([values[v] for v in pairs])), theirs, conjuncts(writer.predicate), given,
+                         analyzer=analyzer, before=loop_ranges(outer))
+        need = bounding_box(point(domain, tuple(pairs.values())), mine)
+        if have is not None and covers(have, need, domain.shape, analyzer.never_negative):
+            return True
+    return False
 
 
 def require_pipeline(state: State, scope: Block) -> None:

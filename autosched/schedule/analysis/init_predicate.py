@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autosched.ir.expr import Expr, Var, logical_and
+from autosched.ir.functor import uses
+from autosched.ir.itermap import pinned, without
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import Block, For, IterVar
-from autosched.schedule.analysis.boxes import bind_all, is_unit, pinned, uses, without
+from autosched.schedule.analysis.boxes import bind_all, is_unit, loop_ranges
 from autosched.schedule.analysis.dependence import one_to_one
 from autosched.schedule.kit.refusal import Refusal
 
@@ -53,7 +55,7 @@ def init_predicate(
         and one_to_one([v for _, v in spatial], others, predicate)
     ):
         return predicate
-    begin: dict[Var, Expr] = {**{n.var: n.min for n in dropped}, **pinned(dropped, condition)}
+    begin: dict[Var, Expr] = {**{n.var: n.min for n in dropped}, **pinned(loop_ranges(dropped), condition)}
     ranges = bind_all(Analyzer(), [*others, *dropped])
     ranges.assume(condition)
     for cond in mixed:

@@ -7,11 +7,12 @@ from dataclasses import replace
 from functools import partial
 from itertools import count, pairwise
 
+from autosched.ir.cover import covers
 from autosched.ir.expr import int_value
 from autosched.ir.host import kind_of
-from autosched.ir.region import region_covers
 from autosched.ir.scopes import SRAM_SCOPES
 from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, For, Ident, Range, Stmt, full_region
+from autosched.ir.swept import ranges_box
 from autosched.schedule.analysis.dependence import uncovered
 from autosched.schedule.analysis.ways import inner_blocks, users
 from autosched.schedule.kit.base import BlockRV
@@ -269,7 +270,7 @@ class Cache(Scope):
         place = place_at(state, scope, node.ident)
         inner = place.parent
         loaded, stored = swept_region(state, read, realize, inner), swept_region(state, write, realize, inner)
-        if not region_covers(loaded, stored):
+        if not covers(ranges_box(loaded), ranges_box(stored), buffer.shape):
             self._no_holes(state, scope, buffer, realize, inner, stored)
         around = state.ranges_at(place.parent)
         first, before = copy_stage(name, buffer, cached, loaded, None, around)
@@ -421,5 +422,5 @@ def _needs_old(block: Block, buffer: Buffer) -> bool:
             break
         if region_of(child.writes, buffer) is not None:
             # What stands behind the first writer reads the fresh values, as far as they reach.
-            return writes is None or not region_covers(clipped(writes.region, buffer.shape), clipped(reads.region, buffer.shape))
+            return writes is None or not covers(ranges_box(writes.region), ranges_box(reads.region), buffer.shape)
     return True

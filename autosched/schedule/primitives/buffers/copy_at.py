@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from autosched.ir.cover import covers
 from autosched.ir.expr import BufferLoad, Expr, Var, as_expr
 from autosched.ir.functor import Substitute, free_vars, walk
 from autosched.ir.region import region_bounds, union_ranges
-from autosched.ir.simplify import Analyzer
+from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import (
     TRUE,
     Block,
@@ -23,8 +24,9 @@ from autosched.ir.stmt import (
     nested,
     seq,
 )
+from autosched.ir.swept import exact_box, ranges_box
 from autosched.schedule.analysis.bindings import in_sequence
-from autosched.schedule.analysis.boxes import bindings, box_covers, exact_box, loop_ranges
+from autosched.schedule.analysis.boxes import bindings, loop_ranges, placed
 from autosched.schedule.analysis.dependence import require_pipeline
 from autosched.schedule.analysis.ways import loops_around, users
 from autosched.schedule.kit.base import BlockRV, LoopRV
@@ -267,15 +269,21 @@ def _without_holes(
     storage_scope: str,
 ) -> None:
     """Refuses to store elements that no writer has written."""
-    wanted = [(r.min, analyzer.simplify(r.min + r.extent - 1)) for r in domain]
+    wanted = ranges_box(domain)
+    around = loop_ranges([*state.loops_above(loop), loop])
     shared = [x for x in [*state.loops_above(loop), loop] if _shared_by(x, storage_scope)]
     for realize in uses.blocks:
         if not fills(realize.block, buffer):
             continue
         below = state.loops_below(loop, realize)
         for region in realize.block.writes:
-            box = None if region.buffer is not buffer else exact_box(region, realize, [*shared, *below])
-            if box is not None and box_covers(box, wanted, buffer.shape, analyzer):
+            if region.buffer is not buffer:
+                continue
+            ranges, conds = loop_ranges([*shared, *below]), conjuncts(realize.predicate)
+            # Of a buffer of the program's own, what nobody ever writes is the same with and without a value.
+            own = buffer not in state.func.given
+            box = exact_box(placed(region, realize), ranges, conds, analyzer=analyzer, before=around, missing=own)
+            if box is not None and covers(box, wanted, buffer.shape, analyzer.never_negative):
                 return
     raise Refusal(f"it is not known that loop {loop.var.name} writes all of the region of {buffer.name} that it would store",
                   [loop.var], code="domain")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, as_expr, int_value, logical_and
-from autosched.ir.functor import Substitute, free_vars, substitute
+from autosched.ir.functor import Substitute, free_vars, substitute, uses
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import block_access, region_bounds
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, IterVar, Range, Stmt
 from autosched.schedule.analysis.bindings import facts
-from autosched.schedule.analysis.boxes import bindings, loop_ranges, uses
+from autosched.schedule.analysis.boxes import bindings, loop_ranges
 from autosched.schedule.analysis.dependence import is_output, scope_of
 from autosched.schedule.analysis.ways import for_complete
 from autosched.schedule.kit.base import BlockRV, ScheduleBase

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from autosched.ir.cover import Box, covers, joined
 from autosched.ir.expr import BufferData, Var
 from autosched.ir.functor import stmt_exprs, walk_expr
-from autosched.ir.simplify import Analyzer
+from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import (
     TRUE,
     AttrStmt,
@@ -21,7 +22,8 @@ from autosched.ir.stmt import (
     Stmt,
     point,
 )
-from autosched.schedule.analysis.boxes import Box, box_covers, exact_box, join_boxes
+from autosched.ir.swept import exact_box, ranges_box
+from autosched.schedule.analysis.boxes import loop_ranges, placed
 from autosched.schedule.primitives.buffers.cache_rewrite import region_of
 
 
@@ -37,38 +39,36 @@ def stores_all(
         region: the region, in terms of the variables around those loops.
         around: ranges of these variables.
     """
-    need = [(r.min, r.min + r.extent - 1) for r in region]
-    return _covered(_boxes(realize, realize.block, buffer, loops), need, buffer, around)
+    return _covered(_boxes(realize, buffer, loops), region, buffer, around)
 
 
-def _covered(boxes: list[Box], need: Box, buffer: Buffer, dom: Mapping[Var, Range]) -> bool:
-    analyzer = Analyzer(dom)
-    joined = join_boxes(boxes, analyzer) if len(boxes) > 1 else boxes
-    return any(box_covers(b, need, buffer.shape, analyzer) for b in joined)
+def _covered(boxes: list[Box], region: Sequence[Range], buffer: Buffer, dom: Mapping[Var, Range]) -> bool:
+    known = Analyzer(dom).never_negative
+    need = ranges_box(region)
+    return any(covers(b, need, buffer.shape, known) for b in (joined(boxes, known) if len(boxes) > 1 else boxes))
 
 
-def _boxes(stmt: Stmt, owner: Block, buffer: Buffer, loops: Sequence[For]) -> list[Box]:
+def _boxes(stmt: Stmt, buffer: Buffer, loops: Sequence[For]) -> list[Box]:
     """Boxes of a buffer that a statement fills, in terms of what stands around ``loops``."""
-    here = BlockRealize(tuple(iv.var for iv in owner.iter_vars), TRUE, owner)
     match stmt:
         case For():
-            return _boxes(stmt.body, owner, buffer, [*loops, stmt])
+            return _boxes(stmt.body, buffer, [*loops, stmt])
         case SeqStmt():
-            return [b for s in stmt.stmts for b in _boxes(s, owner, buffer, loops)]
+            return [b for s in stmt.stmts for b in _boxes(s, buffer, loops)]
         case AttrStmt() | LetStmt():
-            return _boxes(stmt.body, owner, buffer, loops)
+            return _boxes(stmt.body, buffer, loops)
         case BufferStore():
-            box = exact_box(point(buffer, stmt.indices), here, loops) if stmt.buffer is buffer else None
+            box = exact_box(point(buffer, stmt.indices), loop_ranges(loops)) if stmt.buffer is buffer else None
             return [] if box is None else [box]
         case BlockRealize():
             region = region_of(stmt.block.writes, buffer)
             if region is None:
                 bare = not stmt.block.iter_vars and stmt.predicate == TRUE
-                return _boxes(stmt.block.body, owner, buffer, loops) if bare else []
+                return _boxes(stmt.block.body, buffer, loops) if bare else []
             if not fills(stmt.block, buffer):
                 # It declares more than an instance stores, maybe what all of them do.
                 return _instances(stmt, buffer, loops)
-            box = exact_box(region, stmt, loops)
+            box = exact_box(placed(region, stmt), loop_ranges(loops), conjuncts(stmt.predicate))
             return [] if box is None else [box]
         case _:
             return []
@@ -85,7 +85,8 @@ def _instances(realize: BlockRealize, buffer: Buffer, loops: Sequence[For]) -> l
         elif isinstance(stmt, SeqStmt):
             stack += [(s, around) for s in stmt.stmts]
         elif isinstance(stmt, BufferStore) and stmt.buffer is buffer:
-            box = exact_box(point(buffer, stmt.indices), realize, around)
+            store = placed(point(buffer, stmt.indices), realize)
+            box = exact_box(store, loop_ranges(around), conjuncts(realize.predicate))
             found += [] if box is None else [box]
     return found
 
@@ -101,8 +102,7 @@ def fills(block: Block, buffer: Buffer) -> bool:
     assert region is not None
     if any(m.source.buffer is buffer for m in block.match_buffers) or _by_address(block.body, buffer):
         return True  # what an instruction stores only the declaration tells
-    need = [(r.min, r.min + r.extent - 1) for r in region.region]
-    return _covered(_boxes(block.body, block, buffer, []), need, buffer, {iv.var: iv.dom for iv in block.iter_vars})
+    return _covered(_boxes(block.body, buffer, []), region.region, buffer, {iv.var: iv.dom for iv in block.iter_vars})
 
 
 def _by_address(stmt: Stmt, buffer: Buffer) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from autosched.ir.cover import apart
 from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, const, int_value
 from autosched.ir.functor import Mutator, Substitute, all_exprs, substitute_stmt, walk, walk_expr
 from autosched.ir.host import UNPACK, kind_of
@@ -25,6 +26,7 @@ from autosched.ir.stmt import (
     Stmt,
     seq,
 )
+from autosched.ir.swept import ranges_box
 from autosched.schedule.analysis.bindings import loop_dom
 from autosched.schedule.kit.base import ArgumentError, ExprRV, LoopRV
 from autosched.schedule.kit.primitive import primitive
@@ -261,10 +263,7 @@ class Partition(Loops):
                 moved = Substitute(vmap).visit_region(BufferRegion(buffer, region_bounds(a, free_early)))
                 for b in late:
                     here = region_bounds(b, free_late)
-                    if not any(
-                        analyzer.can_prove(x.min >= y.min + y.extent) or analyzer.can_prove(y.min >= x.min + x.extent)
-                        for x, y in zip(moved.region, here)
-                    ):
+                    if not apart(ranges_box(moved.region), ranges_box(here), analyzer.never_negative):
                         return False
         return True
 

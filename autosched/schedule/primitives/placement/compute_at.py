@@ -6,35 +6,28 @@ from dataclasses import replace
 from itertools import takewhile
 from math import prod
 
+from autosched.ir.cover import covers
 from autosched.ir.expr import BinOp, BufferLoad, Expr, IntImm, Var, bits, eq, int_value, logical_and, minimum
-from autosched.ir.functor import Substitute, free_vars
+from autosched.ir.functor import Substitute, free_vars, uses
 from autosched.ir.simplify import Analyzer, conjuncts, linear_form
 from autosched.ir.stmt import (
     TRUE,
     Block,
     BlockRealize,
     Buffer,
-    BufferRegion,
     BufferStore,
     For,
     Ident,
     Range,
     SeqStmt,
     Stmt,
+    point,
     seq,
 )
+from autosched.ir.swept import bounding_box, exact_box
 from autosched.schedule.analysis.attach_domain import Domain, iterator_domains, most
 from autosched.schedule.analysis.bindings import facts
-from autosched.schedule.analysis.boxes import (
-    bind_all,
-    bindings,
-    box_covers,
-    exact_box,
-    is_unit,
-    relaxed_box,
-    runs_everywhere,
-    uses,
-)
+from autosched.schedule.analysis.boxes import bind_all, bindings, is_unit, loop_ranges, runs_everywhere
 from autosched.schedule.analysis.dependence import (
     is_output,
     names,
@@ -592,16 +585,12 @@ def _run_all(
     if not shape:
         return
     domain = Buffer("domain", shape)
-    old = BlockRealize(tuple([v - s for v, s in zip(realize.iter_values, starts)]), realize.predicate, block)
-    new = BlockRealize(tuple([v - s for v, s in zip(values, starts)]), predicate, block)
-    point = BufferRegion(domain, tuple(Range(iv.var, IntImm(1, iv.var.dtype)) for iv in block.iter_vars))
     analyzer = bind_all(Analyzer(), common)
-    have = exact_box(point, new, entered)
-    need = relaxed_box(point, old, left)
     analyzer.assume(realize.predicate)
-    inner = {loop.var for loop in entered}
-    outside = [c for c in conjuncts(predicate) if not uses(c, inner)]
-    if not all(analyzer.can_prove(c) for c in outside) or have is None or not box_covers(have, need, shape, analyzer):
+    have = exact_box(point(domain, tuple([v - s for v, s in zip(values, starts)])), loop_ranges(entered), conjuncts(predicate),
+                     analyzer=analyzer)
+    need = bounding_box(point(domain, tuple([v - s for v, s in zip(realize.iter_values, starts)])), loop_ranges(left))
+    if have is None or not covers(have, need, shape, analyzer.never_negative):
         raise Refusal(
             f"block {block.name} would not run for all of its iterations there: its producers do not write all that it "
             "runs over", [block.ident], "attach the producers to this block instead (compute_at)", code="domain",

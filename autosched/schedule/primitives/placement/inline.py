@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from autosched.ir.expr import BufferData, BufferLoad, Expr, IntImm, Var, int_value, logical_and
-from autosched.ir.functor import Mutator, Substitute, stmt_children, stmt_exprs, walk_expr
+from autosched.ir.functor import Mutator, Substitute, stmt_children, stmt_exprs, uses, walk_expr
 from autosched.ir.itermap import detect_iter_map, inverse_affine_map
 from autosched.ir.region import block_access, int_set_bounds
 from autosched.ir.simplify import Analyzer, conjuncts
@@ -22,7 +22,7 @@ from autosched.ir.stmt import (
     Stmt,
 )
 from autosched.schedule.analysis.bindings import facts
-from autosched.schedule.analysis.boxes import bindings, is_unit, runs_everywhere, uses
+from autosched.schedule.analysis.boxes import bindings, is_unit, runs_everywhere
 from autosched.schedule.analysis.dependence import incomplete, is_output, names, require_pipeline, scope_of
 from autosched.schedule.analysis.ways import before_nesting, for_complete
 from autosched.schedule.kit.base import BlockRV, ScheduleBase

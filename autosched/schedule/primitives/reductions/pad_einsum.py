@@ -20,7 +20,7 @@ from autosched.ir.expr import (
     int_value,
     is_int,
 )
-from autosched.ir.functor import Mutator, free_vars, stmt_children, stmt_exprs, walk, walk_expr
+from autosched.ir.functor import Mutator, free_vars, stmt_children, stmt_exprs, uses, walk, walk_expr
 from autosched.ir.region import int_set_bounds
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import (
@@ -42,7 +42,7 @@ from autosched.ir.stmt import (
     seq,
 )
 from autosched.schedule.analysis.bindings import BufferReplacer, facts, in_sequence
-from autosched.schedule.analysis.boxes import is_unit, loop_ranges, uses
+from autosched.schedule.analysis.boxes import is_unit, loop_ranges
 from autosched.schedule.analysis.dependence import affine_binding, require_pipeline, scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.limits import Overflow, whole_tiles

@@ -6,7 +6,8 @@ from dataclasses import replace
 from functools import partial
 
 from autosched.ir.expr import BinOp, BufferLoad, Expr, Var
-from autosched.ir.functor import Substitute, free_vars, rewrite, walk_expr
+from autosched.ir.functor import Substitute, free_vars, rewrite, uses, walk_expr
+from autosched.ir.itermap import pinned, without
 from autosched.ir.region import block_access
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import (
@@ -20,7 +21,7 @@ from autosched.ir.stmt import (
     Stmt,
     seq,
 )
-from autosched.schedule.analysis.boxes import bind_all, pinned, uses, without
+from autosched.schedule.analysis.boxes import bind_all, loop_ranges
 from autosched.schedule.analysis.dependence import (
     affine_binding,
     not_reduction,
@@ -239,7 +240,7 @@ def _starts_below(state: State, realize: BlockRealize, loops: list[For], positio
                     f'sch.decompose_reduction("{block.name}", {higher.var.name})', code="reduction",
                 )
     if not _idempotent(state, realize, target):
-        fixed = pinned(loops, realize.predicate)
+        fixed = pinned(loop_ranges(loops), realize.predicate)
         for inner in loops[position:]:
             if inner.var not in fixed and not any(uses(v, {inner.var}) for v in realize.iter_values):
                 raise Refusal(

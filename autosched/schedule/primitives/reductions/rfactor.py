@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, int_value, logical_and
-from autosched.ir.functor import Substitute, free_vars, substitute
+from autosched.ir.functor import Substitute, free_vars, substitute, uses
+from autosched.ir.itermap import pinned
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import (
     Block,
@@ -25,7 +26,7 @@ from autosched.ir.stmt import (
     point,
     seq,
 )
-from autosched.schedule.analysis.boxes import loop_ranges, pinned, uses
+from autosched.schedule.analysis.boxes import loop_ranges
 from autosched.schedule.analysis.dependence import not_reduction, require_pipeline, scope_of
 from autosched.schedule.analysis.reducers import Reduction, recognise
 from autosched.schedule.analysis.ways import for_reduction, named, works
@@ -211,7 +212,7 @@ def _check_predicate(
     analyzer = Analyzer(loop_ranges(loops))
     first: dict[Var, Expr] = {x.var: x.min for x in loops if x.var in reduce}
     # Loops that only repeat the block, and that run once: the partial results are combined anew under the others.
-    first.update({v: e for v, e in pinned(loops, realize.predicate).items() if v not in spatial})
+    first.update({v: e for v, e in pinned(loop_ranges(loops), realize.predicate).items() if v not in spatial})
     first.pop(factored.var, None)
     for cond in conjuncts(realize.predicate):
         if uses(cond, {*reduce, factored.var}) and not analyzer.can_prove(substitute(cond, first)):

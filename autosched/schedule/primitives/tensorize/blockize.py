@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, is_int, logical_and
-from autosched.ir.functor import Substitute, free_vars
+from autosched.ir.functor import Substitute, free_vars, uses
+from autosched.ir.itermap import pinned, without
 from autosched.ir.region import region_bounds, union_regions
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import (
@@ -24,7 +25,7 @@ from autosched.ir.stmt import (
     Stmt,
     seq,
 )
-from autosched.schedule.analysis.boxes import is_unit, pinned, uses, without
+from autosched.schedule.analysis.boxes import is_unit, loop_ranges
 from autosched.schedule.analysis.dependence import one_to_one
 from autosched.schedule.analysis.init_predicate import init_predicate
 from autosched.schedule.analysis.ways import inner_blocks
@@ -311,7 +312,7 @@ def blockize_loop(state: State, loop: For, preserve_unit: bool) -> BlockRealize:
 
 def _each_once(values: Sequence[Expr], loops: Sequence[For], predicate: Expr) -> bool:
     """Whether no two iterations that run have the same values."""
-    fixed = pinned(loops, predicate)
+    fixed = pinned(loop_ranges(loops), predicate)
     free = [n for n in loops if n.var not in fixed]
     return one_to_one(without(fixed, values), free, without(fixed, [predicate])[0])
 

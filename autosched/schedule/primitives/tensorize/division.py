@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autosched.ir.expr import Expr, IntImm, Var, int_value, logical_and
+from autosched.ir.functor import uses
 from autosched.ir.numbered import Numbered, numbered, unnumbered
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import TRUE, BlockRealize, For
 from autosched.ir.subspace import Division as Digits
 from autosched.ir.subspace import subspace_divide
-from autosched.schedule.analysis.boxes import is_unit, loop_ranges, uses
+from autosched.schedule.analysis.boxes import is_unit, loop_ranges
 
 
 @dataclass(frozen=True)

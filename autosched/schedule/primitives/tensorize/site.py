@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autosched.ir.expr import Var, int_value
+from autosched.ir.functor import uses
 from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, BlockRealize, Buffer, For, Ident, SeqStmt, Stmt
-from autosched.schedule.analysis.boxes import bindings, is_unit, uses
+from autosched.schedule.analysis.boxes import bindings, is_unit
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.tensorize.pattern import Matcher, Mismatch, Pattern
