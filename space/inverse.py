@@ -326,6 +326,8 @@ def _together(space: Space, sketch: int) -> Iterator[list[int]]:
             model.columns[model.index[name]].choices) <= FEW], 2))
         yield [at[n] for n in (*tiles, "order") if n in at]
         yield [at[n] for n in ("cut", "cut_again") if n in at]
+        # What the first part's tiles are comes first in a trace: all others are tiled anew behind it.
+        yield from ([at[n] for n in (tile, "head_tile", *more) if n in at] for tile in tiles for more in ((), ("head",)))
         start += len(model.columns)
 
 

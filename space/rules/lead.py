@@ -16,7 +16,7 @@ from space.rule import Column, Ints, NumericRule, Points
 from space.rules.cuts import table, values
 from space.rules.tiling import divisors
 
-TILES = 3  # of the others' length that a first part is given where it gets tiles of its own
+TILES = 3  # that a first part has at most along the axis that it is cut from, where it gets tiles of its own
 
 
 class Lead(NumericRule):
@@ -78,10 +78,11 @@ class Lead(NumericRule):
                 size, row[tile] = int(row[tile]), size
             row[at] = known.get((a, size), 0)
             if "head" in model.index and (not row[model.index["head"]] or rng.random() < 0.5):
-                # A few tiles, and along another axis all that there is.
+                # A few tiles along one axis: of its own, or as long as the others', where these leave something.
                 c = axes[rng.integers(len(axes))]
                 long = size if c == a else int(row[model.index[f"tile_{model.nest.axes[c].name}"]])
-                row[model.index["head"]] = known.get((c, long * int(rng.integers(1, 1 + TILES))), 0)
+                first = long * int(rng.integers(1, 1 + TILES)) if (c, long) in known else int(rng.integers(1, 1 + TILES))
+                row[model.index["head"]] = known.get((c, first), 0)
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """Log tiles of the first part; 0 where there is none."""
