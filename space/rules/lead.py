@@ -1,8 +1,7 @@
 """Lead: whether the first part is of several tiles, which are finer than the others' along one axis.
 
-Compute waits for the first tile's loads with nothing else to do, so that one is best small. But the next one's loads take only as long
-as the first one computes: after a single small tile it would wait again, for a whole one. What several small tiles compute, loads that
-run ahead of it need less and less of.
+Compute waits for the first tile's loads with nothing else to do, so that one is best small. But then it waits again, for those of
+a whole tile, which take longer than what it computes meanwhile. Several small tiles take that time.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ TILES = 3  # that a first part has at most along the axis that it is cut from, w
 
 
 class Lead(NumericRule):
-    """One column, whose values mean what those of a cut do: an axis, and the first part's tile along it; 0 where it has none of its own.
+    """One column, whose values mean what those of a cut do: an axis, and the first part's own tile along it; 0 without one.
 
     Along the other axes it is tiled as the others are, also along the one that it was cut from.
     """

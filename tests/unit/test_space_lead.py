@@ -1,4 +1,4 @@
-"""A first part of several tiles that are finer than the others': what it may be, that it computes the same, and what it is worth."""
+"""A first part of several tiles that are finer than the others': what it may be, what it computes, and what it is worth."""
 
 from __future__ import annotations
 
@@ -108,11 +108,12 @@ def test_it_is_no_twin_of_a_point_without(name: str) -> None:
 
 @pytest.mark.parametrize("decisions", [
     {"head": 4, "head_tile": 2, "tile_m": 4, "tile_n": 2}, {"head": 4, "head_tile": 7, "tile_m": 4, "tile_n": 4},
+    {"head": 4, "head_tile": 7, "tile_m": 2, "tile_n": 2, "load_data": 1},
 ])
 def test_its_trace_is_found_again(decisions: dict[str, int]) -> None:
-    """The others' tiles come behind the first part's in a trace, and make sense of them."""
+    """The others' tiles come behind the first part's in a trace, and say along which axis those are its own."""
     space = Space(workload(DENSE).func, "vta-de10")
-    point = space.point(**decisions, load_data=1)
+    point = space.point(**{"load_data": 1, **decisions})
     assert space.point_of(space.trace(point)).tolist() == point.tolist()
 
 
