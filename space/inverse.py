@@ -27,6 +27,7 @@ from autosched.schedule.kit.trace import Trace
 from space.distinct import fresh_of
 from space.plan import Mask
 from space.rule import Points
+from space.rules.cuts import values
 from space.sites import sites_of
 
 if TYPE_CHECKING:
@@ -273,6 +274,7 @@ def _changes(space: Space, sketch: int, row: Point, most: int) -> Iterator[dict[
     columns = list(zip(space.places(sketch).tolist(), space.sketches[sketch].columns))
     for at, column in columns:
         yield from ({at: value} for value in column.choices if value != row[at])
+    yield from _behind_first(space, sketch, row)
     for group in _together(space, sketch):
         values = [space.sketches[sketch].columns[n].choices for n in group]
         while prod(map(len, values)) > most:
@@ -285,6 +287,25 @@ def _changes(space: Space, sketch: int, row: Point, most: int) -> Iterator[dict[
             yield dict(zip(places, v))
             if pins:
                 yield {**pins, **dict(zip(places, v))}
+
+
+def _behind_first(space: Space, sketch: int, row: Point) -> Iterator[dict[int, int]]:
+    """The first part as it is, whose tiles come first in a trace, and all others' longer along one axis."""
+    places = space.places(sketch)
+    own, start = space.sketches[sketch].split(np.ascontiguousarray(row[None, places])), 0
+    for model, rows in own:
+        at = {name: int(places[start + n]) for name, n in model.index.items()}
+        start += len(model.columns)
+        plan = model.plan(rows)
+        if not plan.main or not plan.parts[0].on[0] or "head_tile" not in at:
+            continue
+        tiles = {a: int(plan.parts[0].tiles[0, a]) for a in model.nest.spatial if f"tile_{model.nest.axes[a].name}" in at}
+        for a, tile in tiles.items():
+            as_it_is = {at[f"tile_{model.nest.axes[b].name}"]: other for b, other in tiles.items()}
+            as_it_is[at["head_tile"]] = values(model).get((a, tile), 0)
+            column = f"tile_{model.nest.axes[a].name}"
+            longer = (t for t in model.columns[model.index[column]].choices if t > tile)
+            yield from ({**as_it_is, at[column]: t} for t in longer if as_it_is[at["head_tile"]])
 
 
 def _pins(space: Space, sketch: int, row: Point, tiled: Sequence[int]) -> dict[int, int]:
@@ -326,6 +347,7 @@ def _together(space: Space, sketch: int) -> Iterator[list[int]]:
             model.columns[model.index[name]].choices) <= FEW], 2))
         yield [at[n] for n in (*tiles, "order") if n in at]
         yield [at[n] for n in ("cut", "cut_again") if n in at]
+        yield from ([at[n] for n in (*more, "head_tile") if n in at] for more in (("order",), *((t, "order") for t in tiles)))
         start += len(model.columns)
 
 

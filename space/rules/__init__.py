@@ -8,6 +8,7 @@ from space.rules.banks import Banks
 from space.rules.cuts import Cuts
 from space.rules.epilogue import Epilogue
 from space.rules.first import First
+from space.rules.lead import Lead
 from space.rules.length import Length
 from space.rules.order import Order
 from space.rules.ramp import Ramp
@@ -20,5 +21,5 @@ from space.rules.zeros import Zeros
 
 STRUCTURAL: tuple[StructuralRule, ...] = (Epilogue(), Rows())
 NUMERIC: tuple[NumericRule, ...] = (
-    Cuts(), Tiling(), Ramp(), Taper(), Zeros(), Order(), Attach(), Residency(), Slices(), Banks(), First(), Length(),
+    Cuts(), Tiling(), Lead(), Ramp(), Taper(), Zeros(), Order(), Attach(), Residency(), Slices(), Banks(), First(), Length(),
 )

@@ -140,9 +140,10 @@ class Cuts(NumericRule):
             head = plan.parts[0]
             axis, size = self._decode(model, points, "head")
             tile = along(plan.body.tiles, axis)
-            # A first part as large as a tile is a tile, unless it loads something for all the others: then it may be larger
-            # too, so that the engine that computes is not done before these loads are.
-            kept = np.zeros(len(points), dtype=np.bool_)
+            # A first part as large as a tile is a tile, unless it has finer tiles, or loads something for all the others: then it
+            # may be larger too, so that the engine that computes is not done before these loads are.
+            spatial = slice(model.n_spatial)
+            kept = (head.tiles < np.minimum(plan.body.tiles, head.extents))[:, spatial].any(axis=1)
             for keep in plan.keep:
                 kept |= keep
             small = (size < tile) | kept

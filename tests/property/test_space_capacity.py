@@ -88,7 +88,7 @@ def test_points_fit_and_what_is_too_large_does_not(name: str, small: Target) -> 
     space = Space(workload(name).func, small)
     rows = space.repair(space.draws(np.random.default_rng(0), 3000))[0]
     rows = np.unique(rows[(space.repair(rows)[0] == rows).all(axis=1)], axis=0)
-    rows = rows[np.random.default_rng(1).permutation(len(rows))]
+    rows = rows[np.random.default_rng(2).permutation(len(rows))]
     inside = space.valid(rows)
     for point in rows[inside][:3]:
         lower_table(space.schedule(point).func, small)

@@ -1,0 +1,101 @@
+"""Lead: whether the first part is of several tiles, which are finer than the others' along one axis.
+
+Compute waits for the first tile's loads with nothing else to do, so that one is best small. But then it waits again, for those of
+a whole tile, which take longer than what it computes meanwhile. Several small tiles take that time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from space.model import Model
+from space.plan import Part, Plan, along
+from space.rule import Column, Ints, NumericRule, Points
+from space.rules.cuts import table, values
+from space.rules.tiling import divisors
+
+TILES = 3  # that a first part has at most along the axis that it is cut from, where it gets tiles of its own
+
+
+class Lead(NumericRule):
+    """One column, whose values mean what those of a cut do: an axis, and the first part's own tile along it; 0 without one.
+
+    Along the other axes it is tiled as the others are, also along the one that it was cut from.
+    """
+
+    name = "lead"
+    cuts = True
+
+    def columns(self, model: Model) -> tuple[Column, ...]:
+        """``head_tile``, where there are cuts."""
+        return (Column("head_tile", tuple(range(len(table(model))))),) if model.cuts else ()
+
+    def _decode(self, model: Model, points: Points) -> tuple[Ints, Ints]:
+        """The axis, -1 without, and the tile along it, shape (n,) each."""
+        row = table(model)[model.column(points, "head_tile")]
+        return row[:, 0], row[:, 1]
+
+    def plan(self, model: Model, points: Points, plan: Plan) -> None:
+        """The first part's tiles."""
+        axis, size = self._decode(model, points)
+        own = np.flatnonzero(axis >= 0)
+        if not plan.main or not len(own):
+            return
+        first = plan.parts[0]
+        tiles = first.tiles.copy()
+        tiles[own] = _like_others(plan, first)[own]
+        tiles[own, axis[own]] = np.minimum(tiles[own, axis[own]], size[own])
+        first.tiles = tiles
+
+    def repair(self, model: Model, points: Points, plan: Plan) -> None:
+        """Only a first part has tiles of its own; they divide it, and are finer than the others'."""
+        if "head_tile" not in model.index:
+            return
+        own = points[:, model.index["head_tile"]]
+        if not plan.main:
+            own[:] = 0
+        if not own.any():
+            return
+        axis, size = self._decode(model, points)
+        first = plan.parts[0]
+        finer = first.on & (axis >= 0) & (size < along(_like_others(plan, first), axis))
+        own[~finer | (along(first.extents, axis) % np.maximum(size, 1) > 0)] = 0
+
+    def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
+        """Other tiles of the first part; as often, the others get longer ones, and it keeps what they had. It is there then."""
+        axes = [a for a in model.nest.spatial
+                if model.nest.axes[a].extent > 1 and f"tile_{model.nest.axes[a].name}" in model.index]
+        if not axes or "head_tile" not in model.index:
+            return
+        known, at = values(model), model.index["head_tile"]
+        for row in points:
+            a = axes[rng.integers(len(axes))]
+            axis, tile = model.nest.axes[a], model.index[f"tile_{model.nest.axes[a].name}"]
+            size = int(rng.choice(divisors(axis.extent)))
+            if rng.random() < 0.5 and size > row[tile]:
+                size, row[tile] = int(row[tile]), size
+            row[at] = known.get((a, size), 0)
+            if "head" in model.index and (not row[model.index["head"]] or rng.random() < 0.5):
+                # A few tiles along one axis: of its own, or as long as the others', where these leave something.
+                c = axes[rng.integers(len(axes))]
+                long = size if c == a else int(row[model.index[f"tile_{model.nest.axes[c].name}"]])
+                first = long * int(rng.integers(1, 1 + TILES)) if (c, long) in known else int(rng.integers(1, 1 + TILES))
+                row[model.index["head"]] = known.get((c, first), 0)
+
+    def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
+        """Log tiles of the first part; 0 where there is none."""
+        first = plan.parts[0]
+        several = model.tiles_run(plan, first) if plan.main else np.zeros(len(points))
+        return [np.log2(np.maximum(several, 1)).astype(np.float64)]
+
+    def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
+        """Only said where it has a tile of its own."""
+        axis, size = self._decode(model, point[None])
+        return f"first in tiles of {model.nest.axes[axis[0]].name}={size[0]}" if axis[0] >= 0 else ""
+
+
+def _like_others(plan: Plan, first: Part) -> Ints:
+    """The first part's tiles if it is tiled as the others are; whole where their tiles do not divide it; shape (n, axes)."""
+    tiles = np.minimum(plan.body.tiles, first.extents)
+    return np.asarray(np.where(first.extents % np.maximum(tiles, 1) == 0, tiles, first.tiles), dtype=np.int64)
