@@ -12,7 +12,7 @@ from autosched.ir.forms import NO_TERMS, conditions, index_forms, ranging
 from autosched.ir.itermap import iter_map_simplify
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import TRUE, Buffer, BufferRegion, Range
-from autosched.ir.swept import bounding_box, exact_box
+from autosched.ir.swept import bounding_box, exact_box, limits_within
 from autosched.schedule.analysis.bindings import plain_digits
 
 NAMES = "abcd"
@@ -337,3 +337,21 @@ def test_conditions_that_are_said_to_hold_somewhere_do(
         for a in range(spans[0][0], sum(spans[0])):
             assert any(all(k + sum(c * env[t] for t, c in terms.items()) >= 0 for terms, k in conds)
                        for env in envs if env["a"] == a)
+
+
+def test_what_lies_beyond_the_elements_of_interest_may_be_left_out() -> None:
+    i = Var("i")
+    index = [(({i: 1}, 0), 1)]
+    upto, onwards = ({i: -1}, 4), ({i: 1}, -2)  # i <= 4, i >= 2
+    assert keeps_inside(upto, index, [8], [(None, 4)]) and not keeps_inside(upto, index, [8], [(None, 5)])
+    assert keeps_inside(onwards, index, [8], [(2, None)]) and not keeps_inside(onwards, index, [8], [(1, None)])
+    assert not keeps_inside(upto, index, [8]) and keeps_inside(upto, index, [5])
+    assert keeps_inside((NO_TERMS, 0), index, [8]) and not keeps_inside((NO_TERMS, -1), index, [8])
+    # A reader that looks at rows 2 to 4 alone, of every second one that is written.
+    rows = of_buffer([(i * 2, 1)], [16])
+    assert limits_within(rows, [i * 2 <= 8, IntImm(4) <= i * 2, i < 3]) == [(4, 8)]
+    assert limits_within(of_buffer([(i, 2)], [16]), [i <= 8]) == [(None, None)]
+    eight = {i: Range(IntImm(0), IntImm(8))}
+    plain = of_buffer([(i, 1)], [8])
+    for given_limits, last in (((), 4), ([(None, 4)], 7)):
+        assert exact_box(plain, eight, [i < 5], limits=given_limits) == [((NO_TERMS, 0), (NO_TERMS, last), True)]
