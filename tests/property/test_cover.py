@@ -314,6 +314,7 @@ def test_boxes_are_joined_where_they_touch(data: st.DataObject) -> None:
     assert around is not None and encloses(around, boxes[0]) and encloses(around, boxes[-1])
     both = [inside(b, {still: 0}, [9] * n) for b in (boxes[0], boxes[-1])]
     assert apart(boxes[0], boxes[-1]) == both[0].isdisjoint(both[1])
+    assert encloses(boxes[0], boxes[-1]) == (both[1] <= both[0])
     assert hull(boxes[0], [((NO_TERMS, 0), (NO_TERMS, 0), True)] * n) is None
 
 
