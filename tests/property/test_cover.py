@@ -356,3 +356,29 @@ def test_what_lies_beyond_the_elements_of_interest_may_be_left_out() -> None:
     plain = of_buffer([(i, 1)], [8])
     for given_limits, last in (((), 4), ([(None, 4)], 7)):
         assert exact_box(plain, eight, [i < 5], limits=given_limits) == [((NO_TERMS, 0), (NO_TERMS, last), True)]
+
+
+def test_digits_and_conditions_together() -> None:
+    i, k = Var("i"), Var("k")
+    around = {k: Range(IntImm(0), IntImm(3))}
+    rows = of_buffer([(i // 8, 1), (i % 8, 1)], [7, 8])
+    every = [((NO_TERMS, 0), (NO_TERMS, n), True) for n in (6, 7)]
+    # The iteration that is one too many leaves the buffer: without its condition the rows are not whole.
+    most = {i: Range(IntImm(0), IntImm(57))}
+    assert exact_box(rows, most, [i < 56]) == every and exact_box(rows, most) is None
+    # What is left out by a loop that stands still is left out, whatever else holds.
+    plain = of_buffer([(i, 1)], [4])
+    four = {i: Range(IntImm(0), IntImm(4))}
+    inside_it = [IntImm(0) <= i * 1, i < 4]
+    assert exact_box(plain, four, inside_it, analyzer=Analyzer(around)) is not None
+    assert exact_box(plain, four, [*inside_it, k < 2], analyzer=Analyzer(around)) is None
+    assert exact_box(plain, four, [*inside_it, k < 3], analyzer=Analyzer(around)) is not None
+    # A row that is never full may count as full; one that is in another iteration may not.
+    eight = {i: Range(IntImm(0), IntImm(8))}
+    halves = of_buffer([(i // 4, 1), (i % 4, 1)], [2, 4])
+    full = [((NO_TERMS, 0), (NO_TERMS, n), True) for n in (1, 3)]
+    assert exact_box(halves, eight, [i < 5], analyzer=Analyzer(around)) is None
+    assert exact_box(halves, eight, [i < 5], analyzer=Analyzer(around), missing=True) == full
+    assert exact_box(halves, eight, [i < k + 5], analyzer=Analyzer(around), missing=True) is None
+    later = of_buffer([((k * 4 + i) // 4, 1), ((k * 4 + i) % 4, 1)], [4, 4])
+    assert exact_box(later, {i: Range(IntImm(0), IntImm(5))}, analyzer=Analyzer(around), missing=True) is None
