@@ -382,3 +382,11 @@ def test_digits_and_conditions_together() -> None:
     assert exact_box(halves, eight, [i < k + 5], analyzer=Analyzer(around), missing=True) is None
     later = of_buffer([((k * 4 + i) // 4, 1), ((k * 4 + i) % 4, 1)], [4, 4])
     assert exact_box(later, {i: Range(IntImm(0), IntImm(5))}, analyzer=Analyzer(around), missing=True) is None
+    # Every fifth of a fused loop starts a row; conditions on a loop that drives nothing have to hold in one iteration.
+    forty, thrice = {i: Range(IntImm(0), IntImm(40))}, {**four, k: Range(IntImm(0), IntImm(3))}
+    assert exact_box(of_buffer([(i // 5, 1)], [8]), forty, [i % 5 < 2]) == [((NO_TERMS, 0), (NO_TERMS, 7), True)]
+    assert exact_box(plain, thrice, [k % 2 < 1, k < 1]) is not None
+    assert exact_box(plain, thrice, [k % 2 < 1, IntImm(1) <= k * 1, k < 2]) is None
+    # Of a loop of unknown length nothing is known but that it begins.
+    unknown = {**four, k: Range(IntImm(0), Var("n"))}
+    assert exact_box(plain, unknown, [k < 1]) is not None and exact_box(plain, unknown, [IntImm(5) <= k * 1]) is None
