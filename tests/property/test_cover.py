@@ -390,3 +390,8 @@ def test_digits_and_conditions_together() -> None:
     # Of a loop of unknown length nothing is known but that it begins.
     unknown = {**four, k: Range(IntImm(0), Var("n"))}
     assert exact_box(plain, unknown, [k < 1]) is not None and exact_box(plain, unknown, [IntImm(5) <= k * 1]) is None
+    n = unknown[k].extent
+    ends = exact_box(of_buffer([(k, 1)], [16]), {k: Range(IntImm(2), n)})
+    assert ends is None or ends == [((NO_TERMS, 2), ({n: 1}, 1), True)]
+    assert exact_box(of_buffer([(k, 1)], [16]), {k: Range(IntImm(0), n)}) == [((NO_TERMS, 0), ({n: 1}, -1), True)]
+    assert exact_box(of_buffer([(k * 2, 1)], [16]), {k: Range(IntImm(0), n)}) is None
