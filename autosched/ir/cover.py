@@ -175,7 +175,7 @@ def left_out(
 def some_run(conds: Sequence[Form], loops: Mapping[Any, Span], known: Known = nothing) -> bool:
     """Whether conditions hold together in one iteration of some loops; False where none is found.
 
-    Tried are the first and the last iteration, moved as far as each condition asks for.
+    Tried is the first iteration, moved as far as each condition asks for.
 
     Args:
         conds: forms, none of which is negative where they hold.
@@ -191,22 +191,19 @@ def some_run(conds: Sequence[Form], loops: Mapping[Any, Span], known: Known = no
                 ends[t] = (max(lo, -(k // c)), hi) if c > 0 else (lo, min(hi, k // -c))
     if any(lo > hi for lo, hi in ends.values()):
         return False
-    for end in (0, 1):
-        point = {t: both[end] for t, both in ends.items()}
-        for terms, k in conds:
-            lack = -k - sum(c * point[t] for t, c in terms.items() if t in point)
-            for t, c in terms.items():
-                if lack > 0 and t in point:
-                    lo, hi = ends[t]
-                    steps = min(-(-lack // abs(c)), hi - point[t] if c > 0 else point[t] - lo)
-                    point[t] += steps if c > 0 else -steps
-                    lack -= steps * abs(c)
-        at = [(
-            {t: c for t, c in terms.items() if t not in point}, k + sum(c * point[t] for t, c in terms.items() if t in point),
-        ) for terms, k in conds]
-        if all(known(rest, k) for rest, k in at):
-            return True
-    return False
+    point = {t: lo for t, (lo, _) in ends.items()}
+    for terms, k in conds:
+        lack = -k - sum(c * point[t] for t, c in terms.items() if t in point)
+        for t, c in terms.items():
+            if lack > 0 and t in point:
+                lo, hi = ends[t]
+                steps = min(-(-lack // abs(c)), hi - point[t] if c > 0 else point[t] - lo)
+                point[t] += steps if c > 0 else -steps
+                lack -= steps * abs(c)
+    return all(
+        known({t: c for t, c in terms.items() if t not in point}, k + sum(c * point[t] for t, c in terms.items() if t in point))
+        for terms, k in conds
+    )
 
 
 def limits_of(indices: Sequence[tuple[Form, int]], conds: Sequence[Form]) -> Limits:

@@ -12,7 +12,7 @@ from autosched.ir.forms import NO_TERMS, conditions, index_forms, ranging
 from autosched.ir.itermap import iter_map_simplify
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import TRUE, Buffer, BufferRegion, Range
-from autosched.ir.swept import bounding_box, exact_box
+from autosched.ir.swept import bounding_box, exact_box, limits_within
 from autosched.schedule.analysis.bindings import plain_digits
 
 NAMES = "abcd"
@@ -314,6 +314,7 @@ def test_boxes_are_joined_where_they_touch(data: st.DataObject) -> None:
     assert around is not None and encloses(around, boxes[0]) and encloses(around, boxes[-1])
     both = [inside(b, {still: 0}, [9] * n) for b in (boxes[0], boxes[-1])]
     assert apart(boxes[0], boxes[-1]) == both[0].isdisjoint(both[1])
+    assert encloses(boxes[0], boxes[-1]) == (both[1] <= both[0])
     assert hull(boxes[0], [((NO_TERMS, 0), (NO_TERMS, 0), True)] * n) is None
 
 
@@ -337,3 +338,60 @@ def test_conditions_that_are_said_to_hold_somewhere_do(
         for a in range(spans[0][0], sum(spans[0])):
             assert any(all(k + sum(c * env[t] for t, c in terms.items()) >= 0 for terms, k in conds)
                        for env in envs if env["a"] == a)
+
+
+def test_what_lies_beyond_the_elements_of_interest_may_be_left_out() -> None:
+    i = Var("i")
+    index = [(({i: 1}, 0), 1)]
+    upto, onwards = ({i: -1}, 4), ({i: 1}, -2)  # i <= 4, i >= 2
+    assert keeps_inside(upto, index, [8], [(None, 4)]) and not keeps_inside(upto, index, [8], [(None, 5)])
+    assert keeps_inside(onwards, index, [8], [(2, None)]) and not keeps_inside(onwards, index, [8], [(1, None)])
+    assert not keeps_inside(upto, index, [8]) and keeps_inside(upto, index, [5])
+    assert keeps_inside((NO_TERMS, 0), index, [8]) and not keeps_inside((NO_TERMS, -1), index, [8])
+    # A reader that looks at rows 2 to 4 alone, of every second one that is written.
+    rows = of_buffer([(i * 2, 1)], [16])
+    assert limits_within(rows, [i * 2 <= 8, IntImm(4) <= i * 2, i < 3]) == [(4, 8)]
+    assert limits_within(of_buffer([(i, 2)], [16]), [i <= 8]) == [(None, None)]
+    eight = {i: Range(IntImm(0), IntImm(8))}
+    plain = of_buffer([(i, 1)], [8])
+    for given_limits, last in (((), 4), ([(None, 4)], 7)):
+        assert exact_box(plain, eight, [i < 5], limits=given_limits) == [((NO_TERMS, 0), (NO_TERMS, last), True)]
+
+
+def test_digits_and_conditions_together() -> None:
+    i, k = Var("i"), Var("k")
+    around = {k: Range(IntImm(0), IntImm(3))}
+    rows = of_buffer([(i // 8, 1), (i % 8, 1)], [7, 8])
+    every = [((NO_TERMS, 0), (NO_TERMS, n), True) for n in (6, 7)]
+    # The iteration that is one too many leaves the buffer: without its condition the rows are not whole.
+    most = {i: Range(IntImm(0), IntImm(57))}
+    assert exact_box(rows, most, [i < 56]) == every and exact_box(rows, most) is None
+    # What is left out by a loop that stands still is left out, whatever else holds.
+    plain = of_buffer([(i, 1)], [4])
+    four = {i: Range(IntImm(0), IntImm(4))}
+    inside_it = [IntImm(0) <= i * 1, i < 4]
+    assert exact_box(plain, four, inside_it, analyzer=Analyzer(around)) is not None
+    assert exact_box(plain, four, [*inside_it, k < 2], analyzer=Analyzer(around)) is None
+    assert exact_box(plain, four, [*inside_it, k < 3], analyzer=Analyzer(around)) is not None
+    # A row that is never full may count as full; one that is in another iteration may not.
+    eight = {i: Range(IntImm(0), IntImm(8))}
+    halves = of_buffer([(i // 4, 1), (i % 4, 1)], [2, 4])
+    full = [((NO_TERMS, 0), (NO_TERMS, n), True) for n in (1, 3)]
+    assert exact_box(halves, eight, [i < 5], analyzer=Analyzer(around)) is None
+    assert exact_box(halves, eight, [i < 5], analyzer=Analyzer(around), missing=True) == full
+    assert exact_box(halves, eight, [i < k + 5], analyzer=Analyzer(around), missing=True) is None
+    later = of_buffer([((k * 4 + i) // 4, 1), ((k * 4 + i) % 4, 1)], [4, 4])
+    assert exact_box(later, {i: Range(IntImm(0), IntImm(5))}, analyzer=Analyzer(around), missing=True) is None
+    # Every fifth of a fused loop starts a row; conditions on a loop that drives nothing have to hold in one iteration.
+    forty, thrice = {i: Range(IntImm(0), IntImm(40))}, {**four, k: Range(IntImm(0), IntImm(3))}
+    assert exact_box(of_buffer([(i // 5, 1)], [8]), forty, [i % 5 < 2]) == [((NO_TERMS, 0), (NO_TERMS, 7), True)]
+    assert exact_box(plain, thrice, [k % 2 < 1, k < 1]) is not None
+    assert exact_box(plain, thrice, [k % 2 < 1, IntImm(1) <= k * 1, k < 2]) is None
+    # Of a loop of unknown length nothing is known but that it begins.
+    unknown = {**four, k: Range(IntImm(0), Var("n"))}
+    assert exact_box(plain, unknown, [k < 1]) is not None and exact_box(plain, unknown, [IntImm(5) <= k * 1]) is None
+    n = unknown[k].extent
+    ends = exact_box(of_buffer([(k, 1)], [16]), {k: Range(IntImm(2), n)})
+    assert ends is None or ends == [((NO_TERMS, 2), ({n: 1}, 1), True)]
+    assert exact_box(of_buffer([(k, 1)], [16]), {k: Range(IntImm(0), n)}) == [((NO_TERMS, 0), ({n: 1}, -1), True)]
+    assert exact_box(of_buffer([(k * 2, 1)], [16]), {k: Range(IntImm(0), n)}) is None

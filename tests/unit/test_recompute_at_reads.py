@@ -83,7 +83,7 @@ def test_every_place_has_a_block_of_its_own(value: str, copies: int, verify_trac
     ("B[vi, vj]", {"stored": "vi, vj // 2"}, "does not store at its plain iterators", "index"),
     ("B[vi, 0]", {"stored": "vi, 0"}, "does not store at its plain iterators", "index"),
     ("B[vi, vj]", {"where": "T.where(i + j < 5)"}, "reads more of B than B has written", "order"),
-    ("B[vi, vj]", {"where": "T.where(i + j < 12)"}, "not a complete block", "reduction"),  # all that is read is written
+    ("B[vi, vj]", {"where": "T.where(i + j < 12)"}, "not a complete block", "form"),  # all that is read is written
     ("B[vi, vj]", {"where": "T.where(i < 9)"}, "a part of its iterations", "domain"),
     ("W[vi, vj]", {}, "0 consumers", "reader"),
 ])
