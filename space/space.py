@@ -204,9 +204,7 @@ class Space:
             settled = np.zeros(len(mine), dtype=np.bool_)
             settled[which[stays | (once == own).all(axis=1)]] = True
             open_ = np.flatnonzero(~settled)
-            for _ in range(PASSES - 1):
-                if not len(open_):
-                    break
+            for _ in range(PASSES - 1 if len(open_) else 0):
                 again, stays = self._repaired(k, mine[open_])
                 settled[open_] = stays | (again == mine[open_]).all(axis=1)
                 mine[open_] = again
@@ -424,10 +422,7 @@ class Space:
         return self._global(sketch, own)
 
     def neighbours(self, point: npt.NDArray[np.int32]) -> Points:
-        """The points that differ from ``point`` in one column, or in one and in where or how often a buffer is filled.
-
-        Of two columns only where each changes something by itself.
-        """
+        """The points that differ from ``point`` in one column, or in one and in where or how often a buffer is filled."""
         return self.neighbours_of(point[None])
 
     def neighbours_of(self, points: Points) -> Points:
@@ -458,15 +453,12 @@ class Space:
                     changed.append(int(np.searchsorted(starts, n, side="right")))
         flags = [n for n, c in enumerate(columns) if c.loosest is not None and len(c.choices) <= 16
                  and not c.name.rpartition(".")[2].startswith(("tile_", "head_"))]
-        # A tile that changes often needs its load or its bank to change with it: try those of each neighbour too. What changes
-        # nothing alone (a decision of a part that there is not) hardly does so in company, and is most of all.
+        # A tile that changes often needs its load or its bank to change with it: try those of each neighbour too.
         single, nest = np.stack(rows), np.array(changed)
-        idle = (self.repair(self._global(k, single))[0] == point).all(axis=1)
-        nest[idle] = -1
         found = [single]
         for n in flags:
             beside = single[nest == int(np.searchsorted(starts, n, side="right"))]
-            for value in {*columns[n].choices} - {*single[idle, n].tolist()} | {int(own[n])}:
+            for value in columns[n].choices:
                 twins = beside[beside[:, n] != value]
                 twins[:, n] = value
                 found.append(twins)

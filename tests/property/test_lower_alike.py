@@ -115,10 +115,11 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     target = get_target("vta-de10")
     space = Space(workload(WORKLOADS[0], 1, 16).func, target)
     alike.forget()
+    held = []
     for point in space.sample(np.random.default_rng(1), 3):
         lowered(space.schedule(point).func, target)
-        assert alike.held() <= 20_000
-    assert alike.held() > 0
+        held.append(alike.held())
+    assert 0 < max(held) <= 20_000
     alike.forget()
     assert alike.held() == 0
 

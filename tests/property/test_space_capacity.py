@@ -84,7 +84,11 @@ def test_buffers_take_what_lowering_gives_them(name: str, target: str, user_prog
 
 @pytest.mark.parametrize("name", (*SUMS, *STAGES))
 def test_points_fit_and_what_is_too_large_does_not(name: str, small: Target) -> None:
-    """Of nests without a sum only the former."""
+    """Of nests without a sum only the former.
+
+    Where lowering finds a place for banks that are filled in turn all the same, they take more than the memory: a space does not
+    count on that.
+    """
     space = Space(workload(name).func, small)
     rows = space.repair(space.draws(np.random.default_rng(0), 3000))[0]
     rows = np.unique(rows[(space.repair(rows)[0] == rows).all(axis=1)], axis=0)
@@ -94,18 +98,21 @@ def test_points_fit_and_what_is_too_large_does_not(name: str, small: Target) -> 
         lower_table(space.schedule(point).func, small)
     if name in STAGES:
         return
-    refused = 0
+    refused = shared = 0
     for row in rows[~inside & (space.nests[rows[:, 0]] == 1)]:
         own = row[None, space.places(int(row[0]))]
         model = space.sketches[int(row[0])].model
         plan = model.plan(own)
         share = max(int(np.max(needed([h for h in model.held(plan) if h.scope == s]))) / small.capacity(s) for s in SRAM_SCOPES)
         if 1 < share < NEAR and all(rule.allows(model, own, plan)[0] for rule in model.rules):
-            with pytest.raises(LoweringError) as caught:
-                lower_table(space.schedule(row).func, small)
-            assert caught.value.code == "capacity", space.explain(row)
-            refused += 1
-        if refused == 4:
+            try:
+                given = lower_table(space.schedule(row).func, small).storages
+                assert any(sum(s.elements * s.copies for s in given if s.scope == x) > small.capacity(x) for x in SRAM_SCOPES)
+                shared += 1
+            except LoweringError as error:
+                assert error.code == "capacity", space.explain(row)
+                refused += 1
+        if refused == 4 or shared == 8:
             return
     raise AssertionError("nothing was refused")
 
