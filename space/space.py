@@ -203,12 +203,12 @@ class Space:
             mine = once[first]
             settled = np.zeros(len(mine), dtype=np.bool_)
             settled[which[stays | (once == own).all(axis=1)]] = True
-            open_ = np.flatnonzero(~settled)
-            for _ in range(PASSES - 1 if len(open_) else 0):
+            for _ in range(PASSES - 1):
+                if not len(open_ := np.flatnonzero(~settled)):
+                    break
                 again, stays = self._repaired(k, mine[open_])
                 settled[open_] = stays | (again == mine[open_]).all(axis=1)
                 mine[open_] = again
-                open_ = open_[~settled[open_]]
             settled[settled] = self._legal(k, mine[settled])
             out[rows] = self._global(k, mine)[which]
             inside[rows] = settled[which]

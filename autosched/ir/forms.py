@@ -134,7 +134,7 @@ def last_of(size: Expr | int) -> Form:
 
 def conditions(cond: Expr, values: Mapping[Var, Form | None]) -> list[Form] | None:
     """The forms none of which is negative where a comparison holds, or None where its sides are not plainly affine."""
-    if type(cond) is not BinOp or cond.op not in _ORDER:
+    if type(cond) is not BinOp or cond.op not in COMPARED:
         return None
     a, b = affine(cond.a, values), affine(cond.b, values)
     return None if a is None or b is None else compared(cond.op, a, b)
@@ -142,7 +142,7 @@ def conditions(cond: Expr, values: Mapping[Var, Form | None]) -> list[Form] | No
 
 def compared(op: str, a: Form, b: Form) -> list[Form]:
     """The forms none of which is negative where ``a op b`` holds."""
-    flip, strict = _ORDER[op]
+    flip, strict = COMPARED[op]
     low, high = (b, a) if flip else (a, b)
     gap = plus(high, low, -1)
     if op == "==":
@@ -150,4 +150,5 @@ def compared(op: str, a: Form, b: Form) -> list[Form]:
     return [(gap[0], gap[1] - strict)]
 
 
-_ORDER = {"<": (False, 1), "<=": (False, 0), ">": (True, 1), ">=": (True, 0), "==": (False, 0)}
+COMPARED = {"<": (False, 1), "<=": (False, 0), ">": (True, 1), ">=": (True, 0), "==": (False, 0)}
+"""Comparisons that forms say: whether their sides change places, and by how much they are strict."""

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from autosched.ir.cover import Box, Limits, Side, gapless, left_out, limits_of, some_run, swept
 from autosched.ir.expr import BinOp, Expr, IntImm, Var, as_expr, int_value, logical_not
-from autosched.ir.forms import NO_TERMS, Form, Span, affine, compared, plus, tight
+from autosched.ir.forms import COMPARED, NO_TERMS, Form, Span, affine, compared, plus, tight
 from autosched.ir.functor import free_vars, uses, walk_expr
 from autosched.ir.iter_terms import IterSum
 from autosched.ir.itermap import IterMapResult, detect_iter_map, pinned, without
@@ -176,7 +176,7 @@ def limits_within(region: BufferRegion, conds: Iterable[Expr]) -> Limits:
 
 def _forms(cond: Expr, analyzer: Analyzer, fixed: Mapping[Var, Form | None] = NO_FORMS) -> list[Form] | None:
     """The forms none of which is negative where a comparison holds; None for another condition."""
-    if not isinstance(cond, BinOp) or cond.op not in ("<", "<=", ">", ">=", "=="):
+    if not isinstance(cond, BinOp) or cond.op not in COMPARED:
         return None
     return compared(cond.op, form_of(cond.a, analyzer, fixed), form_of(cond.b, analyzer, fixed))
 

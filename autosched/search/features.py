@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from autosched.search.cost_model import Floats
 from space import Space
-from space.distinct import keys
+from space.distinct import Numbers
 from space.rule import Points
 
 Features = npt.NDArray[np.float32]
@@ -22,9 +22,9 @@ class Seen:
 
     def __init__(self, space: Space) -> None:
         self._space = space
-        self._at: dict[bytes, int] = {}
-        self._rows: Features | None = None
-        self._held = 0  # rows that stand for something
+        self._numbers = Numbers()
+        self._held = 0  # points
+        self._rows: Features | None = None  # by number, with room for more
 
     def of(self, points: Points, drafts: Floats) -> Features:
         """Those of points, shape (n, f).
@@ -33,18 +33,16 @@ class Seen:
             points: shape (n, width).
             drafts: of these points, shape (n,); those of a point's first time count.
         """
-        named = keys(points)
-        new = [n for n, key in enumerate(named) if key not in self._at]
-        if new or self._rows is None:
-            self._take(points[new], drafts[new], [named[n] for n in new])
+        numbers = self._numbers.of(points)
+        new = np.flatnonzero(numbers >= self._held)
+        if len(new) or self._rows is None:
+            first = new[np.unique(numbers[new], return_index=True)[1]]
+            self._keep(self._space.features(points[first], drafts[first]))
         assert self._rows is not None
-        return self._rows[[self._at[key] for key in named]]
+        return self._rows[numbers]
 
-    def _take(self, points: Points, drafts: Floats, named: list[bytes]) -> None:
-        found = self._space.features(points, drafts)
-        held = self._held
-        self._held += len(found)
-        self._at.update(zip(named, range(held, self._held)))
+    def _keep(self, found: Features) -> None:
+        held, self._held = self._held, self._held + len(found)
         if self._rows is None or self._held > len(self._rows):
             # Twice as much as is needed: what is copied stays a fraction of what is worked out.
             rows = np.zeros((2 * self._held, found.shape[1]), np.float32)

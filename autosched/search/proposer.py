@@ -58,8 +58,8 @@ class Proposer:
         self.hasty = hasty
         self.rng = np.random.default_rng(seed)
         self.model = CostModel(seed)
-        self._seen = Seen(space)
-        self._learned: tuple[Features, Floats] = np.zeros((0, 0), np.float32), np.zeros(0)  # of what was measured, and the drafts
+        self._features = Seen(space)
+        self._learned: list[tuple[Features, Floats]] = []  # features and drafts of what was measured, batch by batch
         self.learns = True  # whether the model has a say; else the draft alone
         self.seen: set[bytes] = set()
         self._measured: set[bytes] = set()
@@ -158,14 +158,13 @@ class Proposer:
 
     def _learn(self) -> None:
         """Fits the model to all measurements; what it sees of points does not change, and is worked out of the new ones only."""
-        new = self._points[len(self._learned[1]) :]
+        new = self._points[sum(len(drafts) for _, drafts in self._learned) :]
         if new:
             points = np.stack(new)
             drafts = self.space.draft(points)
-            features = self.space.features(points, drafts)
-            before = self._learned if len(self._learned[1]) else (features[:0], drafts[:0])
-            self._learned = np.concatenate([before[0], features]), np.concatenate([before[1], drafts])
-        self.model.fit(*self._learned, np.array(self._cycles))
+            self._learned.append((self.space.features(points, drafts), drafts))
+        features, drafts = (np.concatenate(known) for known in zip(*self._learned))
+        self.model.fit(features, drafts, np.array(self._cycles))
 
     def _begin(self) -> None:
         """The first population, bred for its drafts; remembered, since tasks that take turns begin again with every turn."""
@@ -209,7 +208,7 @@ class Proposer:
         return np.stack([self._points[i] for i in np.argsort(self._cycles, kind="stable")[:n]])
 
     def _score(self, points: Points, drafts: Floats) -> Floats:
-        return self.model.predict(self._seen.of(points, drafts), drafts) if self._points and self.learns else drafts
+        return self.model.predict(self._features.of(points, drafts), drafts) if self._points and self.learns else drafts
 
     def _take(self, points: Points, drafts: Floats) -> None:
         """Points that are new join the pool."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from space.model import Model
 from space.plan import Part, Plan, along
 from space.rule import Column, Ints, NumericRule, Points
-from space.rules.tiling import divides, make_room
+from space.rules.tiling import divides, make_room, tiled_axes
 
 EVERY = 64  # extents up to this may be cut anywhere; longer ones at powers of two
 WHOLE = 0.3  # chance that a tile with its first and last part is whole along another axis
@@ -49,6 +49,12 @@ def _table(axes: tuple[tuple[int, int], ...]) -> Ints:
     return np.array(found, dtype=np.int64)
 
 
+def decoded(model: Model, points: Points, name: str) -> tuple[Ints, Ints]:
+    """What a column of cuts says: the axis, -1 without, and the indices of it that are meant, shape (n,) each."""
+    row = table(model)[model.column(points, name)]
+    return row[:, 0], row[:, 1]
+
+
 class Cuts(NumericRule):
     """``cut`` and ``cut_again`` take the last part off, one after the other; ``head`` the first."""
 
@@ -60,10 +66,6 @@ class Cuts(NumericRule):
         every = tuple(range(len(table(model))))
         return tuple(Column(name, every) for name in ("head", "cut", "cut_again"))
 
-    def _decode(self, model: Model, points: Points, name: str) -> tuple[Ints, Ints]:
-        row = table(model)[model.column(points, name)]
-        return row[:, 0], row[:, 1]
-
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """The head, the main part, the part after the first cut, the last."""
         n = len(points)
@@ -71,7 +73,7 @@ class Cuts(NumericRule):
         whole = plan.body
         lows, extents = whole.lows.copy(), whole.extents.copy()
         parts = []
-        axis, size = self._decode(model, points, "head")
+        axis, size = decoded(model, points, "head")
         on = axis >= 0
         if on.any():
             first = extents.copy()
@@ -81,7 +83,7 @@ class Cuts(NumericRule):
             lows[rows[on], axis[on]] += size[on]
         plan.main = len(parts)
         for name in ("cut", "cut_again"):
-            axis, size = self._decode(model, points, name)
+            axis, size = decoded(model, points, name)
             on = axis >= 0
             kept, rest, at = extents.copy(), extents.copy(), lows.copy()
             kept[rows[on], axis[on]] -= size[on]
@@ -105,7 +107,7 @@ class Cuts(NumericRule):
         cut = np.ones(len(points), dtype=np.bool_)
         for name in ("head", "cut", "cut_again"):
             column = model.index[name]
-            axis, size = self._decode(model, points, name)
+            axis, size = decoded(model, points, name)
             left = along(extents, axis) - size
             good = (axis >= 0) & (left > 0) & (cut if name == "cut_again" else True)
             points[~good, column] = 0
@@ -120,12 +122,12 @@ class Cuts(NumericRule):
         """The last part is smaller than a tile, and tiles divide it; a cut that does neither is taken back."""
         again = plan.parts[-1] if len(plan.parts) > plan.main + 2 else None
         if again is not None:
-            axis, size = self._decode(model, points, "cut_again")
+            axis, size = decoded(model, points, "cut_again")
             before = plan.parts[plan.main + 1]
             idle = again.on & ~(divides(model, again) & divides(model, before) & _smaller(model, again, before, axis))
             points[idle, model.index["cut_again"]] = 0
         if len(plan.parts) > plan.main + 1:
-            axis, size = self._decode(model, points, "cut")
+            axis, size = decoded(model, points, "cut")
             last = plan.parts[plan.main + 1]
             alone = last.on & (points[:, model.index["cut_again"]] == 0)
             rest = _joined(plan, again, last) if again is not None else last
@@ -138,7 +140,7 @@ class Cuts(NumericRule):
         points[none, model.index["cut_again"]] = 0
         if plan.main:
             head = plan.parts[0]
-            axis, size = self._decode(model, points, "head")
+            axis, size = decoded(model, points, "head")
             tile = along(plan.body.tiles, axis)
             # A first part as large as a tile is a tile, unless it has finer tiles, or loads something for all the others: then it
             # may be larger too, so that the engine that computes is not done before these loads are.
@@ -158,8 +160,7 @@ class Cuts(NumericRule):
         mine = points[~whole]
         super().vary(model, mine, rng)
         points[~whole] = mine
-        axes = [a for a in model.nest.spatial
-                if model.nest.axes[a].extent > 1 and f"tile_{model.nest.axes[a].name}" in model.index]
+        axes = tiled_axes(model)
         if not axes or "head" not in model.index:
             return
         known = values(model)
@@ -202,7 +203,7 @@ class Cuts(NumericRule):
         row = point[None]
         said = []
         for name, word in (("head", "first"), ("cut", "last"), ("cut_again", "then")):
-            axis, size = self._decode(model, row, name)
+            axis, size = decoded(model, row, name)
             if axis[0] >= 0:
                 said.append(f"{word} {model.nest.axes[axis[0]].name}={size[0]}")
         return "cut " + " ".join(said) if said else ""

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from space.model import Model
 from space.plan import Part, Plan, along
 from space.rule import Column, Ints, NumericRule, Points
-from space.rules.cuts import table, values
-from space.rules.tiling import divisors
+from space.rules.cuts import decoded, table, values
+from space.rules.tiling import divisors, tiled_axes
 
 TILES = 3  # that a first part has at most along the axis that it is cut from, where it gets tiles of its own
 
@@ -31,14 +31,9 @@ class Lead(NumericRule):
         """``head_tile``, where there are cuts."""
         return (Column("head_tile", tuple(range(len(table(model))))),) if model.cuts else ()
 
-    def _decode(self, model: Model, points: Points) -> tuple[Ints, Ints]:
-        """The axis, -1 without, and the tile along it, shape (n,) each."""
-        row = table(model)[model.column(points, "head_tile")]
-        return row[:, 0], row[:, 1]
-
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """The first part's tiles."""
-        axis, size = self._decode(model, points)
+        axis, size = decoded(model, points, "head_tile")
         own = np.flatnonzero(axis >= 0)
         if not plan.main or not len(own):
             return
@@ -57,15 +52,14 @@ class Lead(NumericRule):
             own[:] = 0
         if not own.any():
             return
-        axis, size = self._decode(model, points)
+        axis, size = decoded(model, points, "head_tile")
         first = plan.parts[0]
         finer = first.on & (axis >= 0) & (size < along(_like_others(plan, first), axis))
         own[~finer | (along(first.extents, axis) % np.maximum(size, 1) > 0)] = 0
 
     def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
         """Other tiles of the first part; as often, the others get longer ones, and it keeps what they had. It is there then."""
-        axes = [a for a in model.nest.spatial
-                if model.nest.axes[a].extent > 1 and f"tile_{model.nest.axes[a].name}" in model.index]
+        axes = tiled_axes(model)
         if not axes or "head_tile" not in model.index:
             return
         known, at = values(model), model.index["head_tile"]
@@ -91,7 +85,7 @@ class Lead(NumericRule):
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
         """Only said where it has a tile of its own."""
-        axis, size = self._decode(model, point[None])
+        axis, size = decoded(model, point[None], "head_tile")
         return f"first in tiles of {model.nest.axes[axis[0]].name}={size[0]}" if axis[0] >= 0 else ""
 
 

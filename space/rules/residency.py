@@ -11,6 +11,7 @@ from space.plan import Plan
 from space.rule import Column, Ints, NumericRule, Points
 from space.rules.attach import standing
 from space.rules.cuts import values
+from space.rules.tiling import tiled_axes
 
 
 class Residency(NumericRule):
@@ -64,13 +65,12 @@ class Residency(NumericRule):
         mine = [k for k, o in enumerate(model.nest.operands) if f"keep_{o.label}" in model.index]
         if not mine or "head" not in model.index:
             return
-        known = values(model)
+        known, tiled = values(model), tiled_axes(model)
         for row, k in zip(points, rng.choice(mine, size=len(points)).tolist()):
             operand = model.nest.operands[k]
             keep = model.index[f"keep_{operand.label}"]
             row[keep] = 1 - row[keep]
-            axes = [a for a in model.nest.spatial if model.nest.axes[a].extent > 1 and not operand.uses(a)
-                    and f"tile_{model.nest.axes[a].name}" in model.index]
+            axes = [a for a in tiled if not operand.uses(a)]
             if not row[keep] or not axes:
                 continue
             a = axes[rng.integers(len(axes))]

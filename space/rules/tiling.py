@@ -30,6 +30,12 @@ def nearest_divisors(n: int, choices: tuple[int, ...]) -> Ints:
     return table
 
 
+def tiled_axes(model: Model) -> list[int]:
+    """The spatial axes that tiles can differ along."""
+    axes = model.nest.axes
+    return [a for a in model.nest.spatial if axes[a].extent > 1 and f"tile_{axes[a].name}" in model.index]
+
+
 def divides(model: Model, part: Part) -> Mask:
     """Whether a part's tiles divide it along all spatial axes, shape (n,)."""
     spatial = slice(model.n_spatial)

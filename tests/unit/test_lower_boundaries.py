@@ -169,6 +169,31 @@ def test_threads_write_apart_or_not_at_all(vta_schedules: ModuleType) -> None:
         lower_table(threaded(3), "vta-de10")
 
 
+def in_turns(body: str) -> PrimFunc:
+    """A program whose three turns each fill ``x``, and store of it eight rows of the result."""
+    return parse(f'''
+from tvm.script import tir as T
+@T.prim_func
+def main(a: T.Buffer((24, 16), "int32"), out: T.Buffer((24, 16), "int8")):
+    x = T.alloc_buffer((8, 16), "int32", scope="local.acc_buffer")
+    y = T.alloc_buffer((8, 16), "int32", scope="local.acc_buffer")
+    for t in range(3):
+{body}
+''')
+
+
+STORED = '''
+        for i, l in T.grid(8, 16):
+            with T.block("scale"):
+                vi, vl = T.axis.remap("SS", [i, l])
+                y[vi, vl] = T.shift_right(x[vi, vl], 2)
+        for i, l in T.grid(8, 16):
+            with T.block("store"):
+                vt, vi, vl = T.axis.remap("SSS", [t, i, l])
+                out[vt * 8 + vi, vl] = T.cast(y[vi, vl], "int8")
+'''
+
+
 def glued(first: int) -> PrimFunc:
     """Each turn loads rows 0 to ``first`` - 1 and 4 to 7, and uses all eight; the rest is there since the first turn."""
     rest = "" if first == 4 else f'''
@@ -180,13 +205,7 @@ def glued(first: int) -> PrimFunc:
                 T.where(t < 1)
                 x[vi, vl] = a[vi, vl]
 '''
-    return parse(f'''
-from tvm.script import tir as T
-@T.prim_func
-def main(a: T.Buffer((24, 16), "int32"), out: T.Buffer((24, 16), "int8")):
-    x = T.alloc_buffer((8, 16), "int32", scope="local.acc_buffer")
-    y = T.alloc_buffer((8, 16), "int32", scope="local.acc_buffer")
-    for t in range(3):
+    return in_turns(f'''
 {rest}
         for i, l in T.grid({first}, 16):
             with T.block("low"):
@@ -201,15 +220,7 @@ def main(a: T.Buffer((24, 16), "int32"), out: T.Buffer((24, 16), "int8")):
                 vi = T.axis.spatial(8, 4 + i)
                 vl = T.axis.spatial(16, l)
                 x[vi, vl] = a[vt * 8 + vi, vl]
-        for i, l in T.grid(8, 16):
-            with T.block("scale"):
-                vi, vl = T.axis.remap("SS", [i, l])
-                y[vi, vl] = T.shift_right(x[vi, vl], 2)
-        for i, l in T.grid(8, 16):
-            with T.block("store"):
-                vt, vi, vl = T.axis.remap("SSS", [t, i, l])
-                out[vt * 8 + vi, vl] = T.cast(y[vi, vl], "int8")
-''')
+{STORED}''')
 
 
 @pytest.mark.filterwarnings("ignore:double_buffer of x has no effect")
@@ -224,13 +235,7 @@ def test_a_gap_of_one_row_is_no_whole_buffer(vta_schedules: ModuleType) -> None:
 
 def refilled(fill: str) -> PrimFunc:
     """A buffer that is loaded whole before the first turn and, with two banks asked for, by ``fill`` in every turn."""
-    return parse(f'''
-from tvm.script import tir as T
-@T.prim_func
-def main(a: T.Buffer((24, 16), "int32"), out: T.Buffer((24, 16), "int8")):
-    x = T.alloc_buffer((8, 16), "int32", scope="local.acc_buffer")
-    y = T.alloc_buffer((8, 16), "int32", scope="local.acc_buffer")
-    for t in range(3):
+    return in_turns(f'''
         for i, l in T.grid(8, 16):
             with T.block("once"):
                 vt, vi, vl = T.axis.remap("SSS", [t, i, l])
@@ -249,15 +254,7 @@ PARTS = '''
                 T.where({cond})
                 T.block_attr({{"double_buffer_scope": 0}})
                 x[vi, vl] = a[vt * 8 + vi, vl]
-        for i, l in T.grid(8, 16):
-            with T.block("scale"):
-                vi, vl = T.axis.remap("SS", [i, l])
-                y[vi, vl] = T.shift_right(x[vi, vl], 2)
-        for i, l in T.grid(8, 16):
-            with T.block("store"):
-                vt, vi, vl = T.axis.remap("SSS", [t, i, l])
-                out[vt * 8 + vi, vl] = T.cast(y[vi, vl], "int8")
-'''
+''' + STORED
 
 
 @pytest.mark.filterwarnings("ignore:double_buffer of x has no effect")
