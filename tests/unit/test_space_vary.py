@@ -9,6 +9,7 @@ from autosched.search.proposer import ALIKE, GUESTS, KINDS, Proposer
 from autosched.workloads import workload
 from space import Space
 from space.distinct import Numbers, distinct, fresh_of, keys, spread
+from space.rules.cuts import decoded
 from space.rules.tiling import make_room
 
 LAYER = "conv2d:h=8,w=12,ci=64,co=128,k=3,pad=1"
@@ -65,7 +66,7 @@ def test_a_cut_with_its_tile_comes_out_even_for_large_tiles_too(space: Space) ->
     rule.vary(model, points, np.random.default_rng(0))
     co = next(a for a, axis in enumerate(model.nest.axes) if axis.name == "co")
     extent = model.nest.axes[co].extent
-    (first_axis, first), (last_axis, last) = (rule._decode(model, points, name) for name in ("head", "cut"))
+    (first_axis, first), (last_axis, last) = (decoded(model, points, name) for name in ("head", "cut"))
     left = extent - np.where(first_axis == co, first, 0) - np.where(last_axis == co, last, 0)
     tile = points[:, model.index["tile_co"]]
     large = (tile > extent // 2) & (tile < extent)
