@@ -16,6 +16,7 @@ from sim._numba import njit
 from space import play as columns
 from space.play import (
     AFTER,
+    AROUND,
     BANKS,
     BEATS,
     CLEAR,
@@ -125,7 +126,7 @@ def play(
         fill: of every operand, float64, shape (n, parts, operands, 7); ``ENGINE`` 1 where the compute engine loads it, 2
             where only the stages read it, 3 where both the products and the stages do, ``ONCE`` 1 where every fill has a place
             of its own, 2 where it touches that of the fill before, ``AFTER`` 1 where no product and no initial value reads it.
-        work: of a part, float64, shape (n, parts, 12).
+        work: of a part, float64, shape (n, parts, 13).
         apart: whether there is room beside what the part before used last, for all copies of a part's buffers (2), the first
             ones (1) or none (0): of what the load engine fills, and of the accumulator; shape (n, parts, 2).
         acc_banks: of the accumulator, shape (n,).
@@ -201,8 +202,6 @@ def play(
                 for k in range(operands):
                     if fill[r, p, k, ENGINE] > 1:
                         load = max(load, done)
-            if not first_part and apart[r, p, 1] == 0:
-                comp = max(comp, store)
             for k in range(operands):
                 filled[k] = slot[k] = 0
                 for b in range(held):
@@ -234,7 +233,7 @@ def play(
             changed = 0
             started = comp
             while True:
-                new_tile = changed < spatial or step == 0
+                new_tile = step == 0 or changed < w[AROUND]  # whose initial values, and those of others, are still to be written
                 share = 1.0  # of a whole tile of the reduction: the last one may be smaller
                 for a in range(spatial, axes):
                     # Quotients are dear, and nearly all are 1.
@@ -286,8 +285,6 @@ def play(
                     filled[k] = 1
                     slot[k] = own + 1 if own + 1 < banks[k] else 0
                 if new_tile:
-                    # The initial values, once the slot is stored.
-                    comp = max(comp, stored[bank])
                     if step == 0 and first_part and w[LATE] > 0:
                         late = comp
                         for k in range(operands):
@@ -296,7 +293,7 @@ def play(
                         comp = late + w[LATE]
                     if w[CLEAR] > 0 and known < w[CLEAR] * (bank + 1):
                         known = w[CLEAR] * (bank + 1)
-                        comp += w[CLEAR] + issue
+                        comp = max(comp, stored[bank]) + w[CLEAR] + issue
                 ahead = False  # whether that stands among the fills
                 for k in range(operands):
                     if engine[k] == 1 and beats_of[k] > 0 and (step == 0 or changed < depth[k]):
@@ -314,7 +311,8 @@ def play(
                         if not after[k]:
                             comp = behind(comp, beats_of[k], alone[k], under_way, fills, latency, burst, reads)
                 if new_tile:
-                    comp += w[INIT]
+                    # The initial values, once the slot is stored.
+                    comp = max(comp, stored[bank]) + w[INIT]
                 products = w[PRODUCTS] * share
                 if drops[r]:
                     for d in range(ndims):
@@ -368,7 +366,8 @@ def play(
                         told = max(told, store - queue * w[STORE] / w[STORES])
                     done = comp
                     stored[bank] = store
-                    bank = bank + 1 if bank + 1 < banks_acc else 0
+                    if changed < w[AROUND]:
+                        bank = bank + 1 if bank + 1 < banks_acc else 0
                 if changed < 0:
                     break
                 if step >= MOST or comp > enough[r]:

@@ -120,6 +120,8 @@ class Piece:
         copies: per operand, the block that loads it for this part; None where it is loaded once for all.
         bare: whether its only outer loop is one of a single iteration.
         around: a loop of a single iteration around the others, where something is loaded once for all of them.
+        starting: how many loops the sum's initial value has where it stands in front of all of the part's; else 0.
+        front: a loop of a single iteration around these, where what it is made of is loaded.
         also: further blocks that store.
     """
 
@@ -139,6 +141,8 @@ class Piece:
     copies: list[BlockRV | None] = field(default_factory=list)
     bare: bool = False
     around: LoopRV | None = None
+    starting: int = 0
+    front: LoopRV | None = None
     also: list[BlockRV] = field(default_factory=list)
 
 
@@ -366,7 +370,10 @@ class Build(Recorder):
             for piece in self.pieces:
                 copy = self._loading(k, piece, None if alone else self._readers(k, piece))
                 piece.copies[k] = copy
-                loop = self._innermost(piece, depth) or self._around(k, piece, depth)
+                if piece.starting and k in self.model.starting:
+                    loop = self._in_front(piece)
+                else:
+                    loop = self._innermost(piece, int(self.model.depth(plan, piece.part, k)[0])) or self._around(k, piece, depth)
                 if loop is not None:
                     self.compute_at(copy, loop)
 
@@ -393,6 +400,13 @@ class Build(Recorder):
         if piece.around is None:
             piece.around = self.add_unit_loop(piece.loops[0])
         return piece.around
+
+    def _in_front(self, piece: Piece) -> LoopRV:
+        """Where a part loads what initial values are made of that stand in front of all its loops: around these values alone."""
+        if piece.front is None:
+            assert piece.init is not None
+            piece.front = self.add_unit_loop(self.loops(piece.init, piece.starting)[0])
+        return piece.front
 
     def _lay_out(self, operand: int, copy: BlockRV) -> None:
         """Pieces of what stays lie one after another."""
@@ -421,8 +435,7 @@ class Build(Recorder):
         if name in piece.halos:
             return piece.halos[name]
         if name == self.nest.anchor:
-            starts = op.scope == ACC and (self.nest.tensorized or op.name in self.nest.starting)
-            block = piece.init if starts and piece.init is not None else piece.anchor
+            block = piece.init if self.nest.begins_with(op) and piece.init is not None else piece.anchor
             assert block is not None
             return block
         at = next(n for n, s in enumerate(self.nest.stages) if s.block == name)
@@ -514,4 +527,8 @@ class Build(Recorder):
         spatial = [own[nest.axes[a].anchor_index] for a in nest.spatial]
         sequence = [*(outer[a] for a in nest.reduce if a in outer), *inner, *spatial]
         self.reorder([*sequence, *lanes])
-        return self.decompose_reduction(anchor, (sequence or lanes)[0]), lanes[0]
+        tiled = [a for a in np.argsort(self.plan.position[0], kind="stable").tolist() if a in nest.spatial and a in outer]
+        ahead = [outer[a] for a in tiled if self.plan.position[0, a] >= self.piece.part.init[0]]
+        if ahead and ahead[0] is self.piece.loops[0]:
+            self.piece.starting = len(ahead) + len(spatial) + LANES
+        return self.decompose_reduction(anchor, [*ahead, *sequence, *lanes][0]), lanes[0]

@@ -21,6 +21,7 @@ from autosched.lower.uops import AHEAD_SHARE
 from space.plan import times, two_longest
 from space.play import (
     AFTER,
+    AROUND,
     BANKS,
     BEATS,
     CLEAR,
@@ -150,7 +151,7 @@ def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
     order = np.argsort(plan.position, axis=1, kind="stable")
     shape = np.zeros((n, len(plan.parts), len(model.extents), 4), dtype=np.int64)
     fill = np.zeros((n, len(plan.parts), operands, 7))
-    work = np.zeros((n, len(plan.parts), 12))
+    work = np.zeros((n, len(plan.parts), 13))
     padding = model.padding
     widths = np.zeros((n, len(plan.parts), len(padding.dims), 6))
     terms = _corrected(model, plan, terms_of(model, plan, every))
@@ -234,10 +235,13 @@ def _fills(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) -
         engine = 1 if compute else 2 if all(stages) else 3 if any(stages) else 0
         once = compute & (plan.attach[k] == 0)
         busy = (terms.fills[k] > 0) & ~once
+        if k in model.starting:
+            busy &= ~((known > 0) & np.stack(plan.firsts))
         late += np.where(once, terms.load(k), 0.0)
         for column, values in (
-            (DEPTH, plan.attach[k]), (BEATS, np.where(busy, terms.beats[k], 0.0)), (TRANSFERS, terms.transfers[k]),
-            (BANKS, 1 + plan.banks[k]), (ONCE, np.where(plan.keep[k], 1 + _overlaps(model, plan, k), 0)), (ENGINE, engine),
+            (DEPTH, model.depth(plan, terms.part, k)), (BEATS, np.where(busy, terms.beats[k], 0.0)),
+            (TRANSFERS, terms.transfers[k]), (BANKS, 1 + plan.banks[k]), (ENGINE, engine),
+            (ONCE, np.where(plan.keep[k], 1 + _overlaps(model, plan, k), 0)),
             (AFTER, (set(operand.readers) <= after) & ~(loops & (tiled >= plan.attach[k][:, None])).any(axis=-1)),
         ):
             fill[..., k, column] = values
@@ -265,7 +269,8 @@ def _work(model: Model, plan: Plan, terms: Terms, work: Floats) -> None:
     # Of a whole tile: the last one along an axis may be smaller.
     work[..., PRODUCTS] = terms.products * (part.tiles / np.maximum(part.extents, 1)).prod(axis=-1)
     work[..., PIECES] = terms.pieces
-    work[..., INIT] = elements * terms.init + ISSUE if model.nest.anchor else 0.0
+    work[..., INIT] = model.init_elements(plan, part) * terms.init + ISSUE if model.nest.anchor else 0.0
+    work[..., AROUND] = part.init
     work[..., STAGE] = elements / slices * terms.stages + ISSUE * terms.operations
     work[..., SLICES] = slices
     work[..., STORE] = terms.store / tiles / slices
@@ -277,7 +282,7 @@ def _work(model: Model, plan: Plan, terms: Terms, work: Floats) -> None:
     work[..., UOPS] = np.where(ring, piece, terms.uops) / 2
     work[..., RELOAD] = later * (piece / 2 + LATENCY + BEHIND) / np.maximum(times(part.outer), 1)
     # A maximum can only bring in a value where something smaller is known to stand: a place's first tile finds anything.
-    work[..., CLEAR] = elements if model.nest.clears else 0.0
+    work[..., CLEAR] = model.init_elements(plan, part) if model.nest.clears else 0.0
 
 
 def _side_by_side(model: Model, plan: Plan) -> npt.NDArray[np.int64]:
@@ -289,7 +294,7 @@ def _side_by_side(model: Model, plan: Plan) -> npt.NDArray[np.int64]:
     found = np.zeros((n, len(plan.parts), 2), dtype=np.int64)
     before = {scope: np.zeros(n, dtype=np.int64) for scope in scopes}
     for p, part in enumerate(plan.parts):
-        tile = model.tile_elements(part)
+        tile = model.init_elements(plan, part)
         once = {scope: np.zeros(n, dtype=np.int64) for scope in scopes}
         once[ACC] += tile
         if model.nest.halos:
@@ -336,6 +341,9 @@ def uops(model: Model, plan: Plan, part: Part) -> Floats:
     for group in model.padding.taps:
         for a in group:
             moved[:, a] |= plan.drops & inside[:, a] & (a >= spatial)
+    # So is an accumulator that has its initial value since before the loop.
+    tiled = np.arange(len(model.extents)) < spatial
+    moved = moved | (tiled & inside & (plan.position >= part.init[..., None]))
     # Banks that all move on with the tile take turns together.
     turns = np.where(apart, (1 + banks) * (1 + plan.acc_banks), 1 + np.maximum(banks, plan.acc_banks))
     combinations = times(np.where(moved, part.outer, 1)) * turns
@@ -365,8 +373,8 @@ def _lists(
         cut = np.where(plan.drops, ends / 2 * (1 - 1 / taps), 0.0)
         outer = np.maximum(part.outer[..., a], 1)
         shares.append((cut / outer, 1 - cut / outer))
-        kinds = np.where(plan.drops & ~moved[:, a], np.minimum(outer, 1 + ends), 1)
-        cut = np.where(moved[:, a], cut / outer, cut)
+        kinds = np.where(plan.drops & ~moved[..., a], np.minimum(outer, 1 + ends), 1)
+        cut = np.where(moved[..., a], cut / outer, cut)
         counts.append((cut, kinds - cut))
     each: Floats = np.zeros(whole.shape)
     all_: Floats = np.zeros(whole.shape)

@@ -164,7 +164,7 @@ class Model:
         extents = self.extents[None].repeat(n, axis=0)
         zero = np.zeros(n, dtype=np.int64)
         operands = range(len(self.nest.operands))
-        body = Part(extents, extents.copy(), np.ones(n, dtype=np.bool_), np.zeros_like(extents), zero)
+        body = Part(extents, extents.copy(), np.ones(n, dtype=np.bool_), np.zeros_like(extents), zero, np.full(n, self.n_spatial))
         position = np.broadcast_to(self.position[0], extents.shape)
         never = np.zeros(n, dtype=np.bool_)
         return Plan(
@@ -207,13 +207,23 @@ class Model:
 
     # -- geometry -----------------------------------------------------------------------------------------------------
 
+    @cached_property
+    def starting(self) -> frozenset[int]:
+        """The operands that the initial values are made of, by number: they are loaded in front of them."""
+        return frozenset(k for k, operand in enumerate(self.nest.operands) if self.nest.begins_with(operand))
+
+    def depth(self, plan: Plan, part: Part, operand: int) -> Ints:
+        """Outer loops of a part around an operand's load, shape (n,)."""
+        depth = plan.attach[operand]
+        return np.minimum(depth, part.init) if operand in self.starting else depth
+
     def ranges(self, plan: Plan, part: Part, depth: Ints) -> Ints:
         """Iterations of every axis inside the first ``depth`` outer loops of a part, shape (n, axes)."""
-        return np.where(plan.position >= depth[:, None], part.extents, part.tiles)
+        return np.where(plan.position >= depth[..., None], part.extents, part.tiles)
 
     def trips(self, plan: Plan, part: Part, depth: Ints) -> Ints:
         """Iterations of the first ``depth`` outer loops of a part together, shape (n,)."""
-        return times(np.where(plan.position < depth[:, None], part.outer, 1))
+        return times(np.where(plan.position < depth[..., None], part.outer, 1))
 
     def extent_of(self, plan: Plan, part: Part, operand: int) -> Ints:
         """Extent of the region of every dimension of an operand that one load brings, shape (n, dims).
@@ -234,12 +244,13 @@ class Model:
 
     def padded_extent(self, plan: Plan, part: Part, operand: int) -> Ints:
         """That of the region with the padding in it, also where a load leaves it out, shape (n, dims)."""
-        depth = plan.attach[operand]
+        depth = self.depth(plan, part, operand)
         ranges = self.ranges(plan, part, depth)
         if not self.nest.operands[operand].dims:
             return np.ones((*ranges.shape[:-1], 1), dtype=np.int64)
         shape = self.shapes[operand]
-        return np.where(depth[:, None] == 0, shape.sizes, (ranges - 1) @ shape.coeffs + shape.least)
+        whole = plan.attach[operand] == 0
+        return np.where(whole[:, None], shape.sizes, (ranges - 1) @ shape.coeffs + shape.least)
 
     def span(self, operand: int, dim: int) -> int:
         """Indices of a dimension of an operand from the first to the last that is used."""
@@ -292,7 +303,7 @@ class Model:
         return plan.once("fills", part, operand, lambda own: self._fills(plan, own, operand))
 
     def _fills(self, plan: Plan, part: Part, operand: int) -> Ints:
-        fills = self.trips(plan, part, plan.attach[operand])
+        fills = self.trips(plan, part, self.depth(plan, part, operand))
         before = np.logical_or.accumulate([np.zeros(len(plan), dtype=np.bool_), *(own.on for own in plan.parts[:-1])])
         if part.on.ndim == 1:
             before = before[next(n for n, own in enumerate(plan.parts) if own is part)]
@@ -338,6 +349,18 @@ class Model:
         """Accumulator elements of one output tile of a part, shape (n,)."""
         return times(part.tiles[..., : self.n_spatial])
 
+    def init_elements(self, plan: Plan, part: Part) -> Ints:
+        """Accumulator elements that get their initial values at once, those of a tile or of several; shape (n,)."""
+        return times(self.ranges(plan, part, part.init)[..., : self.n_spatial])
+
+    def inits_run(self, plan: Plan, part: Part) -> Ints:
+        """How often a part writes initial values, shape (n,)."""
+        return np.where(part.on, self.trips(plan, part, part.init), 0)
+
+    def leads(self, plan: Plan, part: Part) -> Mask:
+        """Whether a part of several tiles writes all its initial values in front of these, shape (n,)."""
+        return np.asarray((self.tiles_run(plan, part) > 1) & (self.inits_run(plan, part) == 1))
+
     def tiles_run(self, plan: Plan, part: Part) -> Ints:
         """Output tiles of a part, shape (n,)."""
         return np.where(part.on, times(part.outer[..., : self.n_spatial]), 0)
@@ -354,8 +377,8 @@ class Model:
         return np.asarray(copies_of(wanted, np.maximum(self.fills(plan, part, operand), 1)), dtype=np.int64)
 
     def tile_copies(self, plan: Plan, part: Part) -> Ints:
-        """Copies of an output tile that a part makes in turn, shape (n,)."""
-        return np.asarray(copies_of(1 + plan.acc_banks, np.maximum(self.tiles_run(plan, part), 1)), dtype=np.int64)
+        """Copies of the accumulators of an output tile, or of several, that a part makes in turn; shape (n,)."""
+        return np.asarray(copies_of(1 + plan.acc_banks, np.maximum(self.inits_run(plan, part), 1)), dtype=np.int64)
 
     def held(self, plan: Plan, since: int = 0, early: Collection[int] = ()) -> list[Held]:
         """What every buffer takes of its memory, and in which of the parts; what a part has not is of no elements.
@@ -386,7 +409,7 @@ class Model:
                 banks = None if nest.anchor is not None else np.maximum(plan.banks[k], plan.acc_banks)
                 found.append(Held(operand.scope, own, self.copies(plan, part, k, banks) + made, n, n))
         for n, part in enumerate(plan.parts, since):
-            tile = np.where(part.on, self.tile_elements(part) * tensors, 0)
+            tile = np.where(part.on, self.init_elements(plan, part) + self.tile_elements(part) * (tensors - 1), 0)
             found.append(Held(ACC, tile, self.tile_copies(plan, part), n, n))
             if nest.wides:
                 found.append(Held(ACC, np.where(part.on, self.wide_elements(part), 0), 1, n, n))
@@ -466,7 +489,7 @@ class Model:
                 cut |= part.on
         body = plan.body
         every = np.broadcast_to(self.extents, body.extents.shape)
-        whole = Part(every, body.tiles, body.on, np.zeros_like(body.lows), body.slices)
+        whole = Part(every, body.tiles, body.on, np.zeros_like(body.lows), body.slices, body.init)
         # Of a point with parts only one sweep counts: every element that is used, once.
         ranges = np.where(cut[:, None], whole.extents, self.ranges(plan, whole, plan.attach[operand]))
         moved = [tuple(a for a, c in enumerate(coeffs) if c) for coeffs, _ in op.dims]

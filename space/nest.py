@@ -15,6 +15,7 @@ from autosched.ir.expr import BinOp, BufferLoad, Cast, Var, int_value
 from autosched.ir.functor import walk_expr
 from autosched.ir.patterns import has_loads, loads_in
 from autosched.ir.printer import expr_text
+from autosched.ir.scopes import ACC
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.target import Target
 from space.halos import Halo, Surroundings, elsewhere, surroundings_of
@@ -143,6 +144,10 @@ class Nest:
         first, later = [
             {e.buffer.name for e in walk_expr(v) if isinstance(e, BufferLoad)} for v in (start.value, site.store.value)]
         return frozenset(first - later)
+
+    def begins_with(self, operand: Operand) -> bool:
+        """Whether the anchor's initial value is made of an operand."""
+        return self.anchor in operand.readers and operand.scope == ACC and (self.tensorized or operand.name in self.starting)
 
     @cached_property
     def spatial(self) -> tuple[int, ...]:

@@ -169,6 +169,48 @@ class Padding:
         return table
 
 
+    def kinds(self, part: Part, ranges: Ints) -> npt.NDArray[np.float64]:
+        """How many boxes of results the taps of one visit have, on average over a part's visits; shape (n,).
+
+        Taps that padding cuts alike share an instruction.
+
+        Args:
+            part: the part.
+            ranges: iterations of every axis in a visit, shape (n, axes).
+        """
+        found = np.ones(len(ranges))
+        for dim, table in zip(self.dims, self._kinds):
+            movers = self.movers(dim.axes)
+            a, b = (next((x for x in movers if (x < self.n_spatial) == spatial), None) for spatial in (True, False))
+            if a is None or b is None:
+                continue
+            low, extent, tile = part.lows[:, a], part.extents[:, a], ranges[:, a]
+            count = -(-extent // tile)
+            last = low + (count - 1) * tile
+            ends = table[low, np.minimum(low + tile, low + extent)] + np.where(count > 1, table[last, low + extent], 0)
+            # Between its ends one tile is as the other.
+            inner = np.where(count > 2, table[low + np.where(count > 2, tile, 0), np.minimum(low + 2 * tile, low + extent)], 0)
+            found *= np.minimum((ends + np.maximum(count - 2, 0) * inner) / count, ranges[:, b])
+        return found
+
+    @cached_property
+    def _kinds(self) -> list[Ints]:
+        """Per dimension, how many boxes of results its reduction axis' taps have within those from i to j of its spatial axis.
+
+        Shape (longest spatial axis + 1, the same), each; a tap that has none there does not count.
+        """
+        tables = []
+        for counts in self.useful_before:
+            inside = np.diff(np.diff(counts, axis=0), axis=1).astype(np.uint64)
+            # What a tap reads of a box is told by a sum of random numbers, one for every result.
+            marks = np.random.default_rng(0).integers(1, 1 << 63, len(inside), dtype=np.uint64)
+            before = np.concatenate([np.zeros((1, inside.shape[1]), np.uint64), (inside * marks[:, None]).cumsum(axis=0)])
+            sums = np.sort(before[None] - before[:, None], axis=-1)
+            differs = np.concatenate([sums[..., :1] != 0, (sums[..., 1:] != sums[..., :-1]) & (sums[..., 1:] != 0)], axis=-1)
+            tables.append(np.maximum(differs.sum(axis=-1), 1))
+        return tables
+
+
 def _dims_of(operand: Operand) -> tuple[PaddedDim, ...]:
     """The dimensions of an operand that are padded; none where an axis moves two of them."""
     found = [PaddedDim(d, tuple(a for a, c in enumerate(coeffs) if c), coeffs, row)

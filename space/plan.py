@@ -27,6 +27,7 @@ class Part:
         on: in which rows the part exists, shape (n,).
         lows: first index of every axis, shape (n, axes).
         slices: 0, or 1 + the spatial axis along which the last stages and the store go slice by slice, shape (n,).
+        init: outer loops around the sum's initial values, shape (n,).
     """
 
     extents: Ints
@@ -34,6 +35,7 @@ class Part:
     on: Mask
     lows: Ints
     slices: Ints
+    init: Ints
     _outer: tuple[Ints, Ints, Ints] | None = field(default=None, repr=False)
 
     @property
@@ -110,10 +112,20 @@ class Plan:
             known = self._stack = Part(
                 np.stack([p.extents for p in parts]), np.stack([p.tiles for p in parts]), np.stack([p.on for p in parts]),
                 np.stack([p.lows for p in parts]), np.stack([p.slices for p in parts]),
+                np.stack([p.init for p in parts]),
             )
             if all(p.divided for p in parts):
                 known.take_outer(np.stack([p.outer for p in parts]))
         return known
+
+    @property
+    def firsts(self) -> list[Mask]:
+        """Of every part, in which rows it is the first that there is, shape (n,)."""
+        found, before = [], np.zeros(len(self), dtype=np.bool_)
+        for part in self.parts:
+            found.append(part.on & ~before)
+            before = before | part.on
+        return found
 
     def once(self, what: str, part: Part, operand: int, work_out: Callable[[Part], Ints]) -> Ints:
         """A figure of one operand in one part, or in their stack; worked out once of a complete plan.

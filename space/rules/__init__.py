@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from space.rule import NumericRule, StructuralRule
+from space.rules.ahead import Ahead
 from space.rules.attach import Attach
 from space.rules.banks import Banks
 from space.rules.cuts import Cuts
@@ -21,5 +22,6 @@ from space.rules.zeros import Zeros
 
 STRUCTURAL: tuple[StructuralRule, ...] = (Epilogue(), Rows())
 NUMERIC: tuple[NumericRule, ...] = (
-    Cuts(), Tiling(), Lead(), Ramp(), Taper(), Zeros(), Order(), Attach(), Residency(), Slices(), Banks(), First(), Length(),
+    Cuts(), Tiling(), Lead(), Ramp(), Taper(), Zeros(), Order(), Attach(), Residency(), Slices(), Ahead(), Banks(),
+    First(), Length(),
 )

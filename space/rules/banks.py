@@ -36,7 +36,7 @@ class Banks(NumericRule):
         for k, operand in enumerate(model.nest.operands):
             fills = model.fills(plan, every, k).max(axis=0)
             points[(fills <= 1) | plan.keep[k], model.index[f"banks_{operand.label}"]] = 0
-        points[model.tiles_run(plan, plan.body) <= 1, model.index["banks_acc"]] = 0
+        points[model.inits_run(plan, every).max(axis=0) <= 1, model.index["banks_acc"]] = 0
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
         """The accumulator's; the loads name their own."""

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class First(NumericRule):
-    """One column: 1 loads the addends before inputs and weights, which go before them at the memory and would hold them up."""
+    """One column: 1 loads the addends before inputs and weights, which go before them at the memory and would hold them up.
+
+    These are all addends, where they are loaded once, or what the first part's are made of.
+    """
 
     name = "first"
 
@@ -31,9 +34,12 @@ class First(NumericRule):
         plan.first = model.column(points, "addend_first") == 1
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
-        """Only what is loaded once can come first."""
+        """Only what stands in front of all loops can come first."""
         for k in _addends(model):
-            points[plan.attach[k] > 0, model.index["addend_first"]] = 0
+            inside = plan.attach[k] > 0
+            for part, first in zip(plan.parts, plan.firsts):
+                inside &= ~(first & model.leads(plan, part))
+            points[inside, model.index["addend_first"]] = 0
 
     def draft(self, model: Model, plan: Plan, terms: Terms) -> None:
         """First, the load engine starts later; otherwise the addends come when it has nothing to do."""
@@ -49,7 +55,7 @@ class First(NumericRule):
         """Marks the copies, once."""
         if build.plan.first[0] and build.piece is build.pieces[0]:
             for k in _addends(build.model):
-                copy = build.shared.get(k)
+                copy = build.shared.get(k) or build.piece.copies[k]
                 if copy is not None:
                     build.record("annotate", (), block_or_loop=copy, ann_key="vta.first", ann_val=1)
 

@@ -48,19 +48,7 @@ class Zeros(NumericRule):
             if operand.scope != ACC:
                 depth = np.maximum(depth, plan.attach[k])
         ranges = model.ranges(plan, part, depth)
-        found: npt.NDArray[np.float64] = np.ones(len(plan))
-        for group in model.padding.taps:
-            taps = np.ones(len(plan), dtype=np.int64)
-            tiles = np.ones(len(plan), dtype=np.int64)
-            for a in group:
-                if a < model.n_spatial:
-                    tiles = part.extents[:, a] // ranges[:, a]
-                else:
-                    taps = taps * ranges[:, a]
-            # Taps that a border cuts alike share an instruction: all of them inside, about half of them at one border.
-            border = np.where(tiles > 1, (taps + 2) // 2, taps)
-            found = found * np.where(tiles > 1, (2 * border + tiles - 2) / tiles, border)
-        terms.pieces = np.where(plan.drops, np.maximum(terms.pieces, found), terms.pieces)
+        terms.pieces = np.where(plan.drops, np.maximum(terms.pieces, model.padding.kinds(part, ranges)), terms.pieces)
 
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
@@ -81,4 +69,3 @@ class Zeros(NumericRule):
         """Leaves out what the padding makes zero, in the part at hand."""
         if build.padded and build.piece.anchor is not None:
             build.record("drop_zero_terms", (), block=build.piece.anchor)
-

@@ -1,0 +1,92 @@
+"""Ahead: in front of how many loops over tiles the sums' initial values are written, all at once.
+
+Compute waits for the first tile's loads with nothing else to do. Initial values have to be written anyway, and what they are made
+of is little: those of the next tiles too, written meanwhile, cost nothing. Elsewhere it is one instruction for several tiles. The
+accumulators of all these tiles take their places at once, and each tile's must lie together among them: it is stored from there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from space.model import Model
+from space.plan import Part, Plan
+from space.rule import Column, Ints, NumericRule, Points
+
+
+class Ahead(NumericRule):
+    """``init`` for all parts, ``head_init`` for the first of several: loops of several tiles, counted from the innermost."""
+
+    name = "ahead"
+
+    def columns(self, model: Model) -> tuple[Column, ...]:
+        """``init``, and where there are cuts ``head_init``; without a sum they have no choice."""
+        loops = sum(model.nest.axes[a].extent > 1 for a in model.nest.spatial) if model.nest.anchor is not None else 0
+        names = ("init", "head_init") if model.cuts else ("init",)
+        return tuple(Column(name, tuple(range(loops + 1)), 0, 0) for name in names)
+
+    def plan(self, model: Model, points: Points, plan: Plan) -> None:
+        """How many loops are left around the initial values of every part."""
+        count, first = model.column(points, "init"), model.column(points, "head_init")
+        for n, part in enumerate(plan.parts):
+            part.init = _around(plan, part, first if n < plan.main else count, model.n_spatial)
+
+    def repair(self, model: Model, points: Points, plan: Plan) -> None:
+        """No more loops than there are of several tiles, and than leave every tile together."""
+        for name, parts in (("init", plan.parts[plan.main :]), ("head_init", plan.parts[: plan.main])):
+            if name not in model.index:
+                continue
+            given = points[:, model.index[name]].astype(np.int64)
+            most = np.zeros(len(points), dtype=np.int64)
+            for count in range(1, int(given.max(initial=0)) + 1 if parts else 1):
+                more = np.logical_or.reduce([part.on & (_several(part, model.n_spatial).sum(axis=1) >= count) for part in parts])
+                together = np.logical_and.reduce([~part.on | _together(model, plan, part, count) for part in parts])
+                most = np.where((given >= count) & more & together, count, most)
+            points[:, model.index[name]] = most
+
+    def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
+        """Log elements that are written at once, of the main part and of the first."""
+        first = plan.parts[0]
+        head = np.where(first.on, np.log2(model.init_elements(plan, first)), 0.0) if plan.main else np.zeros(len(points))
+        return [np.log2(model.init_elements(plan, plan.body)), head]
+
+    def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
+        """Only said where it is not a tile's alone."""
+        axes = [model.nest.axes[a].name for a in np.argsort(plan.position[0], kind="stable")[: model.n_spatial]]
+        parts = [("first ", plan.parts[0])] * bool(plan.main and plan.parts[0].on[0]) + [("", plan.body)]
+        said = []
+        for name, part in parts:
+            around = int(part.init[0])
+            if around < model.n_spatial and model.inits_run(plan, part)[0] < model.tiles_run(plan, part)[0]:
+                said.append(f"{name}init before {axes[around]}")
+        return ", ".join(said)
+
+
+def _several(part: Part, spatial: int) -> npt.NDArray[np.bool_]:
+    """Which axes have a loop of several tiles, shape (n, spatial axes)."""
+    return np.asarray(part.outer[:, :spatial] > 1, dtype=np.bool_)
+
+
+def _together(model: Model, plan: Plan, part: Part, count: int) -> npt.NDArray[np.bool_]:
+    """Whether a tile's accumulators lie together among those of all tiles of some loops: whole rows, or a part of one."""
+    around = _around(plan, part, np.full(len(plan), count, dtype=np.int64), model.n_spatial)
+    tiles, held = part.tiles[:, : model.n_spatial], model.ranges(plan, part, around)[:, : model.n_spatial]
+    found, outside = np.ones(len(plan), dtype=np.bool_), np.ones(len(plan), dtype=np.bool_)
+    for a in range(model.n_spatial):
+        # What is outside of an axis that is held in part must be a single index.
+        found &= outside | (tiles[:, a] == held[:, a])
+        outside &= tiles[:, a] == 1
+    return found
+
+
+def _around(plan: Plan, part: Part, count: Ints, spatial: int) -> Ints:
+    """Loops around what stands in front of some loops of several tiles, counted from the innermost; shape (n,)."""
+    found = np.full(len(plan), spatial, dtype=np.int64)
+    left = count.copy()
+    several = _several(part, spatial)
+    for place in range(spatial - 1, -1, -1):
+        here = ((plan.position[:, :spatial] == place) & several).any(axis=1) & (left > 0)
+        found = np.where(here, place, found)
+        left -= here
+    return found
