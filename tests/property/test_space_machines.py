@@ -73,7 +73,7 @@ def test_the_model_knows_how_much_memory_a_schedule_takes(text: str, tmp_path: P
         sketch, plan = space.meaning(point[None])
         nest, model = sketch.model.nest, sketch.model
         expected: Counter[str] = Counter()
-        expected["local.acc_buffer"] = int(model.tile_elements(plan.body)[0]) * (1 + int(plan.acc_banks[0]))
+        expected["local.acc_buffer"] = int(model.init_elements(plan, plan.body)[0]) * (1 + int(plan.acc_banks[0]))
         for k, operand in enumerate(nest.operands):
             expected[operand.scope] += int(model.footprint(plan, plan.body, k)[0]) * (1 + int(plan.banks[k][0]))
         found: Counter[str] = Counter()

@@ -318,7 +318,11 @@ _COVERED_LIMIT = 8192
 def uncovered(
     state: State, scope: Block, reader: Ident, sources: list[Ident], chains: dict[Ident, list[Stmt]] | None = None
 ) -> str | None:
-    """What a block reads of the results of some earlier blocks that they have not written by then, or None."""
+    """What a block reads of the results of some earlier blocks that they have not written by then, or None.
+
+    Those in the same of the loops around the reader are asked together. Where those further out have written all of a buffer,
+    what only goes on with that (a reduction whose initial value stands there) may leave elements as they are, by a condition.
+    """
     chains = {} if chains is None else chains
     for ident in (reader, *sources):
         if ident not in chains:
@@ -332,13 +336,25 @@ def uncovered(
         while k < min(len(path), len(chain)) and path[k] is chain[k]:
             k += 1
         groups.setdefault(depth[id(chain[k - 1])], []).append((source, path[k:]))
-    for k, members in groups.items():
+    read = {r.buffer for r in state.block(reader).reads}
+    begun: set[Buffer] = set()  # of which loops further out have written every element that is read
+    for k, members in sorted(groups.items(), key=lambda group: group[0]):
         outer = [n for n in chain[: k + 1] if isinstance(n, For)]
         below = chain[k + 1:]
         reason = _remembered_at(state, reader, below, members, outer)
+        written = [{w.buffer for w in state.block(s).writes} for s, _ in members]
+        if reason is not None and all(_goes_on(state.block(s), begun) for s, _ in members):
+            reason = _uncovered_at(state, reader, below, members, outer, whole=True)
         if reason is not None:
             return reason
+        begun |= {b for own in written for b in own if b in read}
     return None
+
+
+def _goes_on(block: Block, begun: set[Buffer]) -> bool:
+    """Whether a block writes only what it reads, and has found complete."""
+    read = {r.buffer for r in block.reads}
+    return all(w.buffer in begun and w.buffer in read for w in block.writes)
 
 
 def _remembered_at(
@@ -405,8 +421,9 @@ def _chain(state: State, scope: Block, block: Ident) -> list[Stmt]:
 
 
 def _uncovered_at(
-    state: State, reader: Ident, below: list[Stmt], members: list[tuple[Ident, list[Stmt]]], outer: list[For]
+    state: State, reader: Ident, below: list[Stmt], members: list[tuple[Ident, list[Stmt]]], outer: list[For], whole: bool = False
 ) -> str | None:
+    """What a block reads more than some others have written; with ``whole`` as if these did so whatever their conditions say."""
     realize = state.realizes[reader]
     inner = [n for n in below if isinstance(n, For)]
     given = conjuncts(realize.predicate)
@@ -433,7 +450,7 @@ def _uncovered_at(
         boxes: list[Box] = []
         covered = False
         for write, other, loops in writes:
-            conds = conjuncts(other.predicate)
+            conds = () if whole else conjuncts(other.predicate)
             box = exact_box(placed(write, other), loop_ranges(loops), conds, given, limits, analyzer, loop_ranges(outer), True)
             if box is not None:
                 boxes.append(box)
