@@ -13,6 +13,8 @@ import numpy.typing as npt
 from space.model import Model
 from space.plan import Part, Plan
 from space.rule import Column, Ints, NumericRule, Points
+from space.rules.cuts import decoded, values
+from space.rules.tiling import divisors, tiled_axes
 
 
 class Ahead(NumericRule):
@@ -44,6 +46,37 @@ class Ahead(NumericRule):
                 together = np.logical_and.reduce([~part.on | _together(model, plan, part, count) for part in parts])
                 most = np.where((given >= count) & more & together, count, most)
             points[:, model.index[name]] = most
+
+    def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
+        """Other loops; as often, along one axis a first part of a few tiles whose values are all written first.
+
+        It is what the other tiles and the last part leave, and of finer tiles if these divide it.
+        """
+        alone = rng.random(len(points)) < 0.5
+        mine = points[alone]
+        super().vary(model, mine, rng)
+        points[alone] = mine
+        axes = tiled_axes(model)
+        if not axes or "head_init" not in model.index or not max(model.columns[model.index["head_init"]].choices):
+            return
+        known, cuts = values(model), decoded(model, points, "cut")
+        for n in np.flatnonzero(~alone):
+            a = axes[rng.integers(len(axes))]
+            extent, column = model.nest.axes[a].extent, model.index[f"tile_{model.nest.axes[a].name}"]
+            last = int(cuts[1][n]) if cuts[0][n] == a and rng.random() < 0.5 else int(rng.integers(0, 1 + extent // 8))
+            tile = max(1, int(points[n, column]) + int(rng.integers(-2, 3)))
+            # As few of the others' tiles as leave a first part that is no longer than they are together, or more.
+            most = (extent - last - 1) // tile
+            first = extent - last - tile * int(rng.integers((most + 1) // 2, most + 1))
+            if tile not in model.columns[column].choices or (a, first) not in known:
+                continue
+            points[n, column] = tile
+            points[n, model.index["head"]] = known[a, first]
+            points[n, model.index["cut"]] = known.get((a, last), 0)
+            points[n, model.index["head_init"]] = max(model.columns[model.index["head_init"]].choices)
+            if "head_tile" in model.index:
+                finer = [d for d in divisors(first) if d < tile]
+                points[n, model.index["head_tile"]] = known.get((a, int(rng.choice(finer))), 0) if finer else 0
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """Log elements that are written at once, of the main part and of the first."""
