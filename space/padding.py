@@ -170,9 +170,9 @@ class Padding:
 
 
     def kinds(self, part: Part, ranges: Ints) -> npt.NDArray[np.float64]:
-        """How many boxes of results the taps of one visit have, on average over a part's visits; shape (n,).
+        """How many sizes of boxes of results the taps of one visit have, on average over a part's visits; shape (n,).
 
-        Taps that padding cuts alike share an instruction.
+        Taps whose boxes are of one size share an instruction: each has a place of its own in its list of micro-ops.
 
         Args:
             part: the part.
@@ -195,19 +195,16 @@ class Padding:
 
     @cached_property
     def _kinds(self) -> list[Ints]:
-        """Per dimension, how many boxes of results its reduction axis' taps have within those from i to j of its spatial axis.
+        """Per dimension, of how many sizes its reduction axis' taps have results within those from i to j of its spatial axis.
 
         Shape (longest spatial axis + 1, the same), each; a tap that has none there does not count.
         """
         tables = []
         for counts in self.useful_before:
-            inside = np.diff(np.diff(counts, axis=0), axis=1).astype(np.uint64)
-            # What a tap reads of a box is told by a sum of random numbers, one for every result.
-            marks = np.random.default_rng(0).integers(1, 1 << 63, len(inside), dtype=np.uint64)
-            before = np.concatenate([np.zeros((1, inside.shape[1]), np.uint64), (inside * marks[:, None]).cumsum(axis=0)])
-            sums = np.sort(before[None] - before[:, None], axis=-1)
-            differs = np.concatenate([sums[..., :1] != 0, (sums[..., 1:] != sums[..., :-1]) & (sums[..., 1:] != 0)], axis=-1)
-            tables.append(np.maximum(differs.sum(axis=-1), 1))
+            before = np.diff(counts, axis=1)
+            sizes = np.sort(before[None] - before[:, None], axis=-1)
+            differs = (np.diff(sizes, axis=-1) != 0) & (sizes[..., 1:] > 0)
+            tables.append(np.maximum((sizes[..., 0] > 0) + differs.sum(axis=-1), 1))
         return tables
 
 

@@ -50,7 +50,7 @@ class Ahead(NumericRule):
     def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
         """Other loops; as often, along one axis a first part of a few tiles whose values are all written first.
 
-        It is what the other tiles and the last part leave, and of finer tiles if these divide it.
+        It is what the other tiles and the last part leave, in tiles that divide it and are no longer than the others.
         """
         alone = rng.random(len(points)) < 0.5
         mine = points[alone]
@@ -75,7 +75,7 @@ class Ahead(NumericRule):
             points[n, model.index["cut"]] = known.get((a, last), 0)
             points[n, model.index["head_init"]] = max(model.columns[model.index["head_init"]].choices)
             if "head_tile" in model.index:
-                finer = [d for d in divisors(first) if d < tile]
+                finer = [d for d in divisors(first) if d <= tile]
                 points[n, model.index["head_tile"]] = known.get((a, int(rng.choice(finer))), 0) if finer else 0
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:

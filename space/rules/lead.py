@@ -1,4 +1,4 @@
-"""Lead: whether the first part is of several tiles, which are finer than the others' along one axis.
+"""Lead: whether the first part is of several tiles, mostly finer than the others' along one axis.
 
 Compute waits for the first tile's loads with nothing else to do, so that one is best small. But then it waits again, for those of
 a whole tile, which take longer than what it computes meanwhile. Several small tiles take that time.
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Part, Plan, along
+from space.plan import Mask, Part, Plan, along
 from space.rule import Column, Ints, NumericRule, Points
 from space.rules.cuts import decoded, table, values
 from space.rules.tiling import divisors, tiled_axes
@@ -44,7 +44,7 @@ class Lead(NumericRule):
         first.tiles = tiles
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
-        """Only a first part has tiles of its own; they divide it, and are finer than the others'."""
+        """Only a first part has tiles of its own; they divide it, and are finer than the others', or as they are and several."""
         if "head_tile" not in model.index:
             return
         own = points[:, model.index["head_tile"]]
@@ -54,8 +54,13 @@ class Lead(NumericRule):
             return
         axis, size = decoded(model, points, "head_tile")
         first = plan.parts[0]
-        finer = first.on & (axis >= 0) & (size < along(_like_others(plan, first), axis))
-        own[~finer | (along(first.extents, axis) % np.maximum(size, 1) > 0)] = 0
+        finer = (size < along(_like_others(plan, first), axis)) | _alike(model, points, plan)
+        own[~(first.on & (axis >= 0) & finer) | (along(first.extents, axis) % np.maximum(size, 1) > 0)] = 0
+
+    def settle(self, model: Model, points: Points, plan: Plan) -> None:
+        """Tiles as long as the others' make a part of its own only where their initial values are written first."""
+        if "head_tile" in model.index and plan.main:
+            points[_alike(model, points, plan) & (plan.parts[0].init == model.n_spatial), model.index["head_tile"]] = 0
 
     def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
         """Other tiles of the first part; as often, the others get longer ones, and it keeps what they had. It is there then."""
@@ -87,6 +92,13 @@ class Lead(NumericRule):
         """Only said where it has a tile of its own."""
         axis, size = decoded(model, point[None], "head_tile")
         return f"first in tiles of {model.nest.axes[axis[0]].name}={size[0]}" if axis[0] >= 0 else ""
+
+
+def _alike(model: Model, points: Points, plan: Plan) -> Mask:
+    """Whether the first part is of several tiles such as the others', which is said by that along the axis it was cut from."""
+    (axis, size), (cut, _), first = decoded(model, points, "head_tile"), decoded(model, points, "head"), plan.parts[0]
+    same = (axis == cut) & (size == along(_like_others(plan, first), axis)) & (size < along(first.extents, axis))
+    return np.asarray(first.on & (axis >= 0) & same, dtype=np.bool_)
 
 
 def _like_others(plan: Plan, first: Part) -> Ints:

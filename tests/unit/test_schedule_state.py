@@ -8,7 +8,7 @@ from autosched.ir.expr import IntImm
 from autosched.ir.stmt import SeqStmt
 from autosched.schedule.analysis.dependence import broken_pipeline
 from autosched.schedule.kit.state import State
-from autosched.script import T
+from autosched.script import T, parse
 from autosched.workloads import workload
 
 
@@ -53,3 +53,37 @@ def test_a_pipeline_is_asked_about_again_where_either_side_is_another(block: str
         found = broken_pipeline(after, after.root)
         assert (found is not None) == broken
         assert found is None or found[0] == "C reads more of B than B has written by then"
+
+
+@pytest.mark.parametrize(("written", "value", "read", "where", "broken"), [
+    (8, "B[vi] + A[vi, vk]", "B[vi]", "1 <= i", None),
+    (8, "B[vi] + A[vi, vk]", "B[vi]", "k < i", None),
+    (7, "B[vi] + A[vi, vk]", "B[vi]", "1 <= i", "init"),  # one element is written by nobody
+    (8, "A[vi, vk]", "B[vi]", "1 <= i", "update"),  # it goes on with nothing: what it leaves out might be meant
+    (8, "B[vi] + A[vi, vk]", "B[vi] + B[7 - vi]", "1 <= i", "update"),  # what a later iteration goes on with
+])
+def test_what_goes_on_under_a_condition_with_what_stands_further_out_leaves_no_hole(
+    written: int, value: str, read: str, where: str, broken: str | None
+) -> None:
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((8, 3), "int32"), C: T.Buffer((8,), "int32")):
+    B = T.sblock_alloc_buffer((8,), "int32")
+    for i in range({written}):
+        with T.sblock("init"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = 0
+    for i in range(8):
+        for k in range(3):
+            with T.sblock("update"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                T.where({where})
+                T.reads(B[vi], A[vi, vk])
+                B[vi] = {value}
+        with T.sblock("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = {read}
+""".replace("T.reads(B[vi], A[vi, vk])", "T.reads(B[vi], A[vi, vk])" if value.startswith("B") else "T.reads(A[vi, vk])"))
+    state = State(func)
+    found = broken_pipeline(state, state.root)
+    assert found is None if broken is None else found is not None and found[0].endswith(f"than {broken} has written by then")
