@@ -291,6 +291,7 @@ def play(
                             if engine[k] % 3 == 0 and filled[k]:
                                 late = max(late, ready[k])
                         comp = late + w[LATE]
+                        load += w[LATE] - latency
                     if w[CLEAR] > 0 and known < w[CLEAR] * (bank + 1):
                         known = w[CLEAR] * (bank + 1)
                         comp = max(comp, stored[bank]) + w[CLEAR] + issue
@@ -310,6 +311,7 @@ def play(
                         due[k] = after[k]
                         if not after[k]:
                             comp = behind(comp, beats_of[k], alone[k], under_way, fills, latency, burst, reads)
+                            load += beats_of[k]  # one bus for both
                 if new_tile:
                     # The initial values, once the slot is stored.
                     comp = max(comp, stored[bank]) + w[INIT]
