@@ -28,6 +28,7 @@ from space.play import (
     LOW,
     MOST,
     ONCE,
+    OUT,
     OUTER,
     PIECES,
     PRODUCTS,
@@ -126,7 +127,7 @@ def play(
         fill: of every operand, float64, shape (n, parts, operands, 7); ``ENGINE`` 1 where the compute engine loads it, 2
             where only the stages read it, 3 where both the products and the stages do, ``ONCE`` 1 where every fill has a place
             of its own, 2 where it touches that of the fill before, ``AFTER`` 1 where no product and no initial value reads it.
-        work: of a part, float64, shape (n, parts, 13).
+        work: of a part, float64, shape (n, parts, 14).
         apart: whether there is room beside what the part before used last, for all copies of a part's buffers (2), the first
             ones (1) or none (0): of what the load engine fills, and of the accumulator; shape (n, parts, 2).
         acc_banks: of the accumulator, shape (n,).
@@ -345,8 +346,8 @@ def play(
                         changed = a
                         break
                     counter[a] = 0
-                if changed < spatial:
-                    # The tile is complete: its stages and stores, slice by slice.
+                if changed < w[OUT]:
+                    # The tile is complete, or all of several: their stages and stores, slice by slice.
                     for k in range(operands):
                         if engine[k] == 2:
                             comp = max(comp, ready[k])

@@ -280,7 +280,8 @@ class Build(Recorder):
         order = [int(a) for a in np.argsort(plan.position[0], kind="stable") if a < self.model.n_spatial]
         tile = [int(x) for x in piece.part.tiles[0]]
         extent = [int(x) for x in piece.part.extents[0]]
-        piece.outer, piece.loops, slices = self._tile_outputs(tile, extent, order)
+        whole = [int(x) for x in self.model.out_tiles(plan, piece.part)[0]]
+        piece.outer, piece.loops, slices = self._tile_outputs(whole, extent, order)
         at = piece.loops[-1] if piece.loops else None
         for block in reversed(piece.stages):
             loop = slices or at
@@ -289,7 +290,8 @@ class Build(Recorder):
         if piece.anchor is not None:
             if at is not None:
                 self.compute_at(piece.anchor, at)
-            piece.init, lane = self._tile_anchor(piece.anchor, tile, extent, len(piece.loops), piece.outer)
+            around = [*whole, *extent[len(whole) :]]
+            piece.init, lane = self._tile_anchor(piece.anchor, tile, around, len(piece.loops), piece.outer)
             piece.lane = lane if self.nest.tensorized else None
             if self.nest.guarded:
                 self.record("drop_neutral_terms", (), block=piece.anchor)
@@ -506,12 +508,22 @@ class Build(Recorder):
     def _tile_anchor(
         self, anchor: BlockRV, tile: list[int], extent: list[int], depth: int, outer: dict[int, LoopRV]
     ) -> tuple[BlockRV, LoopRV]:
-        """Splits the reduction, moves its outer loops out, separates the initial value.
+        """Splits the reduction and what stages take several tiles of, moves the outer loops out, separates the initial value.
 
-        Adds the reduction's outer loops to ``outer``; returns the block of the initial value and the intrinsic's first lane loop.
+        Adds these outer loops to ``outer``; returns the block of the initial value and the intrinsic's first lane loop.
         """
         nest = self.nest
         own = self.loops(anchor, depth + nest.anchor_iters)[depth:]
+        spatial = []
+        for a in nest.spatial:
+            loop = own[nest.axes[a].anchor_index]
+            if tile[a] == extent[a]:
+                spatial.append(loop)
+            elif tile[a] == 1:
+                outer[a] = loop
+            else:
+                outer[a], piece = self.split(loop, tile[a])
+                spatial.append(piece)
         inner = []
         for a in nest.reduce:
             loop = own[nest.axes[a].anchor_index]
@@ -524,11 +536,11 @@ class Build(Recorder):
                 inner.append(piece)
         taken = {axis.anchor_index for axis in nest.axes}
         lanes = [loop for n, loop in enumerate(own) if n not in taken]
-        spatial = [own[nest.axes[a].anchor_index] for a in nest.spatial]
-        sequence = [*(outer[a] for a in nest.reduce if a in outer), *inner, *spatial]
-        self.reorder([*sequence, *lanes])
         tiled = [a for a in np.argsort(self.plan.position[0], kind="stable").tolist() if a in nest.spatial and a in outer]
+        late = [outer[a] for a in tiled if all(outer[a] is not loop for loop in self.piece.loops)]
+        sequence = [*late, *(outer[a] for a in nest.reduce if a in outer), *inner, *spatial]
+        self.reorder([*sequence, *lanes])
         ahead = [outer[a] for a in tiled if self.plan.position[0, a] >= self.piece.part.init[0]]
-        if ahead and ahead[0] is self.piece.loops[0]:
+        if ahead and self.piece.loops and ahead[0] is self.piece.loops[0]:
             self.piece.starting = len(ahead) + len(spatial) + LANES
         return self.decompose_reduction(anchor, [*ahead, *sequence, *lanes][0]), lanes[0]

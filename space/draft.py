@@ -32,6 +32,7 @@ from space.play import (
     LATE,
     LOW,
     ONCE,
+    OUT,
     OUTER,
     PIECES,
     PRODUCTS,
@@ -132,7 +133,7 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
     return Terms(
         part, work, pieces, np.full(shape, float(model.nest.init_cycles if model.nest.anchor else 0)),
         np.full(shape, float(model.imm_ops + 2 * model.tensor_ops + model.added) + resets), np.full(shape, operations + resets),
-        fills, beats, transfers, np.where(part.on, model.store_cycles(part), 0.0), nothing.copy(), uops(model, plan, part),
+        fills, beats, transfers, np.where(part.on, model.store_cycles(plan, part), 0.0), nothing.copy(), uops(model, plan, part),
         nothing.copy(),
     )
 
@@ -151,7 +152,7 @@ def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
     order = np.argsort(plan.position, axis=1, kind="stable")
     shape = np.zeros((n, len(plan.parts), len(model.extents), 4), dtype=np.int64)
     fill = np.zeros((n, len(plan.parts), operands, 7))
-    work = np.zeros((n, len(plan.parts), 13))
+    work = np.zeros((n, len(plan.parts), 14))
     padding = model.padding
     widths = np.zeros((n, len(plan.parts), len(padding.dims), 6))
     terms = _corrected(model, plan, terms_of(model, plan, every))
@@ -263,18 +264,18 @@ def _overlaps(model: Model, plan: Plan, operand: int) -> npt.NDArray[np.bool_]:
 def _work(model: Model, plan: Plan, terms: Terms, work: Floats) -> None:
     """What the compute engine does between two loads, for a tile, and for a slice of it."""
     part = terms.part
-    tiles = np.maximum(model.tiles_run(plan, part), 1).astype(np.float64)
-    slices = model.slices(part) if model.nest.stages else np.ones(part.on.shape, dtype=np.int64)
-    elements = model.tile_elements(part)
+    outs = np.maximum(model.outs_run(plan, part), 1).astype(np.float64)
+    slices = model.slices(plan, part) if model.nest.stages else np.ones(part.on.shape, dtype=np.int64)
+    elements = times(model.out_tiles(plan, part))
     # Of a whole tile: the last one along an axis may be smaller.
     work[..., PRODUCTS] = terms.products * (part.tiles / np.maximum(part.extents, 1)).prod(axis=-1)
     work[..., PIECES] = terms.pieces
     work[..., INIT] = model.init_elements(plan, part) * terms.init + ISSUE if model.nest.anchor else 0.0
-    work[..., AROUND] = part.init
+    work[..., AROUND], work[..., OUT] = part.init, part.out
     work[..., STAGE] = elements / slices * terms.stages + ISSUE * terms.operations
     work[..., SLICES] = slices
-    work[..., STORE] = terms.store / tiles / slices
-    work[..., STORES] = model.store_transfers(part)
+    work[..., STORE] = terms.store / outs / slices
+    work[..., STORES] = model.store_transfers(plan, part)
     # What the memory does not hold at once comes in pieces on the way, each behind a read of what the others load.
     piece = model.config.uop_capacity / AHEAD_SHARE
     ring = terms.uops > model.config.uop_capacity

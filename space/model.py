@@ -164,7 +164,8 @@ class Model:
         extents = self.extents[None].repeat(n, axis=0)
         zero = np.zeros(n, dtype=np.int64)
         operands = range(len(self.nest.operands))
-        body = Part(extents, extents.copy(), np.ones(n, dtype=np.bool_), np.zeros_like(extents), zero, np.full(n, self.n_spatial))
+        every = np.full(n, self.n_spatial, dtype=np.int64)
+        body = Part(extents, extents.copy(), np.ones(n, dtype=np.bool_), np.zeros_like(extents), zero, every, every)
         position = np.broadcast_to(self.position[0], extents.shape)
         never = np.zeros(n, dtype=np.bool_)
         return Plan(
@@ -208,6 +209,12 @@ class Model:
     # -- geometry -----------------------------------------------------------------------------------------------------
 
     @cached_property
+    def behind(self) -> frozenset[int]:
+        """The operands that stages read, by number: they are loaded outside of the sum's own loops."""
+        stages = {stage.block for stage in self.nest.stages}
+        return frozenset(k for k, operand in enumerate(self.nest.operands) if stages & set(operand.readers))
+
+    @cached_property
     def starting(self) -> frozenset[int]:
         """The operands that the initial values are made of, by number: they are loaded in front of them."""
         return frozenset(k for k, operand in enumerate(self.nest.operands) if self.nest.begins_with(operand))
@@ -215,7 +222,9 @@ class Model:
     def depth(self, plan: Plan, part: Part, operand: int) -> Ints:
         """Outer loops of a part around an operand's load, shape (n,)."""
         depth = plan.attach[operand]
-        return np.minimum(depth, part.init) if operand in self.starting else depth
+        if operand in self.starting:
+            depth = np.minimum(depth, part.init)
+        return np.minimum(depth, part.out) if operand in self.behind else depth
 
     def ranges(self, plan: Plan, part: Part, depth: Ints) -> Ints:
         """Iterations of every axis inside the first ``depth`` outer loops of a part, shape (n, axes)."""
@@ -349,6 +358,14 @@ class Model:
         """Accumulator elements of one output tile of a part, shape (n,)."""
         return times(part.tiles[..., : self.n_spatial])
 
+    def out_tiles(self, plan: Plan, part: Part) -> Ints:
+        """Iterations of every spatial axis that stages and the store go through at once, shape (n, spatial axes)."""
+        return self.ranges(plan, part, part.out)[..., : self.n_spatial]
+
+    def outs_run(self, plan: Plan, part: Part) -> Ints:
+        """How often a part's stages run and store, shape (n,)."""
+        return np.where(part.on, self.trips(plan, part, part.out), 0)
+
     def init_elements(self, plan: Plan, part: Part) -> Ints:
         """Accumulator elements that get their initial values at once, those of a tile or of several; shape (n,)."""
         return times(self.ranges(plan, part, part.init)[..., : self.n_spatial])
@@ -365,9 +382,9 @@ class Model:
         """Output tiles of a part, shape (n,)."""
         return np.where(part.on, times(part.outer[..., : self.n_spatial]), 0)
 
-    def slices(self, part: Part) -> Ints:
-        """In how many slices the stages after the GEMM and the store go over a tile of a part, shape (n,)."""
-        return along(part.tiles, part.slices - 1)
+    def slices(self, plan: Plan, part: Part) -> Ints:
+        """In how many slices the stages after the GEMM and the store go over what they take at once of a part, shape (n,)."""
+        return along(self.out_tiles(plan, part), part.slices - 1)
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
@@ -409,7 +426,7 @@ class Model:
                 banks = None if nest.anchor is not None else np.maximum(plan.banks[k], plan.acc_banks)
                 found.append(Held(operand.scope, own, self.copies(plan, part, k, banks) + made, n, n))
         for n, part in enumerate(plan.parts, since):
-            tile = np.where(part.on, self.init_elements(plan, part) + self.tile_elements(part) * (tensors - 1), 0)
+            tile = np.where(part.on, self.init_elements(plan, part) + times(self.out_tiles(plan, part)) * (tensors - 1), 0)
             found.append(Held(ACC, tile, self.tile_copies(plan, part), n, n))
             if nest.wides:
                 found.append(Held(ACC, np.where(part.on, self.wide_elements(part), 0), 1, n, n))
@@ -451,9 +468,9 @@ class Model:
             transfers = np.where(plan.keep[operand], np.maximum(np.where(plain, turned, transfers), runs), transfers)
         return merged * -(-self.bytes_of[op.scope] // self.config.bus_bytes), transfers
 
-    def store_cycles(self, part: Part) -> npt.NDArray[np.float64]:
+    def store_cycles(self, plan: Plan, part: Part) -> npt.NDArray[np.float64]:
         """Store cycles of a part; rows shorter than a burst pay for more bursts, and slices cut rows."""
-        tiles = part.tiles[..., : self.n_spatial]
+        tiles = self.out_tiles(plan, part)
         if self.nest.stages:
             tiles = np.where(np.arange(self.n_spatial) == part.slices[..., None] - 1, 1, tiles)
         run = np.ones(part.on.shape, dtype=np.int64)
@@ -467,9 +484,9 @@ class Model:
         cost = np.array([self._stores[length] for length in runs.tolist()])[which.reshape(run.shape)]
         return np.asarray(self.nest.stores * cost * (times(part.extents[..., : self.n_spatial]) / run), dtype=np.float64)
 
-    def store_transfers(self, part: Part) -> Ints:
+    def store_transfers(self, plan: Plan, part: Part) -> Ints:
         """STORE instructions of a slice of a part's tile, shape (n,): two dimensions of what lies together on chip."""
-        tiles, axis = part.tiles[..., : self.n_spatial], part.slices[..., None] - 1
+        tiles, axis = self.out_tiles(plan, part), part.slices[..., None] - 1
         places = np.arange(self.n_spatial)
         inner = np.where(places > axis, tiles, 1)
         each = pieces(inner, self.extents[: self.n_spatial].tolist(), np.ones(inner.shape[:-1], dtype=np.bool_))
@@ -489,7 +506,7 @@ class Model:
                 cut |= part.on
         body = plan.body
         every = np.broadcast_to(self.extents, body.extents.shape)
-        whole = Part(every, body.tiles, body.on, np.zeros_like(body.lows), body.slices, body.init)
+        whole = Part(every, body.tiles, body.on, np.zeros_like(body.lows), body.slices, body.init, body.out)
         # Of a point with parts only one sweep counts: every element that is used, once.
         ranges = np.where(cut[:, None], whole.extents, self.ranges(plan, whole, plan.attach[operand]))
         moved = [tuple(a for a, c in enumerate(coeffs) if c) for coeffs, _ in op.dims]

@@ -28,6 +28,7 @@ class Part:
         lows: first index of every axis, shape (n, axes).
         slices: 0, or 1 + the spatial axis along which the last stages and the store go slice by slice, shape (n,).
         init: outer loops around the sum's initial values, shape (n,).
+        out: outer loops around the stages and the store, shape (n,); the others are the sum's own.
     """
 
     extents: Ints
@@ -36,6 +37,7 @@ class Part:
     lows: Ints
     slices: Ints
     init: Ints
+    out: Ints
     _outer: tuple[Ints, Ints, Ints] | None = field(default=None, repr=False)
 
     @property
@@ -112,7 +114,7 @@ class Plan:
             known = self._stack = Part(
                 np.stack([p.extents for p in parts]), np.stack([p.tiles for p in parts]), np.stack([p.on for p in parts]),
                 np.stack([p.lows for p in parts]), np.stack([p.slices for p in parts]),
-                np.stack([p.init for p in parts]),
+                np.stack([p.init for p in parts]), np.stack([p.out for p in parts]),
             )
             if all(p.divided for p in parts):
                 known.take_outer(np.stack([p.outer for p in parts]))
@@ -214,3 +216,19 @@ def along(values: Ints, axis: Ints) -> Ints:
     # A negative one finds something too, which does not count.
     found = flat[np.arange(len(flat)), np.maximum(axis, -1).ravel()].reshape(axis.shape)
     return np.where(axis < 0, 1, found)
+
+
+def several(part: Part, spatial: int) -> Mask:
+    """Along which spatial axes a part has several tiles, shape (n, spatial axes)."""
+    return np.asarray(part.outer[:, :spatial] > 1, dtype=np.bool_)
+
+
+def in_front(plan: Plan, part: Part, count: Ints, spatial: int) -> Ints:
+    """Loops around what stands in front of some loops of several tiles, counted from the innermost; shape (n,)."""
+    found = np.full(len(plan), spatial, dtype=np.int64)
+    left, tiled = count.copy(), several(part, spatial)
+    for place in range(spatial - 1, -1, -1):
+        here = ((plan.position[:, :spatial] == place) & tiled).any(axis=1) & (left > 0)
+        found = np.where(here, place, found)
+        left -= here
+    return found

@@ -10,5 +10,5 @@ OUTER, LOW, TILE, REST = range(4)
 # Columns of ``fill``: one row per operand.
 DEPTH, BEATS, TRANSFERS, BANKS, ONCE, ENGINE, AFTER = range(7)
 # Columns of ``work``: of a part.
-PRODUCTS, PIECES, INIT, STAGE, SLICES, STORE, UOPS, LATE, KNOWN, CLEAR, RELOAD, STORES, AROUND = range(13)
+PRODUCTS, PIECES, INIT, STAGE, SLICES, STORE, UOPS, LATE, KNOWN, CLEAR, RELOAD, STORES, AROUND, OUT = range(14)
 MOST = 1500  # innermost visits of a part that are played; the rest goes on at the same pace

@@ -9,6 +9,7 @@ from space.rules.banks import Banks
 from space.rules.cuts import Cuts
 from space.rules.epilogue import Epilogue
 from space.rules.first import First
+from space.rules.late import Late
 from space.rules.lead import Lead
 from space.rules.length import Length
 from space.rules.order import Order
@@ -22,6 +23,6 @@ from space.rules.zeros import Zeros
 
 STRUCTURAL: tuple[StructuralRule, ...] = (Epilogue(), Rows())
 NUMERIC: tuple[NumericRule, ...] = (
-    Cuts(), Tiling(), Lead(), Ramp(), Taper(), Zeros(), Order(), Attach(), Residency(), Slices(), Ahead(), Banks(),
+    Cuts(), Tiling(), Lead(), Ramp(), Taper(), Zeros(), Order(), Attach(), Residency(), Slices(), Late(), Ahead(), Banks(),
     First(), Length(),
 )

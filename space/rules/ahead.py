@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Part, Plan
-from space.rule import Column, Ints, NumericRule, Points
+from space.plan import Part, Plan, in_front, several
+from space.rule import Column, NumericRule, Points
 from space.rules.cuts import decoded, values
 from space.rules.tiling import divisors, tiled_axes
 
@@ -32,7 +32,9 @@ class Ahead(NumericRule):
         """How many loops are left around the initial values of every part."""
         count, first = model.column(points, "init"), model.column(points, "head_init")
         for n, part in enumerate(plan.parts):
-            part.init = _around(plan, part, first if n < plan.main else count, model.n_spatial)
+            around = in_front(plan, part, first if n < plan.main else count, model.n_spatial)
+            # What stages take at once begins at once.
+            part.init = np.minimum(around, part.out)
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """No more loops than there are of several tiles, and than leave every tile together."""
@@ -41,11 +43,14 @@ class Ahead(NumericRule):
                 continue
             given = points[:, model.index[name]].astype(np.int64)
             most = np.zeros(len(points), dtype=np.int64)
+            # Those that stages take at once stand in front of their loops in any case.
+            anyway = np.max([(several(p, model.n_spatial) & _inside(plan, p, model.n_spatial)).sum(axis=1) for p in parts],
+                            axis=0) if parts else most
             for count in range(1, int(given.max(initial=0)) + 1 if parts else 1):
-                more = np.logical_or.reduce([part.on & (_several(part, model.n_spatial).sum(axis=1) >= count) for part in parts])
+                more = np.logical_or.reduce([part.on & (several(part, model.n_spatial).sum(axis=1) >= count) for part in parts])
                 together = np.logical_and.reduce([~part.on | _together(model, plan, part, count) for part in parts])
                 most = np.where((given >= count) & more & together, count, most)
-            points[:, model.index[name]] = most
+            points[:, model.index[name]] = np.where(most > anyway, most, 0)
 
     def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
         """Other loops; as often, along one axis a first part of a few tiles whose values are all written first.
@@ -96,30 +101,18 @@ class Ahead(NumericRule):
         return ", ".join(said)
 
 
-def _several(part: Part, spatial: int) -> npt.NDArray[np.bool_]:
-    """Which axes have a loop of several tiles, shape (n, spatial axes)."""
-    return np.asarray(part.outer[:, :spatial] > 1, dtype=np.bool_)
+def _inside(plan: Plan, part: Part, spatial: int) -> npt.NDArray[np.bool_]:
+    """Which spatial axes' loops are the sum's own, shape (n, spatial axes)."""
+    return np.asarray(plan.position[:, :spatial] >= part.out[:, None], dtype=np.bool_)
 
 
 def _together(model: Model, plan: Plan, part: Part, count: int) -> npt.NDArray[np.bool_]:
-    """Whether a tile's accumulators lie together among those of all tiles of some loops: whole rows, or a part of one."""
-    around = _around(plan, part, np.full(len(plan), count, dtype=np.int64), model.n_spatial)
-    tiles, held = part.tiles[:, : model.n_spatial], model.ranges(plan, part, around)[:, : model.n_spatial]
+    """Whether what is stored at once lies together among what begins in front of some loops: whole rows, or a part of one."""
+    around = in_front(plan, part, np.full(len(plan), count, dtype=np.int64), model.n_spatial)
+    tiles, held = model.out_tiles(plan, part), model.ranges(plan, part, np.minimum(around, part.out))[:, : model.n_spatial]
     found, outside = np.ones(len(plan), dtype=np.bool_), np.ones(len(plan), dtype=np.bool_)
     for a in range(model.n_spatial):
         # What is outside of an axis that is held in part must be a single index.
         found &= outside | (tiles[:, a] == held[:, a])
         outside &= tiles[:, a] == 1
-    return found
-
-
-def _around(plan: Plan, part: Part, count: Ints, spatial: int) -> Ints:
-    """Loops around what stands in front of some loops of several tiles, counted from the innermost; shape (n,)."""
-    found = np.full(len(plan), spatial, dtype=np.int64)
-    left = count.copy()
-    several = _several(part, spatial)
-    for place in range(spatial - 1, -1, -1):
-        here = ((plan.position[:, :spatial] == place) & several).any(axis=1) & (left > 0)
-        found = np.where(here, place, found)
-        left -= here
     return found

@@ -78,7 +78,7 @@ class Cuts(NumericRule):
         if on.any():
             first = extents.copy()
             first[rows[on], axis[on]] = size[on]
-            parts.append(Part(first, first.copy(), on, lows.copy(), whole.slices, whole.init))
+            parts.append(Part(first, first.copy(), on, lows.copy(), whole.slices, whole.init, whole.out))
             extents[rows[on], axis[on]] -= size[on]
             lows[rows[on], axis[on]] += size[on]
         plan.main = len(parts)
@@ -91,12 +91,12 @@ class Cuts(NumericRule):
             at[rows[on], axis[on]] += kept[rows[on], axis[on]]
             exists = np.ones(n, dtype=np.bool_) if name == "cut" else parts[-1].on
             if name == "cut":
-                parts.append(Part(kept, kept.copy(), exists, lows, whole.slices, whole.init))
+                parts.append(Part(kept, kept.copy(), exists, lows, whole.slices, whole.init, whole.out))
             else:
-                parts[-1] = Part(kept, kept.copy(), exists, lows, whole.slices, whole.init)
+                parts[-1] = Part(kept, kept.copy(), exists, lows, whole.slices, whole.init, whole.out)
             if not on.any():
                 break
-            parts.append(Part(rest, rest.copy(), on, at, whole.slices, whole.init))
+            parts.append(Part(rest, rest.copy(), on, at, whole.slices, whole.init, whole.out))
             extents, lows = rest, at
         plan.parts = parts
 
@@ -221,4 +221,4 @@ def _joined(plan: Plan, again: Part, last: Part) -> Part:
     extents = np.where(again.on[:, None], np.maximum(last.extents, 0), last.extents).copy()
     differ = again.on[:, None] & (again.lows != last.lows)
     extents = np.where(differ, last.extents + again.extents, extents)
-    return Part(extents, np.minimum(plan.body.tiles, extents), last.on, last.lows, last.slices, last.init)
+    return Part(extents, np.minimum(plan.body.tiles, extents), last.on, last.lows, last.slices, last.init, last.out)

@@ -172,8 +172,10 @@ def _elementwise(model: Model, plan: Plan, part: Part) -> Ints:
     """ALU instructions: every operation once per slice of a tile; one more may refresh what is stored."""
     whole = np.full(len(plan), model.n_spatial, dtype=np.int64)
     tile = model.tile_elements(part)
-    slices = model.slices(part)
+    slices = model.slices(plan, part)
     large = tile >= (model.config.uop_capacity + 1) * two_longest(part.tiles[..., : model.n_spatial])
+    # What is done for several tiles at once takes no more than for each of them, but where it does not fit.
+    large |= times(model.out_tiles(plan, part)) >= (model.config.uop_capacity + 1) * two_longest(model.out_tiles(plan, part))
     pieces = np.where(large, tile, slices)
     operations = model.imm_ops + model.tensor_ops + model.added + sum(model.nest.init_ops) + len(model.nest.stages) + 2
     total = model.trips(plan, part, whole) * pieces * operations
@@ -187,8 +189,7 @@ def _elementwise(model: Model, plan: Plan, part: Part) -> Ints:
 
 def stores(model: Model, plan: Plan, part: Part) -> Ints:
     """STORE instructions: two dimensions of a slice each; a slice across the innermost one stores element by element."""
-    whole = np.full(len(plan), model.n_spatial, dtype=np.int64)
-    tiles = part.tiles[..., : model.n_spatial]
+    tiles = model.out_tiles(plan, part)
     x, y = _two_innermost(tiles, tuple(model.nest.axes[a].extent for a in model.nest.spatial))
     per_tile = np.where(part.slices > 0, times(tiles), times(tiles) // (x * y))
-    return np.asarray(model.nest.stores * model.trips(plan, part, whole) * per_tile, dtype=np.int64)
+    return np.asarray(model.nest.stores * model.trips(plan, part, part.out) * per_tile, dtype=np.int64)

@@ -45,7 +45,7 @@ class Slices(NumericRule):
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """The axis, and log numbers of slices, tiles and elements of a tile."""
         body = plan.body
-        return [body.slices.astype(np.float64), np.log2(model.slices(body)), np.log2(model.tile_elements(body)),
+        return [body.slices.astype(np.float64), np.log2(model.slices(plan, body)), np.log2(model.tile_elements(body)),
                 np.log2(np.maximum(model.tiles_run(plan, body), 1))]
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:

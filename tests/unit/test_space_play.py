@@ -164,7 +164,7 @@ def figures(model: Model, plan: Plan, part: Part) -> dict[str, np.ndarray]:
     """Everything that is worked out of a part, or of the stack of all."""
     found = {
         "tile": model.tile_elements(part), "tiles": model.tiles_run(plan, part), "copies": model.tile_copies(plan, part),
-        "slices": model.slices(part), "store": model.store_cycles(part), "share": model.padding.share(part),
+        "slices": model.slices(plan, part), "store": model.store_cycles(plan, part), "share": model.padding.share(part),
         "widened": model.widened(part), "uops": uops(model, plan, part), "gemms": length._products(model, plan, part),
         "stages": length._elementwise(model, plan, part), "stores": length.stores(model, plan, part),
     }
@@ -477,9 +477,9 @@ def test_stores_are_counted_as_they_are_made() -> None:
     for point in points:
         sketch, plan = space.meaning(point[None])
         part = plan.stack
-        tiles = np.where(part.on, sketch.model.tiles_run(plan, part) * sketch.model.slices(part), 0)
+        tiles = np.where(part.on, sketch.model.outs_run(plan, part) * sketch.model.slices(plan, part), 0)
         table = lower_table(space.schedule(point).func, "vta-de10").table
         found = int((table[:, isa.OPCODE] == isa.OP_STORE).sum())
-        assert found == int((tiles * sketch.model.store_transfers(part)).sum()), space.explain(point)
+        assert found == int((tiles * sketch.model.store_transfers(plan, part)).sum()), space.explain(point)
         sliced += int((part.slices * part.on).max() > 0)
     assert sliced > 3

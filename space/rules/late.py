@@ -1,0 +1,60 @@
+"""Late: behind how many loops over tiles the stages and the store stand, which then take several tiles at once.
+
+An instruction costs a few cycles besides its micro-ops, and stages are several instructions for a tile. What is loaded at once
+may be less than what they go through: the loops in between are the sum's own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from space.model import Model
+from space.plan import Plan, in_front, several
+from space.rule import Column, NumericRule, Points
+
+
+class Late(NumericRule):
+    """``late`` for the main part, ``head_late`` for the first of several: loops of several tiles, counted from the innermost."""
+
+    name = "late"
+
+    def columns(self, model: Model) -> tuple[Column, ...]:
+        """``late``, and where there are cuts ``head_late``; without a product and stages behind it they have no choice."""
+        nest = model.nest
+        some = nest.anchor is not None and nest.tensorized and nest.stages and not nest.wides and not nest.halos
+        loops = sum(nest.axes[a].extent > 1 for a in nest.spatial) if some else 0
+        return tuple(Column(name, tuple(range(loops + 1)), 0, 0) for name in (("late", "head_late") if model.cuts else ("late",)))
+
+    def plan(self, model: Model, points: Points, plan: Plan) -> None:
+        """How many loops are left around the stages of the main part, and of the first."""
+        for name, part in (("late", plan.body), ("head_late", plan.parts[0])):
+            if name == "late" or plan.main:
+                part.out = in_front(plan, part, model.column(points, name), model.n_spatial)
+
+    def repair(self, model: Model, points: Points, plan: Plan) -> None:
+        """No more loops than there are of several tiles; what stages find where the first part has left it is loaded outside."""
+        for name, part in (("late", plan.body), ("head_late", plan.parts[0])):
+            if name not in model.index:
+                continue
+            there = part.on if name == "late" or plan.main else np.zeros(len(points), dtype=np.bool_)
+            column = model.index[name]
+            most = np.minimum(points[:, column], np.where(there, several(part, model.n_spatial).sum(axis=1), 0))
+            out = in_front(plan, part, most, model.n_spatial)
+            for k in model.behind:
+                most[plan.keep[k] & (plan.attach[k] > out)] = 0
+            points[:, column] = most
+
+    def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
+        """Log elements that stages take at once, of the main part and of the first."""
+        first, body = plan.parts[0], plan.body
+        sizes = [np.log2(model.out_tiles(plan, part).prod(axis=1)) for part in (body, first)]
+        return [sizes[0], np.where(first.on, sizes[1], 0.0) if plan.main else np.zeros(len(points))]
+
+    def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
+        """Only said where it is not a tile's alone."""
+        axes = [model.nest.axes[a].name for a in np.argsort(plan.position[0], kind="stable")[: model.n_spatial]]
+        parts = [("first ", plan.parts[0])] * bool(plan.main and plan.parts[0].on[0]) + [("", plan.body)]
+        said = [f"{name}stages behind {axes[int(part.out[0])]}" for name, part in parts
+                if model.outs_run(plan, part)[0] < model.tiles_run(plan, part)[0]]
+        return ", ".join(said)
