@@ -33,7 +33,10 @@ class Late(NumericRule):
                 part.out = in_front(plan, part, model.column(points, name), model.n_spatial)
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
-        """No more loops than there are of several tiles; what stages find where the first part has left it is loaded outside."""
+        """No more loops than there are of several tiles, and none without a load inside: that is a tile.
+
+        What stages find where the first part has left it is loaded outside.
+        """
         for name, part in (("late", plan.body), ("head_late", plan.parts[0])):
             if name not in model.index:
                 continue
@@ -41,8 +44,15 @@ class Late(NumericRule):
             column = model.index[name]
             most = np.minimum(points[:, column], np.where(there, several(part, model.n_spatial).sum(axis=1), 0))
             out = in_front(plan, part, most, model.n_spatial)
-            for k in model.behind:
-                most[plan.keep[k] & (plan.attach[k] > out)] = 0
+            innermost = in_front(plan, part, np.ones(len(points), dtype=np.int64), model.n_spatial)
+            deepest = np.zeros(len(points), dtype=np.int64)
+            for k in range(len(model.nest.operands)):
+                if k in model.behind:
+                    most[plan.keep[k] & (plan.attach[k] > out)] = 0
+                elif k not in model.starting:
+                    left = plan.keep[k] if name == "late" else np.zeros(len(points), dtype=np.bool_)
+                    deepest = np.maximum(deepest, np.where(left, 0, plan.attach[k]))
+            most[deepest <= innermost] = 0
             points[:, column] = most
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
