@@ -336,6 +336,9 @@ def _together(space: Space, sketch: int) -> Iterator[list[int]]:
         for tile in tiles:
             for more in ((), ("tail",), ("tail", "tail_last")):
                 yield [at[n] for n in (tile, "order", *more) if n in at]
+            # What stages take several tiles of shows where these are loaded one by one.
+            if "late" in at:
+                yield from ([at[n] for n in (tile, f"load_{o.label}", "late")] for o in model.nest.operands)
         for operand in model.nest.operands:
             own = [f"load_{operand.label}", f"keep_{operand.label}"]
             yield [at[n] for n in own if n in at]

@@ -398,7 +398,7 @@ def test_taps_whose_boxes_are_of_one_size_share_an_instruction(sizes: str) -> No
             # Between its ends one tile counts as the other.
             expected *= (boxes[0] + (boxes[-1] if len(boxes) > 1 else 0) + len(inner) * (inner[0] if inner else 0)) / len(boxes)
         part = Part(extents[None], ranges[None], np.ones(1, dtype=np.bool_), lows[None], np.zeros(1, dtype=np.int64),
-                    np.full(1, model.n_spatial))
+                    np.full(1, model.n_spatial), np.full(1, model.n_spatial))
         assert model.padding.kinds(part, ranges[None])[0] == pytest.approx(expected)
     for tile in (4, 6):
         first = cuts.values(model)[axes.index("y"), tile]

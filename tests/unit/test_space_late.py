@@ -1,0 +1,155 @@
+"""Stages of several tiles at once: where they may stand, what they compute, how many instructions they are."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from autosched.errors import ProgramError
+from autosched.lower import lower_table
+from autosched.measure import Candidate, Result, measure
+from autosched.workloads import workload
+from sim import isa
+from space import Space
+from space.rules.cuts import values
+
+DENSE = "dense:m=12,k=64,n=64,bias=1"
+CONV = "conv2d:h=8,w=6,ci=32,co=64,k=3,stride=2,pad=1,groups=2"
+TURNED = "conv2d_transpose:h=4,w=4,ci=32,co=32,k=4,stride=2,pad=1"
+
+
+def run(space: Space, name: str, point: np.ndarray, execute: bool = False) -> Result:
+    return measure(Candidate(name, space.target, tuple(space.trace(point).as_json())), execute=execute)
+
+
+def settled(space: Space, **given: int) -> np.ndarray:
+    """The point of the first sketch with some decisions, as far as they make sense together."""
+    row = np.zeros((1, space.width), dtype=np.int32)
+    row[:, space.places(0)] = space.sketches[0].default
+    for column, value in given.items():
+        row[:, space.names.index(column)] = value
+    (point,), inside = space.repair(row)
+    assert inside.all(), space.explain(point)
+    return np.asarray(point, dtype=np.int32)
+
+
+def late(space: Space, points: np.ndarray) -> np.ndarray:
+    """Which points have stages that take several tiles at once."""
+    return (points[:, [n for n, c in enumerate(space.names) if c in ("late", "head_late")]] > 0).any(axis=1)
+
+
+@cache
+def drawn(name: str, target: str) -> tuple[Space, np.ndarray]:
+    """A space, and such points of it."""
+    space = Space(workload(name).func, target)
+    points = space.sample(np.random.default_rng(8), 1200)
+    return space, points[late(space, points)]
+
+
+@pytest.mark.parametrize(("given", "runs", "fits"), [
+    ({"tile_m": 3, "tile_n": 4, "load_data": 1, "late": 1}, 1, True),
+    ({"tile_m": 1, "tile_n": 2, "load_data": 1, "load_weight": 2, "late": 1}, 12, True),  # row by row
+    ({"tile_m": 1, "tile_n": 2, "load_data": 1, "load_weight": 2, "late": 2}, 1, True),
+    ({"tile_m": 1, "tile_n": 2, "load_data": 1, "load_weight": 0, "late": 1}, 12, False),  # nothing is loaded inside of columns
+    ({"tile_m": 3, "tile_n": 4, "load_data": 1, "late": 2}, 1, False),  # there is one loop
+    ({"tile_m": 12, "tile_n": 4, "late": 1}, 1, False),  # and here none
+])
+def test_they_stand_behind_loops_with_loads_inside(given: dict[str, int], runs: int, fits: bool) -> None:
+    space = Space(workload(DENSE).func, "vta-de10")
+    point = settled(space, **given)
+    assert (point[space.names.index("late")] == given["late"]) == fits
+    if not fits:
+        with pytest.raises(ProgramError, match="has a simpler twin"):
+            space.point(**{**dict(zip(space.names, point.tolist())), "late": given["late"]})
+        return
+    assert "stages behind" in space.explain(point)
+    sketch, plan = space.meaning(point[None])
+    assert int(sketch.model.outs_run(plan, plan.body)[0]) == runs < int(sketch.model.tiles_run(plan, plan.body)[0])
+    table = lower_table(space.schedule(point).func, space.target).table
+    assert int((table[:, isa.OPCODE] == isa.OP_STORE).sum()) == runs
+    # Initial values, a shift, a maximum and a minimum for each.
+    assert int((table[:, isa.OPCODE] == isa.OP_ALU).sum()) == 4 * runs
+    assert run(space, DENSE, point, execute=True).ok
+
+
+@pytest.mark.parametrize(("name", "target"), [
+    (CONV, "vta-de10"), (CONV, "vta-de10-portable"), (TURNED, "vta-de10-portable"), ("residual:h=6,w=6,c=96", "vta-fsim"),
+    ("residual:h=6,w=6,c=96", "vta-de10"), (DENSE, "vta-pynq"),
+])
+def test_they_compute_the_same_within_their_bounds(name: str, target: str) -> None:
+    space, points = drawn(name, target)
+    some = points[:: max(1, len(points) // 5)][:5]
+    assert len(some) == 5
+    for point in some:
+        found = run(space, name, point, execute=True)
+        assert found.ok and found.cycles is not None, (space.explain(point), found)
+        assert max(space.machine_bound(), int(space.bound(point[None])[0])) <= found.cycles, space.explain(point)
+
+
+@pytest.mark.parametrize("name", [DENSE, CONV, "residual:h=6,w=6,c=96"])
+def test_the_estimate_knows_them(name: str) -> None:
+    space, points = drawn(name, "vta-de10")
+    best = points[np.argsort(space.draft(points), kind="stable")[:10]]
+    cycles = np.array([run(space, name, p).cycles for p in best], dtype=np.float64)
+    assert np.median(np.abs(space.draft(best) / cycles - 1)) < 0.06
+
+
+@pytest.mark.parametrize("name", [DENSE, CONV])
+def test_they_are_no_twins_of_points_without(name: str) -> None:
+    space, points = drawn(name, "vta-de10")
+    some = points[np.argsort(space.draft(points), kind="stable")[:12]]
+    own = [n for n, c in enumerate(space.names) if c in ("late", "head_late")]
+    plain, inside = space.repair(np.where(np.isin(np.arange(space.width), own), 0, some))
+    programs = {run(space, name, p).program for p in some}
+    assert len(programs) == len(some) and not programs & {run(space, name, p).program for p in plain[inside]}
+
+
+@pytest.mark.parametrize("given", [
+    {"tile_m": 3, "late": 1, "load_data": 1}, {"tile_m": 1, "tile_n": 2, "late": 1, "load_data": 1, "load_weight": 2},
+    {"head": ("m", 4), "head_tile": ("m", 1), "tile_m": 2, "tile_n": 4, "head_late": 1, "load_data": 1},
+])
+def test_their_traces_are_found_again(given: dict[str, int | tuple[str, int]]) -> None:
+    space = Space(workload(DENSE).func, "vta-de10")
+    nest = space.sketches[0].models[0].nest
+    known = values(space.sketches[0].models[0])
+    decided = {k: known[[a.name for a in nest.axes].index(v[0]), v[1]] if isinstance(v, tuple) else v for k, v in given.items()}
+    point = settled(space, **decided)
+    assert late(space, point[None]).all()
+    assert space.point_of(space.trace(point)).tolist() == point.tolist()
+
+
+def test_what_stages_find_where_the_first_part_left_it_is_loaded_outside() -> None:
+    """Under ``portable`` a stage adds the bias from its digits, by products: kept for later parts, they come before the loops."""
+    space = Space(workload(DENSE).func, "vta-de10-portable")
+    k = next(n for n, sketch in enumerate(space.sketches) if "addend by product" in sketch.done)
+    row = np.zeros((1, space.width), dtype=np.int32)
+    row[0, 0] = k
+    row[:, space.places(k)] = space.sketches[k].default
+    nest = space.sketches[k].models[0].nest
+    first = values(space.sketches[k].models[0])[[a.name for a in nest.axes].index("m"), 2]
+    given = {"head": first, "tile_m": 5, "tile_n": 1, "load_data": 1, "load_weight": 2, "load_bias_digits": 2, "head_late": 1}
+    for column, value in given.items():
+        row[:, space.names.index(column)] = value
+    fixed = []
+    for keep in (0, 1):
+        row[:, space.names.index("keep_bias_digits")] = keep
+        (point,), inside = space.repair(row)
+        fixed.append((bool(point[space.names.index("keep_bias_digits")]), bool(late(space, point[None])[0])))
+        assert inside.all() and run(space, DENSE, point, execute=True).ok
+    assert fixed == [(False, True), (True, False)]
+
+
+@pytest.mark.parametrize(("h", "groups"), [(28, 4), (30, 4), (28, 3)])
+def test_stages_of_two_loads_are_half_as_many_instructions(h: int, groups: int) -> None:
+    name = f"conv2d:h={h},w={h},ci={16 * groups},co={16 * groups},k=3,stride=2,pad=1,groups={groups}"
+    space, rows = Space(workload(name).func, "vta-de10"), h // 2
+    half = next(t for t in range(rows // 2, 0, -1) if rows % t == 0)
+    given = {"drop_zeros": 1, "tile_g": 1, "tile_y": half, "tile_x": rows, "load_kernel": 2, "load_data": 4, "banks_data": 1,
+             "banks_kernel": 1, "banks_acc": 1}
+    points = np.stack([settled(space, **given, late=loops) for loops in (0, 1)])
+    assert late(space, points).tolist() == [False, True]
+    tables = [lower_table(space.schedule(p).func, space.target).table for p in points]
+    counts = [int((table[:, isa.OPCODE] == isa.OP_ALU).sum()) for table in tables]
+    assert counts == [4 * groups * (rows // half), 4 * groups]
