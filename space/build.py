@@ -542,5 +542,6 @@ class Build(Recorder):
         self.reorder([*sequence, *lanes])
         ahead = [outer[a] for a in tiled if self.plan.position[0, a] >= self.piece.part.init[0]]
         if ahead and self.piece.loops and ahead[0] is self.piece.loops[0]:
-            self.piece.starting = len(ahead) + len(spatial) + LANES
+            # The intrinsic sums over one of its loops.
+            self.piece.starting = len(ahead) + len(spatial) + len(lanes) - nest.tensorized
         return self.decompose_reduction(anchor, [*ahead, *sequence, *lanes][0]), lanes[0]

@@ -40,8 +40,8 @@ def test_its_figures_are_those_of_the_kernels(figures: ModuleType, tmp_path: Pat
 
 
 def test_a_table_made_anew_keeps_the_rows_of_others(figures: ModuleType) -> None:
-    row = figures.draft("dense:m=1,k=64,n=64", "vta-de10", 10)
-    assert row[:3] == ["dense:m=1,k=64,n=64", "vta-de10", "10"] and -1 <= float(row[3]) <= 1
+    row = figures.draft("dense:m=2,k=64,n=64", "vta-de10", 30)
+    assert row[:3] == ["dense:m=2,k=64,n=64", "vta-de10", "30"] and -1 <= float(row[3]) <= 1
     page = "<!-- figures: draft -->\n\n| a | b |\n|---|---|\n| x | 1 |\n| y | 2 |\n\nmore\n"
     made = figures.replaced(page, "draft", figures._merged(["a", "b"], [["x", "3"]], 1))
     assert made == "<!-- figures: draft -->\n\n| a | b |\n|---|---|\n| y | 2 |\n| x | 3 |\n\nmore\n"

@@ -37,14 +37,14 @@ def brute() -> dict[tuple[int, ...], int]:
 
 
 def test_the_optimum_is_that_of_brute_force(brute: dict[tuple[int, ...], int]) -> None:
-    report = oracle(NAME, samplers=("draft", "random"), trials=3, seeds=2, simulations=len(brute))
+    report = oracle(NAME, samplers=("draft", "random"), trials=1, seeds=2, simulations=len(brute))
     assert report.fixed == {} and report.whole and report.points == len(brute)
     assert report.proven and report.cycles == report.low == min(brute.values()) == brute[report.point]
     assert report.simulated + report.certified == len(brute) and not report.open and report.certified > 30
-    assert [(r.sampler, r.seed, r.trials) for r in report.regrets] == [(s, n, 3) for s in ("draft", "random") for n in (0, 1)]
+    assert [(r.sampler, r.seed, r.trials) for r in report.regrets] == [(s, n, 1) for s in ("draft", "random") for n in (0, 1)]
     for r in report.regrets:
         assert r.cycles in brute.values() and report.regret(r.cycles) == (r.cycles / report.low - 1,) * 2
-    assert max(r.cycles or 0 for r in report.regrets) > report.low, "three random trials miss it"
+    assert max(r.cycles or 0 for r in report.regrets) > report.low, "one random trial misses it"
 
 
 @pytest.mark.parametrize("simulations", [1, 2, 30])
@@ -63,8 +63,9 @@ def test_a_space_that_is_too_large_is_listed_without_parts_and_what_is_fixed_sta
     report = oracle(LARGER, samplers=(), simulations=1)
     assert not report.whole and report.fixed == {} and "cut" not in report.explain
     assert report.points == Space(workload(LARGER).func, "vta-de10", UNCUT).count()[0]
-    fixed = oracle(LARGER, samplers=("random",), simulations=1, trials=2, fix={"cut": 1, "cut_again": 2})
-    assert fixed.whole and fixed.fixed == {"cut": 1, "cut_again": 2} and "cut last" in fixed.explain
+    given = {"cut": 1, "cut_again": 2, "init": 0, "head_init": 0}
+    fixed = oracle(LARGER, samplers=("random",), simulations=1, trials=2, fix=given)
+    assert fixed.whole and fixed.fixed == given and "cut last" in fixed.explain
     with pytest.raises(ProgramError, match="no schedule has the decisions tile_k=1 load_data=0 load_weight=0"):
         oracle(NAME, samplers=(), fix={"tile_k": 1, "load_data": 0, "load_weight": 0})
 
