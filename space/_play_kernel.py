@@ -167,6 +167,9 @@ def play(
     after = np.zeros(operands, dtype=np.bool_)
     slot = np.zeros(operands, dtype=np.int64)  # of the next fill
     inward = np.zeros(operands, dtype=np.int64)  # operands in the order of their loads
+    # Of a part's operands those that a step looks at, and how many they are: what the load engine fills, in the order of its
+    # loads; what products wait for; addends that the compute engine loads.
+    loaded, awaited, added = np.zeros(operands, np.int64), np.zeros(operands, np.int64), np.zeros(operands, np.int64)
     # This visit's fills and those that run ahead of it: first and last cycle, cycles of a DMA.
     under_way = np.zeros((2 * operands, 3))
     due = np.zeros(operands, dtype=np.bool_)  # addends that the stages of this tile wait for
@@ -213,16 +216,28 @@ def play(
                 after[k] = fill[r, p, k, AFTER] > 0
                 beats_of[k], transfers_of[k] = fill[r, p, k, BEATS], fill[r, p, k, TRANSFERS]
                 alone[k] = beats_of[k] + latency * transfers_of[k]
-            deepest = 0  # loops around the innermost load
+            n_awaited = n_added = n_loaded = 0
             for k in range(operands):
+                if engine[k] % 3 == 0:
+                    awaited[n_awaited] = k
+                    n_awaited += 1
+                if engine[k] == 1 and beats_of[k] > 0:
+                    added[n_added] = k
+                    n_added += 1
                 # A load further out stands before those further in.
                 i = k
                 while i > 0 and depth[inward[i - 1]] > depth[k]:
                     inward[i] = inward[i - 1]
                     i -= 1
                 inward[i] = k
-                if engine[k] != 1 and beats_of[k] > 0:
-                    deepest = max(deepest, depth[k])
+            for i in range(operands):
+                if engine[inward[i]] != 1 and beats_of[inward[i]] != 0:
+                    loaded[n_loaded] = inward[i]
+                    n_loaded += 1
+            deepest = depth[loaded[n_loaded - 1]] if n_loaded else 0  # loops around the innermost load
+            uneven = False  # whether the last tile of a reduction is smaller
+            for a in range(spatial, axes):
+                uneven |= rest[a] != tile[a]
             for b in range(held):
                 stored[b] = store if not first_part and apart[r, p, 1] <= (b > 0) else 0.0
             if first_part and w[KNOWN] > 0:
@@ -236,18 +251,19 @@ def play(
             while True:
                 new_tile = changed < spatial or step == 0
                 share = 1.0  # of a whole tile of the reduction: the last one may be smaller
-                for a in range(spatial, axes):
-                    # Quotients are dear, and nearly all are 1.
-                    if counter[a] == outer[a] - 1 and rest[a] != tile[a]:
-                        share *= rest[a] / tile[a]
+                if uneven:
+                    for a in range(spatial, axes):
+                        # Quotients are dear, and nearly all are 1.
+                        if counter[a] == outer[a] - 1 and rest[a] != tile[a]:
+                            share *= rest[a] / tile[a]
                 # Loads of this visit, in program order.
                 load = max(load, told)
                 fills = 0
-                for i in range(operands):
-                    k = inward[i]
-                    beats, transfers = beats_of[k], transfers_of[k]
-                    if engine[k] == 1 or (step > 0 and not changed < depth[k]) or beats == 0:
+                for i in range(n_loaded):
+                    k = loaded[i]
+                    if step > 0 and not changed < depth[k]:
                         continue
+                    beats, transfers = beats_of[k], transfers_of[k]
                     if k == padded and drops[r]:
                         for d in range(ndims):
                             a, b = dims[r, d, 0], dims[r, d, 1]
@@ -290,16 +306,18 @@ def play(
                     comp = max(comp, stored[bank])
                     if step == 0 and first_part and w[LATE] > 0:
                         late = comp
-                        for k in range(operands):
-                            if engine[k] % 3 == 0 and filled[k]:
+                        for i in range(n_awaited):
+                            k = awaited[i]
+                            if filled[k]:
                                 late = max(late, ready[k])
                         comp = late + w[LATE]
                     if w[CLEAR] > 0 and known < w[CLEAR] * (bank + 1):
                         known = w[CLEAR] * (bank + 1)
                         comp += w[CLEAR] + issue
                 ahead = False  # whether that stands among the fills
-                for k in range(operands):
-                    if engine[k] == 1 and beats_of[k] > 0 and (step == 0 or changed < depth[k]):
+                for i in range(n_added):
+                    k = added[i]
+                    if step == 0 or changed < depth[k]:
                         if not ahead:
                             # What the load engine does meanwhile: the next visit's fills that has some, once banks are free.
                             ahead = True
@@ -330,9 +348,8 @@ def play(
                         if useful != (i1 - i0) * (j1 - j0):
                             products *= useful / ((i1 - i0) * (j1 - j0))
                 if products > 0:
-                    for k in range(operands):
-                        if engine[k] % 3 == 0:
-                            comp = max(comp, ready[k])
+                    for i in range(n_awaited):
+                        comp = max(comp, ready[awaited[i]])
                     comp += products + issue * w[PIECES] + w[RELOAD]
                     load += fetch * w[PIECES]
                     last = comp
