@@ -172,6 +172,7 @@ def play(
     loaded, awaited, added = np.zeros(operands, np.int64), np.zeros(operands, np.int64), np.zeros(operands, np.int64)
     # This visit's fills and those that run ahead of it: first and last cycle, cycles of a DMA.
     under_way = np.zeros((2 * operands, 3))
+    useful = np.ones(ndims)  # share of a visit's products that no padding makes zero, by padded dimension
     due = np.zeros(operands, dtype=np.bool_)  # addends that the stages of this tile wait for
     outer, low_of = np.zeros(axes, dtype=np.int64), np.zeros(axes, dtype=np.int64)
     tile, rest = np.zeros(axes, dtype=np.int64), np.zeros(axes, dtype=np.int64)
@@ -337,16 +338,18 @@ def play(
                 if drops[r]:
                     for d in range(ndims):
                         a, b = dims[r, d, 0], dims[r, d, 1]
-                        i0, i1, j0, j1 = 0, 1, 0, 1
-                        if a >= 0:
-                            i0 = low_of[a] + counter[a] * tile[a]
-                            i1 = i0 + tile[a]
-                        if b >= 0:
-                            j0 = counter[b] * tile[b]
-                            j1 = j0 + tile[b]
-                        useful = counts[d, i1, j1] - counts[d, i0, j1] - counts[d, i1, j0] + counts[d, i0, j0]
-                        if useful != (i1 - i0) * (j1 - j0):
-                            products *= useful / ((i1 - i0) * (j1 - j0))
+                        if step == 0 or (a >= changed and outer[a] > 1) or (b >= changed and outer[b] > 1):
+                            # Else the visit before was at the same place.
+                            i0, i1, j0, j1 = 0, 1, 0, 1
+                            if a >= 0:
+                                i0 = low_of[a] + counter[a] * tile[a]
+                                i1 = i0 + tile[a]
+                            if b >= 0:
+                                j0 = counter[b] * tile[b]
+                                j1 = j0 + tile[b]
+                            got = counts[d, i1, j1] - counts[d, i0, j1] - counts[d, i1, j0] + counts[d, i0, j0]
+                            useful[d] = got / ((i1 - i0) * (j1 - j0))
+                        products *= useful[d]
                 if products > 0:
                     for i in range(n_awaited):
                         comp = max(comp, ready[awaited[i]])
