@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from autosched.target import Target, get_target
 from sim.markup import number, table, text
 from space.bound import bound
 from space.build import Build
-from space.distinct import distinct, fresh_of, keys
+from space.distinct import are_new, distinct, fresh_of, keys
 from space.draft import draft
 from space.machine_bound import MachineBound, machine_bound
 from space.normalise import DIFFERENCES, KEPT
@@ -188,11 +188,13 @@ class Space:
                 ok &= rule.allows(model, mine, plans[-1])
         return np.asarray(ok & self.sketches[sketch].capacity(plans), dtype=np.bool_)
 
-    def repair(self, points: Points) -> tuple[Points, Mask]:
+    def repair(self, points: Points, known: Set[bytes] = frozenset()) -> tuple[Points, Mask]:
         """The nearest canonical rows, and which of them are in the space; deterministic.
 
         Args:
             points: any values of the columns' choices, shape (n, width).
+            known: rows, as bytes, that were repaired before: what becomes one of them on the way counts as not in the space, and
+                what would become of it is not asked again.
         """
         out = points.copy()
         inside = np.zeros(len(points), dtype=np.bool_)
@@ -203,12 +205,16 @@ class Space:
             mine = once[first]
             settled = np.zeros(len(mine), dtype=np.bool_)
             settled[which[stays | (once == own).all(axis=1)]] = True
+            new = are_new(self._global(k, mine), known) if known else np.ones(len(mine), dtype=np.bool_)
             for _ in range(PASSES - 1):
-                if not len(open_ := np.flatnonzero(~settled)):
+                if not len(open_ := np.flatnonzero(~settled & new)):
                     break
                 again, stays = self._repaired(k, mine[open_])
                 settled[open_] = stays | (again == mine[open_]).all(axis=1)
                 mine[open_] = again
+                if known:
+                    new[open_] = are_new(self._global(k, again), known)
+            settled &= new
             settled[settled] = self._legal(k, mine[settled])
             out[rows] = self._global(k, mine)[which]
             inside[rows] = settled[which]
@@ -381,7 +387,8 @@ class Space:
             return repaired[inside]
         looked: set[bytes] = set()
         children = fresh_of(children, tried, looked)
-        repaired, inside = self.repair(children)
+        # What is repaired into a row that was tried becomes what that became, which is a point that was tried or none.
+        repaired, inside = self.repair(children, tried)
         points = fresh_of(repaired[inside], tried, set())
         tried |= looked
         tried.update(keys(points))
