@@ -161,10 +161,11 @@ class Model:
 
     def neutral(self, n: int) -> Plan:
         """What ``n`` points mean before any rule has spoken: one tile, everything loaded once, one bank."""
-        extents = self.extents[None].repeat(n, axis=0)
+        # A column's figures stand side by side, and so in all that is worked out of them: arithmetic goes by columns.
+        extents = self.extents[:, None].repeat(n, axis=1).T
         zero = np.zeros(n, dtype=np.int64)
         operands = range(len(self.nest.operands))
-        body = Part(extents, extents.copy(), np.ones(n, dtype=np.bool_), np.zeros_like(extents), zero)
+        body = Part(extents, extents.copy("K"), np.ones(n, dtype=np.bool_), np.zeros_like(extents), zero)
         position = np.broadcast_to(self.position[0], extents.shape)
         never = np.zeros(n, dtype=np.bool_)
         return Plan(

@@ -38,7 +38,7 @@ class Lead(NumericRule):
         if not plan.main or not len(own):
             return
         first = plan.parts[0]
-        tiles = first.tiles.copy()
+        tiles = first.tiles.copy("K")
         tiles[own] = _like_others(plan, first)[own]
         tiles[own, axis[own]] = np.minimum(tiles[own, axis[own]], size[own])
         first.tiles = tiles

@@ -96,7 +96,7 @@ class Tiling(NumericRule):
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """Every part has the tile, or less where it is smaller; a first part is one tile of the axis that it was cut from."""
-        tiles = model.extents[None, :].repeat(len(points), axis=0)
+        tiles = model.extents[:, None].repeat(len(points), axis=1).T
         for a, axis in enumerate(model.nest.axes):
             tiles[:, a] = model.column(points, f"tile_{axis.name}", axis.extent)
         for n, part in enumerate(plan.parts):
