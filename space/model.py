@@ -21,7 +21,7 @@ from autosched.target import Target
 from sim import timing
 from space.nest import Nest
 from space.padding import Padding
-from space.plan import Mask, Part, Plan, along, indices, pieces, times
+from space.plan import Mask, Part, Plan, along, columns, indices, pieces, times
 from space.rule import Column, Ints, NumericRule, Points
 
 
@@ -61,6 +61,36 @@ class Shape:
                 )
             ),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """What fills bring: of one operand in one part, or with more dimensions in front, of several in all.
+
+    Args:
+        padded: extents of the region with its padding, shape (.., n, dims).
+        region: the same without the padding that is left out.
+        fills: how often the operand is loaded; what is loaded for all parts counts for the first; shape (.., n).
+        elements: that one fill brings.
+        transfers: DMAs of one fill.
+        footprint: elements of one bank.
+    """
+
+    padded: Ints
+    region: Ints
+    fills: Ints
+    elements: Ints
+    transfers: Ints
+    footprint: Ints
+
+    def of(self, operand: int, dims: int, part: int | None) -> Loads:
+        """Those of one of all operands, by its number and its dimensions, in one of the parts or in all.
+
+        One that is a single element has a dimension all the same.
+        """
+        own = slice(None) if part is None else part
+        extents = [x[operand, own][..., : max(dims, 1)] for x in (self.padded, self.region)]
+        return Loads(*extents, *(x[operand, own] for x in (self.fills, self.elements, self.transfers, self.footprint)))
 
 
 LAID_OUT = "laid out"  # the original of a nest that makes a weight of what another one has stored
@@ -221,26 +251,75 @@ class Model:
 
         A load outside all loops copies the whole tensor for all parts, also what a stride never reaches.
         """
-        return plan.once("extent", part, operand, lambda own: self._extent_of(plan, own, operand))
-
-    def _extent_of(self, plan: Plan, part: Part, operand: int) -> Ints:
-        extents = self.padded_extent(plan, part, operand)
-        op = self.nest.operands[operand]
-        if not op.dims:
-            return extents
-        source = self.shapes[operand].source
-        if op.producer is None:
-            return np.asarray(np.minimum(extents, source))
-        return np.asarray(np.where(plan.drops[:, None], np.minimum(extents, source), extents))
+        return self._load(plan, part, operand).region
 
     def padded_extent(self, plan: Plan, part: Part, operand: int) -> Ints:
         """That of the region with the padding in it, also where a load leaves it out, shape (n, dims)."""
-        depth = plan.attach[operand]
-        ranges = self.ranges(plan, part, depth)
-        if not self.nest.operands[operand].dims:
-            return np.ones((*ranges.shape[:-1], 1), dtype=np.int64)
-        shape = self.shapes[operand]
-        return np.where(depth[:, None] == 0, shape.sizes, (ranges - 1) @ shape.coeffs + shape.least)
+        return self._load(plan, part, operand).padded
+
+    def _load(self, plan: Plan, part: Part, operand: int, only: bool = False) -> Loads:
+        """What the fills of an operand in a part of a plan bring, or in all at once; worked out once of a complete plan.
+
+        Args:
+            plan: the points.
+            part: one of its parts, their stack, or another.
+            operand: by its number.
+            only: nobody asks for more than how many fills there are.
+        """
+        at = None if plan.memo is None else plan.place_of(part)
+        if plan.memo is None or at is None:
+            alone = self._loads(plan, part, operand, 1, only)
+            return alone.of(0, len(self.nest.operands[operand].dims), None if part.on.ndim > 1 else 0)
+        known: Loads | None = plan.memo.get(("load", operand, at))
+        if known is None:
+            if "loads" not in plan.memo:
+                plan.memo["loads"] = self._loads(plan, plan.stack, 0, len(self.nest.operands))
+            every: Loads = plan.memo["loads"]
+            known = every.of(operand, len(self.nest.operands[operand].dims), None if at < 0 else at)
+            plan.memo["load", operand, at] = known
+        return known
+
+    def _loads(self, plan: Plan, part: Part, first: int, count: int, only: bool = False) -> Loads:
+        """Those of ``count`` operands, in a part or in the stack of all."""
+        from space._loads_kernel import loads
+
+        n, most = len(plan), self._dims[1].shape[1]
+        before = np.logical_or.accumulate([np.zeros(n, dtype=np.bool_), *(own.on for own in plan.parts[:-1])])
+        extents, tiles, outer = columns(part.extents), columns(part.tiles), columns(part.outer)
+        on = part.on
+        if on.ndim == 1:
+            at = next((k for k, own in enumerate(plan.parts) if own is part), plan.main)
+            before, extents, tiles, outer, on = before[at : at + 1], extents[None], tiles[None], outer[None], on[None]
+        keep = np.array(plan.keep[first : first + count], dtype=np.bool_).reshape(count, n)
+        around = np.zeros((0, 0), dtype=np.bool_)
+        if keep.any() and not only:
+            around = columns(self._first_outer(plan) > 1)
+        shape = count, len(on), most, 0 if only else n
+        padded, region = np.ones(shape, dtype=np.int64), np.ones(shape, dtype=np.int64)
+        counts = np.zeros((count, len(on), 4, n), dtype=np.int64)
+        loads(
+            first, extents, tiles, outer, np.array(on), np.array(before), around, columns(plan.position),
+            np.array(plan.attach[first : first + count], dtype=np.int64).reshape(count, n), keep, np.array(plan.drops), *self._dims,
+            only, padded, region, counts, np.zeros(most, dtype=np.int64),
+        )
+        for found in (padded, region, counts):
+            # Whoever asks next gets the same array.
+            found.flags.writeable = False
+        return Loads(padded.swapaxes(2, 3), region.swapaxes(2, 3), *counts.swapaxes(0, 2).swapaxes(1, 2))
+
+    @cached_property
+    def _dims(self) -> tuple[Ints, Ints, Ints]:
+        """The dimensions of all operands, as ``_loads_kernel.loads`` takes them."""
+        operands, axes = self.nest.operands, len(self.extents)
+        most = max([1, *(len(o.dims) for o in operands)])
+        dims = np.array([(len(o.dims), o.producer is not None) for o in operands], dtype=np.int64).reshape(len(operands), 2)
+        coeffs = np.zeros((len(operands), most, axes), dtype=np.int64)
+        sizes = np.zeros((len(operands), most, 5), dtype=np.int64)
+        for k, shape in enumerate(self.shapes):
+            own = dims[k, 0]
+            coeffs[k, :own] = shape.coeffs.T
+            sizes[k, :own] = np.stack([shape.least, shape.sizes, shape.source, shape.spans, shape.strides], axis=1)
+        return dims, coeffs, sizes
 
     def span(self, operand: int, dim: int) -> int:
         """Indices of a dimension of an operand from the first to the last that is used."""
@@ -259,9 +338,12 @@ class Model:
 
     def around(self, plan: Plan, operand: int) -> Mask:
         """Which axes have a loop of several iterations around an operand's load in the first part, shape (n, axes)."""
+        return np.asarray((plan.position < plan.attach[operand][:, None]) & (self._first_outer(plan) > 1), dtype=np.bool_)
+
+    def _first_outer(self, plan: Plan) -> Ints:
+        """Tiles along every axis in the first part that there is, shape (n, axes)."""
         first = plan.parts[0]
-        outer = np.where(first.on[:, None], first.outer, plan.body.outer)
-        return np.asarray((plan.position < plan.attach[operand][:, None]) & (outer > 1), dtype=np.bool_)
+        return np.where(first.on[:, None], first.outer, plan.body.outer)
 
     def kept_order(self, plan: Plan, operand: int) -> Ints:
         """In which order the dimensions of an operand that stays lie on chip, outermost first, shape (n, dims).
@@ -277,27 +359,11 @@ class Model:
 
     def footprint(self, plan: Plan, part: Part, operand: int) -> Ints:
         """Elements of one bank of an operand, shape (n,); what stays for later parts is held whole."""
-        return plan.once("footprint", part, operand, lambda own: self._footprint(plan, own, operand))
-
-    def _footprint(self, plan: Plan, part: Part, operand: int) -> Ints:
-        held = times(self.extent_of(plan, part, operand))
-        if not plan.keep[operand].any():
-            return held
-        shape = self.shapes[operand]
-        bare = np.minimum(shape.spans, shape.source).prod()
-        whole = np.where(self.plain(plan, operand), bare, shape.spans.prod())
-        return np.asarray(np.where(plan.keep[operand], whole, held), dtype=np.int64)
+        return self._load(plan, part, operand).footprint
 
     def fills(self, plan: Plan, part: Part, operand: int) -> Ints:
         """How often an operand is loaded in a part of the plan, shape (n,); what is loaded for all parts counts for the first."""
-        return plan.once("fills", part, operand, lambda own: self._fills(plan, own, operand))
-
-    def _fills(self, plan: Plan, part: Part, operand: int) -> Ints:
-        fills = self.trips(plan, part, plan.attach[operand])
-        before = np.logical_or.accumulate([np.zeros(len(plan), dtype=np.bool_), *(own.on for own in plan.parts[:-1])])
-        if part.on.ndim == 1:
-            before = before[next(n for n, own in enumerate(plan.parts) if own is part)]
-        return np.where(part.on & ~(self.shared(plan, operand) & before), fills, 0)
+        return self._load(plan, part, operand, only=True).fills
 
     def wide_elements(self, part: Part) -> Ints:
         """Elements that are widened for one visit of a part's innermost nest, shape (n,)."""
@@ -404,30 +470,8 @@ class Model:
 
     def transfer(self, plan: Plan, part: Part, operand: int) -> tuple[Ints, Ints]:
         """(beats, DMA instructions) of one fill, shape (n,) each."""
-        op = self.nest.operands[operand]
-        extents = self.extent_of(plan, part, operand)
-        shape = extents.shape[:-1]
-        plain = self.plain(plan, operand)
-        merged, transfers = times(extents), pieces(extents, op.source, plain)
-        if plan.keep[operand].any():
-            # A piece of what stays lies among the others: a DMA fills consecutive elements, up to the first dimension of which
-            # the piece is a part. They come in the order on chip, which may be another than the tensor's: elements one after
-            # another there, then one more dimension.
-            runs, dense = np.ones(shape, dtype=np.int64), np.ones(shape, dtype=bool)
-            turned, run, rows = np.ones(shape, dtype=np.int64), np.ones(shape, dtype=np.int64), np.zeros(shape, dtype=bool)
-            order, every = self.kept_order(plan, operand), np.arange(len(plan))
-            spans, sources, strides = self.shapes[operand].spans, self.shapes[operand].source, self.shapes[operand].strides
-            for place in range(len(op.dims) - 1, -1, -1):
-                at = order[:, place]
-                size = extents[..., every, at]
-                runs = np.where(dense, runs, runs * size)
-                dense &= size >= np.where(plain, np.minimum(spans, sources)[at], spans[at])
-                joins = ~rows & (strides[at] == run)
-                run = np.where(joins, run * size, run)
-                turned = np.where(rows, turned * size, turned)
-                rows |= ~joins & (size > 1)
-            transfers = np.where(plan.keep[operand], np.maximum(np.where(plain, turned, transfers), runs), transfers)
-        return merged * -(-self.bytes_of[op.scope] // self.config.bus_bytes), transfers
+        load, op = self._load(plan, part, operand), self.nest.operands[operand]
+        return load.elements * -(-self.bytes_of[op.scope] // self.config.bus_bytes), load.transfers
 
     def store_cycles(self, part: Part) -> npt.NDArray[np.float64]:
         """Store cycles of a part; rows shorter than a burst pay for more bursts, and slices cut rows."""

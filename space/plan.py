@@ -6,8 +6,9 @@ the first ``d`` of them. The output may be cut into parts (boxes that follow eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -73,8 +74,7 @@ class Plan:
         first: whether addends are loaded before all else, shape (n,).
         keep: per operand, whether the first part loads it for all parts, shape (n,).
         main: index of the main part.
-        memo: what the model has worked out of a plan that is complete, for all parts at once, by (what, operand); None while
-            rules fill it in.
+        memo: what the model has worked out of a plan that is complete, by name; None while rules fill it in.
     """
 
     parts: list[Part]
@@ -86,7 +86,7 @@ class Plan:
     first: Mask
     keep: list[Mask]
     main: int = 0
-    memo: dict[tuple[str, int], Ints] | None = None
+    memo: dict[object, Any] | None = None
     _stack: Part | None = field(default=None, repr=False)
 
     @property
@@ -115,26 +115,17 @@ class Plan:
                 known.take_outer(np.stack([p.outer for p in parts]))
         return known
 
-    def once(self, what: str, part: Part, operand: int, work_out: Callable[[Part], Ints]) -> Ints:
-        """A figure of one operand in one part, or in their stack; worked out once of a complete plan.
+    def place_of(self, part: Part) -> int | None:
+        """Which of the parts one is; -1 for their stack, None for one that is neither."""
+        if part is self._stack:
+            return -1
+        return next((n for n, own in enumerate(self.parts) if own is part), None)
 
-        Args:
-            what: its name.
-            part: the part, or the stack.
-            operand: by its number.
-            work_out: what gives the figure of a part, or those of the stack.
-        """
-        if self.memo is None:
-            return work_out(part)
-        at = next((n for n, own in enumerate(self.parts) if own is part), None)
-        if at is None and part is not self._stack:
-            return work_out(part)
-        if (what, operand) not in self.memo:
-            self.memo[what, operand] = work_out(self.stack)
-            # Whoever asks next gets the same array.
-            self.memo[what, operand].flags.writeable = False
-        found = self.memo[what, operand]
-        return found if at is None else found[at]
+
+def columns(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Rows of figures as compiled code takes them: those of a column side by side, shape (.., axes, n)."""
+    turned = np.ascontiguousarray(rows.swapaxes(-1, -2))
+    return turned if turned.flags.writeable else turned.copy()
 
 
 def times(rows: Ints) -> Ints:

@@ -1,0 +1,133 @@
+"""The compiled arithmetic of loads: what every fill of an operand brings, point by point and part by part.
+
+What the arrays mean is said by :class:`space.plan.Plan`; here an axis' figures of all points stand side by side, in the last
+dimension.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sim._kernels import lean, refresh
+
+refresh(__file__)
+
+
+@lean
+def loads(
+    first: int, extents: Any, tiles: Any, outer: Any, on: Any, before: Any, around: Any, position: Any, attach: Any, keep: Any,
+    drops: Any, dims: Any, coeffs: Any, sizes: Any, only: bool, padded: Any, region: Any, counts: Any, order: Any,
+) -> None:
+    """Extents and counts of one fill of operands in every part.
+
+    Args:
+        first: the number of the first of the operands.
+        extents: of the parts, shape (parts, axes, n), like ``tiles`` and ``outer``.
+        tiles: iterations inside a tile.
+        outer: tiles along every axis.
+        on: in which rows a part exists, shape (parts, n).
+        before: whether there is a part before it, shape (parts, n).
+        around: which axes' loops, of several iterations, the first part has, shape (axes, n); only what stays on chip asks.
+        position: of every axis' loop, shape (axes, n).
+        attach: loops around the load, shape (operands, n).
+        keep: whether an operand stays for later parts, shape (operands, n).
+        drops: whether padding is left out, shape (n,).
+        dims: of all operands of the nest, how many dimensions each has, and whether a block pads it; shape (all operands, 2).
+        coeffs: by how much every axis moves each dimension, shape (all operands, dims, axes).
+        sizes: of every dimension: indices that one iteration of all axes reads, its size, that without padding, those from the
+            first to the last that is used, and elements from one index to the next; shape (all operands, dims, 5).
+        only: whether nobody asks for more than how many fills there are.
+        padded: the region that a fill brings, with its padding, shape (operands, parts, dims, n); a result.
+        region: the same without the padding that is left out; a result.
+        counts: fills, elements of a fill, DMAs of a fill, elements of a bank; shape (operands, parts, 4, n); a result.
+        order: room for the dimensions in the order on chip, shape (dims,).
+    """
+    operands, parts, axes, n = attach.shape[0], extents.shape[0], extents.shape[1], extents.shape[2]
+    for i in range(operands):
+        k = first + i
+        n_dims, made = dims[k, 0], dims[k, 1] != 0
+        for p in range(parts):
+            for r in range(n):
+                depth = attach[i, r]
+                stays, plain = keep[i, r], not made or drops[r]
+                fills = 1
+                for a in range(axes):
+                    if position[a, r] < depth:
+                        fills *= outer[p, a, r]
+                # What is loaded for all parts counts for the first.
+                counts[i, p, 0, r] = fills if on[p, r] and not ((depth == 0 or stays) and before[p, r]) else 0
+                if only:
+                    continue
+                elements = whole = dmas = 1
+                inner, segments = True, 0
+                for d in range(n_dims - 1, -1, -1):
+                    size, source = sizes[k, d, 1], sizes[k, d, 2]
+                    if depth > 0:
+                        size = sizes[k, d, 0]
+                        for a in range(axes):
+                            if coeffs[k, d, a] != 0:
+                                size += coeffs[k, d, a] * ((extents[p, a, r] if position[a, r] >= depth else tiles[p, a, r]) - 1)
+                    padded[i, p, d, r] = size
+                    size = min(size, source) if plain else size
+                    region[i, p, d, r] = size
+                    elements *= size
+                    whole *= min(sizes[k, d, 3], source) if plain else sizes[k, d, 3]
+                    # Dimensions merge with those inside while these span their whole size; the innermost are a run, the next
+                    # the rows of a 2-D transfer.
+                    grows = size > 1 and not inner
+                    segments += grows
+                    if size > 1 and segments > 1:
+                        dmas *= size
+                    inner = (size == source and (inner or grows)) if plain else (inner and size == 1)
+                counts[i, p, 1, r] = elements
+                counts[i, p, 3, r] = whole if stays else elements
+                if stays:
+                    # A piece of what stays lies among the others: a DMA fills consecutive elements, up to the first dimension
+                    # of which the piece is a part. They come in the order on chip, which may be another than the tensor's:
+                    # elements one after another there, then one more dimension.
+                    in_order(k, n_dims, made, depth, around, position, coeffs, r, order)
+                    runs = turned = run = 1
+                    dense, rows = True, False
+                    for place in range(n_dims - 1, -1, -1):
+                        d = order[place]
+                        size = region[i, p, d, r]
+                        if not dense:
+                            runs *= size
+                        dense = dense and size >= (min(sizes[k, d, 3], sizes[k, d, 2]) if plain else sizes[k, d, 3])
+                        joins = not rows and sizes[k, d, 4] == run
+                        if joins:
+                            run *= size
+                        if rows:
+                            turned *= size
+                        rows = rows or (not joins and size > 1)
+                    dmas = max(turned if plain else dmas, runs)
+                counts[i, p, 2, r] = dmas
+
+
+@lean
+def in_order(
+    k: int, n_dims: int, made: bool, depth: int, around: Any, position: Any, coeffs: Any, r: int, order: Any
+) -> None:
+    """The dimensions of an operand that stays in their order on chip, outermost first: those that loops around its load move.
+
+    Args:
+        k: the operand.
+        n_dims: its dimensions.
+        made: whether a block pads it: then they lie as the program has them.
+        depth: loops around its load.
+        around: as for ``loads``, like the next two.
+        position: of every axis' loop.
+        coeffs: by how much every axis moves each dimension.
+        r: the point.
+        order: the result, shape (dims,).
+    """
+    place = 0
+    for wanted in (True, False):
+        for d in range(n_dims):
+            moved = False
+            if not made:
+                for a in range(around.shape[0]):
+                    moved = moved or (coeffs[k, d, a] != 0 and around[a, r] and position[a, r] < depth)
+            if moved == wanted:
+                order[place] = d
+                place += 1
