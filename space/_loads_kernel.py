@@ -131,3 +131,54 @@ def in_order(
             if moved == wanted:
                 order[place] = d
                 place += 1
+
+
+@lean
+def most(
+    lows: Any, tiles: Any, outer: Any, used: Any, position: Any, depth: Any, extents: Any, coeffs: Any, first: int, last: int,
+    size: int, steps: Any, found: Any,
+) -> None:
+    """The indices along a dimension that an operand's buffer holds: those that some fill brings.
+
+    What the fills of all steps bring lies in one buffer, each at its own place from the tile's first index on.
+
+    Args:
+        lows: where the axes that move the dimension begin in every part, shape (parts, axes, n), like ``tiles`` and ``outer``.
+        tiles: iterations inside a tile.
+        outer: tiles along every axis.
+        used: whether it is asked for, shape (parts, n); elsewhere the result stays as it is.
+        position: of every axis' loop, shape (axes, n).
+        depth: loops around the load, shape (n,).
+        extents: of what a fill brings, with its padding, shape (parts, n).
+        coeffs: by how many indices every axis moves the dimension, shape (axes,).
+        first: the first index that is no padding.
+        last: the one behind the last of these.
+        size: of the dimension.
+        steps: room to count the steps of every axis, shape (2, axes).
+        found: the result, shape (parts, n).
+    """
+    parts, axes, n = lows.shape[0], lows.shape[1], lows.shape[2]
+    for p in range(parts):
+        for r in range(n):
+            if not used[p, r]:
+                continue
+            for a in range(axes):
+                steps[0, a] = 0
+                steps[1, a] = outer[p, a, r] if position[a, r] < depth[r] else 1
+            low, high = size, 0
+            open_ = True
+            while open_:
+                start = 0
+                for a in range(axes):
+                    start += coeffs[a] * (lows[p, a, r] + tiles[p, a, r] * steps[0, a])
+                begin, end = max(first - start, 0), min(last - start, extents[p, r])
+                if end > begin:
+                    low, high = min(low, begin), max(high, end)
+                open_ = False
+                for a in range(axes):
+                    steps[0, a] += 1
+                    if steps[0, a] < steps[1, a]:
+                        open_ = True
+                        break
+                    steps[0, a] = 0
+            found[p, r] = max(high - low, 0)
