@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from autosched.ir.expr import IntImm
@@ -80,7 +81,7 @@ class Instruction:
     decision: Any = None
     stamp: str | None = None
 
-    @property
+    @cached_property
     def inputs(self) -> list[RV]:
         """All handles among the arguments, in order."""
         found: list[RV] = []
@@ -159,10 +160,9 @@ class Trace:
         names: dict[RV, str] = {}
         result = []
         for inst in self.valid(remove_postproc):
-            parameters = lookup(inst.op).parameters
-            inputs = {p.name for p in parameters if p.is_input}
+            spec = lookup(inst.op)
+            inputs, default = spec.inputs, spec.optional
             # None is left out where it is the default; where an argument must be given, it is a value.
-            default = {p.name for p in parameters if p.default is None}
             given = {k: v for k, v in inst.args.items() if v is not None or k not in default}
             obj: dict[str, Any] = {
                 "op": inst.op,
@@ -338,6 +338,8 @@ def _name(rv: RV | None, names: dict[RV, str]) -> str:
 
 
 def _encode(value: Any, names: Mapping[RV, str], bare: bool) -> Any:
+    if type(value) in PLAIN:
+        return value
     if isinstance(value, RV):
         return names[value] if bare else {"$rv": names[value]}
     if isinstance(value, list | tuple):
@@ -355,6 +357,8 @@ def _decode(value: Any, rvs: Mapping[str, RV], bare: bool, index: int) -> Any:
         if value not in rvs:
             raise ValueError(f"instruction {index} of the trace uses {value!r}, which no earlier instruction defines")
         return rvs[value]
+    if type(value) in PLAIN:
+        return value
     if isinstance(value, list):
         return [_decode(v, rvs, bare, index) for v in value]
     if isinstance(value, Mapping):
