@@ -18,7 +18,7 @@ import numpy.typing as npt
 from autosched.ir.scopes import ACC
 from autosched.lower.compute import HAZARD_DISTANCE
 from autosched.lower.uops import AHEAD_SHARE
-from space.plan import times, two_longest
+from space.plan import columns, times, two_longest
 from space.play import (
     AFTER,
     BANKS,
@@ -29,18 +29,14 @@ from space.play import (
     INIT,
     KNOWN,
     LATE,
-    LOW,
     ONCE,
-    OUTER,
     PIECES,
     PRODUCTS,
     RELOAD,
-    REST,
     SLICES,
     STAGE,
     STORE,
     STORES,
-    TILE,
     TRANSFERS,
     UOPS,
 )
@@ -147,37 +143,33 @@ def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
     from space._play_kernel import play
 
     n, operands, every = len(plan), len(model.nest.operands), plan.stack
-    order = np.argsort(plan.position, axis=1, kind="stable")
-    shape = np.zeros((n, len(plan.parts), len(model.extents), 4), dtype=np.int64)
-    fill = np.zeros((n, len(plan.parts), operands, 7))
-    work = np.zeros((n, len(plan.parts), 12))
+    fill = np.zeros((7, operands, len(plan.parts), n))
+    work = np.zeros((12, len(plan.parts), n))
     padding = model.padding
-    widths = np.zeros((n, len(plan.parts), len(padding.dims), 6))
+    widths = np.zeros((6, len(padding.dims), len(plan.parts), n))
     terms = _corrected(model, plan, terms_of(model, plan, every))
     extra = np.where(every.on, terms.extra, 0.0).sum(axis=0)
-    # The clock goes point by point: what the geometry has part by part is turned.
-    for column, values in ((OUTER, every.outer), (LOW, every.lows), (TILE, every.tiles), (REST, every.rest)):
-        shape[..., column] = np.take_along_axis(values, order[None], axis=2).swapaxes(0, 1)
-    _fills(model, plan, terms, fill.swapaxes(0, 1), work.swapaxes(0, 1))
-    _work(model, plan, terms, work.swapaxes(0, 1))
+    _fills(model, plan, terms, fill, work)
+    _work(model, plan, terms, work)
     dims = np.full((n, len(padding.dims), 4), -1, dtype=np.int64)
     for n_dim, dim in enumerate(padding.dims):
         extents = model.extent_of(plan, every, padding.operand)
         padded = model.padded_extent(plan, every, padding.operand)
-        widths[:, :, n_dim, 0] = extents[..., dim.at].T
-        widths[:, :, n_dim, 1] = padding.most(plan, every, n_dim, padded).T
-        widths[:, :, n_dim, 2] = times(extents[..., : dim.at]).T
-        widths[:, :, n_dim, 3:5] = sum(dim.inside), int(np.argmax(dim.inside))
-        widths[:, :, n_dim, 5] = padded[..., dim.at].T
+        widths[0, n_dim] = extents[..., dim.at]
+        widths[1, n_dim] = padding.most(plan, every, n_dim, padded)
+        widths[2, n_dim] = times(extents[..., : dim.at])
+        widths[3, n_dim], widths[4, n_dim] = sum(dim.inside), int(np.argmax(dim.inside))
+        widths[5, n_dim] = padded[..., dim.at]
         for a in padding.movers(dim.axes):
             side = 0 if a < model.n_spatial else 1
             dims[:, n_dim, side] = plan.position[:, a]
             dims[:, n_dim, 2 + side] = dim.coeffs[a]
     out: Floats = np.zeros(n)
     play(
-        np.ascontiguousarray(every.on.T), shape, model.n_spatial, fill, work, _side_by_side(model, plan), plan.acc_banks, dims,
-        padding.useful_before, padding.operand, plan.drops, widths, float(ISSUE), float(LATENCY), float(FETCH), float(FETCHED),
-        float(START), float(model.config.burst_beats), float(model.config.outstanding_reads), float(model.config.queue_depth),
+        np.array(every.on), *plan.turned, columns(every.lows), columns(plan.position), model.n_spatial, fill, work,
+        _side_by_side(model, plan), np.array(plan.acc_banks), dims, padding.useful_before, padding.operand, np.array(plan.drops),
+        widths, float(ISSUE), float(LATENCY), float(FETCH), float(FETCHED), float(START), float(model.config.burst_beats),
+        float(model.config.outstanding_reads), float(model.config.queue_depth),
         np.full(n, np.inf) if enough is None else enough - extra, out,
     )
     return np.asarray(out + extra, dtype=np.float64)
@@ -240,9 +232,9 @@ def _fills(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) -
             (BANKS, 1 + plan.banks[k]), (ONCE, np.where(plan.keep[k], 1 + _overlaps(model, plan, k), 0)), (ENGINE, engine),
             (AFTER, (set(operand.readers) <= after) & ~(loops & (tiled >= plan.attach[k][:, None])).any(axis=-1)),
         ):
-            fill[..., k, column] = values
-    work[..., LATE] = np.where(known > 0, 0.0, late)
-    work[..., KNOWN] = known
+            fill[column, k] = values
+    work[LATE] = np.where(known > 0, 0.0, late)
+    work[KNOWN] = known
 
 
 def _overlaps(model: Model, plan: Plan, operand: int) -> npt.NDArray[np.bool_]:
@@ -263,30 +255,30 @@ def _work(model: Model, plan: Plan, terms: Terms, work: Floats) -> None:
     slices = model.slices(part) if model.nest.stages else np.ones(part.on.shape, dtype=np.int64)
     elements = model.tile_elements(part)
     # Of a whole tile: the last one along an axis may be smaller.
-    work[..., PRODUCTS] = terms.products * (part.tiles / np.maximum(part.extents, 1)).prod(axis=-1)
-    work[..., PIECES] = terms.pieces
-    work[..., INIT] = elements * terms.init + ISSUE if model.nest.anchor else 0.0
-    work[..., STAGE] = elements / slices * terms.stages + ISSUE * terms.operations
-    work[..., SLICES] = slices
-    work[..., STORE] = terms.store / tiles / slices
-    work[..., STORES] = model.store_transfers(part)
+    work[PRODUCTS] = terms.products * (part.tiles / np.maximum(part.extents, 1)).prod(axis=-1)
+    work[PIECES] = terms.pieces
+    work[INIT] = elements * terms.init + ISSUE if model.nest.anchor else 0.0
+    work[STAGE] = elements / slices * terms.stages + ISSUE * terms.operations
+    work[SLICES] = slices
+    work[STORE] = terms.store / tiles / slices
+    work[STORES] = model.store_transfers(part)
     # What the memory does not hold at once comes in pieces on the way, each behind a read of what the others load.
     piece = model.config.uop_capacity / AHEAD_SHARE
     ring = terms.uops > model.config.uop_capacity
     later = np.where(ring, np.maximum(terms.uops / piece - 1, 0.0), 0.0)
-    work[..., UOPS] = np.where(ring, piece, terms.uops) / 2
-    work[..., RELOAD] = later * (piece / 2 + LATENCY + BEHIND) / np.maximum(times(part.outer), 1)
+    work[UOPS] = np.where(ring, piece, terms.uops) / 2
+    work[RELOAD] = later * (piece / 2 + LATENCY + BEHIND) / np.maximum(times(part.outer), 1)
     # A maximum can only bring in a value where something smaller is known to stand: a place's first tile finds anything.
-    work[..., CLEAR] = elements if model.nest.clears else 0.0
+    work[CLEAR] = elements if model.nest.clears else 0.0
 
 
 def _side_by_side(model: Model, plan: Plan) -> npt.NDArray[np.int64]:
     """Per part, whether there is room beside what the part before used last: 2 for all copies of its buffers, 1 for the first.
 
-    Of what the load engine fills, and of the accumulator; shape (n, parts, 2).
+    Of what the load engine fills, and of the accumulator; shape (2, parts, n).
     """
     n, scopes = len(plan), list(model.depths)
-    found = np.zeros((n, len(plan.parts), 2), dtype=np.int64)
+    found = np.zeros((2, len(plan.parts), n), dtype=np.int64)
     before = {scope: np.zeros(n, dtype=np.int64) for scope in scopes}
     for p, part in enumerate(plan.parts):
         tile = model.tile_elements(part)
@@ -304,8 +296,8 @@ def _side_by_side(model: Model, plan: Plan) -> npt.NDArray[np.int64]:
             stays[operand.scope] += np.where(shared, need, 0)
         room = {scope: model.depths[scope] - before[scope] - stays[scope] - once[scope] for scope in scopes}
         each = {scope: (room[scope] >= 0).astype(np.int64) + (room[scope] >= more[scope]) for scope in scopes}
-        found[:, p, 0] = np.minimum.reduce([each[scope] for scope in scopes if scope != ACC])
-        found[:, p, 1] = each[ACC]
+        found[0, p] = np.minimum.reduce([each[scope] for scope in scopes if scope != ACC])
+        found[1, p] = each[ACC]
         for scope in scopes:
             before[scope] = np.where(part.on, once[scope], before[scope])
     return found

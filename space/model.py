@@ -285,8 +285,11 @@ class Model:
 
         n, most = len(plan), self._dims[1].shape[1]
         before = np.logical_or.accumulate([np.zeros(n, dtype=np.bool_), *(own.on for own in plan.parts[:-1])])
-        extents, tiles, outer = columns(part.extents), columns(part.tiles), columns(part.outer)
         on = part.on
+        if plan.memo is not None and plan.place_of(part) == -1:
+            extents, tiles, outer = plan.turned
+        else:
+            extents, tiles, outer = columns(part.extents), columns(part.tiles), columns(part.outer)
         if on.ndim == 1:
             at = next((k for k, own in enumerate(plan.parts) if own is part), plan.main)
             before, extents, tiles, outer, on = before[at : at + 1], extents[None], tiles[None], outer[None], on[None]

@@ -115,6 +115,16 @@ class Plan:
                 known.take_outer(np.stack([p.outer for p in parts]))
         return known
 
+    @property
+    def turned(self) -> tuple[Ints, Ints, Ints]:
+        """Extents, tiles and ``outer`` of all parts of a complete plan as compiled code takes them, shape (parts, axes, n)."""
+        assert self.memo is not None
+        if "turned" not in self.memo:
+            every = self.stack
+            self.memo["turned"] = columns(every.extents), columns(every.tiles), columns(every.outer)
+        known: tuple[Ints, Ints, Ints] = self.memo["turned"]
+        return known
+
     def place_of(self, part: Part) -> int | None:
         """Which of the parts one is; -1 for their stack, None for one that is neither."""
         if part is self._stack:
