@@ -302,8 +302,8 @@ class Model:
         counts = np.zeros((count, len(on), 4, n), dtype=np.int64)
         loads(
             first, extents, tiles, outer, np.array(on), np.array(before), around, columns(plan.position),
-            np.array(plan.attach[first : first + count], dtype=np.int64).reshape(count, n), keep, np.array(plan.drops), *self._dims,
-            only, padded, region, counts, np.zeros(most, dtype=np.int64),
+            np.array(plan.attach[first : first + count], dtype=np.int64).reshape(count, n), keep, np.array(plan.drops),
+            *self._dims, only, padded, region, counts, np.zeros(most, dtype=np.int64),
         )
         for found in (padded, region, counts):
             # Whoever asks next gets the same array.

@@ -118,22 +118,20 @@ class Padding:
 
         dim, many = self.dims[n], part.on.ndim > 1
         axes = list(dim.axes)
-        fields = [columns(x[..., axes]) for x in (part.lows, part.tiles, part.outer)]
+        shape = -1, len(axes), len(plan)
+        lows, tiles, outer = (columns(x[..., axes]).reshape(shape) for x in (part.lows, part.tiles, part.outer))
         # It matters only where padding is left out.
         used = part.on & plan.drops
         found = np.zeros((1, *used.shape)[-2:], dtype=np.int64)
+        first = int(np.argmax(dim.inside))
+        last = len(dim.inside) - int(np.argmax(dim.inside[::-1]))
         most(
-            *(x if many else x[None] for x in fields), np.array(used).reshape(found.shape), columns(plan.position[:, axes]),
-            np.array(plan.attach[self.operand], dtype=np.int64), np.array(extents[..., dim.at], dtype=np.int64).reshape(found.shape),
-            np.array([dim.coeffs[a] for a in axes], dtype=np.int64), *self._held(n), len(dim.inside),
+            lows, tiles, outer, np.array(used).reshape(found.shape), columns(plan.position[:, axes]),
+            np.array(plan.attach[self.operand]), np.array(extents[..., dim.at]).reshape(found.shape),
+            np.array([dim.coeffs[a] for a in axes], dtype=np.int64), first, last, len(dim.inside),
             np.zeros((2, len(axes)), dtype=np.int64), found,
         )
         return found if many else found[0]
-
-    def _held(self, n: int) -> tuple[int, int]:
-        """The first index of a dimension that is no padding, and the one behind the last."""
-        inside = self.dims[n].inside
-        return int(np.argmax(inside)), len(inside) - int(np.argmax(inside[::-1]))
 
     def movers(self, axes: Iterable[int]) -> list[int]:
         """Of the axes that move a dimension, the longest spatial and the longest reduction axis: one each is known.
