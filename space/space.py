@@ -108,10 +108,8 @@ class Space:
 
     def _as_fixed(self, points: Points) -> Mask:
         """Which rows have the decisions that are fixed, shape (n,)."""
-        ok = np.isin(points[:, 0], self._open)
-        for at, value in self._fixed.items():
-            ok &= points[:, at] == value
-        return ok
+        ok = [points[:, at] == value for at, value in self._fixed.items()]
+        return np.asarray(np.logical_and.reduce([np.isin(points[:, 0], self._open), *ok]), dtype=np.bool_)
 
     @cached_property
     def nests(self) -> Ints:
@@ -193,11 +191,9 @@ class Space:
 
         Args:
             points: any values of the columns' choices, shape (n, width).
-            known: rows, as bytes, that were repaired before: what becomes one of them on the way counts as not in the space, and
-                what would become of it is not asked again.
+            known: rows, as bytes, that were repaired before: what becomes one of them on the way counts as not in the space.
         """
-        out = points.copy()
-        inside = np.zeros(len(points), dtype=np.bool_)
+        out, inside = points.copy(), np.zeros(len(points), dtype=np.bool_)
         for k, rows, own in self._groups(points):
             once, stays = self._repaired(k, own)
             # Neighbours are twins of each other more often than not.
@@ -205,15 +201,14 @@ class Space:
             mine = once[first]
             settled = np.zeros(len(mine), dtype=np.bool_)
             settled[which[stays | (once == own).all(axis=1)]] = True
-            new = are_new(self._global(k, mine), known) if known else np.ones(len(mine), dtype=np.bool_)
+            new = are_new(self._global(k, mine), known)
             for _ in range(PASSES - 1):
                 if not len(open_ := np.flatnonzero(~settled & new)):
                     break
                 again, stays = self._repaired(k, mine[open_])
                 settled[open_] = stays | (again == mine[open_]).all(axis=1)
                 mine[open_] = again
-                if known:
-                    new[open_] = are_new(self._global(k, again), known)
+                new[open_] = are_new(self._global(k, again), known)
             settled &= new
             settled[settled] = self._legal(k, mine[settled])
             out[rows] = self._global(k, mine)[which]
@@ -383,15 +378,13 @@ class Space:
             children[rows] = self._global(k, own)
         children = self._pinned(children)
         if tried is None:
-            repaired, inside = self.repair(children)
-            return repaired[inside]
+            rows, inside = self.repair(children)
+            return rows[inside]
         looked: set[bytes] = set()
-        children = fresh_of(children, tried, looked)
-        # What is repaired into a row that was tried becomes what that became, which is a point that was tried or none.
-        repaired, inside = self.repair(children, tried)
-        points = fresh_of(repaired[inside], tried, set())
-        tried |= looked
-        tried.update(keys(points))
+        # What is repaired into a row that was tried becomes what that became: a point that was tried, or none.
+        rows, inside = self.repair(fresh_of(children, tried, looked), tried)
+        points = fresh_of(rows[inside], tried, set())
+        tried.update(looked, keys(points))
         return points
 
     def _cross(self, sketch: int, own: Points, rng: np.random.Generator) -> None:
