@@ -378,12 +378,12 @@ class Space:
             children[rows] = self._global(k, own)
         children = self._pinned(children)
         if tried is None:
-            rows, inside = self.repair(children)
-            return rows[inside]
+            repaired, inside = self.repair(children)
+            return repaired[inside]
         looked: set[bytes] = set()
         # What is repaired into a row that was tried becomes what that became: a point that was tried, or none.
-        rows, inside = self.repair(fresh_of(children, tried, looked), tried)
-        points = fresh_of(rows[inside], tried, set())
+        repaired, inside = self.repair(fresh_of(children, tried, looked), tried)
+        points = fresh_of(repaired[inside], tried, set())
         tried.update(looked, keys(points))
         return points
 
