@@ -66,7 +66,8 @@ class Lead(NumericRule):
         for row in points:
             a = axes[rng.integers(len(axes))]
             axis, tile = model.nest.axes[a], model.index[f"tile_{model.nest.axes[a].name}"]
-            size = int(rng.choice(divisors(axis.extent)))
+            sizes = divisors(axis.extent)
+            size = sizes[rng.integers(len(sizes))]
             if rng.random() < 0.5 and size > row[tile]:
                 size, row[tile] = int(row[tile]), size
             row[at] = known.get((a, size), 0)
