@@ -16,7 +16,7 @@ refresh(__file__)
 @lean
 def loads(
     first: int, extents: Any, tiles: Any, outer: Any, on: Any, before: Any, around: Any, position: Any, attach: Any, keep: Any,
-    drops: Any, dims: Any, coeffs: Any, sizes: Any, only: bool, padded: Any, region: Any, counts: Any, order: Any,
+    drops: Any, dims: Any, movers: Any, sizes: Any, only: bool, padded: Any, region: Any, counts: Any, order: Any,
 ) -> None:
     """Extents and counts of one fill of operands in every part.
 
@@ -33,7 +33,7 @@ def loads(
         keep: whether an operand stays for later parts, shape (operands, n).
         drops: whether padding is left out, shape (n,).
         dims: of all operands of the nest, how many dimensions each has, and whether a block pads it; shape (all operands, 2).
-        coeffs: by how much every axis moves each dimension, shape (all operands, dims, axes).
+        movers: the axes that move each dimension, and by how much, filled up with -1; shape (all operands, dims, most axes, 2).
         sizes: of every dimension: indices that one iteration of all axes reads, its size, that without padding, those from the
             first to the last that is used, and elements from one index to the next; shape (all operands, dims, 5).
         only: whether nobody asks for more than how many fills there are.
@@ -64,9 +64,11 @@ def loads(
                     size, source = sizes[k, d, 1], sizes[k, d, 2]
                     if depth > 0:
                         size = sizes[k, d, 0]
-                        for a in range(axes):
-                            if coeffs[k, d, a] != 0:
-                                size += coeffs[k, d, a] * ((extents[p, a, r] if position[a, r] >= depth else tiles[p, a, r]) - 1)
+                        for m in range(movers.shape[2]):
+                            a = movers[k, d, m, 0]
+                            if a < 0:
+                                break
+                            size += movers[k, d, m, 1] * ((extents[p, a, r] if position[a, r] >= depth else tiles[p, a, r]) - 1)
                     padded[i, p, d, r] = size
                     size = min(size, source) if plain else size
                     region[i, p, d, r] = size
@@ -85,7 +87,7 @@ def loads(
                     # A piece of what stays lies among the others: a DMA fills consecutive elements, up to the first dimension
                     # of which the piece is a part. They come in the order on chip, which may be another than the tensor's:
                     # elements one after another there, then one more dimension.
-                    in_order(k, n_dims, made, depth, around, position, coeffs, r, order)
+                    in_order(k, n_dims, made, depth, around, position, movers, r, order)
                     runs = turned = run = 1
                     dense, rows = True, False
                     for place in range(n_dims - 1, -1, -1):
@@ -106,7 +108,7 @@ def loads(
 
 @lean
 def in_order(
-    k: int, n_dims: int, made: bool, depth: int, around: Any, position: Any, coeffs: Any, r: int, order: Any
+    k: int, n_dims: int, made: bool, depth: int, around: Any, position: Any, movers: Any, r: int, order: Any
 ) -> None:
     """The dimensions of an operand that stays in their order on chip, outermost first: those that loops around its load move.
 
@@ -117,7 +119,7 @@ def in_order(
         depth: loops around its load.
         around: as for ``loads``, like the next two.
         position: of every axis' loop.
-        coeffs: by how much every axis moves each dimension.
+        movers: the axes that move each dimension, and by how much.
         r: the point.
         order: the result, shape (dims,).
     """
@@ -126,8 +128,9 @@ def in_order(
         for d in range(n_dims):
             moved = False
             if not made:
-                for a in range(around.shape[0]):
-                    moved = moved or (coeffs[k, d, a] != 0 and around[a, r] and position[a, r] < depth)
+                for m in range(movers.shape[2]):
+                    a = movers[k, d, m, 0]
+                    moved = moved or (a >= 0 and around[a, r] and position[a, r] < depth)
             if moved == wanted:
                 order[place] = d
                 place += 1

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from autosched.ir.scopes import ACC
 from autosched.lower.compute import HAZARD_DISTANCE
 from autosched.lower.uops import AHEAD_SHARE
-from space.plan import columns, times, two_longest
+from space.plan import columns, times, turned, two_longest
 from space.play import (
     AFTER,
     BANKS,
@@ -166,7 +166,7 @@ def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
             dims[:, n_dim, 2 + side] = dim.coeffs[a]
     out: Floats = np.zeros(n)
     play(
-        np.array(every.on), *plan.turned, columns(every.lows), columns(plan.position), model.n_spatial, fill, work,
+        np.array(every.on), *turned(plan, every), columns(every.lows), columns(plan.position), model.n_spatial, fill, work,
         _side_by_side(model, plan), np.array(plan.acc_banks), dims, padding.useful_before, padding.operand, np.array(plan.drops),
         widths, float(ISSUE), float(LATENCY), float(FETCH), float(FETCHED), float(START), float(model.config.burst_beats),
         float(model.config.outstanding_reads), float(model.config.queue_depth),

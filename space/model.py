@@ -21,7 +21,7 @@ from autosched.target import Target
 from sim import timing
 from space.nest import Nest
 from space.padding import Padding
-from space.plan import Mask, Part, Plan, along, columns, indices, pieces, times
+from space.plan import Mask, Part, Plan, along, columns, indices, pieces, times, turned
 from space.rule import Column, Ints, NumericRule, Points
 
 
@@ -285,14 +285,10 @@ class Model:
 
         n, most = len(plan), self._dims[1].shape[1]
         before = np.logical_or.accumulate([np.zeros(n, dtype=np.bool_), *(own.on for own in plan.parts[:-1])])
-        on = part.on
-        if plan.memo is not None and plan.place_of(part) == -1:
-            extents, tiles, outer = plan.turned
-        else:
-            extents, tiles, outer = columns(part.extents), columns(part.tiles), columns(part.outer)
-        if on.ndim == 1:
+        on = np.atleast_2d(part.on)
+        if part.on.ndim == 1:
             at = next((k for k, own in enumerate(plan.parts) if own is part), plan.main)
-            before, extents, tiles, outer, on = before[at : at + 1], extents[None], tiles[None], outer[None], on[None]
+            before = before[at : at + 1]
         keep = np.array(plan.keep[first : first + count], dtype=np.bool_).reshape(count, n)
         around = np.zeros((0, 0), dtype=np.bool_)
         if keep.any() and not only:
@@ -301,7 +297,7 @@ class Model:
         padded, region = np.ones(shape, dtype=np.int64), np.ones(shape, dtype=np.int64)
         counts = np.zeros((count, len(on), 4, n), dtype=np.int64)
         loads(
-            first, extents, tiles, outer, np.array(on), np.array(before), around, columns(plan.position),
+            first, *turned(plan, part), np.array(on), np.array(before), around, columns(plan.position),
             np.array(plan.attach[first : first + count], dtype=np.int64).reshape(count, n), keep, np.array(plan.drops),
             *self._dims, only, padded, region, counts, np.zeros(most, dtype=np.int64),
         )
@@ -313,16 +309,17 @@ class Model:
     @cached_property
     def _dims(self) -> tuple[Ints, Ints, Ints]:
         """The dimensions of all operands, as ``_loads_kernel.loads`` takes them."""
-        operands, axes = self.nest.operands, len(self.extents)
+        operands = self.nest.operands
         most = max([1, *(len(o.dims) for o in operands)])
         dims = np.array([(len(o.dims), o.producer is not None) for o in operands], dtype=np.int64).reshape(len(operands), 2)
-        coeffs = np.zeros((len(operands), most, axes), dtype=np.int64)
+        moving = [[[(a, c) for a, c in enumerate(coeffs) if c] for coeffs, _ in o.dims] for o in operands]
+        movers = np.full((len(operands), most, max([1, *(len(m) for own in moving for m in own)]), 2), -1, dtype=np.int64)
         sizes = np.zeros((len(operands), most, 5), dtype=np.int64)
         for k, shape in enumerate(self.shapes):
-            own = dims[k, 0]
-            coeffs[k, :own] = shape.coeffs.T
-            sizes[k, :own] = np.stack([shape.least, shape.sizes, shape.source, shape.spans, shape.strides], axis=1)
-        return dims, coeffs, sizes
+            for d, pairs in enumerate(moving[k]):
+                movers[k, d, : len(pairs)] = np.array(pairs, dtype=np.int64).reshape(len(pairs), 2)
+            sizes[k, : dims[k, 0]] = np.stack([shape.least, shape.sizes, shape.source, shape.spans, shape.strides], axis=1)
+        return dims, movers, sizes
 
     def span(self, operand: int, dim: int) -> int:
         """Indices of a dimension of an operand from the first to the last that is used."""

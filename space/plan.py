@@ -115,16 +115,6 @@ class Plan:
                 known.take_outer(np.stack([p.outer for p in parts]))
         return known
 
-    @property
-    def turned(self) -> tuple[Ints, Ints, Ints]:
-        """Extents, tiles and ``outer`` of all parts of a complete plan as compiled code takes them, shape (parts, axes, n)."""
-        assert self.memo is not None
-        if "turned" not in self.memo:
-            every = self.stack
-            self.memo["turned"] = columns(every.extents), columns(every.tiles), columns(every.outer)
-        known: tuple[Ints, Ints, Ints] = self.memo["turned"]
-        return known
-
     def place_of(self, part: Part) -> int | None:
         """Which of the parts one is; -1 for their stack, None for one that is neither."""
         if part is self._stack:
@@ -136,6 +126,20 @@ def columns(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Rows of figures as compiled code takes them: those of a column side by side, shape (.., axes, n)."""
     turned = np.ascontiguousarray(rows.swapaxes(-1, -2))
     return turned if turned.flags.writeable else turned.copy()
+
+
+def turned(plan: Plan, part: Part) -> tuple[Ints, Ints, Ints]:
+    """Extents, tiles and ``outer`` of a part, or of all, as compiled code takes them, shape (parts, axes, n)."""
+    known: tuple[Ints, Ints, Ints] | None = None
+    every = plan.memo is not None and plan.place_of(part) == -1
+    if plan.memo is not None and every:
+        known = plan.memo.get("turned")
+    if known is None:
+        shape = -1, part.extents.shape[-1], len(plan)
+        known = columns(part.extents).reshape(shape), columns(part.tiles).reshape(shape), columns(part.outer).reshape(shape)
+        if plan.memo is not None and every:
+            plan.memo["turned"] = known
+    return known
 
 
 def times(rows: Ints) -> Ints:
