@@ -277,29 +277,23 @@ def _side_by_side(model: Model, plan: Plan) -> npt.NDArray[np.int64]:
 
     Of what the load engine fills, and of the accumulator; shape (2, parts, n).
     """
-    n, scopes = len(plan), list(model.depths)
-    found = np.zeros((2, len(plan.parts), n), dtype=np.int64)
-    before = {scope: np.zeros(n, dtype=np.int64) for scope in scopes}
-    for p, part in enumerate(plan.parts):
-        tile = model.tile_elements(part)
-        once = {scope: np.zeros(n, dtype=np.int64) for scope in scopes}
-        once[ACC] += tile
-        if model.nest.halos:
-            once[ACC] += model.halo_elements(part).sum(axis=-1)
-        more = {scope: np.zeros(n, dtype=np.int64) for scope in scopes}  # copies after the first
-        more[ACC] += tile * (model.tile_copies(plan, part) - 1)
-        stays = {scope: np.zeros(n, dtype=np.int64) for scope in scopes}
-        for k, operand in enumerate(model.nest.operands):
-            need, shared = model.footprint(plan, part, k), model.shared(plan, k)
-            once[operand.scope] += np.where(shared, 0, need)
-            more[operand.scope] += np.where(shared, 0, need * (model.copies(plan, part, k) - 1))
-            stays[operand.scope] += np.where(shared, need, 0)
-        room = {scope: model.depths[scope] - before[scope] - stays[scope] - once[scope] for scope in scopes}
-        each = {scope: (room[scope] >= 0).astype(np.int64) + (room[scope] >= more[scope]) for scope in scopes}
-        found[0, p] = np.minimum.reduce([each[scope] for scope in scopes if scope != ACC])
-        found[1, p] = each[ACC]
-        for scope in scopes:
-            before[scope] = np.where(part.on, once[scope], before[scope])
+    from space._draft_kernel import side_by_side
+
+    part, scopes, operands = plan.stack, list(model.depths), model.nest.operands
+    of_all, of_each = (len(operands), *part.on.shape), (len(operands), len(plan))
+    every = range(len(operands))
+    found = np.zeros((2, *part.on.shape), dtype=np.int64)
+    halos = model.halo_elements(part).sum(axis=-1) if model.nest.halos else np.zeros(part.on.shape, dtype=np.int64)
+    side_by_side(
+        np.array(part.on), model.tile_elements(part), model.tile_copies(plan, part), halos,
+        np.array([model.footprint(plan, part, k) for k in every], dtype=np.int64).reshape(of_all),
+        np.array([model.fills(plan, part, k) for k in every], dtype=np.int64).reshape(of_all),
+        np.array(plan.banks, dtype=np.int64).reshape(of_each),
+        np.array([model.shared(plan, k) for k in every], dtype=np.bool_).reshape(of_each),
+        np.array([scopes.index(operand.scope) for operand in operands], dtype=np.int64),
+        np.array([model.depths[scope] for scope in scopes], dtype=np.int64), scopes.index(ACC),
+        np.zeros((4, len(scopes)), dtype=np.int64), found,
+    )
     return found
 
 

@@ -21,7 +21,7 @@ from autosched.target import Target
 from sim import timing
 from space.nest import Nest
 from space.padding import Padding
-from space.plan import Mask, Part, Plan, along, columns, indices, pieces, times, turned
+from space.plan import Mask, Part, Plan, along, columns, indices, stacked, times, turned
 from space.rule import Column, Ints, NumericRule, Points
 
 
@@ -139,7 +139,7 @@ class Model:
                 self.position[n, axis] = self.n_spatial + place
         self.depths = {scope: target.capacity(scope) for scope in SRAM_SCOPES}
         self.bytes_of = {scope: memory.element_bytes for scope, memory in target.memories.items()}
-        self._stores: dict[int, int] = {}  # cycles of a store, by its elements in a row
+        self._stores: npt.NDArray[np.float64] = np.zeros(0)  # cycles of a store, by its elements in a row; -1 as yet unknown
         self._tables: dict[tuple[int, int, bool], tuple[Ints, list[Ints]]] = {}
         self.out_elements = int(np.prod([nest.axes[i].extent for i in spatial]))
         self.products = int(self.extents.prod())
@@ -475,27 +475,29 @@ class Model:
 
     def store_cycles(self, part: Part) -> npt.NDArray[np.float64]:
         """Store cycles of a part; rows shorter than a burst pay for more bursts, and slices cut rows."""
-        tiles = part.tiles[..., : self.n_spatial]
-        if self.nest.stages:
-            tiles = np.where(np.arange(self.n_spatial) == part.slices[..., None] - 1, 1, tiles)
-        run = np.ones(part.on.shape, dtype=np.int64)
-        full = np.ones(part.on.shape, dtype=bool)
-        for d in range(self.n_spatial - 1, -1, -1):
-            run = np.where(full, run * tiles[..., d], run)
-            full &= tiles[..., d] == self.extents[d]
-        runs, which = np.unique(run, return_inverse=True)
-        new = [length for length in runs.tolist() if length not in self._stores]
-        self._stores.update(zip(new, timing.store_cycles(0, 1, new, new, config=self.config).tolist() if new else ()))
-        cost = np.array([self._stores[length] for length in runs.tolist()])[which.reshape(run.shape)]
-        return np.asarray(self.nest.stores * cost * (times(part.extents[..., : self.n_spatial]) / run), dtype=np.float64)
+        rows, _ = self._stored(part)
+        longest = int(rows.max(initial=0))
+        if longest >= len(self._stores):
+            self._stores = np.concatenate([self._stores, np.full(longest + 1 - len(self._stores), -1.0)])
+        cost = self._stores[rows]
+        if bool((cost < 0).any()):
+            new = np.unique(rows[cost < 0]).tolist()
+            self._stores[new] = timing.store_cycles(0, 1, new, new, config=self.config)
+            cost = self._stores[rows]
+        return np.asarray(self.nest.stores * cost * (times(part.extents[..., : self.n_spatial]) / rows), dtype=np.float64)
 
     def store_transfers(self, part: Part) -> Ints:
         """STORE instructions of a slice of a part's tile, shape (n,): two dimensions of what lies together on chip."""
-        tiles, axis = part.tiles[..., : self.n_spatial], part.slices[..., None] - 1
-        places = np.arange(self.n_spatial)
-        inner = np.where(places > axis, tiles, 1)
-        each = pieces(inner, self.extents[: self.n_spatial].tolist(), np.ones(inner.shape[:-1], dtype=np.bool_))
-        return np.asarray(self.nest.stores * times(np.where(places < axis, tiles, 1)) * each, dtype=np.int64)
+        return np.asarray(self.nest.stores * self._stored(part)[1], dtype=np.int64)
+
+    def _stored(self, part: Part) -> Ints:
+        """Elements in a row of what a part stores, and STOREs of a slice, shape (2, n)."""
+        from space._draft_kernel import stores
+
+        found = np.zeros((2, *np.atleast_2d(part.on).shape), dtype=np.int64)
+        slices = np.array(part.slices).reshape(found.shape[1:])
+        stores(stacked(columns(part.tiles)), self.extents, slices, bool(self.nest.stages), self.n_spatial, found)
+        return found if part.on.ndim > 1 else found[:, 0]
 
     # -- bounds -------------------------------------------------------------------------------------------------------
 

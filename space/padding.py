@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from space.nest import Nest
 from space.operands import Operand
-from space.plan import Part, Plan, columns, indices
+from space.plan import Part, Plan, columns, indices, stacked
 from space.rule import Ints
 
 
@@ -118,8 +118,7 @@ class Padding:
 
         dim, many = self.dims[n], part.on.ndim > 1
         axes = list(dim.axes)
-        shape = -1, len(axes), len(plan)
-        lows, tiles, outer = (columns(x[..., axes]).reshape(shape) for x in (part.lows, part.tiles, part.outer))
+        lows, tiles, outer = (stacked(columns(x[..., axes])) for x in (part.lows, part.tiles, part.outer))
         # It matters only where padding is left out.
         used = part.on & plan.drops
         found = np.zeros((1, *used.shape)[-2:], dtype=np.int64)

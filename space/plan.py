@@ -128,6 +128,11 @@ def columns(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return turned if turned.flags.writeable else turned.copy()
 
 
+def stacked(figures: Ints) -> Ints:
+    """Columns of figures of all parts, or of one as if it were all; shape (parts, axes, n)."""
+    return figures if figures.ndim > 2 else figures[None]
+
+
 def turned(plan: Plan, part: Part) -> tuple[Ints, Ints, Ints]:
     """Extents, tiles and ``outer`` of a part, or of all, as compiled code takes them, shape (parts, axes, n)."""
     known: tuple[Ints, Ints, Ints] | None = None
@@ -135,8 +140,7 @@ def turned(plan: Plan, part: Part) -> tuple[Ints, Ints, Ints]:
     if plan.memo is not None and every:
         known = plan.memo.get("turned")
     if known is None:
-        shape = -1, part.extents.shape[-1], len(plan)
-        known = columns(part.extents).reshape(shape), columns(part.tiles).reshape(shape), columns(part.outer).reshape(shape)
+        known = stacked(columns(part.extents)), stacked(columns(part.tiles)), stacked(columns(part.outer))
         if plan.memo is not None and every:
             plan.memo["turned"] = known
     return known
