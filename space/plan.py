@@ -161,29 +161,6 @@ def two_longest(rows: Ints) -> Ints:
     return times(np.sort(rows, axis=-1)[..., -2:])
 
 
-def pieces(extents: Ints, sizes: Sequence[int], plain: Mask) -> Ints:
-    """DMA instructions of a box, shape (n,).
-
-    Dimensions merge with those inside while these span their whole size; the innermost are a run, the next the rows of a 2-D
-    transfer.
-
-    Args:
-        extents: indices moved, shape (.., dims).
-        sizes: of the tensor's dimensions.
-        plain: whether nothing is padded, shape (n,): then dimensions merge.
-    """
-    shape = extents.shape[:-1]
-    found, inner = np.ones(shape, dtype=np.int64), np.ones(shape, dtype=np.bool_)
-    segments = np.zeros(shape, dtype=np.int64)
-    for d in range(len(sizes) - 1, -1, -1):
-        size = extents[..., d]
-        grows = (size > 1) & ~inner
-        segments = segments + grows
-        found = np.where((size > 1) & (segments > 1), found * size, found)
-        inner = np.where(plain, (size == sizes[d]) & (inner | grows), inner & (size == 1))
-    return found
-
-
 def indices(extents: Ints, coeffs: Sequence[int], axes: Iterable[int]) -> Ints:
     """Where every iteration of some axes stands in a dimension that they move; one dimension for each of them, in order.
 
