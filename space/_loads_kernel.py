@@ -14,19 +14,42 @@ refresh(__file__)
 
 
 @lean
+def fills(outer: Any, on: Any, before: Any, position: Any, attach: Any, keep: Any, found: Any) -> None:
+    """How often operands are loaded in every part.
+
+    Args:
+        outer: tiles along every axis, shape (parts, axes, n).
+        on: in which rows a part exists, shape (parts, n).
+        before: whether there is a part before it, shape (parts, n).
+        position: of every axis' loop, shape (axes, n).
+        attach: loops around the load, shape (operands, n).
+        keep: whether an operand stays for later parts, shape (operands, n).
+        found: the result, shape (operands, parts, n).
+    """
+    parts, axes, n = outer.shape[0], outer.shape[1], outer.shape[2]
+    for k in range(attach.shape[0]):
+        for p in range(parts):
+            for r in range(n):
+                depth = attach[k, r]
+                times = 1
+                for a in range(axes):
+                    if position[a, r] < depth:
+                        times *= outer[p, a, r]
+                # What is loaded for all parts counts for the first.
+                found[k, p, r] = times if on[p, r] and not ((depth == 0 or keep[k, r]) and before[p, r]) else 0
+
+
+@lean
 def loads(
-    first: int, extents: Any, tiles: Any, outer: Any, on: Any, before: Any, around: Any, position: Any, attach: Any, keep: Any,
-    drops: Any, dims: Any, movers: Any, sizes: Any, only: bool, padded: Any, region: Any, counts: Any, order: Any,
+    first: int, extents: Any, tiles: Any, around: Any, position: Any, attach: Any, keep: Any, drops: Any, dims: Any, movers: Any,
+    sizes: Any, padded: Any, region: Any, counts: Any, order: Any,
 ) -> None:
     """Extents and counts of one fill of operands in every part.
 
     Args:
         first: the number of the first of the operands.
-        extents: of the parts, shape (parts, axes, n), like ``tiles`` and ``outer``.
-        tiles: iterations inside a tile.
-        outer: tiles along every axis.
-        on: in which rows a part exists, shape (parts, n).
-        before: whether there is a part before it, shape (parts, n).
+        extents: of the parts, shape (parts, axes, n).
+        tiles: iterations inside a tile, like ``extents``.
         around: which axes' loops, of several iterations, the first part has, shape (axes, n); only what stays on chip asks.
         position: of every axis' loop, shape (axes, n).
         attach: loops around the load, shape (operands, n).
@@ -36,13 +59,12 @@ def loads(
         movers: the axes that move each dimension, and by how much, filled up with -1; shape (all operands, dims, most axes, 2).
         sizes: of every dimension: indices that one iteration of all axes reads, its size, that without padding, those from the
             first to the last that is used, and elements from one index to the next; shape (all operands, dims, 5).
-        only: whether nobody asks for more than how many fills there are.
         padded: the region that a fill brings, with its padding, shape (operands, parts, dims, n); a result.
         region: the same without the padding that is left out; a result.
-        counts: fills, elements of a fill, DMAs of a fill, elements of a bank; shape (operands, parts, 4, n); a result.
+        counts: elements of a fill, DMAs of a fill, elements of a bank; shape (3, operands, parts, n); a result.
         order: room for the dimensions in the order on chip, shape (dims,).
     """
-    operands, parts, axes, n = attach.shape[0], extents.shape[0], extents.shape[1], extents.shape[2]
+    operands, parts, n = attach.shape[0], extents.shape[0], extents.shape[2]
     for i in range(operands):
         k = first + i
         n_dims, made = dims[k, 0], dims[k, 1] != 0
@@ -50,14 +72,6 @@ def loads(
             for r in range(n):
                 depth = attach[i, r]
                 stays, plain = keep[i, r], not made or drops[r]
-                fills = 1
-                for a in range(axes):
-                    if position[a, r] < depth:
-                        fills *= outer[p, a, r]
-                # What is loaded for all parts counts for the first.
-                counts[i, p, 0, r] = fills if on[p, r] and not ((depth == 0 or stays) and before[p, r]) else 0
-                if only:
-                    continue
                 elements = whole = dmas = 1
                 inner, segments = True, 0
                 for d in range(n_dims - 1, -1, -1):
@@ -81,8 +95,8 @@ def loads(
                     if size > 1 and segments > 1:
                         dmas *= size
                     inner = (size == source and (inner or grows)) if plain else (inner and size == 1)
-                counts[i, p, 1, r] = elements
-                counts[i, p, 3, r] = whole if stays else elements
+                counts[0, i, p, r] = elements
+                counts[2, i, p, r] = whole if stays else elements
                 if stays:
                     # A piece of what stays lies among the others: a DMA fills consecutive elements, up to the first dimension
                     # of which the piece is a part. They come in the order on chip, which may be another than the tensor's:
@@ -103,7 +117,7 @@ def loads(
                             turned *= size
                         rows = rows or (not joins and size > 1)
                     dmas = max(turned if plain else dmas, runs)
-                counts[i, p, 2, r] = dmas
+                counts[1, i, p, r] = dmas
 
 
 @lean

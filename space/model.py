@@ -70,15 +70,13 @@ class Loads:
     Args:
         padded: extents of the region with its padding, shape (.., n, dims).
         region: the same without the padding that is left out.
-        fills: how often the operand is loaded; what is loaded for all parts counts for the first; shape (.., n).
-        elements: that one fill brings.
+        elements: that one fill brings, shape (.., n).
         transfers: DMAs of one fill.
         footprint: elements of one bank.
     """
 
     padded: Ints
     region: Ints
-    fills: Ints
     elements: Ints
     transfers: Ints
     footprint: Ints
@@ -90,7 +88,7 @@ class Loads:
         """
         own = slice(None) if part is None else part
         extents = [x[operand, own][..., : max(dims, 1)] for x in (self.padded, self.region)]
-        return Loads(*extents, *(x[operand, own] for x in (self.fills, self.elements, self.transfers, self.footprint)))
+        return Loads(*extents, *(x[operand, own] for x in (self.elements, self.transfers, self.footprint)))
 
 
 LAID_OUT = "laid out"  # the original of a nest that makes a weight of what another one has stored
@@ -257,18 +255,11 @@ class Model:
         """That of the region with the padding in it, also where a load leaves it out, shape (n, dims)."""
         return self._load(plan, part, operand).padded
 
-    def _load(self, plan: Plan, part: Part, operand: int, only: bool = False) -> Loads:
-        """What the fills of an operand in a part of a plan bring, or in all at once; worked out once of a complete plan.
-
-        Args:
-            plan: the points.
-            part: one of its parts, their stack, or another.
-            operand: by its number.
-            only: nobody asks for more than how many fills there are.
-        """
+    def _load(self, plan: Plan, part: Part, operand: int) -> Loads:
+        """What the fills of an operand in a part of a plan bring, or in all at once; worked out once of a complete plan."""
         at = None if plan.memo is None else plan.place_of(part)
         if plan.memo is None or at is None:
-            alone = self._loads(plan, part, operand, 1, only)
+            alone = self._loads(plan, part, operand, 1)
             return alone.of(0, len(self.nest.operands[operand].dims), None if part.on.ndim > 1 else 0)
         known: Loads | None = plan.memo.get(("load", operand, at))
         if known is None:
@@ -279,32 +270,31 @@ class Model:
             plan.memo["load", operand, at] = known
         return known
 
-    def _loads(self, plan: Plan, part: Part, first: int, count: int, only: bool = False) -> Loads:
+    def _loads(self, plan: Plan, part: Part, first: int, count: int) -> Loads:
         """Those of ``count`` operands, in a part or in the stack of all."""
         from space._loads_kernel import loads
 
         n, most = len(plan), self._dims[1].shape[1]
-        before = np.logical_or.accumulate([np.zeros(n, dtype=np.bool_), *(own.on for own in plan.parts[:-1])])
-        on = np.atleast_2d(part.on)
-        if part.on.ndim == 1:
-            at = next((k for k, own in enumerate(plan.parts) if own is part), plan.main)
-            before = before[at : at + 1]
-        keep = np.array(plan.keep[first : first + count], dtype=np.bool_).reshape(count, n)
-        around = np.zeros((0, 0), dtype=np.bool_)
-        if keep.any() and not only:
-            around = columns(self._first_outer(plan) > 1)
-        shape = count, len(on), most, 0 if only else n
+        extents, tiles, _ = turned(plan, part)
+        attach, keep = self._placed(plan, first, count)
+        around = columns(self._first_outer(plan) > 1) if keep.any() else np.zeros((0, 0), dtype=np.bool_)
+        shape = count, len(extents), most, n
         padded, region = np.ones(shape, dtype=np.int64), np.ones(shape, dtype=np.int64)
-        counts = np.zeros((count, len(on), 4, n), dtype=np.int64)
+        counts = np.zeros((3, count, len(extents), n), dtype=np.int64)
         loads(
-            first, *turned(plan, part), np.array(on), np.array(before), around, columns(plan.position),
-            np.array(plan.attach[first : first + count], dtype=np.int64).reshape(count, n), keep, np.array(plan.drops),
-            *self._dims, only, padded, region, counts, np.zeros(most, dtype=np.int64),
+            first, extents, tiles, around, columns(plan.position), attach, keep, np.array(plan.drops), *self._dims,
+            padded, region, counts, np.zeros(most, dtype=np.int64),
         )
         for found in (padded, region, counts):
             # Whoever asks next gets the same array.
             found.flags.writeable = False
-        return Loads(padded.swapaxes(2, 3), region.swapaxes(2, 3), *counts.swapaxes(0, 2).swapaxes(1, 2))
+        return Loads(padded.swapaxes(2, 3), region.swapaxes(2, 3), *counts)
+
+    def _placed(self, plan: Plan, first: int, count: int) -> tuple[Ints, Mask]:
+        """Loops around the loads of ``count`` operands, and whether these stay, shape (count, n) each."""
+        shape, some = (count, len(plan)), slice(first, first + count)
+        attach = np.array(plan.attach[some], dtype=np.int64).reshape(shape)
+        return attach, np.array(plan.keep[some], dtype=np.bool_).reshape(shape)
 
     @cached_property
     def _dims(self) -> tuple[Ints, Ints, Ints]:
@@ -363,7 +353,26 @@ class Model:
 
     def fills(self, plan: Plan, part: Part, operand: int) -> Ints:
         """How often an operand is loaded in a part of the plan, shape (n,); what is loaded for all parts counts for the first."""
-        return self._load(plan, part, operand, only=True).fills
+        every: Ints | None = None if plan.memo is None else plan.memo.get("fills")
+        if every is None:
+            every = self.every_fill(plan)
+            if plan.memo is not None:
+                # Whoever asks next gets the same array.
+                every.flags.writeable = False
+                plan.memo["fills"] = every
+        return np.asarray(every[operand] if part.on.ndim > 1 else every[operand, plan.place_of(part)], dtype=np.int64)
+
+    def every_fill(self, plan: Plan) -> Ints:
+        """How often each operand is loaded in each part, also of a plan that rules still fill in, shape (operands, parts, n)."""
+        from space._loads_kernel import fills
+
+        nothing = np.zeros(len(plan), dtype=np.bool_)
+        before = np.logical_or.accumulate([nothing, *(part.on for part in plan.parts[:-1])])
+        outer = np.stack([columns(part.outer) for part in plan.parts])
+        found = np.zeros((len(self.nest.operands), *before.shape), dtype=np.int64)
+        on = np.array([part.on for part in plan.parts])
+        fills(outer, on, np.array(before), columns(plan.position), *self._placed(plan, 0, len(found)), found)
+        return found
 
     def wide_elements(self, part: Part) -> Ints:
         """Elements that are widened for one visit of a part's innermost nest, shape (n,)."""
