@@ -98,3 +98,139 @@ def stores(tiles: Any, extents: Any, slices: Any, sliced: bool, spatial: int, fo
                     each *= size
                 inner = size == extents[d] and (inner or grows)
             found[0, p, r], found[1, p, r] = row, times * each
+
+
+@lean
+def uops(
+    extents: Any, tiles: Any, outer: Any, lows: Any, position: Any, depth: Any, attach: Any, keep: Any, banks: Any,
+    acc_banks: Any, drops: Any, uses: Any, tied: Any, borders: Any, halves: Any, whole: Any, spatial: int, apart: bool,
+    capacity: int, moved: Any, inner: Any, terms: Any, found: Any,
+) -> None:
+    """Micro-ops that every part loads: a list for every combination of addresses that its operands take at the instruction.
+
+    Two loops of an instruction are its own; rows that no border cuts are one loop with what is in them. Where micro-ops on one
+    accumulator must be apart, a loop that a border cuts is one of the two, whatever the others are.
+
+    Args:
+        extents: iterations of every axis, shape (parts, axes, n), like the following three.
+        tiles: iterations inside a tile.
+        outer: tiles along every axis.
+        lows: its first index.
+        position: of every axis' loop, shape (axes, n).
+        depth: loops around the instruction, shape (n,).
+        attach: loops around the load of every operand that it reads, shape (operands, n).
+        keep: whether the operand stays for later parts, shape (operands, n).
+        banks: its further banks, shape (operands, n).
+        acc_banks: of the accumulator, shape (n,).
+        drops: whether padding is left out, shape (n,).
+        uses: which axes move the operand, shape (operands, axes).
+        tied: which reduction axes a border ties to others, shape (axes,).
+        borders: up to two spatial axes that borders cut, shape (borders,).
+        halves: of each, half of the share of the taps along it that meet a border, shape (borders,).
+        whole: extents of all axes, shape (axes,).
+        spatial: how many axes the output has; they come first.
+        apart: whether micro-ops on one accumulator must be apart.
+        capacity: micro-ops that the machine holds.
+        moved: room for a flag of every axis, shape (axes,).
+        inner: room for a figure of every axis, shape (2, axes).
+        terms: room for shares and counts, with a cut and without, of every border; shape (borders, 4).
+        found: the result, shape (parts, n).
+    """
+    parts, axes, n = extents.shape[0], extents.shape[1], extents.shape[2]
+    n_borders = borders.shape[0]
+    for p in range(parts):
+        for r in range(n):
+            tiles_run = visits = 1
+            for a in range(axes):
+                if a < spatial:
+                    tiles_run *= outer[p, a, r]
+                if position[a, r] < depth[r]:
+                    visits *= outer[p, a, r]
+                moved[a] = tied[a] and drops[r] and position[a, r] < depth[r]
+            most, alone = 0, False
+            for k in range(attach.shape[0]):
+                most = max(most, banks[k, r])
+                if banks[k, r] > 0 and not alone:
+                    times = 1
+                    for a in range(axes):
+                        if position[a, r] < attach[k, r]:
+                            times *= outer[p, a, r]
+                    alone = times > tiles_run
+                # What is filled outside a loop is read at another place in each of its iterations.
+                since = 0 if keep[k, r] else attach[k, r]
+                for a in range(axes):
+                    moved[a] = moved[a] or (uses[k, a] and since <= position[a, r] < depth[r])
+            # Banks that all move on with the tile take turns together.
+            combinations = (1 + most) * (1 + acc_banks[r]) if alone else 1 + max(most, acc_banks[r])
+            work = first = second = 1  # the two greatest
+            for a in range(axes):
+                if moved[a]:
+                    combinations *= outer[p, a, r]
+                size = extents[p, a, r] if position[a, r] >= depth[r] else tiles[p, a, r]
+                inner[0, a] = size
+                work *= size
+                if size > first:
+                    first, second = size, first
+                elif size > second:
+                    second = size
+            for b in range(n_borders):
+                a = borders[b]
+                ends = (lows[p, a, r] == 0) + (lows[p, a, r] + extents[p, a, r] == whole[a])
+                # Of the taps along an axis all but one meet a border, half of them each of the two.
+                cut = ends / 2 * halves[b] if drops[r] else 0.0
+                around = max(outer[p, a, r], 1)
+                terms[b, 0], terms[b, 1] = cut / around, 1 - cut / around
+                kinds = min(around, 1 + ends) if drops[r] and not moved[a] else 1
+                cut = cut / around if moved[a] else cut
+                terms[b, 2], terms[b, 3] = cut, kinds - cut
+            each = every = 0.0
+            for chosen in range(1 << n_borders):
+                share = count = 1.0
+                cuts = 0
+                for b in range(n_borders):
+                    plain = chosen >> (n_borders - 1 - b) & 1
+                    cuts += 1 - plain
+                    share *= terms[b, plain]
+                    count *= terms[b, 2 + plain]
+                loops = first * second
+                if apart:
+                    loops = tied_loops(inner, axes, borders, chosen, n_borders, cuts)
+                elif n_borders == 2 and chosen & 1 == 1:
+                    y, x = borders[0], borders[1]
+                    rest = 0
+                    for a in range(axes):
+                        if a not in (y, x):
+                            rest = max(rest, inner[0, a])
+                    if inner[0, x] == whole[x]:
+                        loops = max(loops, inner[0, y] * inner[0, x] * rest)
+                each += work / loops * share
+                every += work / loops * count
+            distinct = min(every * combinations, each * max(visits, 1))
+            found[p, r] = each * max(visits, 1) if distinct > capacity else distinct
+
+
+@lean
+def tied_loops(inner: Any, axes: int, borders: Any, chosen: int, n_borders: int, cuts: int) -> int:
+    """Iterations of the loops of an instruction, of which those that a border cuts are some.
+
+    Args:
+        inner: iterations of every axis in the first row, shape (2, axes).
+        axes: how many there are.
+        borders: axes that borders cut.
+        chosen: which of them do so here, a 0 for each that does, the last in the last bit.
+        n_borders: how many there are.
+        cuts: how many do so here.
+    """
+    loops = first = second = 1
+    for a in range(axes):
+        inner[1, a] = inner[0, a]
+    for b in range(n_borders):
+        if chosen >> (n_borders - 1 - b) & 1 == 0:
+            loops *= inner[0, borders[b]]
+            inner[1, borders[b]] = 1
+    for a in range(axes):
+        if inner[1, a] > first:
+            first, second = inner[1, a], first
+        elif inner[1, a] > second:
+            second = inner[1, a]
+    return loops * (first * second if cuts == 0 else first if cuts == 1 else 1)

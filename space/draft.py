@@ -8,8 +8,6 @@ engines then play it through (:mod:`space.play`).
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from itertools import product
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +16,7 @@ import numpy.typing as npt
 from autosched.ir.scopes import ACC
 from autosched.lower.compute import HAZARD_DISTANCE
 from autosched.lower.uops import AHEAD_SHARE
-from space.plan import columns, times, turned, two_longest
+from space.plan import columns, stacked, times, turned
 from space.play import (
     AFTER,
     BANKS,
@@ -302,74 +300,25 @@ def uops(model: Model, plan: Plan, part: Part) -> Floats:
 
     Where the memory does not hold all lists, one is loaded again for every visit.
     """
-    spatial, n = model.n_spatial, len(plan)
-    depth = np.full(n, spatial, dtype=np.int64)
-    moved = np.zeros((n, len(model.extents)), dtype=np.bool_)
-    banks = np.zeros(n, dtype=np.int64)
-    apart = np.zeros(part.on.shape, dtype=np.bool_)
-    tiles = model.trips(plan, part, depth)
-    for k, operand in enumerate(model.nest.operands):
-        if operand.scope != ACC and operand.consumer not in model.nest.links:
-            depth = np.maximum(depth, plan.attach[k])
-            banks = np.maximum(banks, plan.banks[k])
-            apart |= (plan.banks[k] > 0) & (model.trips(plan, part, plan.attach[k]) > tiles)
-    inside = plan.position < depth[:, None]
-    for k, operand in enumerate(model.nest.operands):
-        if operand.scope != ACC and operand.consumer not in model.nest.links:
-            # What is filled outside a loop is read at another place in each of its iterations.
-            since = np.where(plan.keep[k], 0, plan.attach[k])
-            moved |= model.uses[k][None, :] & (plan.position >= since[:, None]) & inside
-    for group in model.padding.taps:
-        for a in group:
-            moved[:, a] |= plan.drops & inside[:, a] & (a >= spatial)
-    # Banks that all move on with the tile take turns together.
-    turns = np.where(apart, (1 + banks) * (1 + plan.acc_banks), 1 + np.maximum(banks, plan.acc_banks))
-    combinations = times(np.where(moved, part.outer, 1)) * turns
-    visits = np.maximum(model.trips(plan, part, depth), 1)
-    each, all_ = _lists(model, plan, part, model.ranges(plan, part, depth), moved)
-    distinct = np.minimum(all_ * combinations, each * visits)
-    return np.asarray(np.where(distinct > model.config.uop_capacity, each * visits, distinct))
+    from space import _draft_kernel
 
-
-def _lists(
-    model: Model, plan: Plan, part: Part, ranges: npt.NDArray[np.int64], moved: npt.NDArray[np.bool_]
-) -> tuple[Floats, Floats]:
-    """Micro-ops of an instruction over some ranges of the axes: on average over all visits, and of all that differ by borders.
-
-    Two of its loops are the instruction's; rows that no border cuts are one loop with what is in them. Where micro-ops on one
-    accumulator must be apart, a loop that a border cuts is one of the two, whatever the others are.
-    """
-    forced = model.target.semantics == "portable"
-    whole = times(ranges).astype(np.float64)
-    longest = two_longest(ranges)
+    n, axes = len(plan), len(model.extents)
+    read = [k for k, o in enumerate(model.nest.operands) if o.scope != ACC and o.consumer not in model.nest.links]
+    attach = np.array([plan.attach[k] for k in read], dtype=np.int64).reshape(len(read), n)
+    depth = np.maximum(model.n_spatial, attach.max(axis=0, initial=0))
+    taps = model.padding.taps
+    tied = np.zeros(axes, dtype=np.bool_)
+    tied[[a for group in taps for a in group if a >= model.n_spatial]] = True
     borders = [(a, max([model.nest.axes[b].extent for b in group if b >= model.n_spatial], default=1))
-               for group in model.padding.taps for a in group if a < model.n_spatial][:2]
-    shares, counts = [], []
-    for a, taps in borders:
-        ends = (part.lows[..., a] == 0).astype(np.int64) + (part.lows[..., a] + part.extents[..., a] == model.extents[a])
-        # Of the taps along an axis all but one meet a border, half of them each of the two.
-        cut = np.where(plan.drops, ends / 2 * (1 - 1 / taps), 0.0)
-        outer = np.maximum(part.outer[..., a], 1)
-        shares.append((cut / outer, 1 - cut / outer))
-        kinds = np.where(plan.drops & ~moved[:, a], np.minimum(outer, 1 + ends), 1)
-        cut = np.where(moved[:, a], cut / outer, cut)
-        counts.append((cut, kinds - cut))
-    each: Floats = np.zeros(whole.shape)
-    all_: Floats = np.zeros(whole.shape)
-    for chosen in product((0, 1), repeat=len(borders)):
-        axes = [a for plain, (a, _) in zip(chosen, borders) if not plain]
-        if forced:
-            rest = np.sort(np.delete(ranges, axes, axis=-1), axis=-1)
-            loops = times(ranges[..., axes])
-            if len(axes) < 2:
-                loops = loops * times(rest[..., len(axes) - 2 :])
-        else:
-            loops = longest
-            if len(borders) == 2 and borders[1][0] not in axes:
-                (y, _), (x, _) = borders
-                rest = np.delete(ranges, [y, x], axis=-1).max(axis=-1)
-                row = np.where(ranges[..., x] == model.extents[x], ranges[..., y] * ranges[..., x] * rest, 0)
-                loops = np.maximum(loops, row)
-        each += whole / loops * prod([share[plain] for plain, share in zip(chosen, shares)], start=np.ones(len(plan)))
-        all_ += whole / loops * prod([count[plain] for plain, count in zip(chosen, counts)], start=np.ones(len(plan)))
-    return each, all_
+               for group in taps for a in group if a < model.n_spatial][:2]
+    found: Floats = np.zeros(np.atleast_2d(part.on).shape)
+    _draft_kernel.uops(
+        *turned(plan, part), stacked(columns(part.lows)), columns(plan.position), depth, attach,
+        np.array([plan.keep[k] for k in read], dtype=np.bool_).reshape(attach.shape),
+        np.array([plan.banks[k] for k in read], dtype=np.int64).reshape(attach.shape), np.array(plan.acc_banks),
+        np.array(plan.drops), model.uses[read], tied, np.array([a for a, _ in borders], dtype=np.int64),
+        np.array([1 - 1 / taps for _, taps in borders]), model.extents, model.n_spatial, model.target.semantics == "portable",
+        model.config.uop_capacity, np.zeros(axes, dtype=np.bool_), np.zeros((2, axes), dtype=np.int64),
+        np.zeros((len(borders), 4)), found,
+    )
+    return found if part.on.ndim > 1 else found[0]
