@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from sim._kernels import lean, refresh
+from sim import _kernels
+from sim._kernels import ZERO, lean, refresh
 
-refresh(__file__)
+refresh(__file__, _kernels)
 
 
 @lean
@@ -186,7 +187,7 @@ def uops(
             each = every = 0.0
             for chosen in range(1 << n_borders):
                 share = count = 1.0
-                cuts = 0
+                cuts = ZERO
                 for b in range(n_borders):
                     plain = chosen >> (n_borders - 1 - b) & 1
                     cuts += 1 - plain
