@@ -119,6 +119,7 @@ class Shared:
         self.program: Program = (), ()
         self.asked = Asked()
         self.step: Step | None = None  # what the last instruction made, where that is kept
+        self.stamped: str | None = None  # of what its arguments name
         self.before = 0, set(sch._affine), sch._lineage
         self.able = True
         self._look(state.func)
@@ -258,11 +259,11 @@ class Shared:
 
     def _ask(self, inst: Instruction) -> Asked:
         """What decides an instruction; no key where that cannot be told."""
-        stamp = None if inst.decision is not None else self.stamp(inst)
-        inputs = inst.inputs
-        if stamp is None or inst.stamp not in (None, stamp) or any(rv not in self.values for rv in inputs):
+        stamp = self.stamped = None if inst.decision is not None else self.stamp(inst)
+        inputs, known = inst.inputs, self.values
+        values = {rv: known[rv] for rv in inputs if rv in known}
+        if stamp is None or inst.stamp not in (None, stamp) or any(rv not in values for rv in inputs):
             return Asked()  # the primitive itself says what is wrong
-        values = {rv: self.values[rv] for rv in inputs}
         args = frozen(inst.args, values)
         if args is None:
             return Asked()
@@ -351,15 +352,19 @@ def frozen(value: Any, handles: Mapping[RV, Any]) -> object:
     """
     kind = type(value)
     if kind in PLAIN:
-        return kind.__name__, value
+        return kind, value
     if isinstance(value, RV):
         return handles.get(value)
     if isinstance(value, Mapping):
-        parts = [frozen(k, handles) for k in value] + [frozen(v, handles) for v in value.values()]
+        # Nothing else is a text by itself.
+        parts = [k if type(k) is str else frozen(k, handles) for k in value] + [frozen(v, handles) for v in value.values()]
     elif isinstance(value, list | tuple):
         parts = [frozen(v, handles) for v in value]
     elif isinstance(value, IndexMap):
         return "map", str(value.to_data())
     else:
         return None
-    return None if any(p is None for p in parts) else (kind.__name__, *parts)
+    for part in parts:
+        if part is None:
+            return None
+    return (kind, *parts)

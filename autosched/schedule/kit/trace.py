@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from autosched.errors import AutoschedError
 from autosched.ir.expr import IntImm
 from autosched.ir.index_map import IndexMap
 from autosched.ir.print_expr import float_text, quoted
@@ -23,6 +24,9 @@ from autosched.schedule.kit.shared import PLAIN, Shared, moved
 
 if TYPE_CHECKING:
     from autosched.schedule.kit.base import ScheduleBase
+    from autosched.schedule.kit.primitive import Primitive
+
+    Lookup = Callable[[str], Primitive]
 
 DecisionProvider = Callable[["Instruction", Mapping[str, Any], Any], Any]
 
@@ -215,9 +219,12 @@ class Trace:
         Raises:
             ScheduleError: an instruction does not fit the program; a note tells which one.
         """
-        shared = Shared(sch, _stamp_now, _depends, traced)
+        from autosched.schedule.kit.primitive import lookup
+
+        shared = Shared(sch, partial(_stamp_now, lookup), partial(_depends, lookup), traced)
         for i, inst in enumerate(self.valid(remove_postproc)):
-            _carried_out(shared, i, inst, decision_provider)
+            if decision_provider is not None or not shared.take(inst):
+                _carried_out(shared, i, inst, lookup, decision_provider)
         shared.settle()
 
     @staticmethod
@@ -232,26 +239,29 @@ class Trace:
             ValueError: not a trace; the message tells the instruction.
             ScheduleError: an instruction does not fit the program; a note tells which one.
         """
+        from autosched.schedule.kit.primitive import lookup
+
         objs = json.loads(data) if isinstance(data, str) else data
         if not isinstance(objs, Sequence):
             raise ValueError(f"a trace is a list of instructions, got {type(objs).__name__}")
-        shared = Shared(sch, _stamp_now, _depends, traced=False)
+        shared = Shared(sch, partial(_stamp_now, lookup), partial(_depends, lookup), traced=False)
         keys = [beginnings.key_of(obj) for obj in objs] if shared.able else [None] * len(objs)
         node: beginnings.Node | None = beginnings.root_of(shared.origin, shared.trusted)
-        path = beginnings.path_of(node, keys, _stamp_now) if node is not None else []
+        path = beginnings.path_of(node, keys, shared.stamp) if node is not None else []
         rvs: dict[str, RV] = {}
         for node in path:
             rvs.update(node.names)
         insts = _instructions(objs, len(path), rvs)
         shared.resume(path)
         for i, inst in enumerate(insts, len(path)):
-            _carried_out(shared, i, inst, None)
-            key, stamp = keys[i], _stamp_now(inst)
-            if node is None or key is None or shared.step is None or stamp is None:
+            if not shared.take(inst):
+                _carried_out(shared, i, inst, lookup)
+            key = keys[i]
+            if node is None or key is None or shared.step is None:
                 node = None
                 continue
             names = {str(name): rv for name, rv in zip(objs[i].get("out", ()), inst.outputs) if rv is not None}
-            made = beginnings.Node(inst, stamp, shared.step, names, shared.base, shared.program)
+            made = beginnings.Node(inst, shared.stamped, shared.step, names, shared.base, shared.program)
             node = beginnings.grown(node, key, made)
         shared.settle()
 
@@ -282,11 +292,8 @@ class Trace:
         print(self)
 
 
-def _stamp_now(inst: Instruction) -> str | None:
+def _stamp_now(lookup: Lookup, inst: Instruction) -> str | None:
     """Of what arguments name, as it is defined now; empty where they name nothing, None where it depends on more."""
-    from autosched.errors import AutoschedError
-    from autosched.schedule.kit.primitive import lookup
-
     found = lookup(inst.op)
     if found.draws:
         return None
@@ -296,20 +303,15 @@ def _stamp_now(inst: Instruction) -> str | None:
         return None  # the primitive itself says what is wrong
 
 
-def _depends(inst: Instruction) -> str:
+def _depends(lookup: Lookup, inst: Instruction) -> str:
     """What decides an instruction where steps are trusted (``Primitive.depends``)."""
-    from autosched.schedule.kit.primitive import lookup
-
     return lookup(inst.op).depends(inst.args)
 
 
-def _carried_out(shared: Shared, i: int, inst: Instruction, decision_provider: DecisionProvider | None) -> None:
-    """Instruction ``i`` of a trace, taken over or carried out."""
-    from autosched.errors import AutoschedError
-    from autosched.schedule.kit.primitive import lookup
-
-    if decision_provider is None and shared.take(inst):
-        return
+def _carried_out(
+    shared: Shared, i: int, inst: Instruction, lookup: Lookup, decision_provider: DecisionProvider | None = None
+) -> None:
+    """Carries instruction ``i`` of a trace out."""
     shared.begin(inst)
     args = {k: moved(v, shared.rv_map) for k, v in inst.args.items()}
     decision = inst.decision
