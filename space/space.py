@@ -427,7 +427,7 @@ class Space:
 
     def neighbours_of(self, points: Points) -> Points:
         """The distinct neighbours of several points, these left out."""
-        near, inside = self.repair(np.concatenate([self._around(p) for p in points]))
+        near, inside = self.repair(fresh_of(np.concatenate([self._around(p) for p in points]), set(), set()))
         found = fresh_of(near[inside], set(keys(points)), set())
         return np.asarray(found[np.lexsort(found.T[::-1])], dtype=np.int32)
 
