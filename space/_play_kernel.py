@@ -25,20 +25,16 @@ from space.play import (
     INIT,
     KNOWN,
     LATE,
-    LOW,
     MOST,
     ONCE,
     OUT,
-    OUTER,
     PIECES,
     PRODUCTS,
     RELOAD,
-    REST,
     SLICES,
     STAGE,
     STORE,
     STORES,
-    TILE,
     TRANSFERS,
     UOPS,
 )
@@ -114,22 +110,27 @@ def run_ahead(
 
 @njit(cache=True, nogil=True)
 def play(
-    on: Any, shape: Any, spatial: Any, fill: Any, work: Any, apart: Any, acc_banks: Any, dims: Any, counts: Any, padded: Any,
+    on: Any, extents: Any, tiles: Any, outers: Any, lows: Any, position: Any, spatial: Any, fill: Any, work: Any, apart: Any,
+    acc_banks: Any, dims: Any, counts: Any, padded: Any,
     drops: Any, widths: Any, issue: float, latency: float, fetch: float, fetched: float, begin: float, burst: float,
     reads: float, queue: float, enough: Any, out: Any,
 ) -> None:
     """Cycles of every point.
 
     Args:
-        on: whether a part exists, shape (n, parts).
-        shape: loops, axes outermost first, int64, shape (n, parts, axes, 4).
+        on: whether a part exists, shape (parts, n).
+        extents: iterations of every axis, shape (parts, axes, n), like the following three.
+        tiles: iterations inside a tile.
+        outers: tiles along every axis.
+        lows: its first index.
+        position: place of every axis' loop, outermost first, shape (axes, n).
         spatial: how many of the axes are loops over tiles of the output.
-        fill: of every operand, float64, shape (n, parts, operands, 7); ``ENGINE`` 1 where the compute engine loads it, 2
+        fill: of every operand, float64, shape (7, operands, parts, n); ``ENGINE`` 1 where the compute engine loads it, 2
             where only the stages read it, 3 where both the products and the stages do, ``ONCE`` 1 where every fill has a place
             of its own, 2 where it touches that of the fill before, ``AFTER`` 1 where no product and no initial value reads it.
-        work: of a part, float64, shape (n, parts, 14).
+        work: of a part, float64, shape (14, parts, n).
         apart: whether there is room beside what the part before used last, for all copies of a part's buffers (2), the first
-            ones (1) or none (0): of what the load engine fills, and of the accumulator; shape (n, parts, 2).
+            ones (1) or none (0): of what the load engine fills, and of the accumulator; shape (2, parts, n).
         acc_banks: of the accumulator, shape (n,).
         dims: per padded dimension its place among the loops of the spatial and of the reduction axis (-1 where there is none),
             and the coefficients of both, shape (n, dims, 4).
@@ -137,7 +138,7 @@ def play(
         padded: index of the padded operand, -1 without.
         drops: whether padding is left out, shape (n,).
         widths: per part and padded dimension: indices of a whole fill, the most of any fill, rows outside, indices that are no
-            padding, the first of them, and indices of a whole fill with its padding; shape (n, parts, dims, 6).
+            padding, the first of them, and indices of a whole fill with its padding; shape (6, dims, parts, n).
         issue: cycles of a computing instruction beyond its micro-ops.
         latency: cycles between two loads beyond their beats.
         fetch: bus words of an instruction.
@@ -149,8 +150,8 @@ def play(
         enough: cycles above which nobody asks how many exactly, shape (n,).
         out: the result, shape (n,).
     """
-    n, parts, axes = shape.shape[0], shape.shape[1], shape.shape[2]
-    operands, ndims = fill.shape[2], dims.shape[1]
+    parts, axes, n = extents.shape[0], extents.shape[1], extents.shape[2]
+    operands, ndims = fill.shape[1], dims.shape[1]
     counter = np.zeros(axes, dtype=np.int64)
     ready = np.zeros(operands)
     filled = np.zeros(operands, dtype=np.int64)
@@ -159,7 +160,7 @@ def play(
         held = max(held, acc_banks[r] + 1)
         for p in range(parts):
             for k in range(operands):
-                held = max(held, int(fill[r, p, k, BANKS]))
+                held = max(held, int(fill[BANKS, k, p, r]))
     release = np.zeros((operands, held))
     stored = np.zeros(held)
     # What a part's loops read stands in tables of their own: a view of a row costs more than what is read from it.
@@ -169,8 +170,13 @@ def play(
     after = np.zeros(operands, dtype=np.bool_)
     slot = np.zeros(operands, dtype=np.int64)  # of the next fill
     inward = np.zeros(operands, dtype=np.int64)  # operands in the order of their loads
+    # Of a part's operands those that a step looks at, and how many they are: what the load engine fills, in the order of its
+    # loads; what products wait for; addends that the compute engine loads.
+    loaded, awaited, added = np.zeros(operands, np.int64), np.zeros(operands, np.int64), np.zeros(operands, np.int64)
     # This visit's fills and those that run ahead of it: first and last cycle, cycles of a DMA.
     under_way = np.zeros((2 * operands, 3))
+    w = np.zeros(work.shape[0])  # of a part
+    useful = np.ones(ndims)  # share of a visit's products that no padding makes zero, by padded dimension
     due = np.zeros(operands, dtype=np.bool_)  # addends that the stages of this tile wait for
     outer, low_of = np.zeros(axes, dtype=np.int64), np.zeros(axes, dtype=np.int64)
     tile, rest = np.zeros(axes, dtype=np.int64), np.zeros(axes, dtype=np.int64)
@@ -187,44 +193,59 @@ def play(
         first_part = True
         known = 0.0  # accumulators whose contents are known to be small
         for p in range(parts):
-            if not on[r, p]:
+            if not on[p, r]:
                 continue
-            w = work[r, p]
+            for c in range(len(w)):
+                w[c] = work[c, p, r]
             visits = 1.0
             for a in range(axes):
                 counter[a] = 0
-                outer[a], low_of[a] = shape[r, p, a, OUTER], shape[r, p, a, LOW]
-                tile[a], rest[a] = shape[r, p, a, TILE], shape[r, p, a, REST]
+                place = position[a, r]
+                outer[place], low_of[place], tile[place] = outers[p, a, r], lows[p, a, r], tiles[p, a, r]
+                rest[place] = extents[p, a, r] - (outers[p, a, r] - 1) * tiles[p, a, r]
+            for a in range(axes):
                 visits *= outer[a]
             comp += w[UOPS]
             # Without room beside the part before the loads wait for its products, the initial values for its last store.
-            if not first_part and apart[r, p, 0] == 0:
+            if not first_part and apart[0, p, r] == 0:
                 load = max(load, last)
                 for k in range(operands):
-                    if fill[r, p, k, ENGINE] > 1:
+                    if fill[ENGINE, k, p, r] > 1:
                         load = max(load, done)
             for k in range(operands):
                 filled[k] = slot[k] = 0
                 for b in range(held):
-                    waits = not first_part and b > 0 and apart[r, p, 0] == 1
-                    release[k, b] = 0.0 if not waits else done if fill[r, p, k, ENGINE] > 1 else last
-                depth[k], banks[k] = int(fill[r, p, k, DEPTH]), int(fill[r, p, k, BANKS])
-                once[k], engine[k] = int(fill[r, p, k, ONCE]), int(fill[r, p, k, ENGINE])
-                after[k] = fill[r, p, k, AFTER] > 0
-                beats_of[k], transfers_of[k] = fill[r, p, k, BEATS], fill[r, p, k, TRANSFERS]
+                    waits = not first_part and b > 0 and apart[0, p, r] == 1
+                    release[k, b] = 0.0 if not waits else done if fill[ENGINE, k, p, r] > 1 else last
+                depth[k], banks[k] = int(fill[DEPTH, k, p, r]), int(fill[BANKS, k, p, r])
+                once[k], engine[k] = int(fill[ONCE, k, p, r]), int(fill[ENGINE, k, p, r])
+                after[k] = fill[AFTER, k, p, r] > 0
+                beats_of[k], transfers_of[k] = fill[BEATS, k, p, r], fill[TRANSFERS, k, p, r]
                 alone[k] = beats_of[k] + latency * transfers_of[k]
-            deepest = 0  # loops around the innermost load
+            n_awaited = n_added = n_loaded = 0
             for k in range(operands):
+                if engine[k] % 3 == 0:
+                    awaited[n_awaited] = k
+                    n_awaited += 1
+                if engine[k] == 1 and beats_of[k] > 0:
+                    added[n_added] = k
+                    n_added += 1
                 # A load further out stands before those further in.
                 i = k
                 while i > 0 and depth[inward[i - 1]] > depth[k]:
                     inward[i] = inward[i - 1]
                     i -= 1
                 inward[i] = k
-                if engine[k] != 1 and beats_of[k] > 0:
-                    deepest = max(deepest, depth[k])
+            for i in range(operands):
+                if engine[inward[i]] != 1 and beats_of[inward[i]] != 0:
+                    loaded[n_loaded] = inward[i]
+                    n_loaded += 1
+            deepest = depth[loaded[n_loaded - 1]] if n_loaded else 0  # loops around the innermost load
+            uneven = False  # whether the last tile of a reduction is smaller
+            for a in range(spatial, axes):
+                uneven |= rest[a] != tile[a]
             for b in range(held):
-                stored[b] = store if not first_part and apart[r, p, 1] <= (b > 0) else 0.0
+                stored[b] = store if not first_part and apart[1, p, r] <= (b > 0) else 0.0
             if first_part and w[KNOWN] > 0:
                 comp += w[KNOWN]
                 load = max(load, comp)
@@ -236,18 +257,19 @@ def play(
             while True:
                 new_tile = step == 0 or changed < w[AROUND]  # whose initial values, and those of others, are still to be written
                 share = 1.0  # of a whole tile of the reduction: the last one may be smaller
-                for a in range(spatial, axes):
-                    # Quotients are dear, and nearly all are 1.
-                    if counter[a] == outer[a] - 1 and rest[a] != tile[a]:
-                        share *= rest[a] / tile[a]
+                if uneven:
+                    for a in range(spatial, axes):
+                        # Quotients are dear, and nearly all are 1.
+                        if counter[a] == outer[a] - 1 and rest[a] != tile[a]:
+                            share *= rest[a] / tile[a]
                 # Loads of this visit, in program order.
                 load = max(load, told)
                 fills = 0
-                for i in range(operands):
-                    k = inward[i]
-                    beats, transfers = beats_of[k], transfers_of[k]
-                    if engine[k] == 1 or (step > 0 and not changed < depth[k]) or beats == 0:
+                for i in range(n_loaded):
+                    k = loaded[i]
+                    if step > 0 and not changed < depth[k]:
                         continue
+                    beats, transfers = beats_of[k], transfers_of[k]
                     if k == padded and drops[r]:
                         for d in range(ndims):
                             a, b = dims[r, d, 0], dims[r, d, 1]
@@ -259,13 +281,13 @@ def play(
                                 at += dims[r, d, 2] * low
                             if b >= 0 and b < depth[k]:
                                 at += dims[r, d, 3] * (counter[b] * tile[b])
-                            whole, pad = widths[r, p, d, 0], widths[r, p, d, 4]
-                            high = min(at + widths[r, p, d, 5], pad + widths[r, p, d, 3])
+                            whole, pad = widths[0, d, p, r], widths[4, d, p, r]
+                            high = min(at + widths[5, d, p, r], pad + widths[3, d, p, r])
                             got = max(high - max(at, pad), 0.0)
                             if got != whole:
                                 beats *= got / whole
-                            if got < widths[r, p, d, 1]:
-                                transfers = max(transfers, widths[r, p, d, 2])
+                            if got < widths[1, d, p, r]:
+                                transfers = max(transfers, widths[2, d, p, r])
                     if depth[k] > spatial:
                         beats *= share
                     if beats == 0:
@@ -288,8 +310,9 @@ def play(
                 if new_tile:
                     if step == 0 and first_part and w[LATE] > 0:
                         late = comp
-                        for k in range(operands):
-                            if engine[k] % 3 == 0 and filled[k]:
+                        for i in range(n_awaited):
+                            k = awaited[i]
+                            if filled[k]:
                                 late = max(late, ready[k])
                         comp = late + w[LATE]
                         load += w[LATE] - latency
@@ -297,8 +320,9 @@ def play(
                         known = w[CLEAR] * (bank + 1)
                         comp = max(comp, stored[bank]) + w[CLEAR] + issue
                 ahead = False  # whether that stands among the fills
-                for k in range(operands):
-                    if engine[k] == 1 and beats_of[k] > 0 and (step == 0 or changed < depth[k]):
+                for i in range(n_added):
+                    k = added[i]
+                    if step == 0 or changed < depth[k]:
                         if not ahead:
                             # What the load engine does meanwhile: the next visit's fills that has some, once banks are free.
                             ahead = True
@@ -320,20 +344,21 @@ def play(
                 if drops[r]:
                     for d in range(ndims):
                         a, b = dims[r, d, 0], dims[r, d, 1]
-                        i0, i1, j0, j1 = 0, 1, 0, 1
-                        if a >= 0:
-                            i0 = low_of[a] + counter[a] * tile[a]
-                            i1 = i0 + tile[a]
-                        if b >= 0:
-                            j0 = counter[b] * tile[b]
-                            j1 = j0 + tile[b]
-                        useful = counts[d, i1, j1] - counts[d, i0, j1] - counts[d, i1, j0] + counts[d, i0, j0]
-                        if useful != (i1 - i0) * (j1 - j0):
-                            products *= useful / ((i1 - i0) * (j1 - j0))
+                        if step == 0 or (a >= changed and outer[a] > 1) or (b >= changed and outer[b] > 1):
+                            # Else the visit before was at the same place.
+                            i0, i1, j0, j1 = 0, 1, 0, 1
+                            if a >= 0:
+                                i0 = low_of[a] + counter[a] * tile[a]
+                                i1 = i0 + tile[a]
+                            if b >= 0:
+                                j0 = counter[b] * tile[b]
+                                j1 = j0 + tile[b]
+                            got = counts[d, i1, j1] - counts[d, i0, j1] - counts[d, i1, j0] + counts[d, i0, j0]
+                            useful[d] = got / ((i1 - i0) * (j1 - j0))
+                        products *= useful[d]
                 if products > 0:
-                    for k in range(operands):
-                        if engine[k] % 3 == 0:
-                            comp = max(comp, ready[k])
+                    for i in range(n_awaited):
+                        comp = max(comp, ready[awaited[i]])
                     comp += products + issue * w[PIECES] + w[RELOAD]
                     load += fetch * w[PIECES]
                     last = comp

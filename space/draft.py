@@ -8,8 +8,6 @@ engines then play it through (:mod:`space.play`).
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from itertools import product
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +16,7 @@ import numpy.typing as npt
 from autosched.ir.scopes import ACC
 from autosched.lower.compute import HAZARD_DISTANCE
 from autosched.lower.uops import AHEAD_SHARE
-from space.plan import times, two_longest
+from space.plan import columns, stacked, times, turned
 from space.play import (
     AFTER,
     AROUND,
@@ -30,19 +28,15 @@ from space.play import (
     INIT,
     KNOWN,
     LATE,
-    LOW,
     ONCE,
     OUT,
-    OUTER,
     PIECES,
     PRODUCTS,
     RELOAD,
-    REST,
     SLICES,
     STAGE,
     STORE,
     STORES,
-    TILE,
     TRANSFERS,
     UOPS,
 )
@@ -149,37 +143,33 @@ def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
     from space._play_kernel import play
 
     n, operands, every = len(plan), len(model.nest.operands), plan.stack
-    order = np.argsort(plan.position, axis=1, kind="stable")
-    shape = np.zeros((n, len(plan.parts), len(model.extents), 4), dtype=np.int64)
-    fill = np.zeros((n, len(plan.parts), operands, 7))
-    work = np.zeros((n, len(plan.parts), 14))
+    fill = np.zeros((7, operands, len(plan.parts), n))
+    work = np.zeros((14, len(plan.parts), n))
     padding = model.padding
-    widths = np.zeros((n, len(plan.parts), len(padding.dims), 6))
+    widths = np.zeros((6, len(padding.dims), len(plan.parts), n))
     terms = _corrected(model, plan, terms_of(model, plan, every))
     extra = np.where(every.on, terms.extra, 0.0).sum(axis=0)
-    # The clock goes point by point: what the geometry has part by part is turned.
-    for column, values in ((OUTER, every.outer), (LOW, every.lows), (TILE, every.tiles), (REST, every.rest)):
-        shape[..., column] = np.take_along_axis(values, order[None], axis=2).swapaxes(0, 1)
-    _fills(model, plan, terms, fill.swapaxes(0, 1), work.swapaxes(0, 1))
-    _work(model, plan, terms, work.swapaxes(0, 1))
+    _fills(model, plan, terms, fill, work)
+    _work(model, plan, terms, work)
     dims = np.full((n, len(padding.dims), 4), -1, dtype=np.int64)
     for n_dim, dim in enumerate(padding.dims):
         extents = model.extent_of(plan, every, padding.operand)
         padded = model.padded_extent(plan, every, padding.operand)
-        widths[:, :, n_dim, 0] = extents[..., dim.at].T
-        widths[:, :, n_dim, 1] = padding.most(plan, every, n_dim, padded).T
-        widths[:, :, n_dim, 2] = times(extents[..., : dim.at]).T
-        widths[:, :, n_dim, 3:5] = sum(dim.inside), int(np.argmax(dim.inside))
-        widths[:, :, n_dim, 5] = padded[..., dim.at].T
+        widths[0, n_dim] = extents[..., dim.at]
+        widths[1, n_dim] = padding.most(plan, every, n_dim, padded)
+        widths[2, n_dim] = times(extents[..., : dim.at])
+        widths[3, n_dim], widths[4, n_dim] = sum(dim.inside), int(np.argmax(dim.inside))
+        widths[5, n_dim] = padded[..., dim.at]
         for a in padding.movers(dim.axes):
             side = 0 if a < model.n_spatial else 1
             dims[:, n_dim, side] = plan.position[:, a]
             dims[:, n_dim, 2 + side] = dim.coeffs[a]
     out: Floats = np.zeros(n)
     play(
-        np.ascontiguousarray(every.on.T), shape, model.n_spatial, fill, work, _side_by_side(model, plan), plan.acc_banks, dims,
-        padding.useful_before, padding.operand, plan.drops, widths, float(ISSUE), float(LATENCY), float(FETCH), float(FETCHED),
-        float(START), float(model.config.burst_beats), float(model.config.outstanding_reads), float(model.config.queue_depth),
+        np.array(every.on), *turned(plan, every), columns(every.lows), columns(plan.position), model.n_spatial, fill, work,
+        _side_by_side(model, plan), np.array(plan.acc_banks), dims, padding.useful_before, padding.operand, np.array(plan.drops),
+        widths, float(ISSUE), float(LATENCY), float(FETCH), float(FETCHED), float(START), float(model.config.burst_beats),
+        float(model.config.outstanding_reads), float(model.config.queue_depth),
         np.full(n, np.inf) if enough is None else enough - extra, out,
     )
     return np.asarray(out + extra, dtype=np.float64)
@@ -245,9 +235,9 @@ def _fills(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) -
             (ONCE, np.where(plan.keep[k], 1 + _overlaps(model, plan, k), 0)),
             (AFTER, (set(operand.readers) <= after) & ~(loops & (tiled >= plan.attach[k][:, None])).any(axis=-1)),
         ):
-            fill[..., k, column] = values
-    work[..., LATE] = np.where(known > 0, 0.0, late)
-    work[..., KNOWN] = known
+            fill[column, k] = values
+    work[LATE] = np.where(known > 0, 0.0, late)
+    work[KNOWN] = known
 
 
 def _overlaps(model: Model, plan: Plan, operand: int) -> npt.NDArray[np.bool_]:
@@ -268,52 +258,46 @@ def _work(model: Model, plan: Plan, terms: Terms, work: Floats) -> None:
     slices = model.slices(plan, part) if model.nest.stages else np.ones(part.on.shape, dtype=np.int64)
     elements = times(model.out_tiles(plan, part))
     # Of a whole tile: the last one along an axis may be smaller.
-    work[..., PRODUCTS] = terms.products * (part.tiles / np.maximum(part.extents, 1)).prod(axis=-1)
-    work[..., PIECES] = terms.pieces
-    work[..., INIT] = model.init_elements(plan, part) * terms.init + ISSUE if model.nest.anchor else 0.0
-    work[..., AROUND], work[..., OUT] = part.init, part.out
-    work[..., STAGE] = elements / slices * terms.stages + ISSUE * terms.operations
-    work[..., SLICES] = slices
-    work[..., STORE] = terms.store / outs / slices
-    work[..., STORES] = model.store_transfers(plan, part)
+    work[PRODUCTS] = terms.products * (part.tiles / np.maximum(part.extents, 1)).prod(axis=-1)
+    work[PIECES] = terms.pieces
+    work[INIT] = model.init_elements(plan, part) * terms.init + ISSUE if model.nest.anchor else 0.0
+    work[AROUND], work[OUT] = part.init, part.out
+    work[STAGE] = elements / slices * terms.stages + ISSUE * terms.operations
+    work[SLICES] = slices
+    work[STORE] = terms.store / outs / slices
+    work[STORES] = model.store_transfers(plan, part)
     # What the memory does not hold at once comes in pieces on the way, each behind a read of what the others load.
     piece = model.config.uop_capacity / AHEAD_SHARE
     ring = terms.uops > model.config.uop_capacity
     later = np.where(ring, np.maximum(terms.uops / piece - 1, 0.0), 0.0)
-    work[..., UOPS] = np.where(ring, piece, terms.uops) / 2
-    work[..., RELOAD] = later * (piece / 2 + LATENCY + BEHIND) / np.maximum(times(part.outer), 1)
+    work[UOPS] = np.where(ring, piece, terms.uops) / 2
+    work[RELOAD] = later * (piece / 2 + LATENCY + BEHIND) / np.maximum(times(part.outer), 1)
     # A maximum can only bring in a value where something smaller is known to stand: a place's first tile finds anything.
-    work[..., CLEAR] = model.init_elements(plan, part) if model.nest.clears else 0.0
+    work[CLEAR] = model.init_elements(plan, part) if model.nest.clears else 0.0
 
 
 def _side_by_side(model: Model, plan: Plan) -> npt.NDArray[np.int64]:
     """Per part, whether there is room beside what the part before used last: 2 for all copies of its buffers, 1 for the first.
 
-    Of what the load engine fills, and of the accumulator; shape (n, parts, 2).
+    Of what the load engine fills, and of the accumulator; shape (2, parts, n).
     """
-    n, scopes = len(plan), list(model.depths)
-    found = np.zeros((n, len(plan.parts), 2), dtype=np.int64)
-    before = {scope: np.zeros(n, dtype=np.int64) for scope in scopes}
-    for p, part in enumerate(plan.parts):
-        tile = model.init_elements(plan, part)
-        once = {scope: np.zeros(n, dtype=np.int64) for scope in scopes}
-        once[ACC] += tile
-        if model.nest.halos:
-            once[ACC] += model.halo_elements(part).sum(axis=-1)
-        more = {scope: np.zeros(n, dtype=np.int64) for scope in scopes}  # copies after the first
-        more[ACC] += tile * (model.tile_copies(plan, part) - 1)
-        stays = {scope: np.zeros(n, dtype=np.int64) for scope in scopes}
-        for k, operand in enumerate(model.nest.operands):
-            need, shared = model.footprint(plan, part, k), model.shared(plan, k)
-            once[operand.scope] += np.where(shared, 0, need)
-            more[operand.scope] += np.where(shared, 0, need * (model.copies(plan, part, k) - 1))
-            stays[operand.scope] += np.where(shared, need, 0)
-        room = {scope: model.depths[scope] - before[scope] - stays[scope] - once[scope] for scope in scopes}
-        each = {scope: (room[scope] >= 0).astype(np.int64) + (room[scope] >= more[scope]) for scope in scopes}
-        found[:, p, 0] = np.minimum.reduce([each[scope] for scope in scopes if scope != ACC])
-        found[:, p, 1] = each[ACC]
-        for scope in scopes:
-            before[scope] = np.where(part.on, once[scope], before[scope])
+    from space._draft_kernel import side_by_side
+
+    part, scopes, operands = plan.stack, list(model.depths), model.nest.operands
+    of_all, of_each = (len(operands), *part.on.shape), (len(operands), len(plan))
+    every = range(len(operands))
+    found = np.zeros((2, *part.on.shape), dtype=np.int64)
+    halos = model.halo_elements(part).sum(axis=-1) if model.nest.halos else np.zeros(part.on.shape, dtype=np.int64)
+    side_by_side(
+        np.array(part.on), model.init_elements(plan, part), model.tile_copies(plan, part), halos,
+        np.array([model.footprint(plan, part, k) for k in every], dtype=np.int64).reshape(of_all),
+        np.array([model.fills(plan, part, k) for k in every], dtype=np.int64).reshape(of_all),
+        np.array(plan.banks, dtype=np.int64).reshape(of_each),
+        np.array([model.shared(plan, k) for k in every], dtype=np.bool_).reshape(of_each),
+        np.array([scopes.index(operand.scope) for operand in operands], dtype=np.int64),
+        np.array([model.depths[scope] for scope in scopes], dtype=np.int64), scopes.index(ACC),
+        np.zeros((4, len(scopes)), dtype=np.int64), found,
+    )
     return found
 
 
@@ -322,77 +306,25 @@ def uops(model: Model, plan: Plan, part: Part) -> Floats:
 
     Where the memory does not hold all lists, one is loaded again for every visit.
     """
-    spatial, n = model.n_spatial, len(plan)
-    depth = np.full(n, spatial, dtype=np.int64)
-    moved = np.zeros((n, len(model.extents)), dtype=np.bool_)
-    banks = np.zeros(n, dtype=np.int64)
-    apart = np.zeros(part.on.shape, dtype=np.bool_)
-    tiles = model.trips(plan, part, depth)
-    for k, operand in enumerate(model.nest.operands):
-        if operand.scope != ACC and operand.consumer not in model.nest.links:
-            depth = np.maximum(depth, plan.attach[k])
-            banks = np.maximum(banks, plan.banks[k])
-            apart |= (plan.banks[k] > 0) & (model.trips(plan, part, plan.attach[k]) > tiles)
-    inside = plan.position < depth[:, None]
-    for k, operand in enumerate(model.nest.operands):
-        if operand.scope != ACC and operand.consumer not in model.nest.links:
-            # What is filled outside a loop is read at another place in each of its iterations.
-            since = np.where(plan.keep[k], 0, plan.attach[k])
-            moved |= model.uses[k][None, :] & (plan.position >= since[:, None]) & inside
-    for group in model.padding.taps:
-        for a in group:
-            moved[:, a] |= plan.drops & inside[:, a] & (a >= spatial)
-    # So is an accumulator that has its initial value since before the loop.
-    tiled = np.arange(len(model.extents)) < spatial
-    moved = moved | (tiled & inside & (plan.position >= part.init[..., None]))
-    # Banks that all move on with the tile take turns together.
-    turns = np.where(apart, (1 + banks) * (1 + plan.acc_banks), 1 + np.maximum(banks, plan.acc_banks))
-    combinations = times(np.where(moved, part.outer, 1)) * turns
-    visits = np.maximum(model.trips(plan, part, depth), 1)
-    each, all_ = _lists(model, plan, part, model.ranges(plan, part, depth), moved)
-    distinct = np.minimum(all_ * combinations, each * visits)
-    return np.asarray(np.where(distinct > model.config.uop_capacity, each * visits, distinct))
+    from space import _draft_kernel
 
-
-def _lists(
-    model: Model, plan: Plan, part: Part, ranges: npt.NDArray[np.int64], moved: npt.NDArray[np.bool_]
-) -> tuple[Floats, Floats]:
-    """Micro-ops of an instruction over some ranges of the axes: on average over all visits, and of all that differ by borders.
-
-    Two of its loops are the instruction's; rows that no border cuts are one loop with what is in them. Where micro-ops on one
-    accumulator must be apart, a loop that a border cuts is one of the two, whatever the others are.
-    """
-    forced = model.target.semantics == "portable"
-    whole = times(ranges).astype(np.float64)
-    longest = two_longest(ranges)
+    n, axes = len(plan), len(model.extents)
+    read = [k for k, o in enumerate(model.nest.operands) if o.scope != ACC and o.consumer not in model.nest.links]
+    attach = np.array([plan.attach[k] for k in read], dtype=np.int64).reshape(len(read), n)
+    depth = np.maximum(model.n_spatial, attach.max(axis=0, initial=0))
+    taps = model.padding.taps
+    tied = np.zeros(axes, dtype=np.bool_)
+    tied[[a for group in taps for a in group if a >= model.n_spatial]] = True
     borders = [(a, max([model.nest.axes[b].extent for b in group if b >= model.n_spatial], default=1))
-               for group in model.padding.taps for a in group if a < model.n_spatial][:2]
-    shares, counts = [], []
-    for a, taps in borders:
-        ends = (part.lows[..., a] == 0).astype(np.int64) + (part.lows[..., a] + part.extents[..., a] == model.extents[a])
-        # Of the taps along an axis all but one meet a border, half of them each of the two.
-        cut = np.where(plan.drops, ends / 2 * (1 - 1 / taps), 0.0)
-        outer = np.maximum(part.outer[..., a], 1)
-        shares.append((cut / outer, 1 - cut / outer))
-        kinds = np.where(plan.drops & ~moved[..., a], np.minimum(outer, 1 + ends), 1)
-        cut = np.where(moved[..., a], cut / outer, cut)
-        counts.append((cut, kinds - cut))
-    each: Floats = np.zeros(whole.shape)
-    all_: Floats = np.zeros(whole.shape)
-    for chosen in product((0, 1), repeat=len(borders)):
-        axes = [a for plain, (a, _) in zip(chosen, borders) if not plain]
-        if forced:
-            rest = np.sort(np.delete(ranges, axes, axis=-1), axis=-1)
-            loops = times(ranges[..., axes])
-            if len(axes) < 2:
-                loops = loops * times(rest[..., len(axes) - 2 :])
-        else:
-            loops = longest
-            if len(borders) == 2 and borders[1][0] not in axes:
-                (y, _), (x, _) = borders
-                rest = np.delete(ranges, [y, x], axis=-1).max(axis=-1)
-                row = np.where(ranges[..., x] == model.extents[x], ranges[..., y] * ranges[..., x] * rest, 0)
-                loops = np.maximum(loops, row)
-        each += whole / loops * prod([share[plain] for plain, share in zip(chosen, shares)], start=np.ones(len(plan)))
-        all_ += whole / loops * prod([count[plain] for plain, count in zip(chosen, counts)], start=np.ones(len(plan)))
-    return each, all_
+               for group in taps for a in group if a < model.n_spatial][:2]
+    found: Floats = np.zeros(np.atleast_2d(part.on).shape)
+    _draft_kernel.uops(
+        *turned(plan, part), stacked(columns(part.lows)), columns(plan.position), depth, np.array(np.atleast_2d(part.init)),
+        attach, np.array([plan.keep[k] for k in read], dtype=np.bool_).reshape(attach.shape),
+        np.array([plan.banks[k] for k in read], dtype=np.int64).reshape(attach.shape), np.array(plan.acc_banks),
+        np.array(plan.drops), model.uses[read], tied, np.array([a for a, _ in borders], dtype=np.int64),
+        np.array([1 - 1 / taps for _, taps in borders]), model.extents, model.n_spatial, model.target.semantics == "portable",
+        model.config.uop_capacity, np.zeros(axes, dtype=np.bool_), np.zeros((2, axes), dtype=np.int64),
+        np.zeros((len(borders), 4)), found,
+    )
+    return found if part.on.ndim > 1 else found[0]

@@ -21,7 +21,7 @@ from autosched.target import Target
 from sim import timing
 from space.nest import Nest
 from space.padding import Padding
-from space.plan import Mask, Part, Plan, along, indices, pieces, times
+from space.plan import Mask, Part, Plan, along, columns, indices, stacked, times, turned
 from space.rule import Column, Ints, NumericRule, Points
 
 
@@ -61,6 +61,34 @@ class Shape:
                 )
             ),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """What fills bring: of one operand in one part, or with more dimensions in front, of several in all.
+
+    Args:
+        padded: extents of the region with its padding, shape (.., n, dims).
+        region: the same without the padding that is left out.
+        elements: that one fill brings, shape (.., n).
+        transfers: DMAs of one fill.
+        footprint: elements of one bank.
+    """
+
+    padded: Ints
+    region: Ints
+    elements: Ints
+    transfers: Ints
+    footprint: Ints
+
+    def of(self, operand: int, dims: int, part: int | None) -> Loads:
+        """Those of one of all operands, by its number and its dimensions, in one of the parts or in all.
+
+        One that is a single element has a dimension all the same.
+        """
+        own = slice(None) if part is None else part
+        extents = [x[operand, own][..., : max(dims, 1)] for x in (self.padded, self.region)]
+        return Loads(*extents, *(x[operand, own] for x in (self.elements, self.transfers, self.footprint)))
 
 
 LAID_OUT = "laid out"  # the original of a nest that makes a weight of what another one has stored
@@ -109,7 +137,7 @@ class Model:
                 self.position[n, axis] = self.n_spatial + place
         self.depths = {scope: target.capacity(scope) for scope in SRAM_SCOPES}
         self.bytes_of = {scope: memory.element_bytes for scope, memory in target.memories.items()}
-        self._stores: dict[int, int] = {}  # cycles of a store, by its elements in a row
+        self._stores: npt.NDArray[np.float64] = np.zeros(0)  # cycles of a store, by its elements in a row; -1 as yet unknown
         self._tables: dict[tuple[int, int, bool], tuple[Ints, list[Ints]]] = {}
         self.out_elements = int(np.prod([nest.axes[i].extent for i in spatial]))
         self.products = int(self.extents.prod())
@@ -161,11 +189,12 @@ class Model:
 
     def neutral(self, n: int) -> Plan:
         """What ``n`` points mean before any rule has spoken: one tile, everything loaded once, one bank."""
-        extents = self.extents[None].repeat(n, axis=0)
+        # A column's figures stand side by side, and so in all that is worked out of them: arithmetic goes by columns.
+        extents = self.extents[:, None].repeat(n, axis=1).T
         zero = np.zeros(n, dtype=np.int64)
         operands = range(len(self.nest.operands))
         every = np.full(n, self.n_spatial, dtype=np.int64)
-        body = Part(extents, extents.copy(), np.ones(n, dtype=np.bool_), np.zeros_like(extents), zero, every, every)
+        body = Part(extents, extents.copy("K"), np.ones(n, dtype=np.bool_), np.zeros_like(extents), zero, every, every)
         position = np.broadcast_to(self.position[0], extents.shape)
         never = np.zeros(n, dtype=np.bool_)
         return Plan(
@@ -239,27 +268,72 @@ class Model:
 
         A load outside all loops copies the whole tensor for all parts, also what a stride never reaches.
         """
-        return plan.once("extent", part, operand, lambda own: self._extent_of(plan, own, operand))
-
-    def _extent_of(self, plan: Plan, part: Part, operand: int) -> Ints:
-        extents = self.padded_extent(plan, part, operand)
-        op = self.nest.operands[operand]
-        if not op.dims:
-            return extents
-        source = self.shapes[operand].source
-        if op.producer is None:
-            return np.asarray(np.minimum(extents, source))
-        return np.asarray(np.where(plan.drops[:, None], np.minimum(extents, source), extents))
+        return self._load(plan, part, operand).region
 
     def padded_extent(self, plan: Plan, part: Part, operand: int) -> Ints:
         """That of the region with the padding in it, also where a load leaves it out, shape (n, dims)."""
-        depth = self.depth(plan, part, operand)
-        ranges = self.ranges(plan, part, depth)
-        if not self.nest.operands[operand].dims:
-            return np.ones((*ranges.shape[:-1], 1), dtype=np.int64)
-        shape = self.shapes[operand]
-        whole = plan.attach[operand] == 0
-        return np.where(whole[:, None], shape.sizes, (ranges - 1) @ shape.coeffs + shape.least)
+        return self._load(plan, part, operand).padded
+
+    def _load(self, plan: Plan, part: Part, operand: int) -> Loads:
+        """What the fills of an operand in a part of a plan bring, or in all at once; worked out once of a complete plan."""
+        at = None if plan.memo is None else plan.place_of(part)
+        if plan.memo is None or at is None:
+            alone = self._loads(plan, part, operand, 1)
+            return alone.of(0, len(self.nest.operands[operand].dims), None if part.on.ndim > 1 else 0)
+        known: Loads | None = plan.memo.get(("load", operand, at))
+        if known is None:
+            if "loads" not in plan.memo:
+                plan.memo["loads"] = self._loads(plan, plan.stack, 0, len(self.nest.operands))
+            every: Loads = plan.memo["loads"]
+            known = every.of(operand, len(self.nest.operands[operand].dims), None if at < 0 else at)
+            plan.memo["load", operand, at] = known
+        return known
+
+    def _loads(self, plan: Plan, part: Part, first: int, count: int) -> Loads:
+        """Those of ``count`` operands, in a part or in the stack of all."""
+        from space._loads_kernel import loads
+
+        n, most = len(plan), self._dims[1].shape[1]
+        extents, tiles, _ = turned(plan, part)
+        depth, whole, keep = self._placed(plan, [part], first, count)
+        around = columns(self._first_outer(plan) > 1) if keep.any() else np.zeros((0, 0), dtype=np.bool_)
+        shape = count, len(extents), most, n
+        padded, region = np.ones(shape, dtype=np.int64), np.ones(shape, dtype=np.int64)
+        counts = np.zeros((3, count, len(extents), n), dtype=np.int64)
+        loads(
+            first, extents, tiles, around, columns(plan.position), depth, whole, keep, np.array(plan.drops), *self._dims,
+            padded, region, counts, np.zeros(most, dtype=np.int64),
+        )
+        for found in (padded, region, counts):
+            # Whoever asks next gets the same array.
+            found.flags.writeable = False
+        return Loads(padded.swapaxes(2, 3), region.swapaxes(2, 3), *counts)
+
+    def _placed(self, plan: Plan, parts: Sequence[Part], first: int, count: int) -> tuple[Ints, Mask, Mask]:
+        """Of ``count`` operands: loops around their loads in every part, or in the stack of all, shape (count, parts, n); whether
+        they are loaded once for all parts; whether what the first part loads stays; shape (count, n) each.
+        """
+        some = range(first, first + count)
+        shape = count, sum(len(np.atleast_2d(part.on)) for part in parts), len(plan)
+        depth = [np.broadcast_to(self.depth(plan, part, k), part.on.shape) for k in some for part in parts]
+        whole = np.array([plan.attach[k] == 0 for k in some], dtype=np.bool_).reshape(count, len(plan))
+        keep = np.array([plan.keep[k] for k in some], dtype=np.bool_).reshape(count, len(plan))
+        return np.array(depth, dtype=np.int64).reshape(shape), whole, keep
+
+    @cached_property
+    def _dims(self) -> tuple[Ints, Ints, Ints]:
+        """The dimensions of all operands, as ``_loads_kernel.loads`` takes them."""
+        operands = self.nest.operands
+        most = max([1, *(len(o.dims) for o in operands)])
+        dims = np.array([(len(o.dims), o.producer is not None) for o in operands], dtype=np.int64).reshape(len(operands), 2)
+        moving = [[[(a, c) for a, c in enumerate(coeffs) if c] for coeffs, _ in o.dims] for o in operands]
+        movers = np.full((len(operands), most, max([1, *(len(m) for own in moving for m in own)]), 2), -1, dtype=np.int64)
+        sizes = np.zeros((len(operands), most, 5), dtype=np.int64)
+        for k, shape in enumerate(self.shapes):
+            for d, pairs in enumerate(moving[k]):
+                movers[k, d, : len(pairs)] = np.array(pairs, dtype=np.int64).reshape(len(pairs), 2)
+            sizes[k, : dims[k, 0]] = np.stack([shape.least, shape.sizes, shape.source, shape.spans, shape.strides], axis=1)
+        return dims, movers, sizes
 
     def span(self, operand: int, dim: int) -> int:
         """Indices of a dimension of an operand from the first to the last that is used."""
@@ -278,9 +352,12 @@ class Model:
 
     def around(self, plan: Plan, operand: int) -> Mask:
         """Which axes have a loop of several iterations around an operand's load in the first part, shape (n, axes)."""
+        return np.asarray((plan.position < plan.attach[operand][:, None]) & (self._first_outer(plan) > 1), dtype=np.bool_)
+
+    def _first_outer(self, plan: Plan) -> Ints:
+        """Tiles along every axis in the first part that there is, shape (n, axes)."""
         first = plan.parts[0]
-        outer = np.where(first.on[:, None], first.outer, plan.body.outer)
-        return np.asarray((plan.position < plan.attach[operand][:, None]) & (outer > 1), dtype=np.bool_)
+        return np.where(first.on[:, None], first.outer, plan.body.outer)
 
     def kept_order(self, plan: Plan, operand: int) -> Ints:
         """In which order the dimensions of an operand that stays lie on chip, outermost first, shape (n, dims).
@@ -296,27 +373,30 @@ class Model:
 
     def footprint(self, plan: Plan, part: Part, operand: int) -> Ints:
         """Elements of one bank of an operand, shape (n,); what stays for later parts is held whole."""
-        return plan.once("footprint", part, operand, lambda own: self._footprint(plan, own, operand))
-
-    def _footprint(self, plan: Plan, part: Part, operand: int) -> Ints:
-        held = times(self.extent_of(plan, part, operand))
-        if not plan.keep[operand].any():
-            return held
-        shape = self.shapes[operand]
-        bare = np.minimum(shape.spans, shape.source).prod()
-        whole = np.where(self.plain(plan, operand), bare, shape.spans.prod())
-        return np.asarray(np.where(plan.keep[operand], whole, held), dtype=np.int64)
+        return self._load(plan, part, operand).footprint
 
     def fills(self, plan: Plan, part: Part, operand: int) -> Ints:
         """How often an operand is loaded in a part of the plan, shape (n,); what is loaded for all parts counts for the first."""
-        return plan.once("fills", part, operand, lambda own: self._fills(plan, own, operand))
+        every: Ints | None = None if plan.memo is None else plan.memo.get("fills")
+        if every is None:
+            every = self.every_fill(plan)
+            if plan.memo is not None:
+                # Whoever asks next gets the same array.
+                every.flags.writeable = False
+                plan.memo["fills"] = every
+        return np.asarray(every[operand] if part.on.ndim > 1 else every[operand, plan.place_of(part)], dtype=np.int64)
 
-    def _fills(self, plan: Plan, part: Part, operand: int) -> Ints:
-        fills = self.trips(plan, part, self.depth(plan, part, operand))
-        before = np.logical_or.accumulate([np.zeros(len(plan), dtype=np.bool_), *(own.on for own in plan.parts[:-1])])
-        if part.on.ndim == 1:
-            before = before[next(n for n, own in enumerate(plan.parts) if own is part)]
-        return np.where(part.on & ~(self.shared(plan, operand) & before), fills, 0)
+    def every_fill(self, plan: Plan) -> Ints:
+        """How often each operand is loaded in each part, also of a plan that rules still fill in, shape (operands, parts, n)."""
+        from space._loads_kernel import fills
+
+        nothing = np.zeros(len(plan), dtype=np.bool_)
+        before = np.logical_or.accumulate([nothing, *(part.on for part in plan.parts[:-1])])
+        outer = np.stack([columns(part.outer) for part in plan.parts])
+        found = np.zeros((len(self.nest.operands), *before.shape), dtype=np.int64)
+        on = np.array([part.on for part in plan.parts])
+        fills(outer, on, np.array(before), columns(plan.position), *self._placed(plan, plan.parts, 0, len(found)), found)
+        return found
 
     def wide_elements(self, part: Part) -> Ints:
         """Elements that are widened for one visit of a part's innermost nest, shape (n,)."""
@@ -443,54 +523,34 @@ class Model:
 
     def transfer(self, plan: Plan, part: Part, operand: int) -> tuple[Ints, Ints]:
         """(beats, DMA instructions) of one fill, shape (n,) each."""
-        op = self.nest.operands[operand]
-        extents = self.extent_of(plan, part, operand)
-        shape = extents.shape[:-1]
-        plain = self.plain(plan, operand)
-        merged, transfers = times(extents), pieces(extents, op.source, plain)
-        if plan.keep[operand].any():
-            # A piece of what stays lies among the others: a DMA fills consecutive elements, up to the first dimension of which
-            # the piece is a part. They come in the order on chip, which may be another than the tensor's: elements one after
-            # another there, then one more dimension.
-            runs, dense = np.ones(shape, dtype=np.int64), np.ones(shape, dtype=bool)
-            turned, run, rows = np.ones(shape, dtype=np.int64), np.ones(shape, dtype=np.int64), np.zeros(shape, dtype=bool)
-            order, every = self.kept_order(plan, operand), np.arange(len(plan))
-            spans, sources, strides = self.shapes[operand].spans, self.shapes[operand].source, self.shapes[operand].strides
-            for place in range(len(op.dims) - 1, -1, -1):
-                at = order[:, place]
-                size = extents[..., every, at]
-                runs = np.where(dense, runs, runs * size)
-                dense &= size >= np.where(plain, np.minimum(spans, sources)[at], spans[at])
-                joins = ~rows & (strides[at] == run)
-                run = np.where(joins, run * size, run)
-                turned = np.where(rows, turned * size, turned)
-                rows |= ~joins & (size > 1)
-            transfers = np.where(plan.keep[operand], np.maximum(np.where(plain, turned, transfers), runs), transfers)
-        return merged * -(-self.bytes_of[op.scope] // self.config.bus_bytes), transfers
+        load, op = self._load(plan, part, operand), self.nest.operands[operand]
+        return load.elements * -(-self.bytes_of[op.scope] // self.config.bus_bytes), load.transfers
 
     def store_cycles(self, plan: Plan, part: Part) -> npt.NDArray[np.float64]:
         """Store cycles of a part; rows shorter than a burst pay for more bursts, and slices cut rows."""
-        tiles = self.out_tiles(plan, part)
-        if self.nest.stages:
-            tiles = np.where(np.arange(self.n_spatial) == part.slices[..., None] - 1, 1, tiles)
-        run = np.ones(part.on.shape, dtype=np.int64)
-        full = np.ones(part.on.shape, dtype=bool)
-        for d in range(self.n_spatial - 1, -1, -1):
-            run = np.where(full, run * tiles[..., d], run)
-            full &= tiles[..., d] == self.extents[d]
-        runs, which = np.unique(run, return_inverse=True)
-        new = [length for length in runs.tolist() if length not in self._stores]
-        self._stores.update(zip(new, timing.store_cycles(0, 1, new, new, config=self.config).tolist() if new else ()))
-        cost = np.array([self._stores[length] for length in runs.tolist()])[which.reshape(run.shape)]
-        return np.asarray(self.nest.stores * cost * (times(part.extents[..., : self.n_spatial]) / run), dtype=np.float64)
+        rows, _ = self._stored(plan, part)
+        longest = int(rows.max(initial=0))
+        if longest >= len(self._stores):
+            self._stores = np.concatenate([self._stores, np.full(longest + 1 - len(self._stores), -1.0)])
+        cost = self._stores[rows]
+        if bool((cost < 0).any()):
+            new = np.unique(rows[cost < 0]).tolist()
+            self._stores[new] = timing.store_cycles(0, 1, new, new, config=self.config)
+            cost = self._stores[rows]
+        return np.asarray(self.nest.stores * cost * (times(part.extents[..., : self.n_spatial]) / rows), dtype=np.float64)
 
     def store_transfers(self, plan: Plan, part: Part) -> Ints:
         """STORE instructions of a slice of a part's tile, shape (n,): two dimensions of what lies together on chip."""
-        tiles, axis = self.out_tiles(plan, part), part.slices[..., None] - 1
-        places = np.arange(self.n_spatial)
-        inner = np.where(places > axis, tiles, 1)
-        each = pieces(inner, self.extents[: self.n_spatial].tolist(), np.ones(inner.shape[:-1], dtype=np.bool_))
-        return np.asarray(self.nest.stores * times(np.where(places < axis, tiles, 1)) * each, dtype=np.int64)
+        return np.asarray(self.nest.stores * self._stored(plan, part)[1], dtype=np.int64)
+
+    def _stored(self, plan: Plan, part: Part) -> Ints:
+        """Elements in a row of what a part stores, and STOREs of a slice, shape (2, n)."""
+        from space._draft_kernel import stores
+
+        found = np.zeros((2, *np.atleast_2d(part.on).shape), dtype=np.int64)
+        slices = np.array(part.slices).reshape(found.shape[1:])
+        stores(stacked(columns(self.out_tiles(plan, part))), self.extents, slices, bool(self.nest.stages), self.n_spatial, found)
+        return found if part.on.ndim > 1 else found[:, 0]
 
     # -- bounds -------------------------------------------------------------------------------------------------------
 

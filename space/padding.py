@@ -12,13 +12,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from space.distinct import distinct, keys
 from space.nest import Nest
 from space.operands import Operand
-from space.plan import Part, Plan, indices
+from space.plan import Part, Plan, columns, indices, stacked
 from space.rule import Ints
-
-ROWS = 256  # fills that are looked at together: a few megabytes
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,6 @@ class Padding:
         self.extents = extents
         self.n_spatial = len(nest.spatial)
         self._shares: dict[int, npt.NDArray[np.float64]] = {}
-        self._most: dict[int, dict[bytes, int]] = {}
         padded = [k for k, o in enumerate(nest.operands) if any(not all(row) for row in o.inside)]
         # What several blocks read is padded for all of them.
         summed = nest.tensorized and padded and nest.operands[padded[0]].readers == (nest.anchor,)
@@ -118,23 +114,23 @@ class Padding:
             n: which of ``dims``.
             extents: of the operand's region that a fill brings, with its padding, shape (n, dims).
         """
-        dim = self.dims[n]
-        depth = plan.attach[self.operand]
-        fields = [extents[..., dim.at]]
-        for a in dim.axes:
-            fields += [part.lows[..., a], part.tiles[..., a], np.where(plan.position[:, a] < depth, part.outer[..., a], 1)]
+        from space._loads_kernel import most
+
+        dim, many = self.dims[n], part.on.ndim > 1
+        axes = list(dim.axes)
+        lows, tiles, outer = (stacked(columns(x[..., axes])) for x in (part.lows, part.tiles, part.outer))
         # It matters only where padding is left out.
         used = part.on & plan.drops
-        rows = np.stack(fields, axis=-1)[used]
-        first, which = distinct(rows)
-        known = self._most.setdefault(n, {})
-        fills = rows[first]
-        found = keys(fills)
-        new = [at for at, key in enumerate(found) if key not in known]
-        known.update(zip([found[at] for at in new], _most_of(dim, fills[new]).tolist()))
-        most = np.zeros(part.on.shape, dtype=np.int64)
-        most[used] = np.array([known[key] for key in found], dtype=np.int64)[which]
-        return most
+        found = np.zeros((1, *used.shape)[-2:], dtype=np.int64)
+        first = int(np.argmax(dim.inside))
+        last = len(dim.inside) - int(np.argmax(dim.inside[::-1]))
+        most(
+            lows, tiles, outer, np.array(used).reshape(found.shape), columns(plan.position[:, axes]),
+            np.array(plan.attach[self.operand]), np.array(extents[..., dim.at]).reshape(found.shape),
+            np.array([dim.coeffs[a] for a in axes], dtype=np.int64), first, last, len(dim.inside),
+            np.zeros((2, len(axes)), dtype=np.int64), found,
+        )
+        return found if many else found[0]
 
     def movers(self, axes: Iterable[int]) -> list[int]:
         """Of the axes that move a dimension, the longest spatial and the longest reduction axis: one each is known.
@@ -214,26 +210,3 @@ def _dims_of(operand: Operand) -> tuple[PaddedDim, ...]:
              for d, ((coeffs, _), row) in enumerate(zip(operand.dims, operand.inside)) if not all(row)]
     axes = [a for dim in found for a in dim.axes]
     return tuple(found) if len(axes) == len(set(axes)) else ()
-
-
-def _most_of(dim: PaddedDim, fills: Ints) -> Ints:
-    """That of every fill: its extent, and of every axis that moves it where it begins, its tile and its steps; shape (n,).
-
-    What the fills of all steps bring lies in one buffer, each at its own place from the tile's first index on.
-    """
-    first = int(np.argmax(dim.inside))
-    last = len(dim.inside) - int(np.argmax(dim.inside[::-1]))
-    found = np.zeros(len(fills), dtype=np.int64)
-    for since in range(0, len(fills), ROWS):
-        own = fills[since : since + ROWS]
-        starts = np.zeros((len(own), 1), dtype=np.int64)
-        for a, (low, tile, steps) in zip(dim.axes, own[:, 1:].reshape(len(own), -1, 3).transpose(1, 2, 0)):
-            # Who has fewer steps than others takes his last one several times.
-            step = np.minimum(np.arange(steps.max()), steps[:, None] - 1)
-            moved = dim.coeffs[a] * (low[:, None] + tile[:, None] * step)
-            starts = (starts[:, :, None] + moved[:, None, :]).reshape(len(own), -1)
-        begin, end = np.maximum(first - starts, 0), np.minimum(last - starts, own[:, :1])
-        empty = end <= begin
-        begin, end = np.where(empty, len(dim.inside), begin), np.where(empty, 0, end)
-        found[since : since + ROWS] = np.maximum(end.max(axis=1) - begin.min(axis=1), 0)
-    return found

@@ -6,8 +6,9 @@ the first ``d`` of them. The output may be cut into parts (boxes that follow eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -77,8 +78,7 @@ class Plan:
         first: whether addends are loaded before all else, shape (n,).
         keep: per operand, whether the first part loads it for all parts, shape (n,).
         main: index of the main part.
-        memo: what the model has worked out of a plan that is complete, for all parts at once, by (what, operand); None while
-            rules fill it in.
+        memo: what the model has worked out of a plan that is complete, by name; None while rules fill it in.
     """
 
     parts: list[Part]
@@ -90,7 +90,7 @@ class Plan:
     first: Mask
     keep: list[Mask]
     main: int = 0
-    memo: dict[tuple[str, int], Ints] | None = None
+    memo: dict[object, Any] | None = None
     _stack: Part | None = field(default=None, repr=False)
 
     @property
@@ -129,26 +129,35 @@ class Plan:
             before = before | part.on
         return found
 
-    def once(self, what: str, part: Part, operand: int, work_out: Callable[[Part], Ints]) -> Ints:
-        """A figure of one operand in one part, or in their stack; worked out once of a complete plan.
+    def place_of(self, part: Part) -> int | None:
+        """Which of the parts one is; -1 for their stack, None for one that is neither."""
+        if part is self._stack:
+            return -1
+        return next((n for n, own in enumerate(self.parts) if own is part), None)
 
-        Args:
-            what: its name.
-            part: the part, or the stack.
-            operand: by its number.
-            work_out: what gives the figure of a part, or those of the stack.
-        """
-        if self.memo is None:
-            return work_out(part)
-        at = next((n for n, own in enumerate(self.parts) if own is part), None)
-        if at is None and part is not self._stack:
-            return work_out(part)
-        if (what, operand) not in self.memo:
-            self.memo[what, operand] = work_out(self.stack)
-            # Whoever asks next gets the same array.
-            self.memo[what, operand].flags.writeable = False
-        found = self.memo[what, operand]
-        return found if at is None else found[at]
+
+def columns(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Rows of figures as compiled code takes them: those of a column side by side, shape (.., axes, n)."""
+    turned = np.ascontiguousarray(rows.swapaxes(-1, -2))
+    return turned if turned.flags.writeable else turned.copy()
+
+
+def stacked(figures: Ints) -> Ints:
+    """Columns of figures of all parts, or of one as if it were all; shape (parts, axes, n)."""
+    return figures if figures.ndim > 2 else figures[None]
+
+
+def turned(plan: Plan, part: Part) -> tuple[Ints, Ints, Ints]:
+    """Extents, tiles and ``outer`` of a part, or of all, as compiled code takes them, shape (parts, axes, n)."""
+    known: tuple[Ints, Ints, Ints] | None = None
+    every = plan.memo is not None and plan.place_of(part) == -1
+    if plan.memo is not None and every:
+        known = plan.memo.get("turned")
+    if known is None:
+        known = stacked(columns(part.extents)), stacked(columns(part.tiles)), stacked(columns(part.outer))
+        if plan.memo is not None and every:
+            plan.memo["turned"] = known
+    return known
 
 
 def times(rows: Ints) -> Ints:
@@ -164,29 +173,6 @@ def times(rows: Ints) -> Ints:
 def two_longest(rows: Ints) -> Ints:
     """The product of the two greatest along the last dimension: what the two loops of an instruction can cover."""
     return times(np.sort(rows, axis=-1)[..., -2:])
-
-
-def pieces(extents: Ints, sizes: Sequence[int], plain: Mask) -> Ints:
-    """DMA instructions of a box, shape (n,).
-
-    Dimensions merge with those inside while these span their whole size; the innermost are a run, the next the rows of a 2-D
-    transfer.
-
-    Args:
-        extents: indices moved, shape (.., dims).
-        sizes: of the tensor's dimensions.
-        plain: whether nothing is padded, shape (n,): then dimensions merge.
-    """
-    shape = extents.shape[:-1]
-    found, inner = np.ones(shape, dtype=np.int64), np.ones(shape, dtype=np.bool_)
-    segments = np.zeros(shape, dtype=np.int64)
-    for d in range(len(sizes) - 1, -1, -1):
-        size = extents[..., d]
-        grows = (size > 1) & ~inner
-        segments = segments + grows
-        found = np.where((size > 1) & (segments > 1), found * size, found)
-        inner = np.where(plain, (size == sizes[d]) & (inner | grows), inner & (size == 1))
-    return found
 
 
 def indices(extents: Ints, coeffs: Sequence[int], axes: Iterable[int]) -> Ints:

@@ -5,8 +5,6 @@ Here stand the columns of the tables that they play by; the clock itself is comp
 
 from __future__ import annotations
 
-# Columns of ``shape``: one row per part, axes in the order of the loops.
-OUTER, LOW, TILE, REST = range(4)
 # Columns of ``fill``: one row per operand.
 DEPTH, BEATS, TRANSFERS, BANKS, ONCE, ENGINE, AFTER = range(7)
 # Columns of ``work``: of a part.

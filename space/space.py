@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from autosched.target import Target, get_target
 from sim.markup import number, table, text
 from space.bound import bound
 from space.build import Build
-from space.distinct import distinct, fresh_of, keys
+from space.distinct import are_new, distinct, fresh_of, keys
 from space.draft import draft
 from space.machine_bound import MachineBound, machine_bound
 from space.normalise import DIFFERENCES, KEPT
@@ -108,10 +108,8 @@ class Space:
 
     def _as_fixed(self, points: Points) -> Mask:
         """Which rows have the decisions that are fixed, shape (n,)."""
-        ok = np.isin(points[:, 0], self._open)
-        for at, value in self._fixed.items():
-            ok &= points[:, at] == value
-        return ok
+        ok = [points[:, at] == value for at, value in self._fixed.items()]
+        return np.asarray(np.logical_and.reduce([np.isin(points[:, 0], self._open), *ok]), dtype=np.bool_)
 
     @cached_property
     def nests(self) -> Ints:
@@ -188,14 +186,14 @@ class Space:
                 ok &= rule.allows(model, mine, plans[-1])
         return np.asarray(ok & self.sketches[sketch].capacity(plans), dtype=np.bool_)
 
-    def repair(self, points: Points) -> tuple[Points, Mask]:
+    def repair(self, points: Points, known: Set[bytes] = frozenset()) -> tuple[Points, Mask]:
         """The nearest canonical rows, and which of them are in the space; deterministic.
 
         Args:
             points: any values of the columns' choices, shape (n, width).
+            known: rows, as bytes, that were repaired before: what becomes one of them on the way counts as not in the space.
         """
-        out = points.copy()
-        inside = np.zeros(len(points), dtype=np.bool_)
+        out, inside = points.copy(), np.zeros(len(points), dtype=np.bool_)
         for k, rows, own in self._groups(points):
             once, stays = self._repaired(k, own)
             # Neighbours are twins of each other more often than not.
@@ -203,12 +201,15 @@ class Space:
             mine = once[first]
             settled = np.zeros(len(mine), dtype=np.bool_)
             settled[which[stays | (once == own).all(axis=1)]] = True
+            new = are_new(self._global(k, mine), known)
             for _ in range(PASSES - 1):
-                if not len(open_ := np.flatnonzero(~settled)):
+                if not len(open_ := np.flatnonzero(~settled & new)):
                     break
                 again, stays = self._repaired(k, mine[open_])
                 settled[open_] = stays | (again == mine[open_]).all(axis=1)
                 mine[open_] = again
+                new[open_] = are_new(self._global(k, again), known)
+            settled &= new
             settled[settled] = self._legal(k, mine[settled])
             out[rows] = self._global(k, mine)[which]
             inside[rows] = settled[which]
@@ -380,11 +381,10 @@ class Space:
             repaired, inside = self.repair(children)
             return repaired[inside]
         looked: set[bytes] = set()
-        children = fresh_of(children, tried, looked)
-        repaired, inside = self.repair(children)
+        # What is repaired into a row that was tried becomes what that became: a point that was tried, or none.
+        repaired, inside = self.repair(fresh_of(children, tried, looked), tried)
         points = fresh_of(repaired[inside], tried, set())
-        tried |= looked
-        tried.update(keys(points))
+        tried.update(looked, keys(points))
         return points
 
     def _cross(self, sketch: int, own: Points, rng: np.random.Generator) -> None:
@@ -427,7 +427,7 @@ class Space:
 
     def neighbours_of(self, points: Points) -> Points:
         """The distinct neighbours of several points, these left out."""
-        near, inside = self.repair(np.concatenate([self._around(p) for p in points]))
+        near, inside = self.repair(fresh_of(np.concatenate([self._around(p) for p in points]), set(), set()))
         found = fresh_of(near[inside], set(keys(points)), set())
         return np.asarray(found[np.lexsort(found.T[::-1])], dtype=np.int32)
 

@@ -235,8 +235,11 @@ def replay(
     """
     sch = Schedule(func, seed=0, error_render_level=level, enable_check=check)
     try:
-        steps = trace if isinstance(trace, Trace) else Trace.from_json(trace)
-        steps.apply_to_schedule(sch, traced=traced)
+        if isinstance(trace, Trace) or traced:
+            steps = trace if isinstance(trace, Trace) else Trace.from_json(trace)
+            steps.apply_to_schedule(sch, traced=traced)
+        else:
+            Trace.program_of_json(trace, sch)
     except ValueError as error:
         raise ProgramError("; ".join([str(error), *getattr(error, "__notes__", [])])) from error
     return sch

@@ -21,7 +21,7 @@ RESET, UOP_BGN, UOP_END, ITER_OUT, ITER_IN = isa.RESET, isa.UOP_BGN, isa.UOP_END
 DST_OUT, DST_IN, SRC_OUT, SRC_IN, WGT_OUT, WGT_IN = isa.DST_OUT, isa.DST_IN, isa.SRC_OUT, isa.SRC_IN, isa.WGT_OUT, isa.WGT_IN
 POP_PREV, POP_NEXT, PUSH_PREV, PUSH_NEXT = isa.POP_PREV, isa.POP_NEXT, isa.PUSH_PREV, isa.PUSH_NEXT
 # Rows of what is known of each element of a memory.
-WRITER, READER, FRESH = 0, 1, 2
+WRITER, READER, BASE, FRESH = 0, 1, 2, 3
 # Channels of tokens, in the order of sim.tokens.CHANNELS.
 TO_COMPUTE, FROM_COMPUTE, TO_STORE, FROM_STORE = 0, 1, 2, 3
 
@@ -38,11 +38,16 @@ def _reads(
 ) -> int:
     """The latest writer of what a GEMM's micro-ops read of a memory, by their column; it becomes their reader."""
     latest = -1
-    for o in range(_moving(outer, out_stride)):
-        for j in range(_moving(inner, in_stride)):
-            first = o * out_stride + j * in_stride
-            for u in range(bgn, end):
-                k = triples[u, column] + first
+    outer, inner = _moving(outer, out_stride), _moving(inner, in_stride)
+    for u in range(bgn, end if outer * inner > 0 else bgn):
+        base = triples[u, column]
+        # Micro-ops with the same base read the same in all iterations.
+        if memory[BASE, base] == i:
+            continue
+        memory[BASE, base] = i
+        for o in range(outer):
+            for j in range(inner):
+                k = base + o * out_stride + j * in_stride
                 if memory[WRITER, k] > latest:
                     latest = memory[WRITER, k]
                 memory[READER, k] = i
@@ -54,8 +59,8 @@ def needs(table: I64, engine: I64, uop_at: I64, triples: I64, inp: I64, wgt: I64
     """Per instruction: the latest load, compute and store instruction that it must wait for (-1: none), and the stale STOREs.
 
     A walk in program order over every element of INP, WGT and ACC/OUT. ``need[i, e]`` is filled for engines other than i's own.
-    ``inp``, ``wgt``, ``acc``: per element its last writer, its last reader and, of ``acc``, whether GEMM or ALU wrote it last;
-    -1 throughout at first, as ``need``.
+    ``inp``, ``wgt``, ``acc``: per element its last writer, its last reader, the last instruction with micro-ops that begin there
+    and, of ``acc``, whether GEMM or ALU wrote it last; -1 throughout at first, as ``need``.
     ``split_out``: STORE reads a memory of its own, which resets and loads of ACC leave alone (the RTL), not ACC.
     Returns the first STORE that reads an OUT element which no GEMM or ALU wrote last (-1: none).
     """
@@ -110,20 +115,22 @@ def needs(table: I64, engine: I64, uop_at: I64, triples: I64, inp: I64, wgt: I64
             writes_out = 0 if (op == OP_GEMM and not gemm) else 1
             from_load = -1
             from_store = -1
-            # A loop that does not move an operand is gone through once for it, and so is a place in micro-ops that follow.
-            outer, inner = _moving(table[i, ITER_OUT], table[i, DST_OUT]), _moving(table[i, ITER_IN], table[i, DST_IN])
-            for o in range(outer):
-                for j in range(inner):
-                    d0 = o * table[i, DST_OUT] + j * table[i, DST_IN]
-                    last = -1
-                    for u in range(bgn, end):
-                        if triples[u, 0] != last:
-                            last = triples[u, 0]
-                            d = last + d0
-                            if (writes_out == 1 or split_out == 0) and acc[READER, d] > from_store:
-                                from_store = acc[READER, d]
-                            acc[WRITER, d] = i
-                            acc[FRESH, d] = writes_out
+            # A loop that does not move an operand is gone through once for it, and so are micro-ops with the same base.
+            out_stride, in_stride = table[i, DST_OUT], table[i, DST_IN]
+            outer, inner = _moving(table[i, ITER_OUT], out_stride), _moving(table[i, ITER_IN], in_stride)
+            waits = writes_out == 1 or split_out == 0
+            for u in range(bgn, end if outer * inner > 0 else bgn):
+                base = triples[u, 0]
+                if acc[BASE, base] == i:
+                    continue
+                acc[BASE, base] = i
+                for o in range(outer):
+                    for j in range(inner):
+                        d = base + o * out_stride + j * in_stride
+                        if waits and acc[READER, d] > from_store:
+                            from_store = acc[READER, d]
+                        acc[WRITER, d] = i
+                        acc[FRESH, d] = writes_out
             if gemm:
                 outer, inner = table[i, ITER_OUT], table[i, ITER_IN]
                 from_inp = _reads(triples, ZERO + 1, bgn, end, outer, inner, table[i, SRC_OUT], table[i, SRC_IN], inp, i)

@@ -156,7 +156,7 @@ def _needs(
     """Per instruction the latest one of each other engine that it must wait for, and the first stale STORE (-1: none)."""
     from autosched.lower._token_kernel import needs
 
-    inp, wgt, acc = (_unknown(rows, depth) for rows, depth in zip((2, 2, 3), depths))
+    inp, wgt, acc = (_unknown(rows, depth) for rows, depth in zip((3, 3, 4), depths))
     need = _unknown(len(table), 3)
     return need, int(needs(table, engine, uop_at, triples, inp, wgt, acc, int(split_out), need))
 

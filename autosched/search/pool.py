@@ -10,7 +10,7 @@ from itertools import pairwise
 from queue import Empty, SimpleQueue
 from types import TracebackType
 
-from autosched.child import undisturbed
+from autosched.child import COPIES, undisturbed
 from autosched.errors import ExecutorError
 from autosched.measure import Candidate, Result
 from autosched.search.beside import Beside
@@ -51,6 +51,7 @@ class MeasurePool:
         self.executor: Executor = make_executor(name, max(1, jobs), scheduler)
         self.patience = patience
         self.checks = Beside("sim.semantics")
+        self.loaded = False  # whether this process has what checks run
         self.each = CALL_SECONDS  # seconds per candidate, as measured lately
         # Calls that nobody waits for any more, and when their workers are given up; until then these are not free.
         self.strays: dict[Future[Measured], float] = {}
@@ -100,6 +101,12 @@ class MeasurePool:
         As for workers: one that dies costs a retry, and nothing is said of the candidate until that dies as well.
         """
         self.checks.wait()
+        if COPIES and not self.loaded:
+            # What checks run is loaded once, and not by each of their processes, which are copies of this one.
+            from sim import legality, machine, semantics  # noqa: F401
+
+            semantics.warm()
+            self.loaded = True
         for _ in range(TRIES):
             if (result := check(candidate, CHECK_SECONDS)) is not None:
                 return result

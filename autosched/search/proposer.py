@@ -72,6 +72,7 @@ class Proposer:
         self._pool = np.zeros((0, space.width), np.int32)
         self._drafts: Floats = np.zeros(0)
         self._bounds = np.zeros(0, np.int64)
+        self._pooled: set[bytes] = set()  # the first of the pool's points, which are distinct, as far as anybody asked
         if listed is not None:
             self._take(listed, space.draft(listed))
 
@@ -258,7 +259,8 @@ class Proposer:
                 elite, scores = np.concatenate([elite, new]), np.concatenate([scores, self._score(new, found)])
                 kinds = np.concatenate([kinds, numbers(new)])
         kept, drafts = np.concatenate(lived), np.concatenate(estimates)
-        fresh = are_new(kept, set(keys(self._pool)))
+        self._pooled.update(keys(self._pool[len(self._pooled) :]))
+        fresh = are_new(kept, self._pooled)
         self._take(kept[fresh], drafts[fresh])
         return max(bred, IDLE)
 

@@ -32,11 +32,9 @@ class Banks(NumericRule):
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """A buffer that is filled once has one bank."""
-        every = plan.stack
-        for k, operand in enumerate(model.nest.operands):
-            fills = model.fills(plan, every, k).max(axis=0)
-            points[(fills <= 1) | plan.keep[k], model.index[f"banks_{operand.label}"]] = 0
-        points[model.inits_run(plan, every).max(axis=0) <= 1, model.index["banks_acc"]] = 0
+        for k, (operand, fills) in enumerate(zip(model.nest.operands, model.every_fill(plan))):
+            points[(fills.max(axis=0) <= 1) | plan.keep[k], model.index[f"banks_{operand.label}"]] = 0
+        points[model.inits_run(plan, plan.stack).max(axis=0) <= 1, model.index["banks_acc"]] = 0
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
         """The accumulator's; the loads name their own."""

@@ -71,38 +71,38 @@ class Cuts(NumericRule):
         n = len(points)
         rows = np.arange(n)
         whole = plan.body
-        lows, extents = whole.lows.copy(), whole.extents.copy()
+        lows, extents = whole.lows.copy("K"), whole.extents.copy("K")
         parts = []
         axis, size = decoded(model, points, "head")
         on = axis >= 0
         if on.any():
-            first = extents.copy()
+            first = extents.copy("K")
             first[rows[on], axis[on]] = size[on]
-            parts.append(Part(first, first.copy(), on, lows.copy(), whole.slices, whole.init, whole.out))
+            parts.append(Part(first, first.copy("K"), on, lows.copy("K"), whole.slices, whole.init, whole.out))
             extents[rows[on], axis[on]] -= size[on]
             lows[rows[on], axis[on]] += size[on]
         plan.main = len(parts)
         for name in ("cut", "cut_again"):
             axis, size = decoded(model, points, name)
             on = axis >= 0
-            kept, rest, at = extents.copy(), extents.copy(), lows.copy()
+            kept, rest, at = extents.copy("K"), extents.copy("K"), lows.copy("K")
             kept[rows[on], axis[on]] -= size[on]
             rest[rows[on], axis[on]] = size[on]
             at[rows[on], axis[on]] += kept[rows[on], axis[on]]
             exists = np.ones(n, dtype=np.bool_) if name == "cut" else parts[-1].on
             if name == "cut":
-                parts.append(Part(kept, kept.copy(), exists, lows, whole.slices, whole.init, whole.out))
+                parts.append(Part(kept, kept.copy("K"), exists, lows, whole.slices, whole.init, whole.out))
             else:
-                parts[-1] = Part(kept, kept.copy(), exists, lows, whole.slices, whole.init, whole.out)
+                parts[-1] = Part(kept, kept.copy("K"), exists, lows, whole.slices, whole.init, whole.out)
             if not on.any():
                 break
-            parts.append(Part(rest, rest.copy(), on, at, whole.slices, whole.init, whole.out))
+            parts.append(Part(rest, rest.copy("K"), on, at, whole.slices, whole.init, whole.out))
             extents, lows = rest, at
         plan.parts = parts
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """A cut leaves something of its axis, and a second one follows a first."""
-        extents = np.broadcast_to(model.extents, (len(points), len(model.extents))).copy()
+        extents = np.broadcast_to(model.extents, (len(points), len(model.extents))).copy("K")
         rows = np.arange(len(points))
         cut = np.ones(len(points), dtype=np.bool_)
         for name in ("head", "cut", "cut_again"):
@@ -166,7 +166,7 @@ class Cuts(NumericRule):
         if not axes or "head" not in model.index:
             return
         known = values(model)
-        before = points.copy()
+        before = points.copy("K")
         for n in np.flatnonzero(whole):
             a = axes[rng.integers(len(axes))]
             extent = model.nest.axes[a].extent
@@ -218,7 +218,7 @@ def _smaller(model: Model, last: Part, before: Part, axis: Ints) -> npt.NDArray[
 
 def _joined(plan: Plan, again: Part, last: Part) -> Part:
     """The part after the first cut with what the second one took from it."""
-    extents = np.where(again.on[:, None], np.maximum(last.extents, 0), last.extents).copy()
+    extents = np.where(again.on[:, None], np.maximum(last.extents, 0), last.extents).copy("K")
     differ = again.on[:, None] & (again.lows != last.lows)
     extents = np.where(differ, last.extents + again.extents, extents)
     return Part(extents, np.minimum(plan.body.tiles, extents), last.on, last.lows, last.slices, last.init, last.out)

@@ -38,7 +38,7 @@ class Lead(NumericRule):
         if not plan.main or not len(own):
             return
         first = plan.parts[0]
-        tiles = first.tiles.copy()
+        tiles = first.tiles.copy("K")
         tiles[own] = _like_others(plan, first)[own]
         tiles[own, axis[own]] = np.minimum(tiles[own, axis[own]], size[own])
         first.tiles = tiles
@@ -71,7 +71,8 @@ class Lead(NumericRule):
         for row in points:
             a = axes[rng.integers(len(axes))]
             axis, tile = model.nest.axes[a], model.index[f"tile_{model.nest.axes[a].name}"]
-            size = int(rng.choice(divisors(axis.extent)))
+            sizes = divisors(axis.extent)
+            size = sizes[rng.integers(len(sizes))]
             if rng.random() < 0.5 and size > row[tile]:
                 size, row[tile] = int(row[tile]), size
             row[at] = known.get((a, size), 0)

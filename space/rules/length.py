@@ -7,15 +7,13 @@ implementation needs micro-ops on one accumulator to be apart.
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import numpy.typing as npt
 
 from autosched.ir.scopes import ACC
 from autosched.lower.limits import LIMITS
 from space.model import Model
-from space.plan import Part, Plan, times, two_longest
+from space.plan import Part, Plan, columns, times, turned, two_longest
 from space.rule import Column, Ints, NumericRule, Points
 
 # What lowering takes is what VTA's runtime can hold; programs of half that length are a hundred times slower than a layer's best.
@@ -95,77 +93,33 @@ def _products(model: Model, plan: Plan, part: Part) -> Ints:
     """GEMM instructions, resets included."""
     if model.nest.anchor is None:
         return np.zeros(part.on.shape, dtype=np.int64)
+    from space._length_kernel import products
+
+    nest, every = model.nest, len(model.extents)
     depth = np.full(len(plan), model.n_spatial, dtype=np.int64)
-    tiles_run = model.trips(plan, part, depth)
-    for k, operand in enumerate(model.nest.operands):
+    for k, operand in enumerate(nest.operands):
         if operand.scope != ACC:
             depth = np.maximum(depth, plan.attach[k])
-    visits = model.trips(plan, part, depth)
-    inner = model.ranges(plan, part, depth)
-    work = times(inner)
-    # Of the loops that a border ties together all but the longest unroll; that one must be a loop of the instruction.
-    apart = np.zeros_like(inner, dtype=np.bool_)
-    forced = np.zeros_like(apart)
-    for group in model.padding.taps:
-        # Of equal ones the last, a reduction: it is the one that may have to unroll as well.
-        axes = np.array(group)[::-1]
-        longest = np.arange(inner.shape[-1]) == axes[inner[..., axes].argmax(axis=-1)][..., None]
-        apart[..., axes] = plan.drops[:, None]
-        apart &= ~longest
-        forced |= longest & plan.drops[:, None]
-    left = np.where(apart, 1, inner)
-    fits = _one_instruction(model, left, forced)
-    pieces = times(np.where(apart, inner, 1))
-    if not fits.all():
-        reduce = np.zeros(inner.shape[-1], dtype=np.bool_)
-        reduce[list(model.nest.reduce)] = True
-        worst = times(np.where(apart | forced | reduce, inner, 1))
-        full = (times(left) // two_longest(left)) > model.config.uop_capacity
-        pieces = np.where(fits, pieces, np.where(full, work, worst))
-    if model.config.uop_capacity < model.config.acc_depth:
-        pieces = np.where(fits, pieces, work)
-    tile = model.tile_elements(part)
-    resets = np.where(tile >= (model.config.uop_capacity + 1) * two_longest(part.tiles[..., : model.n_spatial]), tile, 1)
-    if model.nest.wides:
+    taps = np.full((len(model.padding.taps), every), -1, dtype=np.int64)
+    for row, group in zip(taps, model.padding.taps):
+        row[: len(group)] = group[::-1]
+    reduce = np.zeros(every, dtype=np.bool_)
+    reduce[list(nest.reduce)] = True
+    config = model.config
+    found = np.zeros((4, *np.atleast_2d(part.on).shape), dtype=np.int64)
+    products(
+        *turned(plan, part), columns(plan.position), depth, np.array(plan.drops), taps, reduce, model.n_spatial,
+        # Of the ALU no implementation takes one accumulator twice in a row.
+        config.uop_capacity, model.target.semantics == "portable" or not nest.tensorized, config.uop_capacity >= config.acc_depth,
+        np.zeros((3, every), dtype=np.int64), found,
+    )
+    visits, pieces, tiles, resets = found if part.on.ndim > 1 else found[:, 0]
+    if nest.wides:
         # A reset and a product for every row of what is widened, at the worst.
         pieces = pieces + 2 * model.wide_elements(part)
-    if not model.nest.tensorized:
-        pieces = pieces * max(1, model.nest.step)
-    return np.asarray(visits * pieces + tiles_run * resets, dtype=np.int64)
-
-
-def _one_instruction(model: Model, inner: Ints, forced: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Whether two loops and a list of micro-ops surely do it: they fit, and no accumulator returns too early.
-
-    Args:
-        model: of the space.
-        inner: iterations of every axis, shape (.., axes).
-        forced: axes that must be one of the two loops.
-    """
-    # Of the ALU no implementation takes one accumulator twice in a row.
-    apart = model.target.semantics == "portable" or not model.nest.tensorized
-    first, second, single = _pairs(inner.shape[-1])
-    spatial = model.n_spatial
-    taken = inner[..., first] * np.where(single, 1, inner[..., second])
-    whole = times(inner)[..., None]
-    # Products instead of quotients, which are dear: w // t <= c where w < (c + 1) t.
-    fits = whole < (model.config.uop_capacity + 1) * taken
-    if forced.any():
-        held = forced[..., first].astype(np.int64) + np.where(single, 0, forced[..., second])
-        fits &= held == forced.sum(axis=-1)[..., None]
-    if apart:
-        # Micro-ops run through the accumulators first: three of them keep every return three apart.
-        repeats = times(inner[..., list(model.nest.reduce)])[..., None] > 1
-        own = np.where(first < spatial, inner[..., first], 1) * np.where((second < spatial) & ~single, inner[..., second], 1)
-        fits &= ~repeats | (times(inner[..., :spatial])[..., None] >= 3 * own)
-    return np.asarray(fits.any(axis=-1), dtype=np.bool_)
-
-
-@cache
-def _pairs(loops: int) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:
-    """All pairs of loops, a loop with itself included, and which these are."""
-    first, second = np.triu_indices(loops)
-    return first, second, first == second
+    if not nest.tensorized:
+        pieces = pieces * max(1, nest.step)
+    return np.asarray(visits * pieces + tiles * resets, dtype=np.int64)
 
 
 def _elementwise(model: Model, plan: Plan, part: Part) -> Ints:

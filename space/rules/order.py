@@ -21,7 +21,7 @@ class Order(NumericRule):
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """Places of all outer loops."""
-        plan.position = model.position[model.column(points, "order")]
+        plan.position = np.take(model.position.T, model.column(points, "order"), axis=1).T
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """Axes of one tile go last, in axis order: moving them changes nothing."""

@@ -32,7 +32,7 @@ class Ramp(NumericRule):
         """The first part's tiles."""
         if not plan.main:
             return
-        tiles = plan.parts[0].tiles.copy()
+        tiles = plan.parts[0].tiles.copy("K")
         for a, column in self._columns(model):
             tiles[:, a] = np.minimum(tiles[:, a], points[:, column])
         plan.parts[0].tiles = tiles

@@ -46,7 +46,7 @@ class Taper(NumericRule):
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """The last part's tiles."""
         for part, last in zip(plan.parts, final(plan)):
-            tiles = part.tiles.copy()
+            tiles = part.tiles.copy("K")
             for a, column in self._columns(model):
                 tiles[:, a] = np.where(last & (points[:, column] > 0), points[:, column], tiles[:, a])
             part.tiles = tiles

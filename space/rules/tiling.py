@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from functools import cache
-from math import isqrt
+from math import isqrt, prod
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +16,11 @@ from space.rule import Column, Ints, NumericRule, Points
 EVERY = 64  # up to this extent every tile may divide what a cut leaves; above, divisors of the whole axis only
 
 
-def divisors(n: int) -> list[int]:
+@cache
+def divisors(n: int) -> tuple[int, ...]:
     """All divisors of ``n``, ascending."""
     low = [d for d in range(1, isqrt(n) + 1) if n % d == 0]
-    return low + [n // d for d in reversed(low) if d * d != n]
+    return (*low, *(n // d for d in reversed(low) if d * d != n))
 
 
 @cache
@@ -69,15 +71,15 @@ def make_room(model: Model, before: Points, points: Points, rng: np.random.Gener
         rng: source of randomness.
     """
     tiles = [model.index[f"tile_{axis.name}"] for axis in model.nest.axes]
-    old, new = before[:, tiles].astype(np.int64), points[:, tiles].astype(np.int64)
+    old, new = before[:, tiles], points[:, tiles]
     grown = np.flatnonzero((new > old).any(axis=1) & (rng.random(len(points)) < 0.5))
-    for n in grown:
-        others = np.flatnonzero((new[n] > 1) & (new[n] <= old[n]))
-        if len(others):
-            a = int(others[rng.integers(len(others))])
-            room = int(new[n, a]) * int(old[n].prod()) // int(new[n].prod())
-            choices = model.values[tiles[a]]
-            points[n, tiles[a]] = choices[max(int(np.searchsorted(choices, room, side="right")) - 1, 0)]
+    # Row by row a few numbers, of which Python makes less ado.
+    for n, was, now in zip(grown.tolist(), old[grown].tolist(), new[grown].tolist()):
+        others = [a for a, (size, since) in enumerate(zip(now, was)) if 1 < size <= since]
+        if others:
+            a = others[rng.integers(len(others))]
+            choices = model.columns[tiles[a]].choices
+            points[n, tiles[a]] = choices[max(bisect_right(choices, now[a] * prod(was) // prod(now)) - 1, 0)]
 
 
 class Tiling(NumericRule):
@@ -96,7 +98,7 @@ class Tiling(NumericRule):
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """Every part has the tile, or less where it is smaller; a first part is one tile of the axis that it was cut from."""
-        tiles = model.extents[None, :].repeat(len(points), axis=0)
+        tiles = model.extents[:, None].repeat(len(points), axis=1).T
         for a, axis in enumerate(model.nest.axes):
             tiles[:, a] = model.column(points, f"tile_{axis.name}", axis.extent)
         for n, part in enumerate(plan.parts):

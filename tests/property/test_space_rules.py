@@ -224,6 +224,35 @@ def test_what_was_tried_is_not_looked_at_again(name: str) -> None:
     assert not len(space.mutate(parents, np.random.default_rng(1), tried))
 
 
+def test_what_becomes_a_row_that_was_tried_is_repaired_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = Space(workload("dense:m=4,k=64,n=64").func, "vta-de10")
+    drawn = space.draws(np.random.default_rng(0), 2000)
+    rows, inside = space.repair(drawn)
+    known = {row.tobytes() for row in np.unique(rows[inside], axis=0)[::2]}
+    asked: list[int] = []
+    legal = Space._legal
+    monkeypatch.setattr(Space, "_legal", lambda self, k, own: asked.append(len(own)) or legal(self, k, own))
+    space.repair(drawn)
+    every, asked[:] = sum(asked), []
+    again, fresh = space.repair(drawn, known)
+    new = np.array([row.tobytes() not in known for row in rows])
+    assert np.array_equal(fresh, inside & new) and np.array_equal(again[fresh], rows[fresh])
+    assert 0 < sum(asked) <= every - len(known)
+
+
+def test_neighbours_of_several_points_are_repaired_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = Space(workload("dense:m=4,k=64,n=64").func, "vta-de10")
+    points = space.sample(np.random.default_rng(0), 3)
+    alone = {row.tobytes() for point in points for row in space.neighbours(point)} - {row.tobytes() for row in points}
+    asked: list[Points] = []
+    repair = Space.repair
+    monkeypatch.setattr(Space, "repair", lambda self, rows: asked.append(rows) or repair(self, rows))
+    near = space.neighbours_of(points)
+    assert {row.tobytes() for row in near} == alone and len(near) == len(alone)
+    (rows,) = asked
+    assert len(rows) == len(np.unique(rows, axis=0)) < sum(len(space._around(point)) for point in points)
+
+
 def test_decisions_move_to_another_form() -> None:
     """What both forms decide stays; what the other has no such value of becomes its default; of the rest nothing is left."""
     space = Space(workload("resnet18.max_pool").func, "vta-de10")

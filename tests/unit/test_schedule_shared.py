@@ -1,5 +1,6 @@
 """Replays share what instructions make that are decided by the same, and nothing else."""
 
+import json
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -7,13 +8,14 @@ from typing import Any
 import pytest
 
 from autosched import parse
-from autosched.errors import ScheduleError
+from autosched.errors import ProgramError, ScheduleError
 from autosched.ir import PrimFunc
 from autosched.kernel import scheduled
 from autosched.schedule import Schedule, Trace
-from autosched.schedule.kit import once, shared
+from autosched.schedule.kit import beginnings, once, shared
 from autosched.schedule.kit.primitive import Primitive, lookup
 from autosched.schedule.kit.trace import Instruction
+from autosched.schedule.kit.trace import _instruction as plain
 from autosched.script import T
 
 
@@ -449,3 +451,66 @@ def test_what_others_do_with_a_block_s_tensors_is_asked_for() -> None:
     assert (2, id(stmts[3])) not in asked(True), "what is loaded to stay may have readers elsewhere"
     with pytest.raises(ScheduleError, match="D is outside it"):
         sch.compute_at(b, loop)
+
+
+def objects(trace: Trace) -> list[dict[str, Any]]:
+    """The JSON of a trace, as a process gets it: nothing in it is an object of another one."""
+    found: list[dict[str, Any]] = json.loads(json.dumps(trace.as_json()))
+    return found
+
+
+def path(trace: Trace, trusted: bool = True) -> list[beginnings.Node]:
+    """What is known of how a trace begins."""
+    root = beginnings.root_of(twice, trusted)
+    return beginnings.path_of(root, [beginnings.key_of(obj) for obj in objects(trace)], lambda inst: "")
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_programs_of_traces_that_begin_alike_are_what_they_are_alone(check: bool) -> None:
+    traces = [made(inner, outer) for outer in (4, 8) for inner in (2, 4, 8)] * 2
+    alone = []
+    for trace in traces:
+        shared.forget()
+        alone.append(scheduled(twice, trace, check=check))
+    shared.forget()
+    for trace, expected in zip(traces, alone):
+        got = scheduled(twice, objects(trace), check=check)
+        assert got == expected and got.script() == expected.script()
+        assert len(path(trace, not check)) == len(trace.insts) and not path(trace, check)
+
+
+def test_a_trace_goes_on_where_another_one_went_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, other = made(4), made(8)
+    scheduled(twice, objects(first), check=False)
+    known = len(path(other))
+    assert 0 < known < len(other.insts)
+    read: list[int] = []
+    monkeypatch.setattr("autosched.schedule.kit.trace._instruction", lambda obj, i, rvs: read.append(i) or plain(obj, i, rvs))
+    scheduled(twice, objects(other), check=False)
+    assert read == list(range(known, len(other.insts)))
+    # What is wrong behind a known beginning is said with its own number, before anything is applied.
+    broken = objects(made(2))
+    broken[-1]["in"]["loop"] = "l99"
+    with pytest.raises(ProgramError, match=f"instruction {len(broken) - 1} of the trace uses 'l99'"):
+        scheduled(twice, broken, check=False)
+
+
+def test_what_a_beginning_names_counts_as_it_is_now() -> None:
+    scheduled(twice, objects(made(4)), check=False)
+    root = beginnings.root_of(twice, True)
+    (second,) = (node for node in root.children.values())
+    second.stamp = "of a definition that is gone"
+    assert path(made(4)) == []
+
+
+def test_beginnings_are_dropped_when_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beginnings, "LIMIT", 3)
+    expected = scheduled(twice, made(4), check=False)
+    for _ in range(2):
+        assert scheduled(twice, objects(made(4)), check=False) == expected
+    assert len(path(made(4))) <= 3
+
+
+def test_what_is_no_plain_data_has_no_key() -> None:
+    assert beginnings.key_of({"op": object()}) is None
+    assert beginnings.key_of({"args": {"factor": 1}}) != beginnings.key_of({"args": {"factor": True}})

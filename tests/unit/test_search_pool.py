@@ -211,6 +211,18 @@ def test_who_ignores_its_childrens_end_gets_a_checked_result() -> None:
         signal.signal(signal.SIGCHLD, before)
 
 
+def test_what_checks_run_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sim import semantics
+
+    loaded: list[int] = []
+    monkeypatch.setattr(semantics, "warm", lambda: loaded.append(os.getpid()))
+    monkeypatch.setattr(pool_module, "check", lambda *_: Result.success(1, "", {}))
+    pool = MeasurePool(1)
+    for _ in range(3):
+        assert pool.check(candidates(1)[0]).ok
+    assert loaded == ([os.getpid()] if pool_module.COPIES else [])
+
+
 def test_a_bug_in_a_check_is_raised_here() -> None:
     with pytest.raises(UnknownNameError, match="unknown workload"):
         MeasurePool(1).check(Candidate("denser", "vta-de10", ()))

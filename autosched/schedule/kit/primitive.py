@@ -135,6 +135,16 @@ class Primitive:
     local: str | Local = ""
 
     @cached_property
+    def inputs(self) -> frozenset[str]:
+        """The parameters that hold handles."""
+        return frozenset(p.name for p in self.parameters if p.is_input)
+
+    @cached_property
+    def optional(self) -> frozenset[str]:
+        """The parameters whose default is None."""
+        return frozenset(p.name for p in self.parameters if p.default is None)
+
+    @cached_property
     def draws(self) -> bool:
         """Whether it decides something."""
         return any(p.name == "decision" for p in self.parameters)

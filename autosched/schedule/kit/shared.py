@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from autosched.ir.expr import Var
 from autosched.ir.index_map import IndexMap
 from autosched.ir.stmt import BlockRealize, Buffer, Ident, PrimFunc
+from autosched.schedule.kit import beginnings
 from autosched.schedule.kit.base import RV, BlockRV, LoopRV, ScheduleBase
 from autosched.schedule.kit.changes import Each, Program, Some, Whole, replaced_runs, same_but_root, with_root
 from autosched.schedule.kit.names import Lineage
@@ -87,6 +88,7 @@ def forget() -> None:
     """Drops all that was kept."""
     with _LOCK:
         _STEPS.clear()
+    beginnings.forget()
 
 
 class Shared:
@@ -116,6 +118,8 @@ class Shared:
         self.origin = self.base = state.func
         self.program: Program = (), ()
         self.asked = Asked()
+        self.step: Step | None = None  # what the last instruction made, where that is kept
+        self.stamped: str | None = None  # of what its arguments name
         self.before = 0, set(sch._affine), sch._lineage
         self.able = True
         self._look(state.func)
@@ -123,8 +127,17 @@ class Shared:
         if len(sch._states) > 1 or sch.trace.insts or sch._symbols or sch._depth:
             self.able = False
 
+    def resume(self, path: Sequence[beginnings.Node]) -> None:
+        """Takes over what a trace's first instructions are known to make, where no handles are wanted."""
+        for node in path:
+            if node.inst is not None and node.step is not None and node.base is not None:
+                self._take(node.inst, node.step)
+                self.base, self.program = node.base, node.program
+                self.settled = False
+
     def take(self, inst: Instruction) -> bool:
         """Takes over what an instruction is known to make, and says whether it is."""
+        self.step = None
         self.asked = self._ask(inst) if self.able else Asked()
         with _LOCK:
             step = None if self.asked.key is None else _STEPS.get(self.asked.key)
@@ -136,18 +149,24 @@ class Shared:
             return False
         self.base, self.program = step.base, changed
         self.settled = False
-        sch = self.sch
-        sch._affine |= step.affine
-        sch._lineage.parts.update(step.lineage.parts)
-        sch._lineage.fused.update(step.lineage.fused)
-        self.values.update((rv, value) for rv, value in zip(inst.outputs, step.values) if rv is not None)
+        self._take(inst, step)
         if self.traced:
+            sch = self.sch
             taken = {rv: self.rv_map[self.asked.inputs[k]] for rv, k in step.sources.items()}
             made = step.made
             args = {k: moved(v, taken) for k, v in made.args.items()}
             outputs = tuple(None if rv is None else self._handle(rv) for rv in inst.outputs)
             sch.trace.append(type(made)(made.op, args, outputs, made.decision, made.stamp))
         return True
+
+    def _take(self, inst: Instruction, step: Step) -> None:
+        """Takes over all but the program."""
+        self.step = step
+        sch = self.sch
+        sch._affine |= step.affine
+        sch._lineage.parts.update(step.lineage.parts)
+        sch._lineage.fused.update(step.lineage.fused)
+        self.values.update((rv, value) for rv, value in zip(inst.outputs, step.values) if rv is not None)
 
     def begin(self, inst: Instruction) -> None:
         """Before an instruction that has to be carried out."""
@@ -191,7 +210,9 @@ class Shared:
             return
         values = tuple(None if rv is None else sch._symbols[rv] for rv in outputs)
         held = self.origin, base, program[0]
-        step = Step(held, made, sources, values, change, self.base, frozenset(sch._affine - affine), sch._lineage.beyond(lineage))
+        step = self.step = Step(
+            held, made, sources, values, change, self.base, frozenset(sch._affine - affine), sch._lineage.beyond(lineage)
+        )
         with _LOCK:
             _STEPS[asked.key] = step
             while len(_STEPS) > LIMIT:
@@ -238,11 +259,11 @@ class Shared:
 
     def _ask(self, inst: Instruction) -> Asked:
         """What decides an instruction; no key where that cannot be told."""
-        stamp = None if inst.decision is not None else self.stamp(inst)
-        inputs = inst.inputs
-        if stamp is None or inst.stamp not in (None, stamp) or any(rv not in self.values for rv in inputs):
+        stamp = self.stamped = None if inst.decision is not None else self.stamp(inst)
+        inputs, known = inst.inputs, self.values
+        values = {rv: known[rv] for rv in inputs if rv in known}
+        if stamp is None or inst.stamp not in (None, stamp) or any(rv not in values for rv in inputs):
             return Asked()  # the primitive itself says what is wrong
-        values = {rv: self.values[rv] for rv in inputs}
         args = frozen(inst.args, values)
         if args is None:
             return Asked()
@@ -331,15 +352,19 @@ def frozen(value: Any, handles: Mapping[RV, Any]) -> object:
     """
     kind = type(value)
     if kind in PLAIN:
-        return kind.__name__, value
+        return kind, value
     if isinstance(value, RV):
         return handles.get(value)
     if isinstance(value, Mapping):
-        parts = [frozen(k, handles) for k in value] + [frozen(v, handles) for v in value.values()]
+        # Nothing else is a text by itself.
+        parts = [k if type(k) is str else frozen(k, handles) for k in value] + [frozen(v, handles) for v in value.values()]
     elif isinstance(value, list | tuple):
         parts = [frozen(v, handles) for v in value]
     elif isinstance(value, IndexMap):
         return "map", str(value.to_data())
     else:
         return None
-    return None if any(p is None for p in parts) else (kind.__name__, *parts)
+    for part in parts:
+        if part is None:
+            return None
+    return (kind, *parts)

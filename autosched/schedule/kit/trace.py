@@ -11,16 +11,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from autosched.errors import AutoschedError
 from autosched.ir.expr import IntImm
 from autosched.ir.index_map import IndexMap
 from autosched.ir.print_expr import float_text, quoted
+from autosched.schedule.kit import beginnings
 from autosched.schedule.kit.base import RV, BlockRV, ExprRV, LoopRV
 from autosched.schedule.kit.shared import PLAIN, Shared, moved
 
 if TYPE_CHECKING:
     from autosched.schedule.kit.base import ScheduleBase
+    from autosched.schedule.kit.primitive import Primitive
+
+    Lookup = Callable[[str], Primitive]
 
 DecisionProvider = Callable[["Instruction", Mapping[str, Any], Any], Any]
 
@@ -80,7 +86,7 @@ class Instruction:
     decision: Any = None
     stamp: str | None = None
 
-    @property
+    @cached_property
     def inputs(self) -> list[RV]:
         """All handles among the arguments, in order."""
         found: list[RV] = []
@@ -159,10 +165,9 @@ class Trace:
         names: dict[RV, str] = {}
         result = []
         for inst in self.valid(remove_postproc):
-            parameters = lookup(inst.op).parameters
-            inputs = {p.name for p in parameters if p.is_input}
+            spec = lookup(inst.op)
+            inputs, default = spec.inputs, spec.optional
             # None is left out where it is the default; where an argument must be given, it is a value.
-            default = {p.name for p in parameters if p.default is None}
             given = {k: v for k, v in inst.args.items() if v is not None or k not in default}
             obj: dict[str, Any] = {
                 "op": inst.op,
@@ -190,17 +195,7 @@ class Trace:
         objs = json.loads(data) if isinstance(data, str) else data
         if not isinstance(objs, Sequence):
             raise ValueError(f"a trace is a list of instructions, got {type(objs).__name__}")
-        rvs: dict[str, RV] = {}
-        trace = Trace()
-        for i, obj in enumerate(objs):
-            if not isinstance(obj, Mapping) or "op" not in obj:
-                raise ValueError(f"instruction {i} of the trace is not an object with a field 'op': {obj!r}")
-            try:
-                trace.append(_instruction(obj, i, rvs))
-            except (TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as error:
-                said = str(error) or type(error).__name__
-                raise ValueError(f"instruction {i} of the trace ({str(obj['op'])[:40]}) is malformed: {said[:80]}") from error
-        return trace
+        return Trace(_instructions(objs, 0, {}))
 
     @staticmethod
     def apply_json_to_schedule(data: str | Sequence[Mapping[str, Any]], sch: ScheduleBase) -> None:
@@ -224,43 +219,50 @@ class Trace:
         Raises:
             ScheduleError: an instruction does not fit the program; a note tells which one.
         """
-        from autosched.errors import AutoschedError
         from autosched.schedule.kit.primitive import lookup
 
-        def stamp(inst: Instruction) -> str | None:
-            found = lookup(inst.op)
-            if found.draws:
-                return None
-            try:
-                return "" if found.stamp is None else found.stamp(inst.args)
-            except (AutoschedError, TypeError, KeyError):
-                return None  # the primitive itself says what is wrong
-
-        shared = Shared(sch, stamp, lambda inst: lookup(inst.op).depends(inst.args), traced)
+        shared = Shared(sch, partial(_stamp_now, lookup), partial(_depends, lookup), traced)
         for i, inst in enumerate(self.valid(remove_postproc)):
-            if decision_provider is None and shared.take(inst):
+            if decision_provider is not None or not shared.take(inst):
+                _carried_out(shared, i, inst, lookup, decision_provider)
+        shared.settle()
+
+    @staticmethod
+    def program_of_json(data: str | Sequence[Mapping[str, Any]], sch: ScheduleBase) -> None:
+        """Applies a JSON trace to a schedule of which the program alone is wanted, from where another one went on otherwise.
+
+        Args:
+            data: its objects, or their JSON text.
+            sch: where to apply.
+
+        Raises:
+            ValueError: not a trace; the message tells the instruction.
+            ScheduleError: an instruction does not fit the program; a note tells which one.
+        """
+        from autosched.schedule.kit.primitive import lookup
+
+        objs = json.loads(data) if isinstance(data, str) else data
+        if not isinstance(objs, Sequence):
+            raise ValueError(f"a trace is a list of instructions, got {type(objs).__name__}")
+        shared = Shared(sch, partial(_stamp_now, lookup), partial(_depends, lookup), traced=False)
+        keys = [beginnings.key_of(obj) for obj in objs] if shared.able else [None] * len(objs)
+        node: beginnings.Node | None = beginnings.root_of(shared.origin, shared.trusted)
+        path = beginnings.path_of(node, keys, shared.stamp) if node is not None else []
+        rvs: dict[str, RV] = {}
+        for node in path:
+            rvs.update(node.names)
+        insts = _instructions(objs, len(path), rvs)
+        shared.resume(path)
+        for i, inst in enumerate(insts, len(path)):
+            if not shared.take(inst):
+                _carried_out(shared, i, inst, lookup)
+            key = keys[i]
+            if node is None or key is None or shared.step is None:
+                node = None
                 continue
-            shared.begin(inst)
-            args = {k: moved(v, shared.rv_map) for k, v in inst.args.items()}
-            decision = inst.decision
-            if decision_provider is not None:
-                decision = decision_provider(inst, args, decision)
-            try:
-                outputs = lookup(inst.op).invoke(sch, args, decision)
-                if inst.stamp is not None and sch.trace.insts[-1].stamp not in (None, inst.stamp):
-                    raise ValueError(
-                        f"{inst.op} used {sch.trace.insts[-1].stamp} here and {inst.stamp} where the trace was made: "
-                        "what an argument names has changed since"
-                    )
-                if len(outputs) != len(inst.outputs):
-                    raise ValueError(
-                        f"{inst.op} gave {len(outputs)} results here and {len(inst.outputs)} where the trace was made: "
-                        "the trace belongs to another program"
-                    )
-            except (AutoschedError, ValueError, TypeError) as error:
-                error.add_note(f"in instruction {i} of the trace: {_described(inst)}")
-                raise
-            shared.keep(inst, outputs)
+            names = {str(name): rv for name, rv in zip(objs[i].get("out", ()), inst.outputs) if rv is not None}
+            made = beginnings.Node(inst, shared.stamped, shared.step, names, shared.base, shared.program)
+            node = beginnings.grown(node, key, made)
         shared.settle()
 
     # -- text --------------------------------------------------------------------------------------
@@ -288,6 +290,65 @@ class Trace:
     def show(self) -> None:
         """Print this trace."""
         print(self)
+
+
+def _stamp_now(lookup: Lookup, inst: Instruction) -> str | None:
+    """Of what arguments name, as it is defined now; empty where they name nothing, None where it depends on more."""
+    found = lookup(inst.op)
+    if found.draws:
+        return None
+    try:
+        return "" if found.stamp is None else found.stamp(inst.args)
+    except (AutoschedError, TypeError, KeyError):
+        return None  # the primitive itself says what is wrong
+
+
+def _depends(lookup: Lookup, inst: Instruction) -> str:
+    """What decides an instruction where steps are trusted (``Primitive.depends``)."""
+    return lookup(inst.op).depends(inst.args)
+
+
+def _carried_out(
+    shared: Shared, i: int, inst: Instruction, lookup: Lookup, decision_provider: DecisionProvider | None = None
+) -> None:
+    """Carries instruction ``i`` of a trace out."""
+    shared.begin(inst)
+    args = {k: moved(v, shared.rv_map) for k, v in inst.args.items()}
+    decision = inst.decision
+    if decision_provider is not None:
+        decision = decision_provider(inst, args, decision)
+    sch = shared.sch
+    try:
+        outputs = lookup(inst.op).invoke(sch, args, decision)
+        if inst.stamp is not None and sch.trace.insts[-1].stamp not in (None, inst.stamp):
+            raise ValueError(
+                f"{inst.op} used {sch.trace.insts[-1].stamp} here and {inst.stamp} where the trace was made: "
+                "what an argument names has changed since"
+            )
+        if len(outputs) != len(inst.outputs):
+            raise ValueError(
+                f"{inst.op} gave {len(outputs)} results here and {len(inst.outputs)} where the trace was made: "
+                "the trace belongs to another program"
+            )
+    except (AutoschedError, ValueError, TypeError) as error:
+        error.add_note(f"in instruction {i} of the trace: {_described(inst)}")
+        raise
+    shared.keep(inst, outputs)
+
+
+def _instructions(objs: Sequence[Mapping[str, Any]], since: int, rvs: dict[str, RV]) -> list[Instruction]:
+    """The instructions of a JSON trace from one on; their outputs join the handles that are known."""
+    found = []
+    for i in range(since, len(objs)):
+        obj = objs[i]
+        if not isinstance(obj, Mapping) or "op" not in obj:
+            raise ValueError(f"instruction {i} of the trace is not an object with a field 'op': {obj!r}")
+        try:
+            found.append(_instruction(obj, i, rvs))
+        except (TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as error:
+            said = str(error) or type(error).__name__
+            raise ValueError(f"instruction {i} of the trace ({str(obj['op'])[:40]}) is malformed: {said[:80]}") from error
+    return found
 
 
 def _instruction(obj: Mapping[str, Any], i: int, rvs: dict[str, RV]) -> Instruction:
@@ -338,6 +399,8 @@ def _name(rv: RV | None, names: dict[RV, str]) -> str:
 
 
 def _encode(value: Any, names: Mapping[RV, str], bare: bool) -> Any:
+    if type(value) in PLAIN:
+        return value
     if isinstance(value, RV):
         return names[value] if bare else {"$rv": names[value]}
     if isinstance(value, list | tuple):
@@ -355,6 +418,8 @@ def _decode(value: Any, rvs: Mapping[str, RV], bare: bool, index: int) -> Any:
         if value not in rvs:
             raise ValueError(f"instruction {index} of the trace uses {value!r}, which no earlier instruction defines")
         return rvs[value]
+    if type(value) in PLAIN:
+        return value
     if isinstance(value, list):
         return [_decode(v, rvs, bare, index) for v in value]
     if isinstance(value, Mapping):

@@ -1,0 +1,203 @@
+"""The compiled arithmetic of loads: what every fill of an operand brings, point by point and part by part.
+
+What the arrays mean is said by :class:`space.plan.Plan`; here an axis' figures of all points stand side by side, in the last
+dimension.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sim._kernels import lean, refresh
+
+refresh(__file__)
+
+
+@lean
+def fills(outer: Any, on: Any, before: Any, position: Any, attach: Any, whole: Any, keep: Any, found: Any) -> None:
+    """How often operands are loaded in every part.
+
+    Args:
+        outer: tiles along every axis, shape (parts, axes, n).
+        on: in which rows a part exists, shape (parts, n).
+        before: whether there is a part before it, shape (parts, n).
+        position: of every axis' loop, shape (axes, n).
+        attach: loops around the load, shape (operands, parts, n).
+        whole: whether an operand is loaded once for all parts, shape (operands, n).
+        keep: whether an operand stays for later parts, shape (operands, n).
+        found: the result, shape (operands, parts, n).
+    """
+    parts, axes, n = outer.shape[0], outer.shape[1], outer.shape[2]
+    for k in range(attach.shape[0]):
+        for p in range(parts):
+            for r in range(n):
+                depth = attach[k, p, r]
+                times = 1
+                for a in range(axes):
+                    if position[a, r] < depth:
+                        times *= outer[p, a, r]
+                # What is loaded for all parts counts for the first.
+                found[k, p, r] = times if on[p, r] and not ((whole[k, r] or keep[k, r]) and before[p, r]) else 0
+
+
+@lean
+def loads(
+    first: int, extents: Any, tiles: Any, around: Any, position: Any, attach: Any, alone: Any, keep: Any, drops: Any, dims: Any,
+    movers: Any, sizes: Any, padded: Any, region: Any, counts: Any, order: Any,
+) -> None:
+    """Extents and counts of one fill of operands in every part.
+
+    Args:
+        first: the number of the first of the operands.
+        extents: of the parts, shape (parts, axes, n).
+        tiles: iterations inside a tile, like ``extents``.
+        around: which axes' loops, of several iterations, the first part has, shape (axes, n); only what stays on chip asks.
+        position: of every axis' loop, shape (axes, n).
+        attach: loops around the load, shape (operands, parts, n).
+        alone: whether an operand is loaded once for all parts, shape (operands, n).
+        keep: whether an operand stays for later parts, shape (operands, n).
+        drops: whether padding is left out, shape (n,).
+        dims: of all operands of the nest, how many dimensions each has, and whether a block pads it; shape (all operands, 2).
+        movers: the axes that move each dimension, and by how much, filled up with -1; shape (all operands, dims, most axes, 2).
+        sizes: of every dimension: indices that one iteration of all axes reads, its size, that without padding, those from the
+            first to the last that is used, and elements from one index to the next; shape (all operands, dims, 5).
+        padded: the region that a fill brings, with its padding, shape (operands, parts, dims, n); a result.
+        region: the same without the padding that is left out; a result.
+        counts: elements of a fill, DMAs of a fill, elements of a bank; shape (3, operands, parts, n); a result.
+        order: room for the dimensions in the order on chip, shape (dims,).
+    """
+    operands, parts, n = attach.shape[0], extents.shape[0], extents.shape[2]
+    for i in range(operands):
+        k = first + i
+        n_dims, made = dims[k, 0], dims[k, 1] != 0
+        for p in range(parts):
+            for r in range(n):
+                depth = attach[i, p, r]
+                stays, plain = keep[i, r], not made or drops[r]
+                elements = whole = dmas = 1
+                inner, segments = True, 0
+                for d in range(n_dims - 1, -1, -1):
+                    size, source = sizes[k, d, 1], sizes[k, d, 2]
+                    if not alone[i, r]:
+                        size = sizes[k, d, 0]
+                        for m in range(movers.shape[2]):
+                            a = movers[k, d, m, 0]
+                            if a < 0:
+                                break
+                            size += movers[k, d, m, 1] * ((extents[p, a, r] if position[a, r] >= depth else tiles[p, a, r]) - 1)
+                    padded[i, p, d, r] = size
+                    size = min(size, source) if plain else size
+                    region[i, p, d, r] = size
+                    elements *= size
+                    whole *= min(sizes[k, d, 3], source) if plain else sizes[k, d, 3]
+                    # Dimensions merge with those inside while these span their whole size; the innermost are a run, the next
+                    # the rows of a 2-D transfer.
+                    grows = size > 1 and not inner
+                    segments += grows
+                    if size > 1 and segments > 1:
+                        dmas *= size
+                    inner = (size == source and (inner or grows)) if plain else (inner and size == 1)
+                counts[0, i, p, r] = elements
+                counts[2, i, p, r] = whole if stays else elements
+                if stays:
+                    # A piece of what stays lies among the others: a DMA fills consecutive elements, up to the first dimension
+                    # of which the piece is a part. They come in the order on chip, which may be another than the tensor's:
+                    # elements one after another there, then one more dimension.
+                    in_order(k, n_dims, made, depth, around, position, movers, r, order)
+                    runs = turned = run = 1
+                    dense, rows = True, False
+                    for place in range(n_dims - 1, -1, -1):
+                        d = order[place]
+                        size = region[i, p, d, r]
+                        if not dense:
+                            runs *= size
+                        dense = dense and size >= (min(sizes[k, d, 3], sizes[k, d, 2]) if plain else sizes[k, d, 3])
+                        joins = not rows and sizes[k, d, 4] == run
+                        if joins:
+                            run *= size
+                        if rows:
+                            turned *= size
+                        rows = rows or (not joins and size > 1)
+                    dmas = max(turned if plain else dmas, runs)
+                counts[1, i, p, r] = dmas
+
+
+@lean
+def in_order(
+    k: int, n_dims: int, made: bool, depth: int, around: Any, position: Any, movers: Any, r: int, order: Any
+) -> None:
+    """The dimensions of an operand that stays in their order on chip, outermost first: those that loops around its load move.
+
+    Args:
+        k: the operand.
+        n_dims: its dimensions.
+        made: whether a block pads it: then they lie as the program has them.
+        depth: loops around its load.
+        around: as for ``loads``, like the next two.
+        position: of every axis' loop.
+        movers: the axes that move each dimension, and by how much.
+        r: the point.
+        order: the result, shape (dims,).
+    """
+    place = 0
+    for wanted in (True, False):
+        for d in range(n_dims):
+            moved = False
+            if not made:
+                for m in range(movers.shape[2]):
+                    a = movers[k, d, m, 0]
+                    moved = moved or (a >= 0 and around[a, r] and position[a, r] < depth)
+            if moved == wanted:
+                order[place] = d
+                place += 1
+
+
+@lean
+def most(
+    lows: Any, tiles: Any, outer: Any, used: Any, position: Any, depth: Any, extents: Any, coeffs: Any, first: int, last: int,
+    size: int, steps: Any, found: Any,
+) -> None:
+    """The indices along a dimension that an operand's buffer holds: those that some fill brings.
+
+    What the fills of all steps bring lies in one buffer, each at its own place from the tile's first index on.
+
+    Args:
+        lows: where the axes that move the dimension begin in every part, shape (parts, axes, n), like ``tiles`` and ``outer``.
+        tiles: iterations inside a tile.
+        outer: tiles along every axis.
+        used: whether it is asked for, shape (parts, n); elsewhere the result stays as it is.
+        position: of every axis' loop, shape (axes, n).
+        depth: loops around the load, shape (n,).
+        extents: of what a fill brings, with its padding, shape (parts, n).
+        coeffs: by how many indices every axis moves the dimension, shape (axes,).
+        first: the first index that is no padding.
+        last: the one behind the last of these.
+        size: of the dimension.
+        steps: room to count the steps of every axis, shape (2, axes).
+        found: the result, shape (parts, n).
+    """
+    parts, axes, n = lows.shape[0], lows.shape[1], lows.shape[2]
+    for p in range(parts):
+        for r in range(n):
+            if not used[p, r]:
+                continue
+            for a in range(axes):
+                steps[0, a] = 0
+                steps[1, a] = outer[p, a, r] if position[a, r] < depth[r] else 1
+            low, high = size, 0
+            open_ = True
+            while open_:
+                start = 0
+                for a in range(axes):
+                    start += coeffs[a] * (lows[p, a, r] + tiles[p, a, r] * steps[0, a])
+                begin, end = max(first - start, 0), min(last - start, extents[p, r])
+                if end > begin:
+                    low, high = min(low, begin), max(high, end)
+                open_ = False
+                for a in range(axes):
+                    steps[0, a] += 1
+                    if steps[0, a] < steps[1, a]:
+                        open_ = True
+                        break
+                    steps[0, a] = 0
+            found[p, r] = max(high - low, 0)
