@@ -211,10 +211,10 @@ def several(part: Part, spatial: int) -> Mask:
 
 def in_front(plan: Plan, part: Part, count: Ints, spatial: int) -> Ints:
     """Loops around what stands in front of some loops of several tiles, counted from the innermost; shape (n,)."""
-    found = np.full(len(plan), spatial, dtype=np.int64)
-    left, tiled = count.copy(), several(part, spatial)
-    for place in range(spatial - 1, -1, -1):
-        here = ((plan.position[:, :spatial] == place) & tiled).any(axis=1) & (left > 0)
-        found = np.where(here, place, found)
-        left -= here
+    if not count.any():
+        return np.full(len(plan), spatial, dtype=np.int64)
+    from space import _front_kernel
+
+    found = np.zeros(len(plan), dtype=np.int64)
+    _front_kernel.in_front(columns(plan.position), columns(part.outer), count, spatial, found)
     return found

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Part, Plan, in_front, several
+from space.plan import Plan, columns, in_front
 from space.rule import Column, NumericRule, Points
 from space.rules.cuts import decoded, values
 from space.rules.tiling import divisors, tiled_axes
@@ -42,15 +42,16 @@ class Ahead(NumericRule):
             if name not in model.index:
                 continue
             given = points[:, model.index[name]].astype(np.int64)
-            most = np.zeros(len(points), dtype=np.int64)
-            # Those that stages take at once stand in front of their loops in any case.
-            anyway = np.max([(several(p, model.n_spatial) & _inside(plan, p, model.n_spatial)).sum(axis=1) for p in parts],
-                            axis=0) if parts else most
-            for count in range(1, int(given.max(initial=0)) + 1 if parts else 1):
-                more = np.logical_or.reduce([part.on & (several(part, model.n_spatial).sum(axis=1) >= count) for part in parts])
-                together = np.logical_and.reduce([~part.on | _together(model, plan, part, count) for part in parts])
-                most = np.where((given >= count) & more & together, count, most)
-            points[:, model.index[name]] = np.where(most > anyway, most, 0)
+            if given.any() and parts:
+                from space import _front_kernel
+
+                extents = np.stack([columns(p.extents) for p in parts])
+                tiles, outer = np.stack([columns(p.tiles) for p in parts]), np.stack([columns(p.outer) for p in parts])
+                _front_kernel.ahead(
+                    np.array([p.on for p in parts]), extents, tiles, outer, columns(plan.position),
+                    np.array([p.out for p in parts]), model.n_spatial, given.copy(), given,
+                )
+            points[:, model.index[name]] = given if parts else 0
 
     def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
         """Other loops; as often, along one axis a first part of a few tiles whose values are all written first.
@@ -100,19 +101,3 @@ class Ahead(NumericRule):
                 said.append(f"{name}init before {axes[around]}")
         return ", ".join(said)
 
-
-def _inside(plan: Plan, part: Part, spatial: int) -> npt.NDArray[np.bool_]:
-    """Which spatial axes' loops are the sum's own, shape (n, spatial axes)."""
-    return np.asarray(plan.position[:, :spatial] >= part.out[:, None], dtype=np.bool_)
-
-
-def _together(model: Model, plan: Plan, part: Part, count: int) -> npt.NDArray[np.bool_]:
-    """Whether what is stored at once lies together among what begins in front of some loops: whole rows, or a part of one."""
-    around = in_front(plan, part, np.full(len(plan), count, dtype=np.int64), model.n_spatial)
-    tiles, held = model.out_tiles(plan, part), model.ranges(plan, part, np.minimum(around, part.out))[:, : model.n_spatial]
-    found, outside = np.ones(len(plan), dtype=np.bool_), np.ones(len(plan), dtype=np.bool_)
-    for a in range(model.n_spatial):
-        # What is outside of an axis that is held in part must be a single index.
-        found &= outside | (tiles[:, a] == held[:, a])
-        outside &= tiles[:, a] == 1
-    return found
