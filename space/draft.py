@@ -158,7 +158,7 @@ def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
         widths[0, n_dim] = extents[..., dim.at]
         widths[1, n_dim] = padding.most(plan, every, n_dim, padded)
         widths[2, n_dim] = times(extents[..., : dim.at])
-        widths[3, n_dim], widths[4, n_dim] = sum(dim.inside), int(np.argmax(dim.inside))
+        widths[4, n_dim], _, widths[3, n_dim] = dim.used
         widths[5, n_dim] = padded[..., dim.at]
         for a in padding.movers(dim.axes):
             side = 0 if a < model.n_spatial else 1

@@ -34,6 +34,11 @@ class PaddedDim:
     coeffs: tuple[int, ...]
     inside: tuple[bool, ...]
 
+    @cached_property
+    def used(self) -> tuple[int, int, int]:
+        """The first index that is no padding, the one behind the last, and how many there are."""
+        return int(np.argmax(self.inside)), len(self.inside) - int(np.argmax(self.inside[::-1])), sum(self.inside)
+
 
 class Padding:
     """What is known of a nest's padding.
@@ -122,8 +127,7 @@ class Padding:
         # It matters only where padding is left out.
         used = part.on & plan.drops
         found = np.zeros((1, *used.shape)[-2:], dtype=np.int64)
-        first = int(np.argmax(dim.inside))
-        last = len(dim.inside) - int(np.argmax(dim.inside[::-1]))
+        first, last, _ = dim.used
         most(
             lows, tiles, outer, np.array(used).reshape(found.shape), columns(plan.position[:, axes]),
             np.array(plan.attach[self.operand]), np.array(extents[..., dim.at]).reshape(found.shape),
