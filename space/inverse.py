@@ -339,6 +339,8 @@ def _together(space: Space, sketch: int) -> Iterator[list[int]]:
             # What stages take several tiles of shows where these are loaded one by one.
             if "late" in at:
                 yield from ([at[n] for n in (tile, f"load_{o.label}", "late")] for o in model.nest.operands)
+            if "head_late" in at:
+                yield from ([at[n] for n in (tile, "head_tile", "head_late", own)] for own in ("order", "late"))
         for operand in model.nest.operands:
             own = [f"load_{operand.label}", f"keep_{operand.label}"]
             yield [at[n] for n in own if n in at]

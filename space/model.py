@@ -568,7 +568,7 @@ class Model:
         every = np.broadcast_to(self.extents, body.extents.shape)
         whole = Part(every, body.tiles, body.on, np.zeros_like(body.lows), body.slices, body.init, body.out)
         # Of a point with parts only one sweep counts: every element that is used, once.
-        ranges = np.where(cut[:, None], whole.extents, self.ranges(plan, whole, plan.attach[operand]))
+        ranges = np.where(cut[:, None], whole.extents, self.ranges(plan, whole, self.depth(plan, whole, operand)))
         moved = [tuple(a for a, c in enumerate(coeffs) if c) for coeffs, _ in op.dims]
         axes = [a for group in moved for a in group]
         # Every axis that moves no dimension repeats the loads. Where one moves two, sums over tiles do not multiply.

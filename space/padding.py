@@ -179,33 +179,31 @@ class Padding:
             ranges: iterations of every axis in a visit, shape (n, axes).
         """
         found = np.ones(len(ranges))
-        for dim, table in zip(self.dims, self._kinds):
+        for n, dim in enumerate(self.dims):
             movers = self.movers(dim.axes)
             a, b = (next((x for x in movers if (x < self.n_spatial) == spatial), None) for spatial in (True, False))
             if a is None or b is None:
                 continue
-            low, extent, tile = part.lows[:, a], part.extents[:, a], ranges[:, a]
-            count = -(-extent // tile)
-            last = low + (count - 1) * tile
-            ends = table[low, np.minimum(low + tile, low + extent)] + np.where(count > 1, table[last, low + extent], 0)
+            low, high, tile = part.lows[:, a], part.lows[:, a] + part.extents[:, a], ranges[:, a]
+            count = -(-part.extents[:, a] // tile)
+            ends = self._kinds(n, low, np.minimum(low + tile, high)) + np.where(
+                count > 1, self._kinds(n, low + (count - 1) * tile, high), 0)
             # Between its ends one tile is as the other.
-            inner = np.where(count > 2, table[low + np.where(count > 2, tile, 0), np.minimum(low + 2 * tile, low + extent)], 0)
+            inner = np.where(count > 2, self._kinds(n, low + tile * (count > 2), np.minimum(low + 2 * tile, high)), 0)
             found *= np.minimum((ends + np.maximum(count - 2, 0) * inner) / count, ranges[:, b])
         return found
 
-    @cached_property
-    def _kinds(self) -> list[Ints]:
-        """Per dimension, of how many sizes its reduction axis' taps have results within those from i to j of its spatial axis.
+    def _kinds(self, n: int, low: Ints, high: Ints) -> Ints:
+        """Of how many sizes a dimension's taps have results in boxes of its spatial axis; one that has none does not count."""
+        before = self._before[n]
+        sizes = np.sort(before[high] - before[low], axis=-1)
+        differs = (np.diff(sizes, axis=-1) != 0) & (sizes[:, 1:] > 0)
+        return np.asarray(np.maximum((sizes[:, 0] > 0) + differs.sum(axis=-1), 1), dtype=np.int64)
 
-        Shape (longest spatial axis + 1, the same), each; a tap that has none there does not count.
-        """
-        tables = []
-        for counts in self.useful_before:
-            before = np.diff(counts, axis=1)
-            sizes = np.sort(before[None] - before[:, None], axis=-1)
-            differs = (np.diff(sizes, axis=-1) != 0) & (sizes[..., 1:] > 0)
-            tables.append(np.maximum((sizes[..., 0] > 0) + differs.sum(axis=-1), 1))
-        return tables
+    @cached_property
+    def _before(self) -> Ints:
+        """Per dimension, how many results before index i every tap has, shape (dims, longest spatial axis + 1, taps)."""
+        return np.diff(self.useful_before, axis=2)
 
 
 def _dims_of(operand: Operand) -> tuple[PaddedDim, ...]:

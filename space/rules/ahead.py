@@ -23,8 +23,10 @@ class Ahead(NumericRule):
     name = "ahead"
 
     def columns(self, model: Model) -> tuple[Column, ...]:
-        """``init``, and where there are cuts ``head_init``; without a sum they have no choice."""
-        loops = sum(model.nest.axes[a].extent > 1 for a in model.nest.spatial) if model.nest.anchor is not None else 0
+        """``init``, and where there are cuts ``head_init``; without a sum, or where it starts as it is loaded, without choice."""
+        nest = model.nest
+        written = nest.anchor is not None and (not model.starting or nest.init_ops != (0, 0))
+        loops = sum(nest.axes[a].extent > 1 for a in nest.spatial) if written else 0
         names = ("init", "head_init") if model.cuts else ("init",)
         return tuple(Column(name, tuple(range(loops + 1)), 0, 0) for name in names)
 

@@ -42,6 +42,20 @@ class Attach(NumericRule):
             depth = np.minimum(points[:, column].astype(np.int64), max(model.columns[column].choices))
             points[:, column] = standing(model, plan, k, depth, outer)
 
+    def settle(self, model: Model, points: Points, plan: Plan) -> None:
+        """What initial values or stages read is loaded outside of the loops that these stand in front of, or behind."""
+        outer = np.max([np.where(part.on[:, None], part.outer, 1) for part in plan.parts], axis=0)
+        several = np.sum([part.on for part in plan.parts], axis=0) > 1
+        for k in sorted(model.starting | model.behind):
+            column = model.index[f"load_{model.nest.operands[k].label}"]
+            given = points[:, column].astype(np.int64)
+            deepest = np.max([np.where(part.on, model.depth(plan, part, k), 0) for part in plan.parts], axis=0)
+            found = standing(model, plan, k, np.minimum(given, deepest), outer)
+            # Several parts load it for themselves, if at all in front of all their loops.
+            first = np.where((outer > 1) & model.uses[k], plan.position + 1, len(model.extents) + 1).min(axis=1)
+            found = np.where((found == 0) & several, np.minimum(first, given), found)
+            points[:, column] = np.where(given > 0, found, 0)
+
     def allows(self, model: Model, points: Points, plan: Plan) -> Mask:
         """Of an operand with gaps, from which zeros are left out, every load begins at the same place of a gap."""
         ok = np.ones(len(points), dtype=np.bool_)

@@ -87,3 +87,33 @@ def main(A: T.Buffer((8, 3), "int32"), C: T.Buffer((8,), "int32")):
     state = State(func)
     found = broken_pipeline(state, state.root)
     assert found is None if broken is None else found is not None and found[0].endswith(f"than {broken} has written by then")
+
+
+@pytest.mark.parametrize(("where", "place", "broken"), [
+    ("1 <= o * 4 + i", "o * 4 + i", False),  # each iteration of the shared loop has results of its own
+    ("o == 1", "i", True),  # the second one goes on with all results, the first with none
+    ("i // 4 == 1 - o", "i", True), ("1 <= o * 4 + i", "i", True), ("1 <= o * 4 + i", "o * 3 + i", True),
+])
+def test_a_condition_about_a_loop_that_a_reader_shares_leaves_nothing_for_later(where: str, place: str, broken: bool) -> None:
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((8, 3), "int32"), C: T.Buffer((8,), "int32")):
+    B = T.sblock_alloc_buffer((8,), "int32")
+    for i in range(8):
+        with T.sblock("init"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = 0
+    for o in range(2):
+        for i, k in T.grid({4 if "o" in place else 8}, 3):
+            with T.sblock("update"):
+                vi = T.axis.spatial(8, {place})
+                vk = T.axis.reduce(3, k)
+                T.where({where})
+                B[vi] = B[vi] + A[vi, vk]
+        for j in range(4):
+            with T.sblock("C"):
+                vi = T.axis.spatial(8, o * {3 if "3" in place else 4} + j)
+                C[vi] = B[vi] + 1
+""")
+    state = State(func)
+    assert (broken_pipeline(state, state.root) is not None) == broken

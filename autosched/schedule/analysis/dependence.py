@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from autosched.errors import together
-from autosched.ir.cover import Box, apart, covers, joined, left_out, swept
+from autosched.ir.cover import Box, apart, covers, joined, left_out, separates, swept
 from autosched.ir.expr import Expr, IntImm, Var, int_value
 from autosched.ir.forms import affine, conditions, index_forms, ranging
-from autosched.ir.functor import uses
+from autosched.ir.functor import free_vars, uses
 from autosched.ir.itermap import detect_iter_map, pinned, without
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import (
@@ -351,6 +351,15 @@ def uncovered(
     return None
 
 
+def _settled(box: Box, realize: BlockRealize, shared: list[For]) -> bool:
+    """Whether no later iteration of the loops that a block shares with a reader goes on with a box where its condition failed.
+
+    Each iteration of a loop that the condition is about has a box of its own then, whatever the other loops do.
+    """
+    said, loops = free_vars(realize.predicate), {loop.var for loop in shared if not is_unit(loop.extent)}
+    return all(separates([side for side in box if loops & set(side[0][0]) == {var}], var) for var in loops if var in said)
+
+
 def _goes_on(block: Block, begun: set[Buffer]) -> bool:
     """Whether a block writes only what it reads, and has found complete."""
     read = {r.buffer for r in block.reads}
@@ -452,6 +461,8 @@ def _uncovered_at(
         for write, other, loops in writes:
             conds = () if whole else conjuncts(other.predicate)
             box = exact_box(placed(write, other), loop_ranges(loops), conds, given, limits, analyzer, loop_ranges(outer), True)
+            if box is not None and whole and not _settled(box, other, outer):
+                box = None
             if box is not None:
                 boxes.append(box)
                 covered = covers(box, need, shape, known)
