@@ -8,7 +8,7 @@ its units run at once as far as the tokens let them. This is for targets that ov
 from __future__ import annotations
 
 from autosched.ir.expr import BufferData, BufferLoad, Expr, Var, int_value
-from autosched.ir.functor import Substitute, all_exprs, walk
+from autosched.ir.functor import Substitute, all_exprs, walk, walk_expr
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import Buffer, BufferStore, For, IfThenElse, SeqStmt, Stmt, seq, with_body
 from autosched.schedule.kit.state import refresh
@@ -23,7 +23,8 @@ def run_ahead(loop: For, banked: set[Buffer]) -> Stmt:
     """
     stmts = loop.body.stmts if isinstance(loop.body, SeqStmt) else (loop.body,)
     writes = [_stored(s) for s in stmts]
-    written = set().union(*writes)
+    # A call may write whatever it is given the address of.
+    written = set().union(*writes, *[_given(s) for s in stmts])
     moved = {n for n, s in enumerate(stmts) if writes[n] and writes[n] <= banked and not _calls(s)}
     while True:
         # What it reads must be the same an iteration earlier, and nobody else may write what it fills.
@@ -52,6 +53,11 @@ def _stored(stmt: Stmt) -> set[Buffer]:
 
 def _loaded(stmt: Stmt) -> set[Buffer]:
     return {e.buffer for e in all_exprs(stmt) if isinstance(e, BufferLoad)}
+
+
+def _given(stmt: Stmt) -> set[Buffer]:
+    places = [part for e in all_exprs(stmt) if e.dtype == "handle" for part in walk_expr(e)]
+    return {e.buffer for e in places if isinstance(e, BufferData | BufferLoad)}
 
 
 def _calls(stmt: Stmt) -> bool:

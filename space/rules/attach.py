@@ -52,7 +52,8 @@ class Attach(NumericRule):
             deepest = np.max([np.where(part.on, model.depth(plan, part, k), 0) for part in plan.parts], axis=0)
             found = standing(model, plan, k, np.minimum(given, deepest), outer)
             # Several parts load it for themselves, if at all in front of all their loops.
-            first = np.where((outer > 1) & model.uses[k], plan.position + 1, len(model.extents) + 1).min(axis=1)
+            most = len(model.extents) + 1
+            first = np.where((outer > 1) & model.uses[k], plan.position + 1, most).min(axis=1, initial=most)
             found = np.where((found == 0) & several, np.minimum(first, given), found)
             points[:, column] = np.where(given > 0, found, 0)
 

@@ -246,7 +246,7 @@ def main(x: T.Buffer((400, 1, 16), "int8"), w: T.Buffer((1, 1, 16, 16), "int8"),
 def test_what_is_added_to_a_sum_may_come_in_by_its_products() -> None:
     """Each half of a row times a matrix is added to the other half: one product, with ones in the diagonal of its weight."""
     packed = Space(parse(PACKED), TARGET)  # type: ignore[arg-type]
-    points = packed.sample(np.random.default_rng(0), 64)
+    points = packed.sample(np.random.default_rng(0), 200)
     best = min(lower_table(packed.schedule(p).func, TARGET).cycles() for p in points[np.argsort(packed.draft(points))[:8]])
     bound = Space(parse(HALVES), TARGET).machine  # type: ignore[arg-type]
     assert bound.terms["products"] == 400 and bound.terms["stages"] == 400 + 6

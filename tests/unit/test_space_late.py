@@ -153,3 +153,29 @@ def test_stages_of_two_loads_are_half_as_many_instructions(h: int, groups: int) 
     tables = [lower_table(space.schedule(p).func, space.target).table for p in points]
     counts = [int((table[:, isa.OPCODE] == isa.OP_ALU).sum()) for table in tables]
     assert counts == [4 * groups * (rows // half), 4 * groups]
+
+
+@pytest.mark.parametrize("given", [
+    {"tile_m": 1, "tile_n": 8, "load_data": 1, "load_bias": 2, "init": 1},
+    {"tile_m": 1, "tile_n": 8, "load_data": 1, "load_bias": 2},
+    {"tile_m": 4, "tile_n": 16, "load_data": 1, "load_bias": 1, "late": 1},
+])
+def test_loads_that_stand_outside_count_where_they_stand(given: dict[str, int]) -> None:
+    """Addends in front of initial values are loaded once for all their tiles: so says the bound, and so does their column."""
+    name = "dense:m=32,k=16,n=256,bias=1"
+    space = Space(workload(name).func, "vta-de10")
+    point = settled(space, **given)
+    found = run(space, name, point, execute=True)
+    assert found.ok and found.cycles is not None and space.bound(point[None])[0] <= found.cycles
+    table = lower_table(space.schedule(point).func, space.target).table
+    loads = int(((table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.MEM] == isa.MEM_ACC)).sum())
+    sketch, plan = space.meaning(point[None])
+    (bias,) = sketch.model.starting
+    assert loads == int(sketch.model.fills(plan, plan.body, bias)[0])
+
+
+def test_columns_say_where_loads_stand_and_no_more() -> None:
+    space = Space(workload(DENSE).func, "vta-de10")
+    given = {"tile_m": 3, "tile_n": 2, "load_data": 1, "load_weight": 2, "late": 2}
+    points = [settled(space, **given, load_bias=depth) for depth in range(3)]
+    assert all((p == points[0]).all() for p in points) and points[0][space.names.index("load_bias")] == 0
