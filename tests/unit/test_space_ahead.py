@@ -139,11 +139,28 @@ def test_what_they_are_made_of_is_loaded_in_front_of_them(first: int) -> None:
     table = lower_table(space.schedule(point).func, space.target).table
     loads = table[(table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.MEM] == isa.MEM_ACC)]
     assert loads[:, isa.X_SIZE].tolist() == [2, 1, 1], "two columns of the first part, then a column at a time"
+    sketch, plan = space.meaning(point[None])
+    (bias,) = sketch.model.starting
+    assert [int(sketch.model.transfer(plan, part, bias)[0][0]) for part in plan.parts] == [2 * 8, 8], "words of a load"
     pushes = table[(table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.MEM] == isa.MEM_ACC), isa.PUSH_PREV].tolist()
     assert pushes == [first, 0, 0]
     assert run(space, DENSE, point, execute=True).ok
     inside = settled(space, **given, head_init=1, addend_first=1)
     assert not inside[space.names.index("addend_first")], "there they stand inside of a loop over columns"
+
+
+def test_the_estimate_counts_what_comes_first_once() -> None:
+    """Addends of the first part alone, ahead of all loads or behind the first of them."""
+    name = "mobilenet.d9"
+    space = Space(workload(name).func, "vta-de10")
+    given = {"head": cut(space, "g", 20), "head_tile": cut(space, "g", 5), "tile_g": 11, "tile_ky": 1, "tile_kx": 1,
+             "load_data": 1, "load_kernel": 8, "load_bias": 1, "banks_data": 1, "banks_kernel": 1, "banks_acc": 1,
+             "drop_zeros": 1, "head_init": 1}
+    points = [settled(space, **given, addend_first=first) for first in (0, 1)]
+    assert [int(p[space.names.index("addend_first")]) for p in points] == [0, 1]
+    cycles = [run(space, name, p).cycles or 0 for p in points]
+    drafts = space.draft(np.stack(points)).tolist()
+    assert cycles[1] < cycles[0] and abs((drafts[1] - drafts[0]) - (cycles[1] - cycles[0])) < 100
 
 
 @pytest.mark.parametrize(("h", "groups"), [(28, 8), (30, 8), (28, 7)])

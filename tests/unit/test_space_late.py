@@ -179,3 +179,13 @@ def test_columns_say_where_loads_stand_and_no_more() -> None:
     given = {"tile_m": 3, "tile_n": 2, "load_data": 1, "load_weight": 2, "late": 2}
     points = [settled(space, **given, load_bias=depth) for depth in range(3)]
     assert all((p == points[0]).all() for p in points) and points[0][space.names.index("load_bias")] == 0
+
+
+@pytest.mark.parametrize("keep", [0, 1])
+def test_a_loop_whose_loads_the_first_part_has_done_is_a_tile(keep: int) -> None:
+    space = Space(workload(DENSE).func, "vta-de10")
+    nest = space.sketches[0].models[0].nest
+    first = values(space.sketches[0].models[0])[[a.name for a in nest.axes].index("m"), 2]
+    given = {"head": first, "tile_m": 5, "tile_n": 2, "load_data": 1, "load_weight": 2, "late": 1, "keep_weight": keep}
+    point = settled(space, **given)
+    assert point[space.names.index("keep_weight")] == keep and bool(late(space, point[None])[0]) != bool(keep)
