@@ -487,16 +487,7 @@ class Build(Recorder):
         """Splits and orders a block's loops; returns the outer loop of every tiled axis, all of them in order, the slice loop."""
         nest = self.nest
         loops = self.loops(block, nest.out_loops)
-        outer: dict[int, LoopRV] = {}
-        inner: dict[int, LoopRV] = {}
-        for a in nest.spatial:
-            loop = loops[nest.axes[a].out_index]
-            if tile[a] == extent[a]:
-                inner[a] = loop
-            elif tile[a] == 1:
-                outer[a] = loop
-            else:
-                outer[a], inner[a] = self.split(loop, tile[a])
+        outer, inner = self._split({a: loops[nest.axes[a].out_index] for a in nest.spatial}, tile, extent)
         lanes = [loop for n, loop in enumerate(loops) if n not in {nest.axes[a].out_index for a in nest.spatial}]
         tail = int(self.piece.part.slices[0])
         slices = [inner[tail - 1]] if tail else []
@@ -504,6 +495,21 @@ class Build(Recorder):
         sequence = [*(outer[a] for a in order if a in outer), *slices, *rest, *lanes]
         self.reorder(sequence)
         return outer, sequence, slices[0] if slices else None
+
+    def _split(
+        self, loops: dict[int, LoopRV], tile: list[int], extent: list[int]
+    ) -> tuple[dict[int, LoopRV], dict[int, LoopRV]]:
+        """The loops over tiles of some axes' loops, and those inside of tiles, by axis: only those that there are."""
+        outer: dict[int, LoopRV] = {}
+        inner: dict[int, LoopRV] = {}
+        for a, loop in loops.items():
+            if tile[a] == extent[a]:
+                inner[a] = loop
+            elif tile[a] == 1:
+                outer[a] = loop
+            else:
+                outer[a], inner[a] = self.split(loop, tile[a])
+        return outer, inner
 
     def _tile_anchor(
         self, anchor: BlockRV, tile: list[int], extent: list[int], depth: int, outer: dict[int, LoopRV]
@@ -514,26 +520,9 @@ class Build(Recorder):
         """
         nest = self.nest
         own = self.loops(anchor, depth + nest.anchor_iters)[depth:]
-        spatial = []
-        for a in nest.spatial:
-            loop = own[nest.axes[a].anchor_index]
-            if tile[a] == extent[a]:
-                spatial.append(loop)
-            elif tile[a] == 1:
-                outer[a] = loop
-            else:
-                outer[a], piece = self.split(loop, tile[a])
-                spatial.append(piece)
-        inner = []
-        for a in nest.reduce:
-            loop = own[nest.axes[a].anchor_index]
-            if tile[a] == extent[a]:
-                inner.append(loop)
-            elif tile[a] == 1:
-                outer[a] = loop
-            else:
-                outer[a], piece = self.split(loop, tile[a])
-                inner.append(piece)
+        tiles, within = self._split({a: own[nest.axes[a].anchor_index] for a in (*nest.spatial, *nest.reduce)}, tile, extent)
+        outer.update(tiles)
+        spatial, inner = ([within[a] for a in axes if a in within] for axes in (nest.spatial, nest.reduce))
         taken = {axis.anchor_index for axis in nest.axes}
         lanes = [loop for n, loop in enumerate(own) if n not in taken]
         tiled = [a for a in np.argsort(self.plan.position[0], kind="stable").tolist() if a in nest.spatial and a in outer]

@@ -14,6 +14,7 @@ from space.model import Model
 from space.plan import Plan, columns, in_front
 from space.rule import Column, NumericRule, Points
 from space.rules.cuts import decoded, values
+from space.rules.late import beyond_tiles
 from space.rules.tiling import divisors, tiled_axes
 
 
@@ -94,12 +95,4 @@ class Ahead(NumericRule):
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
         """Only said where it is not a tile's alone."""
-        axes = [model.nest.axes[a].name for a in np.argsort(plan.position[0], kind="stable")[: model.n_spatial]]
-        parts = [("first ", plan.parts[0])] * bool(plan.main and plan.parts[0].on[0]) + [("", plan.body)]
-        said = []
-        for name, part in parts:
-            around = int(part.init[0])
-            if around < model.n_spatial and model.inits_run(plan, part)[0] < model.tiles_run(plan, part)[0]:
-                said.append(f"{name}init before {axes[around]}")
-        return ", ".join(said)
-
+        return beyond_tiles(model, plan, "init before", lambda part: part.init)

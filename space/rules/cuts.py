@@ -142,9 +142,9 @@ class Cuts(NumericRule):
             head = plan.parts[0]
             axis, size = decoded(model, points, "head")
             tile = along(plan.body.tiles, axis)
-            # A first part as large as a tile is a tile, unless it has finer tiles, initial values in front of them, or loads
-            # something for all the others: then it may be larger too, so that the engine that computes is not done before these
-            # loads are.
+            # A first part as large as a tile is a tile, unless it has finer tiles, initial values in front of them (as where
+            # stages stand behind them), or loads something for all the others: then it may be larger too, so that the engine
+            # that computes is not done before these loads are.
             spatial = slice(model.n_spatial)
             kept = (head.tiles < np.minimum(plan.body.tiles, head.extents))[:, spatial].any(axis=1)
             kept |= head.init < model.n_spatial

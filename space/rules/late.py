@@ -6,12 +6,14 @@ may be less than what they go through: the loops in between are the sum's own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Plan, in_front, several
-from space.rule import Column, NumericRule, Points
+from space.plan import Part, Plan, in_front, several
+from space.rule import Column, Ints, NumericRule, Points
 
 
 class Late(NumericRule):
@@ -63,8 +65,19 @@ class Late(NumericRule):
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
         """Only said where it is not a tile's alone."""
-        axes = [model.nest.axes[a].name for a in np.argsort(plan.position[0], kind="stable")[: model.n_spatial]]
-        parts = [("first ", plan.parts[0])] * bool(plan.main and plan.parts[0].on[0]) + [("", plan.body)]
-        said = [f"{name}stages behind {axes[int(part.out[0])]}" for name, part in parts
-                if model.outs_run(plan, part)[0] < model.tiles_run(plan, part)[0]]
-        return ", ".join(said)
+        return beyond_tiles(model, plan, "stages behind", lambda part: part.out)
+
+
+def beyond_tiles(model: Model, plan: Plan, words: str, depth: Callable[[Part], Ints]) -> str:
+    """Of a single point, the outermost loop that something stands in front of or behind, where these are several tiles.
+
+    Args:
+        model: of the sketch.
+        plan: of the point.
+        words: what stands where.
+        depth: the loops around it in a part, shape (1,).
+    """
+    axes = [model.nest.axes[a].name for a in np.argsort(plan.position[0], kind="stable")[: model.n_spatial]]
+    parts = [("first ", plan.parts[0])] * bool(plan.main and plan.parts[0].on[0]) + [("", plan.body)]
+    return ", ".join(f"{name}{words} {axes[int(depth(part)[0])]}" for name, part in parts
+                     if model.trips(plan, part, depth(part))[0] < model.tiles_run(plan, part)[0])

@@ -58,7 +58,7 @@ class Lead(NumericRule):
         own[~(first.on & (axis >= 0) & finer) | (along(first.extents, axis) % np.maximum(size, 1) > 0)] = 0
 
     def settle(self, model: Model, points: Points, plan: Plan) -> None:
-        """Tiles as long as the others' make a part of its own only where their initial values are written first."""
+        """Tiles as long as the others' make a part of its own only where their initial values, or all stages, stand apart."""
         if "head_tile" in model.index and plan.main:
             points[_alike(model, points, plan) & (plan.parts[0].init == model.n_spatial), model.index["head_tile"]] = 0
 

@@ -50,7 +50,6 @@ class Zeros(NumericRule):
         ranges = model.ranges(plan, part, depth)
         terms.pieces = np.where(plan.drops, np.maximum(terms.pieces, model.padding.kinds(part, ranges)), terms.pieces)
 
-
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
         """Only said when it is done."""
         return "no zeros" if plan.drops[0] else ""

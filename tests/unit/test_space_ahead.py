@@ -2,57 +2,21 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import pytest
+from decided import cut, deciding, drawn, error_of_lowest, no_twins, run, settled, within_bounds
 
 from autosched.errors import ProgramError
 from autosched.lower import lower_table
-from autosched.measure import Candidate, Result, measure
 from autosched.workloads import workload
 from sim import isa
 from space import Space
 from space.rules import NUMERIC, STRUCTURAL
-from space.rules.cuts import values
 
 DENSE = "dense:m=12,k=64,n=64,bias=1"
 CONV = "conv2d:h=8,w=6,ci=32,co=64,k=3,stride=2,pad=1,groups=2"
+COLUMNS = ("init", "head_init")
 TURNED = "conv2d_transpose:h=4,w=4,ci=32,co=32,k=4,stride=2,pad=1"  # conditions on its products
-
-
-def run(space: Space, name: str, point: np.ndarray, execute: bool = False) -> Result:
-    return measure(Candidate(name, space.target, tuple(space.trace(point).as_json())), execute=execute)
-
-
-def cut(space: Space, axis: str, size: int) -> int:
-    """The value of a column that cuts, or that tiles the first part."""
-    nest = space.sketches[0].models[0].nest
-    return values(space.sketches[0].models[0])[[a.name for a in nest.axes].index(axis), size]
-
-
-def settled(space: Space, **given: int) -> np.ndarray:
-    """The point of the first sketch with some decisions, as far as they make sense together."""
-    row = np.zeros((1, space.width), dtype=np.int32)
-    row[:, space.places(0)] = space.sketches[0].default
-    for column, value in given.items():
-        row[:, space.names.index(column)] = value
-    (point,), inside = space.repair(row)
-    assert inside.all(), space.explain(point)
-    return np.asarray(point, dtype=np.int32)
-
-
-def ahead(space: Space, points: np.ndarray) -> np.ndarray:
-    """Which points write initial values of several tiles at once."""
-    return (points[:, [n for n, c in enumerate(space.names) if c in ("init", "head_init")]] > 0).any(axis=1)
-
-
-@cache
-def drawn(name: str, target: str) -> tuple[Space, np.ndarray]:
-    """A space, and such points of it."""
-    space = Space(workload(name).func, target)
-    points = space.sample(np.random.default_rng(7), 1200)
-    return space, points[ahead(space, points)]
 
 
 @pytest.mark.parametrize(("given", "around", "fits"), [
@@ -89,31 +53,20 @@ def test_they_stand_in_front_of_loops_whose_tiles_lie_together(given: dict[str, 
     ("max_pool2d:h=8,w=8,c=32,k=2,stride=2", "vta-de10"), (DENSE, "vta-pynq"),
 ])
 def test_they_compute_the_same_within_their_bounds(name: str, target: str) -> None:
-    space, points = drawn(name, target)
-    some = points[:: max(1, len(points) // 5)][:5]
-    assert len(some) == 5
-    for point in some:
-        found = run(space, name, point, execute=True)
-        assert found.ok and found.cycles is not None, (space.explain(point), found)
-        assert max(space.machine_bound(), int(space.bound(point[None])[0])) <= found.cycles, space.explain(point)
+    space, points = drawn(name, target, COLUMNS, 7, 1200)
+    within_bounds(space, name, points, 5)
 
 
 @pytest.mark.parametrize("name", [DENSE, CONV, "residual:h=6,w=6,c=96"])
 def test_the_estimate_knows_them(name: str) -> None:
-    space, points = drawn(name, "vta-de10")
-    best = points[np.argsort(space.draft(points), kind="stable")[:10]]
-    cycles = np.array([run(space, name, p).cycles for p in best], dtype=np.float64)
-    assert np.median(np.abs(space.draft(best) / cycles - 1)) < 0.05
+    space, points = drawn(name, "vta-de10", COLUMNS, 7, 1200)
+    assert error_of_lowest(space, name, points) < 0.05
 
 
 @pytest.mark.parametrize("name", [DENSE, CONV])
 def test_they_are_no_twins_of_points_without(name: str) -> None:
-    space, points = drawn(name, "vta-de10")
-    some = points[np.argsort(space.draft(points), kind="stable")[:12]]
-    own = [n for n, c in enumerate(space.names) if c in ("init", "head_init")]
-    plain, inside = space.repair(np.where(np.isin(np.arange(space.width), own), 0, some))
-    programs = {run(space, name, p).program for p in some}
-    assert len(programs) == len(some) and not programs & {run(space, name, p).program for p in plain[inside]}
+    space, points = drawn(name, "vta-de10", COLUMNS, 7, 1200)
+    no_twins(space, name, points, COLUMNS, 12)
 
 
 @pytest.mark.parametrize("given", [
@@ -125,7 +78,7 @@ def test_their_traces_are_found_again(given: dict[str, int | tuple[str, int]]) -
     space = Space(workload(DENSE).func, "vta-de10")
     decided = {k: cut(space, *v) if isinstance(v, tuple) else v for k, v in given.items()}
     point = settled(space, **{"load_data": 1, "load_weight": 2, **decided})
-    assert ahead(space, point[None]).all()
+    assert deciding(space, point[None], COLUMNS).all()
     assert space.point_of(space.trace(point)).tolist() == point.tolist()
 
 
@@ -172,7 +125,7 @@ def test_the_first_loads_are_waited_for_less(h: int, groups: int) -> None:
     given = {"drop_zeros": 1, "tile_g": 1, "tile_y": rows, "tile_x": rows, "load_kernel": 2, "load_data": 4, "banks_data": 1,
              "banks_kernel": 1, "banks_acc": 1, "head": cut(space, "g", 2), "head_tile": cut(space, "y", half)}
     points = np.stack([settled(space, **given, head_init=loops) for loops in (0, 2)])
-    assert ahead(space, points).tolist() == [False, True]
+    assert deciding(space, points, COLUMNS).tolist() == [False, True]
     without, with_them = (run(space, name, p).cycles for p in points)
     assert without is not None and with_them is not None and with_them < without - 100
 

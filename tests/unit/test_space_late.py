@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import pytest
+from decided import cut, deciding, drawn, error_of_lowest, no_twins, run, settled, within_bounds
 
 from autosched.errors import ProgramError
 from autosched.lower import lower_table
-from autosched.measure import Candidate, Result, measure
 from autosched.workloads import workload
 from sim import isa
 from space import Space
@@ -17,35 +15,8 @@ from space.rules.cuts import values
 
 DENSE = "dense:m=12,k=64,n=64,bias=1"
 CONV = "conv2d:h=8,w=6,ci=32,co=64,k=3,stride=2,pad=1,groups=2"
+COLUMNS = ("late", "head_late")
 TURNED = "conv2d_transpose:h=4,w=4,ci=32,co=32,k=4,stride=2,pad=1"
-
-
-def run(space: Space, name: str, point: np.ndarray, execute: bool = False) -> Result:
-    return measure(Candidate(name, space.target, tuple(space.trace(point).as_json())), execute=execute)
-
-
-def settled(space: Space, **given: int) -> np.ndarray:
-    """The point of the first sketch with some decisions, as far as they make sense together."""
-    row = np.zeros((1, space.width), dtype=np.int32)
-    row[:, space.places(0)] = space.sketches[0].default
-    for column, value in given.items():
-        row[:, space.names.index(column)] = value
-    (point,), inside = space.repair(row)
-    assert inside.all(), space.explain(point)
-    return np.asarray(point, dtype=np.int32)
-
-
-def late(space: Space, points: np.ndarray) -> np.ndarray:
-    """Which points have stages that take several tiles at once."""
-    return (points[:, [n for n, c in enumerate(space.names) if c in ("late", "head_late")]] > 0).any(axis=1)
-
-
-@cache
-def drawn(name: str, target: str) -> tuple[Space, np.ndarray]:
-    """A space, and such points of it."""
-    space = Space(workload(name).func, target)
-    points = space.sample(np.random.default_rng(8), 1200)
-    return space, points[late(space, points)]
 
 
 @pytest.mark.parametrize(("given", "runs", "fits"), [
@@ -79,31 +50,20 @@ def test_they_stand_behind_loops_with_loads_inside(given: dict[str, int], runs: 
     ("residual:h=6,w=6,c=96", "vta-de10"), (DENSE, "vta-pynq"),
 ])
 def test_they_compute_the_same_within_their_bounds(name: str, target: str) -> None:
-    space, points = drawn(name, target)
-    some = points[:: max(1, len(points) // 5)][:5]
-    assert len(some) == 5
-    for point in some:
-        found = run(space, name, point, execute=True)
-        assert found.ok and found.cycles is not None, (space.explain(point), found)
-        assert max(space.machine_bound(), int(space.bound(point[None])[0])) <= found.cycles, space.explain(point)
+    space, points = drawn(name, target, COLUMNS, 8, 1200)
+    within_bounds(space, name, points, 5)
 
 
 @pytest.mark.parametrize("name", [DENSE, CONV, "residual:h=6,w=6,c=96"])
 def test_the_estimate_knows_them(name: str) -> None:
-    space, points = drawn(name, "vta-de10")
-    best = points[np.argsort(space.draft(points), kind="stable")[:10]]
-    cycles = np.array([run(space, name, p).cycles for p in best], dtype=np.float64)
-    assert np.median(np.abs(space.draft(best) / cycles - 1)) < 0.06
+    space, points = drawn(name, "vta-de10", COLUMNS, 8, 1200)
+    assert error_of_lowest(space, name, points) < 0.06
 
 
 @pytest.mark.parametrize("name", [DENSE, CONV])
 def test_they_are_no_twins_of_points_without(name: str) -> None:
-    space, points = drawn(name, "vta-de10")
-    some = points[np.argsort(space.draft(points), kind="stable")[:12]]
-    own = [n for n, c in enumerate(space.names) if c in ("late", "head_late")]
-    plain, inside = space.repair(np.where(np.isin(np.arange(space.width), own), 0, some))
-    programs = {run(space, name, p).program for p in some}
-    assert len(programs) == len(some) and not programs & {run(space, name, p).program for p in plain[inside]}
+    space, points = drawn(name, "vta-de10", COLUMNS, 8, 1200)
+    no_twins(space, name, points, COLUMNS, 12)
 
 
 @pytest.mark.parametrize("given", [
@@ -112,11 +72,8 @@ def test_they_are_no_twins_of_points_without(name: str) -> None:
 ])
 def test_their_traces_are_found_again(given: dict[str, int | tuple[str, int]]) -> None:
     space = Space(workload(DENSE).func, "vta-de10")
-    nest = space.sketches[0].models[0].nest
-    known = values(space.sketches[0].models[0])
-    decided = {k: known[[a.name for a in nest.axes].index(v[0]), v[1]] if isinstance(v, tuple) else v for k, v in given.items()}
-    point = settled(space, **decided)
-    assert late(space, point[None]).all()
+    point = settled(space, **{k: cut(space, *v) if isinstance(v, tuple) else v for k, v in given.items()})
+    assert deciding(space, point[None], COLUMNS).all()
     assert space.point_of(space.trace(point)).tolist() == point.tolist()
 
 
@@ -136,7 +93,7 @@ def test_what_stages_find_where_the_first_part_left_it_is_loaded_outside() -> No
     for keep in (0, 1):
         row[:, space.names.index("keep_bias_digits")] = keep
         (point,), inside = space.repair(row)
-        fixed.append((bool(point[space.names.index("keep_bias_digits")]), bool(late(space, point[None])[0])))
+        fixed.append((bool(point[space.names.index("keep_bias_digits")]), bool(deciding(space, point[None], COLUMNS)[0])))
         assert inside.all() and run(space, DENSE, point, execute=True).ok
     assert fixed == [(False, True), (True, False)]
 
@@ -149,7 +106,7 @@ def test_stages_of_two_loads_are_half_as_many_instructions(h: int, groups: int) 
     given = {"drop_zeros": 1, "tile_g": 1, "tile_y": half, "tile_x": rows, "load_kernel": 2, "load_data": 4, "banks_data": 1,
              "banks_kernel": 1, "banks_acc": 1}
     points = np.stack([settled(space, **given, late=loops) for loops in (0, 1)])
-    assert late(space, points).tolist() == [False, True]
+    assert deciding(space, points, COLUMNS).tolist() == [False, True]
     tables = [lower_table(space.schedule(p).func, space.target).table for p in points]
     counts = [int((table[:, isa.OPCODE] == isa.OP_ALU).sum()) for table in tables]
     assert counts == [4 * groups * (rows // half), 4 * groups]
@@ -184,8 +141,6 @@ def test_columns_say_where_loads_stand_and_no_more() -> None:
 @pytest.mark.parametrize("keep", [0, 1])
 def test_a_loop_whose_loads_the_first_part_has_done_is_a_tile(keep: int) -> None:
     space = Space(workload(DENSE).func, "vta-de10")
-    nest = space.sketches[0].models[0].nest
-    first = values(space.sketches[0].models[0])[[a.name for a in nest.axes].index("m"), 2]
-    given = {"head": first, "tile_m": 5, "tile_n": 2, "load_data": 1, "load_weight": 2, "late": 1, "keep_weight": keep}
-    point = settled(space, **given)
-    assert point[space.names.index("keep_weight")] == keep and bool(late(space, point[None])[0]) != bool(keep)
+    given = {"tile_m": 5, "tile_n": 2, "load_data": 1, "load_weight": 2, "late": 1, "keep_weight": keep}
+    point = settled(space, head=cut(space, "m", 2), **given)
+    assert point[space.names.index("keep_weight")] == keep and bool(deciding(space, point[None], COLUMNS)[0]) != bool(keep)

@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import pytest
+from decided import cut, drawn, error_of_lowest, no_twins, run, within_bounds
 
 from autosched.errors import ProgramError
-from autosched.measure import Candidate, Result, measure
 from autosched.workloads import workload
 from space import Space
 from space.rules import NUMERIC, STRUCTURAL
-from space.rules.cuts import values
 
 DENSE = "dense:m=12,k=64,n=64,tail=cast,bias=0"
 CONV = "conv2d:h=8,w=6,ci=32,co=64,k=3,stride=2,pad=1,groups=2"
-
-
-def run(space: Space, name: str, point: np.ndarray, execute: bool = False) -> Result:
-    return measure(Candidate(name, space.target, tuple(space.trace(point).as_json())), execute=execute)
-
-
-def cut(space: Space, axis: str, size: int) -> int:
-    """The value of a column that cuts, or that tiles the first part."""
-    nest = space.sketches[0].models[0].nest
-    return values(space.sketches[0].models[0])[[a.name for a in nest.axes].index(axis), size]
-
-
-@cache
-def led(name: str, target: str) -> tuple[Space, np.ndarray]:
-    """A space, and points of it whose first part has tiles of its own."""
-    space = Space(workload(name).func, target)
-    points = space.sample(np.random.default_rng(4), 1500)
-    return space, points[points[:, space.names.index("head_tile")] > 0]
+COLUMNS = ("head_tile",)
 
 
 @pytest.mark.parametrize(("axis", "size", "tile", "fits"), [
@@ -80,30 +60,20 @@ def test_tiles_that_do_not_divide_what_was_cut_leave_it_whole() -> None:
     ("max_pool2d:h=8,w=8,c=16,k=2,stride=2", "vta-fsim"),
 ])
 def test_it_computes_the_same_within_its_bounds(name: str, target: str) -> None:
-    space, points = led(name, target)
-    some = points[:: max(1, len(points) // 4)][:4]
-    assert len(some) == 4
-    for point in some:
-        found = run(space, name, point, execute=True)
-        assert found.ok and found.cycles is not None, (space.explain(point), found)
-        assert max(space.machine_bound(), int(space.bound(point[None])[0])) <= found.cycles, space.explain(point)
+    space, points = drawn(name, target, COLUMNS, 4, 1500)
+    within_bounds(space, name, points, 4)
 
 
 @pytest.mark.parametrize("name", [DENSE, CONV, "residual:h=6,w=6,c=96"])
 def test_the_estimate_knows_it(name: str) -> None:
-    space, points = led(name, "vta-de10")
-    best = points[np.argsort(space.draft(points), kind="stable")[:10]]
-    cycles = np.array([run(space, name, p).cycles for p in best], dtype=np.float64)
-    assert np.median(np.abs(space.draft(best) / cycles - 1)) < 0.04
+    space, points = drawn(name, "vta-de10", COLUMNS, 4, 1500)
+    assert error_of_lowest(space, name, points) < 0.04
 
 
 @pytest.mark.parametrize("name", [DENSE, "residual:h=6,w=6,c=96"])
 def test_it_is_no_twin_of_a_point_without(name: str) -> None:
-    space, points = led(name, "vta-de10")
-    some = points[np.argsort(space.draft(points), kind="stable")[:16]]
-    plain, inside = space.repair(np.where(np.arange(space.width) == space.names.index("head_tile"), 0, some))
-    programs = {run(space, name, p).program for p in some}
-    assert len(programs) == len(some) and not programs & {run(space, name, p).program for p in plain[inside]}
+    space, points = drawn(name, "vta-de10", COLUMNS, 4, 1500)
+    no_twins(space, name, points, COLUMNS, 16)
 
 
 @pytest.mark.parametrize("decisions", [

@@ -342,12 +342,11 @@ def uncovered(
         outer = [n for n in chain[: k + 1] if isinstance(n, For)]
         below = chain[k + 1:]
         reason = _remembered_at(state, reader, below, members, outer)
-        written = [{w.buffer for w in state.block(s).writes} for s, _ in members]
         if reason is not None and all(_goes_on(state.block(s), begun) for s, _ in members):
             reason = _uncovered_at(state, reader, below, members, outer, whole=True)
         if reason is not None:
             return reason
-        begun |= {b for own in written for b in own if b in read}
+        begun.update(w.buffer for s, _ in members for w in state.block(s).writes if w.buffer in read)
     return None
 
 

@@ -192,10 +192,7 @@ class Trace:
         Raises:
             ValueError: not a trace; the message tells the instruction.
         """
-        objs = json.loads(data) if isinstance(data, str) else data
-        if not isinstance(objs, Sequence):
-            raise ValueError(f"a trace is a list of instructions, got {type(objs).__name__}")
-        return Trace(_instructions(objs, 0, {}))
+        return Trace(_instructions(_objects(data), 0, {}))
 
     @staticmethod
     def apply_json_to_schedule(data: str | Sequence[Mapping[str, Any]], sch: ScheduleBase) -> None:
@@ -241,9 +238,7 @@ class Trace:
         """
         from autosched.schedule.kit.primitive import lookup
 
-        objs = json.loads(data) if isinstance(data, str) else data
-        if not isinstance(objs, Sequence):
-            raise ValueError(f"a trace is a list of instructions, got {type(objs).__name__}")
+        objs = _objects(data)
         shared = Shared(sch, partial(_stamp_now, lookup), partial(_depends, lookup), traced=False)
         keys = [beginnings.key_of(obj) for obj in objs] if shared.able else [None] * len(objs)
         node: beginnings.Node | None = beginnings.root_of(shared.origin, shared.trusted)
@@ -334,6 +329,14 @@ def _carried_out(
         error.add_note(f"in instruction {i} of the trace: {_described(inst)}")
         raise
     shared.keep(inst, outputs)
+
+
+def _objects(data: str | Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """The objects of a JSON trace, or of its text."""
+    objs = json.loads(data) if isinstance(data, str) else data
+    if not isinstance(objs, Sequence):
+        raise ValueError(f"a trace is a list of instructions, got {type(objs).__name__}")
+    return objs
 
 
 def _instructions(objs: Sequence[Mapping[str, Any]], since: int, rvs: dict[str, RV]) -> list[Instruction]:
