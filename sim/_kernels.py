@@ -13,13 +13,14 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
 
-from sim._numba import DefaultOptions, caching, event, njit
+from sim._numba import DefaultOptions, caching, event, njit, rtsys
 from sim._numba import config as numba_config
 from sim.errors import SimError
 from sim.notices import tell
@@ -67,14 +68,40 @@ def _stamp_dependencies() -> None:
 _stamp_dependencies()
 
 
+def kernel(function: F | None = None, **options: Any) -> Any:
+    """A kernel that numba compiles once for a machine, and loads from its cache afterwards; with options, a decorator.
+
+    Args:
+        function: what to compile.
+        options: of ``numba.njit``.
+    """
+    if function is None:
+        return partial(kernel, **options)
+    compiled = njit(cache=True, **options)(function)
+    cache = getattr(compiled, "_cache", None)
+    if all(hasattr(cache, name) for name in ("load_overload", "_load_overload", "_guard_against_spurious_io_errors")):
+        cache.load_overload = partial(_loaded, cache)
+    return compiled
+
+
+def _loaded(cache: Any, signature: Any, context: Any) -> Any:
+    """What a cache has of a kernel, or None.
+
+    Before it looks, numba's own loads all that it has for compiling: a third of a second in every process. What is compiled
+    already needs only the runtime, for its arrays; and who compiles loads the rest.
+    """
+    rtsys.initialize(context)
+    with cache._guard_against_spurious_io_errors():
+        return cache._load_overload(signature, context)
+
+
 def lean(function: F) -> F:
     """A kernel that allocates nothing: it gets its arrays without counting references to them.
 
     Counting is atomic, at every call and for every view, and takes many times what such a kernel does: the event model runs ten
     times slower with it. The option is numba's own and not documented: where there is none, references are counted.
     """
-    options: dict[str, Any] = {"cache": True} | ({"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {})
-    compiled: F = njit(**options)(function)
+    compiled: F = kernel(function, **({"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}))
     return compiled
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sim._kernels import lean, refresh
-from sim._numba import njit
+from sim._kernels import kernel, lean, refresh
 from sim._timing_cost import loop_trips
 from sim.isa import (
     DST_IN,
@@ -64,7 +63,7 @@ def _use(born: I64, used: I64, at: int, insn: int) -> None:
         used[at] = insn
 
 
-@njit(cache=True)
+@kernel
 def lifetimes(
     table: I64, order: I64, depths: I64, offsets: I64, words: I64, shifts: I64, fsim: int, begins: I64, ends: I64
 ) -> None:

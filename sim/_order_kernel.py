@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from sim._numba import njit
+from sim._kernels import kernel
+
 
 LOAD, COMPUTE, STORE = 0, 1, 2
 # Channels: (producer, consumer) and which flag of each side it is.
@@ -14,7 +15,7 @@ LOAD_COMPUTE, COMPUTE_LOAD, COMPUTE_STORE, STORE_COMPUTE = 0, 1, 2, 3
 FETCH = 3
 
 
-@njit(cache=True)
+@kernel
 def run_queues(queue: Any, pops: Any, pushes: Any, finish: Any, depth: int) -> Any:
     """Execute instructions whenever tokens allow, the earliest of the stream first.
 
@@ -93,7 +94,7 @@ def run_queues(queue: Any, pops: Any, pushes: Any, finish: Any, depth: int) -> A
     return order, clocks, count, fetch, heads, pushed - popped
 
 
-@njit(cache=True)
+@kernel
 def outstanding(queue: Any, pops: Any, pushes: Any, order: Any, clocks: Any, producers: Any, consumers: Any) -> Any:
     """Return, per channel, the most tokens that can be waiting at once, and the instruction that pushes the last.
 

@@ -16,8 +16,7 @@ from sim._exec_kernel import (
     P_WGT_BITS,
     trips,
 )
-from sim._kernels import lean, refresh
-from sim._numba import njit
+from sim._kernels import kernel, lean, refresh
 
 refresh(__file__, "_kernels", "isa", "config", "_exec_kernel")
 
@@ -77,7 +76,7 @@ def _race(races: Any, count: Any, first: Any, second: Any, mem: Any, low: Any, h
     count[0] += 1
 
 
-@njit(cache=True)
+@kernel
 def scan(
     table: Any, order: Any, clocks: Any, rank: Any, ids: Any, p: Any,
     offsets: Any, words: Any, depth: Any, out_races: bool, acc_races: bool, races: Any, count: Any,
@@ -267,7 +266,7 @@ def _row_overlap(a: Any, b: Any, low_high: Any) -> bool:
     return hit
 
 
-@njit(cache=True)
+@kernel
 def dram_races(
     engine: Any, clocks: Any, rank: Any, stores: Any, readers: Any, boxes: Any, races: Any, count: Any
 ) -> None:

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sim._kernels import refresh
-from sim._numba import njit
+from sim._kernels import kernel, refresh
 from space import play as columns
 from space.play import (
     AFTER,
@@ -42,7 +41,7 @@ from space.play import (
 refresh(__file__, columns)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def behind(start: float, beats: float, least: float, fills: Any, n: int, latency: float, burst: float, reads: float) -> float:
     """When a load of the compute engine ends, which is last at the memory (vta.md 5.11).
 
@@ -71,7 +70,7 @@ def behind(start: float, beats: float, least: float, fills: Any, n: int, latency
     return start + least
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def run_ahead(
     load: float, follows: int, inward: Any, engine: Any, depth: Any, beats: Any, transfers: Any, banks: Any, once: Any, slot: Any,
     release: Any, fills: Any, n: int, latency: float, fetch: float,
@@ -108,7 +107,7 @@ def run_ahead(
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def play(
     on: Any, extents: Any, tiles: Any, outers: Any, lows: Any, position: Any, spatial: Any, fill: Any, work: Any, apart: Any,
     acc_banks: Any, dims: Any, counts: Any, padded: Any,

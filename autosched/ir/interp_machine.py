@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-import sim._kernels  # noqa: F401  (where compiled code is kept)
-from sim._numba import njit
+from sim._kernels import kernel
 
 WIDTH = 8
 
@@ -81,7 +80,7 @@ UNARY = (
 BINARY = ("pow", "fmod", "atan2", "copysign", "hypot")
 
 
-@njit(cache=True)
+@kernel
 def _wrap(x: Any, w: Any) -> Any:
     """``w`` = 64 - bits for signed types, -(64 - bits) for unsigned ones, 0 for 64-bit types."""
     if w > 0:
@@ -91,7 +90,7 @@ def _wrap(x: Any, w: Any) -> Any:
     return x
 
 
-@njit(cache=True)
+@kernel
 def _half(x: Any) -> Any:
     """``x`` rounded to the nearest float16, ties to even."""
     if x == 0.0 or not math.isfinite(x):
@@ -104,7 +103,7 @@ def _half(x: Any) -> Any:
     return r
 
 
-@njit(cache=True)
+@kernel
 def _round(x: Any, w: Any) -> Any:
     if w == 32:
         return np.float64(np.float32(x))
@@ -113,7 +112,7 @@ def _round(x: Any, w: Any) -> Any:
     return x
 
 
-@njit(cache=True)
+@kernel
 def _half_load(h: Any) -> Any:
     sign = -1.0 if h & 0x8000 else 1.0
     exponent = (h >> 10) & 31
@@ -125,7 +124,7 @@ def _half_load(h: Any) -> Any:
     return sign * math.ldexp(float(1024 + fraction), exponent - 25)
 
 
-@njit(cache=True)
+@kernel
 def _half_bits(x: Any) -> Any:
     """The bit pattern of a value that ``_half`` returned."""
     if math.isnan(x):
@@ -140,14 +139,14 @@ def _half_bits(x: Any) -> Any:
     return sign | ((exponent + 14) << 10) | (int(math.ldexp(x, 11 - exponent)) - 1024)
 
 
-@njit(cache=True)
+@kernel
 def _to_int(x: Any) -> Any:
     if not math.isfinite(x) or abs(x) >= 9223372036854775808.0:
         return -9223372036854775808
     return int(x)
 
 
-@njit(cache=True)
+@kernel
 def _func(which: Any, x: Any) -> Any:
     if which == 0:
         return np.exp(x)
@@ -212,7 +211,7 @@ def _func(which: Any, x: Any) -> Any:
     return np.arctanh(x)
 
 
-@njit(cache=True)
+@kernel
 def _func2(which: Any, x: Any, y: Any) -> Any:
     if which == 0:
         return np.power(x, y)
@@ -225,7 +224,7 @@ def _func2(which: Any, x: Any, y: Any) -> Any:
     return np.hypot(x, y)
 
 
-@njit(cache=True)
+@kernel
 def _load(kind: Any, at: Any, i8: Any, u8: Any, i16: Any, u16: Any, i32: Any, u32: Any, i64: Any) -> Any:
     if kind == 0:
         return np.int64(i8[at])
@@ -242,7 +241,7 @@ def _load(kind: Any, at: Any, i8: Any, u8: Any, i16: Any, u16: Any, i32: Any, u3
     return np.int64(i64[at])
 
 
-@njit(cache=True)
+@kernel
 def _store(kind: Any, at: Any, x: Any, i8: Any, i16: Any, i32: Any, i64: Any) -> None:
     if kind <= 1:
         i8[at] = x
@@ -254,7 +253,7 @@ def _store(kind: Any, at: Any, x: Any, i8: Any, i16: Any, i32: Any, i64: Any) ->
         i64[at] = x
 
 
-@njit(cache=True)
+@kernel
 def _dot_int(
     kinds: Any,
     c: Any,
@@ -281,7 +280,7 @@ def _dot_int(
         _store(kc, c + k * cs, _wrap(total, w), i8, i16, i32, i64)
 
 
-@njit(cache=True)
+@kernel
 def _dot_float(kind: Any, c: Any, cs: Any, x: Any, xs: Any, y: Any, ys: Any, n: Any, f32: Any, f64: Any) -> None:
     if kind == 32:
         for k in range(n):
@@ -291,7 +290,7 @@ def _dot_float(kind: Any, c: Any, cs: Any, x: Any, xs: Any, y: Any, ys: Any, n: 
             f64[c + k * cs] = f64[c + k * cs] + f64[x + k * xs] * f64[y + k * ys]
 
 
-@njit(cache=True)
+@kernel
 def execute(
     code: Any,
     r: Any,
