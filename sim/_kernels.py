@@ -78,7 +78,7 @@ def kernel(function: F | None = None, **options: Any) -> Any:
     if function is None:
         return partial(kernel, **options)
     compiled = njit(cache=True, **options)(function)
-    cache = getattr(compiled, "_cache", None)
+    cache: Any = getattr(compiled, "_cache", None)
     if all(hasattr(cache, name) for name in ("load_overload", "_load_overload", "_guard_against_spurious_io_errors")):
         cache.load_overload = partial(_loaded, cache)
     return compiled

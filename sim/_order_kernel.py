@@ -8,7 +8,6 @@ import numpy as np
 
 from sim._kernels import kernel
 
-
 LOAD, COMPUTE, STORE = 0, 1, 2
 # Channels: (producer, consumer) and which flag of each side it is.
 LOAD_COMPUTE, COMPUTE_LOAD, COMPUTE_STORE, STORE_COMPUTE = 0, 1, 2, 3

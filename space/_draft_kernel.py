@@ -6,8 +6,11 @@ from typing import Any
 
 from sim import _kernels
 from sim._kernels import ZERO, lean, refresh
+from space import _length_kernel, _loads_kernel
+from space._length_kernel import two_longest
+from space._loads_kernel import merged
 
-refresh(__file__, _kernels)
+refresh(__file__, _kernels, _length_kernel, _loads_kernel)
 
 
 @lean
@@ -93,11 +96,8 @@ def stores(tiles: Any, extents: Any, slices: Any, sliced: bool, spatial: int, fo
                 if d < axis:
                     times *= tiles[p, d, r]
                 size = tiles[p, d, r] if d > axis else 1
-                grows = size > 1 and not inner
-                segments += grows
-                if size > 1 and segments > 1:
-                    each *= size
-                inner = size == extents[d] and (inner or grows)
+                inner, segments, pieces = merged(size, size == extents[d], inner, segments)
+                each *= pieces
             found[0, p, r], found[1, p, r] = row, times * each
 
 
@@ -166,17 +166,14 @@ def uops(
                     moved[a] = moved[a] or (uses[k, a] and since <= position[a, r] < depth[r])
             # Banks that all move on with the tile take turns together.
             combinations = (1 + most) * (1 + acc_banks[r]) if alone else 1 + max(most, acc_banks[r])
-            work = first = second = 1  # the two greatest
+            work = 1
             for a in range(axes):
                 if moved[a]:
                     combinations *= outer[p, a, r]
                 size = extents[p, a, r] if position[a, r] >= depth[r] else tiles[p, a, r]
                 inner[0, a] = size
                 work *= size
-                if size > first:
-                    first, second = size, first
-                elif size > second:
-                    second = size
+            first, second = two_longest(inner[0], axes)
             for b in range(n_borders):
                 a = borders[b]
                 ends = (lows[p, a, r] == 0) + (lows[p, a, r] + extents[p, a, r] == whole[a])
@@ -225,16 +222,12 @@ def tied_loops(inner: Any, axes: int, borders: Any, chosen: int, n_borders: int,
         n_borders: how many there are.
         cuts: how many do so here.
     """
-    loops = first = second = 1
+    loops = 1
     for a in range(axes):
         inner[1, a] = inner[0, a]
     for b in range(n_borders):
         if chosen >> (n_borders - 1 - b) & 1 == 0:
             loops *= inner[0, borders[b]]
             inner[1, borders[b]] = 1
-    for a in range(axes):
-        if inner[1, a] > first:
-            first, second = inner[1, a], first
-        elif inner[1, a] > second:
-            second = inner[1, a]
+    first, second = two_longest(inner[1], axes)
     return loops * (first * second if cuts == 0 else first if cuts == 1 else 1)

@@ -1,22 +1,25 @@
-"""The compiled count of matrix products: how many instructions each visit of a nest takes at the worst, point by point."""
+"""The compiled count of instructions: how many a program takes at the worst, point by point and part by part."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from sim._kernels import lean, refresh
+from space import _loads_kernel
+from space._loads_kernel import in_order
 
-refresh(__file__)
+refresh(__file__, _loads_kernel)
 
 
 @lean
 def products(
-    extents: Any, tiles: Any, outer: Any, position: Any, depth: Any, drops: Any, taps: Any, reduce: Any, spatial: int,
+    on: Any, extents: Any, tiles: Any, outer: Any, position: Any, depth: Any, drops: Any, taps: Any, reduce: Any, spatial: int,
     capacity: int, apart: bool, listed: bool, room: Any, found: Any,
 ) -> None:
     """Of every part: visits of the nest, instructions of a visit, tiles, and resets of a tile.
 
     Args:
+        on: whether a part exists, shape (parts, n); of others nothing is counted.
         extents: iterations of every axis, shape (parts, axes, n), like ``tiles`` and ``outer``.
         tiles: iterations inside a tile.
         outer: tiles along every axis.
@@ -36,6 +39,8 @@ def products(
     inner, left, held = room[0], room[1], room[2]  # ``held``: 1 where an axis must be one of the two loops, 2 where it unrolls
     for p in range(parts):
         for r in range(n):
+            if not on[p, r]:
+                continue
             visits = run = work = tile = 1
             for a in range(axes):
                 if position[a, r] < depth[r]:
@@ -90,20 +95,141 @@ def products(
                     fits = fits or good
             pieces = unrolled
             if not fits:
-                pieces = work if not listed or whole // longest_two(left, axes) > capacity else worst
+                first, second = two_longest(left, axes)
+                pieces = work if not listed or whole // (first * second) > capacity else worst
             for a in range(spatial):
                 inner[a] = tiles[p, a, r]
             found[0, p, r], found[1, p, r], found[2, p, r] = visits, pieces, run
-            found[3, p, r] = tile if tile >= (capacity + 1) * longest_two(inner, spatial) else 1
+            first, second = two_longest(inner, spatial)
+            found[3, p, r] = tile if tile >= (capacity + 1) * first * second else 1
 
 
 @lean
-def longest_two(figures: Any, n: int) -> int:
-    """The product of the two greatest of the first ``n`` figures: what the two loops of an instruction can cover."""
-    most = second = 0
+def dmas(
+    region: Any, fills: Any, around: Any, position: Any, attach: Any, keep: Any, drops: Any, wide: Any, dims: Any, movers: Any,
+    sizes: Any, order: Any, found: Any,
+) -> None:
+    """DMAs of every part, all fills of all operands.
+
+    Args:
+        region: what a fill brings, without padding that is left out, shape (operands, parts, dims, n).
+        fills: how often it is loaded, shape (operands, parts, n).
+        around: which axes' loops, of several iterations, the first part has, shape (axes, n); only what stays on chip asks.
+        position: of every axis' loop, shape (axes, n).
+        attach: loops around the load that stays, shape (operands, n).
+        keep: whether the operand stays for later parts, shape (operands, n).
+        drops: whether padding is left out, shape (n,).
+        wide: whether the operand has more padding along some dimension than a DMA makes, shape (operands,).
+        dims: of all operands, how many dimensions each has, and whether a block pads it; shape (operands, 2).
+        movers: as ``_loads_kernel.loads`` takes them, like the next two.
+        sizes: of every dimension.
+        order: room for the dimensions in the order on chip, shape (dims,).
+        found: the result, shape (parts, n).
+    """
+    operands, parts, n = fills.shape[0], fills.shape[1], fills.shape[2]
+    for p in range(parts):
+        for r in range(n):
+            found[p, r] = 0
+            for k in range(operands):
+                if fills[k, p, r] == 0:
+                    continue
+                n_dims, made = dims[k, 0], dims[k, 1] != 0
+                # Where padding is left out, a border cuts rows off; where it is loaded, more than a DMA makes is made apart.
+                cut = made and (drops[r] or wide[k])
+                total = 1
+                for d in range(n_dims):
+                    total *= region[k, p, d, r]
+                last = innermost(sizes[k, :, 2], n_dims)
+                covered = region[k, p, last, r]
+                if keep[k, r]:
+                    # A piece of what stays lies among the others: only the innermost dimension there is surely one run, here or
+                    # there.
+                    in_order(k, n_dims, made, attach[k, r], around, position, movers, r, order)
+                    place = n_dims - 1
+                    while place > 0 and sizes[k, order[place], 1] <= 1:
+                        place -= 1
+                    covered = region[k, p, order[max(place, 0)], r]
+                elif not cut:
+                    covered *= rows(region[k, p, :, r], last)
+                found[p, r] += fills[k, p, r] * ((5 if cut and wide[k] else 1) * total // covered)
+
+
+@lean
+def elementwise(
+    on: Any, extents: Any, tiles: Any, outer: Any, position: Any, slices: Any, out: Any, whole: Any, spatial: int, capacity: int,
+    room: Any, found: Any,
+) -> None:
+    """Of every part: instructions of every element-wise operation, and STOREs of what is stored; the result, shape (2, parts, n).
+
+    Args:
+        on: whether a part exists, shape (parts, n); of others nothing is counted.
+        extents: iterations of every axis, shape (parts, axes, n), like ``tiles`` and ``outer``.
+        tiles: iterations inside a tile.
+        outer: tiles along every axis.
+        position: of every axis' loop, shape (axes, n).
+        slices: 0, or 1 + the axis along which stages and stores go slice by slice, shape (parts, n).
+        out: loops around the stages, shape (parts, n).
+        whole: extents of all axes, shape (axes,).
+        spatial: how many axes the output has; they come first.
+        capacity: micro-ops that the machine holds.
+        room: for figures of every axis, shape (2, axes).
+        found: the result.
+    """
+    parts, n = out.shape[0], out.shape[1]
+    inner, stored = room[0], room[1]
+    for p in range(parts):
+        for r in range(n):
+            if not on[p, r]:
+                continue
+            tile = elements = run = outs = 1
+            for a in range(spatial):
+                inner[a] = tiles[p, a, r]
+                stored[a] = extents[p, a, r] if position[a, r] >= out[p, r] else tiles[p, a, r]
+                tile *= inner[a]
+                elements *= stored[a]
+                run *= outer[p, a, r]
+                if position[a, r] < out[p, r]:
+                    outs *= outer[p, a, r]
+            axis = slices[p, r] - 1
+            first, second = two_longest(inner, spatial)
+            large = tile >= (capacity + 1) * first * second
+            # What is done for several tiles at once takes no more than for each of them, but where it does not fit.
+            first, second = two_longest(stored, spatial)
+            large = large or elements >= (capacity + 1) * first * second
+            found[0, p, r] = run * (tile if large else stored[axis] if axis >= 0 else 1)
+            if axis < 0 and spatial > 0:
+                # Two dimensions of a slice each; a slice across the innermost one is stored element by element.
+                last = innermost(whole, spatial)
+                elements //= stored[last] * rows(stored, last)
+            found[1, p, r] = outs * elements
+
+
+@lean
+def innermost(sizes: Any, n: int) -> int:
+    """The innermost of ``n`` dimensions that has more than one index; where none has, the first."""
+    last = max(n - 1, 0)
+    while last > 0 and sizes[last] <= 1:
+        last -= 1
+    return last
+
+
+@lean
+def rows(extents: Any, last: int) -> int:
+    """Indices of a box along the next dimension outside of ``last`` that has several: the rows of a DMA, or 1."""
+    for d in range(last - 1, -1, -1):
+        if extents[d] != 1:
+            found: int = extents[d]
+            return found
+    return 1
+
+
+@lean
+def two_longest(figures: Any, n: int) -> tuple[int, int]:
+    """The two greatest of the first ``n`` figures, or 1: what the two loops of an instruction can cover."""
+    first = second = 1
     for a in range(n):
-        if figures[a] > most:
-            most, second = figures[a], most
+        if figures[a] > first:
+            first, second = figures[a], first
         elif figures[a] > second:
             second = figures[a]
-    return most * max(second, 1) if n > 0 else 1
+    return first, second

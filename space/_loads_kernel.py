@@ -90,13 +90,9 @@ def loads(
                     region[i, p, d, r] = size
                     elements *= size
                     whole *= min(sizes[k, d, 3], source) if plain else sizes[k, d, 3]
-                    # Dimensions merge with those inside while these span their whole size; the innermost are a run, the next
-                    # the rows of a 2-D transfer.
-                    grows = size > 1 and not inner
-                    segments += grows
-                    if size > 1 and segments > 1:
-                        dmas *= size
-                    inner = (size == source and (inner or grows)) if plain else (inner and size == 1)
+                    # Padding is written in pieces: nothing merges across it.
+                    inner, segments, each = merged(size, size == (source if plain else 1), inner, segments)
+                    dmas *= each
                 counts[0, i, p, r] = elements
                 counts[2, i, p, r] = whole if stays else elements
                 if stays:
@@ -120,6 +116,27 @@ def loads(
                         rows = rows or (not joins and size > 1)
                     dmas = max(turned if plain else dmas, runs)
                 counts[1, i, p, r] = dmas
+
+
+@lean
+def merged(size: int, whole: bool, inner: bool, segments: int) -> tuple[bool, int, int]:
+    """One more dimension, from the innermost outwards, of a box that is moved between the memories.
+
+    Dimensions merge with those inside while these span their whole size; the innermost are a run, the next the rows of a 2-D
+    transfer.
+
+    Args:
+        size: of the box along it.
+        whole: whether that is all that there is.
+        inner: whether those inside have merged into one, and this may join it.
+        segments: how many there are without those that merged.
+
+    Returns:
+        ``inner`` and ``segments`` for the next dimension, and how many transfers this one makes of one.
+    """
+    grows = size > 1 and not inner
+    segments += grows
+    return whole and (inner or grows), segments, size if size > 1 and segments > 1 else 1
 
 
 @lean

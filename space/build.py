@@ -412,7 +412,7 @@ class Build(Recorder):
 
     def _lay_out(self, operand: int, copy: BlockRV) -> None:
         """Pieces of what stays lie one after another."""
-        order = [int(d) for d in self.model.kept_order(self.plan, operand)[0]]
+        order = self.model.kept_order(self.plan, operand)
         if order == sorted(order):
             return
 

@@ -311,7 +311,7 @@ def uops(model: Model, plan: Plan, part: Part) -> Floats:
     n, axes = len(plan), len(model.extents)
     read = [k for k, o in enumerate(model.nest.operands) if o.scope != ACC and o.consumer not in model.nest.links]
     attach = np.array([plan.attach[k] for k in read], dtype=np.int64).reshape(len(read), n)
-    depth = np.maximum(model.n_spatial, attach.max(axis=0, initial=0))
+    depth = model.around_products(plan)
     taps = model.padding.taps
     tied = np.zeros(axes, dtype=np.bool_)
     tied[[a for group in taps for a in group if a >= model.n_spatial]] = True

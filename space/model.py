@@ -31,7 +31,6 @@ class Shape:
 
     Args:
         coeffs: by how much every axis moves each, shape (axes, dims).
-        moves: where that is not 0, shape (dims, axes).
         least: indices that one iteration of all axes reads, shape (dims,).
         sizes: of the dimensions, shape (dims,).
         source: their sizes without padding, shape (dims,).
@@ -40,7 +39,6 @@ class Shape:
     """
 
     coeffs: Ints
-    moves: Mask
     least: Ints
     sizes: Ints
     source: Ints
@@ -54,7 +52,7 @@ class Shape:
         coeffs = np.array([c for c, _ in op.dims], dtype=np.int64).reshape(len(op.dims), len(model.extents))
         every = range(len(op.dims))
         return Shape(
-            np.ascontiguousarray(coeffs.T), coeffs != 0, *(
+            np.ascontiguousarray(coeffs.T), *(
                 np.array(values, dtype=np.int64) for values in (
                     [1 + op.reach(d) for d in every], [size for _, size in op.dims], op.source,
                     [model.span(operand, d) for d in every], [int(np.prod(op.source[d + 1 :])) for d in every],
@@ -289,19 +287,28 @@ class Model:
             plan.memo["load", operand, at] = known
         return known
 
+    def regions(self, plan: Plan, part: Part) -> Ints:
+        """What a fill of every operand brings, as compiled code takes it, shape (operands, parts, dims, n); not to be changed."""
+        every = [self._load(plan, part, k) for k in range(len(self.nest.operands))]
+        found = np.ones((len(every), len(np.atleast_2d(part.on)), self.dims[1].shape[1], len(plan)), dtype=np.int64)
+        for own, load in zip(found, every):
+            region = load.region if part.on.ndim > 1 else load.region[None]
+            own[:, : region.shape[2]] = region.swapaxes(1, 2)
+        return found
+
     def _loads(self, plan: Plan, part: Part, first: int, count: int) -> Loads:
         """Those of ``count`` operands, in a part or in the stack of all."""
         from space._loads_kernel import loads
 
-        n, most = len(plan), self._dims[1].shape[1]
+        n, most = len(plan), self.dims[1].shape[1]
         extents, tiles, _ = turned(plan, part)
         depth, whole, keep = self._placed(plan, [part], first, count)
-        around = columns(self._first_outer(plan) > 1) if keep.any() else np.zeros((0, 0), dtype=np.bool_)
+        around = columns(self.loops_outside(plan)) if keep.any() else np.zeros((0, 0), dtype=np.bool_)
         shape = count, len(extents), most, n
         padded, region = np.ones(shape, dtype=np.int64), np.ones(shape, dtype=np.int64)
         counts = np.zeros((3, count, len(extents), n), dtype=np.int64)
         loads(
-            first, extents, tiles, around, columns(plan.position), depth, whole, keep, np.array(plan.drops), *self._dims,
+            first, extents, tiles, around, columns(plan.position), depth, whole, keep, np.array(plan.drops), *self.dims,
             padded, region, counts, np.zeros(most, dtype=np.int64),
         )
         for found in (padded, region, counts):
@@ -313,15 +320,21 @@ class Model:
         """Of ``count`` operands: loops around their loads in every part, or in the stack of all, shape (count, parts, n); whether
         they are loaded once for all parts; whether what the first part loads stays; shape (count, n) each.
         """
-        some = range(first, first + count)
-        shape = count, sum(len(np.atleast_2d(part.on)) for part in parts), len(plan)
-        depth = [np.broadcast_to(self.depth(plan, part, k), part.on.shape) for k in some for part in parts]
-        whole = np.array([plan.attach[k] == 0 for k in some], dtype=np.bool_).reshape(count, len(plan))
-        keep = np.array([plan.keep[k] for k in some], dtype=np.bool_).reshape(count, len(plan))
-        return np.array(depth, dtype=np.int64).reshape(shape), whole, keep
+        some, n = range(first, first + count), len(plan)
+        shape = sum(len(np.atleast_2d(part.on)) for part in parts), n
+        depth = np.empty((count, *shape), dtype=np.int64)
+        for own, k in zip(depth, some):
+            own[:] = plan.attach[k]
+        # As ``depth`` has it, for all parts at once.
+        for inside, around in ((self.starting, "init"), (self.behind, "out")):
+            if mine := [k - first for k in some if k in inside]:
+                depth[mine] = np.minimum(depth[mine], np.concatenate([np.atleast_2d(getattr(part, around)) for part in parts]))
+        whole = np.array([plan.attach[k] == 0 for k in some], dtype=np.bool_).reshape(count, n)
+        keep = np.array([plan.keep[k] for k in some], dtype=np.bool_).reshape(count, n)
+        return depth, whole, keep
 
     @cached_property
-    def _dims(self) -> tuple[Ints, Ints, Ints]:
+    def dims(self) -> tuple[Ints, Ints, Ints]:
         """The dimensions of all operands, as ``_loads_kernel.loads`` takes them."""
         operands = self.nest.operands
         most = max([1, *(len(o.dims) for o in operands)])
@@ -352,24 +365,36 @@ class Model:
 
     def around(self, plan: Plan, operand: int) -> Mask:
         """Which axes have a loop of several iterations around an operand's load in the first part, shape (n, axes)."""
-        return np.asarray((plan.position < plan.attach[operand][:, None]) & (self._first_outer(plan) > 1), dtype=np.bool_)
+        return np.asarray((plan.position < plan.attach[operand][:, None]) & self.loops_outside(plan), dtype=np.bool_)
 
-    def _first_outer(self, plan: Plan) -> Ints:
-        """Tiles along every axis in the first part that there is, shape (n, axes)."""
+    def loops_outside(self, plan: Plan) -> Mask:
+        """Along which axes the first part that there is has several tiles, shape (n, axes)."""
         first = plan.parts[0]
-        return np.where(first.on[:, None], first.outer, plan.body.outer)
+        return np.asarray(np.where(first.on[:, None], first.outer, plan.body.outer) > 1, dtype=np.bool_)
 
-    def kept_order(self, plan: Plan, operand: int) -> Ints:
-        """In which order the dimensions of an operand that stays lie on chip, outermost first, shape (n, dims).
+    def around_products(self, plan: Plan) -> Ints:
+        """Outer loops around the matrix products: those of the output, and those around what is loaded for them; shape (n,)."""
+        depth = np.full(len(plan), self.n_spatial, dtype=np.int64)
+        for k, operand in enumerate(self.nest.operands):
+            if operand.scope != ACC:
+                depth = np.maximum(depth, plan.attach[k])
+        return depth
+
+    def kept_order(self, plan: Plan, operand: int) -> list[int]:
+        """In which order the dimensions of an operand that stays lie on chip, outermost first; of a plan's first row.
 
         Those that the loops around its load move come first: then every piece is as dense as it can be. What is padded lies
         as the program has it.
         """
-        dims = self.nest.operands[operand].dims
-        if self.nest.operands[operand].producer is not None:
-            return np.broadcast_to(np.arange(len(dims)), (len(plan), len(dims)))
-        moved = (self.around(plan, operand)[:, None, :] & self.shapes[operand].moves).any(axis=2)
-        return np.argsort(~moved, axis=1, kind="stable")
+        from space._loads_kernel import in_order
+
+        dims, movers, _ = self.dims
+        order = np.zeros(movers.shape[1], dtype=np.int64)
+        in_order(
+            operand, int(dims[operand, 0]), bool(dims[operand, 1]), int(plan.attach[operand][0]),
+            columns(self.loops_outside(plan)), columns(plan.position), movers, 0, order,
+        )
+        return [int(d) for d in order[: dims[operand, 0]]]
 
     def footprint(self, plan: Plan, part: Part, operand: int) -> Ints:
         """Elements of one bank of an operand, shape (n,); what stays for later parts is held whole."""

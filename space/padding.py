@@ -168,7 +168,6 @@ class Padding:
             table[n, 1 : 1 + own.shape[0], 1 : 1 + own.shape[1]] = own
         return table
 
-
     def kinds(self, part: Part, ranges: Ints) -> npt.NDArray[np.float64]:
         """How many sizes of boxes of results the taps of one visit have, on average over a part's visits; shape (n,).
 

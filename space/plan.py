@@ -170,11 +170,6 @@ def times(rows: Ints) -> Ints:
     return found
 
 
-def two_longest(rows: Ints) -> Ints:
-    """The product of the two greatest along the last dimension: what the two loops of an instruction can cover."""
-    return times(np.sort(rows, axis=-1)[..., -2:])
-
-
 def indices(extents: Ints, coeffs: Sequence[int], axes: Iterable[int]) -> Ints:
     """Where every iteration of some axes stands in a dimension that they move; one dimension for each of them, in order.
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from autosched.ir.scopes import ACC
 from space.model import Model
 from space.plan import Plan
 from space.rule import Column, NumericRule, Points
@@ -43,11 +42,7 @@ class Zeros(NumericRule):
     def draft(self, model: Model, plan: Plan, terms: Terms) -> None:
         """Taps that a border cuts differently are instructions of their own."""
         part = terms.part
-        depth = np.full(len(plan), model.n_spatial, dtype=np.int64)
-        for k, operand in enumerate(model.nest.operands):
-            if operand.scope != ACC:
-                depth = np.maximum(depth, plan.attach[k])
-        ranges = model.ranges(plan, part, depth)
+        ranges = model.ranges(plan, part, model.around_products(plan))
         terms.pieces = np.where(plan.drops, np.maximum(terms.pieces, model.padding.kinds(part, ranges)), terms.pieces)
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:

@@ -27,7 +27,7 @@ from autosched.target import get_target
 from autosched.workloads import workload
 from space import Space
 from space.rule import Points
-from space.rules.length import stores
+from space.rules.length import elementwise
 
 WORKLOADS = ("t2", "t3", "resnet18.c2", "resnet18.c5", "resnet18.c8", "resnet18.c10", "resnet18.c11")
 SAMPLERS = ("cost-model", "draft", "traffic", "tpe", "nsgaii", "qmc", "random")
@@ -42,7 +42,7 @@ class Traffic(Space):
         for model, mine in self.sketches[sketch].split(own):
             plan = model.plan(mine)
             part, out = plan.stack, model.out_elements * model.config.out_elem_bytes * model.nest.stores
-            moved = DMA * stores(model, plan, part)
+            moved = DMA * elementwise(model, plan, part)[1]
             for k in range(len(model.nest.operands)):
                 beats, transfers = model.transfer(plan, part, k)
                 moved = moved + model.fills(plan, part, k) * (beats * model.config.bus_bytes + DMA * transfers)

@@ -165,8 +165,9 @@ def figures(model: Model, plan: Plan, part: Part) -> dict[str, np.ndarray]:
     found = {
         "tile": model.tile_elements(part), "tiles": model.tiles_run(plan, part), "copies": model.tile_copies(plan, part),
         "slices": model.slices(plan, part), "store": model.store_cycles(plan, part), "share": model.padding.share(part),
-        "widened": model.widened(part), "uops": uops(model, plan, part), "gemms": length._products(model, plan, part),
-        "stages": length._elementwise(model, plan, part), "stores": length.stores(model, plan, part),
+        "widened": model.widened(part), "uops": uops(model, plan, part), "gemms": length.products(model, plan, part),
+        "stages": length.elementwise(model, plan, part)[0], "stores": length.elementwise(model, plan, part)[1],
+        "dmas": length.dmas(model, plan, part),
     }
     for n in range(len(model.padding.dims)):
         found[f"most {n}"] = model.padding.most(plan, part, n, model.extent_of(plan, part, model.padding.operand))
@@ -175,7 +176,7 @@ def figures(model: Model, plan: Plan, part: Part) -> dict[str, np.ndarray]:
         found |= {
             f"fills {k}": model.fills(plan, part, k), f"extents {k}": model.extent_of(plan, part, k), f"beats {k}": beats,
             f"footprint {k}": model.footprint(plan, part, k), f"copies {k}": model.copies(plan, part, k),
-            f"transfers {k}": transfers, f"dmas {k}": length._dmas(model, plan, part, k),
+            f"transfers {k}": transfers,
         }
     terms = terms_of(model, plan, part)
     found |= {f"term {f.name}": np.array(value) for f in dataclasses.fields(terms)[1:]

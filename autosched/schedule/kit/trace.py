@@ -241,11 +241,12 @@ class Trace:
         objs = _objects(data)
         shared = Shared(sch, partial(_stamp_now, lookup), partial(_depends, lookup), traced=False)
         keys = [beginnings.key_of(obj) for obj in objs] if shared.able else [None] * len(objs)
-        node: beginnings.Node | None = beginnings.root_of(shared.origin, shared.trusted)
-        path = beginnings.path_of(node, keys, shared.stamp) if node is not None else []
+        root = beginnings.root_of(shared.origin, shared.trusted)
+        path = beginnings.path_of(root, keys, shared.stamp)
+        node: beginnings.Node | None = path[-1] if path else root
         rvs: dict[str, RV] = {}
-        for node in path:
-            rvs.update(node.names)
+        for known in path:
+            rvs.update(known.names)
         insts = _instructions(objs, len(path), rvs)
         shared.resume(path)
         for i, inst in enumerate(insts, len(path)):
