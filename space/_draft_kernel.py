@@ -68,15 +68,16 @@ def side_by_side(
 
 
 @lean
-def stores(tiles: Any, extents: Any, slices: Any, sliced: bool, spatial: int, found: Any) -> None:
+def stores(tiles: Any, extents: Any, slices: Any, thick: Any, sliced: bool, spatial: int, found: Any) -> None:
     """Of every part: elements of a tile that lie in a row of the output, and STOREs of a slice.
 
-    A slice goes along one axis of a tile, index by index; a STORE covers two dimensions of what lies together on chip.
+    Slices follow each other along one axis of a tile; a STORE covers two dimensions of what lies together on chip.
 
     Args:
         tiles: iterations inside a tile, shape (parts, axes, n).
         extents: of all axes, shape (axes,).
         slices: 0, or 1 + the axis that is sliced, shape (parts, n).
+        thick: indices of it in a slice, shape (parts, n).
         sliced: whether rows end with the slice.
         spatial: how many axes the output has; they come first.
         found: the result, shape (2, parts, n).
@@ -89,13 +90,14 @@ def stores(tiles: Any, extents: Any, slices: Any, sliced: bool, spatial: int, fo
             full = inner = True
             segments = 0
             for d in range(spatial - 1, -1, -1):
-                size = 1 if sliced and d == axis else tiles[p, d, r]
+                held = min(thick[p, r], tiles[p, d, r]) if d == axis else tiles[p, d, r]
+                size = held if sliced else tiles[p, d, r]
                 if full:
                     row *= size
                 full = full and size == extents[d]
                 if d < axis:
                     times *= tiles[p, d, r]
-                size = tiles[p, d, r] if d > axis else 1
+                size = held if d >= axis else 1
                 inner, segments, pieces = merged(size, size == extents[d], inner, segments)
                 each *= pieces
             found[0, p, r], found[1, p, r] = row, times * each

@@ -156,8 +156,8 @@ def dmas(
 
 @lean
 def elementwise(
-    on: Any, extents: Any, tiles: Any, outer: Any, position: Any, slices: Any, out: Any, whole: Any, spatial: int, capacity: int,
-    room: Any, found: Any,
+    on: Any, extents: Any, tiles: Any, outer: Any, position: Any, slices: Any, thick: Any, out: Any, whole: Any, spatial: int,
+    capacity: int, room: Any, found: Any,
 ) -> None:
     """Of every part: instructions of every element-wise operation, and STOREs of what is stored; the result, shape (2, parts, n).
 
@@ -168,6 +168,7 @@ def elementwise(
         outer: tiles along every axis.
         position: of every axis' loop, shape (axes, n).
         slices: 0, or 1 + the axis along which stages and stores go slice by slice, shape (parts, n).
+        thick: indices of it in a slice, shape (parts, n).
         out: loops around the stages, shape (parts, n).
         whole: extents of all axes, shape (axes,).
         spatial: how many axes the output has; they come first.
@@ -196,7 +197,7 @@ def elementwise(
             # What is done for several tiles at once takes no more than for each of them, but where it does not fit.
             first, second = two_longest(stored, spatial)
             large = large or elements >= (capacity + 1) * first * second
-            found[0, p, r] = run * (tile if large else stored[axis] if axis >= 0 else 1)
+            found[0, p, r] = run * (tile if large else -(-stored[axis] // thick[p, r]) if axis >= 0 else 1)
             if axis < 0 and spatial > 0:
                 # Two dimensions of a slice each; a slice across the innermost one is stored element by element.
                 last = innermost(whole, spatial)

@@ -489,9 +489,11 @@ class Build(Recorder):
         loops = self.loops(block, nest.out_loops)
         outer, inner = self._split({a: loops[nest.axes[a].out_index] for a in nest.spatial}, tile, extent)
         lanes = [loop for n, loop in enumerate(loops) if n not in {nest.axes[a].out_index for a in nest.spatial}]
-        tail = int(self.piece.part.slices[0])
-        slices = [inner[tail - 1]] if tail else []
-        rest = [inner[a] for a in nest.spatial if a in inner and a != tail - 1]
+        tail, thick = int(self.piece.part.slices[0]) - 1, int(self.piece.part.thick[0])
+        slices = [inner.pop(tail)] if tail >= 0 else []
+        if slices and thick > 1:
+            slices[0], inner[tail] = self.split(slices[0], thick)
+        rest = [inner[a] for a in nest.spatial if a in inner]
         sequence = [*(outer[a] for a in order if a in outer), *slices, *rest, *lanes]
         self.reorder(sequence)
         return outer, sequence, slices[0] if slices else None

@@ -27,7 +27,7 @@ from autosched.schedule.kit.trace import Trace
 from space.distinct import fresh_of
 from space.plan import Mask
 from space.rule import Points
-from space.rules.cuts import values
+from space.rules.cuts import table, values
 from space.sites import sites_of
 
 if TYPE_CHECKING:
@@ -275,6 +275,7 @@ def _changes(space: Space, sketch: int, row: Point, most: int) -> Iterator[dict[
     for at, column in columns:
         yield from ({at: value} for value in column.choices if value != row[at])
     yield from _behind_first(space, sketch, row)
+    yield from _rest_first(space, sketch, row)
     for group in _together(space, sketch):
         values = [space.sketches[sketch].columns[n].choices for n in group]
         while prod(map(len, values)) > most:
@@ -308,6 +309,27 @@ def _behind_first(space: Space, sketch: int, row: Point) -> Iterator[dict[int, i
             yield from ({**as_it_is, at[column]: t} for t in longer if as_it_is[at["head_tile"]])
 
 
+def _rest_first(space: Space, sketch: int, row: Point) -> Iterator[dict[int, int]]:
+    """What is left behind a first part as the last part, which is one by its slices or sums: a trace begins with the same cut."""
+    places, start = space.places(sketch), 0
+    for model in space.sketches[sketch].models:
+        at = {name: int(places[start + n]) for name, n in model.index.items()}
+        start += len(model.columns)
+        if not {"head", "cut", "tail_last", "tail_last_size"} <= set(at) or not row[at["head"]]:
+            continue
+        axis, size = (int(x) for x in table(model)[row[at["head"]]])
+        cut = values(model).get((axis, int(model.extents[axis]) - size))
+        slices = [model.columns[model.index[name]].choices for name in ("tail_last", "tail_last_size")]
+        if cut is None:
+            continue
+        for own in ({at["head_tile"]: 0} if "head_tile" in at else {}, {}):
+            swap = {**own, at["head"]: 0, at["cut"]: cut}
+            yield from ({**swap, at["tail_last"]: a, at["tail_last_size"]: n} for a, n in product(*slices))
+            for name, n in model.index.items():
+                if name.startswith("last_"):
+                    yield from ({**swap, at[name]: value} for value in model.columns[n].choices)
+
+
 def _pins(space: Space, sketch: int, row: Point, tiled: Sequence[int]) -> dict[int, int]:
     """What leaves the first and the last part's reductions as they are where those of all parts are tiled anew."""
     found = {}
@@ -334,7 +356,7 @@ def _together(space: Space, sketch: int) -> Iterator[list[int]]:
         tiles = [f"tile_{model.nest.axes[a].name}" for a in model.nest.spatial if model.nest.axes[a].extent > 1]
         sums = [[name for name in at if name.endswith(f"_{r}")] for r in reduce]
         for tile in tiles:
-            for more in ((), ("tail",), ("tail", "tail_last")):
+            for more in ((), ("tail", "tail_size"), ("tail", "tail_last"), ("tail_last", "tail_last_size")):
                 yield [at[n] for n in (tile, "order", *more) if n in at]
             # What stages take several tiles of shows where these are loaded one by one.
             if "late" in at:
@@ -352,6 +374,11 @@ def _together(space: Space, sketch: int) -> Iterator[list[int]]:
             model.columns[model.index[name]].choices) <= FEW], 2))
         yield [at[n] for n in (*tiles, "order") if n in at]
         yield [at[n] for n in ("cut", "cut_again") if n in at]
+        yield from ([at[n] for n in (own, f"{own}_size") if n in at] for own in ("tail", "tail_last"))
+        # A part as large as a tile is one by what it does otherwise.
+        yield [at[n] for n in ("cut", "tail_last", "tail_last_size") if n in at]
+        yield from ([at[n] for n in (own, f"last_{r}") if n in at] for own in ("cut", "cut_again") for r in reduce)
+        yield from ([at[n] for n in ("head", f"head_{r}") if n in at] for r in reduce)
         yield from ([at[n] for n in (*more, "head_tile") if n in at] for more in (("order",), *((t, "order") for t in tiles)))
         start += len(model.columns)
 

@@ -192,7 +192,10 @@ class Model:
         zero = np.zeros(n, dtype=np.int64)
         operands = range(len(self.nest.operands))
         every = np.full(n, self.n_spatial, dtype=np.int64)
-        body = Part(extents, extents.copy("K"), np.ones(n, dtype=np.bool_), np.zeros_like(extents), zero, every, every)
+        body = Part(
+            extents, extents.copy("K"), np.ones(n, dtype=np.bool_), np.zeros_like(extents), zero, np.ones_like(zero), every,
+            every,
+        )
         position = np.broadcast_to(self.position[0], extents.shape)
         never = np.zeros(n, dtype=np.bool_)
         return Plan(
@@ -245,6 +248,11 @@ class Model:
     def starting(self) -> frozenset[int]:
         """The operands that the initial values are made of, by number: they are loaded in front of them."""
         return frozenset(k for k, operand in enumerate(self.nest.operands) if self.nest.begins_with(operand))
+
+    @cached_property
+    def slices_leave(self) -> bool:
+        """Whether slices of a tile need not divide it: windows or padding that stages read would be cut apart."""
+        return not self.nest.halos and all(self.nest.operands[k].producer is None for k in self.behind)
 
     def depth(self, plan: Plan, part: Part, operand: int) -> Ints:
         """Outer loops of a part around an operand's load, shape (n,)."""
@@ -489,7 +497,7 @@ class Model:
 
     def slices(self, plan: Plan, part: Part) -> Ints:
         """In how many slices the stages after the GEMM and the store go over what they take at once of a part, shape (n,)."""
-        return along(self.out_tiles(plan, part), part.slices - 1)
+        return -(-along(self.out_tiles(plan, part), part.slices - 1) // part.thick)
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
@@ -573,8 +581,11 @@ class Model:
         from space._draft_kernel import stores
 
         found = np.zeros((2, *np.atleast_2d(part.on).shape), dtype=np.int64)
-        slices = np.array(part.slices).reshape(found.shape[1:])
-        stores(stacked(columns(self.out_tiles(plan, part))), self.extents, slices, bool(self.nest.stages), self.n_spatial, found)
+        slices, thick = (np.array(own).reshape(found.shape[1:]) for own in (part.slices, part.thick))
+        stores(
+            stacked(columns(self.out_tiles(plan, part))), self.extents, slices, thick, bool(self.nest.stages), self.n_spatial,
+            found,
+        )
         return found if part.on.ndim > 1 else found[:, 0]
 
     # -- bounds -------------------------------------------------------------------------------------------------------
@@ -591,7 +602,7 @@ class Model:
                 cut |= part.on
         body = plan.body
         every = np.broadcast_to(self.extents, body.extents.shape)
-        whole = Part(every, body.tiles, body.on, np.zeros_like(body.lows), body.slices, body.init, body.out)
+        whole = Part(every, body.tiles, body.on, np.zeros_like(body.lows), body.slices, body.thick, body.init, body.out)
         # Of a point with parts only one sweep counts: every element that is used, once.
         ranges = np.where(cut[:, None], whole.extents, self.ranges(plan, whole, self.depth(plan, whole, operand)))
         moved = [tuple(a for a, c in enumerate(coeffs) if c) for coeffs, _ in op.dims]

@@ -28,6 +28,7 @@ class Part:
         on: in which rows the part exists, shape (n,).
         lows: first index of every axis, shape (n, axes).
         slices: 0, or 1 + the spatial axis along which the last stages and the store go slice by slice, shape (n,).
+        thick: indices of that axis in a slice, the last of which may be smaller, shape (n,).
         init: outer loops around the sum's initial values, shape (n,).
         out: outer loops around the stages and the store, shape (n,); the others are the sum's own.
     """
@@ -37,6 +38,7 @@ class Part:
     on: Mask
     lows: Ints
     slices: Ints
+    thick: Ints
     init: Ints
     out: Ints
     _outer: tuple[Ints, Ints, Ints] | None = field(default=None, repr=False)
@@ -113,7 +115,7 @@ class Plan:
             parts = self.parts
             known = self._stack = Part(
                 np.stack([p.extents for p in parts]), np.stack([p.tiles for p in parts]), np.stack([p.on for p in parts]),
-                np.stack([p.lows for p in parts]), np.stack([p.slices for p in parts]),
+                np.stack([p.lows for p in parts]), np.stack([p.slices for p in parts]), np.stack([p.thick for p in parts]),
                 np.stack([p.init for p in parts]), np.stack([p.out for p in parts]),
             )
             if all(p.divided for p in parts):

@@ -29,7 +29,7 @@ from space.visits import visits
 if TYPE_CHECKING:
     from autosched.schedule import Schedule, Trace
 
-VERSION = 11  # of the meaning of a point; part of every record
+VERSION = 12  # of the meaning of a point; part of every record
 CHUNK = 1 << 15  # rows expanded at once where all are wanted: a few MB per array
 SHOWN = 12  # values of a decision that are listed in a notebook
 CROSSED = 0.5  # share of children with decisions of two parents
@@ -291,14 +291,14 @@ class Space:
         return float(np.prod([float(len(c.choices)) for c, at in zip(columns, places) if int(at) not in self._fixed]))
 
     def draws(self, rng: np.random.Generator, n: int) -> Points:
-        """``n`` rows with every column drawn evenly from its choices, sketches of as many nests by the size of their product.
+        """``n`` rows with every column drawn evenly from its choices, half of those of as many nests from sketches by their size.
 
-        How many nests is drawn evenly: forms of more would leave no draws for the others.
+        How many nests is drawn evenly, and so is the sketch of the other half: the largest would leave no draws for the others.
         """
         sizes = np.array([self._raw(k) if k in self._open else 0.0 for k in range(len(self.sketches))])
-        kinds = np.unique(self.nests)
-        for count in kinds if len(kinds) > 1 else ():
-            sizes[self.nests == count] /= max(float(sizes[self.nests == count].sum()), 1.0)
+        for count in np.unique(self.nests):
+            alike = (self.nests == count) & (sizes > 0)
+            sizes[alike] = sizes[alike] / sizes[alike].sum() + 1 / max(int(alike.sum()), 1)
         which = rng.choice(len(self.sketches), size=n, p=sizes / sizes.sum())
         out = np.zeros((n, self.width), dtype=np.int32)
         for k in range(len(self.sketches)):

@@ -36,8 +36,7 @@ class Ahead(NumericRule):
         count, first = model.column(points, "init"), model.column(points, "head_init")
         for n, part in enumerate(plan.parts):
             around = in_front(plan, part, first if n < plan.main else count, model.n_spatial)
-            # What stages take at once begins at once.
-            part.init = np.minimum(around, part.out)
+            part.init = np.minimum(around, part.out)  # as ``late`` has it
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """No more loops than there are of several tiles, and than leave every tile together."""

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Part, Plan, along
+from space.plan import Mask, Part, Plan, along
 from space.rule import Column, Ints, NumericRule, Points
 from space.rules.tiling import divides, make_room, tiled_axes
 
-EVERY = 64  # extents up to this may be cut anywhere; longer ones at powers of two
+EVERY = 32  # up to so many iterations any number may be cut off an axis; more than that by powers of two
 WHOLE = 0.3  # chance that a tile with its first and last part is whole along another axis
 
 
@@ -44,8 +44,8 @@ def _table(axes: tuple[tuple[int, int], ...]) -> Ints:
     found = [(-1, 0)]
     for a, extent in axes:
         most = extent // 2
-        sizes = range(1, most + 1) if extent <= EVERY else [1 << i for i in range(extent.bit_length()) if 1 << i <= most]
-        found += [(a, s) for s in sizes]
+        sizes = {*range(1, min(most, EVERY) + 1), *(1 << i for i in range(extent.bit_length()) if 1 << i <= most)}
+        found += [(a, s) for s in sorted(sizes)]
     return np.array(found, dtype=np.int64)
 
 
@@ -78,7 +78,7 @@ class Cuts(NumericRule):
         if on.any():
             first = extents.copy("K")
             first[rows[on], axis[on]] = size[on]
-            parts.append(Part(first, first.copy("K"), on, lows.copy("K"), whole.slices, whole.init, whole.out))
+            parts.append(Part(first, first.copy("K"), on, lows.copy("K"), whole.slices, whole.thick, whole.init, whole.out))
             extents[rows[on], axis[on]] -= size[on]
             lows[rows[on], axis[on]] += size[on]
         plan.main = len(parts)
@@ -91,12 +91,12 @@ class Cuts(NumericRule):
             at[rows[on], axis[on]] += kept[rows[on], axis[on]]
             exists = np.ones(n, dtype=np.bool_) if name == "cut" else parts[-1].on
             if name == "cut":
-                parts.append(Part(kept, kept.copy("K"), exists, lows, whole.slices, whole.init, whole.out))
+                parts.append(Part(kept, kept.copy("K"), exists, lows, whole.slices, whole.thick, whole.init, whole.out))
             else:
-                parts[-1] = Part(kept, kept.copy("K"), exists, lows, whole.slices, whole.init, whole.out)
+                parts[-1] = Part(kept, kept.copy("K"), exists, lows, whole.slices, whole.thick, whole.init, whole.out)
             if not on.any():
                 break
-            parts.append(Part(rest, rest.copy("K"), on, at, whole.slices, whole.init, whole.out))
+            parts.append(Part(rest, rest.copy("K"), on, at, whole.slices, whole.thick, whole.init, whole.out))
             extents, lows = rest, at
         plan.parts = parts
 
@@ -119,12 +119,13 @@ class Cuts(NumericRule):
                 cut = good
 
     def settle(self, model: Model, points: Points, plan: Plan) -> None:
-        """The last part is smaller than a tile, and tiles divide it; a cut that does neither is taken back."""
+        """Tiles divide the last part, which is smaller than a tile, or stored or summed otherwise; else the cut is taken back."""
         again = plan.parts[-1] if len(plan.parts) > plan.main + 2 else None
         if again is not None:
             axis, size = decoded(model, points, "cut_again")
             before = plan.parts[plan.main + 1]
-            idle = again.on & ~(divides(model, again) & divides(model, before) & _smaller(model, again, before, axis))
+            own = _smaller(again, before) | _otherwise(again, before)
+            idle = again.on & ~(divides(model, again) & divides(model, before) & own)
             points[idle, model.index["cut_again"]] = 0
         if len(plan.parts) > plan.main + 1:
             axis, size = decoded(model, points, "cut")
@@ -133,7 +134,7 @@ class Cuts(NumericRule):
             rest = _joined(plan, again, last) if again is not None else last
             tile = along(plan.body.tiles, axis)
             whole = (rest.extents % np.minimum(plan.body.tiles, rest.extents) == 0).all(axis=1)
-            idle = alone & ~(whole & (size < tile))
+            idle = alone & ~(whole & ((size < tile) | (_otherwise(last, plan.body) & ~_lone(model, plan))))
             # What is left behind must be tiled evenly without the cut as well: else the row is no point.
             points[idle, model.index["cut"]] = 0
         none = (points[:, model.index["cut"]] == 0)
@@ -142,11 +143,10 @@ class Cuts(NumericRule):
             head = plan.parts[0]
             axis, size = decoded(model, points, "head")
             tile = along(plan.body.tiles, axis)
-            # A first part as large as a tile is a tile, unless it has finer tiles, initial values in front of them (as where
-            # stages stand behind them), or loads something for all the others: then it may be larger too, so that the engine
-            # that computes is not done before these loads are.
-            spatial = slice(model.n_spatial)
-            kept = (head.tiles < np.minimum(plan.body.tiles, head.extents))[:, spatial].any(axis=1)
+            # A first part as large as a tile is a tile, unless it has finer tiles or sums, initial values in front of them (as
+            # where stages stand behind them), or loads something for all the others: then it may be larger too, so that the
+            # engine that computes is not done before these loads are.
+            kept = (head.tiles < np.minimum(plan.body.tiles, head.extents)).any(axis=1)
             kept |= head.init < model.n_spatial
             for keep in plan.keep:
                 kept |= keep
@@ -174,7 +174,7 @@ class Cuts(NumericRule):
             # Many small tiles or a few large ones: how many is drawn evenly by its logarithm.
             few = int(extent ** rng.random())
             tile = int(points[n, column]) if rng.random() < 0.3 else int(rng.integers(1, extent // 2 + 1))
-            last = (0, 1, 2, tile // 2)[rng.integers(4)]
+            last = (0, 1, 2, tile // 2, tile)[rng.integers(5)]
             if rng.random() < 0.5:
                 tile = max(1, (extent - last) // few)
             if tile not in model.columns[column].choices:
@@ -185,6 +185,10 @@ class Cuts(NumericRule):
             points[n, column] = tile
             points[n, model.index["head"]] = known.get((a, first), 0)
             points[n, model.index["cut"]] = known.get((a, last), 0)
+            if tile > 0 and last == tile:
+                last += tile * int(rng.integers(0, 3))
+                points[n, model.index["cut"]] = known.get((a, last), 0)
+                _apart(model, points[n], rng)
             other = axes[rng.integers(len(axes))] if rng.random() < WHOLE else a
             if other != a:
                 points[n, model.index[f"tile_{model.nest.axes[other].name}"]] = model.nest.axes[other].extent
@@ -211,9 +215,35 @@ class Cuts(NumericRule):
         return "cut " + " ".join(said) if said else ""
 
 
-def _smaller(model: Model, last: Part, before: Part, axis: Ints) -> npt.NDArray[np.bool_]:
+def _apart(model: Model, row: npt.NDArray[np.int32], rng: np.random.Generator) -> None:
+    """Has a point's last part go over its tiles in slices of its own, or over its sums in pieces of its own, in place."""
+    ways = [c for c in model.columns if c.name.startswith(("last_", "tail_last")) and len(c.choices) > 1]
+    for column in ways[:1] if len(ways) == 1 else [ways[n] for n in rng.choice(len(ways), 2, replace=False)] if ways else []:
+        row[model.index[column.name]] = rng.choice(np.array(column.choices))
+
+
+def _smaller(last: Part, before: Part) -> Mask:
     """Whether the last part's tile is smaller than that of the part it was cut from."""
-    return np.asarray(last.tiles.prod(axis=1) < before.tiles.prod(axis=1), dtype=np.bool_) | (axis < 0)
+    return np.asarray(last.tiles.prod(axis=1) < before.tiles.prod(axis=1), dtype=np.bool_)
+
+
+def _lone(model: Model, plan: Plan) -> Mask:
+    """Whether the main part is one tile behind a first part of such tiles: they are the main part, and it is cut off twice."""
+    if not plan.main:
+        return np.zeros(len(plan), dtype=np.bool_)
+    head, body = plan.parts[0], plan.body
+    alike = (head.tiles == np.minimum(body.tiles, head.extents)).all(axis=1)
+    return np.asarray(head.on & alike & (body.outer[:, : model.n_spatial] == 1).all(axis=1), dtype=np.bool_)
+
+
+def _otherwise(last: Part, before: Part) -> Mask:
+    """Whether the last part goes over its tiles in other slices, or its sums in finer pieces: it is no tile like the others.
+
+    In coarser ones, it is like the others, and they are a first part that is finer.
+    """
+    others = np.minimum(before.tiles, last.extents)
+    finer = (last.tiles < others).any(axis=1) & (last.tiles <= others).all(axis=1)
+    return np.asarray(finer | (last.slices != before.slices) | (last.thick != before.thick), dtype=np.bool_)
 
 
 def _joined(plan: Plan, again: Part, last: Part) -> Part:
@@ -221,4 +251,4 @@ def _joined(plan: Plan, again: Part, last: Part) -> Part:
     extents = np.where(again.on[:, None], np.maximum(last.extents, 0), last.extents).copy("K")
     differ = again.on[:, None] & (again.lows != last.lows)
     extents = np.where(differ, last.extents + again.extents, extents)
-    return Part(extents, np.minimum(plan.body.tiles, extents), last.on, last.lows, last.slices, last.init, last.out)
+    return Part(extents, np.minimum(plan.body.tiles, extents), last.on, last.lows, last.slices, last.thick, last.init, last.out)

@@ -33,6 +33,8 @@ class Late(NumericRule):
         for name, part in (("late", plan.body), ("head_late", plan.parts[0])):
             if name == "late" or plan.main:
                 part.out = in_front(plan, part, model.column(points, name), model.n_spatial)
+                # What stages take at once begins at once.
+                part.init = np.minimum(part.init, part.out)
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """No more loops than there are of several tiles, and none without a load inside: that is a tile.

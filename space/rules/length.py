@@ -102,11 +102,11 @@ def elementwise(model: Model, plan: Plan, part: Part) -> tuple[Ints, Ints]:
     """
     from space import _length_kernel
 
-    found = np.zeros((2, *np.atleast_2d(part.on).shape), dtype=np.int64)
+    on, slices, thick, out = (np.array(np.atleast_2d(own)) for own in (part.on, part.slices, part.thick, part.out))
+    found = np.zeros((2, *on.shape), dtype=np.int64)
     _length_kernel.elementwise(
-        np.array(np.atleast_2d(part.on)), *turned(plan, part), columns(plan.position), np.array(np.atleast_2d(part.slices)),
-        np.array(np.atleast_2d(part.out)), model.extents, model.n_spatial, model.config.uop_capacity,
-        np.zeros((2, len(model.extents)), dtype=np.int64), found,
+        on, *turned(plan, part), columns(plan.position), slices, thick, out, model.extents, model.n_spatial,
+        model.config.uop_capacity, np.zeros((2, len(model.extents)), dtype=np.int64), found,
     )
     pieces, stores = found if part.on.ndim > 1 else found[:, 0]
     operations = pieces * (model.imm_ops + model.tensor_ops + model.added + sum(model.nest.init_ops) + len(model.nest.stages) + 2)

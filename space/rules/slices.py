@@ -1,58 +1,87 @@
-"""Slices: along which axis the stages after the reduction and the store go slice by slice over a tile."""
+"""Slices: along which axis the stages after the reduction and the store go over a tile, and how much of it at a time."""
 
 from __future__ import annotations
+
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Mask, Part, Plan, along
+from space.plan import Mask, Part, Plan, along, times
 from space.rule import Column, Ints, NumericRule, Points
+
+THICK = 32  # indices of a slice at most
 
 
 class Slices(NumericRule):
-    """``tail`` for all parts, ``tail_last`` for the last of several: 0, or 1 + the spatial axis of the slices."""
+    """``tail`` for all parts, ``tail_last`` for the last of several: 0, or 1 + the spatial axis of slices; and their thickness.
+
+    A result is stored while the next is computed: slices want to be about as many as hide that, and not more, since each is an
+    instruction for every operation. Of a part that is a single tile the last slice takes what is left; else slices divide a tile,
+    and the thickness is the most that may be.
+    """
 
     name = "slices"
 
     def columns(self, model: Model) -> tuple[Column, ...]:
-        """``tail``, and where there are cuts ``tail_last``."""
+        """``tail`` and ``tail_size``, and where there are cuts ``tail_last`` and ``tail_last_size``."""
         # Without stages there is only the store to slice, whose loops lowering orders itself.
-        values = (0, *(1 + i for i in model.nest.spatial if model.nest.axes[i].extent > 1 and model.nest.stages))
-        last = (Column("tail_last", values),) if model.cuts else ()
-        return (Column("tail", values), *last)
+        long = [i for i in model.nest.spatial if model.nest.axes[i].extent > 1 and model.nest.stages]
+        sizes = tuple(range(1, min(max((model.nest.axes[i].extent for i in long), default=2), THICK + 1)))
+        return tuple(
+            column for name in (("tail", "tail_last") if model.cuts else ("tail",))
+            for column in (Column(name, (0, *(1 + i for i in long))), Column(f"{name}_size", sizes, 1))
+        )
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """The axis of every part; one that has a single slice there goes whole."""
-        tail, last = model.column(points, "tail"), model.column(points, "tail_last")
         for part, ends in zip(plan.parts, final(plan)):
-            axis = np.where(ends, last, tail)
-            part.slices = np.where(along(part.tiles, axis - 1) > 1, axis, 0)
+            axis, thick = (
+                np.where(ends, model.column(points, f"tail_last{what}", value), model.column(points, f"tail{what}", value))
+                for what, value in (("", 0), ("_size", 1))
+            )
+            thick = _possible(model, part, axis, thick)
+            sliced = _sliced(part, axis, thick)
+            part.slices, part.thick = np.where(sliced, axis, 0), np.where(sliced, thick, 1)
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
-        """A slice axis has more than one slice."""
+        """There is more than one slice somewhere; no thickness is more than what is done. What is not sliced has none."""
         masks = final(plan)
         for name, parts in (("tail", [plan.body]), ("tail_last", plan.parts)):
             if name not in model.index:
                 continue
-            axis = points[:, model.index[name]].astype(np.int64)
+            axis, thick = model.column(points, name), model.column(points, f"{name}_size", 1)
             busy = np.zeros(len(points), dtype=np.bool_)
             for n, part in enumerate(parts):
-                here = _sliced(part, axis)
-                busy |= here & masks[n] if name == "tail_last" else here
+                own = _possible(model, part, axis, thick)
+                here = _sliced(part, axis, own) & (masks[n] if name == "tail_last" else True)
+                thick = np.where(here, own, thick)
+                busy |= here
             points[:, model.index[name]] = np.where(busy, axis, 0)
+            points[:, model.index[f"{name}_size"]] = np.where(busy, thick, 1)
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
-        """The axis, and log numbers of slices, tiles and elements of a tile."""
+        """The axis, and log numbers of slices, tiles and elements of a tile; log elements of a slice of the last part."""
         body = plan.body
+        last = np.zeros(len(plan))
+        for part, ends in zip(plan.parts, final(plan)):
+            last = np.where(ends, np.log2(times(model.out_tiles(plan, part)) / model.slices(plan, part)), last)
         return [body.slices.astype(np.float64), np.log2(model.slices(plan, body)), np.log2(model.tile_elements(body)),
-                np.log2(np.maximum(model.tiles_run(plan, body), 1))]
+                np.log2(np.maximum(model.tiles_run(plan, body), 1)), last]
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
         """Only said when there are slices."""
-        names = [model.nest.axes[int(p.slices[0]) - 1].name if p.slices[0] else "" for p in (plan.body, plan.parts[-1])]
+        names = [_said(model, part) for part in (plan.body, plan.parts[-1])]
         said = [f"store by {names[0]}"] if names[0] else []
         return ", ".join([*said, f"the last by {names[1]}"] if names[1] and len(plan.parts) > plan.main + 1 else said)
+
+
+def _said(model: Model, part: Part) -> str:
+    """The axis of a part's slices, and how thick they are."""
+    axis, thick = int(part.slices[0]), int(part.thick[0])
+    name = model.nest.axes[axis - 1].name if axis else ""
+    return f"{thick} {name}" if thick > 1 else name
 
 
 def final(plan: Plan) -> list[Mask]:
@@ -65,6 +94,22 @@ def final(plan: Plan) -> list[Mask]:
     return found[::-1]
 
 
-def _sliced(part: Part, axis: Ints) -> Mask:
-    """Whether an axis gives a part's tile more than one slice."""
-    return np.asarray((axis > 0) & (along(part.tiles, axis - 1) > 1), dtype=np.bool_)
+def _possible(model: Model, part: Part, axis: Ints, thick: Ints) -> Ints:
+    """The thickest slices of a part's tile, no thicker than they are meant to be, shape (n,)."""
+    spatial = slice(model.n_spatial)
+    alone = (part.extents[:, spatial] == part.tiles[:, spatial]).all(axis=1) & model.slices_leave
+    return np.where(alone, thick, _divisors(int(model.extents.max(initial=1)))[along(part.tiles, axis - 1), thick])
+
+
+@cache
+def _divisors(most: int) -> Ints:
+    """Of every tile up to a length the largest divisor up to every thickness, shape (most + 1, THICK + 1)."""
+    table = np.ones((most + 1, THICK + 1), dtype=np.int64)
+    for d in range(2, THICK + 1):
+        table[::d, d:] = d
+    return table
+
+
+def _sliced(part: Part, axis: Ints, thick: Ints) -> Mask:
+    """Whether a part's tile has more than one slice of such a thickness along an axis."""
+    return np.asarray((axis > 0) & (along(part.tiles, axis - 1) > thick), dtype=np.bool_)

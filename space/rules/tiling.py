@@ -13,7 +13,8 @@ from space.model import Model
 from space.plan import Mask, Part, Plan
 from space.rule import Column, Ints, NumericRule, Points
 
-EVERY = 64  # up to this extent every tile may divide what a cut leaves; above, divisors of the whole axis only
+EVERY = 64  # tiles up to this may divide what a cut leaves; longer ones are divisors of the whole axis only
+TABLES = 256  # extents up to this have all their nearest divisors in one table
 
 
 @cache
@@ -91,9 +92,8 @@ class Tiling(NumericRule):
         """``tile_<axis>``."""
         made = []
         for axis in model.nest.axes:
-            spread = model.cuts and not axis.reduce and axis.extent <= EVERY
-            values = range(1, axis.extent + 1) if spread else divisors(axis.extent)
-            made.append(Column(f"tile_{axis.name}", tuple(values), axis.extent, 1))
+            spread = range(1, min(axis.extent, EVERY) + 1) if model.cuts and not axis.reduce else ()
+            made.append(Column(f"tile_{axis.name}", tuple(sorted({*spread, *divisors(axis.extent)})), axis.extent, 1))
         return tuple(made)
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
@@ -111,12 +111,11 @@ class Tiling(NumericRule):
         for a, axis in enumerate(model.nest.axes):
             column = model.index[f"tile_{axis.name}"]
             extents, choices = plan.body.extents[:, a], model.columns[column].choices
-            if axis.extent <= EVERY:
+            if axis.extent <= TABLES:
                 points[:, column] = _nearest(axis.extent, choices)[extents, points[:, column]]
                 continue
             for extent in np.unique(extents):
                 rows = np.flatnonzero(extents == extent)
-                # Of a long axis not every tile is a choice: what a cut leaves may have divisors that are none.
                 table = nearest_divisors(int(extent), choices)
                 points[rows, column] = table[np.minimum(points[rows, column], extent)]
 

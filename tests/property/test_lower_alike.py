@@ -136,7 +136,7 @@ def test_whatever_decides_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alike, "question", noted)
     target = get_target("vta-de10")
     space = Space(workload(WORKLOADS[0], 1, 16).func, target)
-    for point in space.sample(np.random.default_rng(3), 4):
+    for point in space.sample(np.random.default_rng(3), 10):
         lowered(space.schedule(point).func, target)
     seen: set[str] = set()
     for site, own, places, key in asked:

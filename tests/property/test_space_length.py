@@ -40,7 +40,7 @@ def share(space: Space, point: np.ndarray, target: str) -> float:
 
 def test_pieces_that_stay_are_counted_as_they_lie() -> None:
     space = Space(workload("conv2d:h=8,w=9,ci=64,co=32,k=5,stride=2,pad=2").func, "vta-de10")
-    points = space.eager(np.random.default_rng(1), 6000)
+    points = space.eager(np.random.default_rng(1), 9000)
     column = {name: points[:, n] for n, name in enumerate(space.names)}
     # Of many taps that lie in a row a piece has one: the rows of a piece are apart, and DMAs of their own.
     apart = points[(column["keep_data"] == 1) & (column["load_data"] == max(column["load_data"])) & (column["head_kx"] == 1)]

@@ -10,7 +10,7 @@ import rivals
 def test_schedules_of_random_primitives_stay_above_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rivals, "SAMPLED", 4)
     monkeypatch.setattr(rivals, "DRAFTED", 1)  # a bad point, so that some are faster
-    found = rivals.against("dense:m=3,k=96,n=32", 6, 3)
+    found = rivals.against("dense:m=3,k=96,n=32", 6, 4)
     assert sum(found.counts.values()) == 6 and found.counts["ran"] and not found.below and found.best >= found.bound
     assert all(found.bound <= cycles < found.best for cycles, _ in found.faster)
     assert found.faster and all(where.startswith(("tile", "outside: ")) for _, where in found.faster), found.faster

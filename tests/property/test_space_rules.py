@@ -256,7 +256,7 @@ def test_neighbours_of_several_points_are_repaired_once(monkeypatch: pytest.Monk
 def test_decisions_move_to_another_form() -> None:
     """What both forms decide stays; what the other has no such value of becomes its default; of the rest nothing is left."""
     space = Space(workload("resnet18.max_pool").func, "vta-de10")
-    points = space.sample(np.random.default_rng(0), 200)
+    points = space.sample(np.random.default_rng(0), 600)
     assert len(space.sketches) == 3 and set(points[:, 0]) == {0, 1, 2}
     for form, sketch in enumerate(space.sketches):
         moved = space.moved(points, form)
@@ -298,7 +298,7 @@ def test_points_with_first_parts_are_programs_of_their_own() -> None:
     points = np.concatenate(list(space.enumerate()))
     columns = {name: points[:, n] for n, name in enumerate(space.names)}
     some = points[(columns["head_k"] < 2) | (columns["last_k"] > 0) | (columns["keep_data"] > 0) | (columns["keep_weight"] > 0)]
-    assert len(some) == 454
+    assert len(some) == 762
     results = [measure(Candidate(TINY, "vta-de10", tuple(space.trace(p).as_json()))) for p in some]
     assert all(r.ok for r in results) and len({r.program for r in results}) == len(some)
 
@@ -382,7 +382,7 @@ def test_eager_points_ask_for_memory_and_fall_alike() -> None:
     drawn = space.sample(np.random.default_rng(3), len(points))
     for name in ("banks_data", "banks_kernel", "banks_acc", "drop_zeros"):
         column = space.names.index(name)
-        assert points[:, column].mean() > drawn[:, column].mean() + 0.05, name
+        assert points[:, column].mean() > drawn[:, column].mean() + 0.03, name
 
 
 class Far(NumericRule):
@@ -422,7 +422,7 @@ def test_a_tile_that_comes_out_even_may_be_longer_along_another_axis() -> None:
     at = {name: model.index[name] for name in ("head", "cut", "cut_again", "tile_y", "tile_x", "tile_co")}
     before = space.sketches[0].default
     before[[at["tile_y"], at["tile_x"], at["tile_co"]]] = 7, 7, 2
-    points = np.repeat(before[None], 4000, axis=0)
+    points = np.repeat(before[None], 12000, axis=0)
     rule.vary(model, points, np.random.default_rng(0))
     whole = points[:, at["tile_x"]] == 14
     cut = table(model)[points[:, at["cut"]]]
@@ -431,9 +431,14 @@ def test_a_tile_that_comes_out_even_may_be_longer_along_another_axis() -> None:
     changed = points[:, at["tile_y"]] != 7
     assert 0.05 < (whole & changed).sum() / changed.sum() < 0.2
     # Up to half of the axis, or all but a last part of it.
-    assert np.isin(points[:, at["tile_x"]], (*range(1, 8), 11, 12, 13, 14)).all()
-    others = [n for n in range(points.shape[1]) if n not in at.values() and n != model.index["tile_ci"]]
+    few = np.isin(points[:, at["tile_x"]], (*range(1, 8), 11, 12, 13, 14)).mean()
+    assert few > 0.98, "but for where the last part is as long"
+    own = {n for name, n in model.index.items() if name.startswith(("last_", "tail_last"))}
+    others = [n for n in range(points.shape[1]) if n not in {*at.values(), *own, model.index["tile_ci"]}]
     assert (points[:, others] == before[others]).all()
+    # A last part as long as tiles is one where it does something otherwise.
+    apart = (points[:, sorted(own)] != before[sorted(own)]).any(axis=1)
+    assert apart.any() and (cut[apart, 1] > 0).mean() > 0.5
 
 
 def test_a_space_without_members_is_given_up_after_four_rounds() -> None:

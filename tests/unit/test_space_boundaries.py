@@ -36,7 +36,7 @@ SUM = '''
 def test_the_tiles_of_a_part_follow_whichever_of_its_figures_is_replaced() -> None:
     extents, tiles = np.array([[8, 6]]), np.array([[4, 6]])
     part = Part(extents, tiles, np.ones(1, dtype=np.bool_), np.zeros_like(extents), np.zeros(1, dtype=np.int64),
-                np.full(1, 2), np.full(1, 2))
+                np.ones(1, dtype=np.int64), np.full(1, 2), np.full(1, 2))
     assert part.outer.tolist() == [[2, 1]]
     part.tiles = np.array([[2, 4]])
     assert part.outer.tolist() == [[4, 2]] and part.rest.tolist() == [[2, 2]]

@@ -71,7 +71,7 @@ def test_a_cut_with_its_tile_comes_out_even_for_large_tiles_too(space: Space) ->
     tile = points[:, model.index["tile_co"]]
     large = (tile > extent // 2) & (tile < extent)
     assert large.sum() > 40 and (left[large] % tile[large] == 0).mean() > 0.9
-    assert set(tile[large].tolist()) == {6, 7}, "all but a last part of one or two"
+    assert {6, 7} <= set(tile[large].tolist()) <= {5, 6, 7}, "all but a last part of one or two, or as long as tiles"
 
 
 def test_points_of_one_kind_have_the_same_loops(space: Space) -> None:

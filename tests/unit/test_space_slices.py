@@ -1,0 +1,154 @@
+"""Slices of several indices, and parts as long as a tile that do something otherwise: what they store and compute, and twins."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from decided import cut, drawn, error_of_lowest, run, settled, within_bounds
+
+from autosched.errors import ProgramError
+from autosched.lower import lower_table
+from autosched.workloads import workload
+from sim import isa
+from space import Space
+from space.rules.cuts import table
+
+CONV = "conv2d:h=7,w=6,ci=32,co=48,k=3,pad=1"
+DENSE = "dense:m=12,k=256,n=64,bias=1"
+THICK = ("tail_size", "tail_last_size")
+
+
+def axis(space: Space, name: str) -> int:
+    """The value of a column of slices."""
+    return 1 + [a.name for a in space.sketches[0].models[0].nest.axes].index(name)
+
+
+def stored(space: Space, point: np.ndarray) -> list[int]:
+    """Vectors of every STORE."""
+    rows = lower_table(space.schedule(point).func, space.target).table
+    rows = rows[rows[:, isa.OPCODE] == isa.OP_STORE]
+    return (rows[:, isa.Y_SIZE] * rows[:, isa.X_SIZE]).tolist()
+
+
+def thick(space: Space, points: np.ndarray) -> np.ndarray:
+    """Which points have slices of several indices."""
+    return np.asarray((points[:, [space.names.index(n) for n in THICK]] > 1).any(axis=1))
+
+
+@pytest.mark.parametrize(("given", "size", "slices"), [
+    ({}, 1, [18] * 7), ({}, 2, [36, 36, 36, 18]), ({}, 3, [54, 54, 18]), ({}, 4, [72, 54]), ({}, 6, [108, 18]),  # a tile alone
+    ({"tile_co": 1}, 1, [6] * 21), ({"tile_co": 1}, 3, None), ({"tile_co": 1}, 6, None),  # nothing but 1 divides 7
+    ({"head": ("y", 1), "tile_y": 6, "tile_co": 1}, 4, None),
+    ({"head": ("y", 1), "tile_y": 6, "tile_co": 1}, 3, [6] * 3 + [18] * 6),
+])
+def test_the_last_slice_of_a_lone_tile_takes_what_is_left(
+    given: dict[str, int | tuple[str, int]], size: int, slices: list[int] | None
+) -> None:
+    """Of several tiles slices are as thick as divides them."""
+    space = Space(workload(CONV).func, "vta-de10")
+    own = {k: cut(space, *v) if isinstance(v, tuple) else v for k, v in given.items()}
+    point = settled(space, **own, tail=axis(space, "y"), tail_size=size)
+    if slices is None:
+        assert point[space.names.index("tail_size")] < size
+        with pytest.raises(ProgramError, match="simpler twin"):
+            space.point(**{**dict(zip(space.names, point.tolist())), "tail_size": size})
+        return
+    assert point[space.names.index("tail_size")] == size
+    assert sum(stored(space, point)) == 7 * 6 * 3
+    found = stored(space, point)
+    # A channel block's rows lie together, and are a DMA of their own.
+    sums = np.add.reduceat(found, np.flatnonzero(np.arange(len(found)) % (len(found) // len(slices)) == 0))
+    assert sums.tolist() == slices and run(space, CONV, point, execute=True).ok
+
+
+def test_what_is_one_slice_is_none() -> None:
+    space = Space(workload(CONV).func, "vta-de10")
+    point = settled(space, tail=axis(space, "y"), tail_size=7 - 1)
+    assert point[space.names.index("tail")] > 0 and "store by 6 y" in space.explain(point)
+    for size in (1, 6):
+        plain = settled(space, tile_y=1, tail=axis(space, "y"), tail_size=size)
+        assert plain[space.names.index("tail")] == 0 and plain[space.names.index("tail_size")] == 1
+    assert max(space.choices[space.names.index("tail_size")]) == 6, "the longest axis has seven"
+
+
+@pytest.mark.parametrize(("name", "target"), [
+    (CONV, "vta-de10"), (CONV, "vta-de10-portable"), ("residual:h=6,w=6,c=96", "vta-fsim"), (DENSE, "vta-pynq"),
+    ("max_pool2d:h=9,w=10,c=16,k=3,stride=1,pad=1", "vta-de10"), ("avg_pool2d:h=9,w=10,c=16,k=3,stride=1,pad=1", "vta-de10"),
+])
+def test_they_compute_the_same_within_their_bounds(name: str, target: str) -> None:
+    space, points = drawn(name, target, THICK, 4, 900)
+    within_bounds(space, name, points[thick(space, points)], 6)
+
+
+@pytest.mark.parametrize("name", [CONV, DENSE])
+def test_the_estimate_knows_them(name: str) -> None:
+    space, points = drawn(name, "vta-de10", THICK, 4, 900)
+    assert error_of_lowest(space, name, points[thick(space, points)]) < 0.06
+
+
+@pytest.mark.parametrize("name", [CONV, DENSE, "residual:h=6,w=6,c=96"])
+def test_other_thicknesses_are_other_programs(name: str) -> None:
+    space, points = drawn(name, "vta-de10", THICK, 4, 900)
+    some = points[thick(space, points)][:12]
+    beside = [p for point in some for p in space.neighbours(point)[::29]]
+    rows = np.unique(np.array([*some, *beside]), axis=0)
+    programs = [run(space, name, p).program for p in rows]
+    assert len(set(programs)) == len(rows) > 24 and None not in programs
+
+
+@pytest.mark.parametrize(("given", "fits"), [
+    ({}, False),  # a tile like the others
+    ({"tail_last": "m"}, True), ({"tail_last": "m", "tail": "m"}, False),
+    ({"tail_last": "m", "tail_last_size": 2, "tail": "m"}, True),
+    ({"last_k": 8, "load_weight": 3}, True), ({"last_k": 8}, False),  # nothing is loaded for it alone
+    ({"tile_k": 4, "last_k": 8, "load_weight": 3}, False),  # in coarser pieces it is what a first part leaves
+    ({"cut": ("m", 6), "last_k": 8, "load_weight": 3}, True), ({"cut": ("m", 6)}, False),  # two such tiles
+    ({"cut": 0, "head": ("m", 3), "head_k": 8, "load_weight": 3}, True), ({"cut": 0, "head": ("m", 3)}, False),
+    ({"cut": 0, "head": ("m", 3), "head_k": 8}, False),
+    ({"cut_again": ("n", 1), "tile_n": 1, "cut": ("m", 1), "tail_last": "m"}, False),  # a row has no slices
+    ({"cut_again": ("n", 1), "tile_n": 1, "cut": ("m", 2), "tile_m": 2, "tail_last": "m"}, True),
+    ({"cut_again": ("n", 1), "tile_n": 1, "cut": ("m", 2), "tile_m": 2}, False),
+])
+def test_a_part_as_long_as_a_tile_is_one_where_it_does_something_otherwise(
+    given: dict[str, int | str | tuple[str, int]], fits: bool
+) -> None:
+    space = Space(workload(DENSE).func, "vta-de10")
+    plain: dict[str, int | str | tuple[str, int]] = {"tile_m": 3, "tile_k": 16, "cut": ("m", 3)}
+    own = {k: cut(space, *v) if isinstance(v, tuple) else axis(space, v) if isinstance(v, str) else v
+           for k, v in {**plain, **given}.items()}
+    if not fits:
+        with pytest.raises(ProgramError, match="not in the space"):
+            space.point(**own)
+        return
+    point = space.point(**own)
+    parts = [name for name in ("head", "cut", "cut_again") if point[space.names.index(name)]]
+    assert parts and run(space, DENSE, point, execute=True).ok
+    assert space.point_of(space.trace(point)).tolist() == point.tolist()
+    without = settled(space, **{**own, **dict.fromkeys(parts, 0)})
+    assert run(space, DENSE, without).program != run(space, DENSE, point).program
+
+
+def test_long_axes_may_be_cut_and_tiled_as_shorter_ones_are() -> None:
+    """One index more than 64 takes nothing away."""
+    def choices(n: int) -> tuple[set[tuple[int, int]], set[int]]:
+        space = Space(workload(f"dense:m={n},k=32,n=32").func, "vta-de10")
+        sizes = table(space.sketches[0].model)
+        return {tuple(row) for row in sizes.tolist()}, set(space.choices[space.names.index("tile_m")].tolist())
+
+    (cuts, tiles), (more_cuts, more_tiles) = choices(64), choices(65)
+    assert cuts <= more_cuts and tiles <= more_tiles and 65 in more_tiles
+    (far, longest) = choices(300)
+    assert {size for a, size in far if a == 0} == {*range(1, 33), 64, 128} and set(range(1, 65)) | {75, 100, 150, 300} == longest
+    space = Space(workload("dense:m=65,k=32,n=32").func, "vta-de10")
+    point = space.point(head=cut(space, "m", 10), tile_m=11, load_data=1)
+    assert run(space, "dense:m=65,k=32,n=32", point, execute=True).ok
+
+
+def test_every_form_has_draws() -> None:
+    """Also one with far fewer points than another of as many nests."""
+    space = Space(workload("resnet18.max_pool").func, "vta-de10")
+    sizes = [space._raw(k) for k in range(len(space.sketches))]
+    drawn_of = np.bincount(space.draws(np.random.default_rng(0), 3000)[:, 0], minlength=len(sizes))
+    alone = [k for k in range(len(sizes)) if space.nests[k] == 1]
+    assert len(alone) == 2 and sizes[alone[0]] < 0.01 * sizes[alone[1]]
+    assert drawn_of[alone[0]] > 3000 / 2 / 5 and drawn_of[alone[1]] > 3 * drawn_of[alone[0]] / 2
