@@ -10,6 +10,8 @@ import numpy.typing as npt
 from space.model import Model
 from space.plan import Mask, Part, Plan, along, times
 from space.rule import Column, Ints, NumericRule, Points
+from space.rules.cuts import table, values
+from space.rules.tiling import tiled_axes
 
 THICK = 32  # indices of a slice at most
 
@@ -36,11 +38,9 @@ class Slices(NumericRule):
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """The axis of every part; one that has a single slice there goes whole."""
+        given = [(model.column(points, name), model.column(points, f"{name}_size", 1)) for name in ("tail_last", "tail")]
         for part, ends in zip(plan.parts, final(plan)):
-            axis, thick = (
-                np.where(ends, model.column(points, f"tail_last{what}", value), model.column(points, f"tail{what}", value))
-                for what, value in (("", 0), ("_size", 1))
-            )
+            axis, thick = (np.where(ends, last, all_) for last, all_ in zip(*given))
             thick = _possible(model, part, axis, thick)
             sliced = _sliced(part, axis, thick)
             part.slices, part.thick = np.where(sliced, axis, 0), np.where(sliced, thick, 1)
@@ -60,6 +60,25 @@ class Slices(NumericRule):
                 busy |= here
             points[:, model.index[name]] = np.where(busy, axis, 0)
             points[:, model.index[f"{name}_size"]] = np.where(busy, thick, 1)
+
+    def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
+        """Other slices; as often, the last tile along one axis is a part of its own, for slices of its own."""
+        alone = rng.random(len(points)) < 0.5
+        mine = points[alone]
+        super().vary(model, mine, rng)
+        points[alone] = mine
+        axes = tiled_axes(model)
+        if not axes or "tail_last" not in model.index or len(model.columns[model.index["tail_last"]].choices) < 2:
+            return
+        at, known, sizes = model.index, values(model), table(model)
+        for row in (points[n] for n in np.flatnonzero(~alone)):
+            a = axes[rng.integers(len(axes))]
+            axis, size = sizes[row[at["cut"]]]
+            tile = int(row[at[f"tile_{model.nest.axes[a].name}"]])
+            row[at["cut_again" if axis >= 0 else "cut"]] = known.get((a, min(tile, int(size)) if axis == a else tile), 0)
+            for name in ("tail_last", "tail_last_size"):
+                choices = model.columns[at[name]].choices
+                row[at[name]] = choices[rng.integers(name == "tail_last", len(choices))]
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """The axis, and log numbers of slices, tiles and elements of a tile; log elements of a slice of the last part."""
@@ -96,6 +115,8 @@ def final(plan: Plan) -> list[Mask]:
 
 def _possible(model: Model, part: Part, axis: Ints, thick: Ints) -> Ints:
     """The thickest slices of a part's tile, no thicker than they are meant to be, shape (n,)."""
+    if not (thick > 1).any():
+        return thick
     spatial = slice(model.n_spatial)
     alone = (part.extents[:, spatial] == part.tiles[:, spatial]).all(axis=1) & model.slices_leave
     return np.where(alone, thick, _divisors(int(model.extents.max(initial=1)))[along(part.tiles, axis - 1), thick])
@@ -112,4 +133,6 @@ def _divisors(most: int) -> Ints:
 
 def _sliced(part: Part, axis: Ints, thick: Ints) -> Mask:
     """Whether a part's tile has more than one slice of such a thickness along an axis."""
+    if not axis.any():
+        return np.zeros(len(axis), dtype=np.bool_)
     return np.asarray((axis > 0) & (along(part.tiles, axis - 1) > thick), dtype=np.bool_)
