@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from decided import cut, drawn, error_of_lowest, run, settled, within_bounds
+from decided import cut, deciding, drawn, error_of_lowest, run, settled, within_bounds
 
 from autosched.errors import ProgramError
 from autosched.lower import lower_table
 from autosched.workloads import workload
 from sim import isa
 from space import Space
-from space.rules.cuts import table
+from space.rules.cuts import decoded, table
 
 CONV = "conv2d:h=7,w=6,ci=32,co=48,k=3,pad=1"
 DENSE = "dense:m=12,k=256,n=64,bias=1"
@@ -152,3 +152,32 @@ def test_every_form_has_draws() -> None:
     alone = [k for k in range(len(sizes)) if space.nests[k] == 1]
     assert len(alone) == 2 and sizes[alone[0]] < 0.01 * sizes[alone[1]]
     assert drawn_of[alone[0]] > 3000 / 2 / 5 and drawn_of[alone[1]] > 3 * drawn_of[alone[0]] / 2
+
+
+@pytest.mark.parametrize("given", [{}, {"cut": ("m", 2)}, {"cut": ("m", 6)}])
+def test_a_search_tries_the_last_tile_alone(given: dict[str, tuple[str, int]]) -> None:
+    """One change takes it off, behind a last part that there is; half of the changes leave the parts as they are."""
+    space = Space(workload(DENSE).func, "vta-de10")
+    model = space.sketches[0].model
+    rule = next(rule for rule in model.rules if rule.name == "slices")
+    before = settled(space, tile_m=3, tile_n=2, load_data=1, load_weight=2)[space.places(0)]
+    for name, value in given.items():
+        before[model.index[name]] = cut(space, *value)
+    points = np.repeat(before[None], 600, axis=0)
+    rule.vary(model, points, np.random.default_rng(0))
+    (first_axis, first), (again_axis, again) = (decoded(model, points, name) for name in ("cut", "cut_again"))
+    taken = points[:, model.index["tail_last"]] > 0
+    assert 200 < ((points == before) | np.isin(range(points.shape[1]), [n for name, n in model.index.items() if "tail" in name])
+                  ).all(axis=1).sum() < 400
+    axes = {a.name: n for n, a in enumerate(model.nest.axes)}
+    if not given:
+        assert set(zip(first_axis.tolist(), first.tolist())) == {(-1, 0), (axes["m"], 3), (axes["n"], 2)}
+        assert taken[first_axis >= 0].all() and (again_axis < 0).all()
+    else:
+        size = given["cut"][1]
+        assert (first_axis == axes["m"]).all() and (first == size).all() and taken[again_axis >= 0].all()
+        assert set(zip(again_axis.tolist(), again.tolist())) == {(-1, 0), (axes["m"], min(3, size)), (axes["n"], 2)}
+    rows = np.zeros((len(points), space.width), dtype=np.int32)
+    rows[:, space.places(0)] = points
+    repaired, inside = space.repair(rows)
+    assert (deciding(space, repaired, ("cut_again" if given else "cut",)) & inside).sum() > 10
