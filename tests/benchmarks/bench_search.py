@@ -37,16 +37,18 @@ DMA = 8192  # bytes that a DMA counts for
 class Traffic(Space):
     """A space whose estimate is what crosses the bus, and how often."""
 
-    def _draft(self, sketch: int, own: Points) -> npt.NDArray[np.float64]:
-        total = np.zeros(len(own))
-        for model, mine in self.sketches[sketch].split(own):
-            plan = model.plan(mine)
-            part, out = plan.stack, model.out_elements * model.config.out_elem_bytes * model.nest.stores
-            moved = DMA * elementwise(model, plan, part)[1]
-            for k in range(len(model.nest.operands)):
-                beats, transfers = model.transfer(plan, part, k)
-                moved = moved + model.fills(plan, part, k) * (beats * model.config.bus_bytes + DMA * transfers)
-            total += out + np.where(part.on, moved, 0).sum(axis=0)
+    def draft(self, points: Points, enough: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float64]:
+        """Bytes and DMAs of every point, shape (n,)."""
+        total = np.zeros(len(points))
+        for k, rows, own in self._groups(points):
+            for model, mine in self.sketches[k].split(own):
+                plan = model.plan(mine)
+                part, out = plan.stack, model.out_elements * model.config.out_elem_bytes * model.nest.stores
+                moved = DMA * elementwise(model, plan, part)[1]
+                for operand in range(len(model.nest.operands)):
+                    beats, transfers = model.transfer(plan, part, operand)
+                    moved = moved + model.fills(plan, part, operand) * (beats * model.config.bus_bytes + DMA * transfers)
+                total[rows] += out + np.where(part.on, moved, 0).sum(axis=0)
         return total
 
 

@@ -6,10 +6,16 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from autosched.cli.tables import number
+from autosched.lower import lower_table
+from autosched.measure import Candidate, measure
 from autosched.records import compile as compile_best
+from autosched.workloads import workload
+from sim import isa
+from space import Space
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,8 +46,8 @@ def test_its_figures_are_those_of_the_kernels(figures: ModuleType, tmp_path: Pat
 
 
 def test_a_table_made_anew_keeps_the_rows_of_others(figures: ModuleType) -> None:
-    row = figures.draft("dense:m=2,k=64,n=64", "vta-de10", 30)
-    assert row[:3] == ["dense:m=2,k=64,n=64", "vta-de10", "30"] and -1 <= float(row[3]) <= 1
+    row = figures.draft("dense:m=2,k=64,n=64", "vta-de10", 80)
+    assert row[:3] == ["dense:m=2,k=64,n=64", "vta-de10", "80"] and -1 <= float(row[3]) <= 1
     page = "<!-- figures: draft -->\n\n| a | b |\n|---|---|\n| x | 1 |\n| y | 2 |\n\nmore\n"
     made = figures.replaced(page, "draft", figures._merged(["a", "b"], [["x", "3"]], 1))
     assert made == "<!-- figures: draft -->\n\n| a | b |\n|---|---|\n| y | 2 |\n| x | 3 |\n\nmore\n"
@@ -60,3 +66,21 @@ def test_sizes_are_next_to_that_of_the_workload(figures: ModuleType) -> None:
     assert list(dict(figures.sizes("t2", 16))) == ["renamed", "m + 1", "k + 16", "k - 16", "n + 16", "n - 16"]
     row = figures.moved("dense:m=1,k=16,n=16", "vta-de10", 4)[1]
     assert row[:4] == ["dense:m=1,k=16,n=16", "vta-de10", "4", "m + 1"] and row[6].endswith(" %")
+
+
+def test_traffic_is_another_estimate(figures: ModuleType) -> None:
+    bench = figures._benchmark()
+    task = workload("dense:m=4,k=64,n=64")
+    space, other = Space(task.func, "vta-de10"), bench.Traffic(task.func, "vta-de10")
+    points = space.sample(np.random.default_rng(0), 40)
+    moved, again = other.draft(points), other.draft(points, np.zeros(len(points)))
+    assert np.array_equal(moved, again) and not np.array_equal(moved, space.draft(points))
+    # Bytes, and 8192 for every DMA.
+    for point, said in zip(points[:5], moved):
+        counted = measure(Candidate("dense:m=4,k=64,n=64", "vta-de10", tuple(space.trace(point).as_json()))).stats
+        table = lower_table(space.schedule(point).func, "vta-de10").table
+        dmas = (np.isin(table[:, isa.OPCODE], (isa.OP_LOAD, isa.OP_STORE)) & (table[:, isa.X_SIZE] > 0)
+                & (table[:, isa.MEM] != isa.MEM_UOP)).sum()
+        size = sum(v for k, v in counted.items() if k.endswith("_nbytes") and not k.startswith("uop"))
+        # Stores are counted as the rule does that limits a program's length: at the worst.
+        assert size + 8192 * dmas <= said <= 2 * (size + 8192 * dmas), space.explain(point)
