@@ -40,11 +40,13 @@ ZERO: Any = np.int64(0)
 def refresh(source: str, *dependencies: str | ModuleType) -> None:
     """Make the kernels of ``source``, a module's ``__file__``, depend on ``dependencies`` too: siblings' names, or modules.
 
+    And on this file, which says how they are compiled.
+
     To be called before the module's first kernel is defined.
     """
     digest = hashlib.sha256()
     files = [Path(source).with_name(f"{d}.py") if isinstance(d, str) else Path(str(d.__file__)) for d in dependencies]
-    for file in sorted(files):
+    for file in sorted([*files, Path(__file__)]):
         digest.update(file.read_bytes())
     _DIGESTS[os.path.abspath(source)] = digest.hexdigest()
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from sim._kernels import kernel
+from sim._kernels import kernel, refresh
+
+refresh(__file__)
 
 LOAD, COMPUTE, STORE = 0, 1, 2
 # Channels: (producer, consumer) and which flag of each side it is.

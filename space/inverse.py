@@ -322,8 +322,8 @@ def _rest_first(space: Space, sketch: int, row: Point) -> Iterator[dict[int, int
         slices = [model.columns[model.index[name]].choices for name in ("tail_last", "tail_last_size")]
         if cut is None:
             continue
-        for own in ({at["head_tile"]: 0} if "head_tile" in at else {}, {}):
-            swap = {**own, at["head"]: 0, at["cut"]: cut}
+        tiled = "head_tile" in at and row[at["head_tile"]]
+        for swap in ({at["head"]: 0, at["cut"]: cut}, *([{at["head_tile"]: 0, at["head"]: 0, at["cut"]: cut}] if tiled else [])):
             yield from ({**swap, at["tail_last"]: a, at["tail_last_size"]: n} for a, n in product(*slices))
             for name, n in model.index.items():
                 if name.startswith("last_"):

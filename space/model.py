@@ -257,9 +257,13 @@ class Model:
     def depth(self, plan: Plan, part: Part, operand: int) -> Ints:
         """Outer loops of a part around an operand's load, shape (n,)."""
         depth = plan.attach[operand]
-        if operand in self.starting:
-            depth = np.minimum(depth, part.init)
-        return np.minimum(depth, part.out) if operand in self.behind else depth
+        for around in self._outside(operand):
+            depth = np.minimum(depth, getattr(part, around))
+        return depth
+
+    def _outside(self, operand: int) -> tuple[str, ...]:
+        """Which of a part's figures its load of an operand stands no deeper than."""
+        return *(("init",) if operand in self.starting else ()), *(("out",) if operand in self.behind else ())
 
     def ranges(self, plan: Plan, part: Part, depth: Ints) -> Ints:
         """Iterations of every axis inside the first ``depth`` outer loops of a part, shape (n, axes)."""
@@ -333,10 +337,8 @@ class Model:
         depth = np.empty((count, *shape), dtype=np.int64)
         for own, k in zip(depth, some):
             own[:] = plan.attach[k]
-        # As ``depth`` has it, for all parts at once.
-        for inside, around in ((self.starting, "init"), (self.behind, "out")):
-            if mine := [k - first for k in some if k in inside]:
-                depth[mine] = np.minimum(depth[mine], np.concatenate([np.atleast_2d(getattr(part, around)) for part in parts]))
+            for around in self._outside(k):
+                np.minimum(own, np.concatenate([np.atleast_2d(getattr(part, around)) for part in parts]), out=own)
         whole = np.array([plan.attach[k] == 0 for k in some], dtype=np.bool_).reshape(count, n)
         keep = np.array([plan.keep[k] for k in some], dtype=np.bool_).reshape(count, n)
         return depth, whole, keep

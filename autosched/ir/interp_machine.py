@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from sim._kernels import kernel
+from sim._kernels import kernel, refresh
+
+refresh(__file__)
 
 WIDTH = 8
 

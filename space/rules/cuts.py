@@ -1,4 +1,4 @@
-"""Cuts: the last part of the output, smaller than a tile, and a first part that is finer.
+"""Cuts: the last part of the output, smaller than a tile or done in smaller steps, and a first part that is finer.
 
 After the last matrix product the machine still has to finish and store a tile, and before the first one it has to load one. Both
 shrink with the part: the output is cut into boxes that run one after another, each tiled and loaded on its own.
@@ -185,7 +185,7 @@ class Cuts(NumericRule):
             points[n, column] = tile
             points[n, model.index["head"]] = known.get((a, first), 0)
             points[n, model.index["cut"]] = known.get((a, last), 0)
-            if tile > 0 and last == tile:
+            if last == tile:
                 last += tile * int(rng.integers(0, 3))
                 points[n, model.index["cut"]] = known.get((a, last), 0)
                 _apart(model, points[n], rng)
@@ -218,7 +218,8 @@ class Cuts(NumericRule):
 def _apart(model: Model, row: npt.NDArray[np.int32], rng: np.random.Generator) -> None:
     """Has a point's last part go over its tiles in slices of its own, or over its sums in pieces of its own, in place."""
     ways = [c for c in model.columns if c.name.startswith(("last_", "tail_last")) and len(c.choices) > 1]
-    for column in ways[:1] if len(ways) == 1 else [ways[n] for n in rng.choice(len(ways), 2, replace=False)] if ways else []:
+    two = rng.choice(len(ways), 2, replace=False).tolist() if len(ways) > 1 else range(len(ways))
+    for column in (ways[n] for n in two):
         row[model.index[column.name]] = rng.choice(np.array(column.choices))
 
 
@@ -239,7 +240,8 @@ def _lone(model: Model, plan: Plan) -> Mask:
 def _otherwise(last: Part, before: Part) -> Mask:
     """Whether the last part goes over its tiles in other slices, or its sums in finer pieces: it is no tile like the others.
 
-    In coarser ones, it is like the others, and they are a first part that is finer.
+    In coarser ones it is not: that is the program of a first part that is finer and as long as all the others, up to half of an
+    axis; and what comes last is better fine.
     """
     others = np.minimum(before.tiles, last.extents)
     finer = (last.tiles < others).any(axis=1) & (last.tiles <= others).all(axis=1)

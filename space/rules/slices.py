@@ -14,6 +14,7 @@ from space.rules.cuts import table, values
 from space.rules.tiling import tiled_axes
 
 THICK = 32  # indices of a slice at most
+TABLE = 1024  # tiles up to this have their divisors in a table
 
 
 class Slices(NumericRule):
@@ -119,16 +120,21 @@ def _possible(model: Model, part: Part, axis: Ints, thick: Ints) -> Ints:
         return thick
     spatial = slice(model.n_spatial)
     alone = (part.extents[:, spatial] == part.tiles[:, spatial]).all(axis=1) & model.slices_leave
-    return np.where(alone, thick, _divisors(int(model.extents.max(initial=1)))[along(part.tiles, axis - 1), thick])
+    tiles, found = along(part.tiles, axis - 1), np.ones_like(thick)
+    if int(tiles.max(initial=0)) <= TABLE:
+        return np.where(alone, thick, _divisors()[tiles, thick])
+    for d in range(2, int(thick.max(initial=1)) + 1):
+        found[(tiles % d == 0) & (thick >= d)] = d
+    return np.where(alone, thick, found)
 
 
 @cache
-def _divisors(most: int) -> Ints:
-    """Of every tile up to a length the largest divisor up to every thickness, shape (most + 1, THICK + 1)."""
-    table = np.ones((most + 1, THICK + 1), dtype=np.int64)
+def _divisors() -> Ints:
+    """Of every tile up to ``TABLE`` the largest divisor up to every thickness, shape (TABLE + 1, THICK + 1)."""
+    found = np.ones((TABLE + 1, THICK + 1), dtype=np.int64)
     for d in range(2, THICK + 1):
-        table[::d, d:] = d
-    return table
+        found[::d, d:] = d
+    return found
 
 
 def _sliced(part: Part, axis: Ints, thick: Ints) -> Mask:

@@ -116,8 +116,9 @@ class Tiling(NumericRule):
                 continue
             for extent in np.unique(extents):
                 rows = np.flatnonzero(extents == extent)
-                table = nearest_divisors(int(extent), choices)
-                points[rows, column] = table[np.minimum(points[rows, column], extent)]
+                # Tables of all that cuts may leave of a long axis would fill the memory.
+                known = np.array([1, *(d for d in divisors(int(extent)) if d > 1 and d in choices)])
+                points[rows, column] = known[np.searchsorted(known, np.maximum(points[rows, column], 1), side="right") - 1]
 
     def settle(self, model: Model, points: Points, plan: Plan) -> None:
         """A reduction is split only around a load: without one inside, the outer loop folds back into the instruction."""

@@ -11,6 +11,7 @@ from autosched.lower import lower_table
 from autosched.workloads import workload
 from sim import isa
 from space import Space
+from space.model import Model
 from space.rules.cuts import decoded, table
 
 CONV = "conv2d:h=7,w=6,ci=32,co=48,k=3,pad=1"
@@ -59,6 +60,24 @@ def test_the_last_slice_of_a_lone_tile_takes_what_is_left(
     # A channel block's rows lie together, and are a DMA of their own.
     sums = np.add.reduceat(found, np.flatnonzero(np.arange(len(found)) % (len(found) // len(slices)) == 0))
     assert sums.tolist() == slices and run(space, CONV, point, execute=True).ok
+
+
+def test_windows_and_padding_behind_a_stage_are_not_cut_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such stages go over a tile in slices that divide it; in others the schedule is none."""
+    name, wrong = "max_pool2d:h=12,w=10,c=32,k=3,stride=2,pad=1", 0
+    for held in (True, False):
+        monkeypatch.setattr(Model, "slices_leave", property(lambda model, held=held: not held))
+        space = Space(workload(name).func, "vta-de10")
+        points = space.sample(np.random.default_rng(0), 400)
+        columns = [n for n, c in enumerate(space.names) if c.endswith(("tail_size", "tail_last_size"))]
+        some = points[(points[:, columns] > 1).any(axis=1)][:12]
+        results = [run(space, name, p) for p in some]
+        assert len(some) == 12 and (not held or all(r.ok for r in results))
+        wrong += sum(r.status == "illegal" for r in results)
+    assert wrong > 2
+    monkeypatch.undo()
+    assert [s.models[-1].slices_leave for s in Space(workload(name).func, "vta-de10").sketches[:1]] == [False]
+    assert Space(workload(CONV).func, "vta-de10").sketches[0].model.slices_leave
 
 
 def test_what_is_one_slice_is_none() -> None:
@@ -137,7 +156,7 @@ def test_long_axes_may_be_cut_and_tiled_as_shorter_ones_are() -> None:
 
     (cuts, tiles), (more_cuts, more_tiles) = choices(64), choices(65)
     assert cuts <= more_cuts and tiles <= more_tiles and 65 in more_tiles
-    (far, longest) = choices(300)
+    far, longest = choices(300)
     assert {size for a, size in far if a == 0} == {*range(1, 33), 64, 128} and set(range(1, 65)) | {75, 100, 150, 300} == longest
     space = Space(workload("dense:m=65,k=32,n=32").func, "vta-de10")
     point = space.point(head=cut(space, "m", 10), tile_m=11, load_data=1)
