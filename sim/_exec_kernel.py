@@ -15,7 +15,7 @@ from sim import isa
 from sim._kernels import ZERO, lean, refresh
 from sim.config import ITER_BITS, PAGE_BITS, PAGE_BYTES
 
-refresh(__file__, "_kernels", "isa", "config")
+refresh(__file__, "isa", "config")
 
 # Positions in the parameter vector.
 P_CHISEL, P_UOP_SPAN, P_DST_BITS, P_SRC_BITS, P_WGT_BITS = 0, 1, 2, 3, 4

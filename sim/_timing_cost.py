@@ -49,7 +49,7 @@ from sim.isa import (
     Y_SIZE,
 )
 
-refresh(__file__, "_kernels", "config", "isa")
+refresh(__file__, "config", "isa")
 
 I64 = npt.NDArray[np.int64]
 

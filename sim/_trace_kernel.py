@@ -18,7 +18,7 @@ from sim._exec_kernel import (
 )
 from sim._kernels import kernel, lean, refresh
 
-refresh(__file__, "_kernels", "isa", "config", "_exec_kernel")
+refresh(__file__, "isa", "config", "_exec_kernel")
 
 # What may be found at an instruction; the value kept is the first SRAM element concerned. These, memories and kinds of races have
 # a type as ``ZERO`` has.

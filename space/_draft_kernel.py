@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sim import _kernels
 from sim._kernels import ZERO, lean, refresh
 from space import _length_kernel, _loads_kernel
 from space._length_kernel import two_longest
 from space._loads_kernel import merged
 
-refresh(__file__, _kernels, _length_kernel, _loads_kernel)
+refresh(__file__, _length_kernel, _loads_kernel)
 
 
 @lean

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sim import _kernels, isa
+from sim import isa
 from sim._kernels import ZERO, lean, refresh
 
-refresh(__file__, isa, _kernels)
+refresh(__file__, isa)
 
 I64 = npt.NDArray[np.int64]
 
