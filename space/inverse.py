@@ -31,6 +31,7 @@ from space.rules.cuts import table, values
 from space.sites import sites_of
 
 if TYPE_CHECKING:
+    from space.model import Model
     from space.space import Space
 
 Point = npt.NDArray[np.int32]
@@ -292,11 +293,8 @@ def _changes(space: Space, sketch: int, row: Point, most: int) -> Iterator[dict[
 
 def _behind_first(space: Space, sketch: int, row: Point) -> Iterator[dict[int, int]]:
     """The first part as it is, whose tiles come first in a trace, and all others' longer along one axis."""
-    places = space.places(sketch)
-    own, start = space.sketches[sketch].split(np.ascontiguousarray(row[None, places])), 0
-    for model, rows in own:
-        at = {name: int(places[start + n]) for name, n in model.index.items()}
-        start += len(model.columns)
+    own = space.sketches[sketch].split(np.ascontiguousarray(row[None, space.places(sketch)]))
+    for (model, at), (_, rows) in zip(_nests(space, sketch), own):
         plan = model.plan(rows)
         if not plan.main or not plan.parts[0].on[0] or "head_tile" not in at:
             continue
@@ -311,10 +309,7 @@ def _behind_first(space: Space, sketch: int, row: Point) -> Iterator[dict[int, i
 
 def _rest_first(space: Space, sketch: int, row: Point) -> Iterator[dict[int, int]]:
     """What is left behind a first part as the last part, which is one by its slices or sums: a trace begins with the same cut."""
-    places, start = space.places(sketch), 0
-    for model in space.sketches[sketch].models:
-        at = {name: int(places[start + n]) for name, n in model.index.items()}
-        start += len(model.columns)
+    for model, at in _nests(space, sketch):
         if not {"head", "cut", "tail_last", "tail_last_size"} <= set(at) or not row[at["head"]]:
             continue
         axis, size = (int(x) for x in table(model)[row[at["head"]]])
@@ -330,12 +325,17 @@ def _rest_first(space: Space, sketch: int, row: Point) -> Iterator[dict[int, int
                     yield from ({**swap, at[name]: value} for value in model.columns[n].choices)
 
 
+def _nests(space: Space, sketch: int) -> Iterator[tuple[Model, dict[str, int]]]:
+    """Of every nest of a sketch its model, and where its columns stand in a point, by name."""
+    places = iter(space.places(sketch).tolist())
+    for model in space.sketches[sketch].models:
+        yield model, dict(zip(model.index, places))
+
+
 def _pins(space: Space, sketch: int, row: Point, tiled: Sequence[int]) -> dict[int, int]:
     """What leaves the first and the last part's reductions as they are where those of all parts are tiled anew."""
     found = {}
-    places = iter(space.places(sketch).tolist())
-    for model in space.sketches[sketch].models:
-        at = dict(zip(model.index, places))
+    for model, at in _nests(space, sketch):
         for name, column in zip(model.index, model.columns):
             end, _, axis = name.partition("_")
             tile = at.get(f"tile_{axis}", -1)
@@ -403,10 +403,9 @@ def _distinct(space: Space, row: Point, changes: Sequence[Mapping[int, int]], se
 def _loose(space: Space, sketch: int) -> list[int]:
     """Columns that only another one makes sense of, and that are set before it: how reductions are tiled for their loads."""
     found = []
-    places = iter(space.places(sketch).tolist())
-    for model in space.sketches[sketch].models:
+    for model, at in _nests(space, sketch):
         ends = tuple(f"_{model.nest.axes[a].name}" for a in model.nest.reduce)
-        found += [at for column, at in zip(model.columns, places) if column.name.endswith(ends)]
+        found += [place for name, place in at.items() if name.endswith(ends)]
     return found
 
 

@@ -6,7 +6,7 @@ It knows what a program needs (its nest) and what a plan says; it decides nothin
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import permutations
 from types import MappingProxyType
@@ -604,7 +604,7 @@ class Model:
                 cut |= part.on
         body = plan.body
         every = np.broadcast_to(self.extents, body.extents.shape)
-        whole = Part(every, body.tiles, body.on, np.zeros_like(body.lows), body.slices, body.thick, body.init, body.out)
+        whole = replace(body, extents=every, lows=np.zeros_like(body.lows))
         # Of a point with parts only one sweep counts: every element that is used, once.
         ranges = np.where(cut[:, None], whole.extents, self.ranges(plan, whole, self.depth(plan, whole, operand)))
         moved = [tuple(a for a, c in enumerate(coeffs) if c) for coeffs, _ in op.dims]

@@ -6,6 +6,7 @@ shrink with the part: the output is cut into boxes that run one after another, e
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -78,7 +79,7 @@ class Cuts(NumericRule):
         if on.any():
             first = extents.copy("K")
             first[rows[on], axis[on]] = size[on]
-            parts.append(Part(first, first.copy("K"), on, lows.copy("K"), whole.slices, whole.thick, whole.init, whole.out))
+            parts.append(replace(whole, extents=first, tiles=first.copy("K"), on=on, lows=lows.copy("K")))
             extents[rows[on], axis[on]] -= size[on]
             lows[rows[on], axis[on]] += size[on]
         plan.main = len(parts)
@@ -90,13 +91,11 @@ class Cuts(NumericRule):
             rest[rows[on], axis[on]] = size[on]
             at[rows[on], axis[on]] += kept[rows[on], axis[on]]
             exists = np.ones(n, dtype=np.bool_) if name == "cut" else parts[-1].on
-            if name == "cut":
-                parts.append(Part(kept, kept.copy("K"), exists, lows, whole.slices, whole.thick, whole.init, whole.out))
-            else:
-                parts[-1] = Part(kept, kept.copy("K"), exists, lows, whole.slices, whole.thick, whole.init, whole.out)
+            before = replace(whole, extents=kept, tiles=kept.copy("K"), on=exists, lows=lows)
+            parts = [*parts, before] if name == "cut" else [*parts[:-1], before]
             if not on.any():
                 break
-            parts.append(Part(rest, rest.copy("K"), on, at, whole.slices, whole.thick, whole.init, whole.out))
+            parts.append(replace(whole, extents=rest, tiles=rest.copy("K"), on=on, lows=at))
             extents, lows = rest, at
         plan.parts = parts
 
@@ -253,4 +252,4 @@ def _joined(plan: Plan, again: Part, last: Part) -> Part:
     extents = np.where(again.on[:, None], np.maximum(last.extents, 0), last.extents).copy("K")
     differ = again.on[:, None] & (again.lows != last.lows)
     extents = np.where(differ, last.extents + again.extents, extents)
-    return Part(extents, np.minimum(plan.body.tiles, extents), last.on, last.lows, last.slices, last.thick, last.init, last.out)
+    return replace(last, extents=extents, tiles=np.minimum(plan.body.tiles, extents))

@@ -24,13 +24,10 @@ def divisors(n: int) -> tuple[int, ...]:
     return (*low, *(n // d for d in reversed(low) if d * d != n))
 
 
-@cache
-def nearest_divisors(n: int, choices: tuple[int, ...]) -> Ints:
-    """For every tile from 0 to ``n``, the largest divisor of ``n`` among the choices that is no larger (1 for 0)."""
-    table = np.ones(n + 1, dtype=np.int64)
-    for d in sorted(set(divisors(n)) & set(choices)):
-        table[d:] = d
-    return table
+def nearest_divisors(n: int, choices: tuple[int, ...], tiles: npt.NDArray[np.integer]) -> Ints:
+    """For every tile the largest divisor of ``n`` among the choices that is no larger (1 for 0), shape as given."""
+    found = np.array([1, *(d for d in divisors(n) if d > 1 and d in choices)], dtype=np.int64)
+    return np.asarray(found[np.searchsorted(found, np.maximum(tiles, 1), side="right") - 1], dtype=np.int64)
 
 
 def tiled_axes(model: Model) -> list[int]:
@@ -55,10 +52,10 @@ def even(model: Model, plan: Plan) -> Mask:
 
 @cache
 def _nearest(extent: int, choices: tuple[int, ...]) -> Ints:
-    """``nearest_divisors`` of everything up to an extent, a row each; shape (extent + 1, extent + 1)."""
+    """``nearest_divisors`` of every tile of everything up to an extent, a row each; shape (extent + 1, extent + 1)."""
     table = np.ones((extent + 1, extent + 1), dtype=np.int64)
     for n in range(1, extent + 1):
-        table[n] = nearest_divisors(n, choices)[np.minimum(np.arange(extent + 1), n)]
+        table[n] = nearest_divisors(n, choices, np.arange(extent + 1))
     return table
 
 
@@ -117,8 +114,7 @@ class Tiling(NumericRule):
             for extent in np.unique(extents):
                 rows = np.flatnonzero(extents == extent)
                 # Tables of all that cuts may leave of a long axis would fill the memory.
-                known = np.array([1, *(d for d in divisors(int(extent)) if d > 1 and d in choices)])
-                points[rows, column] = known[np.searchsorted(known, np.maximum(points[rows, column], 1), side="right") - 1]
+                points[rows, column] = nearest_divisors(int(extent), choices, points[rows, column])
 
     def settle(self, model: Model, points: Points, plan: Plan) -> None:
         """A reduction is split only around a load: without one inside, the outer loop folds back into the instruction."""
