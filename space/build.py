@@ -312,15 +312,14 @@ class Build(Recorder):
             self._product(piece.wides[wide.block], len(around), wide.iters, wide.lanes)
 
     def _surround(self, at: LoopRV | None) -> None:
-        """What stages read at several places is made for every tile."""
-        for halo in self.nest.halos:
-            blocks = [self.piece.halos[s.block] for s in halo.stages]
-            if at is not None:
-                for block in reversed(blocks):
-                    self.compute_at(block, at)
-            for block, stage in zip(blocks, halo.stages):
-                if stage.products:
-                    self._product(block, len(self.piece.loops), stage.iters, stage.lanes, stage.sums)
+        """What stages read at several places is made for every tile, what that begins with ahead of it."""
+        stages = [stage for halo in self.nest.halos for stage in halo.stages]
+        if at is not None:
+            for stage in reversed(stages):
+                self.compute_at(self.piece.halos[stage.block], at)
+        for stage in stages:
+            if stage.products:
+                self._product(self.piece.halos[stage.block], len(self.piece.loops), stage.iters, stage.lanes, stage.sums)
 
     def _product(
         self, block: BlockRV, depth: int, iters: int, lanes: tuple[int, ...], sums: tuple[int, ...] = ()

@@ -1,7 +1,8 @@
 """Halos: what a stage reads at several places is made in the accumulator for every tile, a border included.
 
 So neighbours in one tile share it, and what lies between two tiles is made for both. Windows that overlap are the case: the
-largest elements of the rows that two windows have in common (``space/normalise/windows.py``).
+largest elements of the rows that two windows have in common (``space/normalise/windows.py``). What makes a halo may read another
+one at several places in turn.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autosched.errors import SpaceError
-from autosched.ir.expr import BufferLoad
+from autosched.ir.expr import BinOp, BufferLoad, int_value
+from autosched.ir.functor import walk_expr
+from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import Buffer
-from space.operands import dims_of, first_of, spatial_vars
+from autosched.target import Target
+from space.operands import dims_of, first_of, moved, spatial_vars
 from space.sites import LANES, Site, loads_of, reads_of, starts_of
 from space.stages import Stage
 
@@ -25,7 +29,7 @@ class Halo:
         stages: the chain; it begins with a sum of products of its own.
         dims: of what it makes, as an operand's.
         reach: per dimension, how far behind the first index an element reads.
-        live: tensors of the chain that are in the accumulator at once.
+        live: tensors of the chain that are in the accumulator at once; none where it stands in the place of the halo before it.
     """
 
     stages: tuple[Stage, ...]
@@ -70,31 +74,59 @@ def elsewhere(site: Site) -> set[Buffer]:
     return set() if site.block.init is not None else {x.buffer for x in loads_of(site) if x.indices != site.store.indices}
 
 
+def slides(site: Site, buffer: Buffer, target: Target) -> bool:
+    """Whether a stage stands in the place of what it reads at two places: ``share_in_place`` of lowering lets it.
+
+    It begins with the two, one where it stores itself and the other further on.
+
+    Args:
+        site: the stage.
+        buffer: what it reads.
+        target: the machine.
+    """
+    at = site.store.indices
+    pairs = [(e.a, e.b) for e in walk_expr(site.store.value) if isinstance(e, BinOp) and isinstance(e.a, BufferLoad)
+             and isinstance(e.b, BufferLoad)]
+    if target.semantics != "chisel" or len(pairs) != 1 or [x.buffer for x in loads_of(site)].count(buffer) != 2:
+        return False
+    here, there = sorted(pairs[0], key=lambda x: x.indices != at)
+    steps = [int_value(Analyzer({}).simplify(a - b)) for a, b in zip(there.indices, at)]
+    return here.buffer is there.buffer is buffer and here.indices == at and any(steps) and all(
+        s is not None and s >= 0 for s in steps)
+
+
 def surroundings_of(
     reader: Site, buffer: Buffer, made: Sequence[Site], stages: Sequence[Stage], live: int, by_output: Mapping[Buffer, Site],
-    out: Site, axes: int,
+    out: Site, axes: int, through: Sequence[BufferLoad] | None = None, inner: Site | None = None,
 ) -> Surroundings:
-    """The halo that a stage reads.
+    """The halo that a stage reads, itself or through another halo that the stage reads.
 
     Args:
         reader: the stage.
-        buffer: what it reads at several places.
+        buffer: what it, or what makes the other halo, reads at several places.
         made: the chain of blocks that makes it.
         stages: what they cost.
         live: tensors of the chain that are in the accumulator at once.
         by_output: the block that writes each buffer.
         out: the block that stores what the stage goes into.
         axes: how many axes the nest has.
+        through: where the stage reads the other halo.
+        inner: the block of the other halo that reads this one.
 
     Raises:
-        SpaceError: it is no sum of products with stages behind it, several blocks read it, or one reads it in several orders.
+        SpaceError: it is no sum of products with stages behind it, nor begins with another halo, several blocks read it, or one
+            reads it in several orders.
     """
-    where = f"block {reader.block.name!r}"
+    near = reader if inner is None else inner
+    where = f"block {near.block.name!r}"
     readers = [s for s in by_output.values() if s not in made and any(x.buffer is buffer for x in reads_of(s))]
-    if len(readers) > 1 or not stages[0].fresh or any(s.fresh for s in stages[1:]) or starts_of(made[0]):
+    begins = stages[0].fresh and not starts_of(made[0])
+    if len(readers) > 1 or not (begins or elsewhere(made[0])) or any(s.fresh for s in stages[1:]):
         raise SpaceError(f"{where} reads {buffer.name} at another place than it writes, and that is no sum of products that it "
                          "alone reads", "index")
-    loads = tuple(x for x in loads_of(reader) if x.buffer is buffer)
+    loads = tuple(x for x in loads_of(near) if x.buffer is buffer)
+    if inner is not None and through is not None:
+        loads = tuple(moved(x, inner, by) for by in through for x in loads)
     own = spatial_vars(reader, out, LANES, axes)
     every = {dims_of(x, LANES, own, where) for x in loads}
     if len(every) > 1:
@@ -102,3 +134,4 @@ def surroundings_of(
     starts = [first_of(x, LANES, own) for x in loads]
     reach = tuple(max(at) - min(at) for at in zip(*starts))
     return Surroundings(Halo(tuple(stages), every.pop(), reach, live), tuple(made), reader, loads)
+

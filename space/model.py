@@ -524,7 +524,7 @@ class Model:
             early: operands whose load, where it is outside all loops, stands in front of all nests.
         """
         nest, last = self.nest, since + len(plan.parts) - 1
-        tensors = nest.live if nest.anchor is not None else max(1, len(nest.stages))
+        tensors = nest.live if nest.anchor is not None or nest.within else max(1, len(nest.stages))
         found = []
         for k, operand in enumerate(nest.operands):
             shared, made = self.shared(plan, k), int(operand.consumer in nest.sides)  # what is made of it has a place of its own
@@ -542,12 +542,15 @@ class Model:
                 found.append(Held(operand.scope, own, self.copies(plan, part, k, banks) + made, n, n))
         for n, part in enumerate(plan.parts, since):
             tile = np.where(part.on, self.init_elements(plan, part) + times(self.out_tiles(plan, part)) * (tensors - 1), 0)
-            found.append(Held(ACC, tile, self.tile_copies(plan, part), n, n))
+            turns = self.tile_copies(plan, part)
+            if not nest.stands:
+                found.append(Held(ACC, tile, turns, n, n))
             if nest.wides:
                 found.append(Held(ACC, np.where(part.on, self.wide_elements(part), 0), 1, n, n))
             if nest.halos:
-                made = (self.halo_elements(part) * [halo.live for halo in nest.halos]).sum(axis=-1)
-                found.append(Held(ACC, np.where(part.on, made, 0), 1, n, n))
+                border = np.where(part.on[:, None], self.halo_elements(part) * [halo.live for halo in nest.halos], 0)
+                found += [Held(ACC, border[:, k], turns if nest.stands and k == nest.place else 1, n, n)
+                          for k in range(len(nest.halos))]
         return found
 
     def capacity(self, plan: Plan) -> Mask:

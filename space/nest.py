@@ -6,6 +6,7 @@ block that matches the target's GEMM intrinsic, or none, and chains of element-w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -18,7 +19,7 @@ from autosched.ir.printer import expr_text
 from autosched.ir.scopes import ACC
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.target import Target
-from space.halos import Halo, Surroundings, elsewhere, surroundings_of
+from space.halos import Halo, Surroundings, elsewhere, slides, surroundings_of
 from space.operands import Operand, dims_of, moving, operands_of
 from space.sites import (
     LANES,
@@ -100,6 +101,8 @@ class Nest:
         forks: where several of the chain read one block of it, every block that some read, each with these.
         also: further blocks that store, tensors of the same shape as the output, ahead of its block.
         halos: what stages read at several places.
+        within: how many of the first stages stand in the place of a halo; where all do, what is stored stands there.
+        place: which halo that is.
     """
 
     func: PrimFunc
@@ -123,6 +126,13 @@ class Nest:
     forks: tuple[tuple[str, tuple[str, ...]], ...] = ()
     also: tuple[str, ...] = ()
     halos: tuple[Halo, ...] = ()
+    within: int = 0
+    place: int = 0
+
+    @property
+    def stands(self) -> bool:
+        """Whether what is stored stands in the place of a halo."""
+        return 0 < self.within == len(self.stages)
 
     @property
     def stores(self) -> int:
@@ -386,16 +396,25 @@ def _chain(
 
 def _around(
     chain: list[Site], matches: dict[str, tuple[BufferLoad, BufferLoad]], by_output: dict[Buffer, Site], sources: set[Buffer],
-    axes: int,
+    axes: int, target: Target,
 ) -> list[Surroundings]:
-    """What stages of a chain read at several places."""
+    """What stages of a chain read at several places, and ahead of it what that begins with, if it reads others so in turn."""
     found = []
+
+    def made_of(site: Site, buffer: Buffer, reader: Site, through: Sequence[BufferLoad] | None) -> None:
+        made = _chain([by_output[buffer]], matches, by_output, sources, True)
+        stages, within = _begun(made[0], [stage_of(s, matches.get(s.block.name), by_output) for s in made], target)
+        live = 0 if within == len(made) else _live(made, sources)
+        around = surroundings_of(reader, buffer, made, stages, live, by_output, chain[-1], axes, through,
+                                 None if site is reader else site)
+        _check_elementwise(made, made[0], LANES)
+        for other in (b for b in by_output if b in elsewhere(made[0]) and b not in sources):
+            made_of(made[0], other, reader, around.loads)
+        found.append(around)
+
     for site in chain:
         for buffer in (b for b in by_output if b in elsewhere(site) and b not in sources):
-            made = _chain([by_output[buffer]], matches, by_output, sources)
-            stages = [stage_of(s, matches.get(s.block.name), by_output) for s in made]
-            found.append(surroundings_of(site, buffer, made, stages, _live(made, sources), by_output, chain[-1], axes))
-            _check_elementwise(made, made[0], LANES)
+            made_of(site, buffer, site, None)
     return found
 
 
@@ -458,14 +477,12 @@ def _nest(
     for other in outs[:-1]:
         if len(other.loops) != len(out.loops) or _loops_of(_axes(other, anchor, lanes)[0]) != _loops_of(axes):
             raise SpaceError(f"blocks {other.block.name!r} and {out.block.name!r} of one sum have different loops", "order")
-    around = _around(chain, matches, by_output, sources, len(axes)) if halos else []
+    around = _around(chain, matches, by_output, sources, len(axes), target) if halos else []
     operands = operands_of(chain, anchor, matches, by_output, sources, lanes, anchor_vars,
                            [(x.reader, made, x.loads) for x in around for made in x.made])
     wides = () if tensorized or anchor is None else _wides(anchor, matches, by_output, sources, lanes, anchor_vars)
     stages = tuple(stage_of(s, matches.get(s.block.name), by_output) for s in chain if s is not anchor and s not in outs)
-    if around and anchor is None and stages:
-        # What the chain begins with is moved: it stays where it is for others to read.
-        stages = (moved_first(stages[0], target), *stages[1:])
+    stages, within = _begun(chain[0], stages, target) if around and anchor is None else (stages, 0)
     for site in outs:
         stored = site.store.value.value if isinstance(site.store.value, Cast) else site.store.value
         if not isinstance(stored, BufferLoad) or site is chain[0]:
@@ -481,8 +498,31 @@ def _nest(
                 operands, stages, out.block.name, len(out.loops), init_ops, init_cycles,
                 tuple(s.block.name for s in sides.values()), between, tensorized, 1 if tensorized else imm + 2 * tensor, wides,
                 not tensorized and anchor is not None and is_guarded(term_of(anchor)),
-                bool(sides) and target.semantics != "chisel", 1 if anchor is None else _live(chain, sources), _forks(chain),
-                tuple(s.block.name for s in outs[:-1]), tuple(x.halo for x in around))
+                bool(sides) and target.semantics != "chisel", _live(chain, sources) if anchor or within else 1, _forks(chain),
+                tuple(s.block.name for s in outs[:-1]), tuple(x.halo for x in around), within, _place(around, chain[0]))
+
+
+def _begun(first: Site, stages: Sequence[Stage], target: Target) -> tuple[tuple[Stage, ...], int]:
+    """A chain with what it costs to begin, and how many of its stages stand in the place of a halo that the first one reads.
+
+    Those do that are before one that begins with a constant: the RTL reads the operand of that where it lies, and stores to a
+    place of its own. Where the first cannot stand there, it moves what it reads: that stays where it is for others to read.
+    """
+    halos = elsewhere(first)
+    if not halos or not stages:
+        return tuple(stages), 0
+    if not any(slides(first, buffer, target) for buffer in halos):
+        return (moved_first(stages[0], target), *stages[1:]), 0
+    own = (n for n, stage in enumerate(stages) if n and stage.imm_ops and not stage.tensor_ops and not stage.products)
+    return tuple(stages), next(own, len(stages))
+
+
+def _place(around: Sequence[Surroundings], first: Site) -> int:
+    """Which halo the first stages stand in the place of, which may itself stand in that of the one that it begins with."""
+    at = next((n for n, x in enumerate(around) if x.made[-1].store.buffer in elsewhere(first)), 0)
+    while at and not around[at].halo.live:
+        at -= 1
+    return at
 
 
 def _loops_of(axes: tuple[Axis, ...]) -> list[tuple[int, int]]:

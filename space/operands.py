@@ -101,7 +101,7 @@ def operands_of(
         own = spatial_vars(reader, chain[-1], lanes, len(anchor_vars))
         for factor, scope in zip(matches.get(site.block.name, ()), (INP, WGT)):
             for load in loads if scope == INP else loads[:1]:
-                made = _factor(site, _moved(factor, site, load), scope, own, operands, matches, by_output, sources, lanes)
+                made = _factor(site, moved(factor, site, load), scope, own, operands, matches, by_output, sources, lanes)
                 _join(operands, made, reader, own)
     for site in chain:
         own = anchor_vars if site is anchor else spatial_vars(site, chain[-1], lanes, len(anchor_vars))
@@ -179,12 +179,12 @@ def _reduced(
                                  tuple(size for _, size in dims), twin=any(o.name == load.buffer.name for o in found)))
         elif wide is not None and wide.block.name in matches:
             for factor, scope in zip(matches[wide.block.name], (INP, WGT)):
-                made = _factor(wide, _moved(factor, wide, load), scope, anchor_vars, found, matches, by_output, sources, lanes)
+                made = _factor(wide, moved(factor, wide, load), scope, anchor_vars, found, matches, by_output, sources, lanes)
                 _join(found, made, anchor, anchor_vars)
     return found
 
 
-def _moved(factor: BufferLoad, site: Site, load: BufferLoad) -> BufferLoad:
+def moved(factor: BufferLoad, site: Site, load: BufferLoad) -> BufferLoad:
     """What a block reads for the element that another block reads of what it makes."""
     at = {v: index for v, index in zip(site.store.indices, load.indices) if isinstance(v, Var)}
     return BufferLoad(factor.buffer, tuple([substitute(i, at) for i in factor.indices]), factor.dtype)

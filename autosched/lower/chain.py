@@ -8,7 +8,7 @@ from autosched.lower.classify import COMMUTATIVE, Imm, Leaf, Node, Op, leaves
 from autosched.lower.compute import Step
 from autosched.lower.elements import Elements
 from autosched.lower.normalise import IMM_MAX, IMM_MIN, extract
-from autosched.lower.regions import box
+from autosched.lower.regions import box, reads_ahead
 from autosched.lower.tree import Access, Site, Tree
 from sim import isa
 from sim.config import multiplies
@@ -65,7 +65,7 @@ def protect_operands(tree: Tree) -> None:
                     raise LoweringError("alu", f"block {site.name} uses its running value more than once per step")
                 copy = extract(tree, site, Leaf(operand), 100 + k)
                 site.value = _replaced(site.value, operand, copy)
-            elif not _disjoint(operand, site):
+            elif not _disjoint(operand, site) and not (in_place and k == 0 and reads_ahead(site, operand)):
                 raise LoweringError(
                     "alu", f"block {site.name} reads {operand.buffer.name} at another place than it writes; "
                     "an instruction works on all elements at once, so compute into another buffer",

@@ -4,7 +4,8 @@
 1. ``unfuse``: a loop that is only used through ``f // c`` and ``f % c`` becomes two; a loop that runs over lanes and more
    becomes two as well.
 2. ``split_values``: expressions that the ALU cannot chain in one accumulator get temporaries.
-3. ``share_in_place``: an elementwise result takes the storage of an operand that nobody reads afterwards.
+3. ``share_in_place``: an elementwise result takes the storage of an operand that nobody reads afterwards, also of a larger one
+   in which a window of two slides on.
 4. ``refresh_stores``: what STORE reads must have been written by the ALU or a GEMM, since the hardware stores from OUT, which
    only those write; where a LOAD or a fill with 0 came last, an ADD of 0 is put in front.
 """
@@ -20,7 +21,7 @@ from autosched.ir.stmt import Buffer
 from autosched.lower.affine import Atom, Lin, Loop
 from autosched.lower.allocate import lifetime
 from autosched.lower.classify import COMMUTATIVE, Imm, Leaf, Node, Op, leaves
-from autosched.lower.regions import box, common, shape_of, writes_all
+from autosched.lower.regions import box, common, reads_ahead, shape_of, writes_all
 from autosched.lower.tree import Access, Site, Tree
 
 IMM_MIN, IMM_MAX = -(1 << 15), (1 << 15) - 1
@@ -245,13 +246,12 @@ def _is_here(node: Node, site: Site) -> bool:
 
 def heads(node: Node) -> list[Access]:
     """The operands that may be the first of the chain, so that the rest can work in their place."""
-    while isinstance(node, Op) and (isinstance(node.a, Op) or isinstance(node.b, Op)):
-        node = node.b if isinstance(node.b, Op) else node.a
     if isinstance(node, Leaf):
         return [node.access]
-    if not isinstance(node, Op):
+    first = _innermost(node)
+    if first is None:
         return []
-    both = [node.a, node.b] if node.op in COMMUTATIVE else [node.a]
+    both = [first.a, first.b] if first.op in COMMUTATIVE else [first.a]
     return [x.access for x in both if isinstance(x, Leaf)]
 
 
@@ -263,13 +263,18 @@ def _uses(sites: list[Site]) -> dict[Buffer, list[tuple[Site, Access, bool]]]:
     return uses
 
 
-def share_in_place(tree: Tree) -> None:
-    """Lets results take the storage of operands that die with them; see the module."""
+def share_in_place(tree: Tree, semantics: str) -> None:
+    """Lets results take the storage of operands that die with them; see the module.
+
+    Args:
+        tree: the program.
+        semantics: ``chisel``, ``fsim`` or ``portable``: what a move costs, and what order the instances of an instruction have.
+    """
     sites = tree.index()
     refused: dict[tuple[Site, Access], set[Buffer]] = {}  # who asked, and the buffers that decided
     while True:
         uses = _uses(sites)
-        merge = _shared(sites, uses, refused)
+        merge = _shared(sites, uses, refused, semantics)
         if merge is None:
             return
         refused = {asked: buffers for asked, buffers in refused.items() if buffers.isdisjoint(merge)}
@@ -277,7 +282,8 @@ def share_in_place(tree: Tree) -> None:
 
 
 def _shared(
-    sites: list[Site], uses: dict[Buffer, list[tuple[Site, Access, bool]]], refused: dict[tuple[Site, Access], set[Buffer]]
+    sites: list[Site], uses: dict[Buffer, list[tuple[Site, Access, bool]]], refused: dict[tuple[Site, Access], set[Buffer]],
+    semantics: str,
 ) -> tuple[Buffer, Buffer] | None:
     """The first result that may take the storage of an operand, and that operand."""
     for site in sites:
@@ -286,7 +292,7 @@ def _shared(
         for read in heads(site.value):
             if (site, read) in refused:
                 continue
-            if _can_share(site, read, uses):
+            if _can_share(site, read, uses) or _can_slide(site, read, uses, semantics):
                 return site.write.buffer, read.buffer
             refused[site, read] = {site.write.buffer, read.buffer}
     return None
@@ -327,6 +333,40 @@ def _can_share(site: Site, read: Access, uses: dict[Buffer, list[tuple[Site, Acc
     return True
 
 
+def _can_slide(
+    site: Site, read: Access, uses: dict[Buffer, list[tuple[Site, Access, bool]]], semantics: str
+) -> bool:
+    """Whether a result may stand in the storage of a larger operand: of a window of two, whose second element is read ahead.
+
+    Under ``chisel`` alone: HLS may run instances of one instruction together. Not where the chain begins with an operation with a
+    constant, which moves it at no cost there: a storage of its own is dense, and has banks of its own.
+    """
+    a, b = read.buffer, site.write.buffer
+    larger = len(a.shape) == len(b.shape) and all(m >= n for m, n in zip(shape_of(a), shape_of(b)))
+    if semantics != "chisel" or a.scope != ACC or not larger or not read.same_place(site.write):
+        return False
+    step = _innermost(site.value)
+    if step is not None:
+        other = step.b if isinstance(step.a, Leaf) and step.a.access is read else step.a
+        if not isinstance(other, Leaf) or (other.access.buffer is a and not reads_ahead(site, other.access)):
+            return False
+        if any(r.buffer is a for r in site.reads if r is not read and r is not other.access):
+            return False  # the chain has gone on by then
+    if any(s.order > site.order for s, _, _ in uses[a]):
+        return False
+    alive = lifetime(uses[a])
+    if len(alive) < len(site.outer) or len(lifetime(uses[b])) < len(alive):
+        return False
+    return all(s.order >= site.order for s, _, _ in uses[b])
+
+
+def _innermost(node: Node) -> Op | None:
+    """The operation that the chain begins with; None for a plain copy."""
+    while isinstance(node, Op) and (isinstance(node.a, Op) or isinstance(node.b, Op)):
+        node = node.b if isinstance(node.b, Op) else node.a
+    return node if isinstance(node, Op) else None
+
+
 def refresh_stores(tree: Tree) -> None:
     """Puts an ADD of 0 before stores of what the ALU and GEMM may not have written last; see the module."""
     sites = tree.index()
@@ -349,14 +389,18 @@ def _is_stale(store: Site, uses: list[tuple[Site, Access, bool]]) -> bool:
     writers = [s for s, _, is_write in uses if is_write and s.order < store.order]
     for bad in writers:
         if bad.kind == "load" or (bad.kind == "alu" and bad.value == Imm(0)):
-            if not any(_rewrites(good, bad) for good in writers if good.order > bad.order):
+            if not any(_rewrites(good, bad, store) for good in writers if good.order > bad.order):
                 return True
     return False
 
 
-def _rewrites(good: Site, bad: Site) -> bool:
+def _rewrites(good: Site, bad: Site, store: Site) -> bool:
+    """Whether what one site writes stands, wherever another one has written before, in all of that or in all that is stored."""
     if good.kind == "load" or (good.kind == "alu" and (good.value == Imm(0) or _is_here(good.value, good))):
         return False
     fixed = common([good.path, bad.path])
-    return writes_all(good, box(bad.write, fixed), fixed, bad.conds)
+    if writes_all(good, box(bad.write, fixed), fixed, bad.conds):
+        return True
+    # Else what is written between two of these writes may lie on top of what the first of them left.
+    return common([good.path, bad.path, store.path]) == fixed and writes_all(good, box(store.reads[0], fixed), fixed)
 

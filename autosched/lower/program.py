@@ -290,7 +290,7 @@ def _lowered(program: tree.Tree, machine: Target, func: PrimFunc, whole: PrimFun
     normalise.split_inits(program)
     normalise.unfuse(program, lambda site: _lanes(site, config))
     normalise.split_values(program)
-    normalise.share_in_place(program)
+    normalise.share_in_place(program, semantics)
     chain.protect_operands(program)
     normalise.refresh_stores(program)
     sites = program.index()

@@ -45,6 +45,7 @@ from autosched.schedule.primitives.reductions.minus import Minus
 from autosched.schedule.primitives.reductions.negation import Negation
 from autosched.schedule.primitives.reductions.neutral_terms import NeutralTerms
 from autosched.schedule.primitives.reductions.offsets import Offsets
+from autosched.schedule.primitives.reductions.overlaps import Overlaps
 from autosched.schedule.primitives.reductions.pad_block import PadBlocks
 from autosched.schedule.primitives.reductions.pad_einsum import PadEinsum
 from autosched.schedule.primitives.reductions.paddings import Paddings
@@ -75,7 +76,7 @@ class Schedule(
     Lookup, Pieces, Kinds, ReindexCache, CacheIndex, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing,
     Notes, Sampling, Layout, Reindex, ZeroTerms, Folding, Raising, Factoring, PadEinsum,
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
-    PlainForms, Windows, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, Spreading, UnitAxes, Parts,
+    PlainForms, Windows, Overlaps, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, Spreading, UnitAxes, Parts,
     PlaceLimits, Versions, Conditions, StoreBlocks, Expansion,
     Paddings, BytePlanes, Factors, Terms,
 ):

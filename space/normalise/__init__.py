@@ -57,6 +57,7 @@ from space.normalise.blocks import device_blocks, is_packed, plain_blocks, requi
 
 DIFFERENCES = "extrema by differences"  # what a form is called that need not be
 KEPT = "what windows share stays"  # in the accumulator; else it is stored, and read again
+SLID = "neighbours are compared in place"  # the one in the other's; else with what each has of its own
 REPEATED = "what repeats is read once"  # else a load brings each of an element's places
 MOVED = "what is read elsewhere is made there, or stored"  # else it would have to be moved
 GATHERED = "windows gathered by the host"  # which is work of its own; else the machine reads them where they lie
@@ -76,6 +77,7 @@ class _Wanted(NamedTuple):
 
     differences: bool = False
     kept: bool = False
+    slid: bool = False
     gathered: bool = False
     repeated: bool = False
     moved: bool = False
@@ -84,7 +86,7 @@ class _Wanted(NamedTuple):
 
 def normalise(
     func: PrimFunc, target: Target, differences: bool = False, kept: bool = False, gathered: bool = False,
-    repeated: bool = False, moved: bool = False,
+    repeated: bool = False, moved: bool = False, slid: bool = False,
 ) -> tuple[PrimFunc, tuple[Instruction, ...]]:
     """A program in schedulable form, and the primitives that bring it there.
 
@@ -96,12 +98,13 @@ def normalise(
         gathered: whether the host gathers what windows read, where that fills more lanes; else there is no such form.
         repeated: whether what stages read several times, side by side, is read once; where they do not there is no such form.
         moved: whether what is read elsewhere than it is made is made there, or stored; where nothing is there is no such form.
+        slid: whether what two windows share is compared in place then; where nothing is there is no such form.
 
     Returns:
         The program, in which parameters are packed and results unpacked by host stages, and the instructions of a trace; the
         program itself and no instructions where it is packed already, or where no rule knows how to pack it.
     """
-    sch, _ = _attempt(func, target, _Wanted(differences, kept, gathered, repeated, moved))
+    sch, _ = _attempt(func, target, _Wanted(differences, kept, slid, gathered, repeated, moved))
     return (func, ()) if sch is None else (sch.func, tuple(sch.trace.insts))
 
 
@@ -252,7 +255,7 @@ def _formed(
             if any(step.op in ("negate_factor", "split_factor") for step in sch.trace.insts):
                 # Products by element are sums only now. Without differences they stay apart, as points of theirs have it.
                 sums.apply(sch, target)
-            if wanted.differences and not windows.apply(sch, target, wanted.kept):
+            if wanted.differences and not windows.apply(sch, target, wanted.kept, wanted.slid):
                 return None, ""
             sch = _widened(sch, target)
             if wanted.weights:
@@ -349,6 +352,10 @@ def normal_forms(func: PrimFunc, target: Target) -> list[tuple[tuple[str, ...], 
     forms: list[tuple[tuple[str, ...], Schedule]] = [((), first if first.trace.insts else begun)]
     if plain_blocks(begun.func) and windows.applies(begun.func):
         other = normalised(func, target, True)
+        if target.semantics == "chisel":  # elsewhere what slides would have to be moved
+            slid = normalised(func, target, True, True, slid=True)
+            if slid.trace.insts:
+                forms.append(((DIFFERENCES, KEPT, SLID), slid))
         if other.trace.insts:
             forms.append(((DIFFERENCES,), other))
             other = normalised(func, target, True, True)
@@ -371,7 +378,7 @@ def normal_forms(func: PrimFunc, target: Target) -> list[tuple[tuple[str, ...], 
 
 def normalised(
     func: PrimFunc, target: Target, differences: bool = False, kept: bool = False, gathered: bool = False,
-    repeated: bool = False, moved: bool = False,
+    repeated: bool = False, moved: bool = False, slid: bool = False,
 ) -> Schedule:
     """A schedule of a program that has been normalised, its trace included.
 
@@ -383,12 +390,15 @@ def normalised(
         gathered: as for ``normalise``.
         repeated: as for ``normalise``.
         moved: as for ``normalise``.
+        slid: as for ``normalise``.
     """
     sch = Schedule(func, seed=0)
-    steps = normalise(func, target, differences, kept, gathered, repeated, moved)[1]
+    steps = normalise(func, target, differences, kept, gathered, repeated, moved, slid)[1]
     if steps:
         Trace(list(steps)).apply_to_schedule(sch, remove_postproc=False)
     return sch
 
 
-__all__ = ["DIFFERENCES", "GATHERED", "KEPT", "MOVED", "REPEATED", "normal_forms", "normalise", "normalised", "why_unpacked"]
+__all__ = [
+    "DIFFERENCES", "GATHERED", "KEPT", "MOVED", "REPEATED", "SLID", "normal_forms", "normalise", "normalised", "why_unpacked",
+]

@@ -5,9 +5,17 @@ several of them: it is stored as a tensor of its own, of which every element is 
 every tile makes it with a border (``space/halos.py``). What remains is a chain of operands, each of which costs two products with
 an identity and one comparison with zero: three cycles a vector, where widening it for the ALU and comparing it there costs four
 and a copy of every element of every tile. What stays costs two cycles for every window that reads it, a comparison of tensors.
+
+Where two neighbours share something, the one may stand in the other's place: a window of two that slides on, two cycles for both.
+So of a row's three elements the two that are shared are widened once (two cycles) and compared (two), and the third is a
+difference (three); a window takes the larger of two such rows in place (two), and its own row by differences. Of three and more
+that are shared, two halves overlap, and what is compared twice does no harm: two comparisons in place for three or four.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
 
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Var, int_value
@@ -21,6 +29,7 @@ from space.normalise.blocks import device_block, device_blocks, extents, store_o
 from space.normalise.widening import computed
 
 MOST = 16  # operands of a chain; longer windows stay loops
+MOST_TERMS = 64  # of a window that is written out
 
 
 def applies(func: PrimFunc) -> bool:
@@ -28,13 +37,14 @@ def applies(func: PrimFunc) -> bool:
     return any(_kind(block) or _written_out(store_of(block).value) for block in device_blocks(func))
 
 
-def apply(sch: Schedule, target: Target, kept: bool = False) -> bool:
+def apply(sch: Schedule, target: Target, kept: bool = False, slid: bool = False) -> bool:
     """Writes every such window as a chain of differences; whether there was one.
 
     Args:
         sch: the program, with packed tensors.
         target: the machine.
         kept: what several windows share stays in the accumulator; whether anything does is what is answered then.
+        slid: besides, what two neighbours share is compared in place; whether anything is is what is answered then.
     """
     config = target.config
     if config.block_in != config.block_out:
@@ -46,7 +56,7 @@ def apply(sch: Schedule, target: Target, kept: bool = False) -> bool:
         if not loads or any(e.buffer.name in made or _pads_otherwise(sch, e.buffer) for e in loads):
             continue
         if _kind(block):
-            done |= _reduction(sch, block, kept)
+            done |= _slid(sch, block) if slid else _reduction(sch, block, kept)
         elif block.init is None and _written_out(store_of(block).value) and store_of(block).buffer.dtype == "int32":
             try:
                 sch.extrema_by_difference(sch.get_sblock(block.name))
@@ -83,21 +93,29 @@ def _written_out(value: Expr) -> bool:
     return False
 
 
-def _reduction(sch: Schedule, block: Block, kept: bool) -> bool:
-    over = [(iv.var, extents(block)[iv.var]) for iv in block.iter_vars if iv.kind == "reduce"]
-    over = [(v, n) for v, n in over if n > 1]
-    terms = 1
-    for _, n in over:
-        terms *= n
-    if not 1 < terms <= MOST:
-        return False
+def _over(block: Block, most: int = MOST) -> list[tuple[Var, int]]:
+    """The iterators that a window is taken over, and how many steps each has; nothing where these are too many."""
+    over = [(iv.var, n) for iv in block.iter_vars if iv.kind == "reduce" and (n := extents(block)[iv.var]) > 1]
+    return over if 1 < prod(n for _, n in over) <= most else []
+
+
+def _operand(block: Block) -> BufferLoad:
+    """What a window reads."""
     load = next(e.value for e in walk_expr(store_of(block).value) if isinstance(e, Cast) and is_widened(e))
     assert isinstance(load, BufferLoad)
+    return load
+
+
+def _reduction(sch: Schedule, block: Block, kept: bool) -> bool:
+    over = _over(block)
+    if not over:
+        return False
+    load = _operand(block)
     classes = _classes(block, load, *over[0]) if len(over) > 1 else []
     sch.expand_reduction(sch.get_sblock(block.name))
     count = over[0][1]
     for group in classes:
-        paths = [_path(sch, block, count, k) for k in group]
+        paths = [_path(sch, block.name, count, k) for k in group]
         shared = sch.share_value(sch.get_sblock(block.name), paths, "int32" if kept else "int8")
         part = shared if kept else sch.decompose_value(shared, [0])
         sch.extrema_by_difference(part)
@@ -106,15 +124,71 @@ def _reduction(sch: Schedule, block: Block, kept: bool) -> bool:
         return not kept
     for k in sorted(set(range(count)) - {k for group in classes for k in group}):
         # What no other window has is a chain of its own, and what they share is compared with it where it stands.
-        own = sch.decompose_value(sch.get_sblock(block.name), _path(sch, block, count, k))
+        own = sch.decompose_value(sch.get_sblock(block.name), _path(sch, block.name, count, k))
         sch.extrema_by_difference(own)
     return True
 
 
-def _path(sch: Schedule, block: Block, count: int, step: int) -> list[int]:
+def _slid(sch: Schedule, block: Block) -> bool:
+    """Writes a window so that what two neighbours share is compared in place; whether anything is."""
+    over = _over(block, MOST_TERMS)
+    if not 1 <= len(over) <= 2:
+        return False
+    load = _operand(block)
+    rows = _classes(block, load, *over[0]) if len(over) > 1 else []
+    columns = max(_classes(block, load, *over[-1]), key=len, default=[])
+    count, across = over[0][1] if len(over) > 1 else 1, over[-1][1]
+    own = count - sum(map(len, rows))
+    if not (rows or columns) or own * across > MOST or across - len(columns) > MOST:
+        return False
+    sch.expand_reduction(sch.get_sblock(block.name))
+    if len(over) == 1:
+        _along(sch, block.name, across, columns)
+        return True
+    made = []
+    for group in rows:
+        shared = sch.share_value(sch.get_sblock(block.name), [_path(sch, block.name, count, k) for k in group], "int32")
+        row = sch.get(shared)
+        assert isinstance(row, Block)
+        _along(sch, row.name, across, columns)
+        made.append(store_of(device_block(sch, row.name)).buffer)
+    for buffer in made:
+        _halved(sch, block.name, buffer)
+    if own:
+        sch.extrema_by_difference(sch.get_sblock(block.name))
+    return bool(made)
+
+
+def _along(sch: Schedule, name: str, across: int, columns: Sequence[int]) -> None:
+    """Compares those elements of a row that its neighbours have, too, in place, and the others by differences."""
+    if columns:
+        shared = sch.share_value(sch.get_sblock(name), [_path(sch, name, across, k) for k in columns], "int32")
+        element = sch.get(shared)
+        assert isinstance(element, Block)
+        _halved(sch, name, store_of(element).buffer)
+    if len(columns) < across:
+        sch.extrema_by_difference(sch.get_sblock(name))
+
+
+def _halved(sch: Schedule, name: str, buffer: Buffer) -> None:
+    """Lets a block read two places of a tensor that it reads at several, by stages that do so in turn."""
+    while len(paths := _places(store_of(device_block(sch, name)).value, buffer)) > 2:
+        half = sch.get(sch.overlap_extrema(sch.get_sblock(name), paths))
+        assert isinstance(half, Block)
+        name = half.name
+
+
+def _places(value: Expr, buffer: Buffer, path: tuple[int, ...] = ()) -> list[list[int]]:
+    """Where an extremum has loads of a tensor."""
+    if isinstance(value, BinOp) and value.op in ("min", "max"):
+        return [*_places(value.a, buffer, (*path, 0)), *_places(value.b, buffer, (*path, 1))]
+    return [list(path)] if isinstance(value, BufferLoad) and value.buffer is buffer else []
+
+
+def _path(sch: Schedule, name: str, count: int, step: int) -> list[int]:
     """Where a window that is written out has what one of its iterator's steps contributes."""
     path = [0] * (count - 1 - step) + ([1] if step else [])
-    value = store_of(device_block(sch, block.name)).value
+    value = store_of(device_block(sch, name)).value
     # A constant that the window is compared with besides stands outermost.
     return [0, *path] if isinstance(value, BinOp) and int_value(value.b) is not None else path
 

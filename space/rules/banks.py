@@ -47,6 +47,8 @@ class Banks(NumericRule):
             if copy is not None and build.model.copies(build.plan, piece.part, k)[0] > 1:
                 build.double_buffer(copy)
         if build.model.tile_copies(build.plan, piece.part)[0] > 1:
-            stages = [piece.starts.get(n, stage) for n, stage in enumerate(piece.stages)]
+            # What stands in the place of a halo has as many as that: one, unless it is what is stored.
+            first = 0 if build.nest.stands else build.nest.within
+            stages = [piece.starts.get(n, stage) for n, stage in enumerate(piece.stages) if n >= first]
             for block in ([piece.init] if piece.init is not None else []) + stages:
                 build.double_buffer(block)

@@ -29,8 +29,10 @@ class Slices(NumericRule):
 
     def columns(self, model: Model) -> tuple[Column, ...]:
         """``tail`` and ``tail_size``, and where there are cuts ``tail_last`` and ``tail_last_size``."""
-        # Without stages there is only the store to slice, whose loops lowering orders itself.
-        long = [i for i in model.nest.spatial if model.nest.axes[i].extent > 1 and model.nest.stages]
+        # Without stages there is only the store to slice, whose loops lowering orders itself. What stands in the place of a halo
+        # is made when all of that is.
+        able = model.nest.stages and not model.nest.within
+        long = [i for i in model.nest.spatial if model.nest.axes[i].extent > 1 and able]
         sizes = tuple(range(1, min(max((model.nest.axes[i].extent for i in long), default=2), THICK + 1)))
         return tuple(
             column for name in (("tail", "tail_last") if model.cuts else ("tail",))

@@ -191,6 +191,9 @@ EXAMPLES: dict[str, Example] = {
     "share_value": Example("|".join((
         'A: T.Buffer((18,), "int32"), B: T.Buffer((18,), "int32"), C: T.Buffer((16,), "int32")',
         stage("C[vi]", "T.max(A[vi] + B[vi], A[vi + 2] + B[vi + 2])"))), 'sch.share_value("C", [[0], [1]])'),
+    "overlap_extrema": Example("|".join((
+        'A: T.Buffer((18,), "int32"), C: T.Buffer((16,), "int32")',
+        stage("C[vi]", "T.max(T.max(A[vi], A[vi + 1]), A[vi + 2])"))), 'sch.overlap_extrema("C", [[0, 0], [0, 1], [1]])'),
     "extrema_by_difference": Example("|".join((
         'R: T.Buffer((16,), "int8"), S: T.Buffer((16,), "int8"), D: T.Buffer((16,), "int32")',
         stage("D[vi]", 'T.max(T.Cast("int32", R[vi]), T.Cast("int32", S[vi]))'))), 'sch.extrema_by_difference("D")'),

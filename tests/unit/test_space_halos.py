@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from autosched.workloads import Workload, workload
 from space import Space, sketch
 from space.machine_bound import machine_bound
 from space.nest import Nest, analyse
-from space.normalise import KEPT, normalised
+from space.normalise import KEPT, SLID, normalised
 from space.normalise.blocks import device_blocks, loads_of, store_of
 from space.rules.length import instructions
 
@@ -46,9 +47,9 @@ def smallest(sizes: str) -> PrimFunc:
     return parse(pool(sizes).func.script().replace("T.max(", "T.min(").replace("-128", "127"))
 
 
-def form_of(space: Space) -> int | None:
-    """Which sketch keeps what windows share, if any does."""
-    return next((k for k, s in enumerate(space.sketches) if KEPT in s.done), None)
+def form_of(space: Space, slid: bool = False) -> int | None:
+    """Which sketch keeps what windows share, and compares it in place or not, if any does."""
+    return next((k for k, s in enumerate(space.sketches) if KEPT in s.done and (SLID in s.done) == slid), None)
 
 
 @cache
@@ -57,10 +58,10 @@ def space_of(sizes: str, target: str = "vta-de10") -> Space:
     return Space(resolve(f"max_pool2d:{sizes}", get_target(target)).func, target)
 
 
-def drawn(space: Space, n: int, seed: int = 0) -> list[np.ndarray]:
+def drawn(space: Space, n: int, seed: int = 0, slid: bool = False) -> list[np.ndarray]:
     """Points of that sketch."""
     points = space.sample(np.random.default_rng(seed), 300 * n)
-    points = points[points[:, 0] == form_of(space)][:n]
+    points = points[points[:, 0] == form_of(space, slid)][:n]
     assert len(points) == n
     return list(points)
 
@@ -78,6 +79,62 @@ def test_what_windows_share_is_made_once_and_stored_nowhere(sizes: str, same: Sa
         assert len(elsewhere) == 1, "one stage reads what several windows share, where each of them has it"
         (nest,) = analyse(device, DE10, True)
         assert nest.halos and all(sum(h.reach) > 0 and h.reach[2] == sum(h.reach) for h in nest.halos)
+
+
+def cost(k: int, stride: int) -> int:
+    """Cycles of an element: of rows that are shared, of comparisons between them, and of the window's own elements."""
+    groups = [m for phase in range(stride) if (m := len(range(phase, k, stride))) > 1]
+    row = 2 + 2 * math.ceil(math.log2(max(groups))) + 3 * (k - max(groups))
+    halves = sum(2 * (math.ceil(math.log2(m)) - 1) for m in groups)
+    # Of several pairs of rows none begins the chain: what it begins with is moved.
+    moved = int(len(groups) > 1 and max(groups) == 2)
+    return len(groups) * row + halves + 2 * (2 * len(groups) - 1) + moved + 3 * (k - sum(groups)) * k
+
+
+PAIRS = [(2, 1), (3, 1), (3, 2), (4, 1), (4, 2), (4, 3), (5, 1), (5, 2), (6, 3)]
+
+
+@pytest.mark.parametrize(("k", "stride"), PAIRS)
+def test_neighbours_are_compared_in_place(k: int, stride: int, same: Same) -> None:
+    sizes = f"h={2 * k + 3},w={3 * k + 1},c=32,k={k},stride={stride}"
+    for func in (pool(sizes).func, smallest(sizes)):
+        sch = normalised(func, DE10, True, True, slid=True)
+        same(func, sch)
+        (nest,) = analyse(split_host(sch.func).device, DE10, True)
+        stages = [*nest.stages, *(s for halo in nest.halos for s in halo.stages)]
+        assert sum(s.imm_ops + 2 * s.tensor_ops + s.products for s in stages) == cost(k, stride)
+        # What is compared in place stands where the widened elements do, until an operation with a constant moves it.
+        groups = [len(range(phase, k, stride)) for phase in range(stride)]
+        assert nest.halos[0].live == 1 and nest.stands == (min(groups) > 1 and (len(groups) == 1 or max(groups) > 2))
+        assert len(groups) > 1 or all(a.reach >= b.reach for a, b in pairwise(nest.halos))
+    assert form_of(Space(func, DE10), True) is not None
+    for other in ("vta-fsim", "vta-de10-portable"):
+        assert form_of(Space(func, get_target(other)), True) is None
+
+
+@T.prim_func
+def along(Y: T.Buffer((1, 19, 1, 16), "int8"), largest: T.Buffer((1, 9, 1, 16), "int8")):
+    C = T.alloc_buffer((1, 9, 1, 16), "int32")
+    for n, y, b, c, p in T.grid(1, 9, 1, 16, 3):
+        with T.block("C"):
+            vn, vy, vb, vc, vp = T.axis.remap("SSSSR", [n, y, b, c, p])
+            with T.init():
+                C[vn, vy, vb, vc] = -128
+            C[vn, vy, vb, vc] = T.max(C[vn, vy, vb, vc], T.Cast("int32", Y[vn, vy * 2 + vp, vb, vc]))
+    for n, y, b, c in T.grid(1, 9, 1, 16):
+        with T.block("largest"):
+            vn, vy, vb, vc = T.axis.remap("SSSS", [n, y, b, c])
+            largest[vn, vy, vb, vc] = T.Cast("int8", C[vn, vy, vb, vc])
+
+
+def test_a_window_of_one_direction_slides_too(same: Same) -> None:
+    same(along, normalised(along, DE10, True, True, slid=True))
+    space = Space(along, DE10)
+    assert form_of(space) is None and form_of(space, True) is not None, "its elements are what its neighbours share"
+    for point in drawn(space, 4, 0, True):
+        low = lower_table(space.schedule(point).func, DE10)
+        assert sum(s.elements for s in low.storages if s.scope == ACC) > 0
+        same(along, space.schedule(point))
 
 
 @T.prim_func
@@ -104,6 +161,8 @@ def written_out(Y: T.Buffer((1, 6, 1, 16), "int8"), Z: T.Buffer((1, 6, 1, 16), "
 def test_other_windows_have_no_such_form(func: PrimFunc, why: str) -> None:
     assert form_of(Space(func, DE10)) is None, why
     assert not normalised(func, DE10, True, True).trace.insts, why
+    # A window may be longer where halves of what it shares overlap.
+    assert (form_of(Space(func, DE10), True) is None) == ("k=5" not in func.script() and why != "more operands than a chain has")
 
 
 def test_a_stage_reads_at_several_places_only_where_that_is_said() -> None:
@@ -180,19 +239,22 @@ def test_no_program_is_accepted_for_this_form_alone(monkeypatch: pytest.MonkeyPa
 def test_a_halo_begins_with_a_sum_of_its_own_and_the_stage_that_reads_it_moves_it() -> None:
     (nest,) = analyse(pairs, DE10, True)
     assert nest.anchor is None and [(h.cycles, h.reach) for h in nest.halos] == [(2, (0, 1))]
-    # Where it stands others read it: under chisel an operation with a constant moves it, elsewhere one with a tensor.
-    assert [(s.imm_ops, s.tensor_ops) for s in nest.stages] == [(1, 1)]
+    # Where it stands others read it; the first of two may stand there nevertheless, and what is stored wants its banks.
+    assert [(s.imm_ops, s.tensor_ops) for s in nest.stages] == [(0, 1)] and (nest.within, nest.place) == (1, 0)
     assert all(o.readers == ("P",) for o in nest.operands)
-    (nest,) = analyse(pairs, get_target("vta-de10-portable"), True)
-    assert [(s.imm_ops, s.tensor_ops) for s in nest.stages] == [(0, 2)]
+    # Else under chisel an operation with a constant moves it, elsewhere one with a tensor.
     text = pairs.script()
+    (nest,) = analyse(parse(text.replace("P[vn, vy, vb, vc], P[vn, vy + 1,", "P[vn, vy + 1, vb, vc], P[vn, vy + 1,")), DE10, True)
+    assert [(s.imm_ops, s.tensor_ops) for s in nest.stages] == [(1, 1)] and not nest.within
+    (nest,) = analyse(pairs, get_target("vta-de10-portable"), True)
+    assert [(s.imm_ops, s.tensor_ops) for s in nest.stages] == [(0, 2)] and not nest.within
     (nest,) = analyse(parse(text.replace("P[vn, vy, vb, vc], P[", "P[vn, vy + 1, vb, vc], P[")), DE10, True)
     assert nest.halos[0].reach == (0, 0), "from the first that is read"
     for old, new in ((" = 0\n", " = B[vn, vy, vb, vc]\n"), ("P[vn, vy + 1, vb, vc]", "P[vn, vb, vy + 1, vc]")):
         assert old in text
         with refused(SpaceError, "index"):
             analyse(parse(text.replace(old, new)), DE10, True)
-    # Nor does a halo have one of its own: of five rows four pairs, and of these three.
+    # A halo may have one of its own: of five rows four pairs, and of these three.
     again = text.replace("out[vn, vy, vb, vc] = T.Cast(\"int8\", Q[vn, vy, vb, vc])",
                          "out[vn, vy, vb, vc] = T.Cast(\"int8\", R[vn, vy, vb, vc])")
     again = again.replace('T.Buffer((1, 4, 1, 16), "int8")', 'T.Buffer((1, 3, 1, 16), "int8")')
@@ -203,19 +265,24 @@ def test_a_halo_begins_with_a_sum_of_its_own_and_the_stage_that_reads_it_moves_i
     made = again[:at].replace("    for ", '    R = T.sblock_alloc_buffer((1, 3, 1, 16), "int32")\n    for ', 1)
     nested = "\n".join(row for row in (made + (stage + last).replace("T.grid(1, 4", "T.grid(1, 3")).split("\n")
                        if "T.reads" not in row and "T.writes" not in row)
-    with refused(SpaceError, "index"):
-        analyse(parse(nested), DE10, True)
+    (nest,) = analyse(parse(nested), DE10, True)
+    assert [(h.cycles, h.reach, h.live) for h in nest.halos] == [(2, (0, 2), 1), (2, (0, 1), 0)]
+    assert (nest.within, nest.place, [s.block for s in nest.stages]) == (1, 0, ["R"])
+    (nest,) = analyse(parse(nested), get_target("vta-de10-portable"), True)
+    assert [(h.cycles, h.reach, h.live) for h in nest.halos] == [(2, (0, 2), 1), (4, (0, 1), 1)] and not nest.within
 
 
-@pytest.mark.parametrize("sizes", [*OVERLAPPING[:3], *(pytest.param(s, marks=pytest.mark.slow) for s in OVERLAPPING[3:])])
-def test_a_tile_makes_all_that_its_windows_read(sizes: str) -> None:
+@pytest.mark.parametrize(("sizes", "slid"), [
+    *((s, False) for s in OVERLAPPING[:3]), (OVERLAPPING[0], True), (OVERLAPPING[2], True), (OVERLAPPING[4], True),
+    *(pytest.param(s, False, marks=pytest.mark.slow) for s in OVERLAPPING[3:])])
+def test_a_tile_makes_all_that_its_windows_read(sizes: str, slid: bool) -> None:
     """Counted by brute force, element by element; and lowering gives the halo as many places."""
     space = space_of(sizes)
-    k = form_of(space)
+    k = form_of(space, slid)
     assert k is not None
     model = space.sketches[k].model
     nest = model.nest
-    for point in drawn(space, 4):
+    for point in drawn(space, 4, 0, slid):
         plan = model.plan(np.ascontiguousarray(point[None, space.places(k)]))
         for part in (p for p in plan.parts if p.on[0]):
             for n, halo in enumerate(nest.halos):
@@ -228,36 +295,40 @@ def test_a_tile_makes_all_that_its_windows_read(sizes: str) -> None:
         lowered = lower_table(space.schedule(point).func, DE10)
         given = sum(s.elements * s.copies for s in lowered.storages if s.scope == ACC)
         assert given <= held
-        assert nest.anchor is None or nest.live > 1 or given == held
+        assert (nest.anchor is None and not nest.within) or nest.live > 1 or given == held
         assert int(instructions(model, plan)[0]) >= len(lowered.table)
     # Of all that is ever read, each element is made at least once.
     whole = model.neutral(1).body
     assert model.halo_floor == int(model.halo_cycles(whole)[0])
-    assert (space.bound(np.stack(drawn(space, 4))) >= model.halo_floor + 2 * model.out_elements).all()
+    assert (space.bound(np.stack(drawn(space, 4, 0, slid))) >= model.halo_floor + 2 * model.out_elements).all()
 
 
-@pytest.mark.parametrize(("sizes", "target"), [
-    (OVERLAPPING[0], "vta-de10"), (OVERLAPPING[1], "vta-de10"), (OVERLAPPING[1], "vta-de10-portable")])
-def test_the_estimate_knows_what_a_border_costs(sizes: str, target: str) -> None:
+@pytest.mark.parametrize(("sizes", "target", "slid"), [
+    (OVERLAPPING[0], "vta-de10", False), (OVERLAPPING[1], "vta-de10", False), (OVERLAPPING[1], "vta-de10-portable", False),
+    (OVERLAPPING[0], "vta-de10", True), (OVERLAPPING[2], "vta-de10", True)])
+def test_the_estimate_knows_what_a_border_costs(sizes: str, target: str, slid: bool) -> None:
     space = space_of(sizes, target)
-    points = np.stack(drawn(space, 90))
+    points = np.stack(drawn(space, 90, 0, slid))
+    if slid:  # with one bank a store holds up less than the estimate says: not what stands in the halo's place
+        points = points[[space.explain(point).endswith("acc x2") for point in points]]
     points = points[np.argsort(space.draft(points), kind="stable")[:30]]
     cycles = np.array([lower_table(space.schedule(point).func, target).cycles() for point in points])
     assert np.median(np.abs(space.draft(points) / cycles - 1)) < 0.05
 
 
 # Each form of windows on one machine, and every machine; the long run has them on another one, too.
-@pytest.mark.parametrize(("sizes", "target"), [
-    (OVERLAPPING[0], "vta-fsim"), (OVERLAPPING[1], "vta-de10-portable"), (OVERLAPPING[2], "vta-pynq"),
-    (OVERLAPPING[4], "vta-de10"),
-    *(pytest.param(*pair, marks=pytest.mark.slow)
+@pytest.mark.parametrize(("sizes", "target", "slid"), [
+    (OVERLAPPING[0], "vta-fsim", False), (OVERLAPPING[1], "vta-de10-portable", False), (OVERLAPPING[2], "vta-pynq", False),
+    (OVERLAPPING[4], "vta-de10", False), (OVERLAPPING[0], "vta-pynq", True), (OVERLAPPING[2], "vta-de10", True),
+    (OVERLAPPING[3], "vta-de10", True), (OVERLAPPING[4], "vta-de10", True),
+    *(pytest.param(*pair, False, marks=pytest.mark.slow)
       for pair in zip(OVERLAPPING, ("vta-de10-portable", "vta-pynq", "vta-fsim", "vta-pynq", "vta-de10-portable"))),
 ])
-def test_points_lower_have_no_races_and_keep_their_bounds(sizes: str, target: str) -> None:
+def test_points_lower_have_no_races_and_keep_their_bounds(sizes: str, target: str, slid: bool) -> None:
     task, space = resolve(f"max_pool2d:{sizes}", get_target(target)), space_of(sizes, target)
-    tally, _ = accepted(task, space, drawn(space, 5), 0.4, np.random.default_rng(1))
+    tally, _ = accepted(task, space, drawn(space, 5, 0, slid), 0.4, np.random.default_rng(1))
     assert tally.drawn == 5 and tally.executed > 1 and not tally.faults
-    point = drawn(space, 1, 1)[0]
+    point = drawn(space, 1, 1, slid)[0]
     assert (space.point_of(space.schedule(point)) == point).all()
 
 
@@ -265,7 +336,7 @@ def test_a_form_that_came_later_leaves_the_rows_of_the_others_as_they_were() -> 
     """A point of a log is shorter than one of today, and still the same schedule."""
     task = workload("resnet18.max_pool")
     space = Space(task.func, DE10)
-    assert form_of(space) == len(space.sketches) - 1
+    assert (form_of(space), form_of(space, True)) == (2, 3) == (len(space.sketches) - 2, len(space.sketches) - 1)
     assert space.machine_bound() == min(machine_bound(s.models).cycles for s in space.sketches if not s.done)
     row = (0, 1, 4, 1, 56, 0, 2, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 3, 3, 34, 1, 2, 2, 56, 0, 0, 2, 2, 0,
            2, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 1, 0, 1, 0, 1, 0, *[0] * 32)
@@ -279,7 +350,7 @@ def test_a_form_that_came_later_leaves_the_rows_of_the_others_as_they_were() -> 
 
 
 def test_rows_that_stay_beat_rows_that_are_stored() -> None:
-    # 20 cycles a vector and a row of 8 for each tile, against 22 and a nest that waits for another.
+    # 20 cycles a vector and a row of 8 for each tile, against 22 and a nest that waits for another; in place 18, and a row of 7.
     task = pool("h=56,w=56,c=32,k=3,stride=2,pad=1")
     space = Space(task.func, DE10)
     best = {}
@@ -293,7 +364,8 @@ def test_rows_that_stay_beat_rows_that_are_stored() -> None:
         point = points[np.argmin(own.draft(points))]
         result = measure(Candidate(task, DE10, tuple(own.trace(point).as_json())), execute=True)
         assert result.ok and result.cycles is not None, result
-        best[KEPT in form.done] = min(result.cycles, best.get(KEPT in form.done, 1 << 62))
-        if KEPT in form.done:
+        way = (KEPT in form.done) + (SLID in form.done)
+        best[way] = min(result.cycles, best.get(way, 1 << 62))
+        if way:
             assert abs(own.draft(point[None])[0] / result.cycles - 1) < 0.03
-    assert best[True] < 0.94 * best[False]
+    assert best[1] < 0.94 * best[0] and best[2] < 0.94 * best[1]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -92,6 +93,67 @@ def test_refused() -> None:
     sch.expand_reduction("C")
     with refused(ScheduleError, "index"):
         sch.share_value("C", [[0], [1]])  # half a step apart
+
+
+@T.prim_func
+def line(A: T.Buffer((4, 40), "int32"), B: T.Buffer((4, 8), "int32"), C: T.Buffer((4, 8), "int32")):
+    for i, j in T.grid(4, 8):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = T.max(A[vi, vj], B[vi, vj])
+
+
+def shifted(n: int, step: int, op: str, order: Sequence[int]) -> PrimFunc:
+    """An extremum of ``n`` places of A, a ``step`` apart, in some order, and of B and a constant besides."""
+    value = f"A[vi, vj + {order[0] * step}]"
+    for k in order[1:]:
+        value = f"T.{op}({value}, A[vi, vj + {k * step}])"
+    text = line.script().replace("T.max(A[vi, vj], B[vi, vj])", f"T.{op}(T.{op}({value}, B[vi, vj]), 7)")
+    return parse("\n".join(row for row in text.split("\n") if "T.reads" not in row and "T.writes" not in row))
+
+
+def paths_of(n: int) -> list[list[int]]:
+    """Of the places in a chain of them that two operands more follow."""
+    return [[0, 0, *[0] * (n - 1 - k), *([1] if k else [])] for k in range(n)]
+
+
+@pytest.mark.parametrize(("n", "step"), [(3, 1), (3, 2), (4, 1), (5, 1), (5, 3), (6, 2), (8, 1), (9, 2)])
+def test_halves_of_an_extremum_overlap(n: int, step: int, same: Same) -> None:
+    rng = np.random.default_rng(n)
+    for op, order in (("max", range(n)), ("min", rng.permutation(n).tolist())):
+        func = shifted(n, step, op, order)
+        sch = Schedule(func)
+        made = sch.overlap_extrema("C", paths_of(n))
+        half = -(-n // 2)
+        assert [loop.extent.value for loop in map(sch.get, sch.get_loops(made))] == [4, 8 + (n - half) * step]
+        assert value_of(sch, "C").count(f"T.{op}") == 3 and value_of(sch, sch.get(made).name).count(f"T.{op}") == half - 1
+        same(func, sch)
+        stages = 1
+        while half > 2:
+            made = sch.overlap_extrema(made, [path[2:] for path in paths_of(half)])
+            half, stages = -(-half // 2), stages + 1
+        same(func, sch)
+        assert stages == math.ceil(math.log2(n)) - 1
+        sch.trace.apply_to_schedule(again := Schedule(func), remove_postproc=False)
+        assert again.func == sch.func
+
+
+def test_what_does_not_overlap_is_refused(same: Same) -> None:
+    func = shifted(4, 2, "max", range(4))
+    three, four = paths_of(4)[:3], paths_of(4)
+    Schedule(func).overlap_extrema("C", three)
+    for paths, code in ((four[:2], "argument"), ([four[0], four[1], four[3]], "argument"), ([*three, three[0]], "argument"),
+                        ([*three, [0, 1]], "index"), ([[0, 0], [0, 1], [1]], "index"), ([], "argument")):
+        with refused(ScheduleError, code):
+            Schedule(func).overlap_extrema("C", paths)
+    for old, new, code in (("C[vi, vj] = T.max(", "C[vi, vj] = 1 + T.max(", "form"), ("T.max(A", "T.min(A", "form")):
+        changed = func.script().replace(old, new, 1)
+        with refused(ScheduleError, code):
+            Schedule(parse(changed)).overlap_extrema("C", [[1, *path] for path in four] if "1 +" in new else four)
+    # Of eight elements: the second half of five places begins at the third, and 4 apart that is where the first half ends.
+    Schedule(shifted(5, 4, "max", range(5))).overlap_extrema("C", paths_of(5))
+    with refused(ScheduleError, "index"):
+        Schedule(shifted(5, 5, "max", range(5))).overlap_extrema("C", paths_of(5))
 
 
 def groups(h: int, k: int, stride: int, pad: int) -> tuple[int, int]:

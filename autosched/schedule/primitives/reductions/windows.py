@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
@@ -116,9 +116,9 @@ class Windows(ScheduleBase):
     def extrema_by_difference(self, block: BlockRV | str) -> None:
         """Takes the largest (smallest) of int8 operands by comparing differences with zero: max(a, b) is max(a - b, 0) + b.
 
-        One operand may be any other value that an int8 can be taken from without overflow. Differences and sums of int8 operands
-        are the GEMM's, with an identity; the comparison with a constant is one cycle a vector. So an operand costs three cycles,
-        and no widened copy.
+        Other operands are compared as they are, first, where an int8 can be taken from them without overflow. Differences and
+        sums of int8 operands are the GEMM's, with an identity; the comparison with a constant is one cycle a vector. So an
+        operand costs three cycles, and no widened copy.
 
         Args:
             block: handle or name of a block whose value has a minimum or maximum of ``cast(int32, x)`` of int8 and something
@@ -245,43 +245,89 @@ def _loops(state: State, realize: BlockRealize) -> tuple[Stmt, list[For]]:
 
 
 def _shared(state: State, realize: BlockRealize, paths: list[list[int]], dtype: str | None) -> tuple[Stmt, Block]:
-    block = realize.block
-    store = plain_store(block, alone=True)
-    top, loops = _loops(state, realize)
-    if len(paths) < 2:
-        raise Refusal("to be shared there are two parts at least", [block.ident], "decompose_value takes one", code="argument")
-    known = Analyzer({})
-    parts = [known.simplify(part_at(block, store.value, path)) for path in paths]
-    moved, shifts = _shifts(block, parts, known)
-    base = parts[shifts.index(0)]
-    if loads_from(base, store.buffer):
-        raise Refusal(f"{expr_text(base)} in block {block.name} reads {store.buffer.name}, which the block writes", [block.ident],
-                      code="writer")
-    dims = [d for d, i in enumerate(store.indices) if i is moved]
-    if len(dims) != 1:
-        raise Refusal(f"{moved.name} is not the plain index of one dimension of {store.buffer.name}", [block.ident],
-                      code="index")
-    count = _count(block, next(iv for iv in block.iter_vars if iv.var is moved))
-    inner = sorted(set(shifts))
-    if any(b - a > count for a, b in pairwise(inner)):
-        # What nobody reads may be out of bounds, or divided by zero.
-        raise Refusal(f"between parts of block {block.name} there are elements that none of them is; {moved.name} is one of "
-                      f"{count}, and the parts are at {', '.join(map(str, inner))}", [block.ident], code="index")
-    longer = count + max(shifts)
-    dom = {moved: Range(const(0, moved.dtype), const(longer, moved.dtype))}
-    stage = base if dtype is None or dtype == base.dtype else _kept(state, block, base, dtype, dom)
-    scope = scope_of(state, block)
-    shape = tuple([const(longer, "int32") if d == dims[0] else s for d, s in enumerate(store.buffer.shape)])
-    buffer = Buffer(fresh_name(f"{store.buffer.name}_part", state.buffer_names(scope)), shape, stage.dtype)
-    made, nest = stage_of(block, fresh_name(f"{block.name}_part", set(state.block_names())), buffer, stage, dom)
-    table = {tuple(path): shift for path, shift in zip(paths, shifts)}
-    value = _replaced(store.value, table, buffer, store, dims[0], base.dtype)
-    new = with_access(replace(block, body=BufferStore(store.buffer, store.indices, value)))
-    changed: Stmt = BlockRealize(realize.iter_values, TRUE, new)
-    for loop in reversed(loops):
-        changed = replace(loop, body=changed)
-    allocs = {id(scope): (*scope.alloc_buffers, buffer)}
-    return state.rewrite({id(top): seq(nest, changed)}, allocs), made
+    parts = Shifted(state, realize, paths)
+    stage = parts.base
+    if dtype is not None and dtype != stage.dtype:
+        stage = _kept(state, parts.block, stage, dtype, parts.domain(max(parts.shifts)))
+    table = {tuple(path): shift for path, shift in zip(paths, parts.shifts)}
+    return parts.staged(stage, parts.shifts, lambda read: _replaced(parts.store.value, table, read))
+
+
+class Shifted:
+    """Parts of what a block stores that are one part, shifted along one iterator.
+
+    Args:
+        state: the program.
+        realize: the block, alone in its loops, which stores one element of each iteration.
+        paths: of two parts or more, as ``decompose_value`` takes them.
+
+    Attributes:
+        shifts: by how much each is moved on; one of them is not.
+        base: that one.
+
+    Raises:
+        Refusal: no such part; parts that are no shifts of each other, or that read what the block writes.
+    """
+
+    def __init__(self, state: State, realize: BlockRealize, paths: list[list[int]]) -> None:
+        self.state, self.realize, self.block = state, realize, realize.block
+        block = realize.block
+        self.store = plain_store(block, alone=True)
+        self.top, self.loops = _loops(state, realize)
+        if len(paths) < 2:
+            raise Refusal("to be shared there are two parts at least", [block.ident], "decompose_value takes one",
+                          code="argument")
+        known = Analyzer({})
+        parts = [known.simplify(part_at(block, self.store.value, path)) for path in paths]
+        self.moved, self.shifts = _shifts(block, parts, known)
+        self.base = parts[self.shifts.index(0)]
+        if loads_from(self.base, self.store.buffer):
+            raise Refusal(f"{expr_text(self.base)} in block {block.name} reads {self.store.buffer.name}, which the block writes",
+                          [block.ident], code="writer")
+        dims = [d for d, i in enumerate(self.store.indices) if i is self.moved]
+        if len(dims) != 1:
+            raise Refusal(f"{self.moved.name} is not the plain index of one dimension of {self.store.buffer.name}", [block.ident],
+                          code="index")
+        self.dim = dims[0]
+        self.count = _count(block, next(iv for iv in block.iter_vars if iv.var is self.moved))
+
+    def domain(self, most: int) -> dict[Var, Range]:
+        """Over what a stage runs whose elements are read up to so far on."""
+        return {self.moved: Range(const(0, self.moved.dtype), const(self.count + most, self.moved.dtype))}
+
+    def staged(self, stage: Expr, shifts: Sequence[int], value: Callable[[Callable[[int], Expr]], Expr]) -> tuple[Stmt, Block]:
+        """The program with a stage, and its block.
+
+        Args:
+            stage: what it stores, where the block stores its first element.
+            shifts: how far on the block reads it, at which places.
+            value: what the block stores then, from what it reads so far on.
+
+        Raises:
+            Refusal: there are elements of the stage that nobody reads.
+        """
+        block, store, moved = self.block, self.store, self.moved
+        if any(b - a > self.count for a, b in pairwise(sorted(set(shifts)))):
+            # What nobody reads may be out of bounds, or divided by zero.
+            raise Refusal(f"between parts of block {block.name} there are elements that none of them is; {moved.name} is one of "
+                          f"{self.count}, and the parts are at {', '.join(map(str, sorted(set(shifts))))}", [block.ident],
+                          code="index")
+        scope, longer = scope_of(self.state, block), self.count + max(shifts)
+        shape = tuple([const(longer, "int32") if d == self.dim else s for d, s in enumerate(store.buffer.shape)])
+        buffer = Buffer(fresh_name(f"{store.buffer.name}_part", self.state.buffer_names(scope)), shape, stage.dtype)
+        name = fresh_name(f"{block.name}_part", set(self.state.block_names()))
+        made, nest = stage_of(block, name, buffer, stage, self.domain(max(shifts)))
+
+        def read(shift: int) -> Expr:
+            at = tuple([i + const(shift, i.dtype) if d == self.dim and shift else i for d, i in enumerate(store.indices)])
+            return cast(self.base.dtype, BufferLoad(buffer, at, buffer.dtype))
+
+        new = with_access(replace(block, body=BufferStore(store.buffer, store.indices, value(read))))
+        changed: Stmt = BlockRealize(self.realize.iter_values, TRUE, new)
+        for loop in reversed(self.loops):
+            changed = replace(loop, body=changed)
+        allocs = {id(scope): (*scope.alloc_buffers, buffer)}
+        return self.state.rewrite({id(self.top): seq(nest, changed)}, allocs), made
 
 
 def _kept(state: State, block: Block, base: Expr, dtype: str, longer: Mapping[Var, Range]) -> Expr:
@@ -334,19 +380,15 @@ def _shift(var: Var, own: list[Var], one: list[BufferLoad], other: list[BufferLo
 
 
 def _replaced(
-    value: Expr, table: dict[tuple[int, ...], int], buffer: Buffer, store: BufferStore, dim: int, dtype: str,
-    path: tuple[int, ...] = (),
+    value: Expr, table: dict[tuple[int, ...], int], read: Callable[[int], Expr], path: tuple[int, ...] = ()
 ) -> Expr:
-    """A value with loads of the stage in place of the parts at paths."""
+    """A value with loads of the stage in place of the parts at paths, each so far on."""
     if path in table:
-        shift = table[path]
-        at = tuple([i + const(shift, i.dtype) if d == dim and shift else i for d, i in enumerate(store.indices)])
-        return cast(dtype, BufferLoad(buffer, at, buffer.dtype))
+        return read(table[path])
     if not any(p[: len(path)] == path for p in table):
         return value
     children = expr_children(value)
-    new = [_replaced(c, table, buffer, store, dim, dtype, (*path, n)) for n, c in enumerate(children)]
-    return _Children(children, new).visit_expr(value)
+    return _Children(children, [_replaced(c, table, read, (*path, n)) for n, c in enumerate(children)]).visit_expr(value)
 
 
 class _Children(Mutator):
@@ -364,7 +406,7 @@ class _Children(Mutator):
 
 
 class _Differences(Mutator):
-    """Extrema of int8 operands, and of one value more, as differences that are compared with zero.
+    """Extrema of int8 operands as differences that are compared with zero; what else there is is compared as it is, before.
 
     Args:
         values: what values can be; a difference must not leave its type.
@@ -379,9 +421,11 @@ class _Differences(Mutator):
             leaves = list(dict.fromkeys(operands(expr, expr.op)))
             narrow = [e for e in leaves if is_widened(e)]
             wide = [e for e in leaves if not is_widened(e) and int_value(e) is None]
-            if len(wide) < 2 and len(narrow) + len(wide) > 1 and all(self._small(e) for e in wide):
+            if narrow and len(narrow) + len(wide) > 1 and all(self._small(e) for e in wide):
                 value, *others = [*map(self.visit_expr, wide), *narrow]
-                for operand in others:
+                for operand in others[: max(0, len(wide) - 1)]:
+                    value = binary(expr.op, value, operand)
+                for operand in others[max(0, len(wide) - 1) :]:
                     value = binary(expr.op, value - operand, const(0, "int32")) + operand
                 for constant in (e for e in leaves if int_value(e) is not None):
                     value = binary(expr.op, value, constant)
