@@ -43,8 +43,12 @@ def unroll_value(value: Node, write: Access) -> tuple[Access | int, list[RawStep
     return (value.access if isinstance(value, Leaf) else value.value), steps
 
 
-def protect_operands(tree: Tree) -> None:
+def protect_operands(tree: Tree, semantics: str) -> None:
     """Copies operands that the chain would overwrite before it reads them.
+
+    Args:
+        tree: the program.
+        semantics: ``portable`` has instances of one instruction in no order.
 
     Raises:
         LoweringError: kind ``alu``: an operand in the destination's own storage at another place.
@@ -65,7 +69,8 @@ def protect_operands(tree: Tree) -> None:
                     raise LoweringError("alu", f"block {site.name} uses its running value more than once per step")
                 copy = extract(tree, site, Leaf(operand), 100 + k)
                 site.value = _replaced(site.value, operand, copy)
-            elif not _disjoint(operand, site) and not (in_place and k == 0 and reads_ahead(site, operand)):
+            elif not _disjoint(operand, site) and not (
+                    in_place and k == 0 and semantics != "portable" and reads_ahead(site, operand)):
                 raise LoweringError(
                     "alu", f"block {site.name} reads {operand.buffer.name} at another place than it writes; "
                     "an instruction works on all elements at once, so compute into another buffer",

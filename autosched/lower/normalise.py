@@ -399,8 +399,5 @@ def _rewrites(good: Site, bad: Site, store: Site) -> bool:
     if good.kind == "load" or (good.kind == "alu" and (good.value == Imm(0) or _is_here(good.value, good))):
         return False
     fixed = common([good.path, bad.path])
-    if writes_all(good, box(bad.write, fixed), fixed, bad.conds):
-        return True
-    # Else what is written between two of these writes may lie on top of what the first of them left.
-    return common([good.path, bad.path, store.path]) == fixed and writes_all(good, box(store.reads[0], fixed), fixed)
+    return writes_all(good, box(bad.write, fixed), fixed, bad.conds) or writes_all(good, box(store.reads[0], fixed), fixed)
 

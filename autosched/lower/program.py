@@ -291,7 +291,7 @@ def _lowered(program: tree.Tree, machine: Target, func: PrimFunc, whole: PrimFun
     normalise.unfuse(program, lambda site: _lanes(site, config))
     normalise.split_values(program)
     normalise.share_in_place(program, semantics)
-    chain.protect_operands(program)
+    chain.protect_operands(program, semantics)
     normalise.refresh_stores(program)
     sites = program.index()
     if not sites:

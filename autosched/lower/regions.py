@@ -84,26 +84,22 @@ def writes_all(
 
 
 def reads_ahead(site: Site, operand: Access) -> bool:
-    """Whether every instance of a site reads, in the buffer that it writes, what none but later instances write.
+    """Whether no instance of a site reads, in the buffer that it writes, what an earlier instance has written.
 
-    Instances run in order in each of a site's own loops, whichever of them is outermost. So where every index is that of one loop
-    of its own, what lies behind in some dimensions and before in none is written later: a window of two that slides on in place.
+    Instances run in order in each of a site's own loops, whichever of them is outermost. So where every index moves on with one
+    loop at most, what lies behind in some dimensions and before in none is written later: a window of two slides on in place.
 
     Args:
         site: the site.
         operand: what it reads; its indices tell, whatever the buffer.
     """
-    inner, seen = set(site.inner), set[Loop]()
+    inner, seen = set(site.inner), set[Term]()
     if operand.extents != site.write.extents:
         return False
-    steps = []
     for at, to in zip(operand.indices, site.write.indices):
         own = [term for term in to.terms if isinstance(term, Atom) or term in inner]
-        if len(own) > 1 or any(isinstance(term, Atom) or to.terms[term] < 1 or term in seen for term in own):
-            return False
-        seen.update(term for term in own if isinstance(term, Loop))
         step = at.add(to, -1)
-        if step.terms or step.const < 0:
+        if len(own) > 1 or any(isinstance(term, Atom) or to.terms[term] < 1 for term in own) or step.terms or step.const < 0:
             return False
-        steps.append(step.const)
-    return any(steps) and inner <= seen
+        seen.update(own)
+    return inner <= seen

@@ -6,7 +6,9 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from refusals import refused
 
+from autosched.errors import LoweringError
 from autosched.ir.stmt import PrimFunc
 from autosched.lower import lower_table
 from autosched.script import parse
@@ -49,13 +51,18 @@ def main(a: T.Buffer((2, {rows}, {columns}, 1, 16), "int32"), out: T.Buffer((2, 
 ''')
 
 
+def plain(func: PrimFunc) -> str:
+    """A program's text without what its blocks say that they access."""
+    return "\n".join(row for row in func.script().split("\n") if "T.reads" not in row and "T.writes" not in row)
+
+
 def changed(func: PrimFunc, *pairs: tuple[str, str]) -> PrimFunc:
-    """The program with other text, without what its blocks say that they access."""
-    text = func.script()
+    """The program with other text."""
+    text = plain(func)
     for old, new in pairs:
         assert old in text
         text = text.replace(old, new)
-    return parse("\n".join(row for row in text.split("\n") if "T.reads" not in row and "T.writes" not in row))
+    return parse(text)
 
 
 def x(j: int = 0, k: int = 0) -> str:
@@ -138,6 +145,61 @@ def test_instances_in_another_order_are_apart(vta_schedules: ModuleType) -> None
     turned = window(f"T.max({x()}, {x(1, 1)})", (1, 1), "for k, j, l in T.grid(6, 4, 16)")
     vta_schedules.verify(turned, "vta-de10")
     assert len(places(turned)) == 1, "each index is a loop's: any order will do"
+
+
+def test_instances_that_come_again_or_backwards_are_apart(vta_schedules: ModuleType) -> None:
+    for loops, column in (("for r, j, k, l in T.grid(2, 4, 6, 16)", "k"), ("for j, k, l in T.grid(4, 6, 16)", "5 - k")):
+        func = window(f"T.max({x()}, {x(0, 1)})", (0, 1), loops, column)
+        vta_schedules.verify(func, "vta-de10")
+        assert len(places(func)) == 2
+
+
+def test_what_several_tiles_read_is_none_of_theirs(vta_schedules: ModuleType) -> None:
+    """Loaded once, in front of the loop over the tiles: the second would find what the first has left."""
+    func = changed(window(f"T.max({x()}, {x(0, 1)})", (0, 1)), ("x[vi, vj, vk, 0, vl], x[vi", "x[0, vj, vk, 0, vl], x[0"))
+    text = plain(func)
+    load = text[text.index("    for i in range(2):") : text.index("        for j, k, l in T.grid(4, 6, 16):")]
+    once = changed(func, (load, load.replace("range(2)", "range(1)") + "    for i in range(2):\n"))
+    vta_schedules.verify(once, "vta-de10")
+    assert len(places(once)) == 2
+
+
+FILL = """        for k, l in T.grid(6, 16):
+            with T.sblock("fill"):
+                vi, vk, vl = T.axis.remap("SSS", [i, k, l])
+                z[vi, ROW, vk, 0, vl] = 5
+"""
+
+
+def test_a_result_that_others_fill_too_has_a_place_of_its_own(vta_schedules: ModuleType) -> None:
+    """The first of its rows before anything is loaded, which would lie on top of it, or one more than is loaded."""
+    loads = "        for j, k, l in T.grid(4, 7, 16):"
+    stores = "        for j, k, l in T.grid(4, 6, 16):\n            with T.sblock(\"store\")"
+    func = window(f"T.max({x(1)}, {x(1, 1)})", (0, 1), "for j, k, l in T.grid(3, 6, 16)")
+    before = changed(func, ("z[vi, vj, vk, 0, vl] = ", "z[vi, vj + 1, vk, 0, vl] = "), (loads, FILL.replace("ROW", "0") + loads))
+    func = window(f"T.max({x()}, {x(0, 1)})", (0, 1))
+    after = changed(func, ("z = T.sblock_alloc_buffer((2, 4, 6", "z = T.sblock_alloc_buffer((2, 5, 6"),
+                    ("out: T.Buffer((2, 4, 6", "out: T.Buffer((2, 5, 6"),
+                    (stores, FILL.replace("ROW", "4") + stores.replace("grid(4", "grid(5")))
+    for program in (before, after):
+        vta_schedules.verify(program, "vta-de10")
+        assert len(places(program)) == 2
+
+
+@pytest.mark.parametrize(("expr", "fits"), [
+    ("T.max({0}, {1})", True), ("T.max({1}, {0})", True), ("T.max(T.max({0}, {1}), 3)", True),
+    ("T.max(T.max({0}, 3), {1})", False),
+    ("T.max(y[vi, vj, vk, 0, vl], {1})", False), ("T.max({0}, x[vi, vj, vk - 1, 0, vl])", False), ("{1}", False),
+])
+def test_a_program_may_say_itself_that_a_window_slides(expr: str, fits: bool, vta_schedules: ModuleType) -> None:
+    func = window(expr.format(x(), x(0, 1)), (0, 2), stored="x")
+    func = changed(func, ("z[vi, vj, vk, 0, vl] =", "x[vi, vj, vk, 0, vl] ="))
+    for target in TARGETS:
+        if fits and target != "vta-de10-portable":
+            vta_schedules.verify(func, target)
+        else:
+            with refused(LoweringError, "alu"):
+                lower_table(func, target)
 
 
 def test_what_is_read_again_or_kept_stays(vta_schedules: ModuleType) -> None:
