@@ -21,6 +21,7 @@ from space.play import (
     CLEAR,
     DEPTH,
     ENGINE,
+    FIRST,
     INIT,
     KNOWN,
     LATE,
@@ -127,7 +128,8 @@ def play(
         fill: of every operand, float64, shape (7, operands, parts, n); ``ENGINE`` 1 where the compute engine loads it, 2
             where only the stages read it, 3 where both the products and the stages do, ``ONCE`` 1 where every fill has a place
             of its own, 2 where it touches that of the fill before, ``AFTER`` 1 where no product and no initial value reads it.
-        work: of a part, float64, shape (14, parts, n).
+        work: of a part, float64, shape (15, parts, n); ``FIRST`` the cycles of a first slice's stages before one writes where
+            the tile is stored, -1 where initial values do or products.
         apart: whether there is room beside what the part before used last, for all copies of a part's buffers (2), the first
             ones (1) or none (0): of what the load engine fills, and of the accumulator; shape (2, parts, n).
         acc_banks: of the accumulator, shape (n,).
@@ -336,7 +338,7 @@ def play(
                         if not after[k]:
                             comp = behind(comp, beats_of[k], alone[k], under_way, fills, latency, burst, reads)
                             load += beats_of[k]  # one bus for both
-                if new_tile:
+                if new_tile and w[FIRST] < 0:
                     # The initial values, once the slot is stored.
                     comp = max(comp, stored[bank]) + w[INIT]
                 products = w[PRODUCTS] * share
@@ -384,6 +386,8 @@ def play(
                                 )
                             comp = behind(comp, beats_of[k], alone[k], under_way, fills, latency, burst, reads)
                             due[k] = False
+                    if w[FIRST] >= 0:
+                        comp = max(comp, stored[bank] - w[FIRST])
                     for _ in range(int(w[SLICES])):
                         comp += w[STAGE]
                         store = max(store, comp) + w[STORE]

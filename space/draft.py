@@ -25,6 +25,7 @@ from space.play import (
     CLEAR,
     DEPTH,
     ENGINE,
+    FIRST,
     INIT,
     KNOWN,
     LATE,
@@ -113,7 +114,7 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
         pieces = times(part.tiles[..., model.n_spatial :]).astype(np.float64)
     if model.nest.halos:
         # What stages read at several places is made for every tile, as a product is.
-        work = work + np.where(part.on, model.halo_cycles(part) * times(part.outer), 0)
+        work = work + np.where(part.on, (model.halo_cycles(part) - model.halo_tail(part)) * times(part.outer), 0)
         pieces = pieces * (model.nest.anchor is not None) + sum(halo.operations for halo in model.nest.halos)
     operations = float(model.imm_ops + model.tensor_ops + model.added if model.nest.stages else 0)
     # What is moved there costs a reset besides its addition.
@@ -144,7 +145,7 @@ def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
 
     n, operands, every = len(plan), len(model.nest.operands), plan.stack
     fill = np.zeros((7, operands, len(plan.parts), n))
-    work = np.zeros((14, len(plan.parts), n))
+    work = np.zeros((15, len(plan.parts), n))
     padding = model.padding
     widths = np.zeros((6, len(padding.dims), len(plan.parts), n))
     terms = _corrected(model, plan, terms_of(model, plan, every))
@@ -263,6 +264,15 @@ def _work(model: Model, plan: Plan, terms: Terms, work: Floats) -> None:
     work[INIT] = model.init_elements(plan, part) * terms.init + ISSUE if model.nest.anchor else 0.0
     work[AROUND], work[OUT] = part.init, part.out
     work[STAGE] = elements / slices * terms.stages + ISSUE * terms.operations
+    if model.nest.halos:
+        tail = model.halo_tail(part)
+        work[STAGE] += tail / slices
+        # What a halo's place holds is made before the tile's own is waited for, unless it is what is stored.
+        within = model.nest.stages[: model.nest.within]
+        ahead = tail + sum(elements / slices * s.cycles + ISSUE * s.operations for s in within)
+        work[FIRST] = ahead if model.nest.anchor is None and not model.nest.stands else -1.0
+    else:
+        work[FIRST] = -1.0
     work[SLICES] = slices
     work[STORE] = terms.store / outs / slices
     work[STORES] = model.store_transfers(plan, part)

@@ -40,12 +40,12 @@ class Halo:
     @property
     def cycles(self) -> int:
         """What an element of it costs."""
-        return sum(s.imm_ops + 2 * s.tensor_ops + s.products for s in self.stages)
+        return sum(s.cycles for s in self.stages)
 
     @property
     def operations(self) -> int:
         """Instructions that make a tile's part of it."""
-        return sum(s.imm_ops + s.tensor_ops + s.products for s in self.stages)
+        return sum(s.operations for s in self.stages)
 
 
 @dataclass(frozen=True)

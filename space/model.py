@@ -457,6 +457,17 @@ class Model:
         return np.asarray((self.halo_elements(part) * [halo.cycles for halo in self.nest.halos]).sum(axis=-1), dtype=np.int64)
 
     @cached_property
+    def halo_tails(self) -> tuple[int, ...]:
+        """Of every halo, what an element costs behind the last product of all halos: no load waits for that."""
+        stages = [(k, stage) for k, halo in enumerate(self.nest.halos) for stage in halo.stages]
+        last = max((n for n, (_, stage) in enumerate(stages) if stage.products), default=-1)
+        return tuple(sum(stage.cycles for m, stage in stages[last + 1 :] if m == k) for k in range(len(self.nest.halos)))
+
+    def halo_tail(self, part: Part) -> Ints:
+        """Cycles of these for one output tile of a part, shape (n,)."""
+        return np.asarray((self.halo_elements(part) * self.halo_tails).sum(axis=-1), dtype=np.int64)
+
+    @cached_property
     def halo_floor(self) -> int:
         """Cycles that every halo takes at least: of each element that some stage reads, once."""
         total = 0

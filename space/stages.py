@@ -35,6 +35,16 @@ class Stage:
     sums: tuple[int, ...] = ()
     fresh: bool = False
 
+    @property
+    def cycles(self) -> int:
+        """What an element of it costs."""
+        return self.imm_ops + 2 * self.tensor_ops + self.products
+
+    @property
+    def operations(self) -> int:
+        """Instructions that make a tile of it."""
+        return self.imm_ops + self.tensor_ops + self.products
+
 
 def stage_of(site: Site, pair: tuple[BufferLoad, BufferLoad] | None, by_output: dict[Buffer, Site]) -> Stage:
     """A block of the chain, with its factors where it sums products.

@@ -309,7 +309,7 @@ def test_a_tile_makes_all_that_its_windows_read(sizes: str, slid: bool) -> None:
 def test_the_estimate_knows_what_a_border_costs(sizes: str, target: str, slid: bool) -> None:
     space = space_of(sizes, target)
     points = np.stack(drawn(space, 90, 0, slid))
-    if slid:  # with one bank a store holds up less than the estimate says: not what stands in the halo's place
+    if slid:  # with one bank a store or a load holds up less than the estimate says: not all that a halo is made of
         points = points[[space.explain(point).endswith("acc x2") for point in points]]
     points = points[np.argsort(space.draft(points), kind="stable")[:30]]
     cycles = np.array([lower_table(space.schedule(point).func, target).cycles() for point in points])
