@@ -91,8 +91,7 @@ def slides(site: Site, buffer: Buffer, target: Target) -> bool:
         return False
     here, there = sorted(pairs[0], key=lambda x: x.indices != at)
     steps = [int_value(Analyzer({}).simplify(a - b)) for a, b in zip(there.indices, at)]
-    return here.buffer is there.buffer is buffer and here.indices == at and any(steps) and all(
-        s is not None and s >= 0 for s in steps)
+    return here.buffer is there.buffer is buffer and here.indices == at and any(steps) and None not in steps
 
 
 def surroundings_of(

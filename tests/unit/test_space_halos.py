@@ -112,6 +112,12 @@ def test_neighbours_are_compared_in_place(k: int, stride: int, same: Same) -> No
         assert form_of(Space(func, get_target(other)), True) is None
 
 
+def test_a_chain_has_so_many_operands_of_its_own() -> None:
+    """Of five rows four apart three are a window's own, of six rows five apart four."""
+    for sizes, fits in (("h=21,w=21,c=16,k=5,stride=4", True), ("h=26,w=26,c=16,k=6,stride=5", False)):
+        assert bool(normalised(pool(sizes).func, DE10, True, True, slid=True).trace.insts) == fits
+
+
 @T.prim_func
 def along(Y: T.Buffer((1, 19, 1, 16), "int8"), largest: T.Buffer((1, 9, 1, 16), "int8")):
     C = T.alloc_buffer((1, 9, 1, 16), "int32")
@@ -248,6 +254,11 @@ def test_a_halo_begins_with_a_sum_of_its_own_and_the_stage_that_reads_it_moves_i
     assert [(s.imm_ops, s.tensor_ops) for s in nest.stages] == [(1, 1)] and not nest.within
     (nest,) = analyse(pairs, get_target("vta-de10-portable"), True)
     assert [(s.imm_ops, s.tensor_ops) for s in nest.stages] == [(0, 2)] and not nest.within
+    # Nor where it is not said with which of two the chain begins.
+    two = "T.max(T.max(P[vn, vy, vb, vc], P[vn, vy + 1, vb, vc]), T.max(B[vn, vy, vb, vc], B[vn, vy + 1, vb, vc]))"
+    text_of_two = text.replace("T.max(P[vn, vy, vb, vc], P[vn, vy + 1, vb, vc])", two)
+    (nest,) = analyse(parse("\n".join(row for row in text_of_two.split("\n") if "T.reads" not in row)), DE10, True)
+    assert [(s.imm_ops, s.tensor_ops) for s in nest.stages] == [(1, 3)] and not nest.within
     (nest,) = analyse(parse(text.replace("P[vn, vy, vb, vc], P[", "P[vn, vy + 1, vb, vc], P[")), DE10, True)
     assert nest.halos[0].reach == (0, 0), "from the first that is read"
     for old, new in ((" = 0\n", " = B[vn, vy, vb, vc]\n"), ("P[vn, vy + 1, vb, vc]", "P[vn, vb, vy + 1, vc]")):

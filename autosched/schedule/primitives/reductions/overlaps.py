@@ -75,7 +75,7 @@ def _overlapped(state: State, realize: BlockRealize, paths: list[list[int]]) -> 
                           [block.ident], code="form")
     inner = sorted(parts.shifts)
     steps = {b - a for a, b in pairwise(inner)}
-    if len(paths) < 3 or len(steps) != 1 or 0 in steps:
+    if len(paths) < 3 or len(steps) != 1:
         raise Refusal(f"the operands of block {block.name} are at {', '.join(map(str, inner))}; to overlap there are three at "
                       "least, in equal steps", [block.ident], "share_value takes two", code="argument")
     half, step = -(-len(paths) // 2), steps.pop()
