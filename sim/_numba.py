@@ -1,8 +1,8 @@
 """What of numba our kernels are made with."""
 
-from sim.own import without_others
+from sim.own import without
 
-with without_others():
+with without("coverage"):
     from numba import config, njit
     from numba.core import caching, event
     from numba.core.options import DefaultOptions

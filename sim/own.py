@@ -1,7 +1,8 @@
-"""Processes that are ours: in them numba need not load what it has for the kernels of others.
+"""Processes that are ours: in them a library need not load what it has for others and can do without.
 
-When it is imported, numba looks whether lines of kernels are to be counted, which takes a twentieth of a second, and no kernel of
-ours uses it. In a program that uses us as a library that stays as it is: its own kernels may.
+When it is imported, numba looks whether lines of kernels are to be counted, and XGBoost loads what draws trees and what fits
+another library's classes: a twentieth of a second each, and we use none of it. In a program that uses us as a library that stays
+as it is: it may.
 """
 
 from __future__ import annotations
@@ -10,24 +11,27 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_UNUSED = ("coverage",)
 _claimed = False
 
 
 def claim() -> None:
-    """Says that this process runs no kernels but ours; to be called before any of them is imported."""
+    """Says that this process runs nothing but our own code; to be called before any kernel of ours is imported."""
     global _claimed
     _claimed = True
 
 
 @contextmanager
-def without_others() -> Iterator[None]:
-    """For loading numba: in a process of ours, what is there for others is not to be had within the block."""
-    hidden = [name for name in _UNUSED if _claimed and name not in sys.modules]
+def without(*unused: str) -> Iterator[None]:
+    """For loading a library: in a process of ours, what is there for others is not to be had within the block.
+
+    Args:
+        unused: names of modules that the library does without.
+    """
+    hidden = [name for name in unused if _claimed and name not in sys.modules]
     for name in hidden:
         sys.modules[name] = None  # type: ignore[assignment]  # how Python says that there is no such module
     try:
         yield
     finally:
         for name in hidden:
-            del sys.modules[name]
+            sys.modules.pop(name, None)  # another thread may have been first

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sim.own import without
+
 Floats = npt.NDArray[np.float64]
 MIN_ROWS = 8  # below this the draft alone is the better guess
 
@@ -33,7 +35,9 @@ class CostModel:
         if len(cycles) < MIN_ROWS:
             self._booster = None
             return
-        import xgboost as xgb
+        # Without the first of these it does not look for the second.
+        with without("xgboost.plotting", "xgboost.sklearn"):
+            import xgboost as xgb
 
         residual = np.log(cycles) - np.log(drafts)
         # One thread: with data of this size more threads only spin against each other.

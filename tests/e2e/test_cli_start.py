@@ -160,6 +160,31 @@ import coverage, numba, numpy as np
 product = numba.njit(lambda a, b: np.linalg.inv(a) @ b)
 assert np.allclose(product(2.0 * np.eye(3), np.ones((3, 3))), 0.5)
 """
+    run_as_both(code)
+
+
+def test_and_its_own_xgboost() -> None:
+    code = """
+import sys
+if sys.argv[1] == "ours":
+    from sim.own import claim
+    claim()
+import numpy as np
+from autosched.search.cost_model import CostModel
+model, points = CostModel(), np.arange(32, dtype=np.float32)[:, None]
+drafts = np.full(32, 100.0)
+model.fit(points, drafts, drafts + points[:, 0])
+assert 120 < model.predict(points[-1:], drafts[-1:])[0] < 140
+import xgboost
+for unused in ("xgboost.sklearn", "scipy.special"):
+    assert (unused in sys.modules) == (sys.argv[1] != "ours"), unused
+assert hasattr(xgboost, "XGBModel") == (sys.argv[1] != "ours")
+"""
+    run_as_both(code)
+
+
+def run_as_both(code: str) -> None:
+    """Runs a program in a process of ours, and in one of somebody who uses the package; it is told which."""
     for whose in ("ours", "theirs"):
         words = [sys.executable, "-c", code, whose]
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
