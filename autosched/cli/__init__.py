@@ -5,13 +5,15 @@ Data goes to stdout, chatter to stderr; bad input is one line there.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TextIO
 
-from autosched.child import look_seldom
+from autosched.child import keep_memory, look_seldom
 from autosched.cli.commands import build_parser
 from autosched.cli.exit_codes import Exit
 from autosched.cli.interrupts import Interrupts
@@ -43,6 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         # This process is the command's own, and what it makes stays.
         look_seldom()
+        # Nor when it ends, which is all that is left: what there is goes with it.
+        atexit.register(gc.freeze)
+        keep_memory()
         claim()
         open_streams()
     with Interrupts() as interrupts:

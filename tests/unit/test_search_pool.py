@@ -5,6 +5,8 @@ import importlib
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -311,6 +313,26 @@ def test_one_job_leaves_the_collector_of_garbage_as_it_was() -> None:
             assert gc.get_threshold() == (often, 9, 8)
     finally:
         gc.set_threshold(*tests)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks for what glibc does")
+def test_arrays_that_come_and_go_get_no_pages_anew() -> None:
+    code = """
+import resource, sys
+import numpy as np
+from autosched.child import keep_memory
+if sys.argv[1]:
+    keep_memory()
+faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for megabytes in (1, 2, 4, 8, 16, 24) * 16:
+    np.ones(megabytes << 17)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults)
+"""
+    words = [[sys.executable, "-c", code, how] for how in ("", "kept")]
+    root = Path(__file__).resolve().parents[2]
+    told = [subprocess.run(own, cwd=root, capture_output=True, text=True, check=True).stdout for own in words]
+    given, kept = map(int, told)
+    assert kept < given / 2 or given == kept  # the second where the library is another
 
 
 def test_executors_have_names() -> None:
