@@ -177,32 +177,27 @@ class Padding:
             part: the part.
             ranges: iterations of every axis in a visit, shape (n, axes).
         """
+        from space import _padding_kernel
+
         found = np.ones(len(ranges))
-        for n, dim in enumerate(self.dims):
-            movers = self.movers(dim.axes)
-            a, b = (next((x for x in movers if (x < self.n_spatial) == spatial), None) for spatial in (True, False))
-            if a is None or b is None:
-                continue
-            low, high, tile = part.lows[:, a], part.lows[:, a] + part.extents[:, a], ranges[:, a]
-            count = -(-part.extents[:, a] // tile)
-            ends = self._kinds(n, low, np.minimum(low + tile, high)) + np.where(
-                count > 1, self._kinds(n, low + (count - 1) * tile, high), 0)
-            # Between its ends one tile is as the other.
-            inner = np.where(count > 2, self._kinds(n, low + tile * (count > 2), np.minimum(low + 2 * tile, high)), 0)
-            found *= np.minimum((ends + np.maximum(count - 2, 0) * inner) / count, ranges[:, b])
+        _padding_kernel.kinds(
+            np.array(part.on), columns(part.lows), columns(part.extents), columns(ranges), self._sides, self._before, found
+        )
         return found
 
-    def _kinds(self, n: int, low: Ints, high: Ints) -> Ints:
-        """Of how many sizes a dimension's taps have results in boxes of its spatial axis; one that has none does not count."""
-        before = self._before[n]
-        sizes = np.sort(before[high] - before[low], axis=-1)
-        differs = (np.diff(sizes, axis=-1) != 0) & (sizes[:, 1:] > 0)
-        return np.asarray(np.maximum((sizes[:, 0] > 0) + differs.sum(axis=-1), 1), dtype=np.int64)
+    @cached_property
+    def _sides(self) -> Ints:
+        """Per dimension, its spatial and its reduction axis of ``movers``; -1 where there is none; shape (dims, 2)."""
+        sides = np.full((len(self.dims), 2), -1, dtype=np.int64)
+        for own, dim in zip(sides, self.dims):
+            for a in self.movers(dim.axes):
+                own[int(a >= self.n_spatial)] = a
+        return sides
 
     @cached_property
     def _before(self) -> Ints:
         """Per dimension, how many results before index i every tap has, shape (dims, longest spatial axis + 1, taps)."""
-        return np.diff(self.useful_before, axis=2)
+        return np.ascontiguousarray(np.diff(self.useful_before, axis=2))
 
 
 def _dims_of(operand: Operand) -> tuple[PaddedDim, ...]:

@@ -41,6 +41,8 @@ class Zeros(NumericRule):
 
     def draft(self, model: Model, plan: Plan, terms: Terms) -> None:
         """Taps that a border cuts differently are instructions of their own."""
+        if not plan.drops.any():
+            return
         part = terms.part
         ranges = model.ranges(plan, part, model.around_products(plan))
         terms.pieces = np.where(plan.drops, np.maximum(terms.pieces, model.padding.kinds(part, ranges)), terms.pieces)
