@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Mask, Part, Plan, along, times
+from space.plan import Mask, Part, Plan, columns, times
 from space.rule import Column, Ints, NumericRule, Points
 from space.rules.cuts import table, values
 from space.rules.tiling import tiled_axes
 
 THICK = 32  # indices of a slice at most
-TABLE = 1024  # tiles up to this have their divisors in a table
+NAMES = ("tail", "tail_size", "tail_last", "tail_last_size")
 
 
 class Slices(NumericRule):
@@ -41,28 +39,22 @@ class Slices(NumericRule):
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """The axis of every part; one that has a single slice there goes whole."""
-        given = [(model.column(points, name), model.column(points, f"{name}_size", 1)) for name in ("tail_last", "tail")]
-        for part, ends in zip(plan.parts, final(plan)):
-            axis, thick = (np.where(ends, last, all_) for last, all_ in zip(*given))
-            thick = _possible(model, part, axis, thick)
-            sliced = _sliced(part, axis, thick)
-            part.slices, part.thick = np.where(sliced, axis, 0), np.where(sliced, thick, 1)
+        from space import _slices_kernel
+
+        found = np.zeros((2, len(plan.parts), len(points)), dtype=np.int64)
+        _slices_kernel.slices(*_parts(model, plan), _given(model, points), found)
+        for part, axis, thick in zip(plan.parts, *found):
+            part.slices, part.thick = axis, thick
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """There is more than one slice somewhere; no thickness is more than what is done. What is not sliced has none."""
-        masks = final(plan)
-        for name, parts in (("tail", [plan.body]), ("tail_last", plan.parts)):
-            if name not in model.index:
-                continue
-            axis, thick = model.column(points, name), model.column(points, f"{name}_size", 1)
-            busy = np.zeros(len(points), dtype=np.bool_)
-            for n, part in enumerate(parts):
-                own = _possible(model, part, axis, thick)
-                here = _sliced(part, axis, own) & (masks[n] if name == "tail_last" else True)
-                thick = np.where(here, own, thick)
-                busy |= here
-            points[:, model.index[name]] = np.where(busy, axis, 0)
-            points[:, model.index[f"{name}_size"]] = np.where(busy, thick, 1)
+        from space import _slices_kernel
+
+        given = _given(model, points)
+        _slices_kernel.sliced(*_parts(model, plan), given)
+        for name, done in zip(NAMES, given):
+            if name in model.index:
+                points[:, model.index[name]] = done
 
     def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
         """Other slices; as often, the last tile along one axis is a part of its own, for slices of its own."""
@@ -116,31 +108,15 @@ def final(plan: Plan) -> list[Mask]:
     return found[::-1]
 
 
-def _possible(model: Model, part: Part, axis: Ints, thick: Ints) -> Ints:
-    """The thickest slices of a part's tile, no thicker than they are meant to be, shape (n,)."""
-    if not (thick > 1).any():
-        return thick
-    spatial = slice(model.n_spatial)
-    alone = (part.extents[:, spatial] == part.tiles[:, spatial]).all(axis=1) & model.slices_leave
-    tiles, found = along(part.tiles, axis - 1), np.ones_like(thick)
-    if int(tiles.max(initial=0)) <= TABLE:
-        return np.where(alone, thick, _divisors()[tiles, thick])
-    for d in range(2, int(thick.max(initial=1)) + 1):
-        found[(tiles % d == 0) & (thick >= d)] = d
-    return np.where(alone, thick, found)
+def _given(model: Model, points: Points) -> Ints:
+    """Axis and thickness that are asked for, of all parts and of the last of several, as compiled code takes them; (4, n)."""
+    return np.array([model.column(points, name, int(name.endswith("size"))) for name in NAMES])
 
 
-@cache
-def _divisors() -> Ints:
-    """Of every tile up to ``TABLE`` the largest divisor up to every thickness, shape (TABLE + 1, THICK + 1)."""
-    found = np.ones((TABLE + 1, THICK + 1), dtype=np.int64)
-    for d in range(2, THICK + 1):
-        found[::d, d:] = d
-    return found
-
-
-def _sliced(part: Part, axis: Ints, thick: Ints) -> Mask:
-    """Whether a part's tile has more than one slice of such a thickness along an axis."""
-    if not axis.any():
-        return np.zeros(len(axis), dtype=np.bool_)
-    return np.asarray((axis > 0) & (along(part.tiles, axis - 1) > thick), dtype=np.bool_)
+def _parts(model: Model, plan: Plan) -> tuple[Mask, Ints, Ints, int, int, bool]:
+    """What compiled code asks of a plan's parts: which exist, their extents and tiles, which one is the main one; of all points
+    how many axes the output has, and whether slices may leave a rest.
+    """
+    extents, tiles = (np.array([columns(figures) for figures in every])
+                      for every in ([p.extents for p in plan.parts], [p.tiles for p in plan.parts]))
+    return np.array([p.on for p in plan.parts]), extents, tiles, plan.main, model.n_spatial, model.slices_leave
