@@ -14,36 +14,91 @@ refresh(__file__)
 
 
 @lean
-def fills(outer: Any, on: Any, before: Any, position: Any, attach: Any, whole: Any, keep: Any, found: Any) -> None:
+def fills(
+    outer: Any, on: Any, position: Any, attach: Any, keep: Any, outside: Any, init: Any, out: Any, found: Any
+) -> None:
     """How often operands are loaded in every part.
 
     Args:
         outer: tiles along every axis, shape (parts, axes, n).
         on: in which rows a part exists, shape (parts, n).
-        before: whether there is a part before it, shape (parts, n).
         position: of every axis' loop, shape (axes, n).
-        attach: loops around the load, shape (operands, parts, n).
-        whole: whether an operand is loaded once for all parts, shape (operands, n).
+        attach: loops around the load, shape (operands, n); 0 loads it once for all parts.
         keep: whether an operand stays for later parts, shape (operands, n).
+        outside: whether a load stands no deeper than the initial values, and than the stages, shape (operands, 2).
+        init: loops around the initial values, shape (parts, n).
+        out: loops around the stages, shape (parts, n).
         found: the result, shape (operands, parts, n).
     """
-    parts, axes, n = outer.shape[0], outer.shape[1], outer.shape[2]
     for k in range(attach.shape[0]):
-        for p in range(parts):
-            for r in range(n):
-                depth = attach[k, p, r]
-                times = 1
-                for a in range(axes):
-                    if position[a, r] < depth:
-                        times *= outer[p, a, r]
-                # What is loaded for all parts counts for the first.
-                found[k, p, r] = times if on[p, r] and not ((whole[k, r] or keep[k, r]) and before[p, r]) else 0
+        for r in range(on.shape[1]):
+            before = False  # whether there is a part before it, which then has what is loaded for all parts
+            for p in range(on.shape[0]):
+                found[k, p, r] = 0
+                if on[p, r]:
+                    if not (before and (keep[k, r] or attach[k, r] == 0)):
+                        found[k, p, r] = turns(outer, position, p, r, loops_around(attach, outside, init, out, k, p, r))
+                    before = True
+
+
+@lean
+def refilled(
+    outer: Any, on: Any, position: Any, attach: Any, keep: Any, outside: Any, init: Any, out: Any, found: Any
+) -> None:
+    """Whether operands, and behind them the accumulators, are filled several times in some part, and do not stay.
+
+    Args:
+        outer: as for ``fills``, like all but the last.
+        on: in which rows a part exists.
+        position: of every axis' loop.
+        attach: loops around the load.
+        keep: whether an operand stays for later parts.
+        outside: whether a load stands no deeper than the initial values, and than the stages.
+        init: loops around the initial values.
+        out: loops around the stages.
+        found: the result, shape (operands + 1, n).
+    """
+    operands = attach.shape[0]
+    for r in range(on.shape[1]):
+        for k in range(operands + 1):
+            found[k, r] = False
+        before = False
+        for p in range(on.shape[0]):
+            if not on[p, r]:
+                continue
+            for k in range(operands):
+                if not keep[k, r] and not (before and attach[k, r] == 0):
+                    depth = loops_around(attach, outside, init, out, k, p, r)
+                    found[k, r] = found[k, r] or turns(outer, position, p, r, depth) > 1
+            found[operands, r] = found[operands, r] or turns(outer, position, p, r, init[p, r]) > 1
+            before = True
+
+
+@lean
+def loops_around(attach: Any, outside: Any, init: Any, out: Any, k: int, p: int, r: int) -> int:
+    """Loops around the load of an operand ``k`` in a part of a point ``r``."""
+    depth: int = attach[k, r]
+    if outside[k, 0]:
+        depth = min(depth, init[p, r])
+    if outside[k, 1]:
+        depth = min(depth, out[p, r])
+    return depth
+
+
+@lean
+def turns(outer: Any, position: Any, p: int, r: int, depth: int) -> int:
+    """Iterations of the first ``depth`` loops of a part of a point ``r`` together."""
+    times = 1
+    for a in range(outer.shape[1]):
+        if position[a, r] < depth:
+            times *= outer[p, a, r]
+    return times
 
 
 @lean
 def loads(
-    first: int, extents: Any, tiles: Any, around: Any, position: Any, attach: Any, alone: Any, keep: Any, drops: Any, dims: Any,
-    movers: Any, sizes: Any, padded: Any, region: Any, counts: Any, order: Any,
+    first: int, extents: Any, tiles: Any, around: Any, position: Any, attach: Any, keep: Any, outside: Any, init: Any, out: Any,
+    drops: Any, dims: Any, movers: Any, sizes: Any, padded: Any, region: Any, counts: Any, order: Any,
 ) -> None:
     """Extents and counts of one fill of operands in every part.
 
@@ -53,9 +108,11 @@ def loads(
         tiles: iterations inside a tile, like ``extents``.
         around: which axes' loops, of several iterations, the first part has, shape (axes, n); only what stays on chip asks.
         position: of every axis' loop, shape (axes, n).
-        attach: loops around the load, shape (operands, parts, n).
-        alone: whether an operand is loaded once for all parts, shape (operands, n).
-        keep: whether an operand stays for later parts, shape (operands, n).
+        attach: as for ``fills``, of all operands of the nest, like the four that follow.
+        keep: whether an operand stays for later parts.
+        outside: whether a load stands no deeper than the initial values, and than the stages.
+        init: loops around the initial values.
+        out: loops around the stages.
         drops: whether padding is left out, shape (n,).
         dims: of all operands of the nest, how many dimensions each has, and whether a block pads it; shape (all operands, 2).
         movers: the axes that move each dimension, and by how much, filled up with -1; shape (all operands, dims, most axes, 2).
@@ -66,19 +123,19 @@ def loads(
         counts: elements of a fill, DMAs of a fill, elements of a bank; shape (3, operands, parts, n); a result.
         order: room for the dimensions in the order on chip, shape (dims,).
     """
-    operands, parts, n = attach.shape[0], extents.shape[0], extents.shape[2]
-    for i in range(operands):
+    parts, n = extents.shape[0], extents.shape[2]
+    for i in range(padded.shape[0]):
         k = first + i
         n_dims, made = dims[k, 0], dims[k, 1] != 0
         for p in range(parts):
             for r in range(n):
-                depth = attach[i, p, r]
-                stays, plain = keep[i, r], not made or drops[r]
+                depth = loops_around(attach, outside, init, out, k, p, r)
+                stays, plain = keep[k, r], not made or drops[r]
                 elements = whole = dmas = 1
                 inner, segments = True, 0
                 for d in range(n_dims - 1, -1, -1):
                     size, source = sizes[k, d, 1], sizes[k, d, 2]
-                    if not alone[i, r]:
+                    if attach[k, r] != 0:
                         size = sizes[k, d, 0]
                         for m in range(movers.shape[2]):
                             a = movers[k, d, m, 0]

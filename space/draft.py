@@ -301,7 +301,7 @@ def _side_by_side(model: Model, plan: Plan) -> npt.NDArray[np.int64]:
     side_by_side(
         np.array(part.on), model.init_elements(plan, part), model.tile_copies(plan, part), halos,
         np.array([model.footprint(plan, part, k) for k in every], dtype=np.int64).reshape(of_all),
-        np.array([model.fills(plan, part, k) for k in every], dtype=np.int64).reshape(of_all),
+        np.array(model.every_fill(plan)),
         np.array(plan.banks, dtype=np.int64).reshape(of_each),
         np.array([model.shared(plan, k) for k in every], dtype=np.bool_).reshape(of_each),
         np.array([scopes.index(operand.scope) for operand in operands], dtype=np.int64),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import permutations
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -292,21 +293,24 @@ class Model:
             return alone.of(0, len(self.nest.operands[operand].dims), None if part.on.ndim > 1 else 0)
         known: Loads | None = plan.memo.get(("load", operand, at))
         if known is None:
-            if "loads" not in plan.memo:
-                plan.memo["loads"] = self._loads(plan, plan.stack, 0, len(self.nest.operands))
-            every: Loads = plan.memo["loads"]
-            known = every.of(operand, len(self.nest.operands[operand].dims), None if at < 0 else at)
+            known = self._every_load(plan, plan.memo).of(operand, len(self.nest.operands[operand].dims), None if at < 0 else at)
             plan.memo["load", operand, at] = known
         return known
 
     def regions(self, plan: Plan, part: Part) -> Ints:
         """What a fill of every operand brings, as compiled code takes it, shape (operands, parts, dims, n); not to be changed."""
-        every = [self._load(plan, part, k) for k in range(len(self.nest.operands))]
-        found = np.ones((len(every), len(np.atleast_2d(part.on)), self.dims[1].shape[1], len(plan)), dtype=np.int64)
-        for own, load in zip(found, every):
-            region = load.region if part.on.ndim > 1 else load.region[None]
-            own[:, : region.shape[2]] = region.swapaxes(1, 2)
-        return found
+        at = None if plan.memo is None else plan.place_of(part)
+        if plan.memo is None or at is None:
+            return np.array(self._loads(plan, part, 0, len(self.nest.operands)).region.swapaxes(2, 3))
+        every = self._every_load(plan, plan.memo).region
+        return np.array((every if at < 0 else every[:, at, None]).swapaxes(2, 3))
+
+    def _every_load(self, plan: Plan, memo: dict[object, Any]) -> Loads:
+        """What the fills of all operands in all parts bring; worked out once."""
+        if "loads" not in memo:
+            memo["loads"] = self._loads(plan, plan.stack, 0, len(self.nest.operands))
+        every: Loads = memo["loads"]
+        return every
 
     def _loads(self, plan: Plan, part: Part, first: int, count: int) -> Loads:
         """Those of ``count`` operands, in a part or in the stack of all."""
@@ -314,13 +318,13 @@ class Model:
 
         n, most = len(plan), self.dims[1].shape[1]
         extents, tiles, _ = turned(plan, part)
-        depth, whole, keep = self._placed(plan, [part], first, count)
-        around = columns(self.loops_outside(plan)) if keep.any() else np.zeros((0, 0), dtype=np.bool_)
+        placed = self._placed(plan, [part])
+        around = columns(self.loops_outside(plan)) if placed[1].any() else np.zeros((0, 0), dtype=np.bool_)
         shape = count, len(extents), most, n
         padded, region = np.ones(shape, dtype=np.int64), np.ones(shape, dtype=np.int64)
         counts = np.zeros((3, count, len(extents), n), dtype=np.int64)
         loads(
-            first, extents, tiles, around, columns(plan.position), depth, whole, keep, np.array(plan.drops), *self.dims,
+            first, extents, tiles, around, columns(plan.position), *placed, np.array(plan.drops), *self.dims,
             padded, region, counts, np.zeros(most, dtype=np.int64),
         )
         for found in (padded, region, counts):
@@ -328,20 +332,21 @@ class Model:
             found.flags.writeable = False
         return Loads(padded.swapaxes(2, 3), region.swapaxes(2, 3), *counts)
 
-    def _placed(self, plan: Plan, parts: Sequence[Part], first: int, count: int) -> tuple[Ints, Mask, Mask]:
-        """Of ``count`` operands: loops around their loads in every part, or in the stack of all, shape (count, parts, n); whether
-        they are loaded once for all parts; whether what the first part loads stays; shape (count, n) each.
-        """
-        some, n = range(first, first + count), len(plan)
-        shape = sum(len(np.atleast_2d(part.on)) for part in parts), n
-        depth = np.empty((count, *shape), dtype=np.int64)
-        for own, k in zip(depth, some):
-            own[:] = plan.attach[k]
-            for around in self._outside(k):
-                np.minimum(own, np.concatenate([np.atleast_2d(getattr(part, around)) for part in parts]), out=own)
-        whole = np.array([plan.attach[k] == 0 for k in some], dtype=np.bool_).reshape(count, n)
-        keep = np.array([plan.keep[k] for k in some], dtype=np.bool_).reshape(count, n)
-        return depth, whole, keep
+    def _placed(self, plan: Plan, parts: Sequence[Part]) -> tuple[Ints, Mask, Mask, Ints, Ints]:
+        """Where loads stand, as ``_loads_kernel.fills`` takes it: ``attach``, ``keep``, ``outside``, ``init``, ``out``."""
+        every = len(self.nest.operands), len(plan)
+        init, out = np.array([p.init for p in parts]), np.array([p.out for p in parts])
+        if init.ndim > 2:
+            (init,), (out,) = init, out
+        attach: Ints = np.array(plan.attach, dtype=np.int64).reshape(every)
+        keep: Mask = np.array(plan.keep, dtype=np.bool_).reshape(every)
+        return attach, keep, self._outside_of, init, out
+
+    @cached_property
+    def _outside_of(self) -> Mask:
+        """Per operand, whether its load stands no deeper than the initial values, and than the stages; shape (operands, 2)."""
+        some = [[k in self.starting, k in self.behind] for k in range(len(self.nest.operands))]
+        return np.array(some, dtype=np.bool_).reshape(len(some), 2)
 
     @cached_property
     def dims(self) -> tuple[Ints, Ints, Ints]:
@@ -412,26 +417,39 @@ class Model:
 
     def fills(self, plan: Plan, part: Part, operand: int) -> Ints:
         """How often an operand is loaded in a part of the plan, shape (n,); what is loaded for all parts counts for the first."""
-        every: Ints | None = None if plan.memo is None else plan.memo.get("fills")
-        if every is None:
-            every = self.every_fill(plan)
-            if plan.memo is not None:
-                # Whoever asks next gets the same array.
-                every.flags.writeable = False
-                plan.memo["fills"] = every
+        every = self.every_fill(plan)
         return np.asarray(every[operand] if part.on.ndim > 1 else every[operand, plan.place_of(part)], dtype=np.int64)
 
     def every_fill(self, plan: Plan) -> Ints:
-        """How often each operand is loaded in each part, also of a plan that rules still fill in, shape (operands, parts, n)."""
-        from space._loads_kernel import fills
+        """How often each operand is loaded in each part, shape (operands, parts, n)."""
+        known: Ints | None = None if plan.memo is None else plan.memo.get("fills")
+        if known is None:
+            from space._loads_kernel import fills
 
-        nothing = np.zeros(len(plan), dtype=np.bool_)
-        before = np.logical_or.accumulate([nothing, *(part.on for part in plan.parts[:-1])])
-        outer = np.stack([columns(part.outer) for part in plan.parts])
-        found = np.zeros((len(self.nest.operands), *before.shape), dtype=np.int64)
-        on = np.array([part.on for part in plan.parts])
-        fills(outer, on, np.array(before), columns(plan.position), *self._placed(plan, plan.parts, 0, len(found)), found)
+            known = np.zeros((len(self.nest.operands), len(plan.parts), len(plan)), dtype=np.int64)
+            fills(*self._loops(plan), known)
+            if plan.memo is not None:
+                # Whoever asks next gets the same array.
+                known.flags.writeable = False
+                plan.memo["fills"] = known
+        return known
+
+    def refilled(self, plan: Plan) -> Mask:
+        """Whether operands, and behind them accumulators, are filled several times in some part, and do not stay for others.
+
+        Also of a plan that rules still fill in; shape (operands + 1, n).
+        """
+        from space._loads_kernel import refilled
+
+        found = np.zeros((len(self.nest.operands) + 1, len(plan)), dtype=np.bool_)
+        refilled(*self._loops(plan), found)
         return found
+
+    def _loops(self, plan: Plan) -> tuple[Any, Any, Any, Any, Any, Any, Any, Any]:
+        """The loops of all parts and what they are around, as ``_loads_kernel.fills`` takes them."""
+        outer = np.array([columns(part.outer) for part in plan.parts])
+        on = np.array([part.on for part in plan.parts])
+        return outer, on, columns(plan.position), *self._placed(plan, plan.parts)
 
     def wide_elements(self, part: Part) -> Ints:
         """Elements that are widened for one visit of a part's innermost nest, shape (n,)."""

@@ -32,9 +32,8 @@ class Banks(NumericRule):
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """A buffer that is filled once has one bank."""
-        for k, (operand, fills) in enumerate(zip(model.nest.operands, model.every_fill(plan))):
-            points[(fills.max(axis=0) <= 1) | plan.keep[k], model.index[f"banks_{operand.label}"]] = 0
-        points[model.inits_run(plan, plan.stack).max(axis=0) <= 1, model.index["banks_acc"]] = 0
+        for label, again in zip([*(o.label for o in model.nest.operands), "acc"], model.refilled(plan)):
+            points[~again, model.index[f"banks_{label}"]] = 0
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
         """The accumulator's; the loads name their own."""

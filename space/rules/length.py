@@ -52,11 +52,11 @@ def dmas(model: Model, plan: Plan, part: Part) -> Ints:
 
     operands = model.nest.operands
     every, found = (len(operands), len(plan)), np.zeros(np.atleast_2d(part.on).shape, dtype=np.int64)
+    fills = model.every_fill(plan) if part.on.ndim > 1 else model.every_fill(plan)[:, plan.place_of(part)]
     pads = [max((size - source for (_, size), source in zip(o.dims, o.source)), default=0) for o in operands]
     dims, movers, sizes = model.dims
     _length_kernel.dmas(
-        model.regions(plan, part),
-        np.array([model.fills(plan, part, k) for k in range(len(operands))], dtype=np.int64).reshape(every[0], *found.shape),
+        model.regions(plan, part), np.array(fills).reshape(every[0], *found.shape),
         columns(model.loops_outside(plan)), columns(plan.position), np.array(plan.attach, dtype=np.int64).reshape(every),
         np.array(plan.keep, dtype=np.bool_).reshape(every), np.array(plan.drops), np.array(pads, dtype=np.int64) > MOST_PADS,
         dims, movers, sizes, np.zeros(sizes.shape[1], dtype=np.int64), found,
