@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Mask, Part, Plan, along
+from space.plan import Mask, Part, Plan, along, columns
 from space.rule import Column, Ints, NumericRule, Points
 from space.rules.tiling import divides, make_room, tiled_axes
 
+NAMES = ("head", "cut", "cut_again")
 EVERY = 32  # up to so many iterations any number may be cut off an axis; more than that by powers of two
 WHOLE = 0.3  # chance that a tile with its first and last part is whole along another axis
 
@@ -50,6 +51,11 @@ def _table(axes: tuple[tuple[int, int], ...]) -> Ints:
     return np.array(found, dtype=np.int64)
 
 
+def _given(model: Model, points: Points) -> Ints:
+    """The values of all columns of cuts, as compiled code takes them, shape (3, n)."""
+    return np.array([model.column(points, name) for name in NAMES])
+
+
 def decoded(model: Model, points: Points, name: str) -> tuple[Ints, Ints]:
     """What a column of cuts says: the axis, -1 without, and the indices of it that are meant, shape (n,) each."""
     row = table(model)[model.column(points, name)]
@@ -65,57 +71,31 @@ class Cuts(NumericRule):
     def columns(self, model: Model) -> tuple[Column, ...]:
         """``head``, ``cut``, ``cut_again``; without an axis to cut they have no choice."""
         every = tuple(range(len(table(model))))
-        return tuple(Column(name, every) for name in ("head", "cut", "cut_again"))
+        return tuple(Column(name, every) for name in NAMES)
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """The head, the main part, the part after the first cut, the last."""
-        n = len(points)
-        rows = np.arange(n)
+        from space import _cuts_kernel
+
         whole = plan.body
-        lows, extents = whole.lows.copy("K"), whole.extents.copy("K")
-        parts = []
-        axis, size = decoded(model, points, "head")
-        on = axis >= 0
-        if on.any():
-            first = extents.copy("K")
-            first[rows[on], axis[on]] = size[on]
-            parts.append(replace(whole, extents=first, tiles=first.copy("K"), on=on, lows=lows.copy("K")))
-            extents[rows[on], axis[on]] -= size[on]
-            lows[rows[on], axis[on]] += size[on]
-        plan.main = len(parts)
-        for name in ("cut", "cut_again"):
-            axis, size = decoded(model, points, name)
-            on = axis >= 0
-            kept, rest, at = extents.copy("K"), extents.copy("K"), lows.copy("K")
-            kept[rows[on], axis[on]] -= size[on]
-            rest[rows[on], axis[on]] = size[on]
-            at[rows[on], axis[on]] += kept[rows[on], axis[on]]
-            exists = np.ones(n, dtype=np.bool_) if name == "cut" else parts[-1].on
-            before = replace(whole, extents=kept, tiles=kept.copy("K"), on=exists, lows=lows)
-            parts = [*parts, before] if name == "cut" else [*parts[:-1], before]
-            if not on.any():
-                break
-            parts.append(replace(whole, extents=rest, tiles=rest.copy("K"), on=on, lows=at))
-            extents, lows = rest, at
-        plan.parts = parts
+        extents, lows = (np.array([columns(figures)] * 4) for figures in (whole.extents, whole.lows))
+        on = np.zeros((4, len(points)), dtype=np.bool_)
+        _cuts_kernel.boxes(table(model), _given(model, points), extents, lows, on)
+        plan.main = int(on[0].any())
+        there = [bool(plan.main), True, on[2].any(), on[2].any() and on[3].any()]
+        plan.parts = [
+            replace(whole, extents=extents[p].T, tiles=extents[p].T.copy("K"), on=on[p], lows=lows[p].T)
+            for p in range(4) if there[p]
+        ]
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """A cut leaves something of its axis, and a second one follows a first."""
-        extents = np.broadcast_to(model.extents, (len(points), len(model.extents))).copy("K")
-        rows = np.arange(len(points))
-        cut = np.ones(len(points), dtype=np.bool_)
-        for name in ("head", "cut", "cut_again"):
-            column = model.index[name]
-            axis, size = decoded(model, points, name)
-            left = along(extents, axis) - size
-            good = (axis >= 0) & (left > 0) & (cut if name == "cut_again" else True)
-            points[~good, column] = 0
-            at = rows[good]
-            if name == "cut_again":
-                continue
-            extents[at, axis[good]] = left[good] if name == "head" else size[good]
-            if name == "cut":
-                cut = good
+        from space import _cuts_kernel
+
+        good = np.zeros((len(NAMES), len(points)), dtype=np.bool_)
+        _cuts_kernel.possible(table(model), _given(model, points), model.extents, np.zeros_like(model.extents), good)
+        for name, own in zip(NAMES, good):
+            points[~own, model.index[name]] = 0
 
     def settle(self, model: Model, points: Points, plan: Plan) -> None:
         """Tiles divide the last part, which is smaller than a tile, or stored or summed otherwise; else the cut is taken back."""
