@@ -427,7 +427,7 @@ class Model:
             from space._loads_kernel import fills
 
             known = np.zeros((len(self.nest.operands), len(plan.parts), len(plan)), dtype=np.int64)
-            fills(*self._loops(plan), known)
+            fills(*self.loops(plan), known)
             if plan.memo is not None:
                 # Whoever asks next gets the same array.
                 known.flags.writeable = False
@@ -442,10 +442,10 @@ class Model:
         from space._loads_kernel import refilled
 
         found = np.zeros((len(self.nest.operands) + 1, len(plan)), dtype=np.bool_)
-        refilled(*self._loops(plan), found)
+        refilled(*self.loops(plan), found)
         return found
 
-    def _loops(self, plan: Plan) -> tuple[Any, Any, Any, Any, Any, Any, Any, Any]:
+    def loops(self, plan: Plan) -> tuple[Any, Any, Any, Any, Any, Any, Any, Any]:
         """The loops of all parts and what they are around, as ``_loads_kernel.fills`` takes them."""
         outer = np.array([columns(part.outer) for part in plan.parts])
         on = np.array([part.on for part in plan.parts])

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from autosched.ir.scopes import ACC
 from space.model import Model
-from space.plan import Mask, Plan
+from space.plan import Mask, Plan, columns
 from space.rule import Column, Ints, NumericRule, Points
 
 
@@ -33,29 +33,31 @@ class Attach(NumericRule):
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """A load stands directly inside a loop of several iterations that moves its region, or outside of all."""
-        # The first and the last part may load in finer pieces, inside loops that the others do not have.
-        outer = plan.body.outer
-        for part in plan.parts:
-            outer = np.where(part.on[:, None], np.maximum(outer, part.outer), outer)
-        for k, operand in enumerate(model.nest.operands):
-            column = model.index[f"load_{operand.label}"]
-            depth = np.minimum(points[:, column].astype(np.int64), max(model.columns[column].choices))
-            points[:, column] = standing(model, plan, k, depth, outer)
+        from space import _attach_kernel
+
+        own = [model.index[f"load_{operand.label}"] for operand in model.nest.operands]
+        most = [max(model.columns[column].choices) for column in own]
+        given = np.array([np.minimum(points[:, column], m) for column, m in zip(own, most)], dtype=np.int64)
+        given = given.reshape(len(own), len(points))
+        outer, on, position, *_ = model.loops(plan)
+        _attach_kernel.inward(outer, on, position, model.uses, plan.main, given)
+        for column, depth in zip(own, given):
+            points[:, column] = depth
 
     def settle(self, model: Model, points: Points, plan: Plan) -> None:
         """What initial values or stages read is loaded outside of the loops that these stand in front of, or behind."""
-        outer = np.max([np.where(part.on[:, None], part.outer, 1) for part in plan.parts], axis=0)
-        several = np.sum([part.on for part in plan.parts], axis=0) > 1
-        for k in sorted(model.starting | model.behind):
-            column = model.index[f"load_{model.nest.operands[k].label}"]
-            given = points[:, column].astype(np.int64)
-            deepest = np.max([np.where(part.on, model.depth(plan, part, k), 0) for part in plan.parts], axis=0)
-            found = standing(model, plan, k, np.minimum(given, deepest), outer)
-            # Several parts load it for themselves, if at all in front of all their loops.
-            most = len(model.extents) + 1
-            first = np.where((outer > 1) & model.uses[k], plan.position + 1, most).min(axis=1, initial=most)
-            found = np.where((found == 0) & several, np.minimum(first, given), found)
-            points[:, column] = np.where(given > 0, found, 0)
+        some = sorted(model.starting | model.behind)
+        if not some:
+            return
+        from space import _attach_kernel
+
+        own = [model.index[f"load_{model.nest.operands[k].label}"] for k in some]
+        given = np.array([points[:, column] for column in own], dtype=np.int64)
+        outer, on, position, attach, _, outside, init, out = model.loops(plan)
+        which = np.array(some, dtype=np.int64)
+        _attach_kernel.outward(outer, on, position, attach, outside, init, out, model.uses, which, given)
+        for column, depth in zip(own, given):
+            points[:, column] = depth
 
     def allows(self, model: Model, points: Points, plan: Plan) -> Mask:
         """Of an operand with gaps, from which zeros are left out, every load begins at the same place of a gap."""
@@ -100,9 +102,11 @@ def standing(model: Model, plan: Plan, operand: int, depth: Ints, outer: Ints) -
         depth: loops around its load, shape (n,).
         outer: iterations of every axis' outer loop, shape (n, axes).
     """
-    moves = (outer > 1) & model.uses[operand]
-    inside = moves & (plan.position < depth[:, None])
-    return np.asarray(np.where(inside, plan.position + 1, 0).max(axis=1, initial=0), dtype=np.int64)
+    from space import _attach_kernel
+
+    given, on = depth.astype(np.int64)[None], np.ones((1, len(plan)), dtype=np.bool_)
+    _attach_kernel.inward(columns(outer)[None], on, columns(plan.position), model.uses[[operand]], 0, given)
+    return np.asarray(given[0], dtype=np.int64)
 
 
 def _step(inside: tuple[bool, ...]) -> int:

@@ -1,0 +1,81 @@
+"""The compiled search for the loops that loads stand in, point by point."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sim._kernels import lean, refresh
+from space import _loads_kernel
+from space._loads_kernel import loops_around
+
+refresh(__file__, _loads_kernel)
+
+
+@lean
+def inward(outer: Any, on: Any, position: Any, uses: Any, main: int, given: Any) -> None:
+    """Loads at the nearest depth, outwards, directly inside a loop of several iterations that moves what they bring; in place.
+
+    Args:
+        outer: tiles along every axis, shape (parts, axes, n).
+        on: whether a part exists, shape (parts, n); the main one counts in any case.
+        position: of every axis' loop, shape (axes, n).
+        uses: which axes move the region of which operand, shape (operands, axes).
+        main: which part is the main one.
+        given: loops around every load, shape (operands, n); 0 outside of all.
+    """
+    for r in range(given.shape[1]):
+        for k in range(given.shape[0]):
+            depth = 0
+            for a in range(outer.shape[1]):
+                if uses[k, a] and depth <= position[a, r] < given[k, r]:
+                    # The first and the last part may load in finer pieces, inside loops that the others do not have.
+                    several = outer[main, a, r] > 1
+                    for p in range(outer.shape[0]):
+                        several = several or (on[p, r] and outer[p, a, r] > 1)
+                    if several:
+                        depth = position[a, r] + 1
+            given[k, r] = depth
+
+
+@lean
+def outward(
+    outer: Any, on: Any, position: Any, attach: Any, outside: Any, init: Any, out: Any, uses: Any, which: Any, given: Any
+) -> None:
+    """Loads of what initial values or stages read, outside of the loops that these stand in front of, or behind; in place.
+
+    Args:
+        outer: as ``_loads_kernel.fills`` takes it, like the six that follow.
+        on: in which rows a part exists.
+        position: of every axis' loop.
+        attach: loops around every load.
+        outside: whether a load stands no deeper than the initial values, and than the stages.
+        init: loops around the initial values.
+        out: loops around the stages.
+        uses: which axes move the region of which operand, shape (operands, axes).
+        which: the operands that are asked about.
+        given: loops around these operands' loads, shape (asked about, n).
+    """
+    parts, axes = outer.shape[0], outer.shape[1]
+    for r in range(given.shape[1]):
+        for n in range(given.shape[0]):
+            if given[n, r] <= 0:
+                given[n, r] = 0
+                continue
+            k = which[n]
+            deepest = there = 0
+            for p in range(parts):
+                if on[p, r]:
+                    there += 1
+                    deepest = max(deepest, loops_around(attach, outside, init, out, k, p, r))
+            deepest = min(deepest, given[n, r])
+            depth, first = 0, axes + 1
+            for a in range(axes):
+                several = False
+                for p in range(parts):
+                    several = several or (on[p, r] and outer[p, a, r] > 1)
+                if several and uses[k, a]:
+                    first = min(first, position[a, r] + 1)
+                    if position[a, r] < deepest:
+                        depth = max(depth, position[a, r] + 1)
+            # Several parts load it for themselves, if at all in front of all their loops.
+            given[n, r] = min(first, given[n, r]) if depth == 0 and there > 1 else depth
