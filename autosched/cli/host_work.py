@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 
 from autosched.cli.tables import number, tell
-from autosched.kernel import Kernel
+from autosched.ir.host import split_host
+from autosched.ir.stmt import PrimFunc
+from autosched.kernel import Kernel, scheduled
+from autosched.kernel.kernel import TraceLike
 from autosched.lower import HostWork
 
 Array = np.ndarray[Any, Any]
@@ -23,6 +26,17 @@ def host_work(kernel: Kernel, inputs: Sequence[Array]) -> list[HostWork]:
     """
     split = kernel.lowered.host
     return [w for w in kernel.host_work(*inputs) if not w.free] if split.pack or split.unpack else []
+
+
+def leaves_work(func: PrimFunc, trace: TraceLike) -> bool:
+    """Whether a schedule that has been checked leaves the host anything to do: mostly not, which takes no program to see.
+
+    Args:
+        func: the unscheduled program.
+        trace: the schedule.
+    """
+    split = split_host(scheduled(func, trace, check=False))
+    return bool(split.pack or split.unpack)
 
 
 def tell_host_work(kernel: Kernel, inputs: Sequence[Array]) -> None:

@@ -142,9 +142,10 @@ def _print(report: TuneReport | NetworkReport, tasks: list[TuneReport]) -> None:
     if isinstance(report, TuneReport) and report.cycles is not None:
         tell(f"\nbest schedule: {report.explain}")
         if report.verified:
-            from autosched.cli.host_work import tell_host_work
+            from autosched.cli.host_work import leaves_work, tell_host_work
 
-            tell_host_work(report.kernel(), report.task.inputs(0))
+            if leaves_work(report.task.func, list(report.trace)):
+                tell_host_work(report.kernel(), report.task.inputs(0))
     failed: dict[str, int] = {}
     for t in tasks:
         for kind, n in t.failed.items():
