@@ -6,7 +6,7 @@ It knows what a program needs (its nest) and what a plan says; it decides nothin
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import permutations
 from types import MappingProxyType
@@ -20,75 +20,11 @@ from autosched.ir.stmt import PrimFunc
 from autosched.lower.capacity import Held, copies_of, fits
 from autosched.target import Target
 from sim import timing
+from space.figures import Loads, Shape
 from space.nest import Nest
 from space.padding import Padding
 from space.plan import Mask, Part, Plan, along, columns, indices, stacked, times, turned
 from space.rule import Column, Ints, NumericRule, Points
-
-
-@dataclass(frozen=True)
-class Shape:
-    """An operand's dimensions as arrays.
-
-    Args:
-        coeffs: by how much every axis moves each, shape (axes, dims).
-        least: indices that one iteration of all axes reads, shape (dims,).
-        sizes: of the dimensions, shape (dims,).
-        source: their sizes without padding, shape (dims,).
-        spans: indices from the first to the last that is used, shape (dims,).
-        strides: elements of the tensor from one index to the next, without padding; shape (dims,).
-    """
-
-    coeffs: Ints
-    least: Ints
-    sizes: Ints
-    source: Ints
-    spans: Ints
-    strides: Ints
-
-    @staticmethod
-    def of(model: Model, operand: int) -> Shape:
-        """That of an operand, by its number."""
-        op = model.nest.operands[operand]
-        coeffs = np.array([c for c, _ in op.dims], dtype=np.int64).reshape(len(op.dims), len(model.extents))
-        every = range(len(op.dims))
-        return Shape(
-            np.ascontiguousarray(coeffs.T), *(
-                np.array(values, dtype=np.int64) for values in (
-                    [1 + op.reach(d) for d in every], [size for _, size in op.dims], op.source,
-                    [model.span(operand, d) for d in every], [int(np.prod(op.source[d + 1 :])) for d in every],
-                )
-            ),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Loads:
-    """What fills bring: of one operand in one part, or with more dimensions in front, of several in all.
-
-    Args:
-        padded: extents of the region with its padding, shape (.., n, dims).
-        region: the same without the padding that is left out.
-        elements: that one fill brings, shape (.., n).
-        transfers: DMAs of one fill.
-        footprint: elements of one bank.
-    """
-
-    padded: Ints
-    region: Ints
-    elements: Ints
-    transfers: Ints
-    footprint: Ints
-
-    def of(self, operand: int, dims: int, part: int | None) -> Loads:
-        """Those of one of all operands, by its number and its dimensions, in one of the parts or in all.
-
-        One that is a single element has a dimension all the same.
-        """
-        own = slice(None) if part is None else part
-        extents = [x[operand, own][..., : max(dims, 1)] for x in (self.padded, self.region)]
-        return Loads(*extents, *(x[operand, own] for x in (self.elements, self.transfers, self.footprint)))
-
 
 LAID_OUT = "laid out"  # the original of a nest that makes a weight of what another one has stored
 
