@@ -115,6 +115,7 @@ class Piece:
         links: the intrinsic's outermost loops of these stages, and of what is widened.
         wides: the blocks that widen what the sum reads.
         halos: the blocks that make what stages read at several places.
+        begins: by each of these that sums products, what its sum starts with, once that is separate.
         outer: the outer loop of every tiled axis.
         loops: the outer loops of the output, outermost first.
         copies: per operand, the block that loads it for this part; None where it is loaded once for all.
@@ -136,6 +137,7 @@ class Piece:
     links: list[LoopRV] = field(default_factory=list)
     wides: dict[str, BlockRV] = field(default_factory=dict)
     halos: dict[str, BlockRV] = field(default_factory=dict)
+    begins: dict[str, BlockRV] = field(default_factory=dict)
     outer: dict[int, LoopRV] = field(default_factory=dict)
     loops: list[LoopRV] = field(default_factory=list)
     copies: list[BlockRV | None] = field(default_factory=list)
@@ -319,7 +321,8 @@ class Build(Recorder):
                 self.compute_at(self.piece.halos[stage.block], at)
         for stage in stages:
             if stage.products:
-                self._product(self.piece.halos[stage.block], len(self.piece.loops), stage.iters, stage.lanes, stage.sums)
+                block, depth = self.piece.halos[stage.block], len(self.piece.loops)
+                self.piece.begins[stage.block] = self._product(block, depth, stage.iters, stage.lanes, stage.sums)
 
     def _product(
         self, block: BlockRV, depth: int, iters: int, lanes: tuple[int, ...], sums: tuple[int, ...] = ()

@@ -26,16 +26,18 @@ class Halo:
     """A chain of blocks that makes what a stage reads at several places: for every tile all that its elements read.
 
     Args:
-        stages: the chain; it begins with a sum of products of its own.
+        stages: the chain; it begins with a sum of products of its own, or with what it reads of the halo before it.
         dims: of what it makes, as an operand's.
         reach: per dimension, how far behind the first index an element reads.
         live: tensors of the chain that are in the accumulator at once; none where it stands in the place of the halo before it.
+        within: how many of the first stages do.
     """
 
     stages: tuple[Stage, ...]
     dims: tuple[tuple[tuple[int, ...], int], ...]
     reach: tuple[int, ...]
     live: int
+    within: int = 0
 
     @property
     def cycles(self) -> int:
@@ -95,8 +97,9 @@ def slides(site: Site, buffer: Buffer, target: Target) -> bool:
 
 
 def surroundings_of(
-    reader: Site, buffer: Buffer, made: Sequence[Site], stages: Sequence[Stage], live: int, by_output: Mapping[Buffer, Site],
-    out: Site, axes: int, through: Sequence[BufferLoad] | None = None, inner: Site | None = None,
+    reader: Site, buffer: Buffer, made: Sequence[Site], stages: Sequence[Stage], live: int, within: int,
+    by_output: Mapping[Buffer, Site], out: Site, axes: int, through: Sequence[BufferLoad] | None = None,
+    inner: Site | None = None,
 ) -> Surroundings:
     """The halo that a stage reads, itself or through another halo that the stage reads.
 
@@ -106,6 +109,7 @@ def surroundings_of(
         made: the chain of blocks that makes it.
         stages: what they cost.
         live: tensors of the chain that are in the accumulator at once.
+        within: how many of its first stages stand in the place of another halo.
         by_output: the block that writes each buffer.
         out: the block that stores what the stage goes into.
         axes: how many axes the nest has.
@@ -132,5 +136,5 @@ def surroundings_of(
         raise SpaceError(f"{where} reads {buffer.name} in several orders", "index")
     starts = [first_of(x, LANES, own) for x in loads]
     reach = tuple(max(at) - min(at) for at in zip(*starts))
-    return Surroundings(Halo(tuple(stages), every.pop(), reach, live), tuple(made), reader, loads)
+    return Surroundings(Halo(tuple(stages), every.pop(), reach, live, within), tuple(made), reader, loads)
 

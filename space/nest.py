@@ -405,7 +405,7 @@ def _around(
         made = _chain([by_output[buffer]], matches, by_output, sources, True)
         stages, within = _begun(made[0], [stage_of(s, matches.get(s.block.name), by_output) for s in made], target)
         live = 0 if within == len(made) else _live(made, sources)
-        around = surroundings_of(reader, buffer, made, stages, live, by_output, chain[-1], axes, through,
+        around = surroundings_of(reader, buffer, made, stages, live, within, by_output, chain[-1], axes, through,
                                  None if site is reader else site)
         _check_elementwise(made, made[0], LANES)
         for other in (b for b in by_output if b in elsewhere(made[0]) and b not in sources):

@@ -126,9 +126,21 @@ def operands_of(
                 pad = (0,) * (len(anchor_vars) - len(own))
                 dims = tuple((coeffs + pad, size) for coeffs, size in dims)
                 twin = any(o.name == load.buffer.name for o in operands)
+                first, within = _reached([first_of(x, lanes, own) for x in loads if x.buffer is load.buffer])
                 operands.append(Operand(load.buffer.name, ACC, site.block.name, _read_index(site.block, load.buffer), None, dims,
-                                        tuple(size for _, size in dims), twin=twin))
+                                        tuple(size for _, size in dims), twin=twin, within=within, first=first))
     return tuple(operands)
+
+
+def _reached(starts: list[tuple[int, ...]]) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    """Of what a stage reads at several places: the first index per dimension, and how far behind it the others are.
+
+    Nothing where they are one place, as they mostly are.
+    """
+    if len(set(starts)) == 1:
+        return (), ()
+    first = tuple(min(at) for at in zip(*starts))
+    return first, tuple(tuple(sorted({x - low for x in at})) for low, at in zip(first, zip(*starts)))
 
 
 def _narrow(site: Site, load: BufferLoad) -> ProgramError:
@@ -256,7 +268,8 @@ def _join(operands: list[Operand], new: Operand, site: Site, axis_vars: list[Var
             continue
         both = _around(old, new)
         size = [_size(o, [extent for extent, _ in steps]) for o in (old, new, both)]
-        if 2 * size[2] <= 3 * max(size[:2]) or old.producer is not None:
+        # What a block reads at several places of a halo it has one load for.
+        if 2 * size[2] <= 3 * max(size[:2]) or old.producer is not None or new.consumer in old.readers:
             operands[k] = both
             return
     operands.append(new)

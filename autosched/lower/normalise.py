@@ -12,9 +12,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from autosched.ir.cover import encloses, separates
+from autosched.errors import LoweringError
+from autosched.ir.cover import apart, encloses, separates
 from autosched.ir.expr import IntImm
 from autosched.ir.scopes import ACC
 from autosched.ir.stmt import Buffer
@@ -210,7 +211,11 @@ def extract(tree: Tree, site: Site, node: Node, count: int) -> Leaf:
 
 
 def split_values(tree: Tree) -> None:
-    """Gives every ALU site a value in which each operation has at least one side that is a load or a small constant."""
+    """Gives every ALU site a value in which each operation has at least one side that is a load or a small constant.
+
+    Raises:
+        LoweringError: kind ``alu``: what would be worked out ahead is read where the site's instances before have stored.
+    """
     for site in tree.index():
         if site.kind != "alu" or not isinstance(site.value, Op):
             continue
@@ -229,6 +234,7 @@ def split_values(tree: Tree) -> None:
                 b = extract(tree, site, b, count)
             elif isinstance(b, Op):
                 if isinstance(a, Op) or node.op not in COMMUTATIVE or _is_here(a, site):
+                    _refuse_behind(site, b)
                     count += 1
                     b = extract(tree, site, b, count)
             elif isinstance(a, Imm) and isinstance(b, Leaf) and node.op in COMMUTATIVE:
@@ -237,6 +243,16 @@ def split_values(tree: Tree) -> None:
 
         site.value = rec(site.value)
         site.reads = [leaf.access for leaf in leaves(site.value)]
+
+
+def _refuse_behind(site: Site, node: Node) -> None:
+    """Refuses to work out ahead of all instances what reads what earlier ones have stored."""
+    for x in (leaf.access for leaf in leaves(node)):
+        if x.buffer is not site.write.buffer or x.same_place(site.write) or reads_ahead(site, x):
+            continue
+        if not apart(box(x, site.outer), box(site.write, site.outer)):
+            raise LoweringError("alu", f"block {site.name} reads {x.buffer.name} where it has stored before; an instruction "
+                                "works on all elements at once, so compute into another buffer")
 
 
 def _is_here(node: Node, site: Site) -> bool:
@@ -263,37 +279,48 @@ def _uses(sites: list[Site]) -> dict[Buffer, list[tuple[Site, Access, bool]]]:
     return uses
 
 
-def share_in_place(tree: Tree, semantics: str) -> None:
+def share_in_place(tree: Tree, slides: bool) -> bool:
     """Lets results take the storage of operands that die with them; see the module.
 
     Args:
         tree: the program.
-        semantics: ``chisel``, ``fsim`` or ``portable``: what a move costs, and what order the instances of an instruction have.
+        slides: whether also that of larger ones, in which a window of two slides on.
+
+    Returns:
+        Whether any did that.
     """
     sites = tree.index()
     refused: dict[tuple[Site, Access], set[Buffer]] = {}  # who asked, and the buffers that decided
+    slid: dict[Buffer, set[tuple[int, ...]]] = {}  # by buffer, the shapes of results that slid in it
     while True:
         uses = _uses(sites)
-        merge = _shared(sites, uses, refused, semantics)
+        merge = _shared(tree, sites, uses, refused, slid if slides else None)
         if merge is None:
-            return
-        refused = {asked: buffers for asked, buffers in refused.items() if buffers.isdisjoint(merge)}
-        _rename(tree, sites, *merge)
+            return bool(slid)
+        gone, kept, larger = merge
+        if larger:
+            slid.setdefault(kept, set()).add(shape_of(gone))
+        slid.setdefault(kept, set()).update(slid.pop(gone, ()))
+        if not slid[kept]:
+            del slid[kept]
+        refused = {asked: buffers for asked, buffers in refused.items() if buffers.isdisjoint((gone, kept))}
+        _rename(tree, sites, gone, kept)
 
 
 def _shared(
-    sites: list[Site], uses: dict[Buffer, list[tuple[Site, Access, bool]]], refused: dict[tuple[Site, Access], set[Buffer]],
-    semantics: str,
-) -> tuple[Buffer, Buffer] | None:
-    """The first result that may take the storage of an operand, and that operand."""
+    tree: Tree, sites: list[Site], uses: dict[Buffer, list[tuple[Site, Access, bool]]],
+    refused: dict[tuple[Site, Access], set[Buffer]], slid: Mapping[Buffer, set[tuple[int, ...]]] | None,
+) -> tuple[Buffer, Buffer, bool] | None:
+    """The first result that may take the storage of an operand, that operand, and whether that is a larger one."""
     for site in sites:
         if site.kind != "alu" or any(r.buffer is site.write.buffer for r in site.reads):
             continue
         for read in heads(site.value):
             if (site, read) in refused:
                 continue
-            if _can_share(site, read, uses) or _can_slide(site, read, uses, semantics):
-                return site.write.buffer, read.buffer
+            share = _can_share(site, read, uses)
+            if share or (slid is not None and _can_slide(tree, site, read, uses, slid)):
+                return site.write.buffer, read.buffer, not share
             refused[site, read] = {site.write.buffer, read.buffer}
     return None
 
@@ -334,30 +361,33 @@ def _can_share(site: Site, read: Access, uses: dict[Buffer, list[tuple[Site, Acc
 
 
 def _can_slide(
-    site: Site, read: Access, uses: dict[Buffer, list[tuple[Site, Access, bool]]], semantics: str
+    tree: Tree, site: Site, read: Access, uses: dict[Buffer, list[tuple[Site, Access, bool]]],
+    slid: Mapping[Buffer, set[tuple[int, ...]]],
 ) -> bool:
-    """Whether a result may stand in the storage of a larger operand: of a window of two, whose second element is read ahead.
+    """Whether a result may stand in the storage of a larger operand.
 
-    Under ``chisel`` alone: HLS may run instances of one instruction together. Not where the chain begins with an operation with a
-    constant, which moves it at no cost there: a storage of its own is dense, and has banks of its own.
+    It is a window of two, whose second element is read ahead, or goes on from one that slid there. Not where it begins with an
+    operation with a constant, which moves it at no cost: a storage of its own is dense, and has banks of its own.
     """
     a, b = read.buffer, site.write.buffer
     larger = len(a.shape) == len(b.shape) and all(m >= n for m, n in zip(shape_of(a), shape_of(b)))
-    if semantics != "chisel" or a.scope != ACC or not larger or not read.same_place(site.write):
+    if a.scope != ACC or not larger or not read.same_place(site.write) or tree.banks.get(b, 1) > tree.banks.get(a, 1):
         return False
     step = _innermost(site.value)
-    if step is not None:
-        other = step.b if isinstance(step.a, Leaf) and step.a.access is read else step.a
-        if not isinstance(other, Leaf) or (other.access.buffer is a and not reads_ahead(site, other.access)):
-            return False
-        if any(r.buffer is a for r in site.reads if r is not read and r is not other.access):
-            return False  # the chain has gone on by then
-    if any(s.order > site.order for s, _, _ in uses[a]):
+    other = None if step is None else step.b if isinstance(step.a, Leaf) and step.a.access is read else step.a
+    if isinstance(other, Imm):
+        return False
+    second = other.access if isinstance(other, Leaf) and other.access.buffer is a else None
+    if second is None and shape_of(b) not in slid.get(a, ()):
+        return False
+    if second is not None and (second.same_place(read) or not reads_ahead(site, second)):
+        return False
+    if any(r.buffer is a for r in site.reads if r is not read and r is not second):
+        return False  # the chain has gone on by then
+    if any(s.order > site.order for s, _, _ in uses[a]) or any(s.order < site.order for s, _, _ in uses[b]):
         return False
     alive = lifetime(uses[a])
-    if len(alive) < len(site.outer) or len(lifetime(uses[b])) < len(alive):
-        return False
-    return all(s.order >= site.order for s, _, _ in uses[b])
+    return len(alive) >= len(site.outer) and len(lifetime(uses[b])) >= len(alive)
 
 
 def _innermost(node: Node) -> Op | None:
@@ -386,18 +416,34 @@ def refresh_stores(tree: Tree) -> None:
 
 
 def _is_stale(store: Site, uses: list[tuple[Site, Access, bool]]) -> bool:
-    writers = [s for s, _, is_write in uses if is_write and s.order < store.order]
+    """Whether what a store reads may have been written last by what does not write OUT."""
+    writers = [s for s, _, is_write in uses if is_write]
     for bad in writers:
-        if bad.kind == "load" or (bad.kind == "alu" and bad.value == Imm(0)):
-            if not any(_rewrites(good, bad, store) for good in writers if good.order > bad.order):
+        if not (bad.kind == "load" or (bad.kind == "alu" and bad.value == Imm(0))):
+            continue
+        if bad.order < store.order:
+            if not any(_rewrites(good, bad, store) for good in writers if bad.order < good.order < store.order):
+                return True
+        elif turns := common([bad.path, store.path]):
+            # It comes before the store of the next turn.
+            if not any(_writes_out(good) and writes_all(good, box(store.reads[0], both), both) for good in writers
+                       if good.order < store.order and (both := common([good.path, store.path]))[: len(turns)] == turns):
                 return True
     return False
 
 
+def _writes_out(site: Site) -> bool:
+    """Whether what a site writes is in OUT as well."""
+    return not (site.kind == "load" or (site.kind == "alu" and (site.value == Imm(0) or _is_here(site.value, site))))
+
+
 def _rewrites(good: Site, bad: Site, store: Site) -> bool:
     """Whether what one site writes stands, wherever another one has written before, in all of that or in all that is stored."""
-    if good.kind == "load" or (good.kind == "alu" and (good.value == Imm(0) or _is_here(good.value, good))):
+    if not _writes_out(good):
         return False
-    fixed = common([good.path, bad.path])
-    return writes_all(good, box(bad.write, fixed), fixed, bad.conds) or writes_all(good, box(store.reads[0], fixed), fixed)
-
+    fixed, both = common([good.path, bad.path]), common([good.path, store.path])
+    if both[: len(fixed)] == fixed:
+        # Of loops that are its and the store's only what it has written in this turn counts.
+        return writes_all(good, box(store.reads[0], both), both) or (
+            both == fixed and writes_all(good, box(bad.write, fixed), fixed, bad.conds))
+    return writes_all(good, box(bad.write, fixed), fixed, bad.conds)

@@ -278,25 +278,41 @@ def lower_table(func: PrimFunc | IRModule, target: str | Target = "vta-de10") ->
         func = next(iter(func.functions.values()))
     whole, host = func, split_host(func)
     func = host.device
-    program = tree.build(func)
-    try:
-        return _lowered(program, machine, func, whole, host)
-    finally:
-        parts.put_back(program.parts)
+    # HLS may run instances of one instruction together, and elsewhere than on the RTL it costs to go on somewhere else.
+    slides = machine.semantics == "chisel"
+    while True:
+        program = tree.build(func)
+        try:
+            return _lowered(program, machine, func, whole, host, slides)
+        except _InPlaceError:
+            slides = False
+        finally:
+            parts.put_back(program.parts)
 
 
-def _lowered(program: tree.Tree, machine: Target, func: PrimFunc, whole: PrimFunc, host: HostSplit) -> Lowered:
+class _InPlaceError(Exception):
+    """What stands in the storage of a larger operand is in the way of a program; without that there may be one."""
+
+
+def _lowered(
+    program: tree.Tree, machine: Target, func: PrimFunc, whole: PrimFunc, host: HostSplit, slides: bool
+) -> Lowered:
     config, semantics = machine.config, machine.semantics
     normalise.split_inits(program)
     normalise.unfuse(program, lambda site: _lanes(site, config))
     normalise.split_values(program)
-    normalise.share_in_place(program, semantics)
+    slid = normalise.share_in_place(program, slides)
     chain.protect_operands(program, semantics)
     normalise.refresh_stores(program)
     sites = program.index()
     if not sites:
         raise LoweringError("empty", f"{func.name} does nothing")
-    storages = allocate(program, sites, machine)
+    try:
+        storages = allocate(program, sites, machine)
+    except LoweringError as error:
+        if slid:
+            raise _InPlaceError from error
+        raise
     emitter = _Emitter(func, program, sites, storages, config, semantics, machine.usable.uop)
     table, dram, triples, zeros = emitter.run()
     return Lowered(

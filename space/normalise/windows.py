@@ -156,7 +156,8 @@ def _slid(sch: Schedule, block: Block) -> bool:
         _halved(sch, block.name, buffer)
     if own:
         sch.extrema_by_difference(sch.get_sblock(block.name))
-    return bool(made)
+    # Where each row is shared by two alone, and no element is, it is the same without.
+    return bool(columns or own or max(map(len, rows), default=0) > 2)
 
 
 def _along(sch: Schedule, name: str, across: int, columns: Sequence[int]) -> None:

@@ -47,7 +47,12 @@ class Banks(NumericRule):
                 build.double_buffer(copy)
         if build.model.tile_copies(build.plan, piece.part)[0] > 1:
             # What stands in the place of a halo has as many as that: one, unless it is what is stored.
-            first = 0 if build.nest.stands else build.nest.within
+            nest = build.nest
+            first = 0 if nest.stands else nest.within
+            if nest.stands:
+                halo = nest.halos[nest.place]
+                name = halo.stages[halo.within].block
+                build.double_buffer(piece.begins.get(name, piece.halos[name]))
             stages = [piece.starts.get(n, stage) for n, stage in enumerate(piece.stages) if n >= first]
             for block in ([piece.init] if piece.init is not None else []) + stages:
                 build.double_buffer(block)

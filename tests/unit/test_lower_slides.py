@@ -202,6 +202,108 @@ def test_a_program_may_say_itself_that_a_window_slides(expr: str, fits: bool, vt
                 lower_table(func, target)
 
 
+def test_what_is_worked_out_ahead_is_read_before_it_is_changed(vta_schedules: ModuleType) -> None:
+    """A part that the chain cannot take in is made for all instances first."""
+    for step, fits in ((1, True), (-1, False)):
+        func = window(f"T.max({x(0, 1)}, T.shift_right({x(0, 1 + step)}, 1))", (0, 2), stored="x")
+        func = changed(func, ("z[vi, vj, vk, 0, vl] =", "x[vi, vj, vk + 1, 0, vl] ="))
+        for target in TARGETS:
+            if fits:
+                vta_schedules.verify(func, target)
+            else:
+                with refused(LoweringError, "alu"):
+                    lower_table(func, target)
+
+
+def small(large: int, little: int, after: int = 0, banks: bool = False) -> PrimFunc:
+    """A little of a large tensor is compared, and stored behind what is done with another tensor."""
+    more = f"""        for j, l in T.grid({after}, 16):
+            with T.block("another"):
+                vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+                y[vj, 0, vl] = b[vi, vj, 0, vl]
+        for j, l in T.grid({after}, 16):
+            with T.block("store_another"):
+                vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+                more[vi, vj, 0, vl] = T.cast(y[vj, 0, vl], "int8")
+"""
+    return parse(f'''
+from tvm.script import tir as T
+@T.prim_func
+def main(a: T.Buffer((2, {large}, 1, 16), "int32"), b: T.Buffer((2, {max(after, 1)}, 1, 16), "int32"),
+         out: T.Buffer((2, {little}, 1, 16), "int8"), more: T.Buffer((2, {max(after, 1)}, 1, 16), "int8")):
+    x = T.alloc_buffer(({large}, 1, 16), "int32", scope="local.acc_buffer")
+    y = T.alloc_buffer(({max(after, 1)}, 1, 16), "int32", scope="local.acc_buffer")
+    z = T.alloc_buffer(({little}, 1, 16), "int32", scope="local.acc_buffer")
+    for i in range(2):
+        for j, l in T.grid({large}, 16):
+            with T.block("load"):
+                vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+                x[vj, 0, vl] = a[vi, vj, 0, vl]
+        for j, l in T.grid({little}, 16):
+            with T.block("slide"):
+                vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+                {'T.block_attr({"double_buffer_scope": 0})' if banks else ""}
+                z[vj, 0, vl] = T.max(x[vj, 0, vl], x[vj + {large - little}, 0, vl])
+{more if after else ""}        for j, l in T.grid({little}, 16):
+            with T.block("store"):
+                vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+                out[vi, vj, 0, vl] = T.cast(z[vj, 0, vl], "int8")
+''')
+
+
+@pytest.mark.parametrize(("large", "little", "after", "banks", "alone"), [
+    (600, 500, 0, False, True), (600, 500, 0, True, False),  # whose banks are not its operand's
+    (1000, 100, 1048, False, True), (1000, 100, 1049, False, False),  # one more, and both would not be there at once
+])
+def test_banks_and_room_come_first(
+    large: int, little: int, after: int, banks: bool, alone: bool, vta_schedules: ModuleType
+) -> None:
+    func = small(large, little, after, banks)
+    vta_schedules.verify(func, "vta-de10")
+    assert ("z" not in places(func)) == alone
+
+
+STALE = """
+from tvm.script import tir as T
+@T.prim_func
+def main(a: T.Buffer((4, 6, 16), "int32"), out: T.Buffer((4, 4, 16), "int8")):
+    x = T.alloc_buffer((6, 16), "int32", scope="local.acc_buffer")
+    for o in range(4):
+        for i, l in T.grid(6, 16):
+            with T.block("load"):
+                vo, vi, vl = T.axis.remap("SSS", [o, i, l])
+                x[vi, vl] = a[vo, vi, vl]
+        for i in range(4):
+            for l in range(16):
+                with T.block("alu"):
+                    vi = T.axis.spatial(4, PLACE)
+                    vl = T.axis.spatial(16, l)
+                    x[vi, vl] = x[vi, vl] + 1
+            for l in range(16):
+                with T.block("store"):
+                    vo, vi, vl = T.axis.remap("SSS", [o, i, l])
+                    out[vo, vi, vl] = T.cast(x[vi, vl], "int8")
+            AGAIN
+"""
+AGAIN = """for l in range(16):
+                with T.block("again"):
+                    vo, vl = T.axis.remap("SS", [o, l])
+                    vi = T.axis.spatial(4, NEXT)
+                    x[vi, vl] = a[vo, vi, vl]"""
+
+
+@pytest.mark.parametrize(("place", "after", "adds"), [
+    ("i", "", 1), ("3 - i", "", 2), ("i", AGAIN.replace("NEXT", "i"), 1), ("3 - i", AGAIN.replace("NEXT", "i"), 2),
+])
+def test_a_store_reads_what_was_written_last(place: str, after: str, adds: int, vta_schedules: ModuleType) -> None:
+    """The ALU writes a place in the turn that stores it, or in another; what loads write beside or behind it is none of these."""
+    func = parse(STALE.replace("PLACE", place).replace("AGAIN", after))
+    for target in TARGETS:
+        vta_schedules.verify(func, target)
+    table = lower_table(func, "vta-de10").table
+    assert int((table[:, isa.OPCODE] == isa.OP_ALU).sum()) == 16 * adds
+
+
 def test_what_is_read_again_or_kept_stays(vta_schedules: ModuleType) -> None:
     again = """        for j, k, l in T.grid(4, 6, 16):
             with T.block("again"):

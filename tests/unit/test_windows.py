@@ -96,7 +96,7 @@ def test_refused() -> None:
 
 
 @T.prim_func
-def line(A: T.Buffer((4, 40), "int32"), B: T.Buffer((4, 8), "int32"), C: T.Buffer((4, 8), "int32")):
+def line(A: T.Buffer((4, 44), "int32"), B: T.Buffer((4, 8), "int32"), C: T.Buffer((4, 8), "int32")):
     for i, j in T.grid(4, 8):
         with T.block("C"):
             vi, vj = T.axis.remap("SS", [i, j])
@@ -150,10 +150,15 @@ def test_what_does_not_overlap_is_refused(same: Same) -> None:
         changed = func.script().replace(old, new, 1)
         with refused(ScheduleError, code):
             Schedule(parse(changed)).overlap_extrema("C", [[1, *path] for path in four] if "1 +" in new else four)
-    # Of eight elements: the second half of five places begins at the third, and 4 apart that is where the first half ends.
-    Schedule(shifted(5, 4, "max", range(5))).overlap_extrema("C", paths_of(5))
+    # Of eight elements: the second half of five places begins at the third; 4 apart that is where the first half ends. Further
+    # apart there are more in a half, and 9 apart not even the second may begin it.
+    for step, places in ((4, 3), (5, 4), (8, 4)):
+        sch = Schedule(wide := shifted(5, step, "max", range(5)))
+        made = sch.get(sch.overlap_extrema("C", paths_of(5)))
+        assert value_of(sch, made.name).count("T.max") == places - 1
+        same(wide, sch)
     with refused(ScheduleError, "index"):
-        Schedule(shifted(5, 5, "max", range(5))).overlap_extrema("C", paths_of(5))
+        Schedule(shifted(5, 9, "max", range(5))).overlap_extrema("C", paths_of(5))
 
 
 def groups(h: int, k: int, stride: int, pad: int) -> tuple[int, int]:

@@ -22,7 +22,8 @@ class Overlaps(ScheduleBase):
     def overlap_extrema(self, block: BlockRV | str, paths: Sequence[Sequence[int]]) -> BlockRV:
         """Takes the extremum of shifts of one operand from two halves that overlap, which a stage makes once for all places.
 
-        Of n shifts the half has n / 2, rounded up. Repeated on the stage, an extremum of n takes about log2(n) comparisons.
+        Of n shifts the half has n / 2, rounded up, or more where the iterator is too short for the second half to begin so far
+        on. Repeated on the stage, an extremum of n takes about log2(n) comparisons.
 
         Args:
             block: handle or name of a block alone in its loops that stores one element of each iteration, a minimum or maximum.
@@ -78,7 +79,8 @@ def _overlapped(state: State, realize: BlockRealize, paths: list[list[int]]) -> 
     if len(paths) < 3 or len(steps) != 1:
         raise Refusal(f"the operands of block {block.name} are at {', '.join(map(str, inner))}; to overlap there are three at "
                       "least, in equal steps", [block.ident], "share_value takes two", code="argument")
-    half, step = -(-len(paths) // 2), steps.pop()
+    step = steps.pop()
+    half = max(-(-len(paths) // 2), len(paths) - max(1, parts.count // step))
     at = dict(zip(parts.shifts, paths))
     stage: Expr = parts.base
     for n in range(1, half):
