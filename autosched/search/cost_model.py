@@ -35,8 +35,11 @@ class CostModel:
         if len(cycles) < MIN_ROWS:
             self._booster = None
             return
-        # Without the first of these it does not look for the second.
-        with without("xgboost.plotting", "xgboost.sklearn"):
+        try:
+            # Without the first of these it does not look for the second.
+            with without("xgboost.plotting", "xgboost.sklearn"):
+                import xgboost as xgb
+        except ImportError:  # a version that cannot do without
             import xgboost as xgb
 
         residual = np.log(cycles) - np.log(drafts)
