@@ -84,7 +84,7 @@ class Ahead(NumericRule):
             points[n, model.index["head_init"]] = max(model.columns[model.index["head_init"]].choices)
             if "head_tile" in model.index:
                 finer = [d for d in divisors(first) if d <= tile]
-                points[n, model.index["head_tile"]] = known.get((a, int(rng.choice(finer))), 0) if finer else 0
+                points[n, model.index["head_tile"]] = known.get((a, finer[rng.integers(len(finer))]), 0) if finer else 0
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """Log elements that are written at once, of the main part and of the first."""

@@ -199,7 +199,7 @@ def _apart(model: Model, row: npt.NDArray[np.int32], rng: np.random.Generator) -
     ways = [c for c in model.columns if c.name.startswith(("last_", "tail_last")) and len(c.choices) > 1]
     two = rng.choice(len(ways), 2, replace=False).tolist() if len(ways) > 1 else range(len(ways))
     for column in (ways[n] for n in two):
-        row[model.index[column.name]] = rng.choice(np.array(column.choices))
+        row[model.index[column.name]] = column.choices[rng.integers(len(column.choices))]
 
 
 def _smaller(last: Part, before: Part) -> Mask:
