@@ -242,9 +242,11 @@ def _place(storages: list[Storage], scope: str, depth: int, uses: Mapping[Buffer
         large = sorted(storages, key=lambda s: -s.total)
         # Placed by length of life, those around others do not come to lie on top of them.
         long = sorted(storages, key=lambda s: s.life[0] - s.life[1])
+        # Placed as they come, each sees the one before it: of many, as networks have, the large ones leave the others no room.
+        early = sorted(storages, key=lambda s: s.life)
         # By preference where storages that follow each other do not meet, else as tight as it goes.
         found: list[Packing] = []
-        for order, careful in ((large, True), (long, True), (large, False), (long, False)):
+        for order, careful in ((large, True), (long, True), (early, True), (large, False), (long, False)):
             if not careful and found:
                 break
             packing = _packed(order, depth, uses, careful, again)

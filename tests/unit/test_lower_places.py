@@ -13,7 +13,7 @@ from autosched.ir.scopes import ACC, INP
 from autosched.lower import lower_table
 from autosched.lower.affine import Lin, Loop
 from autosched.lower.alike import _of_place
-from autosched.lower.allocate import Storage, _packed
+from autosched.lower.allocate import Storage, _between, _meeting, _packed, _place
 from autosched.lower.elements import Place
 from autosched.measure import Candidate, measure
 from autosched.workloads import workload
@@ -108,6 +108,28 @@ def test_who_was_placed_first_is_placed_again() -> None:
               stored("last", 672, (13, 18), 2)]
     assert packed(stores, 2048)[0] == 0
     assert [s.address for s in stores] == [0, 704, 8, 8] and stores[1].last == 1
+
+
+MANY = [  # five layers of a network, one behind the other: the size, how many banks take turns, when it is alive
+    (70, 1, (429, 437)), (16, 1, (438, 451)), (980, 1, (439, 444)), (980, 2, (445, 450)), (196, 1, (451, 456)),
+    (16, 1, (457, 489)), (196, 1, (458, 468)), (588, 2, (469, 478)), (392, 1, (479, 488)), (196, 1, (489, 498)),
+    (32, 1, (499, 506)), (1372, 1, (500, 505)), (196, 1, (506, 511)), (32, 1, (512, 519)), (1519, 1, (513, 518)),
+    (49, 1, (519, 524)), (32, 1, (525, 537)), (686, 2, (527, 536)),
+]
+
+
+def test_layers_of_a_network_are_placed_one_after_the_other() -> None:
+    """The largest first, or those that live longest, the others find no room that is clear of the ones before them."""
+    stores = [stored(f"s{n}", size, life, 8 if banks > 1 else 0, banks) for n, (size, banks, life) in enumerate(MANY)]
+    uses: Any = {s.buffer: [(SimpleNamespace(order=n, path=()), None, True) for n in s.life] for s in stores}
+    _place(stores, ACC, 2048, uses, False)
+    spans = {id(s): s.life for s in stores}
+    for n, s in enumerate(stores):
+        assert s.address + s.total <= 2048
+        for p in stores[:n]:
+            apart = s.life[1] < p.life[0] or p.life[1] < s.life[0]
+            if apart and not _between(s, p, spans):
+                assert _meeting(s, s.address, s.turned, p, uses, False)[0] == 0, (s.buffer.name, p.buffer.name)
 
 
 def test_later_copies_are_kept_clear_where_there_is_room() -> None:
