@@ -22,7 +22,7 @@ from autosched.ir.stmt import Buffer
 from autosched.lower.affine import Atom, Lin, Loop
 from autosched.lower.allocate import lifetime
 from autosched.lower.classify import COMMUTATIVE, Imm, Leaf, Node, Op, leaves
-from autosched.lower.regions import box, common, reads_ahead, shape_of, writes_all
+from autosched.lower.regions import box, common, overtakes, reads_ahead, shape_of, writes_all
 from autosched.lower.tree import Access, Site, Tree
 
 IMM_MIN, IMM_MAX = -(1 << 15), (1 << 15) - 1
@@ -248,9 +248,9 @@ def split_values(tree: Tree) -> None:
 def _refuse_behind(site: Site, node: Node) -> None:
     """Refuses to work out ahead of all instances what reads what earlier ones have stored."""
     for x in (leaf.access for leaf in leaves(node)):
-        if x.buffer is not site.write.buffer or x.same_place(site.write) or reads_ahead(site, x):
+        if x.buffer is not site.write.buffer or x.same_place(site.write):
             continue
-        if not apart(box(x, site.outer), box(site.write, site.outer)):
+        if not apart(box(x, site.outer), box(site.write, site.outer)) and overtakes(site, x):
             raise LoweringError("alu", f"block {site.name} reads {x.buffer.name} where it has stored before; an instruction "
                                 "works on all elements at once, so compute into another buffer")
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import lru_cache
+from math import prod
+
+import numpy as np
 
 from autosched.ir.cover import Box, covers, left_out, swept, within
 from autosched.ir.expr import IntImm
 from autosched.ir.forms import Form, Known, Span, ranging
 from autosched.ir.stmt import Buffer
-from autosched.lower.affine import Atom, Lin, Loop, Term
+from autosched.lower.affine import Atom, Ints, Lin, Loop, Term
 from autosched.lower.tree import Access, Site
+
+MOST_INSTANCES = 1 << 14  # of a site, that are counted out
 
 
 def _indices(access: Access) -> list[tuple[Form, int]]:
@@ -103,3 +108,31 @@ def reads_ahead(site: Site, operand: Access) -> bool:
             return False
         seen.update(own)
     return inner <= seen
+
+
+def overtakes(site: Site, operand: Access) -> bool:
+    """Whether an instance of a site may read what an earlier one has written, in the order in which the program runs them.
+
+    Counted out where there are few instances; of more, whatever ``reads_ahead`` cannot tell.
+
+    Args:
+        site: the site.
+        operand: what it reads of the buffer that it writes.
+    """
+    if reads_ahead(site, operand):
+        return False
+    count = prod(loop.extent for loop in site.inner)
+    if count > MOST_INSTANCES:
+        return True
+    steps = np.unravel_index(np.arange(count), [loop.extent for loop in site.inner])
+    values: dict[Loop, Ints] = dict(zip(site.inner, [np.asarray(at, dtype=np.int64) for at in steps]))
+    values |= {loop: np.zeros(1, dtype=np.int64) for loop in site.outer}
+    runs = np.ones(count, dtype=np.bool_)
+    for cond in site.conds:
+        runs &= np.broadcast_to(cond.evaluate(values), count) >= 0
+    written, read = ([np.broadcast_to(index.evaluate(values), count)[runs] for index in access.indices]
+                     for access in (site.write, operand))
+    first: dict[tuple[int, ...], int] = {}
+    for n, place in enumerate(zip(*[at.tolist() for at in written])):
+        first.setdefault(place, n)
+    return any(first.get(place, count) < n for n, place in enumerate(zip(*[at.tolist() for at in read])))

@@ -204,8 +204,12 @@ def test_a_program_may_say_itself_that_a_window_slides(expr: str, fits: bool, vt
 
 def test_what_is_worked_out_ahead_is_read_before_it_is_changed(vta_schedules: ModuleType) -> None:
     """A part that the chain cannot take in is made for all instances first."""
-    for step, fits in ((1, True), (-1, False)):
-        func = window(f"T.max({x(0, 1)}, T.shift_right({x(0, 1 + step)}, 1))", (0, 2), stored="x")
+    split = "for k1, k0, j, l in T.grid(3, 2, 4, 16)"
+    for step, loops, column, fits in (
+        (1, "for j, k, l in T.grid(4, 6, 16)", "k", True), (-1, "for j, k, l in T.grid(4, 6, 16)", "k", False),
+        (1, split, "k1 * 2 + k0", True), (1, split, "k0 * 3 + k1", False), (-1, split, "5 - (k1 * 2 + k0)", True),
+    ):
+        func = window(f"T.max({x(0, 1)}, T.shift_right({x(0, 1 + step)}, 1))", (0, 2), loops, column, stored="x")
         func = changed(func, ("z[vi, vj, vk, 0, vl] =", "x[vi, vj, vk + 1, 0, vl] ="))
         for target in TARGETS:
             if fits:
