@@ -18,6 +18,7 @@ from multiprocessing import active_children, get_context
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from typing import Protocol
+from weakref import WeakKeyDictionary
 
 from autosched.child import COPIES, MEMORY, YOUNG, begin_worker, deafen, look_seldom, undisturbed
 from autosched.errors import ExecutorError, UnknownNameError
@@ -181,6 +182,8 @@ class LokyExecutor:
         self.jobs = self.places = jobs
         self._workers: list[_Worker] = []
         self._processes: set[BaseProcess] = set()
+        # Of calls whose worker has been replaced since, whether it had begun: who asks for the fault may come later.
+        self._replaced: WeakKeyDictionary[Future[Measured], Future[None]] = WeakKeyDictionary()
 
     def start(self) -> None:
         """Starts all workers; those that are no copies load what they need while this process goes on."""
@@ -221,7 +224,7 @@ class LokyExecutor:
 
         if not isinstance(future.exception(), BrokenProcessPool):
             return Fault.CALL
-        begun = next((w.ready for w in self._workers if w.call is future), None)
+        begun = next((w.ready for w in self._workers if w.call is future), self._replaced.get(future))
         return Fault.WORKER if begun is not None and begun.exception() is None else Fault.START
 
     def abandon(self, future: Future[Measured]) -> None:
@@ -232,8 +235,11 @@ class LokyExecutor:
 
     def _replace(self, spot: int) -> None:
         with undisturbed():
-            self._processes |= self._workers[spot].processes
-            self._workers[spot].end(wait=False)
+            worker = self._workers[spot]
+            if worker.call is not None:
+                self._replaced[worker.call] = worker.ready
+            self._processes |= worker.processes
+            worker.end(wait=False)
             self._workers[spot] = self._begun()
 
     def stop(self) -> None:

@@ -25,13 +25,14 @@ from autosched.errors import ExecutorError, UnknownNameError
 from autosched.measure import Candidate, Result, measure
 from autosched.search import guarded
 from autosched.search import pool as pool_module
-from autosched.search.executors import LokyExecutor
+from autosched.search.executors import Fault, LokyExecutor
 from autosched.search.pool import MeasurePool
 from autosched.search.worker import Measured
 from autosched.workloads import workload
 from space import Space
 
 SMALL = "dense:m=2,k=64,n=96"
+MINUTE = 60  # more than anything here takes
 
 
 def candidates(n: int) -> list[Candidate]:
@@ -96,6 +97,21 @@ def test_a_candidate_that_kills_its_worker_twice_costs_itself_only(tmp_path: Pat
         once = saboteur(f"m = {str(tmp_path / 'm')!r}; os.path.exists(m) or (open(m, 'w'), os.kill(os.getpid(), 9))", asked[1])
         assert list(pool.run([asked[0], once])) == results[:2]
         assert (tmp_path / "m").exists()
+
+
+@pytest.mark.usefixtures("beginnings")
+def test_whose_fault_it_was_is_known_when_another_has_its_place() -> None:
+    """A place is free as soon as its call has ended, and may be filled before anybody asks why it has."""
+    first, second = candidates(2)
+    executor = LokyExecutor(1)
+    executor.start()
+    try:
+        lost = executor.submit([saboteur("os.kill(os.getpid(), 9)", first)])
+        assert lost.exception(timeout=MINUTE) is not None
+        assert executor.submit([second]).result(timeout=MINUTE).results[0].ok
+        assert executor.fault(lost) is Fault.WORKER
+    finally:
+        executor.stop()
 
 
 def test_a_candidate_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
