@@ -264,15 +264,15 @@ def _work(model: Model, plan: Plan, terms: Terms, work: Floats) -> None:
     work[INIT] = model.init_elements(plan, part) * terms.init + ISSUE if model.nest.anchor else 0.0
     work[AROUND], work[OUT] = part.init, part.out
     work[STAGE] = elements / slices * terms.stages + ISSUE * terms.operations
+    work[FIRST] = -1.0
     if model.nest.halos:
         tail = model.halo_tail(part)
         work[STAGE] += tail / slices
         # What a halo's place holds is made before the tile's own is waited for, unless it is what is stored.
         within = model.nest.stages[: model.nest.within]
         ahead = tail + sum(elements / slices * s.cycles + ISSUE * s.operations for s in within)
-        work[FIRST] = ahead if model.nest.anchor is None and not model.nest.stands else -1.0
-    else:
-        work[FIRST] = -1.0
+        if model.nest.anchor is None and not model.nest.stands:
+            work[FIRST] = ahead
     work[SLICES] = slices
     work[STORE] = terms.store / outs / slices
     work[STORES] = model.store_transfers(plan, part)

@@ -16,7 +16,7 @@ from autosched.ir.functor import walk_expr
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import Buffer
 from autosched.target import Target
-from space.operands import dims_of, first_of, moved, spatial_vars
+from space.operands import dims_of, first_of, spatial_vars
 from space.sites import LANES, Site, loads_of, reads_of, starts_of
 from space.stages import Stage
 
@@ -97,15 +97,15 @@ def slides(site: Site, buffer: Buffer, target: Target) -> bool:
 
 
 def surroundings_of(
-    reader: Site, buffer: Buffer, made: Sequence[Site], stages: Sequence[Stage], live: int, within: int,
-    by_output: Mapping[Buffer, Site], out: Site, axes: int, through: Sequence[BufferLoad] | None = None,
-    inner: Site | None = None,
+    reader: Site, near: Site, loads: Sequence[BufferLoad], made: Sequence[Site], stages: Sequence[Stage], live: int, within: int,
+    by_output: Mapping[Buffer, Site], out: Site, axes: int,
 ) -> Surroundings:
     """The halo that a stage reads, itself or through another halo that the stage reads.
 
     Args:
         reader: the stage.
-        buffer: what it, or what makes the other halo, reads at several places.
+        near: the block that reads it, the stage or one that makes the other halo.
+        loads: where that does, as the stage sees it.
         made: the chain of blocks that makes it.
         stages: what they cost.
         live: tensors of the chain that are in the accumulator at once.
@@ -113,28 +113,22 @@ def surroundings_of(
         by_output: the block that writes each buffer.
         out: the block that stores what the stage goes into.
         axes: how many axes the nest has.
-        through: where the stage reads the other halo.
-        inner: the block of the other halo that reads this one.
 
     Raises:
         SpaceError: it is no sum of products with stages behind it, nor begins with another halo, several blocks read it, or one
             reads it in several orders.
     """
-    near = reader if inner is None else inner
-    where = f"block {near.block.name!r}"
+    where, buffer = f"block {near.block.name!r}", made[-1].store.buffer
     readers = [s for s in by_output.values() if s not in made and any(x.buffer is buffer for x in reads_of(s))]
     begins = stages[0].fresh and not starts_of(made[0])
     if len(readers) > 1 or not (begins or elsewhere(made[0])) or any(s.fresh for s in stages[1:]):
         raise SpaceError(f"{where} reads {buffer.name} at another place than it writes, and that is no sum of products that it "
                          "alone reads", "index")
-    loads = tuple(x for x in loads_of(near) if x.buffer is buffer)
-    if inner is not None and through is not None:
-        loads = tuple(moved(x, inner, by) for by in through for x in loads)
     own = spatial_vars(reader, out, LANES, axes)
     every = {dims_of(x, LANES, own, where) for x in loads}
     if len(every) > 1:
         raise SpaceError(f"{where} reads {buffer.name} in several orders", "index")
     starts = [first_of(x, LANES, own) for x in loads]
     reach = tuple(max(at) - min(at) for at in zip(*starts))
-    return Surroundings(Halo(tuple(stages), every.pop(), reach, live, within), tuple(made), reader, loads)
+    return Surroundings(Halo(tuple(stages), every.pop(), reach, live, within), tuple(made), reader, tuple(loads))
 

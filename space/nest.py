@@ -20,7 +20,7 @@ from autosched.ir.scopes import ACC
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.target import Target
 from space.halos import Halo, Surroundings, elsewhere, slides, surroundings_of
-from space.operands import Operand, dims_of, moving, operands_of
+from space.operands import Operand, dims_of, moved, moving, operands_of
 from space.sites import (
     LANES,
     WRITTEN_OUT,
@@ -401,20 +401,21 @@ def _around(
     """What stages of a chain read at several places, and ahead of it what that begins with, if it reads others so in turn."""
     found = []
 
-    def made_of(site: Site, buffer: Buffer, reader: Site, through: Sequence[BufferLoad] | None) -> None:
-        made = _chain([by_output[buffer]], matches, by_output, sources, True)
-        stages, within = _begun(made[0], [stage_of(s, matches.get(s.block.name), by_output) for s in made], target)
-        live = 0 if within == len(made) else _live(made, sources)
-        around = surroundings_of(reader, buffer, made, stages, live, within, by_output, chain[-1], axes, through,
-                                 None if site is reader else site)
-        _check_elementwise(made, made[0], LANES)
-        for other in (b for b in by_output if b in elsewhere(made[0]) and b not in sources):
-            made_of(made[0], other, reader, around.loads)
-        found.append(around)
+    def look(site: Site, reader: Site, through: Sequence[BufferLoad] | None) -> None:
+        for buffer in (b for b in by_output if b in elsewhere(site) and b not in sources):
+            made = _chain([by_output[buffer]], matches, by_output, sources, True)
+            stages, within = _begun(made[0], [stage_of(s, matches.get(s.block.name), by_output) for s in made], target)
+            live = 0 if within == len(made) else _live(made, sources)
+            loads = [x for x in loads_of(site) if x.buffer is buffer]
+            if through is not None:
+                loads = [moved(x, site, by) for by in through for x in loads]
+            around = surroundings_of(reader, site, loads, made, stages, live, within, by_output, chain[-1], axes)
+            _check_elementwise(made, made[0], LANES)
+            look(made[0], reader, around.loads)
+            found.append(around)
 
     for site in chain:
-        for buffer in (b for b in by_output if b in elsewhere(site) and b not in sources):
-            made_of(site, buffer, site, None)
+        look(site, site, None)
     return found
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from autosched.errors import LoweringError
-from autosched.ir.cover import apart
 from autosched.lower.classify import COMMUTATIVE, Imm, Leaf, Node, Op, leaves
 from autosched.lower.compute import Step
 from autosched.lower.elements import Elements
 from autosched.lower.normalise import IMM_MAX, IMM_MIN, extract
-from autosched.lower.regions import box, reads_ahead
+from autosched.lower.regions import disjoint, reads_ahead
 from autosched.lower.tree import Access, Site, Tree
 from sim import isa
 from sim.config import multiplies
@@ -69,13 +68,13 @@ def protect_operands(tree: Tree, semantics: str) -> None:
                     raise LoweringError("alu", f"block {site.name} uses its running value more than once per step")
                 copy = extract(tree, site, Leaf(operand), 100 + k)
                 site.value = _replaced(site.value, operand, copy)
-            elif not _disjoint(operand, site) and not (
+            elif not disjoint(site, operand) and not (
                     in_place and k == 0 and semantics != "portable" and reads_ahead(site, operand)):
                 raise LoweringError(
                     "alu", f"block {site.name} reads {operand.buffer.name} at another place than it writes; "
                     "an instruction works on all elements at once, so compute into another buffer",
                 )
-        if isinstance(head, Access) and head.buffer is site.write.buffer and not in_place and not _disjoint(head, site):
+        if isinstance(head, Access) and head.buffer is site.write.buffer and not in_place and not disjoint(site, head):
             raise LoweringError("alu", f"block {site.name} moves elements inside {head.buffer.name}; compute into another buffer")
     for site in tree.index():
         if site.kind == "alu":
@@ -86,10 +85,6 @@ def _replaced(node: Node, old: Access, new: Leaf) -> Node:
     if isinstance(node, Leaf):
         return new if node.access is old else node
     return Op(node.op, _replaced(node.a, old, new), _replaced(node.b, old, new)) if isinstance(node, Op) else node
-
-
-def _disjoint(operand: Access, site: Site) -> bool:
-    return apart(box(operand, site.outer), box(site.write, site.outer))
 
 
 def steps_of(site: Site, elems: Elements, semantics: str) -> list[Step]:

@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from autosched.errors import LoweringError
-from autosched.ir.cover import apart, encloses, separates
+from autosched.ir.cover import encloses, separates
 from autosched.ir.expr import IntImm
 from autosched.ir.scopes import ACC
 from autosched.ir.stmt import Buffer
 from autosched.lower.affine import Atom, Lin, Loop
 from autosched.lower.allocate import lifetime
 from autosched.lower.classify import COMMUTATIVE, Imm, Leaf, Node, Op, leaves
-from autosched.lower.regions import box, common, overtakes, reads_ahead, shape_of, writes_all
+from autosched.lower.regions import box, common, disjoint, overtakes, reads_ahead, shape_of, writes_all
 from autosched.lower.tree import Access, Site, Tree
 
 IMM_MIN, IMM_MAX = -(1 << 15), (1 << 15) - 1
@@ -250,7 +250,7 @@ def _refuse_behind(site: Site, node: Node) -> None:
     for x in (leaf.access for leaf in leaves(node)):
         if x.buffer is not site.write.buffer or x.same_place(site.write):
             continue
-        if not apart(box(x, site.outer), box(site.write, site.outer)) and overtakes(site, x):
+        if not disjoint(site, x) and overtakes(site, x):
             raise LoweringError("alu", f"block {site.name} reads {x.buffer.name} where it has stored before; an instruction "
                                 "works on all elements at once, so compute into another buffer")
 
@@ -298,11 +298,9 @@ def share_in_place(tree: Tree, slides: bool) -> bool:
         if merge is None:
             return bool(slid)
         gone, kept, larger = merge
-        if larger:
-            slid.setdefault(kept, set()).add(shape_of(gone))
-        slid.setdefault(kept, set()).update(slid.pop(gone, ()))
-        if not slid[kept]:
-            del slid[kept]
+        shapes = slid.pop(gone, set()) | ({shape_of(gone)} if larger else set())
+        if shapes:
+            slid.setdefault(kept, set()).update(shapes)
         refused = {asked: buffers for asked, buffers in refused.items() if buffers.isdisjoint((gone, kept))}
         _rename(tree, sites, gone, kept)
 

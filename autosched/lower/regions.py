@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from autosched.ir.cover import Box, covers, left_out, swept, within
+from autosched.ir.cover import Box, apart, covers, left_out, swept, within
 from autosched.ir.expr import IntImm
 from autosched.ir.forms import Form, Known, Span, ranging
 from autosched.ir.stmt import Buffer
@@ -86,6 +86,16 @@ def writes_all(
     """Whether a site writes all of ``target`` in one pass of the ``fixed`` loops; the rest as for ``always``."""
     shape = shape_of(writer.write.buffer)
     return covers(box(writer.write, fixed), target, shape, turning(before)) and always(writer, fixed, given, before)
+
+
+def disjoint(site: Site, operand: Access) -> bool:
+    """Whether what all instances of a site together read is nothing that they write, in one buffer.
+
+    Args:
+        site: the site.
+        operand: what it reads.
+    """
+    return apart(box(operand, site.outer), box(site.write, site.outer))
 
 
 def reads_ahead(site: Site, operand: Access) -> bool:

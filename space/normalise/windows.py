@@ -24,12 +24,13 @@ from autosched.ir.patterns import is_widened, operands
 from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
 from autosched.schedule import Schedule
+from autosched.schedule.primitives.reductions.windows import MOST_TERMS
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, extents, store_of
+from space.normalise.blocks import device_block, device_blocks, extents, loads_of, store_of
+from space.normalise.copies import path_of
 from space.normalise.widening import computed
 
 MOST = 16  # operands of a chain; longer windows stay loops
-MOST_TERMS = 64  # of a window that is written out
 
 
 def applies(func: PrimFunc) -> bool:
@@ -173,17 +174,11 @@ def _along(sch: Schedule, name: str, across: int, columns: Sequence[int]) -> Non
 
 def _halved(sch: Schedule, name: str, buffer: Buffer) -> None:
     """Lets a block read two places of a tensor that it reads at several, by stages that do so in turn."""
-    while len(paths := _places(store_of(device_block(sch, name)).value, buffer)) > 2:
-        half = sch.get(sch.overlap_extrema(sch.get_sblock(name), paths))
+    while len(loads := [x for x in loads_of(device_block(sch, name)) if x.buffer is buffer]) > 2:
+        value = store_of(device_block(sch, name)).value
+        half = sch.get(sch.overlap_extrema(sch.get_sblock(name), [path_of(value, x) or [] for x in loads]))
         assert isinstance(half, Block)
         name = half.name
-
-
-def _places(value: Expr, buffer: Buffer, path: tuple[int, ...] = ()) -> list[list[int]]:
-    """Where an extremum has loads of a tensor."""
-    if isinstance(value, BinOp) and value.op in ("min", "max"):
-        return [*_places(value.a, buffer, (*path, 0)), *_places(value.b, buffer, (*path, 1))]
-    return [list(path)] if isinstance(value, BufferLoad) and value.buffer is buffer else []
 
 
 def _path(sch: Schedule, name: str, count: int, step: int) -> list[int]:
