@@ -41,79 +41,92 @@ def products(
         for r in range(n):
             if not on[p, r]:
                 continue
-            visits = run = work = tile = 1
+            visits = run = tile = 1
+            smaller = 0  # along how many axes the last tile is
             for a in range(axes):
                 if position[a, r] < depth[r]:
                     visits *= outer[p, a, r]
+                    smaller += outer[p, a, r] * tiles[p, a, r] != extents[p, a, r]
                 if a < spatial:
                     run *= outer[p, a, r]
                     tile *= tiles[p, a, r]
-                inner[a] = extents[p, a, r] if position[a, r] >= depth[r] else tiles[p, a, r]
-                work *= inner[a]
-                held[a] = 0
-            forced = 0
-            if drops[r]:
-                # Of the loops that a border ties together all but the longest unroll; that one must be a loop of the instruction.
-                # Of equal ones it is the first here, a reduction: it is the one that may have to unroll as well.
-                for g in range(taps.shape[0]):
-                    longest = taps[g, 0]
-                    for i in range(axes):
-                        if taps[g, i] >= 0:
-                            held[taps[g, i]] = 2
-                            if inner[taps[g, i]] > inner[longest]:
-                                longest = taps[g, i]
-                    held[longest] = 1
-                    forced += 1
-            unrolled = worst = whole = summed = placed = 1
-            for a in range(axes):
-                left[a] = 1 if held[a] == 2 else inner[a]
-                whole *= left[a]
-                if held[a] == 2:
-                    unrolled *= inner[a]
-                if held[a] > 0 or reduce[a]:
-                    worst *= inner[a]
-                if reduce[a]:
-                    summed *= left[a]
-                if a < spatial:
-                    placed *= left[a]
-            # Whether two loops and a list of micro-ops surely do it: they fit, and no accumulator returns too early.
-            fits = False
-            for first in range(axes):
-                for second in range(first, axes):
-                    single = first == second
-                    taken = left[first] * (1 if single else left[second])
-                    # Products instead of quotients, which are dear: w // t <= c where w < (c + 1) t.
-                    good = whole < (capacity + 1) * taken
-                    if forced > 0:
-                        good = good and (held[first] == 1) + (not single and held[second] == 1) == forced
-                    if good and apart and summed > 1:
-                        # Micro-ops run through the accumulators first: three of them keep every return three apart.
-                        own = left[first] if first < spatial else 1
-                        if second < spatial and not single:
-                            own *= left[second]
-                        good = placed >= 3 * own
-                    fits = fits or good
-            pieces = unrolled
-            if not fits:
-                first, second = two_longest(left, axes)
-                pieces = work if not listed or whole // (first * second) > capacity else worst
+            # A smaller tile, along whichever of these axes, may take more instructions: its accumulators return earlier.
+            most = 0
+            for ends in range(1 << smaller):
+                work, bit = 1, 0
+                for a in range(axes):
+                    inner[a] = extents[p, a, r] if position[a, r] >= depth[r] else tiles[p, a, r]
+                    if position[a, r] < depth[r] and outer[p, a, r] * tiles[p, a, r] != extents[p, a, r]:
+                        if ends >> bit & 1:
+                            inner[a] = extents[p, a, r] - (outer[p, a, r] - 1) * tiles[p, a, r]
+                        bit += 1
+                    work *= inner[a]
+                    held[a] = 0
+                forced = 0
+                if drops[r]:
+                    # Of the loops that a border ties together all but the longest unroll; that one must be a loop of the
+                    # instruction. Of equal ones it is the first here, a reduction: it is the one that may have to unroll as well.
+                    for g in range(taps.shape[0]):
+                        longest = taps[g, 0]
+                        for i in range(axes):
+                            if taps[g, i] >= 0:
+                                held[taps[g, i]] = 2
+                                if inner[taps[g, i]] > inner[longest]:
+                                    longest = taps[g, i]
+                        held[longest] = 1
+                        forced += 1
+                unrolled = worst = whole = summed = placed = 1
+                for a in range(axes):
+                    left[a] = 1 if held[a] == 2 else inner[a]
+                    whole *= left[a]
+                    if held[a] == 2:
+                        unrolled *= inner[a]
+                    if held[a] > 0 or reduce[a]:
+                        worst *= inner[a]
+                    if reduce[a]:
+                        summed *= left[a]
+                    if a < spatial:
+                        placed *= left[a]
+                # Whether two loops and a list of micro-ops surely do it: they fit, and no accumulator returns too early.
+                fits = False
+                for first in range(axes):
+                    for second in range(first, axes):
+                        single = first == second
+                        taken = left[first] * (1 if single else left[second])
+                        # Products instead of quotients, which are dear: w // t <= c where w < (c + 1) t.
+                        good = whole < (capacity + 1) * taken
+                        if forced > 0:
+                            good = good and (held[first] == 1) + (not single and held[second] == 1) == forced
+                        if good and apart and summed > 1:
+                            # Micro-ops run through the accumulators first: three of them keep every return three apart.
+                            own = left[first] if first < spatial else 1
+                            if second < spatial and not single:
+                                own *= left[second]
+                            good = placed >= 3 * own
+                        fits = fits or good
+                pieces = unrolled
+                if not fits:
+                    first, second = two_longest(left, axes)
+                    pieces = work if not listed or whole // (first * second) > capacity else worst
+                most = max(most, pieces)
             for a in range(spatial):
                 inner[a] = tiles[p, a, r]
-            found[0, p, r], found[1, p, r], found[2, p, r] = visits, pieces, run
+            found[0, p, r], found[1, p, r], found[2, p, r] = visits, most, run
             first, second = two_longest(inner, spatial)
             found[3, p, r] = tile if tile >= (capacity + 1) * first * second else 1
 
 
 @lean
 def dmas(
-    region: Any, fills: Any, around: Any, position: Any, attach: Any, keep: Any, drops: Any, wide: Any, dims: Any, movers: Any,
-    sizes: Any, order: Any, found: Any,
+    region: Any, fills: Any, short: Any, around: Any, position: Any, attach: Any, keep: Any, drops: Any, wide: Any, dims: Any,
+    movers: Any, sizes: Any, order: Any, found: Any,
 ) -> None:
     """DMAs of every part, all fills of all operands.
 
     Args:
         region: what a fill brings, without padding that is left out, shape (operands, parts, dims, n).
         fills: how often it is loaded, shape (operands, parts, n).
+        short: iterations by which the last tile along an axis is smaller, shape (parts, axes, n).
         around: which axes' loops, of several iterations, the first part has, shape (axes, n); only what stays on chip asks.
         position: of every axis' loop, shape (axes, n).
         attach: loops around the load that stays, shape (operands, n).
@@ -150,7 +163,14 @@ def dmas(
                         place -= 1
                     covered = region[k, p, order[max(place, 0)], r]
                 elif not cut:
-                    covered *= rows(region[k, p, :, r], last)
+                    # What the last tile brings lies in a place for a whole one: nothing joins across a dimension that is shorter.
+                    gap = -1
+                    for d in range(n_dims):
+                        for m in range(movers.shape[2]):
+                            a = movers[k, d, m, 0]
+                            if a >= 0 and short[p, a, r] > 0 and position[a, r] < attach[k, r]:
+                                gap = d
+                    covered *= rows(region[k, p, :, r], last, gap)
                 found[p, r] += fills[k, p, r] * ((5 if cut and wide[k] else 1) * total // covered)
 
 
@@ -200,8 +220,11 @@ def elementwise(
             found[0, p, r] = run * (tile if large else -(-stored[axis] // thick[p, r]) if axis >= 0 else 1)
             if axis < 0 and spatial > 0:
                 # Two dimensions of a slice each; a slice across the innermost one is stored element by element.
-                last = innermost(whole, spatial)
-                elements //= stored[last] * rows(stored, last)
+                last, gap = innermost(whole, spatial), -1
+                for a in range(spatial):
+                    if position[a, r] < out[p, r] and outer[p, a, r] * tiles[p, a, r] != extents[p, a, r]:
+                        gap = a
+                elements //= stored[last] * rows(stored, last, gap)
             found[1, p, r] = outs * elements
 
 
@@ -215,9 +238,9 @@ def innermost(sizes: Any, n: int) -> int:
 
 
 @lean
-def rows(extents: Any, last: int) -> int:
-    """Indices of a box along the next dimension outside of ``last`` that has several: the rows of a DMA, or 1."""
-    for d in range(last - 1, -1, -1):
+def rows(extents: Any, last: int, gap: int) -> int:
+    """Indices of a box along the next dimension outside of ``last`` that has several, none outside of ``gap``: rows of a DMA."""
+    for d in range(last - 1, max(gap, 0) - 1, -1):
         if extents[d] != 1:
             found: int = extents[d]
             return found

@@ -45,7 +45,7 @@ def fills(
 def refilled(
     outer: Any, on: Any, position: Any, attach: Any, keep: Any, outside: Any, init: Any, out: Any, found: Any
 ) -> None:
-    """Whether operands, and behind them the accumulators, are filled several times in some part, and do not stay.
+    """How often operands, and behind them the accumulators, are filled in the part where that is most; 1 for what stays.
 
     Args:
         outer: as for ``fills``, like all but the last.
@@ -61,7 +61,7 @@ def refilled(
     operands = attach.shape[0]
     for r in range(on.shape[1]):
         for k in range(operands + 1):
-            found[k, r] = False
+            found[k, r] = 1
         before = False
         for p in range(on.shape[0]):
             if not on[p, r]:
@@ -69,8 +69,8 @@ def refilled(
             for k in range(operands):
                 if not keep[k, r] and not (before and attach[k, r] == 0):
                     depth = loops_around(attach, outside, init, out, k, p, r)
-                    found[k, r] = found[k, r] or turns(outer, position, p, r, depth) > 1
-            found[operands, r] = found[operands, r] or turns(outer, position, p, r, init[p, r]) > 1
+                    found[k, r] = max(found[k, r], turns(outer, position, p, r, depth))
+            found[operands, r] = max(found[operands, r], turns(outer, position, p, r, init[p, r]))
             before = True
 
 
@@ -173,6 +173,40 @@ def loads(
                         rows = rows or (not joins and size > 1)
                     dmas = max(turned if plain else dmas, runs)
                 counts[1, i, p, r] = dmas
+
+
+@lean
+def tails(
+    region: Any, short: Any, dims: Any, movers: Any, padded: Any, drops: Any, spatial: int, found: Any
+) -> None:
+    """Of the last tile along an axis, how much of a fill it brings, and in how many transfers at least.
+
+    Args:
+        region: what a fill of every operand brings, shape (operands, parts, dims, n).
+        short: iterations by which the last tile is smaller, shape (parts, axes, n).
+        dims: as for ``loads``, like the next.
+        movers: the axes that move each dimension, and by how much.
+        padded: of which dimensions padding may be left out, shape (operands, dims).
+        drops: whether it is, shape (n,).
+        spatial: how many axes the output has; they come first.
+        found: all 1, which stays where tiles are alike; the result, shape (2, operands, axes, parts, n).
+    """
+    for k in range(region.shape[0]):
+        for p in range(short.shape[0]):
+            for r in range(short.shape[2]):
+                outside = 1
+                for d in range(dims[k, 0]):
+                    size = max(region[k, p, d, r], 1)
+                    for m in range(movers.shape[2]):
+                        a = movers[k, d, m, 0]
+                        if a < 0:
+                            break
+                        # What a border of the padding cuts off is seen at the border.
+                        if a < spatial and short[p, a, r] > 0 and not (padded[k, d] and drops[r]):
+                            found[0, k, a, p, r] *= max(1 - movers[k, d, m, 1] * short[p, a, r] / size, 0.0)
+                            # It lies in a place for a whole tile, where its rows follow each other with gaps.
+                            found[1, k, a, p, r] = outside
+                    outside *= size
 
 
 @lean

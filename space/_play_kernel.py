@@ -22,6 +22,7 @@ from space.play import (
     DEPTH,
     ENGINE,
     FIRST,
+    FIXED,
     INIT,
     KNOWN,
     LATE,
@@ -31,6 +32,7 @@ from space.play import (
     PIECES,
     PRODUCTS,
     RELOAD,
+    SLICED,
     SLICES,
     STAGE,
     STORE,
@@ -110,8 +112,8 @@ def run_ahead(
 
 @kernel(nogil=True)
 def play(
-    on: Any, extents: Any, tiles: Any, outers: Any, lows: Any, position: Any, spatial: Any, fill: Any, work: Any, apart: Any,
-    acc_banks: Any, dims: Any, counts: Any, padded: Any,
+    on: Any, extents: Any, tiles: Any, outers: Any, lows: Any, position: Any, spatial: Any, fill: Any, work: Any, tails: Any,
+    apart: Any, acc_banks: Any, dims: Any, counts: Any, padded: Any,
     drops: Any, widths: Any, issue: float, latency: float, fetch: float, fetched: float, begin: float, burst: float,
     reads: float, queue: float, enough: Any, out: Any,
 ) -> None:
@@ -128,8 +130,11 @@ def play(
         fill: of every operand, float64, shape (7, operands, parts, n); ``ENGINE`` 1 where the compute engine loads it, 2
             where only the stages read it, 3 where both the products and the stages do, ``ONCE`` 1 where every fill has a place
             of its own, 2 where it touches that of the fill before, ``AFTER`` 1 where no product and no initial value reads it.
-        work: of a part, float64, shape (15, parts, n); ``FIRST`` the cycles of a first slice's stages before one writes where
-            the tile is stored, -1 where initial values do or products.
+        work: of a part, float64, shape (17, parts, n); ``FIRST`` the cycles of a first slice's stages before one writes where
+            the tile is stored, -1 where initial values do or products; ``FIXED`` those of a slice's stages whatever its size;
+            ``SLICED`` the place of the loop over tiles of the axis that slices follow each other along, or -1.
+        tails: of the last tile along an axis, where that is smaller than the others, how much of a fill of an operand it brings,
+            and the least transfers of it; shape (2, operands, axes, parts, n), empty where all tiles of all points are alike.
         apart: whether there is room beside what the part before used last, for all copies of a part's buffers (2), the first
             ones (1) or none (0): of what the load engine fills, and of the accumulator; shape (2, parts, n).
         acc_banks: of the accumulator, shape (n,).
@@ -245,6 +250,9 @@ def play(
             uneven = False  # whether the last tile of a reduction is smaller
             for a in range(spatial, axes):
                 uneven |= rest[a] != tile[a]
+            ragged = False  # whether the last tile along an axis of the output is smaller
+            for a in range(spatial):
+                ragged |= rest[a] != tile[a]
             for b in range(held):
                 stored[b] = store if not first_part and apart[1, p, r] <= (b > 0) else 0.0
             if first_part and w[KNOWN] > 0:
@@ -263,6 +271,17 @@ def play(
                         # Quotients are dear, and nearly all are 1.
                         if counter[a] == outer[a] - 1 and rest[a] != tile[a]:
                             share *= rest[a] / tile[a]
+                begun = made = ended = 1.0  # of whole tiles, what gets initial values now, is summed, and is stored
+                slices = int(w[SLICES])
+                if ragged:
+                    for a in range(spatial):
+                        if counter[a] == outer[a] - 1 and rest[a] != tile[a]:
+                            less = rest[a] / tile[a]
+                            made *= less
+                            begun *= less if a < w[AROUND] else 1.0
+                            ended *= less if a < w[OUT] else 1.0
+                            if a == w[SLICED] and a < w[OUT]:
+                                slices = -(-slices * rest[a] // tile[a])
                 # Loads of this visit, in program order.
                 load = max(load, told)
                 fills = 0
@@ -291,6 +310,12 @@ def play(
                                 transfers = max(transfers, widths[2, d, p, r])
                     if depth[k] > spatial:
                         beats *= share
+                    if ragged:
+                        for a in range(spatial):
+                            place = position[a, r]
+                            if place < depth[k] and counter[place] == outer[place] - 1:
+                                beats *= tails[0, k, a, p, r]
+                                transfers = max(transfers, tails[1, k, a, p, r])
                     if beats == 0:
                         continue
                     own = slot[k]
@@ -340,8 +365,8 @@ def play(
                             load += beats_of[k]  # one bus for both
                 if new_tile and w[FIRST] < 0:
                     # The initial values, once the slot is stored.
-                    comp = max(comp, stored[bank]) + w[INIT]
-                products = w[PRODUCTS] * share
+                    comp = max(comp, stored[bank]) + (w[INIT] if begun == 1.0 else (w[INIT] - issue) * begun + issue)
+                products = w[PRODUCTS] * share * made
                 if drops[r]:
                     for d in range(ndims):
                         a, b = dims[r, d, 0], dims[r, d, 1]
@@ -350,7 +375,7 @@ def play(
                             i0, i1, j0, j1 = 0, 1, 0, 1
                             if a >= 0:
                                 i0 = low_of[a] + counter[a] * tile[a]
-                                i1 = i0 + tile[a]
+                                i1 = i0 + (rest[a] if counter[a] == outer[a] - 1 else tile[a])
                             if b >= 0:
                                 j0 = counter[b] * tile[b]
                                 j1 = j0 + tile[b]
@@ -388,9 +413,13 @@ def play(
                             due[k] = False
                     if w[FIRST] >= 0:
                         comp = max(comp, stored[bank] - w[FIRST])
-                    for _ in range(int(w[SLICES])):
-                        comp += w[STAGE]
-                        store = max(store, comp) + w[STORE]
+                    stage, each = w[STAGE], w[STORE]
+                    if ended != 1.0:
+                        ended *= w[SLICES] / slices
+                        stage, each = w[FIXED] + (stage - w[FIXED]) * ended, each * ended
+                    for _ in range(slices):
+                        comp += stage
+                        store = max(store, comp) + each
                     # All are fetched before the next loads, and no more wait than there is room for.
                     told += fetched * w[STORES] * w[SLICES]
                     if w[STORES] * w[SLICES] > queue:

@@ -94,9 +94,11 @@ class Recorder:
         """An intrinsic in place of a nest."""
         self.record("tensorize", (), block_or_loop=loop, tensor_intrin=intrin, preserve_unit_iters=True)
 
-    def double_buffer(self, block: BlockRV) -> None:
-        """Two banks for a block's output."""
+    def double_buffer(self, block: BlockRV, banks: int) -> None:
+        """Two banks for a block's output, or more."""
         self.record("double_buffer", (), block=block, buffer_index=0)
+        if banks > 2:
+            self.record("annotate", (), block_or_loop=block, ann_key="vta.banks", ann_val=banks)
 
 
 @dataclass

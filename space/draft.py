@@ -26,6 +26,7 @@ from space.play import (
     DEPTH,
     ENGINE,
     FIRST,
+    FIXED,
     INIT,
     KNOWN,
     LATE,
@@ -34,6 +35,7 @@ from space.play import (
     PIECES,
     PRODUCTS,
     RELOAD,
+    SLICED,
     SLICES,
     STAGE,
     STORE,
@@ -145,7 +147,7 @@ def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
 
     n, operands, every = len(plan), len(model.nest.operands), plan.stack
     fill = np.zeros((7, operands, len(plan.parts), n))
-    work = np.zeros((15, len(plan.parts), n))
+    work = np.zeros((17, len(plan.parts), n))
     padding = model.padding
     widths = np.zeros((6, len(padding.dims), len(plan.parts), n))
     terms = _corrected(model, plan, terms_of(model, plan, every))
@@ -168,7 +170,8 @@ def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
     out: Floats = np.zeros(n)
     play(
         np.array(every.on), *turned(plan, every), columns(every.lows), columns(plan.position), model.n_spatial, fill, work,
-        _side_by_side(model, plan), np.array(plan.acc_banks), dims, padding.useful_before, padding.operand, np.array(plan.drops),
+        _tails(model, plan, every), _side_by_side(model, plan), np.array(plan.acc_banks), dims, padding.useful_before,
+        padding.operand, np.array(plan.drops),
         widths, float(ISSUE), float(LATENCY), float(FETCH), float(FETCHED), float(START), float(model.config.burst_beats),
         float(model.config.outstanding_reads), float(model.config.queue_depth),
         np.full(n, np.inf) if enough is None else enough - extra, out,
@@ -241,6 +244,26 @@ def _fills(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) -
     work[KNOWN] = known
 
 
+def _tails(model: Model, plan: Plan, part: Part) -> Floats:
+    """Of the last tile along every axis, how much of a fill of every operand it brings, and in how many transfers at least.
+
+    It lies in a place for a whole tile, where its rows follow each other with gaps. Shape (2, operands, axes, parts, n), empty
+    where all tiles are alike. What a border of the padding cuts off is seen at the border.
+    """
+    short = part.short
+    if not short[..., : model.n_spatial].any():
+        return np.zeros((2, 0, 0, 0, 0))
+    from space._loads_kernel import tails
+
+    dims, movers, _ = model.dims
+    found = np.ones((2, len(model.nest.operands), len(model.extents), *part.on.shape))
+    padded = np.zeros(dims.shape[0] * movers.shape[1], dtype=np.bool_).reshape(dims.shape[0], movers.shape[1])
+    for dim in model.padding.dims:
+        padded[model.padding.operand, dim.at] = True
+    tails(model.regions(plan, part), columns(short), dims, movers, padded, np.array(plan.drops), model.n_spatial, found)
+    return found
+
+
 def _overlaps(model: Model, plan: Plan, operand: int) -> npt.NDArray[np.bool_]:
     """Whether pieces of an operand that stays share elements: two axes move a dimension, and one of them is around the load."""
     found = np.zeros(len(plan), dtype=np.bool_)
@@ -263,7 +286,10 @@ def _work(model: Model, plan: Plan, terms: Terms, work: Floats) -> None:
     work[PIECES] = terms.pieces
     work[INIT] = model.init_elements(plan, part) * terms.init + ISSUE if model.nest.anchor else 0.0
     work[AROUND], work[OUT] = part.init, part.out
-    work[STAGE] = elements / slices * terms.stages + ISSUE * terms.operations
+    work[FIXED] = ISSUE * terms.operations
+    work[STAGE] = elements / slices * terms.stages + work[FIXED]
+    position = np.concatenate([plan.position[:, : model.n_spatial], np.full((len(plan), 1), -1)], axis=1)
+    work[SLICED] = position[np.arange(len(plan)), part.slices - 1]
     work[FIRST] = -1.0
     if model.nest.halos:
         tail = model.halo_tail(part)
@@ -274,7 +300,9 @@ def _work(model: Model, plan: Plan, terms: Terms, work: Floats) -> None:
         if model.nest.anchor is None and not model.nest.stands:
             work[FIRST] = ahead
     work[SLICES] = slices
-    work[STORE] = terms.store / outs / slices
+    # A whole tile's share: the last one may be smaller.
+    whole, ragged = times(part.extents[..., : model.n_spatial]), part.short[..., : model.n_spatial].any(axis=-1)
+    work[STORE] = np.where(ragged, terms.store * elements / np.maximum(whole, 1), terms.store / outs) / slices
     work[STORES] = model.store_transfers(plan, part)
     # What the memory does not hold at once comes in pieces on the way, each behind a read of what the others load.
     piece = model.config.uop_capacity / AHEAD_SHARE

@@ -278,7 +278,11 @@ def _changes(space: Space, sketch: int, row: Point, most: int) -> Iterator[dict[
     yield from _behind_first(space, sketch, row)
     yield from _rest_first(space, sketch, row)
     for group in _together(space, sketch):
-        values = [space.sketches[sketch].columns[n].choices for n in group]
+        own = [space.sketches[sketch].columns[n] for n in group]
+        values = [column.choices for column in own]
+        if prod(map(len, values)) > most:
+            # Tiles that divide their axis are what others write.
+            values = [tuple(v for v in c.choices if not c.name.startswith("tile_") or c.default % v == 0) for c in own]
         while prod(map(len, values)) > most:
             # Of the longest list of choices every other one.
             longest = max(values, key=len)

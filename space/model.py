@@ -187,6 +187,31 @@ class Model:
         return frozenset(k for k, operand in enumerate(self.nest.operands) if self.nest.begins_with(operand))
 
     @cached_property
+    def tied(self) -> list[int]:
+        """The spatial axes that move a block of padding, or of what a stride leaves out, index by index.
+
+        Of what such a block has to write for the last of several tiles nothing is known unless they are all alike.
+        """
+        found = set()
+        for operand in self.nest.operands:
+            for d, (coeffs, _) in enumerate(operand.dims):
+                if operand.producer is not None and (max(coeffs) > 1 or not operand.inside or not all(operand.inside[d])):
+                    found |= {a for a, c in enumerate(coeffs) if c and a < self.n_spatial}
+        return sorted(found)
+
+    @cached_property
+    def uneven(self) -> Mask:
+        """Along which axes the last tile may be smaller than the others, where nothing is cut off the axis; shape (axes,).
+
+        What stages read at several places, and what is widened for a tile, is made for tiles that are all alike.
+        """
+        still = not self.nest.halos and not self.nest.wides
+        found = np.array([still and not axis.reduce for axis in self.nest.axes], dtype=np.bool_)
+        if not self.padding.taps:
+            found[self.tied] = False
+        return found
+
+    @cached_property
     def slices_leave(self) -> bool:
         """Whether slices of a tile need not divide it: windows or padding that stages read would be cut apart."""
         return not self.nest.halos and all(self.nest.operands[k].producer is None for k in self.behind)
@@ -370,14 +395,14 @@ class Model:
                 plan.memo["fills"] = known
         return known
 
-    def refilled(self, plan: Plan) -> Mask:
-        """Whether operands, and behind them accumulators, are filled several times in some part, and do not stay for others.
+    def refilled(self, plan: Plan) -> Ints:
+        """How often operands, and behind them accumulators, are filled in the part where that is most; 1 for what stays.
 
         Also of a plan that rules still fill in; shape (operands + 1, n).
         """
         from space._loads_kernel import refilled
 
-        found = np.zeros((len(self.nest.operands) + 1, len(plan)), dtype=np.bool_)
+        found = np.ones((len(self.nest.operands) + 1, len(plan)), dtype=np.int64)
         refilled(*self.loops(plan), found)
         return found
 
@@ -502,8 +527,9 @@ class Model:
                 found += [Held(operand.scope, np.where(when, stays, 0), 1 + made, first, last) for when, first in spans]
             for n, part in enumerate(plan.parts, since):
                 own = np.where(part.on & ~shared, self.footprint(plan, part, k), 0)
-                # A result may take the place of an operand, and then its copies are the operand's too.
-                banks = None if nest.anchor is not None else np.maximum(plan.banks[k], plan.acc_banks)
+                # A result may take the place of an addend, and then its copies are the addend's too.
+                taken = nest.anchor is None and operand.scope == ACC
+                banks = np.maximum(plan.banks[k], plan.acc_banks) if taken else None
                 found.append(Held(operand.scope, own, self.copies(plan, part, k, banks) + made, n, n))
         for n, part in enumerate(plan.parts, since):
             tile = np.where(part.on, self.init_elements(plan, part) + times(self.out_tiles(plan, part)) * (tensors - 1), 0)
@@ -543,7 +569,7 @@ class Model:
         return np.asarray(self.nest.stores * cost * (times(part.extents[..., : self.n_spatial]) / rows), dtype=np.float64)
 
     def store_transfers(self, plan: Plan, part: Part) -> Ints:
-        """STORE instructions of a slice of a part's tile, shape (n,): two dimensions of what lies together on chip."""
+        """STORE instructions of a slice of a part's whole tile, shape (n,): two dimensions of what lies together on chip."""
         return np.asarray(self.nest.stores * self._stored(plan, part)[1], dtype=np.int64)
 
     def _stored(self, plan: Plan, part: Part) -> Ints:
@@ -571,9 +597,10 @@ class Model:
             if part is not plan.body:
                 cut |= part.on
         body = plan.body
+        cut |= body.short.any(axis=1)
         every = np.broadcast_to(self.extents, body.extents.shape)
         whole = replace(body, extents=every, lows=np.zeros_like(body.lows))
-        # Of a point with parts only one sweep counts: every element that is used, once.
+        # Of a point whose tiles are not all alike only one sweep counts: every element that is used, once.
         ranges = np.where(cut[:, None], whole.extents, self.ranges(plan, whole, self.depth(plan, whole, operand)))
         moved = [tuple(a for a, c in enumerate(coeffs) if c) for coeffs, _ in op.dims]
         axes = [a for group in moved for a in group]

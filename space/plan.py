@@ -65,6 +65,11 @@ class Part:
         """Iterations of the last tile along every axis, shape (n, axes)."""
         return np.asarray(self.extents - (self.outer - 1) * self.tiles, dtype=np.int64)
 
+    @property
+    def short(self) -> Ints:
+        """By how many iterations the last tile along every axis is smaller than the others, shape (n, axes)."""
+        return np.asarray(self.tiles - self.rest, dtype=np.int64)
+
 
 @dataclass
 class Plan:
@@ -74,8 +79,8 @@ class Plan:
         parts: in the order of execution; the main one, from which the others are cut, is ``parts[main]``.
         position: place of every axis' outer loop, shape (n, axes).
         attach: per operand, the number of outer loops around its load, shape (n,).
-        banks: per operand, further banks (0 or 1), shape (n,).
-        acc_banks: further banks of the accumulator, shape (n,).
+        banks: per operand, banks beyond the first, shape (n,).
+        acc_banks: those of the accumulator beyond the first, shape (n,).
         drops: whether products with padding are left out, shape (n,).
         first: whether addends are loaded before all else, shape (n,).
         keep: per operand, whether the first part loads it for all parts, shape (n,).

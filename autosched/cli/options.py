@@ -76,12 +76,12 @@ def seed(text: str) -> int:
 
 
 def decisions(text: str) -> dict[str, int]:
-    """Decisions such as ``tile_y=7,banks_acc=1``, for ``type=``."""
+    """Decisions such as ``tile_y=7,banks_acc=2``, for ``type=``."""
     found: dict[str, int] = {}
     for part in text.split(","):
         name, equals, value = part.strip().partition("=")
         if not (name and equals and value.strip().isdigit() and len(value) < 10):
-            raise argparse.ArgumentTypeError(f"expected decisions such as tile_y=7,banks_acc=1, got {shortened(text, 60)!r}")
+            raise argparse.ArgumentTypeError(f"expected decisions such as tile_y=7,banks_acc=2, got {shortened(text, 60)!r}")
         found[name.strip()] = int(value)
     return found
 
@@ -89,7 +89,7 @@ def decisions(text: str) -> dict[str, int]:
 def add_fix(parser: argparse.ArgumentParser) -> None:
     """``--fix``, which may be repeated."""
     parser.add_argument("--fix", type=decisions, action=_Fix, default={}, metavar="NAME=VALUE[,..]",
-                        help="only schedules with these decisions, e.g. tile_y=7,banks_acc=1 (`autosched space` lists them)")
+                        help="only schedules with these decisions, e.g. tile_y=7,banks_acc=2 (`autosched space` lists them)")
 
 
 class _Fix(argparse.Action):

@@ -169,7 +169,15 @@ def left_out(
     """
     left = [c for c in conds if not keeps_inside(c, indices, shape, limits)]
     tied = [c for c in left if not idle.keys().isdisjoint(c[0])]
-    return [c for c in left if c not in tied] if tied and some_run(tied, idle, known) else left
+    if not tied:
+        return left
+    # Of elements of interest the other conditions hold: the last tile ends with the buffer, whichever taps it has.
+    inside = [c for c in conds if c not in left]
+
+    def told(terms: Terms, const: int) -> bool:
+        return known(terms, const) or any(known(*plus((terms, const), c, -1)) for c in inside)
+
+    return [c for c in left if c not in tied] if some_run(tied, idle, told) else left
 
 
 def some_run(conds: Sequence[Form], loops: Mapping[Any, Span], known: Known = nothing) -> bool:

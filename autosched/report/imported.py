@@ -181,7 +181,7 @@ def to_point(space: Space, record: Tuned) -> tuple[np.ndarray[tuple[int], np.dty
         if axis in axes:
             wanted[f"tile_{axis}"] = value
     threads = [knob for knob in THREADS if record.knobs.get(knob, 1) > 1]
-    wanted |= {name: int(bool(threads)) for name in model.index if name.startswith("banks_")}
+    wanted |= {name: 1 + bool(threads) for name in model.index if name.startswith("banks_")}
     sequence = [axes[name] for axis in axes_of.values() for name in (("g", axis) if axis == "co" else (axis,)) if name in axes]
     wanted["order"] = _order(model, [a for a in sequence if a in model.nest.spatial])
     row: dict[str, int] = {c.name: c.default for c in model.columns}
@@ -219,12 +219,12 @@ def _repaired(space: Space, wide: Points) -> tuple[np.ndarray[tuple[int], np.dty
 
 def _fewer_banks(row: dict[str, int]) -> Iterator[dict[str, int]]:
     """A row, then the same with fewer second banks: an addend's first, the accumulator's, then all."""
-    banks = [name for name in row if name.startswith("banks_") and row[name]]
+    banks = [name for name in row if name.startswith("banks_") and row[name] > 1]
     yield row
     least: list[str] = [*(n for n in banks if n not in ("banks_acc", "banks_data", "banks_kernel", "banks_weight")), "banks_acc"]
     for n in range(1, len(least) + 1):
-        yield {**row, **dict.fromkeys(least[:n], 0)}
-    yield {**row, **dict.fromkeys(banks, 0)}
+        yield {**row, **dict.fromkeys(least[:n], 1)}
+    yield {**row, **dict.fromkeys(banks, 1)}
 
 
 def as_json(found: Iterable[Imported]) -> list[dict[str, Any]]:

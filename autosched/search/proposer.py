@@ -18,7 +18,7 @@ from space.rule import Ints
 Point = npt.NDArray[np.int32]
 Points = npt.NDArray[np.int32]
 
-SCAN_LIMIT = 4_000_000  # combinations of all decisions up to which every point is listed: a second or two at most, once
+SCAN_LIMIT = 16_000_000  # combinations of all decisions up to which every point is listed: a second or two at most, once
 SHORTLIST = 4096  # points, by draft, that the model judges
 POPULATION = 64  # parents of a generation
 CHILDREN = 8  # of each of them: a generation of 200 rows costs hardly less than one of 600, and three of them hardly find more

@@ -79,7 +79,7 @@ def tune(
             (this process; the default for one job), ``dask`` (a cluster). The result does not depend on it.
         scheduler: address of a Dask scheduler, e.g. ``tcp://host:8786``; ``dask`` without one starts ``jobs`` workers here.
         pool: workers that are there already, in place of those; they stay.
-        fix: decisions that are made already, by name (``Space.names`` lists them), e.g. ``{"tile_y": 7, "banks_acc": 1}``.
+        fix: decisions that are made already, by name (``Space.names`` lists them), e.g. ``{"tile_y": 7, "banks_acc": 2}``.
         enqueue: schedules to try first, each as the decisions that ``Space.point`` takes.
 
     Raises:

@@ -1,4 +1,8 @@
-"""Banks: which on-chip buffers have two banks, so that one fills while the other is used."""
+"""Banks: how many banks every on-chip buffer has, so that some fill while another is used.
+
+Two let the engines overlap. Where pieces take unequal time to load and to use, as small ones do between large ones, a third
+one lets the loads run further ahead. A fourth was never found to be worth its memory.
+"""
 
 from __future__ import annotations
 
@@ -14,45 +18,51 @@ from space.rule import Column, NumericRule, Points
 if TYPE_CHECKING:
     from space.build import Build
 
+MOST = 3  # banks of a buffer
+
 
 class Banks(NumericRule):
-    """One column per operand, and one for the accumulator: 1 for two banks."""
+    """One column per operand, and one for the accumulator."""
 
     name = "banks"
 
     def columns(self, model: Model) -> tuple[Column, ...]:
         """``banks_<operand>``, ``banks_acc``."""
         names = [*(o.label for o in model.nest.operands), "acc"]
-        return tuple(Column(f"banks_{name}", (0, 1), 0, 0, 1) for name in names)
+        # Two for eager points: a third one mostly takes room that larger tiles make more of.
+        return tuple(Column(f"banks_{name}", tuple(range(1, MOST + 1)), 1, 1, 2) for name in names)
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """Further banks of every buffer."""
-        plan.banks = [model.column(points, f"banks_{o.label}") for o in model.nest.operands]
-        plan.acc_banks = model.column(points, "banks_acc")
+        plan.banks = [model.column(points, f"banks_{o.label}", 1) - 1 for o in model.nest.operands]
+        plan.acc_banks = model.column(points, "banks_acc", 1) - 1
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
-        """A buffer that is filled once has one bank."""
-        for label, again in zip([*(o.label for o in model.nest.operands), "acc"], model.refilled(plan)):
-            points[~again, model.index[f"banks_{label}"]] = 0
+        """A buffer has no more banks than it is filled times."""
+        for label, times in zip([*(o.label for o in model.nest.operands), "acc"], model.refilled(plan)):
+            column = model.index[f"banks_{label}"]
+            points[:, column] = np.minimum(points[:, column], times)
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
         """The accumulator's; the loads name their own."""
-        return "acc x2" if plan.acc_banks[0] else "acc"
+        return f"acc x{1 + plan.acc_banks[0]}" if plan.acc_banks[0] else "acc"
 
     def after(self, build: Build) -> None:
         """Marks every buffer's writers."""
         piece = build.piece
         for k, copy in enumerate(piece.copies):
-            if copy is not None and build.model.copies(build.plan, piece.part, k)[0] > 1:
-                build.double_buffer(copy)
-        if build.model.tile_copies(build.plan, piece.part)[0] > 1:
+            banks = int(build.model.copies(build.plan, piece.part, k)[0])
+            if copy is not None and banks > 1:
+                build.double_buffer(copy, banks)
+        banks = int(build.model.tile_copies(build.plan, piece.part)[0])
+        if banks > 1:
             # What stands in the place of a halo has as many as that: one, unless it is what is stored.
             nest = build.nest
             first = 0 if nest.stands else nest.within
             if nest.stands:
                 halo = nest.halos[nest.place]
                 name = halo.stages[halo.within].block
-                build.double_buffer(piece.begins.get(name, piece.halos[name]))
+                build.double_buffer(piece.begins.get(name, piece.halos[name]), banks)
             stages = [piece.starts.get(n, stage) for n, stage in enumerate(piece.stages) if n >= first]
             for block in ([piece.init] if piece.init is not None else []) + stages:
-                build.double_buffer(block)
+                build.double_buffer(block, banks)

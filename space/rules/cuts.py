@@ -104,7 +104,7 @@ class Cuts(NumericRule):
             axis, size = decoded(model, points, "cut_again")
             before = plan.parts[plan.main + 1]
             own = _smaller(again, before) | _otherwise(again, before)
-            idle = again.on & ~(divides(model, again) & divides(model, before) & own)
+            idle = again.on & ~(divides(model, plan, again) & divides(model, plan, before) & own)
             points[idle, model.index["cut_again"]] = 0
         if len(plan.parts) > plan.main + 1:
             axis, size = decoded(model, points, "cut")
@@ -112,8 +112,7 @@ class Cuts(NumericRule):
             alone = last.on & (points[:, model.index["cut_again"]] == 0)
             rest = _joined(plan, again, last) if again is not None else last
             tile = along(plan.body.tiles, axis)
-            whole = (rest.extents % np.minimum(plan.body.tiles, rest.extents) == 0).all(axis=1)
-            idle = alone & ~(whole & ((size < tile) | (_otherwise(last, plan.body) & ~_lone(model, plan))))
+            idle = alone & ~(divides(model, plan, rest) & ((size < tile) | (_otherwise(last, plan.body) & ~_lone(model, plan))))
             # What is left behind must be tiled evenly without the cut as well: else the row is no point.
             points[idle, model.index["cut"]] = 0
         none = (points[:, model.index["cut"]] == 0)
@@ -130,7 +129,7 @@ class Cuts(NumericRule):
             for keep in plan.keep:
                 kept |= keep
             small = (size < tile) | kept
-            points[head.on & ~(divides(model, head) & small), model.index["head"]] = 0
+            points[head.on & ~(divides(model, plan, head) & small), model.index["head"]] = 0
 
     def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
         """Another cut; as often, a tile along one axis with the first and the last part that make it come out even.

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Mask, Part, Plan, along
-from space.rule import Column, Ints, NumericRule, Points
+from space.plan import Mask, Plan, along
+from space.rule import Column, NumericRule, Points
 from space.rules.cuts import decoded, table, values
-from space.rules.tiling import divisors, tiled_axes
+from space.rules.tiling import divisors, like_others, tiled_axes
 
 TILES = 3  # that a first part has at most along the axis that it is cut from, where it gets tiles of its own
 
@@ -39,7 +39,7 @@ class Lead(NumericRule):
             return
         first = plan.parts[0]
         tiles = first.tiles.copy("K")
-        tiles[own] = _like_others(plan, first)[own]
+        tiles[own] = like_others(model, plan, first)[own]
         tiles[own, axis[own]] = np.minimum(tiles[own, axis[own]], size[own])
         first.tiles = tiles
 
@@ -54,7 +54,7 @@ class Lead(NumericRule):
             return
         axis, size = decoded(model, points, "head_tile")
         first = plan.parts[0]
-        finer = (size < along(_like_others(plan, first), axis)) | _alike(model, points, plan)
+        finer = (size < along(like_others(model, plan, first), axis)) | _alike(model, points, plan)
         own[~(first.on & (axis >= 0) & finer) | (along(first.extents, axis) % np.maximum(size, 1) > 0)] = 0
 
     def settle(self, model: Model, points: Points, plan: Plan) -> None:
@@ -98,11 +98,5 @@ class Lead(NumericRule):
 def _alike(model: Model, points: Points, plan: Plan) -> Mask:
     """Whether the first part is of several tiles such as the others', which is said by that along the axis it was cut from."""
     (axis, size), (cut, _), first = decoded(model, points, "head_tile"), decoded(model, points, "head"), plan.parts[0]
-    same = (axis == cut) & (size == along(_like_others(plan, first), axis)) & (size < along(first.extents, axis))
+    same = (axis == cut) & (size == along(like_others(model, plan, first), axis)) & (size < along(first.extents, axis))
     return np.asarray(first.on & (axis >= 0) & same, dtype=np.bool_)
-
-
-def _like_others(plan: Plan, first: Part) -> Ints:
-    """The first part's tiles if it is tiled as the others are; whole where their tiles do not divide it; shape (n, axes)."""
-    tiles = np.minimum(plan.body.tiles, first.extents)
-    return np.asarray(np.where(first.extents % np.maximum(tiles, 1) == 0, tiles, first.tiles), dtype=np.int64)

@@ -1,8 +1,8 @@
 """Length: programs with more instructions than are worth a simulation are not in the space.
 
-Counted as lowering makes them: a copy's DMAs cover two dimensions each (one where padding or a border cuts rows); a matrix
-product is one instruction per visit of its nest, more where micro-ops would not fit, where padding is left out, or where an
-implementation needs micro-ops on one accumulator to be apart.
+Counted as lowering makes them: a copy's DMAs cover two dimensions each (one where padding, a border or a smaller last tile cuts
+rows); a matrix product is one instruction per visit of its nest, more where micro-ops would not fit, where padding is left out,
+or where an implementation needs micro-ops on one accumulator to be apart.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from autosched.lower.limits import LIMITS
 from space.model import Model
-from space.plan import Part, Plan, columns, times, turned
+from space.plan import Part, Plan, columns, stacked, times, turned
 from space.rule import Column, Ints, NumericRule, Points
 
 # What lowering takes is what VTA's runtime can hold; programs of half that length are a hundred times slower than a layer's best.
@@ -56,7 +56,7 @@ def dmas(model: Model, plan: Plan, part: Part) -> Ints:
     pads = [max((size - source for (_, size), source in zip(o.dims, o.source)), default=0) for o in operands]
     dims, movers, sizes = model.dims
     _length_kernel.dmas(
-        model.regions(plan, part), np.array(fills).reshape(every[0], *found.shape),
+        model.regions(plan, part), np.array(fills).reshape(every[0], *found.shape), stacked(columns(part.short)),
         columns(model.loops_outside(plan)), columns(plan.position), np.array(plan.attach, dtype=np.int64).reshape(every),
         np.array(plan.keep, dtype=np.bool_).reshape(every), np.array(plan.drops), np.array(pads, dtype=np.int64) > MOST_PADS,
         dims, movers, sizes, np.zeros(sizes.shape[1], dtype=np.int64), found,

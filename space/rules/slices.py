@@ -19,8 +19,8 @@ class Slices(NumericRule):
     """``tail`` for all parts, ``tail_last`` for the last of several: 0, or 1 + the spatial axis of slices; and their thickness.
 
     A result is stored while the next is computed: slices want to be about as many as hide that, and not more, since each is an
-    instruction for every operation. Of a part that is a single tile the last slice takes what is left; else slices divide a tile,
-    and the thickness is the most that may be.
+    instruction for every operation. Of a part that is a single tile the last slice takes what is left; else slices divide a
+    whole tile, and the thickness is the most that may be.
     """
 
     name = "slices"

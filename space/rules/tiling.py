@@ -1,4 +1,8 @@
-"""Tiling: the inner extent of every axis, a divisor of what the cuts leave of the axis."""
+"""Tiling: the inner extent of every axis: of one that is not cut the smallest for a number of tiles, else a divisor of it.
+
+Of 14 rows, four tiles are of 4, 4, 4 and 2: the last one is guarded. Of what cuts leave tiles are all alike: it is cuts that make
+the last one smaller there.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +28,15 @@ def divisors(n: int) -> tuple[int, ...]:
     return (*low, *(n // d for d in reversed(low) if d * d != n))
 
 
-def nearest_divisors(n: int, choices: tuple[int, ...], tiles: npt.NDArray[np.integer]) -> Ints:
-    """For every tile the largest divisor of ``n`` among the choices that is no larger (1 for 0), shape as given."""
-    found = np.array([1, *(d for d in divisors(n) if d > 1 and d in choices)], dtype=np.int64)
+@cache
+def balanced(n: int) -> tuple[int, ...]:
+    """The smallest tile for every number of tiles that ``n`` iterations may have, ascending: all divisors are among them."""
+    return tuple(sorted({-(-n // several) for several in range(1, n + 1)}))
+
+
+def nearest(sizes: tuple[int, ...], choices: tuple[int, ...], tiles: npt.NDArray[np.integer]) -> Ints:
+    """For every tile the largest of some sizes that is among the choices and no larger (1 for 0), shape as given."""
+    found = np.array([1, *(d for d in sizes if d > 1 and d in choices)], dtype=np.int64)
     return np.asarray(found[np.searchsorted(found, np.maximum(tiles, 1), side="right") - 1], dtype=np.int64)
 
 
@@ -36,26 +46,43 @@ def tiled_axes(model: Model) -> list[int]:
     return [a for a in model.nest.spatial if axes[a].extent > 1 and f"tile_{axes[a].name}" in model.index]
 
 
-def divides(model: Model, part: Part) -> Mask:
-    """Whether a part's tiles divide it along all spatial axes, shape (n,)."""
-    spatial = slice(model.n_spatial)
-    return np.asarray((part.extents[:, spatial] % part.tiles[:, spatial] == 0).all(axis=1), dtype=np.bool_)
+def divides(model: Model, plan: Plan, part: Part) -> Mask:
+    """Whether a part's tiles divide it along all spatial axes along which they have to, shape (n,)."""
+    return np.asarray(_even(model, plan, part, part.tiles)[:, : model.n_spatial].all(axis=1), dtype=np.bool_)
+
+
+def like_others(model: Model, plan: Plan, part: Part) -> Ints:
+    """A part's tiles if it is tiled as the main part is; as they are where those tiles do not divide it; shape (n, axes)."""
+    tiles = np.minimum(plan.body.tiles, part.extents)
+    return np.asarray(np.where(_even(model, plan, part, np.maximum(tiles, 1)), tiles, part.tiles), dtype=np.int64)
+
+
+def _even(model: Model, plan: Plan, part: Part, tiles: Ints) -> Mask:
+    """Along which axes tiles divide a part, or need not, since nothing is cut off the axis; shape (n, axes)."""
+    uncut = (part.extents == model.extents) & (plan.body.extents == model.extents) & model.uneven
+    return np.asarray((part.extents % tiles == 0) | uncut, dtype=np.bool_)
 
 
 def even(model: Model, plan: Plan) -> Mask:
-    """Whether tiles divide every part that there is, shape (n,)."""
+    """Whether tiles divide every part that there is, along the axes along which they have to, shape (n,)."""
     ok = np.ones(len(plan), dtype=np.bool_)
     for part in plan.parts:
-        ok &= ~part.on | divides(model, part)
+        ok &= ~part.on | divides(model, plan, part)
     return ok
 
 
 @cache
-def _nearest(extent: int, choices: tuple[int, ...]) -> Ints:
-    """``nearest_divisors`` of every tile of everything up to an extent, a row each; shape (extent + 1, extent + 1)."""
+def _nearest(extent: int, choices: tuple[int, ...], whole: bool) -> Ints:
+    """The nearest size of every tile of everything up to an extent, a row each; shape (extent + 1, extent + 1).
+
+    Args:
+        extent: of an axis.
+        choices: of its tiles.
+        whole: whether tiles of the whole axis need not divide it.
+    """
     table = np.ones((extent + 1, extent + 1), dtype=np.int64)
     for n in range(1, extent + 1):
-        table[n] = nearest_divisors(n, choices, np.arange(extent + 1))
+        table[n] = nearest(balanced(n) if whole and n == extent else divisors(n), choices, np.arange(extent + 1))
     return table
 
 
@@ -80,6 +107,11 @@ def make_room(model: Model, before: Points, points: Points, rng: np.random.Gener
             points[n, tiles[a]] = choices[max(bisect_right(choices, now[a] * prod(was) // prod(now)) - 1, 0)]
 
 
+def _sizes(model: Model, axis: int, extent: int) -> tuple[int, ...]:
+    """The tiles of so many iterations of an axis, ascending."""
+    return balanced(extent) if model.uneven[axis] and extent == model.extents[axis] else divisors(extent)
+
+
 class Tiling(NumericRule):
     """One column per axis: how many iterations stay inside the tile."""
 
@@ -87,10 +119,11 @@ class Tiling(NumericRule):
 
     def columns(self, model: Model) -> tuple[Column, ...]:
         """``tile_<axis>``."""
-        made = []
+        made: list[Column] = []
         for axis in model.nest.axes:
             spread = range(1, min(axis.extent, EVERY) + 1) if model.cuts and not axis.reduce else ()
-            made.append(Column(f"tile_{axis.name}", tuple(sorted({*spread, *divisors(axis.extent)})), axis.extent, 1))
+            sizes = _sizes(model, len(made), axis.extent)
+            made.append(Column(f"tile_{axis.name}", tuple(sorted({*spread, *sizes})), axis.extent, 1))
         return tuple(made)
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
@@ -104,20 +137,28 @@ class Tiling(NumericRule):
                 part.tiles = np.where(part.extents < model.extents[None, :], part.extents, part.tiles)
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
-        """The largest tile that divides the main part."""
+        """The largest tile that divides the main part, or that is the smallest for a number of tiles of an axis without cuts."""
         for a, axis in enumerate(model.nest.axes):
             column = model.index[f"tile_{axis.name}"]
             extents, choices = plan.body.extents[:, a], model.columns[column].choices
             if axis.extent <= TABLES:
-                points[:, column] = _nearest(axis.extent, choices)[extents, points[:, column]]
+                points[:, column] = _nearest(axis.extent, choices, bool(model.uneven[a]))[extents, points[:, column]]
                 continue
             for extent in np.unique(extents):
                 rows = np.flatnonzero(extents == extent)
                 # Tables of all that cuts may leave of a long axis would fill the memory.
-                points[rows, column] = nearest_divisors(int(extent), choices, points[rows, column])
+                sizes = _sizes(model, a, int(extent))
+                points[rows, column] = nearest(sizes, choices, points[rows, column])
 
     def settle(self, model: Model, points: Points, plan: Plan) -> None:
-        """A reduction is split only around a load: without one inside, the outer loop folds back into the instruction."""
+        """A reduction is split only around a load: without one inside, the outer loop folds back into the instruction.
+
+        Where padding is loaded tiles divide the axes that it lies along.
+        """
+        for a in model.tied if model.padding.taps else ():
+            column, extent = model.index[f"tile_{model.nest.axes[a].name}"], int(model.extents[a])
+            rows = np.flatnonzero(~plan.drops & (plan.body.extents[:, a] == extent))
+            points[rows, column] = nearest(divisors(extent), model.columns[column].choices, points[rows, column])
         deepest = np.zeros(len(points), dtype=np.int64)
         for attach in plan.attach:
             deepest = np.maximum(deepest, attach)
@@ -126,8 +167,13 @@ class Tiling(NumericRule):
             points[:, column] = np.where(deepest > plan.position[:, a], points[:, column], model.extents[a])
 
     def allows(self, model: Model, points: Points, plan: Plan) -> npt.NDArray[np.bool_]:
-        """Tiles divide every part; what they leave of a reduction is summed up in a smaller one."""
-        return even(model, plan)
+        """Tiles divide every part along the axes along which they have to.
+
+        Those are cut ones, and where padding is loaded the ones that it lies along. What is left of a reduction is a smaller one.
+        """
+        body, tied = plan.body, model.tied
+        whole = (body.extents[:, tied] % body.tiles[:, tied] == 0).all(axis=1)
+        return np.asarray(even(model, plan) & (plan.drops | whole), dtype=np.bool_)
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """Log sizes of tiles and of what is outside."""
@@ -136,7 +182,7 @@ class Tiling(NumericRule):
         return [*inner.T, *outer.T]
 
     def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
-        """A new tile along one axis, more often a divisor of the axis than not; as often one that takes room from another."""
+        """A new tile along one axis, more often one that suits all of the axis; as often one that takes room from another."""
         axes = [a for a, axis in enumerate(model.nest.axes) if axis.extent > 1]
         if not axes:
             return
@@ -145,7 +191,7 @@ class Tiling(NumericRule):
         for k, a in enumerate(axes):
             rows = np.flatnonzero(which == k)
             column = model.columns[model.index[f"tile_{model.nest.axes[a].name}"]]
-            drawn = rng.choice(np.array(divisors(model.nest.axes[a].extent)), size=len(rows))
+            drawn = rng.choice(np.array(_sizes(model, a, model.nest.axes[a].extent)), size=len(rows))
             odd = rng.random(len(rows)) < 0.3
             drawn[odd] = rng.choice(np.array(column.choices), size=int(odd.sum()))
             points[rows, model.index[column.name]] = drawn

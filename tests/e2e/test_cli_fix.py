@@ -20,13 +20,13 @@ from space import Space
 
 def test_fixed_decisions_hold_in_every_point() -> None:
     func = workload("t2").func
-    space = Space(func, "vta-de10", fixed={"tile_k": 4, "banks_acc": 1})
+    space = Space(func, "vta-de10", fixed={"tile_k": 4, "banks_acc": 2})
     rng = np.random.default_rng(0)
     drawn = space.sample(rng, 200)
     grown = space.mutate(drawn, rng)
     column = {name: n for n, name in enumerate(space.names)}
     for points in (drawn, grown, space.neighbours(drawn[0]), space.eager(rng, 200)):
-        assert len(points) and (points[:, column["tile_k"]] == 4).all() and (points[:, column["banks_acc"]] == 1).all()
+        assert len(points) and (points[:, column["tile_k"]] == 4).all() and (points[:, column["banks_acc"]] == 2).all()
         # They are points of the whole space as well.
         assert Space(func, "vta-de10").valid(points).all() and space.valid(points).all()
     other = Space(func, "vta-de10", fixed={"tile_k": 8}).sample(rng, 20)
@@ -54,8 +54,8 @@ def test_what_there_is_not_is_named() -> None:
 def test_fix_and_enqueue_through_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = str(tmp_path)
     line = ["tune", "t2", "--cold", "--trials", "6", "--jobs", "1", "--log", log, "--quiet",
-            "--fix", "tile_k=8", "--fix", "banks_acc=0"]
-    assert main([*line, "--enqueue", "tile_k=8,tile_n=8,load_weight=3,banks_weight=1"]) == 0
+            "--fix", "tile_k=8", "--fix", "banks_acc=1"]
+    assert main([*line, "--enqueue", "tile_k=8,tile_n=8,load_weight=3,banks_weight=2"]) == 0
     assert "k=8" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="2"):
         main([*line[:-2], "--fix", "tile_k"])
@@ -64,7 +64,7 @@ def test_fix_and_enqueue_through_the_command(tmp_path: Path, capsys: pytest.Capt
     assert "tile" in capsys.readouterr().err
     assert main(["tune", "resnet18", "--fix", "tile_k=4", "--log", log]) == 2
     # Decisions that no point has together: the form has too many combinations to list, and none was drawn.
-    none = ["tune", "resnet18.c2", "--fix", "tile_y=56,tile_x=56,tile_co=4,banks_acc=1", "--trials", "4", "--jobs", "1"]
+    none = ["tune", "resnet18.c2", "--fix", "tile_y=56,tile_x=56,tile_co=4,banks_acc=2", "--trials", "4", "--jobs", "1"]
     capsys.readouterr()
     assert main([*none, "--log", log]) == 3
     assert "exhausted" in capsys.readouterr().out
@@ -74,7 +74,7 @@ def test_fix_and_enqueue_through_the_command(tmp_path: Path, capsys: pytest.Capt
 def test_what_is_enqueued_is_the_first_trial(tmp_path: Path) -> None:
     seen: list[TrialEvent] = []
     space = Space(workload("t2").func, "vta-de10")
-    point = {"tile_k": 8, "tile_n": 8, "load_weight": 3, "banks_weight": 1}
+    point = {"tile_k": 8, "tile_n": 8, "load_weight": 3, "banks_weight": 2}
     at.tune("t2", trials=2, jobs=1, log=tmp_path, cold=True, enqueue=[point],
             listener=lambda e: seen.append(e) if isinstance(e, TrialEvent) else None)
     assert [e.trial for e in seen] == [0, 1] and seen[0].explain == space.explain(space.point(**point))

@@ -301,7 +301,7 @@ def test_a_schedule_of_ones_own_is_a_point_or_says_what_is_in_the_way(tmp_path: 
 
     space = Space(workload(ALU).func, "vta-de10")
     mine = explained("mine")
-    assert mine["point"] == space.point(tile_n=4, load_A=1, load_B=1, banks_A=1, banks_B=1).tolist() and mine["outside"] == ""
+    assert mine["point"] == space.point(tile_n=4, load_A=1, load_B=1, banks_A=2, banks_B=2).tolist() and mine["outside"] == ""
     assert mine["decisions"] and mine["cycles"] == measure(
         Candidate(ALU, "vta-de10", tuple(space.trace(np.array(mine["point"], dtype=np.int32)).as_json()))).cycles
     for name, step in (("swapped", "same steps in another order"), ("levels", "is split(loop="), ("threads", "is bind(loop=")):

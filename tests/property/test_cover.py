@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from autosched.ir.cover import Box, apart, covers, encloses, gapless, hull, joined, keeps_inside, some_run, swept
+from autosched.ir.cover import Box, apart, covers, encloses, gapless, hull, joined, keeps_inside, left_out, some_run, swept
 from autosched.ir.expr import BinOp, Expr, IntImm, Var
 from autosched.ir.forms import NO_TERMS, conditions, index_forms, ranging
 from autosched.ir.itermap import iter_map_simplify
@@ -338,6 +338,43 @@ def test_conditions_that_are_said_to_hold_somewhere_do(
         for a in range(spans[0][0], sum(spans[0])):
             assert any(all(k + sum(c * env[t] for t, c in terms.items()) >= 0 for terms, k in conds)
                        for env in envs if env["a"] == a)
+
+
+@settings(deadline=None, max_examples=400)
+@given(st.data())
+def test_conditions_that_leave_nothing_out_hold_wherever_the_access_is_inside(data: st.DataObject) -> None:
+    """Two loops drive the index, one repeats the access, one stands still: wherever they are, in some repetition."""
+    steps = {t: data.draw(st.integers(1, 3)) for t in "ab"}
+    index: tuple[dict[str, int], int] = (steps, data.draw(st.integers(-1, 1)))
+    spans = {t: (0, data.draw(st.integers(1, 4))) for t in "abkf"}
+    shape = data.draw(st.integers(1, 9))
+    conds: list[tuple[dict[str, int], int]] = []
+    for _ in range(data.draw(st.integers(1, 4))):
+        sign, k = data.draw(st.sampled_from([-1, 1])), data.draw(st.integers(-1, 1))
+        terms = {t: sign * c for t, c in {**steps, "k": k, "f": data.draw(st.sampled_from([0, 0, 1]))}.items() if c}
+        conds.append((terms, data.draw(st.integers(-2, 9))))
+    if data.draw(st.booleans()):
+        conds.append(({t: -c for t, c in steps.items()}, shape - 1 - index[1]))  # the last tile ends with the buffer
+    idle = {"k": spans["k"]}
+    if left_out(conds, [(index, 1)], [shape], idle, known=ranging({t: spans[t] for t in "abf"})):
+        return
+    for a, b, f in itertools.product(*(range(spans[t][1]) for t in "abf")):
+        if 0 <= steps["a"] * a + steps["b"] * b + index[1] < shape:
+            envs = [{"a": a, "b": b, "f": f, "k": k} for k in range(spans["k"][1])]
+            assert any(all(c + sum(x * env[t] for t, x in terms.items()) >= 0 for terms, c in conds) for env in envs), (a, b, f)
+
+
+def test_the_last_tile_ends_with_the_buffer_whichever_taps_it_has() -> None:
+    """Nine rows in tiles of two: of the tenth nobody asks, and each of the others has a tap that no border takes away."""
+    row, taps = ({"tile": 2, "y": 1}, 0), {"k": (0, 3)}
+    known = ranging({"tile": (0, 5), "y": (0, 2)})
+    border = [({"tile": 2, "y": 1, "k": 1}, -1), ({"tile": -2, "y": -1, "k": -1}, 9)]
+    last = ({"tile": -2, "y": -1}, 8)
+    assert not left_out([last, *border], [(row, 1)], [9], taps, known=known)
+    assert left_out([last, *border], [(row, 1)], [10], taps, known=known), "the tenth row is left out"
+    assert left_out(border, [(row, 1)], [9], taps, known=known), "without the guard the last tap may be none of the buffer's"
+    nearer = [border[0], (border[1][0], 8)]
+    assert left_out([last, *nearer], [(row, 1)], [9], taps, known=known), "the ninth row has no tap"
 
 
 def test_what_lies_beyond_the_elements_of_interest_may_be_left_out() -> None:

@@ -242,7 +242,7 @@ def test_a_fused_residual_beats_the_program_written_by_hand(user_programs) -> No
     last_rows = values(space.sketches[0].model)[2, 2]
     point = space.point(
         cut=last_rows, tile_vy=4, tile_vc=2, order=2, load_X=5, load_W=5, load_R=1, tail_last=2,
-        banks_X=1, banks_W=1, banks_R=1, banks_acc=1,
+        banks_X=2, banks_W=2, banks_R=2, banks_acc=2,
     )
     result = measure(Candidate(task, "vta-de10", tuple(space.trace(point).as_json())), execute=True)
     # 1x1 on 14x14x64 with bias and an int8 shortcut through an identity: 8 338 cycles by hand on the RTL.

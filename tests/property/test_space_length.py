@@ -25,11 +25,11 @@ NAMES = [
 @pytest.mark.parametrize("name", NAMES)
 def test_no_program_is_longer_than_its_bound(name: str, target: str) -> None:
     space = Space(workload(name).func, target)
-    points = space.sample(np.random.default_rng(0), 12)
+    points = space.sample(np.random.default_rng(0), 24)
     found = [share(space, point, target) for point in points]
     assert max(found) <= 1, space.explain(points[int(np.argmax(found))])
     # Nor much shorter: what is refused for its length is long.
-    assert np.median(found) > 0.2
+    assert np.median(found) > (0.2 if target == "vta-de10" else 0.1)
 
 
 def share(space: Space, point: np.ndarray, target: str) -> float:

@@ -354,7 +354,7 @@ def test_only_sums_of_products_are_the_gemms(op: str) -> None:
 ])
 def test_every_point_of_what_users_write_has_a_program(user_programs, name: str, shown: str) -> None:
     space = Space(user_programs.program(name), "vta-de10")
-    points = space.sample(np.random.default_rng(977), 40)
+    points = space.sample(np.random.default_rng(977), 60)
     points = points[[shown in space.explain(p) for p in points]]
     assert len(points) > 7
     for point in points[:6]:

@@ -196,7 +196,7 @@ def test_the_last_part_loads_in_pieces_of_its_own() -> None:
     """Where loads are all that counts: few large ones, and little to compute after the last."""
     name = "dense:m=1,k=512,n=512,bias=0"
     space = Space(workload(name).func, "vta-de10")
-    many = {"cut": 1, "tile_n": 31, "tile_k": 8, "load_weight": 3, "banks_weight": 1}
+    many = {"cut": 1, "tile_n": 31, "tile_k": 8, "load_weight": 3, "banks_weight": 2}
     cycles = {}
     for size, found in ((0, [8] * 4), (32, [32]), (16, [16, 16]), (1, [1] * 32)):
         point = space.point(**many, last_k=size)
@@ -298,7 +298,7 @@ def test_points_with_first_parts_are_programs_of_their_own() -> None:
     points = np.concatenate(list(space.enumerate()))
     columns = {name: points[:, n] for n, name in enumerate(space.names)}
     some = points[(columns["head_k"] < 2) | (columns["last_k"] > 0) | (columns["keep_data"] > 0) | (columns["keep_weight"] > 0)]
-    assert len(some) == 762
+    assert len(some) == 1148
     results = [measure(Candidate(TINY, "vta-de10", tuple(space.trace(p).as_json()))) for p in some]
     assert all(r.ok for r in results) and len({r.program for r in results}) == len(some)
 
@@ -341,7 +341,7 @@ def test_little_is_left_when_the_last_operand_has_come() -> None:
         cut = values(space.sketches[0].model)[1, 1]
         found = {}
         for last in (32, 60, 62):
-            point = space.point(cut=cut, tile_n=n - 1, tile_k=8, last_k=last, load_weight=3, banks_weight=1)
+            point = space.point(cut=cut, tile_n=n - 1, tile_k=8, last_k=last, load_weight=3, banks_weight=2)
             result = measure(Candidate(f"dense:m=1,k=1024,n={16 * n}", "vta-de10", tuple(space.trace(point).as_json())))
             assert result.cycles is not None
             found[last] = result.cycles, float(space.draft(point[None])[0])
@@ -380,9 +380,9 @@ def test_eager_points_ask_for_memory_and_fall_alike() -> None:
     assert not np.array_equal(points, space.eager(np.random.default_rng(4), 2000))
     assert len(points) > 100 and space.valid(points).all()
     drawn = space.sample(np.random.default_rng(3), len(points))
-    for name in ("banks_data", "banks_kernel", "banks_acc", "drop_zeros"):
+    for name, eager in (("banks_data", 2), ("banks_kernel", 2), ("banks_acc", 2), ("drop_zeros", 1)):
         column = space.names.index(name)
-        assert points[:, column].mean() > drawn[:, column].mean() + 0.03, name
+        assert (points[:, column] == eager).mean() > (drawn[:, column] == eager).mean() + 0.03, name
 
 
 class Far(NumericRule):

@@ -53,7 +53,7 @@ def test_what_one_loop_fills_in_turn_does_not_lie_on_each_other() -> None:
     """Two operands of a sum, of which one has two banks: in the main part each has a place of its own, in every iteration."""
     name = "resnet18.add3"
     space, row = point(name, head=("c", 2), cut=("c", 2), cut_again=("y", 1), tile_c=4, tile_x=7, order=1, load_a=2, load_b=2,
-                       banks_b=1, banks_acc=1)
+                       banks_b=2, banks_acc=2)
     main = [s for s in places(space, row, INP) if s.elements == 392]
     (a, b) = sorted(main, key=lambda s: s.address)
     assert {a.copies, b.copies} == {1, 2} and a.address + a.elements * a.copies <= b.address
@@ -65,7 +65,7 @@ def test_a_part_begins_in_the_copy_that_nobody_is_storing() -> None:
     """The first part has no room beside both copies of the next one, but beside one, which is used first."""
     name = "resnet18.c7"
     space, row = point(name, done=("init by copy", "rows in use"), head=("y", 7), cut=("y", 1), cut_again=("co", 4), tile_y=2,
-                       head_ci=1, order=2, load_data=5, load_kernel=5, keep_kernel=1, banks_data=1, banks_acc=1, tail_last=2,
+                       head_ci=1, order=2, load_data=5, load_kernel=5, keep_kernel=1, banks_data=2, banks_acc=2, tail_last=2,
                        addend_first=1)
     head, main = places(space, row, ACC)[1:3]
     assert (head.elements, main.elements, main.copies) == (1568, 448, 2)
@@ -77,7 +77,7 @@ def test_a_part_begins_in_the_copy_that_nobody_is_storing() -> None:
 def test_who_comes_first_ends_where_the_next_does_not_begin() -> None:
     name = "resnet18.c4"
     space, row = point(name, done=("init by copy", "rows in use"), head=("y", 6), cut=("y", 6), tile_y=8, tile_x=14, tile_ci=1,
-                       last_ci=2, order=3, load_data=5, load_kernel=5, banks_data=1, banks_kernel=1, banks_acc=1,
+                       last_ci=2, order=3, load_data=5, load_kernel=5, banks_data=2, banks_kernel=2, banks_acc=2,
                        tail_last=2, addend_first=1)
     assert cycles(name, space, row) == 51_577  # 53 994 where the first part's last copy lies under the next one's first
 

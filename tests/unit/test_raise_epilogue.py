@@ -265,7 +265,7 @@ def test_places_that_another_sum_has_left_are_not_cleared_again() -> None:
     space = Space(workload("conv2d:h=12,w=8,ci=32,co=32,k=1").func, "vta-de10-portable")
     raised = [s.done for s in space.sketches].index(("init by maximum",))
     rows = values(space.sketches[raised].model)
-    point = space.point(sketch=raised, head=rows[2, 3], tile_y=3, order=2, load_data=1, load_kernel=5, head_ci=1, banks_acc=1,
+    point = space.point(sketch=raised, head=rows[2, 3], tile_y=3, order=2, load_data=1, load_kernel=5, head_ci=1, banks_acc=2,
                         keep_kernel=1)
     lowered = lower_table(replay(space.func, space.trace(point).as_json()).func, space.target)
     sums = [s for s in lowered.storages if s.buffer.startswith("conv")]
@@ -280,7 +280,7 @@ def test_an_addend_that_goes_first_is_waited_for() -> None:
     space = Space(workload("conv2d:h=8,w=8,ci=16,co=32,k=1").func, "vta-de10-portable")
     raised = [s.done for s in space.sketches].index(("init by maximum",))
     for first in (0, 1):
-        point = space.point(sketch=raised, tile_y=2, order=2, load_data=1, banks_acc=1, addend_first=first)
+        point = space.point(sketch=raised, tile_y=2, order=2, load_data=1, banks_acc=2, addend_first=first)
         program = lower_table(replay(space.func, space.trace(point).as_json()).func, space.target).table
         loads = program[:, isa.OPCODE] == isa.OP_LOAD
         addend = np.flatnonzero(loads & (program[:, isa.MEM] == isa.MEM_ACC))[0]

@@ -54,7 +54,7 @@ def test_resnets_second_layer_moves_the_bytes_that_tvm_moved(tmp_path: Path) -> 
     space = Space(task.func, DE10)
     assert list(found.point) == space.point(
         sketch=int(found.point[0]), tile_co=2, tile_y=8, tile_ci=1, order=2, load_data=5, load_kernel=5, load_bias=2,
-        banks_data=1, banks_kernel=1, banks_bias=1, banks_acc=1).tolist()
+        banks_data=2, banks_kernel=2, banks_bias=2, banks_acc=2).tolist()
     kernel = build(task, DE10, space.trace(space.point(**dict(zip(space.names, found.point)))))
     assert kernel.cycles == found.theirs
     moved = {t.tensor: t.bytes for t in account(kernel).traffic}

@@ -107,7 +107,7 @@ def test_the_estimate_counts_what_comes_first_once() -> None:
     name = "mobilenet.d9"
     space = Space(workload(name).func, "vta-de10")
     given = {"head": cut(space, "g", 20), "head_tile": cut(space, "g", 5), "tile_g": 11, "tile_ky": 1, "tile_kx": 1,
-             "load_data": 1, "load_kernel": 8, "load_bias": 1, "banks_data": 1, "banks_kernel": 1, "banks_acc": 1,
+             "load_data": 1, "load_kernel": 8, "load_bias": 1, "banks_data": 2, "banks_kernel": 2, "banks_acc": 2,
              "drop_zeros": 1, "head_init": 1}
     points = [settled(space, **given, addend_first=first) for first in (0, 1)]
     assert [int(p[space.names.index("addend_first")]) for p in points] == [0, 1]
@@ -122,8 +122,8 @@ def test_the_first_loads_are_waited_for_less(h: int, groups: int) -> None:
     name = f"conv2d:h={h},w={h},ci={16 * groups},co={16 * groups},k=3,stride=2,pad=1,groups={groups}"
     space, rows = Space(workload(name).func, "vta-de10"), h // 2
     half = next(t for t in range(rows // 2, 0, -1) if rows % t == 0)
-    given = {"drop_zeros": 1, "tile_g": 1, "tile_y": rows, "tile_x": rows, "load_kernel": 2, "load_data": 4, "banks_data": 1,
-             "banks_kernel": 1, "banks_acc": 1, "head": cut(space, "g", 2), "head_tile": cut(space, "y", half)}
+    given = {"drop_zeros": 1, "tile_g": 1, "tile_y": rows, "tile_x": rows, "load_kernel": 2, "load_data": 4, "banks_data": 2,
+             "banks_kernel": 2, "banks_acc": 2, "head": cut(space, "g", 2), "head_tile": cut(space, "y", half)}
     points = np.stack([settled(space, **given, head_init=loops) for loops in (0, 2)])
     assert deciding(space, points, COLUMNS).tolist() == [False, True]
     without, with_them = (run(space, name, p).cycles for p in points)

@@ -31,8 +31,8 @@ def test_a_point_is_found_again(name: str) -> None:
 
 
 @pytest.mark.parametrize("decisions", [
-    {"head": 1, "tile_m": 1, "tile_n": 2, "order": 1, "load_weight": 3, "head_k": 1, "keep_weight": 1, "banks_acc": 1},
-    {"head": 3, "tile_m": 2, "tile_n": 1, "load_data": 1, "keep_data": 1, "banks_acc": 1},
+    {"head": 1, "tile_m": 1, "tile_n": 2, "order": 1, "load_weight": 3, "head_k": 1, "keep_weight": 1, "banks_acc": 2},
+    {"head": 3, "tile_m": 2, "tile_n": 1, "load_data": 1, "keep_data": 1, "banks_acc": 2},
 ])
 def test_what_makes_sense_only_together_is_found_too(decisions: dict[str, int]) -> None:
     """A first part as large as a tile is one only where it loads something for the others."""
@@ -45,7 +45,7 @@ def test_what_the_first_and_the_last_part_do_stays_where_the_others_are_tiled_an
     space = Space(workload("conv2d:h=4,w=4,ci=32,co=64,k=3,pad=1").func, "vta-de10")
     point = space.point(
         cut=3, tile_co=2, tile_y=3, tile_x=1, tile_ci=1, tile_ky=1, tile_kx=1, last_ci=2, last_kx=3, drop_zeros=1, order=4,
-        load_data=1, load_kernel=7, banks_data=1, banks_kernel=1,
+        load_data=1, load_kernel=7, banks_data=2, banks_kernel=2,
     )
     assert space.point_of(space.trace(point)).tolist() == point.tolist()
 
@@ -123,7 +123,7 @@ def test_what_is_no_point_says_where_it_leaves_the_space() -> None:
     sch.annotate(loop, "note", 1)
     assert space.point_of(sch).tolist() == point.tolist(), "what lowering does not read changes no program"
     sch.annotate(loop, "vta.loop", "unroll")
-    with pytest.raises(ProgramError, match=r"is known to have step \d+ of \d+: .*no rule of this space gives"):
+    with pytest.raises(ProgramError, match=r"is known to have step \d+ of \d+: .*no decision of a rule has these values"):
         space.point_of(sch)
     with pytest.raises(ProgramError, match="another form than any of the space's"):
         Space(workload("max_pool2d:h=8,w=8,c=16,k=2,stride=2").func, "vta-de10").point_of(Schedule(func))
@@ -132,7 +132,11 @@ def test_what_is_no_point_says_where_it_leaves_the_space() -> None:
 def recorded_points() -> dict[str, dict[str, list[Any]]]:
     """Points of version 3 of the space, 40 of each workload, with the traces of a few."""
     with lzma.open(Path(__file__).parent.parent / "data" / "points_version3.json.xz", "rt", encoding="utf-8") as file:
-        return json.load(file)
+        recorded: dict[str, dict[str, list[Any]]] = json.load(file)
+    for found in recorded.values():
+        # Banks were counted from the second one on.
+        found["points"] = [{n: v + n.startswith("banks_") for n, v in point.items()} for point in found["points"]]
+    return recorded
 
 
 def test_points_of_an_old_version_are_points_of_this_one() -> None:

@@ -103,8 +103,8 @@ def test_stages_of_two_loads_are_half_as_many_instructions(h: int, groups: int) 
     name = f"conv2d:h={h},w={h},ci={16 * groups},co={16 * groups},k=3,stride=2,pad=1,groups={groups}"
     space, rows = Space(workload(name).func, "vta-de10"), h // 2
     half = next(t for t in range(rows // 2, 0, -1) if rows % t == 0)
-    given = {"drop_zeros": 1, "tile_g": 1, "tile_y": half, "tile_x": rows, "load_kernel": 2, "load_data": 4, "banks_data": 1,
-             "banks_kernel": 1, "banks_acc": 1}
+    given = {"drop_zeros": 1, "tile_g": 1, "tile_y": half, "tile_x": rows, "load_kernel": 2, "load_data": 4, "banks_data": 2,
+             "banks_kernel": 2, "banks_acc": 2}
     points = np.stack([settled(space, **given, late=loops) for loops in (0, 1)])
     assert deciding(space, points, COLUMNS).tolist() == [False, True]
     tables = [lower_table(space.schedule(p).func, space.target).table for p in points]

@@ -92,7 +92,7 @@ def test_the_first_loads_are_waited_for_less(h: int, groups: int) -> None:
     """Channel after channel, loads take three quarters of what products do: the best first part is of a few small tiles."""
     name = f"conv2d:h={h},w={h},ci={16 * groups},co={16 * groups},k=3,stride=2,pad=1,groups={groups}"
     space, rows = Space(workload(name).func, "vta-de10"), h // 2
-    given = {"drop_zeros": 1, "tile_y": rows, "tile_x": rows, "banks_data": 1, "banks_kernel": 1, "banks_acc": 1,
+    given = {"drop_zeros": 1, "tile_y": rows, "tile_x": rows, "banks_data": 2, "banks_kernel": 2, "banks_acc": 2,
              "load_data": len(space.names), "load_kernel": 2}
     best: dict[bool, int] = {}
     for size in (0, 1, 2):

@@ -44,7 +44,7 @@ def off(space: Space, name: str | PrimFunc, target: str, points: np.ndarray) -> 
 
 @pytest.mark.parametrize(("name", "target", "near", "count"), [
     ("t2", "vta-de10", 0.02, 20), ("t2", "vta-de10-portable", 0.02, 20), ("dense:m=2,n=64,k=64", "vta-de10", 0.05, 6),
-    (PADDED, "vta-de10", 0.08, 10), (PADDED, "vta-de10-portable", 0.08, 14), ("mobilenet.d9", "vta-de10", 0.05, 6),
+    (PADDED, "vta-de10", 0.08, 10), (PADDED, "vta-de10-portable", 0.08, 14), ("mobilenet.d9", "vta-de10", 0.05, 24),
 ])
 def test_the_draft_is_near_the_machine(name: str, target: str, near: float, count: int) -> None:
     space, points = of(name, target, count)
@@ -60,7 +60,7 @@ def test_weights_come_in_as_many_dmas_as_are_counted(name: str, parts: bool) -> 
 
     A part of one tile of channels has no loop over them: its weights are loaded outside of its loop over rows all the same.
     """
-    space, points = of(name, "vta-de10", 500 if parts else 120)
+    space, points = of(name, "vta-de10", 500 if parts else 240)
     if parts:
         has = {own: points[:, space.names.index(own)] for own in space.names}
         points = points[(has["head"] > 0) & (has["load_data"] > has["load_kernel"]) & (has["load_kernel"] > 0)][:10]
@@ -69,8 +69,8 @@ def test_weights_come_in_as_many_dmas_as_are_counted(name: str, parts: bool) -> 
         sketch, plan = space.meaning(point[None])
         model = sketch.model
         (weights,) = (k for k, o in enumerate(model.nest.operands) if o.scope == WGT)
-        if plan.keep[weights].any():
-            continue
+        if plan.keep[weights].any() or (plan.stack.rest != plan.stack.tiles).any():
+            continue  # a border may leave a last tile without some of the taps, and without their weights
         fills = model.fills(plan, plan.stack, weights)
         dmas = int((fills * model.transfer(plan, plan.stack, weights)[1]).sum())
         table = lower_table(space.schedule(point).func, "vta-de10").table
@@ -89,11 +89,11 @@ def test_loads_come_from_outside_in_and_addends_behind_those_on_their_way(name: 
     space = Space(workload(name).func, "vta-de10")
     points = space.sample(np.random.default_rng(5), 9000)
     load = {own: points[:, space.names.index(own)] for own in space.names}
-    chosen = (load["load_kernel"] > 0) & (load["banks_kernel"] == 1) & (load["head_tile"] == 0)
+    chosen = (load["load_kernel"] > 0) & (load["banks_kernel"] == 2) & (load["head_tile"] == 0)
     if addends:
         chosen &= load["load_bias"] > 0
     else:
-        chosen &= (load["load_data"] > load["load_kernel"]) & (load["banks_data"] == 0)
+        chosen &= (load["load_data"] > load["load_kernel"]) & (load["banks_data"] == 1)
     points = points[chosen]
     found = off(space, name, "vta-de10", points[np.argsort(space.draft(points), kind="stable")[:8]])
     assert len(found) == 8 and np.median(np.abs(found)) < near
@@ -104,7 +104,7 @@ def test_addends_of_stages_come_behind_the_products() -> None:
     name = "conv2d:h=7,w=7,ci=256,co=128,k=3,pad=1"
     space = Space(workload(name).func, "vta-de10")
     plain = next(n for n, sketch in enumerate(space.sketches) if not sketch.done)
-    point = space.point(sketch=plain, tile_co=1, load_kernel=1, load_bias=1, banks_kernel=1, drop_zeros=1)
+    point = space.point(sketch=plain, tile_co=1, load_kernel=1, load_bias=1, banks_kernel=2, drop_zeros=1)
     assert abs(off(space, name, "vta-de10", point[None])[0]) < 0.02
 
 
@@ -325,13 +325,13 @@ def test_a_place_is_cleared_once_before_a_maximum_brings_in_its_first_value() ->
     model = space.sketches[raised].model
     assert model.nest.clears and not Space(space.func, "vta-de10").sketches[0].model.nest.clears
     model.nest = dataclasses.replace(model.nest, clears=False)
-    for banks in (0, 1):
+    for banks in (1, 2, 3):
         for y in (2, 4, 8):
-            several = {"order": 2, "load_data": 1, "banks_acc": banks} if y < 8 else {}
+            several = {"order": 2, "load_data": 1, "banks_acc": min(banks, 8 // y)} if y < 8 else {}
             point = space.point(sketch=raised, tile_y=y, **several)[None]
             free = space.draft(point)[0]
             model.nest = dataclasses.replace(model.nest, clears=True)
-            used = 2 if banks and y < 8 else 1
+            used = min(banks, 8 // y)
             assert space.draft(point)[0] - free == used * (8 * y * 2 + ISSUE)
             model.nest = dataclasses.replace(model.nest, clears=False)
 
@@ -361,18 +361,24 @@ def test_taps_that_are_instructions_anyway_are_not_counted_twice() -> None:
 
 
 def test_micro_ops_are_counted_as_lowering_makes_them() -> None:
-    """Borders cut loops that the instruction then has to have, banks turn together, and what does not fit is loaded again."""
+    """Borders cut loops that the instruction then has to have, banks turn together, and what does not fit is loaded again.
+
+    Where a last tile is smaller, its list is not counted.
+    """
     space = Space(workload("resnet18.c11").func, "vta-de10")
-    points = space.sample(np.random.default_rng(0), 160)
+    points = space.sample(np.random.default_rng(0), 640)
     ratios = []
     for point in points[::5]:
+        sketch, meant = space.meaning(point[None])
+        if meant.stack.short[..., : sketch.model.n_spatial].any() or len(ratios) == 32:
+            continue
         table = lower_table(space.schedule(point).func, space.target).table
         loaded = table[(table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.MEM] == isa.MEM_UOP), isa.X_SIZE].sum()
         own = point[None, space.places(int(point[0]))]
         plans = [(model, model.plan(rows)) for model, rows in space.sketches[int(point[0])].split(own)]
         counted = sum(float(uops(model, plan, part)[0]) for model, plan in plans for part in plan.parts if part.on[0])
         ratios.append(abs(np.log(counted / loaded)))
-    assert np.mean(ratios) < 0.85
+    assert len(ratios) > 20 and np.mean(ratios) < 0.85
 
 
 @pytest.mark.parametrize("sizes", ["h=29,w=27,k=3,stride=2,pad=1", "h=18,w=16,k=3,pad=1", "h=17,w=19,k=5,pad=2"])
@@ -430,22 +436,22 @@ def test_nests_follow_each_other() -> None:
 
 @pytest.mark.parametrize(("name", "decisions", "near"), [
     # Whole rows of a window with stride 2, padding left out: the load brings all of the image's rows, not one fewer.
-    ("mobilenet.d8", {"cut": ("g", 2), "cut_again": ("y", 1), "tile_g": 2, "load_data": 1, "load_kernel": 1, "banks_data": 1,
-                      "banks_kernel": 1, "banks_acc": 1, "drop_zeros": 1}, 0.01),
+    ("mobilenet.d8", {"cut": ("g", 2), "cut_again": ("y", 1), "tile_g": 2, "load_data": 1, "load_kernel": 1, "banks_data": 2,
+                      "banks_kernel": 2, "banks_acc": 2, "drop_zeros": 1}, 0.01),
     # Tiles that a border cuts along the rows: each row of the buffer is a DMA of its own.
     ("mobilenet.d7", {"head": ("g", 1), "cut": ("g", 3), "tile_g": 7, "tile_x": 7, "tile_kx": 1, "order": 1, "load_data": 2,
-                      "load_kernel": 8, "banks_kernel": 1, "drop_zeros": 1}, 0.02),
+                      "load_kernel": 8, "banks_kernel": 2, "drop_zeros": 1}, 0.02),
     # Results stored element by element: so many instructions are fetched for long, and more than wait for the engine.
-    ("mobilenet.d8", {"head": ("g", 2), "tile_g": 3, "load_data": 1, "load_kernel": 1, "load_bias": 1, "banks_data": 1,
-                      "banks_kernel": 1, "banks_bias": 1, "banks_acc": 1, "drop_zeros": 1, "tail": 5}, 0.15),
+    ("mobilenet.d8", {"head": ("g", 2), "tile_g": 3, "load_data": 1, "load_kernel": 1, "load_bias": 1, "banks_data": 2,
+                      "banks_kernel": 2, "banks_bias": 2, "banks_acc": 2, "drop_zeros": 1, "tail": 5}, 0.15),
     # Addends that stages read, at the end of a tile whose weights stream in; and such as a sum starts with.
-    ("mobilenet.d8", {"sketch": 1, "tile_g": 2, "tile_kx": 1, "load_data": 1, "load_kernel": 8, "load_bias": 1, "banks_data": 1,
-                      "banks_kernel": 1, "banks_bias": 1, "banks_acc": 1, "drop_zeros": 1}, 0.05),
+    ("mobilenet.d8", {"sketch": 1, "tile_g": 2, "tile_kx": 1, "load_data": 1, "load_kernel": 8, "load_bias": 1, "banks_data": 2,
+                      "banks_kernel": 2, "banks_bias": 2, "banks_acc": 2, "drop_zeros": 1}, 0.05),
     ("mobilenet.d9", {"head": ("g", 3), "cut": ("g", 5), "tile_g": 8, "tile_ky": 1, "load_data": 1, "load_kernel": 7,
-                      "load_bias": 1, "banks_kernel": 1, "banks_acc": 1, "drop_zeros": 1}, 0.01),
+                      "load_bias": 1, "banks_kernel": 2, "banks_acc": 2, "drop_zeros": 1}, 0.01),
     # Room for the first bank beside what the part before is storing, and none for the second.
     ("resnet18.c4", {"head": ("y", 6), "cut": ("y", 4), "tile_y": 9, "tile_x": 14, "tile_ci": 2, "last_ci": 1, "order": 5,
-                     "load_data": 5, "load_kernel": 5, "banks_data": 1, "banks_kernel": 1, "banks_acc": 1, "tail_last": 2,
+                     "load_data": 5, "load_kernel": 5, "banks_data": 2, "banks_kernel": 2, "banks_acc": 2, "tail_last": 2,
                      "addend_first": 1}, 0.02),
 ])
 def test_what_is_estimated_too_low_is_found_by_a_search(name: str, decisions: dict[str, Any], near: float) -> None:

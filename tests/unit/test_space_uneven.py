@@ -1,0 +1,199 @@
+"""Tiles that do not divide their axis: where they may, what they compute, what is said of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from decided import cut, error_of_lowest, run, settled
+
+from autosched.errors import ProgramError
+from autosched.lower import lower_table
+from autosched.workloads import workload
+from sim import isa
+from space import Space
+from space.rules.length import instructions
+from space.rules.tiling import balanced, divisors
+
+DENSE = "dense:m=14,k=64,n=80,bias=1"
+CONV = "conv2d:h=9,w=11,ci=32,co=80,k=3,pad=1"
+STRIDED = "conv2d:h=12,w=10,ci=32,co=48,k=1,stride=2"
+GROUPED = "conv2d:h=14,w=10,ci=80,co=80,k=3,stride=2,pad=1,groups=5"
+
+
+def uneven(space: Space, points: np.ndarray) -> np.ndarray:
+    """Which points have a tile of the output that is smaller than the others."""
+    found = []
+    for point in points:
+        sketch, plan = space.meaning(point[None])
+        n = sketch.model.n_spatial
+        found.append(any((part.rest != part.tiles)[0, :n].any() for part in plan.parts if part.on[0]))
+    return np.array(found, dtype=np.bool_)
+
+
+def drawn(name: str, target: str, count: int) -> tuple[Space, np.ndarray]:
+    space = Space(workload(name).func, target)
+    points = space.sample(np.random.default_rng(6), count)
+    return space, points[uneven(space, points)]
+
+
+def test_balanced_tiles_are_the_smallest_for_their_number() -> None:
+    for n in range(1, 130):
+        count = [-(-n // tile) for tile in range(1, n + 1)]
+        assert balanced(n) == tuple(tile for tile in range(1, n + 1) if tile == 1 or count[tile - 1] < count[tile - 2])
+        assert set(divisors(n)) <= set(balanced(n))
+    assert balanced(14) == (1, 2, 3, 4, 5, 7, 14)
+
+
+@pytest.mark.parametrize(("given", "tile"), [
+    ({"tile_m": 4}, 4), ({"tile_m": 5}, 5), ({"tile_m": 6}, 5), ({"tile_m": 13}, 7),  # of all rows
+    ({"tile_m": 5, "cut": ("m", 2)}, 4), ({"tile_m": 5, "head": ("m", 4)}, 5), ({"tile_m": 5, "head": ("m", 3)}, 1),
+    # Of all rows, beside a cut of columns.
+    ({"tile_m": 4, "cut": ("n", 1), "cut_again": ("m", 3)}, 4), ({"tile_m": 5, "cut": ("n", 1)}, 5),
+    ({"tile_m": 6, "head": ("n", 1)}, 5),
+])
+def test_what_is_cut_is_divided_and_what_is_whole_need_not_be(given: dict[str, int | tuple[str, int]], tile: int) -> None:
+    space = Space(workload(DENSE).func, "vta-de10")
+    values = {name: value if isinstance(value, int) else cut(space, *value) for name, value in given.items()}
+    point = settled(space, **values, load_data=1)
+    assert point[space.names.index("tile_m")] == tile and not point[space.names.index("cut_again")]
+    assert run(space, DENSE, point, execute=True).ok
+
+
+def test_the_last_tile_is_smaller() -> None:
+    space = Space(workload(DENSE).func, "vta-de10")
+    table = lower_table(space.schedule(space.point(tile_m=4, load_data=1, banks_data=2)).func, "vta-de10").table
+
+    def sizes(opcode: int, memory: int) -> list[int]:
+        mine = table[(table[:, isa.OPCODE] == opcode) & (table[:, isa.MEM] == memory)]
+        return [int(n) for n in mine[:, isa.Y_SIZE] * mine[:, isa.X_SIZE] if n]
+
+    assert sizes(isa.OP_LOAD, isa.MEM_INP) == [16, 16, 16, 8] and sizes(isa.OP_STORE, isa.MEM_OUT) == [20, 20, 20, 10]
+
+
+def test_padding_is_left_out_where_tiles_differ_along_it() -> None:
+    space = Space(workload(CONV).func, "vta-de10")
+    sketch = space.sketches[0].model
+    axes = {axis.name: n for n, axis in enumerate(sketch.nest.axes)}
+    assert sketch.tied == [axes["y"], axes["x"]] and sketch.uneven[[axes["y"], axes["x"], axes["co"]]].all()
+    assert not sketch.uneven[list(sketch.nest.reduce)].any()
+    space.point(tile_y=5, order=2, load_data=1, drop_zeros=1)
+    space.point(tile_y=3, order=2, load_data=1, drop_zeros=0)
+    space.point(tile_co=2, load_kernel=1, drop_zeros=0)  # channels have no padding
+    with pytest.raises(ProgramError, match="not in the space"):
+        space.point(tile_y=5, order=2, load_data=1, drop_zeros=0)
+
+
+def test_where_nothing_is_known_of_the_last_tile_they_divide() -> None:
+    """What stages read at several places, and what is loaded of a stride: there is no padding that could be left out."""
+    pool = Space(workload("max_pool2d:h=14,w=14,c=16,k=3,stride=2,pad=1").func, "vta-de10")
+    for form, sketch in enumerate(pool.sketches):
+        if len(sketch.models) > 1 or not sketch.model.nest.halos:
+            continue
+        assert not sketch.model.uneven.any()
+        some = Space(pool.func, "vta-de10", fixed={"sketch": form})
+        points = some.sample(np.random.default_rng(0), 200)
+        assert len(points) > 100 and not uneven(some, points).any()
+    strided = Space(workload(STRIDED).func, "vta-de10")
+    forms = set()
+    for sketch in strided.sketches:
+        axes = {axis.name: n for n, axis in enumerate(sketch.model.nest.axes)}
+        rows = "rows in use" in sketch.done
+        forms.add(rows)
+        # Rows in use are copied one by one, all their columns with them.
+        assert sketch.model.uneven[[axes["co"], axes["y"]]].all() and sketch.model.uneven[axes["x"]] == (not rows)
+    assert forms == {False, True}
+
+
+@pytest.mark.parametrize(("text", "axis", "longest"), [
+    ("dense:m=290,k=32,n=32", "m", [73, 97, 145, 290]), ("max_pool2d:h=580,w=4,c=16,k=3,stride=2,pad=1", "y", [145, 290]),
+])
+def test_of_a_long_axis_only_tiles_that_may_be_are_choices(text: str, axis: str, longest: list[int]) -> None:
+    """Where windows are shared on chip, divisors."""
+    space = Space(workload(text).func, "vta-de10")
+    model = space.sketches[-1].model
+    column = model.columns[model.index[f"tile_{axis}"]]
+    assert [tile for tile in column.choices if tile > 64] == longest
+
+
+def test_least_loads_are_those_of_all_iterations() -> None:
+    """What every tile reads adds up to what all of them do, whatever their sizes."""
+    space = Space(workload(CONV).func, "vta-de10")
+    sketch = space.sketches[0]
+    for given in ({"tile_co": 2, "order": 0, "load_kernel": 1}, {"tile_y": 5, "order": 2, "load_data": 1, "drop_zeros": 1}):
+        point = settled(space, **given)
+        assert uneven(space, point[None]).all()
+        _, plan = space.meaning(point[None])
+        assert sketch.model.least_elements(plan, 0) == 2 * 9 * 11 and sketch.model.least_elements(plan, 1) == 2 * 5 * 9
+
+
+@pytest.mark.parametrize(("name", "target"), [
+    (DENSE, "vta-pynq"), (CONV, "vta-de10"), (CONV, "vta-de10-portable"), (STRIDED, "vta-fsim"), (GROUPED, "vta-de10"),
+    ("residual:h=5,w=7,c=80", "vta-de10"), ("conv2d_transpose:h=5,w=3,ci=32,co=48,k=4,stride=2,pad=1", "vta-de10-portable"),
+])
+def test_they_compute_the_same_within_their_bounds(name: str, target: str) -> None:
+    space, points = drawn(name, target, 60)
+    some = points[:: max(1, len(points) // 8)][:8]
+    assert len(some) == 8
+    for point in some:
+        found = run(space, name, point, execute=True)
+        assert found.ok and found.cycles is not None, (space.explain(point), found)
+        assert max(space.machine_bound(), int(space.bound(point[None])[0])) <= found.cycles, space.explain(point)
+
+
+@pytest.mark.parametrize("name", [DENSE, CONV, GROUPED, "residual:h=10,w=14,c=80"])
+def test_the_estimate_knows_them(name: str) -> None:
+    space, points = drawn(name, "vta-de10", 600)
+    assert error_of_lowest(space, name, points) < 0.06
+
+
+@pytest.mark.parametrize("name", [DENSE, CONV])
+def test_they_are_programs_of_their_own(name: str) -> None:
+    space, points = drawn(name, "vta-de10", 200)
+    some = points[np.argsort(space.draft(points), kind="stable")[:30]]
+    assert len({run(space, name, p).program for p in some}) == len(some) == 30
+
+
+def test_the_last_tile_costs_what_it_has() -> None:
+    """Of fewer rows: what is loaded, started, summed, finished and stored for it shrinks with it."""
+    # Stages of a tile, of all tiles at once, and row by row; last, loads are what takes long.
+    for k, n, given, near in (
+        (64, 256, {"banks_acc": 2}, 4), (64, 256, {"init": 1}, 30), (64, 256, {"banks_acc": 2, "tail": 1}, 24),
+        (2048, 16, {"banks_acc": 2}, 12),
+    ):
+        cycles, said = {}, {}
+        for m in (16, 15, 13):
+            name = f"dense:m={m},k={k},n={n},bias=1"
+            space = Space(workload(name).func, "vta-de10")
+            point = settled(space, tile_m=4, load_data=1, banks_data=2, **given)
+            found = dict(zip(space.names, point.tolist()))
+            assert found["tile_m"] == 4 and all(found[column] == value for column, value in given.items())
+            cycles[m], said[m] = run(space, name, point).cycles, space.draft(point[None])[0]
+        for fewer in (15, 13):
+            off = (said[16] - said[fewer]) - (cycles[16] - cycles[fewer])
+            assert abs(off) <= near, (given, fewer, off)
+
+
+@pytest.mark.parametrize(("name", "target"), [
+    ("conv2d:h=13,w=7,ci=32,co=112,k=1", "vta-de10"), ("conv2d:h=13,w=7,ci=32,co=112,k=1", "vta-fsim"), (CONV, "vta-pynq"),
+    ("residual:h=5,w=7,c=80", "vta-de10"), ("conv2d:h=13,w=9,ci=32,co=48,k=5,stride=2,pad=2", "vta-de10-portable"),
+])
+def test_no_program_is_longer_than_its_bound(name: str, target: str) -> None:
+    """The last tile lies in a place for a whole one, where nothing joins across the dimension in which it is smaller."""
+    space, points = drawn(name, target, 400)
+    said = []
+    for point in points:
+        sketch, plan = space.meaning(point[None])
+        said.append(int(instructions(sketch.model, plan)[0]))
+    shortest = np.argsort(said, kind="stable")[:40]
+    assert len(shortest) == 40
+    for n in shortest:
+        assert len(lower_table(space.schedule(points[n]).func, target).table) <= said[n], space.explain(points[n])
+
+
+def test_tiles_that_every_step_was_refused_for_are_points() -> None:
+    """Nine rows in tiles of two, initial values in front of them, a load of addends behind: the last tile lacks a row of taps."""
+    name = "conv2d:h=9,w=11,ci=48,co=64,k=3,pad=1,bias=1,tail=cast"
+    space = Space(workload(name).func, "vta-de10")
+    point = settled(space, head=cut(space, "x", 4), tile_co=1, tile_y=2, tile_x=1, tile_ky=1, drop_zeros=1, order=4, load_data=3,
+                    load_kernel=6, load_bias=2, head_late=1, init=1, head_init=2, banks_data=3, banks_kernel=2)
+    assert uneven(space, point[None]).all() and run(space, name, point, execute=True).ok
