@@ -13,16 +13,17 @@ refresh(__file__, _loads_kernel)
 
 @lean
 def products(
-    on: Any, extents: Any, tiles: Any, outer: Any, position: Any, depth: Any, drops: Any, taps: Any, reduce: Any, spatial: int,
-    capacity: int, apart: bool, listed: bool, room: Any, found: Any,
+    on: Any, extents: Any, tiles: Any, outer: Any, short: Any, position: Any, depth: Any, drops: Any, taps: Any, reduce: Any,
+    spatial: int, capacity: int, apart: bool, listed: bool, room: Any, found: Any,
 ) -> None:
     """Of every part: visits of the nest, instructions of a visit, tiles, and resets of a tile.
 
     Args:
         on: whether a part exists, shape (parts, n); of others nothing is counted.
-        extents: iterations of every axis, shape (parts, axes, n), like ``tiles`` and ``outer``.
+        extents: iterations of every axis, shape (parts, axes, n), like the following three.
         tiles: iterations inside a tile.
         outer: tiles along every axis.
+        short: by how many iterations the last one is smaller.
         position: of every axis' loop, shape (axes, n).
         depth: loops around the nest, shape (n,).
         drops: whether padding is left out, shape (n,).
@@ -46,7 +47,7 @@ def products(
             for a in range(axes):
                 if position[a, r] < depth[r]:
                     visits *= outer[p, a, r]
-                    smaller += outer[p, a, r] * tiles[p, a, r] != extents[p, a, r]
+                    smaller += short[p, a, r] > 0
                 if a < spatial:
                     run *= outer[p, a, r]
                     tile *= tiles[p, a, r]
@@ -56,9 +57,8 @@ def products(
                 work, bit = 1, 0
                 for a in range(axes):
                     inner[a] = extents[p, a, r] if position[a, r] >= depth[r] else tiles[p, a, r]
-                    if position[a, r] < depth[r] and outer[p, a, r] * tiles[p, a, r] != extents[p, a, r]:
-                        if ends >> bit & 1:
-                            inner[a] = extents[p, a, r] - (outer[p, a, r] - 1) * tiles[p, a, r]
+                    if position[a, r] < depth[r] and short[p, a, r] > 0:
+                        inner[a] -= short[p, a, r] * (ends >> bit & 1)
                         bit += 1
                     work *= inner[a]
                     held[a] = 0
@@ -176,16 +176,17 @@ def dmas(
 
 @lean
 def elementwise(
-    on: Any, extents: Any, tiles: Any, outer: Any, position: Any, slices: Any, thick: Any, out: Any, whole: Any, spatial: int,
-    capacity: int, room: Any, found: Any,
+    on: Any, extents: Any, tiles: Any, outer: Any, short: Any, position: Any, slices: Any, thick: Any, out: Any, whole: Any,
+    spatial: int, capacity: int, room: Any, found: Any,
 ) -> None:
     """Of every part: instructions of every element-wise operation, and STOREs of what is stored; the result, shape (2, parts, n).
 
     Args:
         on: whether a part exists, shape (parts, n); of others nothing is counted.
-        extents: iterations of every axis, shape (parts, axes, n), like ``tiles`` and ``outer``.
+        extents: iterations of every axis, shape (parts, axes, n), like the following three.
         tiles: iterations inside a tile.
         outer: tiles along every axis.
+        short: by how many iterations the last one is smaller.
         position: of every axis' loop, shape (axes, n).
         slices: 0, or 1 + the axis along which stages and stores go slice by slice, shape (parts, n).
         thick: indices of it in a slice, shape (parts, n).
@@ -222,7 +223,7 @@ def elementwise(
                 # Two dimensions of a slice each; a slice across the innermost one is stored element by element.
                 last, gap = innermost(whole, spatial), -1
                 for a in range(spatial):
-                    if position[a, r] < out[p, r] and outer[p, a, r] * tiles[p, a, r] != extents[p, a, r]:
+                    if position[a, r] < out[p, r] and short[p, a, r] > 0:
                         gap = a
                 elements //= stored[last] * rows(stored, last, gap)
             found[1, p, r] = outs * elements

@@ -247,12 +247,9 @@ def play(
                     loaded[n_loaded] = inward[i]
                     n_loaded += 1
             deepest = depth[loaded[n_loaded - 1]] if n_loaded else 0  # loops around the innermost load
-            uneven = False  # whether the last tile of a reduction is smaller
-            for a in range(spatial, axes):
+            uneven = False  # whether the last tile along some axis is smaller
+            for a in range(axes):
                 uneven |= rest[a] != tile[a]
-            ragged = False  # whether the last tile along an axis of the output is smaller
-            for a in range(spatial):
-                ragged |= rest[a] != tile[a]
             for b in range(held):
                 stored[b] = store if not first_part and apart[1, p, r] <= (b > 0) else 0.0
             if first_part and w[KNOWN] > 0:
@@ -266,21 +263,22 @@ def play(
             while True:
                 new_tile = step == 0 or changed < w[AROUND]  # whose initial values, and those of others, are still to be written
                 share = 1.0  # of a whole tile of the reduction: the last one may be smaller
-                if uneven:
-                    for a in range(spatial, axes):
-                        # Quotients are dear, and nearly all are 1.
-                        if counter[a] == outer[a] - 1 and rest[a] != tile[a]:
-                            share *= rest[a] / tile[a]
                 begun = made = ended = 1.0  # of whole tiles, what gets initial values now, is summed, and is stored
                 slices = int(w[SLICES])
-                if ragged:
-                    for a in range(spatial):
-                        if counter[a] == outer[a] - 1 and rest[a] != tile[a]:
-                            less = rest[a] / tile[a]
-                            made *= less
-                            begun *= less if a < w[AROUND] else 1.0
-                            ended *= less if a < w[OUT] else 1.0
-                            if a == w[SLICED] and a < w[OUT]:
+                if uneven:
+                    for a in range(axes):
+                        # Quotients are dear, and nearly all are 1.
+                        if counter[a] != outer[a] - 1 or rest[a] == tile[a]:
+                            continue
+                        less = rest[a] / tile[a]
+                        if a >= spatial:
+                            share *= less
+                            continue
+                        made *= less
+                        begun *= less if a < w[AROUND] else 1.0
+                        if a < w[OUT]:
+                            ended *= less
+                            if a == w[SLICED]:
                                 slices = -(-slices * rest[a] // tile[a])
                 # Loads of this visit, in program order.
                 load = max(load, told)
@@ -310,7 +308,7 @@ def play(
                                 transfers = max(transfers, widths[2, d, p, r])
                     if depth[k] > spatial:
                         beats *= share
-                    if ragged:
+                    if made != 1.0:
                         for a in range(spatial):
                             place = position[a, r]
                             if place < depth[k] and counter[place] == outer[place] - 1:

@@ -98,7 +98,11 @@ class Recorder:
         """Two banks for a block's output, or more."""
         self.record("double_buffer", (), block=block, buffer_index=0)
         if banks > 2:
-            self.record("annotate", (), block_or_loop=block, ann_key="vta.banks", ann_val=banks)
+            self.annotate(block, "vta.banks", banks)
+
+    def annotate(self, block: BlockRV, key: str, value: int) -> None:
+        """What lowering is told of a block."""
+        self.record("annotate", (), block_or_loop=block, ann_key=key, ann_val=value)
 
 
 @dataclass

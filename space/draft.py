@@ -257,7 +257,7 @@ def _tails(model: Model, plan: Plan, part: Part) -> Floats:
 
     dims, movers, _ = model.dims
     found = np.ones((2, len(model.nest.operands), len(model.extents), *part.on.shape))
-    padded = np.zeros(dims.shape[0] * movers.shape[1], dtype=np.bool_).reshape(dims.shape[0], movers.shape[1])
+    padded = np.zeros(movers.shape[:2], dtype=np.bool_)
     for dim in model.padding.dims:
         padded[model.padding.operand, dim.at] = True
     tails(model.regions(plan, part), columns(short), dims, movers, padded, np.array(plan.drops), model.n_spatial, found)
@@ -288,8 +288,7 @@ def _work(model: Model, plan: Plan, terms: Terms, work: Floats) -> None:
     work[AROUND], work[OUT] = part.init, part.out
     work[FIXED] = ISSUE * terms.operations
     work[STAGE] = elements / slices * terms.stages + work[FIXED]
-    position = np.concatenate([plan.position[:, : model.n_spatial], np.full((len(plan), 1), -1)], axis=1)
-    work[SLICED] = position[np.arange(len(plan)), part.slices - 1]
+    work[SLICED] = np.where(part.slices > 0, plan.position[np.arange(len(plan)), part.slices - 1], -1)
     work[FIRST] = -1.0
     if model.nest.halos:
         tail = model.halo_tail(part)

@@ -8,6 +8,6 @@ from __future__ import annotations
 # Columns of ``fill``: one row per operand.
 DEPTH, BEATS, TRANSFERS, BANKS, ONCE, ENGINE, AFTER = range(7)
 # Columns of ``work``: of a part.
-PRODUCTS, PIECES, INIT, STAGE, SLICES, STORE, UOPS, LATE, KNOWN, CLEAR, RELOAD, STORES, AROUND, OUT, FIRST = range(15)
-FIXED, SLICED = 15, 16
+(PRODUCTS, PIECES, INIT, STAGE, SLICES, STORE, UOPS, LATE, KNOWN, CLEAR, RELOAD, STORES, AROUND, OUT, FIRST, FIXED,
+ SLICED) = range(17)
 MOST = 1500  # innermost visits of a part that are played; the rest goes on at the same pace

@@ -57,7 +57,7 @@ class First(NumericRule):
             for k in _addends(build.model):
                 copy = build.shared.get(k) or build.piece.copies[k]
                 if copy is not None:
-                    build.record("annotate", (), block_or_loop=copy, ann_key="vta.first", ann_val=1)
+                    build.annotate(copy, "vta.first", 1)
 
 
 def _addends(model: Model) -> list[int]:

@@ -80,8 +80,8 @@ def products(model: Model, plan: Plan, part: Part) -> Ints:
     config = model.config
     found = np.zeros((4, *np.atleast_2d(part.on).shape), dtype=np.int64)
     _length_kernel.products(
-        np.array(np.atleast_2d(part.on)), *turned(plan, part), columns(plan.position), depth, np.array(plan.drops), taps, reduce,
-        model.n_spatial,
+        np.array(np.atleast_2d(part.on)), *turned(plan, part), stacked(columns(part.short)), columns(plan.position), depth,
+        np.array(plan.drops), taps, reduce, model.n_spatial,
         # Of the ALU no implementation takes one accumulator twice in a row.
         config.uop_capacity, model.target.semantics == "portable" or not nest.tensorized, config.uop_capacity >= config.acc_depth,
         np.zeros((3, every), dtype=np.int64), found,
@@ -105,8 +105,8 @@ def elementwise(model: Model, plan: Plan, part: Part) -> tuple[Ints, Ints]:
     on, slices, thick, out = (np.array(np.atleast_2d(own)) for own in (part.on, part.slices, part.thick, part.out))
     found = np.zeros((2, *on.shape), dtype=np.int64)
     _length_kernel.elementwise(
-        on, *turned(plan, part), columns(plan.position), slices, thick, out, model.extents, model.n_spatial,
-        model.config.uop_capacity, np.zeros((2, len(model.extents)), dtype=np.int64), found,
+        on, *turned(plan, part), stacked(columns(part.short)), columns(plan.position), slices, thick, out, model.extents,
+        model.n_spatial, model.config.uop_capacity, np.zeros((2, len(model.extents)), dtype=np.int64), found,
     )
     pieces, stores = found if part.on.ndim > 1 else found[:, 0]
     operations = pieces * (model.imm_ops + model.tensor_ops + model.added + sum(model.nest.init_ops) + len(model.nest.stages) + 2)

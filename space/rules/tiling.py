@@ -71,19 +71,32 @@ def even(model: Model, plan: Plan) -> Mask:
     return ok
 
 
-@cache
-def _nearest(extent: int, choices: tuple[int, ...], whole: bool) -> Ints:
-    """The nearest size of every tile of everything up to an extent, a row each; shape (extent + 1, extent + 1).
+def _sizes(n: int, extent: int, uneven: bool) -> tuple[int, ...]:
+    """The tiles that ``n`` iterations of an axis may have, ascending: they divide them, but not all of an axis that is uneven."""
+    return balanced(n) if uneven and n == extent else divisors(n)
 
-    Args:
-        extent: of an axis.
-        choices: of its tiles.
-        whole: whether tiles of the whole axis need not divide it.
-    """
+
+@cache
+def _nearest(extent: int, choices: tuple[int, ...], uneven: bool) -> Ints:
+    """The nearest size of every tile of everything up to an extent, a row each; shape (extent + 1, extent + 1)."""
     table = np.ones((extent + 1, extent + 1), dtype=np.int64)
     for n in range(1, extent + 1):
-        table[n] = nearest(balanced(n) if whole and n == extent else divisors(n), choices, np.arange(extent + 1))
+        table[n] = nearest(_sizes(n, extent, uneven), choices, np.arange(extent + 1))
     return table
+
+
+def _rounded(model: Model, axis: int, uneven: bool, extents: Ints, tiles: Points) -> Ints:
+    """The nearest sizes of tiles of what cuts leave of an axis, shape (n,) each."""
+    own = model.nest.axes[axis]
+    choices = model.columns[model.index[f"tile_{own.name}"]].choices
+    if own.extent <= TABLES:
+        return np.asarray(_nearest(own.extent, choices, uneven)[extents, tiles], dtype=np.int64)
+    found = np.zeros(len(tiles), dtype=np.int64)
+    for extent in np.unique(extents).tolist():
+        rows = np.flatnonzero(extents == extent)
+        # Tables of all that cuts may leave of a long axis would fill the memory.
+        found[rows] = nearest(_sizes(extent, own.extent, uneven), choices, tiles[rows])
+    return found
 
 
 def make_room(model: Model, before: Points, points: Points, rng: np.random.Generator) -> None:
@@ -107,11 +120,6 @@ def make_room(model: Model, before: Points, points: Points, rng: np.random.Gener
             points[n, tiles[a]] = choices[max(bisect_right(choices, now[a] * prod(was) // prod(now)) - 1, 0)]
 
 
-def _sizes(model: Model, axis: int, extent: int) -> tuple[int, ...]:
-    """The tiles of so many iterations of an axis, ascending."""
-    return balanced(extent) if model.uneven[axis] and extent == model.extents[axis] else divisors(extent)
-
-
 class Tiling(NumericRule):
     """One column per axis: how many iterations stay inside the tile."""
 
@@ -119,10 +127,10 @@ class Tiling(NumericRule):
 
     def columns(self, model: Model) -> tuple[Column, ...]:
         """``tile_<axis>``."""
-        made: list[Column] = []
-        for axis in model.nest.axes:
+        made = []
+        for axis, uneven in zip(model.nest.axes, model.uneven):
             spread = range(1, min(axis.extent, EVERY) + 1) if model.cuts and not axis.reduce else ()
-            sizes = _sizes(model, len(made), axis.extent)
+            sizes = _sizes(axis.extent, axis.extent, bool(uneven))
             made.append(Column(f"tile_{axis.name}", tuple(sorted({*spread, *sizes})), axis.extent, 1))
         return tuple(made)
 
@@ -140,25 +148,17 @@ class Tiling(NumericRule):
         """The largest tile that divides the main part, or that is the smallest for a number of tiles of an axis without cuts."""
         for a, axis in enumerate(model.nest.axes):
             column = model.index[f"tile_{axis.name}"]
-            extents, choices = plan.body.extents[:, a], model.columns[column].choices
-            if axis.extent <= TABLES:
-                points[:, column] = _nearest(axis.extent, choices, bool(model.uneven[a]))[extents, points[:, column]]
-                continue
-            for extent in np.unique(extents):
-                rows = np.flatnonzero(extents == extent)
-                # Tables of all that cuts may leave of a long axis would fill the memory.
-                sizes = _sizes(model, a, int(extent))
-                points[rows, column] = nearest(sizes, choices, points[rows, column])
+            points[:, column] = _rounded(model, a, bool(model.uneven[a]), plan.body.extents[:, a], points[:, column])
 
     def settle(self, model: Model, points: Points, plan: Plan) -> None:
         """A reduction is split only around a load: without one inside, the outer loop folds back into the instruction.
 
         Where padding is loaded tiles divide the axes that it lies along.
         """
-        for a in model.tied if model.padding.taps else ():
-            column, extent = model.index[f"tile_{model.nest.axes[a].name}"], int(model.extents[a])
-            rows = np.flatnonzero(~plan.drops & (plan.body.extents[:, a] == extent))
-            points[rows, column] = nearest(divisors(extent), model.columns[column].choices, points[rows, column])
+        loaded = np.flatnonzero(~plan.drops)
+        for a in (a for a in model.tied if model.uneven[a]):
+            column = model.index[f"tile_{model.nest.axes[a].name}"]
+            points[loaded, column] = _rounded(model, a, False, plan.body.extents[loaded, a], points[loaded, column])
         deepest = np.zeros(len(points), dtype=np.int64)
         for attach in plan.attach:
             deepest = np.maximum(deepest, attach)
@@ -191,7 +191,8 @@ class Tiling(NumericRule):
         for k, a in enumerate(axes):
             rows = np.flatnonzero(which == k)
             column = model.columns[model.index[f"tile_{model.nest.axes[a].name}"]]
-            drawn = rng.choice(np.array(_sizes(model, a, model.nest.axes[a].extent)), size=len(rows))
+            extent = model.nest.axes[a].extent
+            drawn = rng.choice(np.array(_sizes(extent, extent, bool(model.uneven[a]))), size=len(rows))
             odd = rng.random(len(rows)) < 0.3
             drawn[odd] = rng.choice(np.array(column.choices), size=int(odd.sum()))
             points[rows, model.index[column.name]] = drawn

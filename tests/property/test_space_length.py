@@ -28,8 +28,9 @@ def test_no_program_is_longer_than_its_bound(name: str, target: str) -> None:
     points = space.sample(np.random.default_rng(0), 24)
     found = [share(space, point, target) for point in points]
     assert max(found) <= 1, space.explain(points[int(np.argmax(found))])
-    # Nor much shorter: what is refused for its length is long.
-    assert np.median(found) > (0.2 if target == "vta-de10" else 0.1)
+    # Nor much shorter: what is refused for its length is long. Of smaller last tiles less is known.
+    alike = [n for n, point in enumerate(points) if not space.meaning(point[None])[1].stack.short.any()]
+    assert len(alike) > 8 and np.median(np.array(found)[alike]) > 0.2 and np.median(found) > 0.1
 
 
 def share(space: Space, point: np.ndarray, target: str) -> float:

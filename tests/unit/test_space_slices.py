@@ -211,8 +211,9 @@ def test_stores_of_slices_are_counted_as_lowering_makes_them(name: str) -> None:
     for point in points[thick(space, points)]:
         sketch, plan = space.meaning(point[None])
         model, part = sketch.model, plan.stack
-        if (part.rest != part.tiles).any() or len(off) == 40:
+        if part.short.any() or len(off) == 40:
             continue
         said = model.outs_run(plan, part) * model.slices(plan, part) * model.store_transfers(plan, part)
         off.append(int(np.where(part.on, said, 0).sum()) - len(stored(space, point)))
-    assert len(off) > 30 and np.mean(np.array(off) == 0) > 0.9 and max(map(abs, off)) <= 4
+        assert abs(off[-1]) <= min(4, int(model.outs_run(plan, part).sum())), space.explain(point)
+    assert len(off) > 30 and np.mean(np.array(off) == 0) > 0.9

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from decided import cut, error_of_lowest, run, settled
+from decided import cut, error_of_lowest, run, settled, within_bounds
 
 from autosched.errors import ProgramError
 from autosched.lower import lower_table
@@ -25,8 +25,7 @@ def uneven(space: Space, points: np.ndarray) -> np.ndarray:
     found = []
     for point in points:
         sketch, plan = space.meaning(point[None])
-        n = sketch.model.n_spatial
-        found.append(any((part.rest != part.tiles)[0, :n].any() for part in plan.parts if part.on[0]))
+        found.append(any(part.short[0, : sketch.model.n_spatial].any() for part in plan.parts if part.on[0]))
     return np.array(found, dtype=np.bool_)
 
 
@@ -132,12 +131,7 @@ def test_least_loads_are_those_of_all_iterations() -> None:
 ])
 def test_they_compute_the_same_within_their_bounds(name: str, target: str) -> None:
     space, points = drawn(name, target, 60)
-    some = points[:: max(1, len(points) // 8)][:8]
-    assert len(some) == 8
-    for point in some:
-        found = run(space, name, point, execute=True)
-        assert found.ok and found.cycles is not None, (space.explain(point), found)
-        assert max(space.machine_bound(), int(space.bound(point[None])[0])) <= found.cycles, space.explain(point)
+    within_bounds(space, name, points, 8)
 
 
 @pytest.mark.parametrize("name", [DENSE, CONV, GROUPED, "residual:h=10,w=14,c=80"])
