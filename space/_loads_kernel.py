@@ -147,8 +147,7 @@ def loads(
                     region[i, p, d, r] = size
                     elements *= size
                     whole *= min(sizes[k, d, 3], source) if plain else sizes[k, d, 3]
-                    # Padding is written in pieces: nothing merges across it.
-                    inner, segments, each = merged(size, size == (source if plain else 1), inner, segments)
+                    inner, segments, each = merged(size, whole_of(size, source, plain), inner, segments)
                     dmas *= each
                 counts[0, i, p, r] = elements
                 counts[2, i, p, r] = whole if stays else elements
@@ -207,6 +206,58 @@ def tails(
                             # It lies in a place for a whole tile, where its rows follow each other with gaps.
                             found[1, k, a, p, r] = outside
                     outside *= size
+
+
+@lean
+def shares(
+    region: Any, extents: Any, outer: Any, position: Any, depth: Any, drops: Any, dims: Any, movers: Any, sizes: Any, within: Any,
+    found: Any,
+) -> None:
+    """Of fills in several transfers, the loop inside whose iterations read some of these each, one after the other.
+
+    Args:
+        region: what a fill of every operand brings, shape (operands, parts, dims, n).
+        extents: of the parts, shape (parts, axes, n).
+        outer: tiles along every axis, like ``extents``.
+        position: of every axis' loop, shape (axes, n).
+        depth: loops around the load of every operand, shape (operands, parts, n).
+        drops: whether padding is left out, shape (n,).
+        dims: as for ``loads``, like the next two.
+        movers: the axes that move each dimension, and by how much.
+        sizes: of every dimension.
+        within: the place of that loop; a result, shape (operands, parts, n).
+        found: how many iterations it has; a result, 1 where there is no such loop.
+    """
+    for k in range(region.shape[0]):
+        for p in range(region.shape[1]):
+            for r in range(region.shape[3]):
+                found[k, p, r] = 1
+                # Transfers follow each other along the outermost dimension, if every index of it is one.
+                inner, segments, each, outermost = True, 0, 1, 0
+                for d in range(dims[k, 0] - 1, -1, -1):
+                    size = region[k, p, d, r]
+                    plain = dims[k, 1] == 0 or drops[r]
+                    inner, segments, made = merged(size, whole_of(size, sizes[k, d, 2], plain), inner, segments)
+                    if size > 1:
+                        outermost, each = d, made
+                if each == 1:
+                    continue
+                moving, axis, step = 0, 0, 0
+                for m in range(movers.shape[2]):
+                    a = movers[k, outermost, m, 0]
+                    if a < 0:
+                        break
+                    if extents[p, a, r] > 1:
+                        moving, axis, step = moving + 1, a, movers[k, outermost, m, 1]
+                # Where neighbours read one index both, it is not read by one iteration alone.
+                if moving == 1 and sizes[k, outermost, 0] <= step and position[axis, r] >= depth[k, p, r]:
+                    within[k, p, r], found[k, p, r] = position[axis, r], outer[p, axis, r]
+
+
+@lean
+def whole_of(size: int, source: int, plain: bool) -> bool:
+    """Whether a fill brings all of a dimension in one piece: padding is written apart, where only a single index is one."""
+    return size == source and (plain or size == 1)
 
 
 @lean

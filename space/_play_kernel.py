@@ -26,12 +26,15 @@ from space.play import (
     INIT,
     KNOWN,
     LATE,
+    LEFT,
     MOST,
     ONCE,
     OUT,
     PIECES,
     PRODUCTS,
     RELOAD,
+    RESET,
+    SHARES,
     SLICED,
     SLICES,
     STAGE,
@@ -39,6 +42,7 @@ from space.play import (
     STORES,
     TRANSFERS,
     UOPS,
+    WITHIN,
 )
 
 refresh(__file__, columns)
@@ -78,18 +82,20 @@ def run_ahead(
     load: float, follows: int, inward: Any, engine: Any, depth: Any, beats: Any, transfers: Any, banks: Any, once: Any, slot: Any,
     release: Any, fills: Any, n: int, latency: float, fetch: float,
 ) -> int:
-    """Adds a visit's fills to those of the load engine, as early as banks are free; how many there are then.
+    """Adds the fills of the visits behind this one to those of the load engine, as early as banks are free.
+
+    One visit's, and of what has more than two banks those of as many as these hold. How many fills there are then.
 
     Args:
         load: when the engine is free.
-        follows: the loop that goes on with the visit; -1 where none does.
+        follows: the loop that goes on with the next visit; -1 where none does.
         inward: operands in the order of their loads.
         engine: of every operand, like the following ones, which engine loads it.
         depth: loops around its load.
         beats: bus words of a fill.
         transfers: DMAs of a fill.
         banks: that take turns.
-        once: whether every fill has a place of its own.
+        once: not 0 where every fill has a place of its own.
         slot: the bank of the next fill.
         release: when every bank is free, shape (operands, banks).
         fills: first and last cycle, cycles of a DMA; shape (.., 3).
@@ -97,16 +103,24 @@ def run_ahead(
         latency: cycles of a DMA beyond its beats.
         fetch: bus words of an instruction.
     """
-    for i in range(len(inward)):
-        k = inward[i]
-        if engine[k] == 1 or beats[k] == 0 or not 0 <= follows < depth[k] or banks[k] + once[k] == 1:
-            continue
-        if once[k] == 0:
-            load = max(load, release[k, slot[k]])
-        fills[n, 0] = load
-        load += beats[k] + (latency + fetch) * transfers[k]
-        fills[n, 1], fills[n, 2] = load, beats[k] / transfers[k] + latency
-        n += 1
+    most = 2
+    for k in range(len(banks)):
+        most = max(most, banks[k])
+    for ahead in range(1, most):
+        for i in range(len(inward)):
+            k = inward[i]
+            if engine[k] == 1 or beats[k] == 0 or not 0 <= follows < depth[k]:
+                continue
+            if once[k] == 0:
+                if banks[k] <= ahead:
+                    continue
+                load = max(load, release[k, (slot[k] + ahead - 1) % banks[k]])
+            elif ahead > 1:
+                continue
+            fills[n, 0] = load
+            load += beats[k] + (latency + fetch) * transfers[k]
+            fills[n, 1], fills[n, 2] = load, beats[k] / transfers[k] + latency
+            n += 1
     return n
 
 
@@ -127,12 +141,15 @@ def play(
         lows: its first index.
         position: place of every axis' loop, outermost first, shape (axes, n).
         spatial: how many of the axes are loops over tiles of the output.
-        fill: of every operand, float64, shape (7, operands, parts, n); ``ENGINE`` 1 where the compute engine loads it, 2
+        fill: of every operand, float64, shape (10, operands, parts, n); ``ENGINE`` 1 where the compute engine loads it, 2
             where only the stages read it, 3 where both the products and the stages do, ``ONCE`` 1 where every fill has a place
-            of its own, 2 where it touches that of the fill before, ``AFTER`` 1 where no product and no initial value reads it.
-        work: of a part, float64, shape (17, parts, n); ``FIRST`` the cycles of a first slice's stages before one writes where
+            of its own, 2 where it touches that of the fill before, ``AFTER`` 1 where no product and no initial value reads it,
+            ``WITHIN`` the place of the loop inside of a load whose iterations read a share of a fill each, ``SHARES`` how many
+            there are, 1 where it is read as a whole, ``LEFT`` the cycles of a tile's stages behind the last that reads it.
+        work: of a part, float64, shape (18, parts, n); ``FIRST`` the cycles of a first slice's stages before one writes where
             the tile is stored, -1 where initial values do or products; ``FIXED`` those of a slice's stages whatever its size;
-            ``SLICED`` the place of the loop over tiles of the axis that slices follow each other along, or -1.
+            ``SLICED`` the place of the loop over tiles of the axis that slices follow each other along, or -1; ``RESET`` 1 where
+            products wait for the store before, and initial values do not.
         tails: of the last tile along an axis, where that is smaller than the others, how much of a fill of an operand it brings,
             and the least transfers of it; shape (2, operands, axes, parts, n), empty where all tiles of all points are alike.
         apart: whether there is room beside what the part before used last, for all copies of a part's buffers (2), the first
@@ -174,13 +191,20 @@ def play(
     depth, banks = np.zeros(operands, dtype=np.int64), np.zeros(operands, dtype=np.int64)
     once, engine = np.zeros(operands, dtype=np.int64), np.zeros(operands, dtype=np.int64)
     after = np.zeros(operands, dtype=np.bool_)
+    turning = np.zeros(operands, dtype=np.int64)  # its loops, up to the innermost of several iterations
+    stands = np.zeros(operands, dtype=np.bool_)  # whether it is loaded right in front of the stages
+    within, shares = np.zeros(operands, dtype=np.int64), np.zeros(operands, dtype=np.int64)
+    share_of = np.zeros(operands)  # of a fill: cycles that a share of it takes
+    early = np.zeros(operands)  # before its end: when the share is there that a visit's products read
+    freed = np.zeros(operands)  # when the first share of a place has been read for the last time
     slot = np.zeros(operands, dtype=np.int64)  # of the next fill
     inward = np.zeros(operands, dtype=np.int64)  # operands in the order of their loads
     # Of a part's operands those that a step looks at, and how many they are: what the load engine fills, in the order of its
     # loads; what products wait for; addends that the compute engine loads.
     loaded, awaited, added = np.zeros(operands, np.int64), np.zeros(operands, np.int64), np.zeros(operands, np.int64)
-    # This visit's fills and those that run ahead of it: first and last cycle, cycles of a DMA.
-    under_way = np.zeros((2 * operands, 3))
+    shared = np.zeros(operands, np.int64)  # those that products read share by share
+    # This visit's fills and those behind it that run ahead: first and last cycle, cycles of a DMA.
+    under_way = np.zeros((max(held, 2) * operands, 3))
     w = np.zeros(work.shape[0])  # of a part
     useful = np.ones(ndims)  # share of a visit's products that no padding makes zero, by padded dimension
     due = np.zeros(operands, dtype=np.bool_)  # addends that the stages of this tile wait for
@@ -226,19 +250,35 @@ def play(
                 depth[k], banks[k] = int(fill[DEPTH, k, p, r]), int(fill[BANKS, k, p, r])
                 once[k], engine[k] = int(fill[ONCE, k, p, r]), int(fill[ENGINE, k, p, r])
                 after[k] = fill[AFTER, k, p, r] > 0
+                within[k], shares[k] = int(fill[WITHIN, k, p, r]), int(fill[SHARES, k, p, r])
+                share_of[k] = early[k] = 0.0
                 beats_of[k], transfers_of[k] = fill[BEATS, k, p, r], fill[TRANSFERS, k, p, r]
                 alone[k] = beats_of[k] + latency * transfers_of[k]
-            n_awaited = n_added = n_loaded = 0
+            turns = int(w[OUT])  # loops around the stages, up to the innermost of several iterations
+            while turns > 0 and outer[turns - 1] == 1:
+                turns -= 1
+            n_awaited = n_added = n_loaded = n_shared = deepest = 0
+            in_front = False  # whether something is loaded right in front of the stages
             for k in range(operands):
                 if engine[k] % 3 == 0:
                     awaited[n_awaited] = k
                     n_awaited += 1
+                if shares[k] > 1:
+                    shared[n_shared] = k
+                    n_shared += 1
                 if engine[k] == 1 and beats_of[k] > 0:
                     added[n_added] = k
                     n_added += 1
-                # A load further out stands before those further in.
+                # A load further out stands before those further in; loops of one iteration are none.
+                turning[k] = depth[k]
+                while turning[k] > 0 and outer[turning[k] - 1] == 1:
+                    turning[k] -= 1
+                # What only stages read stands right in front of them, behind the loops that they are behind.
+                stands[k] = engine[k] == 2 and turns == turning[k]
+                if stands[k]:
+                    turning[k], in_front = axes + 1, True
                 i = k
-                while i > 0 and depth[inward[i - 1]] > depth[k]:
+                while i > 0 and turning[inward[i - 1]] > turning[k]:
                     inward[i] = inward[i - 1]
                     i -= 1
                 inward[i] = k
@@ -246,7 +286,7 @@ def play(
                 if engine[inward[i]] != 1 and beats_of[inward[i]] != 0:
                     loaded[n_loaded] = inward[i]
                     n_loaded += 1
-            deepest = depth[loaded[n_loaded - 1]] if n_loaded else 0  # loops around the innermost load
+                    deepest = max(deepest, depth[inward[i]])  # loops around the innermost load
             uneven = False  # whether the last tile along some axis is smaller
             for a in range(axes):
                 uneven |= rest[a] != tile[a]
@@ -280,15 +320,23 @@ def play(
                             ended *= less
                             if a == w[SLICED]:
                                 slices = -(-slices * rest[a] // tile[a])
+                ends = True  # whether the stages are next
+                if in_front:
+                    for a in range(int(w[OUT]), axes):
+                        ends = ends and counter[a] == outer[a] - 1
                 # Loads of this visit, in program order.
                 load = max(load, told)
                 fills = 0
                 for i in range(n_loaded):
                     k = loaded[i]
-                    if step > 0 and not changed < depth[k]:
+                    if stands[k]:
+                        if not ends:
+                            continue
+                    elif step > 0 and not changed < depth[k]:
                         continue
                     beats, transfers = beats_of[k], transfers_of[k]
                     if k == padded and drops[r]:
+                        there = 1.0  # share of a whole fill's rows
                         for d in range(ndims):
                             a, b = dims[r, d, 0], dims[r, d, 1]
                             at = 0
@@ -302,10 +350,11 @@ def play(
                             whole, pad = widths[0, d, p, r], widths[4, d, p, r]
                             high = min(at + widths[5, d, p, r], pad + widths[3, d, p, r])
                             got = max(high - max(at, pad), 0.0)
-                            if got != whole:
-                                beats *= got / whole
                             if got < widths[1, d, p, r]:
-                                transfers = max(transfers, widths[2, d, p, r])
+                                transfers = max(transfers, widths[2, d, p, r] * there)
+                            if got != whole:
+                                there *= got / whole
+                        beats *= there
                     if depth[k] > spatial:
                         beats *= share
                     if made != 1.0:
@@ -317,15 +366,21 @@ def play(
                     if beats == 0:
                         continue
                     own = slot[k]
-                    used = done if engine[k] > 1 else last
+                    used = max(done - fill[LEFT, k, p, r], last) if engine[k] > 1 else last
                     if filled[k]:
                         release[k, (own if own else banks[k]) - 1] = used
-                    if once[k] == 0:
+                    whole_fill = beats + (latency + fetch) * transfers
+                    if shares[k] > 1 and banks[k] == 1 and filled[k]:
+                        # They are read and loaded again in turn.
+                        load = max(load, freed[k])
+                    elif once[k] == 0:
                         load = max(load, release[k, own])
                     elif once[k] == 2 and filled[k]:
                         load = max(load, used)
                     under_way[fills, 0] = load
-                    load += beats + (latency + fetch) * transfers
+                    load += whole_fill
+                    if shares[k] > 1:
+                        share_of[k] = whole_fill / shares[k]
                     under_way[fills, 1], under_way[fills, 2] = load, beats / transfers + latency
                     fills += 1
                     ready[k] = load
@@ -363,7 +418,13 @@ def play(
                             load += beats_of[k]  # one bus for both
                 if new_tile and w[FIRST] < 0:
                     # The initial values, once the slot is stored.
-                    comp = max(comp, stored[bank]) + (w[INIT] if begun == 1.0 else (w[INIT] - issue) * begun + issue)
+                    written = w[INIT] if begun == 1.0 else (w[INIT] - issue) * begun + issue
+                    if w[RESET] == 0:
+                        comp = max(comp, stored[bank]) + written
+                    else:
+                        comp += written
+                        if w[AROUND] >= w[OUT]:  # else its tiles were stored long ago, but for the last
+                            comp = max(comp, stored[bank])
                 products = w[PRODUCTS] * share * made
                 if drops[r]:
                     for d in range(ndims):
@@ -381,11 +442,17 @@ def play(
                             useful[d] = got / ((i1 - i0) * (j1 - j0))
                         products *= useful[d]
                 if products > 0:
+                    for i in range(n_shared):
+                        k = shared[i]
+                        early[k] = share_of[k] * (shares[k] - 1 - counter[within[k]])
                     for i in range(n_awaited):
-                        comp = max(comp, ready[awaited[i]])
+                        comp = max(comp, ready[awaited[i]] - early[awaited[i]])
                     comp += products + issue * w[PIECES] + w[RELOAD]
                     load += fetch * w[PIECES]
                     last = comp
+                for i in range(n_shared):
+                    if counter[within[shared[i]]] == 0:
+                        freed[shared[i]] = comp
                 step += 1
                 # The next visit.
                 changed = -1

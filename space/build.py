@@ -383,7 +383,7 @@ class Build(Recorder):
                 if piece.starting and k in self.model.starting:
                     loop = self._in_front(piece)
                 else:
-                    loop = self._innermost(piece, int(self.model.depth(plan, piece.part, k)[0])) or self._around(k, piece, depth)
+                    loop = self._innermost(piece, int(self.model.depth(plan, piece.part, k)[0])) or self._around(piece)
                 if loop is not None:
                     self.compute_at(copy, loop)
 
@@ -397,16 +397,10 @@ class Build(Recorder):
         around = np.argsort(self.plan.position[0], kind="stable")[:depth]
         return next((piece.outer[int(a)] for a in around[::-1] if int(a) in piece.outer), None)
 
-    def _around(self, operand: int, piece: Piece, depth: int) -> LoopRV | None:
-        """Where a part's load stands that has none of the part's loops around it, or None for the root.
-
-        In the outermost loop, where its visits load one piece after the other; where every visit would load the same, outside.
-        """
-        if not piece.loops:
-            return None
-        moves = any(loop is piece.loops[0] and self.nest.operands[operand].uses(a) for a, loop in piece.outer.items())
-        if not depth or piece.bare or moves:
-            return piece.loops[0]
+    def _around(self, piece: Piece) -> LoopRV | None:
+        """Where a load stands that has none of a part's loops around it: in one around all of them, or None for the root."""
+        if not piece.loops or piece.bare:
+            return piece.loops[0] if piece.loops else None
         if piece.around is None:
             piece.around = self.add_unit_loop(piece.loops[0])
         return piece.around

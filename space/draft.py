@@ -30,11 +30,14 @@ from space.play import (
     INIT,
     KNOWN,
     LATE,
+    LEFT,
     ONCE,
     OUT,
     PIECES,
     PRODUCTS,
     RELOAD,
+    RESET,
+    SHARES,
     SLICED,
     SLICES,
     STAGE,
@@ -42,6 +45,7 @@ from space.play import (
     STORES,
     TRANSFERS,
     UOPS,
+    WITHIN,
 )
 
 if TYPE_CHECKING:
@@ -146,14 +150,15 @@ def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
     from space._play_kernel import play
 
     n, operands, every = len(plan), len(model.nest.operands), plan.stack
-    fill = np.zeros((7, operands, len(plan.parts), n))
-    work = np.zeros((17, len(plan.parts), n))
+    fill = np.zeros((10, operands, len(plan.parts), n))
+    work = np.zeros((18, len(plan.parts), n))
     padding = model.padding
     widths = np.zeros((6, len(padding.dims), len(plan.parts), n))
     terms = _corrected(model, plan, terms_of(model, plan, every))
     extra = np.where(every.on, terms.extra, 0.0).sum(axis=0)
     _fills(model, plan, terms, fill, work)
     _work(model, plan, terms, work)
+    _left(model, plan, terms, work, fill)
     dims = np.full((n, len(padding.dims), 4), -1, dtype=np.int64)
     for n_dim, dim in enumerate(padding.dims):
         extents = model.extent_of(plan, every, padding.operand)
@@ -240,8 +245,39 @@ def _fills(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) -
             (AFTER, (set(operand.readers) <= after) & ~(loops & (tiled >= plan.attach[k][:, None])).any(axis=-1)),
         ):
             fill[column, k] = values
+    _shares(model, plan, terms.part, fill)
     work[LATE] = np.where(known > 0, 0.0, late)
     work[KNOWN] = known
+
+
+def _left(model: Model, plan: Plan, terms: Terms, work: Floats, fill: Floats) -> None:
+    """What stages of a last slice take behind the last one that reads an operand, whose place is free meanwhile."""
+    stages = model.nest.stages
+    elements: Floats | None = None
+    for k in sorted(model.behind):
+        last = max(n for n, stage in enumerate(stages) if stage.block in model.nest.operands[k].readers)
+        if last + 1 < len(stages):
+            elements = times(model.out_tiles(plan, terms.part)) / work[SLICES] if elements is None else elements
+            cycles, operations = sum(s.cycles for s in stages[last + 1 :]), sum(s.operations for s in stages[last + 1 :])
+            fill[LEFT, k] = elements * cycles + ISSUE * operations
+
+
+def _shares(model: Model, plan: Plan, part: Part, fill: Floats) -> None:
+    """Of every fill for products alone, the loop whose iterations read a few of its transfers each, and how many these are.
+
+    Where the ALU computes alone, what counts as products is many instructions, each over all of a fill: it is read as a whole.
+    """
+    fill[SHARES] = 1
+    if not model.nest.tensorized:
+        return
+    from space._loads_kernel import shares
+
+    extents, _, outer = turned(plan, part)
+    shares(
+        model.regions(plan, part), extents, outer, columns(plan.position), fill[DEPTH], np.array(plan.drops), *model.dims,
+        fill[WITHIN], fill[SHARES],
+    )
+    fill[SHARES, (fill[ENGINE] != 0) | (fill[ONCE] > 0)] = 1
 
 
 def _tails(model: Model, plan: Plan, part: Part) -> Floats:
@@ -286,6 +322,8 @@ def _work(model: Model, plan: Plan, terms: Terms, work: Floats) -> None:
     work[PIECES] = terms.pieces
     work[INIT] = model.init_elements(plan, part) * terms.init + ISSUE if model.nest.anchor else 0.0
     work[AROUND], work[OUT] = part.init, part.out
+    # Only what computes writes what is stored from: a reset and a load need not wait for the store before.
+    work[RESET] = model.nest.init_ops == (0, 0) and model.target.semantics == "chisel"
     work[FIXED] = ISSUE * terms.operations
     work[STAGE] = elements / slices * terms.stages + work[FIXED]
     work[SLICED] = np.where(part.slices > 0, plan.position[np.arange(len(plan)), part.slices - 1], -1)

@@ -6,8 +6,8 @@ Here stand the columns of the tables that they play by; the clock itself is comp
 from __future__ import annotations
 
 # Columns of ``fill``: one row per operand.
-DEPTH, BEATS, TRANSFERS, BANKS, ONCE, ENGINE, AFTER = range(7)
+DEPTH, BEATS, TRANSFERS, BANKS, ONCE, ENGINE, AFTER, WITHIN, SHARES, LEFT = range(10)
 # Columns of ``work``: of a part.
 (PRODUCTS, PIECES, INIT, STAGE, SLICES, STORE, UOPS, LATE, KNOWN, CLEAR, RELOAD, STORES, AROUND, OUT, FIRST, FIXED,
- SLICED) = range(17)
+ SLICED, RESET) = range(18)
 MOST = 1500  # innermost visits of a part that are played; the rest goes on at the same pace

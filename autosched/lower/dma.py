@@ -26,6 +26,7 @@ from sim.config import VTAConfig, loads_widen
 FIELD_MAX = (1 << 16) - 1
 PAD_MAX = 15
 MODES = ("merge", "rows", "strided")
+PADS = [isa.X_PAD_0, isa.X_PAD_1, isa.Y_PAD_0, isa.Y_PAD_1]
 
 
 @dataclass(eq=False, slots=True)
@@ -146,7 +147,8 @@ def lower_copy(site: Site, elems: Elements, key: Key, config: VTAConfig, semanti
         padded |= (which < low) | (which >= high) if dim.pads else False
     boxes = _boxes(site.name, grid, x, y, sram_at, dram_at, padded)
     if not is_load:
-        return _emit(boxes, y, isa.OP_STORE, isa.MEM_OUT)
+        rows = _emit(boxes, y, isa.OP_STORE, isa.MEM_OUT)
+        return _joined(rows) if mode == "merge" else rows
     memory = memory_type(site)
     if memory == isa.MEM_ACC_8BIT:
         if not loads_widen(semantics):
@@ -155,7 +157,74 @@ def lower_copy(site: Site, elems: Elements, key: Key, config: VTAConfig, semanti
                 "simulator widens while it loads (ACC_8BIT), so pass it as int32",
             )
     most = 0 if memory == isa.MEM_WGT and semantics == "portable" else PAD_MAX
-    return _padded(site.name, boxes, x, y, memory, most)
+    rows = _padded(site.name, boxes, x, y, memory, most)
+    return _joined(rows) if mode == "merge" else rows
+
+
+def _joined(rows: Rows) -> Rows:
+    """One DMA for several of one instance that follow each other at equal distances.
+
+    Dimensions do not merge where some instance has only a part of one. Where others have all of it, their DMAs do: rows that
+    go on as far apart as before, and runs of consecutive elements whose distance is the same.
+    """
+    if len(rows.table) < 2:
+        return rows
+    order = np.lexsort((rows.step, rows.position))
+    table, position, step = rows.table[order], rows.position[order], rows.step[order]
+    zeros = np.zeros(len(order), dtype=bool) if rows.zeros is None else rows.zeros[order]
+    for joins, put in (_going_on, _with_their_rows), (_evenly_apart, _as_rows):
+        plain = (table[:, PADS] == 0).all(axis=1) & ~zeros
+        follows = np.zeros(len(table), dtype=bool)
+        follows[1:] = plain[1:] & plain[:-1]
+        for same in (position, table[:, isa.X_SIZE]):
+            follows[1:] &= same[1:] == same[:-1]
+        # On chip the next one begins where one ends.
+        follows[1:] &= np.diff(table[:, isa.SRAM]) == (table[:, isa.X_SIZE] * table[:, isa.Y_SIZE])[:-1]
+        joins(table, follows)
+        made = put(table, np.flatnonzero(~follows))
+        long = made[:, [isa.X_SIZE, isa.Y_SIZE, isa.X_STRIDE]].max(axis=1) > FIELD_MAX
+        if bool(long.any()):
+            follows &= ~np.repeat(long, np.diff(np.flatnonzero(~follows), append=len(table)))
+            made = put(table, np.flatnonzero(~follows))
+        first = np.flatnonzero(~follows)
+        table, position, step, zeros = made, position[first], step[first], zeros[first]
+    if len(table) == len(order):
+        return rows
+    return Rows(table, position, step, None if rows.zeros is None else zeros)
+
+
+def _going_on(table: isa.Table, follows: Pick) -> None:
+    """Leaves those in ``follows`` that go on with the rows of the DMA before, at the same stride."""
+    stride = table[:, isa.X_STRIDE]
+    follows[1:] &= stride[1:] == stride[:-1]
+    follows[1:] &= np.diff(table[:, isa.DRAM]) == (table[:, isa.Y_SIZE] * stride)[:-1]
+
+
+def _with_their_rows(table: isa.Table, first: Ints) -> isa.Table:
+    """The DMAs from each ``first`` up to the next in one: the rows of all."""
+    made = table[first]
+    made[:, isa.Y_SIZE] = np.add.reduceat(table[:, isa.Y_SIZE], first)
+    return made
+
+
+def _evenly_apart(table: isa.Table, follows: Pick) -> None:
+    """Leaves those in ``follows`` that are a run of elements, as far behind the DMA before as that is behind another."""
+    width, rows, stride = (table[:, c] for c in (isa.X_SIZE, isa.Y_SIZE, isa.X_STRIDE))
+    apart = np.diff(table[:, isa.DRAM], prepend=0)
+    run = (rows == 1) | (stride == width)
+    follows[1:] &= run[1:] & run[:-1] & (rows[1:] == rows[:-1]) & (apart[1:] >= 0)
+    # The first distance decides.
+    follows[2:] &= ~follows[1:-1] | (apart[2:] == apart[1:-1])
+
+
+def _as_rows(table: isa.Table, first: Ints) -> isa.Table:
+    """The DMAs from each ``first`` up to the next in one: each becomes a row."""
+    count = np.diff(first, append=len(table))
+    made, more = table[first], count > 1
+    made[more, isa.X_SIZE] *= made[more, isa.Y_SIZE]
+    made[more, isa.Y_SIZE] = count[more]
+    made[more, isa.X_STRIDE] = table[first[more] + 1, isa.DRAM] - made[more, isa.DRAM]
+    return made
 
 
 def _choose(dims: list[Dim], mode: str) -> tuple[Dim, Dim, list[tuple[Dim, Ints]]]:

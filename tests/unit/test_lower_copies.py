@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from autosched.errors import LoweringError
 from autosched.ir.stmt import PrimFunc
-from autosched.lower import lower_table
+from autosched.lower import dma, lower_table
 from autosched.script import parse
 from sim import isa
 
@@ -110,6 +110,135 @@ def test_shapes_of_dmas() -> None:
     rows = loads(padded(4, 6, (0, 0, 0, 0), (4, 3), "rows"), isa.MEM_ACC)
     assert len(rows) == 16
     assert (rows[:, isa.Y_SIZE] == 1).all()
+
+
+def test_dmas_of_an_instance_join_where_it_has_all_of_a_dimension() -> None:
+    """Two planes of six rows in tiles of two, of which the first and the last have one row of padding; the others are one DMA."""
+    columns = [isa.Y_SIZE, isa.X_SIZE, isa.X_STRIDE, isa.Y_PAD_0, isa.Y_PAD_1]
+    dmas = loads(padded(6, 5, (1, 1, 0, 0), (2, 5)), isa.MEM_ACC)[:, columns].tolist()
+    assert dmas == [[1, 5, 5, 1, 0]] * 2 + [[2, 10, 30, 0, 0]] * 2 + [[1, 5, 5, 0, 1]] * 2
+    # The last tile is smaller: its rows end before the next plane's begin.
+    dmas = loads(padded(6, 5, (0, 0, 0, 0), (4, 5)), isa.MEM_ACC)[:, columns[:3]].tolist()
+    assert dmas == [[2, 20, 30], [2, 5, 5], [2, 5, 5]]
+    assert len(loads(padded(6, 5, (1, 1, 0, 0), (2, 5), "strided"), isa.MEM_ACC)) == 8
+
+
+def planes(count: int, tile: int, height: int, width: int, part: int) -> PrimFunc:
+    """Planes in tiles of several, the last of which is smaller; of each plane the first columns."""
+    tiles = -(-count // tile)
+    return parse(f'''
+from tvm.script import tir as T
+@T.prim_func
+def main(a: T.Buffer(({count}, {height}, {width}, 16), "int32"), out: T.Buffer(({count}, {height}, {part}, 16), "int8")):
+    x = T.alloc_buffer(({count}, {height}, {part}, 16), "int32", scope="local.acc_buffer")
+    z = T.alloc_buffer(({count}, {height}, {part}, 16), "int32", scope="local.acc_buffer")
+    for t in T.serial({tiles}):
+        for c, i, j, l in T.grid({tile}, {height}, {part}, 16):
+            with T.block("load"):
+                vc = T.axis.spatial({count}, t * {tile} + c)
+                vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+                T.where(t * {tile} + c < {count})
+                x[vc, vi, vj, vl] = a[vc, vi, vj, vl]
+        for c, i, j, l in T.grid({tile}, {height}, {part}, 16):
+            with T.block("scale"):
+                vc = T.axis.spatial({count}, t * {tile} + c)
+                vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+                T.where(t * {tile} + c < {count})
+                z[vc, vi, vj, vl] = T.shift_right(x[vc, vi, vj, vl], 7)
+        for c, i, j, l in T.grid({tile}, {height}, {part}, 16):
+            with T.block("store"):
+                vc = T.axis.spatial({count}, t * {tile} + c)
+                vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+                T.where(t * {tile} + c < {count})
+                out[vc, vi, vj, vl] = T.cast(z[vc, vi, vj, vl], "int8")
+''')
+
+
+@pytest.mark.parametrize(("width", "part", "wanted"), [
+    (5, 3, [[12, 3, 5], [4, 3, 5]]),  # rows go on as far apart as in a plane
+    (5, 5, [[3, 20, 20], [1, 20, 20]]),  # planes follow each other
+])
+def test_rows_of_several_planes_join_where_the_last_tile_has_fewer(
+    width: int, part: int, wanted: list[list[int]], vta_schedules: ModuleType
+) -> None:
+    func = planes(4, 3, 4, width, part)
+    assert loads(func, isa.MEM_ACC)[:, [isa.Y_SIZE, isa.X_SIZE, isa.X_STRIDE]].tolist() == wanted
+    for target in TARGETS:
+        vta_schedules.verify(func, target)
+
+
+@settings(max_examples=25, derandomize=True)
+@given(
+    count=st.integers(1, 7), tile=st.integers(1, 4), size=st.tuples(st.integers(1, 4), st.integers(1, 5)), part=st.integers(1, 5),
+    target=st.sampled_from(TARGETS),
+)
+def test_any_planes(
+    count: int, tile: int, size: tuple[int, int], part: int, target: str, vta_schedules: ModuleType
+) -> None:
+    vta_schedules.verify(planes(count, min(tile, count), *size, min(part, size[1])), target)
+
+
+def in_sequence(rows: list[tuple[int, int, int, int, int, int]]) -> dma.Rows:
+    """Rows of (position, sram, dram, rows, columns, stride)."""
+    table = np.zeros((len(rows), isa.NCOLS), dtype=np.int64)
+    given = np.array(rows, dtype=np.int64).reshape(len(rows), 6)
+    table[:, [isa.SRAM, isa.DRAM, isa.Y_SIZE, isa.X_SIZE, isa.X_STRIDE]] = given[:, 1:]
+    return dma.Rows(table, given[:, 0], np.arange(len(rows)))
+
+
+def moved(rows: dma.Rows) -> set[tuple[int, int, int]]:
+    """(position, place on chip, place in DRAM) of every element; -1 in DRAM for padding and zeros."""
+    found = set()
+    zeros = np.zeros(len(rows.table), dtype=bool) if rows.zeros is None else rows.zeros
+    for row, position, zero in zip(rows.table, rows.position.tolist(), zeros):
+        before, after = int(row[isa.X_PAD_0]), int(row[isa.X_PAD_1])
+        width = before + int(row[isa.X_SIZE]) + after
+        for y in range(int(row[isa.Y_SIZE])):
+            for x in range(width):
+                inside = before <= x < width - after and not zero
+                at = int(row[isa.DRAM] + y * row[isa.X_STRIDE] + x - before) if inside else -1
+                found.add((position, int(row[isa.SRAM]) + y * width + x, at))
+    return found
+
+
+@settings(max_examples=400, derandomize=True)
+@given(data=st.data())
+def test_joined_dmas_move_the_same_elements(data: st.DataObject) -> None:
+    """DMAs of which most begin where one could go on: with its rows, or as far from it as it is from the one before."""
+    small = st.integers(1, 3)
+    rows: list[tuple[int, int, int, int, int, int]] = []
+    position = sram = at = 0
+    for _ in range(data.draw(st.integers(1, 7))):
+        height, width = (data.draw(small), data.draw(small)) if not rows or data.draw(st.integers(0, 3)) == 0 else rows[-1][3:5]
+        stride = width + data.draw(st.integers(0, 2)) if not rows or (height > 1 and data.draw(st.booleans())) else rows[-1][5]
+        stride = max(stride, width) if height > 1 else width
+        if rows:
+            _, _, dram, y, x, step = rows[-1]
+            further = data.draw(st.sampled_from([y * step, y * x, 20, 21, -30]))
+            position += data.draw(st.integers(0, 9)) == 0
+            sram += y * x + (data.draw(st.integers(0, 7)) == 0)
+            at = dram + further
+        rows.append((position, sram, at, height, width, stride))
+    given_rows = in_sequence(rows)
+    if data.draw(st.booleans()):
+        given_rows.zeros = np.array([data.draw(st.integers(0, 4)) == 0 for _ in rows])
+    if data.draw(st.booleans()):
+        given_rows.table[:, isa.X_PAD_1] = [data.draw(st.integers(0, 5)) == 0 for _ in rows]
+    before = moved(given_rows)
+    joined = dma._joined(given_rows)
+    assert moved(joined) == before and len(joined.table) <= len(rows)
+
+
+def test_dmas_join_no_further_than_a_field_holds() -> None:
+    half = (dma.FIELD_MAX + 1) // 2
+    fits = in_sequence([(0, 0, 0, half, 1, 3), (0, half, 3 * half, half - 1, 1, 3)])
+    assert dma._joined(fits).table[:, isa.Y_SIZE].tolist() == [dma.FIELD_MAX]
+    longer = in_sequence([(0, 0, 0, half, 1, 3), (0, half, 3 * half, half, 1, 3)])
+    assert dma._joined(longer).table[:, isa.Y_SIZE].tolist() == [half, half]
+    # What is too far apart keeps nobody else from joining.
+    most = dma.FIELD_MAX
+    far = in_sequence([(0, 0, 0, 1, 2, 2), (0, 2, most, 1, 2, 2), (1, 0, 0, 1, 2, 2), (1, 2, most + 1, 1, 2, 2)])
+    assert dma._joined(far).table[:, isa.Y_SIZE].tolist() == [2, 1, 1]
 
 
 def test_unknown_dma_note() -> None:

@@ -1,0 +1,197 @@
+"""When loads come and what they wait for: the draft against the simulator where that is all that matters, and DMAs counted.
+
+Every test of an estimate takes points of one kind, the lowest estimates first, as a search does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from decided import cut
+
+from autosched.lower import lower_table
+from autosched.measure import Candidate, measure
+from autosched.workloads import workload
+from sim import isa
+from space import Space
+from space._loads_kernel import shares
+from space._play_kernel import run_ahead
+from space.model import Model
+
+GROUPS = "conv2d:h=24,w=22,ci=32,co=32,k=3,pad=1,groups=2"
+STRIDED = "conv2d:h=28,w=28,ci=64,co=64,k=3,stride=2,pad=1,groups=4"
+SMALL = "conv2d:h=7,w=7,ci=128,co=128,k=3,pad=1,groups=8"
+RESIDUAL = "residual:h=14,w=14,c=64"
+SIMPLE = {"head": 0, "cut": 0}  # one part
+LOADED = {"load_a": (1, 9), "load_b": (1, 9), "banks_a": (2, 3), "banks_b": (2, 3)}
+
+
+def of_kind(space: Space, kind: dict[str, Any], draws: int = 9000) -> np.ndarray:
+    """Drawn points whose decisions have these values, or lie in these ranges."""
+    points = space.sample(np.random.default_rng(5), draws)
+    chosen = np.ones(len(points), dtype=np.bool_)
+    for name, value in kind.items():
+        column = points[:, space.names.index(name)]
+        low, high = value if isinstance(value, tuple) else (value, value)
+        chosen &= (low <= column) & (column <= high)
+    return points[chosen]
+
+
+def off(space: Space, name: str, points: np.ndarray) -> np.ndarray:
+    """By how much the draft is too high, as a share of the cycles."""
+    cycles = [measure(Candidate(name, "vta-de10", tuple(space.trace(p).as_json()))).cycles for p in points]
+    return np.asarray(space.draft(points) / np.array(cycles, dtype=np.float64) - 1)
+
+
+@pytest.mark.parametrize(("name", "kind", "near"), [
+    # With three places the load engine is two tiles ahead, and an addend comes behind all that.
+    (STRIDED, {"banks_data": 3, "load_bias": (1, 9), "load_data": (1, 9), "tile_g": 1}, 0.012),
+    # Corners of an image have fewer rows, which are loaded one by one.
+    (SMALL, {"drop_zeros": 1, "tile_x": (1, 6), "tile_y": (1, 6), "load_data": 3, "tile_g": 1, "tail": 0}, 0.035),
+    # A tile one column wide, padding in it: rows of an element, which are a DMA for every group.
+    (STRIDED, {"drop_zeros": 0, "tile_x": 1, "tile_g": (2, 4), "tile_kx": 1, "load_data": (5, 9)}, 0.04),
+    # The second operand's place is free as soon as it is added: clips come behind it.
+    (RESIDUAL, {**LOADED, "late": 0, "load_b": (1, 2)}, 0.02),  # it is loaded behind the first one, in front of its addition
+    (RESIDUAL, {"banks_b": 1, "load_b": (1, 9), "banks_a": (2, 3), "tail": 0, "late": 0}, 0.03),
+    # A reset does not wait for the store before: of one of several tiles, and of one tile that products wait for.
+    (RESIDUAL, {**LOADED, "banks_acc": 1, "init": (1, 9), "tail": 0, "late": 0}, 0.03),
+    (RESIDUAL, {**LOADED, "banks_acc": 1, "init": 0, "tail": 0, "late": 0}, 0.05),
+])
+def test_the_draft_knows_what_loads_and_products_wait_for(name: str, kind: dict[str, Any], near: float) -> None:
+    space = Space(workload(name).func, "vta-de10")
+    points = of_kind(space, {**SIMPLE, **kind})
+    found = off(space, name, points[np.argsort(space.draft(points), kind="stable")[:8]])
+    assert len(found) == 8 and np.median(np.abs(found)) < near
+
+
+def test_a_share_is_what_one_loop_reads_of_the_outermost_dimension() -> None:
+    """An operand of eight planes of six rows, of which a fill brings all planes and a part of the rows: a DMA a plane."""
+
+    def shared(
+        region: tuple[int, int, int] = (8, 6, 3), movers: tuple[tuple[int, int], ...] = ((0, 1), (-1, -1)), least: int = 1,
+        depth: int = 1, place: int = 1, source: tuple[int, int, int] = (8, 12, 5), padded: bool = False,
+    ) -> tuple[int, int]:
+        """(loop, iterations) where axis 0 has eight planes in two tiles, and axis 1 three steps."""
+        within, found = np.zeros((1, 1, 1)), np.zeros((1, 1, 1))
+        moving = np.full((1, 3, 2, 2), -1, dtype=np.int64)
+        moving[0, 0] = movers
+        sizes = np.array([[[own, size, size, size, 1] for own, size in zip((least, 1, 1), source)]], dtype=np.int64)
+        shares(
+            np.array(region, dtype=np.int64).reshape(1, 1, 3, 1), np.array([[[8], [3]]]), np.array([[[2], [3]]]),
+            np.array([[place], [1 - place]]), np.full((1, 1, 1), float(depth)), np.zeros(1, dtype=np.bool_),
+            np.array([[3, int(padded)]]), moving, sizes, within, found,
+        )
+        return int(within[0, 0, 0]), int(found[0, 0, 0])
+
+    assert shared() == (1, 2)
+    assert shared(region=(8, 12, 5)) == (0, 1), "all that there is: one DMA"
+    assert shared(region=(8, 6, 5)) == (0, 1), "whole rows: a run for each plane, and planes are the rows of one DMA"
+    assert shared(region=(8, 6, 5), padded=True) == (1, 2), "where padding may be in it nothing joins across"
+    assert shared(region=(8, 1, 1), source=(8, 12, 1), padded=True) == (0, 1)
+    assert shared(region=(1, 6, 3)) == (0, 1), "one plane"
+    assert shared(depth=2) == (0, 1), "the loop is around the load"
+    assert shared(place=0) == (0, 1) and shared(place=0, depth=0) == (0, 2)
+    assert shared(movers=((0, 1), (1, 1)), depth=0) == (0, 1), "two loops move it"
+    assert shared(least=2) == (0, 1), "neighbours read one plane both"
+    assert shared(least=2, movers=((0, 2), (-1, -1))) == (1, 2)
+
+
+def test_with_three_places_two_visits_are_loaded_ahead() -> None:
+    """Loads of 100 words, 25 cycles beyond each; the next two places are free at 0 and at 500."""
+    one = np.ones(1, dtype=np.int64)
+
+    def ahead(banks: int, slot: int, once: int = 0) -> list[tuple[float, float]]:
+        fills = np.zeros((3, 3))
+        n = run_ahead(
+            10.0, 0, 0 * one, 0 * one, one, np.array([100.0]), np.array([1.0]), banks * one, once * one, slot * one,
+            np.array([[0.0, 500.0, 900.0]]), fills, 0, 23.0, 2.0,
+        )
+        return [(float(begun), float(ended)) for begun, ended, _ in fills[:n]]
+
+    assert ahead(1, 0) == [] and ahead(2, 0) == [(10, 135)] and ahead(2, 1) == [(500, 625)]
+    assert ahead(3, 0) == [(10, 135), (500, 625)] and ahead(3, 2) == [(900, 1025), (1025, 1150)]
+    assert ahead(1, 0, once=1) == ahead(3, 0, once=1) == [(10, 135)]
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(6, 8), (12, 5), (6, 11)])
+def test_shares_of_a_place_are_read_and_loaded_again_in_turn(rows: int, columns: int) -> None:
+    """Two groups come in a DMA each, into one place: while the second is read the first is loaded anew."""
+    space = Space(workload(GROUPS).func, "vta-de10")
+    point = space.point(tile_g=1, tile_y=rows, tile_x=columns, order=3, load_data=2, drop_zeros=1, banks_data=1, banks_acc=2)
+    assert abs(off(space, GROUPS, point[None])[0]) < 0.035
+
+
+def test_the_first_share_is_not_waited_for_longer_than_it_takes() -> None:
+    space = Space(workload(GROUPS).func, "vta-de10")
+    points = of_kind(space, {**SIMPLE, "banks_data": 2, "load_data": 2, "tile_g": 1, "tile_x": (1, 21), "drop_zeros": 1})
+    nest = space.sketches[0].model.nest
+    inner = [[nest.axes[a].name for a in order if nest.axes[a].extent > 1][-1] == "g" for order in space.sketches[0].model.orders]
+    points = points[np.array(inner)[points[:, space.names.index("order")]]]
+    found = off(space, GROUPS, points[np.argsort(space.draft(points), kind="stable")[:8]])
+    assert len(found) == 8 and np.median(np.abs(found)) < 0.008
+
+
+@pytest.mark.parametrize(("name", "kind"), [
+    # Nothing has two banks, and something stays on chip while addends are loaded.
+    ("conv2d:h=5,w=9,ci=80,co=80,k=3,pad=1,groups=5", {"keep_kernel": 1, "load_bias": (1, 9)}), (GROUPS, {}), (RESIDUAL, {}),
+])
+def test_an_estimate_does_not_hang_on_the_points_beside_it(name: str, kind: dict[str, Any]) -> None:
+    space = Space(workload(name).func, "vta-de10")
+    banks = {own: 1 for own in space.names if own.startswith("banks_")}
+    few, others = of_kind(space, {**banks, **kind}, 12000)[:100], space.sample(np.random.default_rng(0), 200)
+    among = space.draft(np.concatenate([few, others]))[: len(few)]
+    assert len(few) > 20 and [float(space.draft(p[None])[0]) for p in few] == among.tolist()
+
+
+def test_what_only_stages_read_is_loaded_behind_the_loops_that_they_are_behind() -> None:
+    space = Space(workload(RESIDUAL).func, "vta-de10")
+    points = of_kind(space, {**SIMPLE, **LOADED, "late": (1, 9)})
+    loads = [points[:, space.names.index(f"load_{own}")] for own in "ab"]
+    points = points[loads[0] > loads[1]]
+    found = off(space, RESIDUAL, points[np.argsort(space.draft(points), kind="stable")[:8]])
+    assert len(found) == 8 and np.median(np.abs(found)) < 0.015
+
+
+def test_loads_in_one_loop_come_in_the_order_of_the_operands() -> None:
+    """The last part has one tile of rows: data stands where weights do there, and comes first; that weights wait is no matter."""
+    space = Space(workload("mobilenet.d4").func, "vta-de10")
+    point = space.point(cut=cut(space, "y", 8), tile_g=1, tile_y=10, tile_x=14, order=4, load_data=3, load_kernel=2, banks_data=2,
+                        banks_acc=2, late=1, addend_first=1)
+    assert abs(off(space, "mobilenet.d4", point[None])[0]) < 0.02
+
+
+def loads(space: Space, point: np.ndarray, memory: int) -> np.ndarray:
+    """The LOADs of one memory that a point's program has."""
+    table = lower_table(space.schedule(point).func, "vta-de10").table
+    return table[(table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.MEM] == memory)]
+
+
+def counted(space: Space, point: np.ndarray, operand: int) -> tuple[int, int]:
+    """(fills of an operand, DMAs) that a point's program should have."""
+    sketch, plan = space.meaning(point[None])
+    model: Model = sketch.model
+    fills = model.fills(plan, plan.stack, operand)
+    return int(fills.sum()), int((fills * model.transfer(plan, plan.stack, operand)[1]).sum())
+
+
+def test_whole_tiles_inside_a_border_come_in_one_dma() -> None:
+    """Six rows in tiles of two, the first and the last with a row of the padding: both groups of the others are one DMA."""
+    space = Space(workload("conv2d:h=6,w=5,ci=32,co=32,k=3,pad=1,groups=2").func, "vta-de10")
+    point = space.point(tile_y=2, order=2, load_data=1, drop_zeros=1)
+    rows = loads(space, point, isa.MEM_INP)[:, [isa.Y_SIZE, isa.X_SIZE, isa.X_STRIDE]]
+    assert rows.tolist() == [[3, 5, 5], [3, 5, 5], [2, 20, 30], [3, 5, 5], [3, 5, 5]], rows
+
+
+def test_a_first_part_in_tiles_loads_what_its_point_says() -> None:
+    """Outside of its tiles where no loop of the others is around, and inside of them where it says so."""
+    space = Space(workload("mobilenet.d8").func, "vta-de10")
+    first = {"head": cut(space, "g", 3), "head_tile": cut(space, "x", 1), "cut": cut(space, "g", 2), "tile_g": 3,
+             "load_kernel": 1, "banks_data": 3, "banks_kernel": 3, "banks_acc": 3, "drop_zeros": 1}
+    whole, each = (space.point(**first, load_data=depth) for depth in (1, 3))
+    assert counted(space, whole, 0) == (11, 11) == (len(loads(space, whole, isa.MEM_INP)),) * 2
+    # At the border a tile has a column less, and its rows gaps on chip.
+    assert counted(space, each, 0) == (7 + 10, 7 + 10) and len(loads(space, each, isa.MEM_INP)) == 3 * 14 + 6 + 10
+    for point in (whole, each):
+        assert abs(off(space, "mobilenet.d8", point[None])[0]) < 0.02
