@@ -109,19 +109,24 @@ def run_ahead(
     for ahead in range(1, most):
         for i in range(len(inward)):
             k = inward[i]
-            if engine[k] == 1 or beats[k] == 0 or not 0 <= follows < depth[k]:
+            places = banks[k] if once[k] == 0 else 2
+            if engine[k] == 1 or beats[k] == 0 or not 0 <= follows < depth[k] or places <= ahead:
                 continue
             if once[k] == 0:
-                if banks[k] <= ahead:
-                    continue
                 load = max(load, release[k, (slot[k] + ahead - 1) % banks[k]])
-            elif ahead > 1:
-                continue
             fills[n, 0] = load
             load += beats[k] + (latency + fetch) * transfers[k]
             fills[n, 1], fills[n, 2] = load, beats[k] / transfers[k] + latency
             n += 1
     return n
+
+
+@kernel(nogil=True)
+def turning_of(depth: int, outer: Any) -> int:
+    """Of the first ``depth`` loops those up to the innermost of several iterations; ``outer`` has the iterations of all."""
+    while depth > 0 and outer[depth - 1] == 1:
+        depth -= 1
+    return depth
 
 
 @kernel(nogil=True)
@@ -191,7 +196,7 @@ def play(
     depth, banks = np.zeros(operands, dtype=np.int64), np.zeros(operands, dtype=np.int64)
     once, engine = np.zeros(operands, dtype=np.int64), np.zeros(operands, dtype=np.int64)
     after = np.zeros(operands, dtype=np.bool_)
-    turning = np.zeros(operands, dtype=np.int64)  # its loops, up to the innermost of several iterations
+    turning = np.zeros(operands, dtype=np.int64)  # loops of several iterations around its load, and those around these
     stands = np.zeros(operands, dtype=np.bool_)  # whether it is loaded right in front of the stages
     within, shares = np.zeros(operands, dtype=np.int64), np.zeros(operands, dtype=np.int64)
     share_of = np.zeros(operands)  # of a fill: cycles that a share of it takes
@@ -254,9 +259,7 @@ def play(
                 share_of[k] = early[k] = 0.0
                 beats_of[k], transfers_of[k] = fill[BEATS, k, p, r], fill[TRANSFERS, k, p, r]
                 alone[k] = beats_of[k] + latency * transfers_of[k]
-            turns = int(w[OUT])  # loops around the stages, up to the innermost of several iterations
-            while turns > 0 and outer[turns - 1] == 1:
-                turns -= 1
+            turns = turning_of(int(w[OUT]), outer)
             n_awaited = n_added = n_loaded = n_shared = deepest = 0
             in_front = False  # whether something is loaded right in front of the stages
             for k in range(operands):
@@ -270,9 +273,7 @@ def play(
                     added[n_added] = k
                     n_added += 1
                 # A load further out stands before those further in; loops of one iteration are none.
-                turning[k] = depth[k]
-                while turning[k] > 0 and outer[turning[k] - 1] == 1:
-                    turning[k] -= 1
+                turning[k] = turning_of(depth[k], outer)
                 # What only stages read stands right in front of them, behind the loops that they are behind.
                 stands[k] = engine[k] == 2 and turns == turning[k]
                 if stands[k]:

@@ -399,8 +399,10 @@ class Build(Recorder):
 
     def _around(self, piece: Piece) -> LoopRV | None:
         """Where a load stands that has none of a part's loops around it: in one around all of them, or None for the root."""
-        if not piece.loops or piece.bare:
-            return piece.loops[0] if piece.loops else None
+        if not piece.loops:
+            return None
+        if piece.bare:
+            return piece.loops[0]
         if piece.around is None:
             piece.around = self.add_unit_loop(piece.loops[0])
         return piece.around

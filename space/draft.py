@@ -157,8 +157,7 @@ def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
     terms = _corrected(model, plan, terms_of(model, plan, every))
     extra = np.where(every.on, terms.extra, 0.0).sum(axis=0)
     _fills(model, plan, terms, fill, work)
-    _work(model, plan, terms, work)
-    _left(model, plan, terms, work, fill)
+    _work(model, plan, terms, fill, work)
     dims = np.full((n, len(padding.dims), 4), -1, dtype=np.int64)
     for n_dim, dim in enumerate(padding.dims):
         extents = model.extent_of(plan, every, padding.operand)
@@ -250,16 +249,13 @@ def _fills(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) -
     work[KNOWN] = known
 
 
-def _left(model: Model, plan: Plan, terms: Terms, work: Floats, fill: Floats) -> None:
-    """What stages of a last slice take behind the last one that reads an operand, whose place is free meanwhile."""
+def _left(model: Model, elements: Floats, fill: Floats) -> None:
+    """What stages take behind the last one that reads an operand, whose place is free meanwhile: those of a slice's elements."""
     stages = model.nest.stages
-    elements: Floats | None = None
-    for k in sorted(model.behind):
+    for k in model.behind:
         last = max(n for n, stage in enumerate(stages) if stage.block in model.nest.operands[k].readers)
-        if last + 1 < len(stages):
-            elements = times(model.out_tiles(plan, terms.part)) / work[SLICES] if elements is None else elements
-            cycles, operations = sum(s.cycles for s in stages[last + 1 :]), sum(s.operations for s in stages[last + 1 :])
-            fill[LEFT, k] = elements * cycles + ISSUE * operations
+        rest = stages[last + 1 :]
+        fill[LEFT, k] = elements * sum(s.cycles for s in rest) + ISSUE * sum(s.operations for s in rest)
 
 
 def _shares(model: Model, plan: Plan, part: Part, fill: Floats) -> None:
@@ -311,12 +307,13 @@ def _overlaps(model: Model, plan: Plan, operand: int) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _work(model: Model, plan: Plan, terms: Terms, work: Floats) -> None:
+def _work(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) -> None:
     """What the compute engine does between two loads, for a tile, and for a slice of it."""
     part = terms.part
     outs = np.maximum(model.outs_run(plan, part), 1).astype(np.float64)
     slices = model.slices(plan, part) if model.nest.stages else np.ones(part.on.shape, dtype=np.int64)
     elements = times(model.out_tiles(plan, part))
+    _left(model, elements / slices, fill)
     # Of a whole tile: the last one along an axis may be smaller.
     work[PRODUCTS] = terms.products * (part.tiles / np.maximum(part.extents, 1)).prod(axis=-1)
     work[PIECES] = terms.pieces

@@ -146,18 +146,17 @@ def lower_copy(site: Site, elems: Elements, key: Key, config: VTAConfig, semanti
         low, high = interval(dim.pads, dim.extent, grid)
         padded |= (which < low) | (which >= high) if dim.pads else False
     boxes = _boxes(site.name, grid, x, y, sram_at, dram_at, padded)
-    if not is_load:
-        rows = _emit(boxes, y, isa.OP_STORE, isa.MEM_OUT)
-        return _joined(rows) if mode == "merge" else rows
-    memory = memory_type(site)
-    if memory == isa.MEM_ACC_8BIT:
-        if not loads_widen(semantics):
+    if is_load:
+        memory = memory_type(site)
+        if memory == isa.MEM_ACC_8BIT and not loads_widen(semantics):
             raise LoweringError(
                 "dtype", f"block {site.name} loads int8 {site.reads[0].buffer.name} into the accumulator; only the functional "
                 "simulator widens while it loads (ACC_8BIT), so pass it as int32",
             )
-    most = 0 if memory == isa.MEM_WGT and semantics == "portable" else PAD_MAX
-    rows = _padded(site.name, boxes, x, y, memory, most)
+        most = 0 if memory == isa.MEM_WGT and semantics == "portable" else PAD_MAX
+        rows = _padded(site.name, boxes, x, y, memory, most)
+    else:
+        rows = _emit(boxes, y, isa.OP_STORE, isa.MEM_OUT)
     return _joined(rows) if mode == "merge" else rows
 
 
@@ -181,12 +180,12 @@ def _joined(rows: Rows) -> Rows:
         # On chip the next one begins where one ends.
         follows[1:] &= np.diff(table[:, isa.SRAM]) == (table[:, isa.X_SIZE] * table[:, isa.Y_SIZE])[:-1]
         joins(table, follows)
-        made = put(table, np.flatnonzero(~follows))
+        first = np.flatnonzero(~follows)
+        made = put(table, first)
         long = made[:, [isa.X_SIZE, isa.Y_SIZE, isa.X_STRIDE]].max(axis=1) > FIELD_MAX
         if bool(long.any()):
-            follows &= ~np.repeat(long, np.diff(np.flatnonzero(~follows), append=len(table)))
-            made = put(table, np.flatnonzero(~follows))
-        first = np.flatnonzero(~follows)
+            first = np.flatnonzero(~follows | np.repeat(long, np.diff(first, append=len(table))))
+            made = put(table, first)
         table, position, step, zeros = made, position[first], step[first], zeros[first]
     if len(table) == len(order):
         return rows

@@ -7,14 +7,15 @@ from functools import cache
 
 import numpy as np
 
+from autosched.ir.stmt import PrimFunc
 from autosched.measure import Candidate, Result, measure
 from autosched.workloads import workload
 from space import Space
 from space.rules.cuts import values
 
 
-def run(space: Space, name: str, point: np.ndarray, execute: bool = False) -> Result:
-    """A point's schedule of a named workload, measured."""
+def run(space: Space, name: str | PrimFunc, point: np.ndarray, execute: bool = False) -> Result:
+    """A point's schedule of a workload or a program, measured."""
     return measure(Candidate(name, space.target, tuple(space.trace(point).as_json())), execute=execute)
 
 
@@ -58,11 +59,16 @@ def within_bounds(space: Space, name: str, points: np.ndarray, count: int) -> No
         assert max(space.machine_bound(), int(space.bound(point[None])[0])) <= found.cycles, space.explain(point)
 
 
-def error_of_lowest(space: Space, name: str, points: np.ndarray) -> float:
-    """By how much the ten lowest estimates are off in the median, as a share of the cycles."""
-    best = points[np.argsort(space.draft(points), kind="stable")[:10]]
-    cycles = np.array([run(space, name, p).cycles for p in best], dtype=np.float64)
-    return float(np.median(np.abs(space.draft(best) / cycles - 1)))
+def off(space: Space, name: str | PrimFunc, points: np.ndarray) -> np.ndarray:
+    """By how much the estimate is too high, as a share of the cycles."""
+    cycles = [run(space, name, p).cycles for p in points]
+    return np.asarray(space.draft(points) / np.array(cycles, dtype=np.float64) - 1)
+
+
+def error_of_lowest(space: Space, name: str, points: np.ndarray, count: int = 10) -> float:
+    """By how much so many of the lowest estimates are off in the median, as a share of the cycles."""
+    best = points[np.argsort(space.draft(points), kind="stable")[:count]]
+    return float(np.median(np.abs(off(space, name, best))))
 
 
 def no_twins(space: Space, name: str, points: np.ndarray, columns: Collection[str], count: int) -> None:
