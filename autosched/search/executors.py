@@ -13,11 +13,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from enum import Enum
+from functools import cache
 from importlib import import_module
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, current_process
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
-from typing import Protocol
+from typing import Protocol, TextIO
 from weakref import WeakKeyDictionary
 
 from autosched.child import COPIES, MEMORY, YOUNG, begin_worker, deafen, look_seldom, undisturbed
@@ -81,10 +82,14 @@ def make_executor(name: str, jobs: int, scheduler: str | None = None) -> Executo
 
     Raises:
         UnknownNameError: no such executor.
-        ExecutorError: ``dask`` is not installed, or an address is given that nothing uses.
+        ExecutorError: ``dask`` is not installed, an address is given that nothing uses, or this process may start no others.
     """
     if name not in NAMES:
         raise UnknownNameError("executor", name, NAMES)
+    if name != "serial" and scheduler is None and not may_start():
+        raise ExecutorError(
+            f"executor {name} starts processes, which a daemon (as a worker of multiprocessing.Pool) may not: serial has none"
+        )
     if scheduler is not None and name != "dask":
         raise ExecutorError(f"--scheduler is for --executor dask, not for {name}")
     if name == "dask":
@@ -92,6 +97,11 @@ def make_executor(name: str, jobs: int, scheduler: str | None = None) -> Executo
 
         return DaskExecutor(jobs, scheduler)
     return LokyExecutor(jobs) if name == "loky" else SerialExecutor()
+
+
+def may_start() -> bool:
+    """Whether this process may have children of its own: a daemon of Python's multiprocessing may not."""
+    return not current_process().daemon
 
 
 class SerialExecutor:
@@ -192,7 +202,7 @@ class LokyExecutor:
                 self._workers.append(self._begun())
 
     def _begun(self) -> _Worker:
-        return _Worker(get_context("fork") if self.copies else None)
+        return _Worker(_copies() if self.copies else None)
 
     def slots(self) -> int:
         """One call per worker."""
@@ -253,6 +263,34 @@ class LokyExecutor:
                 if process.is_alive():
                     process.terminate()
             self._workers, self._processes = [], set()
+
+
+@cache
+def _copies() -> BaseContext:
+    """Begins processes that are copies of this one."""
+    # Made here: where there is no fork there are no such classes.
+    from multiprocessing.context import ForkContext, ForkProcess
+
+    class Copy(ForkProcess):
+        def run(self) -> None:
+            # A worker that cannot say what it dies of ends at once, and a notebook's cell or a string is no file to say it to.
+            with open(os.devnull, "w") as nowhere:
+                if not _is_file(sys.stderr):
+                    sys.stderr = sys.__stderr__ if _is_file(sys.__stderr__) else nowhere
+                super().run()
+
+    class Copies(ForkContext):
+        Process = Copy
+
+    return Copies()
+
+
+def _is_file(stream: TextIO | None) -> bool:
+    """Whether the system knows where a stream writes."""
+    try:
+        return stream is not None and stream.fileno() >= 0
+    except (AttributeError, OSError, RuntimeError, TypeError, ValueError):
+        return False  # it has none, is closed, or is hardly a stream
 
 
 def _track_semaphores() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
@@ -14,7 +15,7 @@ from autosched.child import COPIES, undisturbed
 from autosched.errors import ExecutorError
 from autosched.measure import Candidate, Result
 from autosched.search.beside import Beside
-from autosched.search.executors import Executor, Fault, make_executor
+from autosched.search.executors import Executor, Fault, make_executor, may_start
 from autosched.search.guarded import check
 from autosched.search.worker import Measured, VersionError
 
@@ -47,7 +48,7 @@ class MeasurePool:
     def __init__(
         self, jobs: int = 1, executor: str | None = None, scheduler: str | None = None, patience: float = PATIENCE_SECONDS
     ) -> None:
-        name = executor or ("dask" if scheduler else "loky" if jobs > 1 else "serial")
+        name = executor or ("dask" if scheduler else "loky" if jobs > 1 and may_start() else "serial")
         self.executor: Executor = make_executor(name, max(1, jobs), scheduler)
         self.patience = patience
         self.checks = Beside("sim.semantics")
@@ -243,7 +244,8 @@ class _Batch:
         elif (fault := self.executor.fault(future)) is Fault.START:
             self.false_starts += 1
             if self.false_starts > FALSE_STARTS:
-                raise ExecutorError(f"{self.false_starts} worker processes ended before they could begin: {error}") from error
+                begun = f"{self.false_starts} worker processes ended before they could begin{_codes(error)}"
+                raise ExecutorError(begun) from error
             self.again.appendleft(call)
         elif fault is Fault.WORKER:
             self._again(call, "its worker process died")
@@ -258,3 +260,9 @@ class _Batch:
                 self.again.appendleft((k,))
             else:
                 self.found[k] = Result.failed("environment", f"{reason}, {self.deaths[k]} times")
+
+
+def _codes(error: BaseException) -> str:
+    """The one fact in what the library says of a worker's end, which has guesses, too, and many lines."""
+    found = re.search(r"exit codes of the workers are \{(.*?)\}", str(error))
+    return f", with {found[1]}" if found else ""

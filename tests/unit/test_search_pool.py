@@ -3,7 +3,9 @@
 import gc
 import importlib
 import json
+import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +21,7 @@ import numpy as np
 import pytest
 from brief import brief_breeding
 
+import autosched
 from autosched.child import COPIES, OLDER, YOUNG
 from autosched.cli.exit_codes import Exit
 from autosched.errors import ExecutorError, UnknownNameError
@@ -292,10 +295,44 @@ def _die() -> None:
     os._exit(1)
 
 
+@pytest.mark.parametrize("where", ["io.StringIO()", "None", "open(os.devnull, 'w')", "Cell()"])
+@pytest.mark.parametrize("instead", ["sys.__stderr__", "None"])
+def test_who_writes_to_no_file_has_workers(where: str, instead: str, tmp_path: Path) -> None:
+    """A notebook's cell has no descriptor, which what reports crashes asks for: every worker ended at its beginning."""
+    code = f"""
+import io, os, sys
+import autosched
+class Cell(io.StringIO):
+    def fileno(self): return None
+sys.stderr, sys.__stderr__ = where, _ = {where}, {instead}
+assert autosched.tune({SMALL!r}, trials=4, jobs=2, log={str(tmp_path)!r}).cycles and sys.stderr is where
+"""
+    # A process of its own: in pytest's, crashes are reported already.
+    root = Path(__file__).resolve().parents[2]
+    subprocess.run([sys.executable, "-c", code], cwd=root, check=True, timeout=10 * MINUTE)
+
+
+def tuned(log: str, executor: str | None) -> int | str | None:
+    """What a worker of somebody else's pool finds, or why not."""
+    try:
+        return autosched.tune(SMALL, trials=4, jobs=2, log=log, executor=executor).cycles
+    except ExecutorError as error:
+        return str(error)
+
+
+def test_a_daemon_measures_itself(tmp_path: Path) -> None:
+    """Python lets a daemon, as workers of its pools are, have no children."""
+    with multiprocessing.get_context("fork" if COPIES else "spawn").Pool(1) as pool:
+        alone, refused = pool.starmap(tuned, [(str(tmp_path / "a"), None), (str(tmp_path / "b"), "loky")])
+    assert alone == tuned(str(tmp_path / "c"), None)
+    assert isinstance(refused, str) and "serial has none" in refused
+
+
 def test_workers_that_never_start_are_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_module, "FALSE_STARTS", 1)
-    with broken_start(monkeypatch), MeasurePool(2) as pool, pytest.raises(ExecutorError, match="ended before they could begin"):
+    with broken_start(monkeypatch), MeasurePool(2) as pool, pytest.raises(ExecutorError) as raised:
         list(pool.run(candidates(3)))
+    assert re.fullmatch(r"2 worker processes ended before they could begin, with (EXIT\(1\)(, )?)+", str(raised.value))
 
 
 @pytest.mark.skipif(not COPIES, reason="no copies")
