@@ -13,6 +13,7 @@ from autosched.errors import ProgramError, UnknownNameError
 from autosched.ir.stmt import PrimFunc
 from autosched.target import Target, get_target
 from sim.markup import number, table, text
+from space.around import around
 from space.bound import bound
 from space.build import Build
 from space.distinct import are_new, distinct, fresh_of, keys
@@ -35,6 +36,7 @@ SHOWN = 12  # values of a decision that are listed in a notebook
 CROSSED = 0.5  # share of children with decisions of two parents
 VARIED = (1.0, 0.5, 0.25)  # chances that a first, a second, a third rule decides anew
 PASSES = 4  # repairs until nothing changes; a row that still does is no point
+SOON = 2  # those of children: two of a hundred need more, which costs a tenth as much again
 
 Mask = npt.NDArray[np.bool_]
 
@@ -186,12 +188,13 @@ class Space:
                 ok &= rule.allows(model, mine, plans[-1])
         return np.asarray(ok & self.sketches[sketch].capacity(plans), dtype=np.bool_)
 
-    def repair(self, points: Points, known: Set[bytes] = frozenset()) -> tuple[Points, Mask]:
+    def repair(self, points: Points, known: Set[bytes] = frozenset(), passes: int = PASSES) -> tuple[Points, Mask]:
         """The nearest canonical rows, and which of them are in the space; deterministic.
 
         Args:
             points: any values of the columns' choices, shape (n, width).
             known: rows, as bytes, that were repaired before: what becomes one of them on the way counts as not in the space.
+            passes: repairs until nothing changes; a row that still does counts as not in the space.
         """
         out, inside = points.copy(), np.zeros(len(points), dtype=np.bool_)
         for k, rows, own in self._groups(points):
@@ -202,7 +205,7 @@ class Space:
             settled = np.zeros(len(mine), dtype=np.bool_)
             settled[which[stays | (once == own).all(axis=1)]] = True
             new = are_new(self._global(k, mine), known)
-            for _ in range(PASSES - 1):
+            for _ in range(passes - 1):
                 if not len(open_ := np.flatnonzero(~settled & new)):
                     break
                 again, stays = self._repaired(k, mine[open_])
@@ -349,7 +352,7 @@ class Space:
             for column, at in zip(self.sketches[k].columns, self._places[k]):
                 if column.eager is not None:
                     drawn[rows[rng.random(len(rows)) < 0.75], at] = column.eager
-        return self.mutate(drawn, rng)
+        return self.mutate(drawn, rng, passes=PASSES)
 
     def _near_default(self, rng: np.random.Generator, drawn: Points) -> Points:
         out = drawn.copy()
@@ -360,13 +363,16 @@ class Space:
             out[rows] = np.where(keep[rows], drawn[rows], base)
         return self._pinned(out)
 
-    def mutate(self, parents: Points, rng: np.random.Generator, tried: set[bytes] | None = None) -> Points:
+    def mutate(
+        self, parents: Points, rng: np.random.Generator, tried: set[bytes] | None = None, passes: int = SOON
+    ) -> Points:
         """Points made from others: half of them take decisions over from another, then one to three rules decide anew.
 
         Args:
             parents: points, shape (n, width).
             rng: source of randomness.
             tried: rows that need no look, as bytes, points among them; what is looked at, and what comes of it, joins them.
+            passes: of ``repair``.
 
         Returns:
             The points; rows that are none, also after repair, are dropped.
@@ -378,11 +384,11 @@ class Space:
             children[rows] = self._global(k, own)
         children = self._pinned(children)
         if tried is None:
-            repaired, inside = self.repair(children)
+            repaired, inside = self.repair(children, passes=passes)
             return repaired[inside]
         looked: set[bytes] = set()
         # What is repaired into a row that was tried becomes what that became: a point that was tried, or none.
-        repaired, inside = self.repair(fresh_of(children, tried, looked), tried)
+        repaired, inside = self.repair(fresh_of(children, tried, looked), tried, passes)
         points = fresh_of(repaired[inside], tried, set())
         tried.update(looked, keys(points))
         return points
@@ -422,47 +428,15 @@ class Space:
         return self._global(sketch, own)
 
     def neighbours(self, point: npt.NDArray[np.int32]) -> Points:
-        """The points that differ from ``point`` in one column, or in one and in where or how often a buffer is filled."""
+        """The points that differ from ``point`` in one column, or in a tile, an order or a cut and in where something is done."""
         return self.neighbours_of(point[None])
 
     def neighbours_of(self, points: Points) -> Points:
         """The distinct neighbours of several points, these left out."""
-        near, inside = self.repair(fresh_of(np.concatenate([self._around(p) for p in points]), set(), set()))
+        rows = [self._global(k, around(self.sketches[k], own)) for k, _, own in self._groups(points)]
+        near, inside = self.repair(fresh_of(np.concatenate(rows), set(), set()))
         found = fresh_of(near[inside], set(keys(points)), set())
         return np.asarray(found[np.lexsort(found.T[::-1])], dtype=np.int32)
-
-    def _around(self, point: npt.NDArray[np.int32]) -> Points:
-        """Rows with one or two columns changed, not repaired."""
-        k = int(point[0])
-        columns, starts = self.sketches[k].columns, self.sketches[k].starts
-        own = point[self._places[k]]
-        rows, changed = [own], [-1]  # and the nest of each one's change
-        for n, column in enumerate(columns):
-            values = np.array(column.choices)
-            at = int(np.searchsorted(values, own[n]))
-            if len(values) > 8:
-                scaled = {int(np.searchsorted(values, v)) for v in (own[n] * 2, own[n] // 2)}
-                near = sorted({at - 2, at - 1, at + 1, at + 2, 0, 1, len(values) - 1} | scaled)
-            else:
-                near = list(range(len(values)))
-            for other in near:
-                if 0 <= other < len(values) and values[other] != own[n]:
-                    row = own.copy()
-                    row[n] = values[other]
-                    rows.append(row)
-                    changed.append(int(np.searchsorted(starts, n, side="right")))
-        flags = [n for n, c in enumerate(columns) if c.loosest is not None and len(c.choices) <= 16
-                 and not c.name.rpartition(".")[2].startswith(("tile_", "head_"))]
-        # A tile that changes often needs its load or its bank to change with it: try those of each neighbour too.
-        single, nest = np.stack(rows), np.array(changed)
-        found = [single]
-        for n in flags:
-            beside = single[nest == int(np.searchsorted(starts, n, side="right"))]
-            for value in columns[n].choices:
-                twins = beside[beside[:, n] != value]
-                twins[:, n] = value
-                found.append(twins)
-        return self._global(k, np.concatenate(found))
 
     # -- judgement ------------------------------------------------------------------------------------------------------
 

@@ -22,18 +22,18 @@ SCAN_LIMIT = 16_000_000  # combinations of all decisions up to which every point
 SHORTLIST = 4096  # points, by draft, that the model judges
 POPULATION = 64  # parents of a generation
 CHILDREN = 8  # of each of them: a generation of 200 rows costs hardly less than one of 600, and three of them hardly find more
-GENERATIONS = 60  # few parents for long go further than many for a short time
+GENERATIONS = 48  # few parents for long go further than many for a short time
 GENERATION = 512  # points that are estimated together
 FAR = 1.25  # times the lowest estimate of its form, beyond which nobody asks how far
 IDLE = 15  # generations without a lower draft after which no better one is expected
-EAGER = 8192  # rows of the first population that ask for all the memory they can use; most have to be given up
-ENOUGH = 30  # generations bred from one first population after another, at least
+EAGER = 6144  # rows of the first population that ask for all the memory they can use; most have to be given up
+ENOUGH = 24  # generations bred from one first population after another, at least
 ELITE = 2048  # points, by score, that a generation's parents come from
 EVENLY = 0.2  # share of generations whose form is drawn evenly
 GUESTS = 12  # points of other forms whose decisions a generation takes in
 ALIKE = 3  # survivors that share all tiles: else one good tile fills the population before others have found their places
 KINDS = 24  # kinds of loops whose best joins every generation's parents
-CENTRES = 4  # points of the best by score, and of the best measured, whose neighbours join each batch's population
+CENTRES = 2  # points of the best by score, and of the best measured, whose neighbours join each batch's population
 REFINEMENTS = 1  # generations bred for the model's score, per batch
 KEPT = 64  # first populations that are remembered, a few megabytes each
 HASTY = 512  # points of the sample where there is no time for more
@@ -179,7 +179,7 @@ class Proposer:
         bred = 0
         while bred < ENOUGH:
             # One that settles early may have settled anywhere.
-            first = [space.sample(self.rng, 4 * POPULATION), space.eager(self.rng, EAGER)]
+            first = [space.sample(self.rng, POPULATION), space.eager(self.rng, EAGER)]
             bred += self._breed(GENERATIONS, np.unique(np.concatenate(first), axis=0))
         if not self._points:
             with _LOCK:

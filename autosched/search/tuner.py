@@ -23,6 +23,7 @@ from autosched.search.journal import Journal
 from autosched.search.pool import TRIES, MeasurePool
 from autosched.search.proposer import Point, Proposer
 from autosched.search.result import Interrupted, NetworkReport, TuneReport
+from autosched.search.samplers import Sampler, make_sampler
 from autosched.target import Target, get_target
 from autosched.workloads import Workload, network, networks
 from autosched.workloads.apart import at_most
@@ -33,7 +34,7 @@ from space.lowerable import require_lowerable
 if TYPE_CHECKING:
     import optuna
 
-    from autosched.search.samplers import SpaceSampler
+    from autosched.search.space_sampler import SpaceSampler
 
 FIRST_RESULT = 30.0  # seconds that a time stop grants to the first candidate
 CHECKS = 8  # schedules whose check may fail before the run says that it has none
@@ -65,12 +66,13 @@ def tune(
         name: a workload's or a network's name, a ``Workload`` or a program.
         target: the machine.
         trials: distinct points to know the cycles of, per workload.
-        jobs: worker processes; default one per core. The result does not depend on it.
+        jobs: worker processes; default one per core. The result does not depend on it. A process that may start none (a daemon,
+            as a worker of ``multiprocessing.Pool`` is) measures itself.
         seed: same seed, same trials.
         log: directory of the log; default ``tuning_logs/runs`` of the working directory.
         cold: do not start from the best schedules of the log.
-        sampler: ``cost-model``, ``draft`` (the estimate alone) or one of Optuna's: ``tpe``, ``nsgaii``, ``qmc``, ``random``,
-            ``grid``.
+        sampler: ``cost-model``, ``draft`` (the estimate alone), ``grid`` (all points in order) or one of Optuna's: ``tpe``,
+            ``nsgaii``, ``qmc``, ``random``.
         timeout: seconds after which a task ends; a candidate that has no result by then is given up.
         gap: stop when the best is within this fraction of the lower bound.
         patience: stop after so many trials without a better one.
@@ -187,15 +189,13 @@ class _Run:
         timeout: float | None, gap: float, patience: int | None, listener: Listener | None,
         space: Space | Mapping[str, int] | None, enqueue: Sequence[Mapping[str, int]], hasty: bool = False,
     ) -> None:
-        from autosched.search.samplers import make_sampler
-
         self.begun = self.since = time.monotonic()
         self.task, self.target, self.trials, self.log = task, target, trials, log
         self.timeout, self.gap, self.patience, self.listener = timeout, gap, patience, listener
         self.space = space if isinstance(space, Space) else Space(task.func, target, fixed=space)
         require_lowerable(self.space)
         self.proposer = Proposer(self.space, seed, hasty)
-        self.sampler: SpaceSampler = make_sampler(sampler, self.proposer, seed, BATCH)
+        self.sampler: Sampler | SpaceSampler = make_sampler(sampler, self.proposer, seed, BATCH)
         self.machine_bound = self.space.machine_bound()
         # What no program of the machine can beat, no schedule of the space can.
         self.space_bound = max(self.space.floor(), self.machine_bound)
@@ -257,10 +257,10 @@ class _Run:
 
     def _loop(self, pool: MeasurePool) -> str:
         """Batch after batch, to the stop rule that is returned."""
-        study = self._study()
+        asked = self._asked()
         stop = ""
         while not stop:
-            batch = self._ask(study, min(BATCH, self.trials - len(self.history)))
+            batch = self._ask(asked, min(BATCH, self.trials - len(self.history)))
             if not batch:
                 return "exhausted"
             results = self._results(pool, batch)
@@ -271,7 +271,7 @@ class _Run:
                     break
                 result, cached = answer
                 self._commit(ask, result, cached)
-                self._tell(study, ask.trial, result)
+                self._tell(asked, ask.trial, result)
                 stop = self._stop()
                 if stop:
                     break
@@ -282,38 +282,37 @@ class _Run:
             stop = stop or self._stop()
         return stop
 
-    def _study(self) -> optuna.Study | None:
-        """What a sampler of Optuna learns from; ours look at the proposer alone, and a study costs as much as they do."""
-        if self.sampler.inner is None:
-            return None
+    def _asked(self) -> Sampler | optuna.Study:
+        """Who is asked: ours look at the proposer alone, and a study, from which Optuna's learn, costs as much as they do."""
+        if isinstance(self.sampler, Sampler):
+            return self.sampler
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         return optuna.create_study(sampler=self.sampler, direction="minimize")
 
-    def _ask(self, study: optuna.Study | None, n: int) -> list[_Ask]:
+    def _ask(self, asked: Sampler | optuna.Study, n: int) -> list[_Ask]:
         batch: list[_Ask] = []
         while self.warm and len(batch) < n:
             batch.append(self.warm.pop(0))
             self.proposer.mark(batch[-1].point)
         while len(batch) < n:
-            ask = self._next() if study is None else self._asked(study)
+            ask = self._next(asked)
             if ask is None:
                 break
             batch.append(ask)
         return self._judged(batch)
 
-    def _next(self) -> _Ask | None:
-        point = self.sampler.next()
-        return None if point is None else _Ask(point)
-
-    def _asked(self, study: optuna.Study) -> _Ask | None:
+    def _next(self, asked: Sampler | optuna.Study) -> _Ask | None:
+        if isinstance(asked, Sampler):
+            point = asked.next()
+            return None if point is None else _Ask(point)
         import optuna
 
-        from autosched.search.samplers import distributions, to_point
+        from autosched.search.space_sampler import distributions, to_point
 
         try:
-            trial = study.ask(distributions(self.space))
+            trial = asked.ask(distributions(self.space))
         except optuna.TrialPruned:
             return None
         return _Ask(to_point(self.space, trial.params), trial)
@@ -405,15 +404,15 @@ class _Run:
             return self.space.explain(ask.point)
         return f"a schedule of the log, from version {ask.record.space} of the space"
 
-    def _tell(self, study: optuna.Study | None, trial: optuna.Trial | None, result: Result) -> None:
-        if study is None or trial is None:
+    def _tell(self, asked: Sampler | optuna.Study, trial: optuna.Trial | None, result: Result) -> None:
+        if isinstance(asked, Sampler) or trial is None:
             return
         import optuna
 
         if result.cycles is None:
-            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            asked.tell(trial, state=optuna.trial.TrialState.FAIL)
         else:
-            study.tell(trial, float(result.cycles))
+            asked.tell(trial, float(result.cycles))
 
     def _stop(self) -> str:
         best = self.best[0] if self.best else None

@@ -18,6 +18,7 @@ from autosched.target import get_target
 from autosched.workloads import workload
 from sim import isa
 from space import Space
+from space.around import around
 from space.model import Model
 from space.normalise import normalised
 from space.plan import Plan
@@ -250,7 +251,8 @@ def test_neighbours_of_several_points_are_repaired_once(monkeypatch: pytest.Monk
     near = space.neighbours_of(points)
     assert {row.tobytes() for row in near} == alone and len(near) == len(alone)
     (rows,) = asked
-    assert len(rows) == len(np.unique(rows, axis=0)) < sum(len(space._around(point)) for point in points)
+    each = [around(space.sketches[0], point[space.places(0)][None]) for point in points]
+    assert len(rows) == len(np.unique(rows, axis=0)) < sum(map(len, each))
 
 
 def test_decisions_move_to_another_form() -> None:
