@@ -14,14 +14,17 @@ refresh(__file__, _length_kernel, _loads_kernel)
 
 @lean
 def side_by_side(
-    on: Any, tile: Any, copies: Any, halos: Any, footprint: Any, fills: Any, banks: Any, shared: Any, scope: Any, depths: Any,
-    acc: int, room: Any, found: Any,
+    on: Any, tile: Any, single: Any, copies: Any, halos: Any, footprint: Any, fills: Any, banks: Any, shared: Any, scope: Any,
+    depths: Any, acc: int, room: Any, found: Any,
 ) -> None:
     """Per part, whether there is room beside what the part before used last: 2 for all copies of its buffers, 1 for the first.
 
+    Of the accumulator -1 where there is none for a single tile.
+
     Args:
         on: whether a part exists, shape (parts, n).
-        tile: accumulator elements of an output tile, shape (parts, n).
+        tile: accumulator elements of an output tile, or of several that get their initial values together, shape (parts, n).
+        single: those of one tile, shape (parts, n).
         copies: of it, shape (parts, n).
         halos: elements that a tile makes with a border around it, shape (parts, n).
         footprint: elements of a bank of every operand, shape (operands, parts, n).
@@ -57,7 +60,7 @@ def side_by_side(
                 left = depths[s] - before[s] - stays[s] - once[s]
                 each = (1 if left >= 0 else 0) + (1 if left >= more[s] else 0)
                 if s == acc:
-                    found[1, p, r] = each
+                    found[1, p, r] = each if left + tile[p, r] >= single[p, r] else -1
                 else:
                     least = min(least, each)
             found[0, p, r] = least

@@ -27,6 +27,7 @@ from space.play import (
     KNOWN,
     LATE,
     LEFT,
+    MIDDLE,
     MOST,
     ONCE,
     OUT,
@@ -158,7 +159,8 @@ def play(
         tails: of the last tile along an axis, where that is smaller than the others, how much of a fill of an operand it brings,
             and the least transfers of it; shape (2, operands, axes, parts, n), empty where all tiles of all points are alike.
         apart: whether there is room beside what the part before used last, for all copies of a part's buffers (2), the first
-            ones (1) or none (0): of what the load engine fills, and of the accumulator; shape (2, parts, n).
+            ones (1) or none (0): of what the load engine fills, and of the accumulator, where not even one of several tiles whose
+            initial values are written together has any (-1); shape (2, parts, n).
         acc_banks: of the accumulator, shape (n,).
         dims: per padded dimension its place among the loops of the spatial and of the reduction axis (-1 where there is none),
             and the coefficients of both, shape (n, dims, 4).
@@ -301,6 +303,8 @@ def play(
             step = 0.0
             changed = 0
             started = comp
+            since = 0.0
+            leaps = drops[r] and visits > 4 * MOST
             while True:
                 new_tile = step == 0 or changed < w[AROUND]  # whose initial values, and those of others, are still to be written
                 share = 1.0  # of a whole tile of the reduction: the last one may be smaller
@@ -424,7 +428,8 @@ def play(
                         comp = max(comp, stored[bank]) + written
                     else:
                         comp += written
-                        if w[AROUND] >= w[OUT]:  # else its tiles were stored long ago, but for the last
+                        # Its tiles were stored long ago, but for the last; what another part has left is where there was room.
+                        if w[AROUND] >= w[OUT] or (step == 0 and apart[1, p, r] < 0):
                             comp = max(comp, stored[bank])
                 products = w[PRODUCTS] * share * made
                 if drops[r]:
@@ -494,12 +499,20 @@ def play(
                     stored[bank] = store
                     if changed < w[AROUND]:
                         bank = bank + 1 if bank + 1 < banks_acc else 0
-                if changed < 0:
-                    break
-                if step >= MOST or comp > enough[r]:
-                    pace = (comp - started) / step
-                    comp += pace * (visits - step)
-                    load, last, store = max(load, comp), comp, comp + w[STORE]
+                seen = step - since >= MOST or (since > 0 and step - since >= MOST / 2 and changed < w[OUT])
+                if leaps and changed >= 0 and ((step >= MOST / 3 and changed < w[OUT]) or step >= 2 * MOST):
+                    # The first visits stand at a border, and have less to do than those whose pace goes for all that follow.
+                    # Where stages come that late, in the midst of what they take at once.
+                    leaps, started, since = False, comp, step
+                    place = int(visits * MIDDLE)
+                    for a in range(axes - 1, -1, -1):
+                        counter[a] = place % outer[a] if a < (w[OUT] if changed < w[OUT] else spatial) else 0
+                        place //= outer[a]
+                elif changed < 0 or (seen and not leaps) or comp > enough[r]:
+                    if step < visits:
+                        pace = (comp - started) / (step - since)
+                        comp += pace * (visits - step)
+                        load, last, store = max(load, comp), comp, comp + w[STORE]
                     break
             first_part = False
         out[r] = max(store, comp)

@@ -351,7 +351,7 @@ def _work(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) ->
 def _side_by_side(model: Model, plan: Plan) -> npt.NDArray[np.int64]:
     """Per part, whether there is room beside what the part before used last: 2 for all copies of its buffers, 1 for the first.
 
-    Of what the load engine fills, and of the accumulator; shape (2, parts, n).
+    Of what the load engine fills, and of the accumulator, where it is -1 if there is none for a single tile; shape (2, parts, n).
     """
     from space._draft_kernel import side_by_side
 
@@ -361,7 +361,7 @@ def _side_by_side(model: Model, plan: Plan) -> npt.NDArray[np.int64]:
     found = np.zeros((2, *part.on.shape), dtype=np.int64)
     halos = model.halo_elements(part).sum(axis=-1) if model.nest.halos else np.zeros(part.on.shape, dtype=np.int64)
     side_by_side(
-        np.array(part.on), model.init_elements(plan, part), model.tile_copies(plan, part), halos,
+        np.array(part.on), model.init_elements(plan, part), model.tile_elements(part), model.tile_copies(plan, part), halos,
         np.array([model.footprint(plan, part, k) for k in every], dtype=np.int64).reshape(of_all),
         np.array(model.every_fill(plan)),
         np.array(plan.banks, dtype=np.int64).reshape(of_each),
