@@ -504,10 +504,8 @@ def play(
                     # The first visits stand at a border, and have less to do than those whose pace goes for all that follow.
                     # Where stages come that late, in the midst of what they take at once.
                     leaps, started, since = False, comp, step
-                    place = int(visits * MIDDLE)
-                    for a in range(axes - 1, -1, -1):
-                        counter[a] = place % outer[a] if a < (w[OUT] if changed < w[OUT] else spatial) else 0
-                        place //= outer[a]
+                    for a in range(axes):
+                        counter[a] = int(MIDDLE * outer[a]) if a < (w[OUT] if changed < w[OUT] else spatial) else 0
                 elif changed < 0 or (seen and not leaps) or comp > enough[r]:
                     if step < visits:
                         pace = (comp - started) / (step - since)

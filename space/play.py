@@ -11,6 +11,6 @@ DEPTH, BEATS, TRANSFERS, BANKS, ONCE, ENGINE, AFTER, WITHIN, SHARES, LEFT = rang
 (PRODUCTS, PIECES, INIT, STAGE, SLICES, STORE, UOPS, LATE, KNOWN, CLEAR, RELOAD, STORES, AROUND, OUT, FIRST, FIXED,
  SLICED, RESET) = range(18)
 MOST = 1500  # innermost visits of a part that are played; the rest goes on at the same pace
-# Where padding is left out of far more visits, the share of them behind which that pace is taken, from up to as many again: at no
-# edge, as a rule.
+# Where padding is left out of far more visits, the share of every loop behind which that pace is taken, from up to as many again:
+# at no edge, as a rule.
 MIDDLE = 2 ** 0.5 - 1
