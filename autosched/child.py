@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 from sim.own import claim
 
@@ -56,6 +57,23 @@ def undisturbed() -> Iterator[None]:
             signal.signal(number, handler)
         for number in dict.fromkeys(came):
             signal.raise_signal(number)
+
+
+def may_start() -> bool:
+    """Whether Python lets this process have children of its own: it does not let a daemon, as workers of its pools are."""
+    # Here, for most commands start none and ask for nothing of it.
+    from multiprocessing import current_process
+
+    return not current_process().daemon
+
+
+def descriptor(stream: TextIO | None) -> int | None:
+    """Where a stream writes, as the system knows it; None where that is no file: a notebook's cell, a string, nothing."""
+    try:
+        found = -1 if stream is None else stream.fileno()
+        return found if found >= 0 else None
+    except (AttributeError, OSError, RuntimeError, TypeError, ValueError):
+        return None  # it has none, is closed, or is hardly a stream
 
 
 def deafen() -> None:

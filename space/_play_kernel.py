@@ -504,8 +504,9 @@ def play(
                     # The first visits stand at a border, and have less to do than those whose pace goes for all that follow.
                     # Where stages come that late, in the midst of what they take at once.
                     leaps, started, since = False, comp, step
+                    inner = w[OUT] if changed < w[OUT] else spatial
                     for a in range(axes):
-                        counter[a] = int(MIDDLE * outer[a]) if a < (w[OUT] if changed < w[OUT] else spatial) else 0
+                        counter[a] = int(MIDDLE * outer[a]) if a < inner else 0
                 elif changed < 0 or (seen and not leaps) or comp > enough[r]:
                     if step < visits:
                         pace = (comp - started) / (step - since)

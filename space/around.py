@@ -23,14 +23,15 @@ def around(sketch: Sketch, points: Points) -> Points:
     Returns:
         Rows, not repaired, the points among them.
     """
-    columns, starts = sketch.columns, sketch.starts
+    columns = sketch.columns
     flags = [n for n, c in enumerate(columns) if c.loosest is not None and len(c.choices) <= FLAG
              and not c.name.rpartition(".")[2].startswith(("tile_", "head_"))]
+    nest_of = np.searchsorted(sketch.starts, np.arange(len(columns)), side="right")  # from 1 on
     rows, origin = list(points), list(range(len(points)))
-    changed = [0] * len(points)  # 1 + the nest of each one's change, where that is no flag
+    changed = [0] * len(points)  # the nest of each one's change, where that is no flag
     for n, column in enumerate(columns):
         values = np.array(column.choices)
-        nest = 0 if n in flags else int(np.searchsorted(starts, n, side="right"))
+        nest = 0 if n in flags else int(nest_of[n])
         for k, own in enumerate(points):
             for other in _near(values, own[n]):
                 row = own.copy()
@@ -46,7 +47,7 @@ def around(sketch: Sketch, points: Points) -> Points:
     # A tile that changes often needs its load or its bank to change with it: try those of each neighbour too.
     found = [single]
     for n in flags:
-        beside = single[nests == int(np.searchsorted(starts, n, side="right"))]
+        beside = single[nests == nest_of[n]]
         for value in columns[n].choices:
             twins = beside[beside[:, n] != value]
             twins[:, n] = value

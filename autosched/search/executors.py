@@ -15,13 +15,23 @@ from contextlib import ExitStack, contextmanager
 from enum import Enum
 from functools import cache
 from importlib import import_module
-from multiprocessing import active_children, current_process
+from multiprocessing import active_children
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
-from typing import Protocol, TextIO
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
-from autosched.child import COPIES, MEMORY, YOUNG, begin_worker, deafen, look_seldom, undisturbed
+from autosched.child import (
+    COPIES,
+    MEMORY,
+    YOUNG,
+    begin_worker,
+    deafen,
+    descriptor,
+    look_seldom,
+    may_start,
+    undisturbed,
+)
 from autosched.errors import ExecutorError, UnknownNameError
 from autosched.measure import Candidate
 from autosched.records import version
@@ -97,11 +107,6 @@ def make_executor(name: str, jobs: int, scheduler: str | None = None) -> Executo
 
         return DaskExecutor(jobs, scheduler)
     return LokyExecutor(jobs) if name == "loky" else SerialExecutor()
-
-
-def may_start() -> bool:
-    """Whether this process may have children of its own: a daemon of Python's multiprocessing may not."""
-    return not current_process().daemon
 
 
 class SerialExecutor:
@@ -275,22 +280,14 @@ def _copies() -> BaseContext:
         def run(self) -> None:
             # A worker that cannot say what it dies of ends at once, and a notebook's cell or a string is no file to say it to.
             with open(os.devnull, "w") as nowhere:
-                if not _is_file(sys.stderr):
-                    sys.stderr = sys.__stderr__ if _is_file(sys.__stderr__) else nowhere
+                if descriptor(sys.stderr) is None:
+                    sys.stderr = nowhere if descriptor(sys.__stderr__) is None else sys.__stderr__
                 super().run()
 
     class Copies(ForkContext):
         Process = Copy
 
     return Copies()
-
-
-def _is_file(stream: TextIO | None) -> bool:
-    """Whether the system knows where a stream writes."""
-    try:
-        return stream is not None and stream.fileno() >= 0
-    except (AttributeError, OSError, RuntimeError, TypeError, ValueError):
-        return False  # it has none, is closed, or is hardly a stream
 
 
 def _track_semaphores() -> None:

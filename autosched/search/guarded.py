@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 
-from autosched.child import COPIES, begin, undisturbed
+from autosched.child import COPIES, begin, may_start, undisturbed
 from autosched.measure import Candidate, Result, measure
 
 
@@ -21,8 +21,16 @@ def check(candidate: Candidate, patience: float) -> Result | None:
         patience: seconds that it may take.
 
     Returns:
-        The result, with status ``environment`` where there was none in time; None where the process ended without one.
+        The result, with status ``environment`` where there was none in time; None where the process ended without one. Who may
+        start no other process, and cannot be copied, checks in this one, however long that takes.
     """
+    found = _found(candidate) if not COPIES and not may_start() else _apart(candidate, patience)
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _apart(candidate: Candidate, patience: float) -> Result | Exception | None:
     here, there = multiprocessing.Pipe(duplex=False)
     try:
         with undisturbed():
@@ -31,7 +39,7 @@ def check(candidate: Candidate, patience: float) -> Result | None:
         try:
             if not here.poll(patience):
                 return Result.failed("environment", f"no result after {patience:g} seconds")
-            found = here.recv()
+            found: Result | Exception = here.recv()
         except (EOFError, OSError):
             return None
         finally:
@@ -39,9 +47,7 @@ def check(candidate: Candidate, patience: float) -> Result | None:
                 end()
     finally:
         here.close()
-    if isinstance(found, Result):
-        return found
-    raise found
+    return found
 
 
 def _started(pipe: Connection, candidate: Candidate) -> Callable[[], None]:

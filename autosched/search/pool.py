@@ -11,11 +11,11 @@ from itertools import pairwise
 from queue import Empty, SimpleQueue
 from types import TracebackType
 
-from autosched.child import COPIES, undisturbed
+from autosched.child import COPIES, may_start, undisturbed
 from autosched.errors import ExecutorError
 from autosched.measure import Candidate, Result
 from autosched.search.beside import Beside
-from autosched.search.executors import Executor, Fault, make_executor, may_start
+from autosched.search.executors import Executor, Fault, make_executor
 from autosched.search.guarded import check
 from autosched.search.worker import Measured, VersionError
 

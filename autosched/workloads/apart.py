@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from autosched.child import undisturbed
+from autosched.child import descriptor, undisturbed
 from autosched.errors import ProgramError
 
 SECONDS = 60.0  # that a file may take to be loaded, where nobody says less
@@ -56,11 +56,11 @@ def told(file: str, path: Path, attribute: str) -> dict[str, Any]:
     """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     # What the file prints goes to standard error, for standard output is data.
-    try:
-        chatter: int = sys.stderr.fileno()
-    except (AttributeError, OSError, ValueError):
+    chatter = descriptor(sys.stderr)
+    if chatter is None:
         chatter = subprocess.PIPE
-    sys.stderr.flush()
+    else:
+        sys.stderr.flush()
     with undisturbed():
         child = subprocess.Popen(
             [sys.executable, "-c", _CODE, str(os.getpid()), file, str(path), attribute], env=environment,
@@ -73,7 +73,7 @@ def told(file: str, path: Path, attribute: str) -> dict[str, Any]:
     if said is None:
         raise ProgramError(f"{file}: {attribute} is not loaded after {_seconds.get():g} seconds")
     answer, printed = said
-    if printed:
+    if printed and sys.stderr is not None and not getattr(sys.stderr, "closed", False):
         sys.stderr.write(printed.decode(errors="replace"))
     if child.returncode == LOST:
         raise ProgramError(f"{file}: {attribute} takes more memory than a file may")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -104,6 +106,20 @@ def test_what_a_users_file_prints_does_not_mix_with_data(tmp_path: Path, here: H
     assert done.returncode == Exit.OK, done.stderr
     assert json.loads(done.stdout)["workload"] == "file.py:f"
     assert "noise\nmore" in done.stderr
+
+
+@pytest.mark.parametrize("where", ["a string", "a closed one", "nowhere"])
+def test_what_a_users_file_prints_goes_where_errors_go(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where Python's own standard error is no file, as in a notebook, or nothing at all."""
+    (tmp_path / "file.py").write_text(f"print('noise')\n{PROGRAM}")
+    stream = None if where == "nowhere" else io.StringIO()
+    if stream is not None and where == "a closed one":
+        stream.close()
+    monkeypatch.setattr(sys, "stderr", stream)
+    found = at.workload(f"{tmp_path / 'file.py'}:add")
+    assert found.func.buffers
+    if stream is not None and not stream.closed:
+        assert stream.getvalue() == "noise\n"
 
 
 MACHINES = [

@@ -320,8 +320,10 @@ def tuned(log: str, executor: str | None) -> int | str | None:
         return str(error)
 
 
-def test_a_daemon_measures_itself(tmp_path: Path) -> None:
-    """Python lets a daemon, as workers of its pools are, have no children."""
+@pytest.mark.parametrize("copies", [COPIES, False])
+def test_a_daemon_measures_itself(copies: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python lets a daemon, as workers of its pools are, have no children; where there are no copies it checks itself, too."""
+    monkeypatch.setattr(guarded, "COPIES", copies)
     with multiprocessing.get_context("fork" if COPIES else "spawn").Pool(1) as pool:
         alone, refused = pool.starmap(tuned, [(str(tmp_path / "a"), None), (str(tmp_path / "b"), "loky")])
     assert alone == tuned(str(tmp_path / "c"), None)
