@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from sim._kernels import kernel, refresh
+from space import _alone_kernel
 from space import play as columns
+from space._alone_kernel import alone
 from space.play import (
     AFTER,
     AROUND,
@@ -46,7 +48,7 @@ from space.play import (
     WITHIN,
 )
 
-refresh(__file__, columns)
+refresh(__file__, columns, _alone_kernel)
 
 
 @kernel(nogil=True)
@@ -194,7 +196,7 @@ def play(
     release = np.zeros((operands, held))
     stored = np.zeros(held)
     # What a part's loops read stands in tables of their own: a view of a row costs more than what is read from it.
-    beats_of, transfers_of, alone = np.zeros(operands), np.zeros(operands), np.zeros(operands)
+    beats_of, transfers_of, least = np.zeros(operands), np.zeros(operands), np.zeros(operands)
     depth, banks = np.zeros(operands, dtype=np.int64), np.zeros(operands, dtype=np.int64)
     once, engine = np.zeros(operands, dtype=np.int64), np.zeros(operands, dtype=np.int64)
     after = np.zeros(operands, dtype=np.bool_)
@@ -218,6 +220,13 @@ def play(
     outer, low_of = np.zeros(axes, dtype=np.int64), np.zeros(axes, dtype=np.int64)
     tile, rest = np.zeros(axes, dtype=np.int64), np.zeros(axes, dtype=np.int64)
     for r in range(n):
+        if enough[r] < np.inf:
+            # What one engine takes by itself is told without playing.
+            out[r] = alone(
+                r, on, extents, tiles, outers, lows, position, fill, work, dims, counts, padded, drops, issue, latency, fetch,
+            )
+            if out[r] > enough[r]:
+                continue
         for k in range(operands):
             ready[k] = 0.0
         load = begin  # when the load engine is free
@@ -260,7 +269,7 @@ def play(
                 within[k], shares[k] = int(fill[WITHIN, k, p, r]), int(fill[SHARES, k, p, r])
                 share_of[k] = early[k] = 0.0
                 beats_of[k], transfers_of[k] = fill[BEATS, k, p, r], fill[TRANSFERS, k, p, r]
-                alone[k] = beats_of[k] + latency * transfers_of[k]
+                least[k] = beats_of[k] + latency * transfers_of[k]
             turns = turning_of(int(w[OUT]), outer)
             n_awaited = n_added = n_loaded = n_shared = deepest = 0
             in_front = False  # whether something is loaded right in front of the stages
@@ -419,7 +428,7 @@ def play(
                             )
                         due[k] = after[k]
                         if not after[k]:
-                            comp = behind(comp, beats_of[k], alone[k], under_way, fills, latency, burst, reads)
+                            comp = behind(comp, beats_of[k], least[k], under_way, fills, latency, burst, reads)
                             load += beats_of[k]  # one bus for both
                 if new_tile and w[FIRST] < 0:
                     # The initial values, once the slot is stored.
@@ -480,7 +489,7 @@ def play(
                                     load, changed, inward, engine, depth, beats_of, transfers_of, banks, once, slot, release,
                                     under_way, fills, latency, fetch,
                                 )
-                            comp = behind(comp, beats_of[k], alone[k], under_way, fills, latency, burst, reads)
+                            comp = behind(comp, beats_of[k], least[k], under_way, fills, latency, burst, reads)
                             due[k] = False
                     if w[FIRST] >= 0:
                         comp = max(comp, stored[bank] - w[FIRST])

@@ -7,8 +7,9 @@ Anything can be evaluated with NumPy over many iterations at once, so that nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from math import gcd
 from typing import Any
 
@@ -104,6 +105,24 @@ class Lin:
                 terms.pop(term, None)
         result = Lin(terms, self.const + scale * other.const)
         return _rejoin(result) if mixed else result
+
+    @staticmethod
+    def total(parts: Sequence[tuple[Lin, int]]) -> Lin:
+        """The sum of ``scale * lin`` over pairs of these: ``add`` one after the other, mostly in one go."""
+        terms: dict[Term, int] = {}
+        const = 0
+        for lin, scale in parts:
+            const += scale * lin.const
+            for term, c in lin.terms.items():
+                if isinstance(term, Atom):
+                    # What belongs together is put together on the way.
+                    return reduce(lambda known, part: known.add(*part), parts, Lin())
+                value = terms.get(term, 0) + scale * c
+                if value:
+                    terms[term] = value
+                else:
+                    terms.pop(term, None)
+        return Lin(terms, const)
 
     def plus(self, value: int) -> Lin:
         """``self + value``."""

@@ -68,11 +68,11 @@ class Storage:
 
     def flat(self, access: Access) -> Lin:
         """Offset in scalars of an access from the start of a copy."""
-        total, stride = Lin(), 1
+        parts, stride = list[tuple[Lin, int]](), 1
         for index, low, extent in zip(reversed(access.indices), reversed(self.lows), reversed(self.extents)):
-            total = total.add(index.add(low, -1), stride)
+            parts += (index, stride), (low, -stride)
             stride *= extent
-        return total
+        return Lin.total(parts)
 
     def copy_offset(self, values: Mapping[Loop, Ints], count: int) -> int | Ints:
         """First element of the copy that each of ``count`` instances uses, from the loops' values."""

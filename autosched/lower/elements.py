@@ -62,9 +62,7 @@ def _dram_flat(access: Access) -> Lin:
         for extent in reversed(shape_of(buffer)):
             strides.insert(0, stride)
             stride *= extent
-    for index, s in zip(access.indices, strides):
-        total = total.add(index, s)
-    return total
+    return Lin.total([(total, 1), *zip(access.indices, strides)])
 
 
 def _in_elements(flat: Lin, lanes: int, lane_loops: Mapping[Loop, int], buffer: Buffer, name: str) -> Lin:

@@ -98,6 +98,11 @@ class Proposer:
         """All points where they are known, in lexicographic order."""
         return self._pool if self.scans else None
 
+    @property
+    def known(self) -> int:
+        """Number of points whose cycles are known."""
+        return len(self._points)
+
     def add(self, point: Point, cycles: int | None) -> None:
         """Reports a measurement; None for a point that failed."""
         self.seen.add(point.tobytes())

@@ -48,7 +48,8 @@ class Sampler:
 
     def _fill(self) -> None:
         if self.grid is None:
-            self._queue = self.proposer.batch(self.batch)
+            # The more is known, the less a batch tells that is new: half of that at once.
+            self._queue = self.proposer.batch(max(self.batch, self.proposer.known // 2 // self.batch * self.batch))
             return
         fresh = (p for p in self.grid if p.tobytes() not in self.proposer.seen)
         self._queue = list(islice(fresh, self.batch))

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from space.model import Model
 from space.plan import Plan, columns, in_front
 from space.rule import Column, NumericRule, Points
-from space.rules.cuts import decoded, values
+from space.rules.cuts import decoded, value_of
 from space.rules.late import beyond_tiles
-from space.rules.tiling import divisors, tiled_axes
+from space.rules.tiling import are_tiles, divisors, tile_columns, tiled_axes
 
 
 class Ahead(NumericRule):
@@ -67,24 +67,28 @@ class Ahead(NumericRule):
         axes = tiled_axes(model)
         if not axes or "head_init" not in model.index or not max(model.columns[model.index["head_init"]].choices):
             return
-        known, cuts = values(model), decoded(model, points, "cut")
-        for n in np.flatnonzero(~alone):
-            a = axes[rng.integers(len(axes))]
-            extent, column = model.nest.axes[a].extent, model.index[f"tile_{model.nest.axes[a].name}"]
-            last = int(cuts[1][n]) if cuts[0][n] == a and rng.random() < 0.5 else int(rng.integers(0, 1 + extent // 8))
-            tile = max(1, int(points[n, column]) + int(rng.integers(-2, 3)))
-            # As few of the others' tiles as leave a first part that is no longer than they are together, or more.
-            most = (extent - last - 1) // tile
-            first = extent - last - tile * int(rng.integers((most + 1) // 2, most + 1))
-            if tile not in model.columns[column].choices or (a, first) not in known:
-                continue
-            points[n, column] = tile
-            points[n, model.index["head"]] = known[a, first]
-            points[n, model.index["cut"]] = known.get((a, last), 0)
-            points[n, model.index["head_init"]] = max(model.columns[model.index["head_init"]].choices)
-            if "head_tile" in model.index:
-                finer = [d for d in divisors(first) if d <= tile]
-                points[n, model.index["head_tile"]] = known.get((a, finer[rng.integers(len(finer))]), 0) if finer else 0
+        rows = np.flatnonzero(~alone)
+        n, at = len(rows), model.index
+        which = rng.integers(len(axes), size=n)
+        axis, column = np.array(axes)[which], tile_columns(model, axes)[which]
+        extent, cut = model.extents[axis], [own[rows] for own in decoded(model, points, "cut")]
+        kept = (cut[0] == axis) & (rng.random(n) < 0.5)
+        last = np.where(kept, cut[1], rng.integers(0, 1 + extent // 8))
+        tile = np.maximum(1, points[rows, column] + rng.integers(-2, 3, size=n))
+        # As few of the others' tiles as leave a first part that is no longer than they are together, or more.
+        most = (extent - last - 1) // tile
+        first = extent - last - tile * rng.integers((most + 1) // 2, most + 1)
+        head = value_of(model, axis, first)
+        able = (head > 0) & are_tiles(model, column, tile)
+        rows, axis, column = rows[able], axis[able], column[able]
+        points[rows, column] = tile[able]
+        points[rows, at["head"]] = head[able]
+        points[rows, at["cut"]] = value_of(model, axis, last[able])
+        points[rows, at["head_init"]] = max(model.columns[at["head_init"]].choices)
+        if "head_tile" in at:
+            sizes = [[d for d in divisors(long) if d <= its] for long, its in zip(first[able].tolist(), tile[able].tolist())]
+            finer = [own[int(draw * len(own))] for own, draw in zip(sizes, rng.random(len(sizes)).tolist())]
+            points[rows, at["head_tile"]] = value_of(model, axis, np.array(finer, dtype=np.int64))
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """Log elements that are written at once, of the main part and of the first."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from space.model import Model
 from space.plan import Mask, Part, Plan, along, columns
 from space.rule import Column, Ints, NumericRule, Points
-from space.rules.tiling import divides, make_room, tiled_axes
+from space.rules.tiling import are_tiles, divides, make_room, tile_columns, tiled_axes
 
 NAMES = ("head", "cut", "cut_again")
 EVERY = 32  # up to so many iterations any number may be cut off an axis; more than that by powers of two
@@ -32,6 +32,19 @@ def values(model: Model) -> dict[tuple[int, int], int]:
     return _values(_axes(model))
 
 
+def value_of(model: Model, axis: Ints, size: Ints) -> Ints:
+    """The value of a cut column that takes so many iterations off an axis; 0, which cuts nothing, where there is none.
+
+    Args:
+        model: of the sketch.
+        axis: shape (n,).
+        size: iterations, shape (n,).
+    """
+    known = _by_size(_axes(model), len(model.extents))
+    there = (size >= 0) & (size < known.shape[1])
+    return np.asarray(np.where(there, known[axis, np.where(there, size, 0)], 0), dtype=np.int64)
+
+
 def _axes(model: Model) -> tuple[tuple[int, int], ...]:
     return tuple((a, model.nest.axes[a].extent) for a in model.nest.spatial)
 
@@ -39,6 +52,15 @@ def _axes(model: Model) -> tuple[tuple[int, int], ...]:
 @cache
 def _values(axes: tuple[tuple[int, int], ...]) -> dict[tuple[int, int], int]:
     return {(int(axis), int(size)): n for n, (axis, size) in enumerate(_table(axes))}
+
+
+@cache
+def _by_size(axes: tuple[tuple[int, int], ...], count: int) -> Ints:
+    """The values of a cut column by axis and iterations, shape (axes, longest + 1); 0 where there is none."""
+    rows = _table(axes)
+    found = np.zeros((count, 1 + int(rows[:, 1].max())), dtype=np.int64)
+    found[rows[1:, 0], rows[1:, 1]] = np.arange(1, len(rows))
+    return found
 
 
 @cache
@@ -143,33 +165,31 @@ class Cuts(NumericRule):
         axes = tiled_axes(model)
         if not axes or "head" not in model.index:
             return
-        known = values(model)
-        before = points.copy("K")
-        for n in np.flatnonzero(whole):
-            a = axes[rng.integers(len(axes))]
-            extent = model.nest.axes[a].extent
-            column = model.index[f"tile_{model.nest.axes[a].name}"]
-            # Many small tiles or a few large ones: how many is drawn evenly by its logarithm.
-            few = int(extent ** rng.random())
-            tile = int(points[n, column]) if rng.random() < 0.3 else int(rng.integers(1, extent // 2 + 1))
-            last = (0, 1, 2, tile // 2, tile)[rng.integers(5)]
-            if rng.random() < 0.5:
-                tile = max(1, (extent - last) // few)
-            if tile not in model.columns[column].choices:
-                continue
-            first = (extent - last) % tile or (tile if rng.random() < 0.5 else 0)
-            # More than a tile only where it loads for the others: it is taken back elsewhere.
-            first += tile * int(rng.integers(0, 3)) if rng.random() < 0.3 else 0
-            points[n, column] = tile
-            points[n, model.index["head"]] = known.get((a, first), 0)
-            points[n, model.index["cut"]] = known.get((a, last), 0)
-            if last == tile:
-                last += tile * int(rng.integers(0, 3))
-                points[n, model.index["cut"]] = known.get((a, last), 0)
-                _apart(model, points[n], rng)
-            other = axes[rng.integers(len(axes))] if rng.random() < WHOLE else a
-            if other != a:
-                points[n, model.index[f"tile_{model.nest.axes[other].name}"]] = model.nest.axes[other].extent
+        before, rows = points.copy("K"), np.flatnonzero(whole)
+        n, tiles = len(rows), tile_columns(model, axes)
+        which = rng.integers(len(axes), size=n)
+        axis, column = np.array(axes)[which], tiles[which]
+        extent = model.extents[axis]
+        # Many small tiles or a few large ones: how many is drawn evenly by its logarithm.
+        few = (extent ** rng.random(n)).astype(np.int64)
+        tile = np.where(rng.random(n) < 0.3, points[rows, column], rng.integers(1, extent // 2 + 1))
+        last = np.stack([np.zeros_like(tile), np.ones_like(tile), np.full_like(tile, 2), tile // 2, tile])[
+            rng.integers(5, size=n), np.arange(n)]
+        tile = np.where(rng.random(n) < 0.5, np.maximum(1, (extent - last) // few), tile)
+        first = (extent - last) % tile
+        first = np.where((first == 0) & (rng.random(n) < 0.5), tile, first)
+        # More than a tile only where it loads for the others: it is taken back elsewhere.
+        first += np.where(rng.random(n) < 0.3, tile * rng.integers(0, 3, size=n), 0)
+        apart = last == tile
+        last = np.where(apart, last + tile * rng.integers(0, 3, size=n), last)
+        other = np.where(rng.random(n) < WHOLE, rng.integers(len(axes), size=n), which)
+        able = are_tiles(model, column, tile)
+        points[rows[able], column[able]] = tile[able]
+        points[rows[able], model.index["head"]] = value_of(model, axis, first)[able]
+        points[rows[able], model.index["cut"]] = value_of(model, axis, last)[able]
+        _apart(model, points, rows[able & apart], rng)
+        able &= other != which
+        points[rows[able], tiles[other[able]]] = model.extents[np.array(axes)[other[able]]]
         make_room(model, before, points, rng)
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
@@ -193,12 +213,13 @@ class Cuts(NumericRule):
         return "cut " + " ".join(said) if said else ""
 
 
-def _apart(model: Model, row: npt.NDArray[np.int32], rng: np.random.Generator) -> None:
-    """Has a point's last part go over its tiles in slices of its own, or over its sums in pieces of its own, in place."""
-    ways = [c for c in model.columns if c.name.startswith(("last_", "tail_last")) and len(c.choices) > 1]
-    two = rng.choice(len(ways), 2, replace=False).tolist() if len(ways) > 1 else range(len(ways))
-    for column in (ways[n] for n in two):
-        row[model.index[column.name]] = column.choices[rng.integers(len(column.choices))]
+def _apart(model: Model, points: Points, rows: Ints, rng: np.random.Generator) -> None:
+    """Has some points' last part go over its tiles in slices of its own, or over its sums in pieces of its own, in place."""
+    ways = [n for n, c in enumerate(model.columns) if c.name.startswith(("last_", "tail_last")) and len(c.choices) > 1]
+    two = rng.random((len(rows), len(ways))).argsort(axis=1)[:, :2]
+    for n, column in enumerate(ways):
+        own = rows[(two == n).any(axis=1)]
+        points[own, column] = rng.choice(model.values[column], size=len(own))
 
 
 def _smaller(last: Part, before: Part) -> Mask:

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from space.model import Model
 from space.plan import Mask, Plan, along
 from space.rule import Column, NumericRule, Points
-from space.rules.cuts import decoded, table, values
-from space.rules.tiling import divisors, like_others, tiled_axes
+from space.rules.cuts import decoded, table, value_of
+from space.rules.tiling import divisors, like_others, tile_columns, tiled_axes
 
 TILES = 3  # that a first part has at most along the axis that it is cut from, where it gets tiles of its own
 
@@ -67,21 +67,25 @@ class Lead(NumericRule):
         axes = tiled_axes(model)
         if not axes or "head_tile" not in model.index:
             return
-        known, at = values(model), model.index["head_tile"]
-        for row in points:
-            a = axes[rng.integers(len(axes))]
-            axis, tile = model.nest.axes[a], model.index[f"tile_{model.nest.axes[a].name}"]
-            sizes = divisors(axis.extent)
-            size = sizes[rng.integers(len(sizes))]
-            if rng.random() < 0.5 and size > row[tile]:
-                size, row[tile] = int(row[tile]), size
-            row[at] = known.get((a, size), 0)
-            if "head" in model.index and (not row[model.index["head"]] or rng.random() < 0.5):
-                # A few tiles along one axis: of its own, or as long as the others', where these leave something.
-                c = axes[rng.integers(len(axes))]
-                long = size if c == a else int(row[model.index[f"tile_{model.nest.axes[c].name}"]])
-                first = long * int(rng.integers(1, 1 + TILES)) if (c, long) in known else int(rng.integers(1, 1 + TILES))
-                row[model.index["head"]] = known.get((c, first), 0)
+        n, at, tiles, every = len(points), model.index, tile_columns(model, axes), np.arange(len(points))
+        which = rng.integers(len(axes), size=n)
+        axis, column = np.array(axes)[which], tiles[which]
+        sizes = [divisors(model.nest.axes[a].extent) for a in axes]
+        size = np.array([sizes[k][int(draw * len(sizes[k]))] for k, draw in zip(which.tolist(), rng.random(n).tolist())])
+        was = points[every, column].astype(np.int64)
+        swap = (rng.random(n) < 0.5) & (size > was)
+        points[every[swap], column[swap]] = size[swap]
+        size = np.where(swap, was, size)
+        points[:, at["head_tile"]] = value_of(model, axis, size)
+        if "head" not in at:
+            return
+        # A few tiles along one axis: of its own, or as long as the others', where these leave something.
+        there = (points[:, at["head"]] == 0) | (rng.random(n) < 0.5)
+        cut = rng.integers(len(axes), size=n)
+        long = np.where(cut == which, size, points[every, tiles[cut]])
+        long = np.where(value_of(model, np.array(axes)[cut], long) > 0, long, 1)
+        first = value_of(model, np.array(axes)[cut], long * rng.integers(1, 1 + TILES, size=n))
+        points[there, at["head"]] = first[there]
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """Log tiles of the first part; 0 where there is none."""

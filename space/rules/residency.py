@@ -10,8 +10,8 @@ from space.model import Model
 from space.plan import Plan
 from space.rule import Column, Ints, NumericRule, Points
 from space.rules.attach import standing
-from space.rules.cuts import values
-from space.rules.tiling import tiled_axes
+from space.rules.cuts import value_of
+from space.rules.tiling import tile_columns, tiled_axes
 
 
 class Residency(NumericRule):
@@ -65,21 +65,23 @@ class Residency(NumericRule):
         mine = [k for k, o in enumerate(model.nest.operands) if f"keep_{o.label}" in model.index]
         if not mine or "head" not in model.index:
             return
-        known, tiled = values(model), tiled_axes(model)
-        for row, k in zip(points, rng.choice(mine, size=len(points)).tolist()):
-            operand = model.nest.operands[k]
-            keep = model.index[f"keep_{operand.label}"]
-            row[keep] = 1 - row[keep]
-            axes = [a for a in tiled if not operand.uses(a)]
-            if not row[keep] or not axes:
+        tiled = np.array(tiled_axes(model), dtype=np.int64)
+        which, long = rng.choice(mine, size=len(points)), rng.integers(1, 4, size=len(points))
+        cut, moved = rng.random((2, len(points))) < 0.7
+        for k in mine:
+            label, axes, own = model.nest.operands[k].label, tiled[~model.uses[k, tiled]], np.flatnonzero(which == k)
+            keep = model.index[f"keep_{label}"]
+            points[own, keep] = 1 - points[own, keep]
+            if not len(axes):
                 continue
-            a = axes[rng.integers(len(axes))]
+            own = own[points[own, keep] == 1]
+            axis = axes[rng.integers(len(axes), size=len(own))]
             # Several tiles at once where one is too short for what is loaded meanwhile.
-            head = known.get((a, int(row[model.index[f"tile_{model.nest.axes[a].name}"]]) * int(rng.integers(1, 4))))
-            if head is not None and rng.random() < 0.7:
-                row[model.index["head"]] = head
-            if rng.random() < 0.7 and f"load_{operand.label}" in model.index:
-                row[model.index[f"load_{operand.label}"]] = len(model.nest.axes)
+            head = value_of(model, axis, points[own, tile_columns(model, axis.tolist())] * long[own])
+            there = cut[own] & (head > 0)
+            points[own[there], model.index["head"]] = head[there]
+            if f"load_{label}" in model.index:
+                points[own[moved[own]], model.index[f"load_{label}"]] = len(model.nest.axes)
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
         """The operands that stay."""

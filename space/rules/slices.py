@@ -8,8 +8,8 @@ import numpy.typing as npt
 from space.model import Model
 from space.plan import Mask, Part, Plan, columns, times
 from space.rule import Column, Ints, NumericRule, Points
-from space.rules.cuts import table, values
-from space.rules.tiling import tiled_axes
+from space.rules.cuts import table, value_of
+from space.rules.tiling import tile_columns, tiled_axes
 
 THICK = 32  # indices of a slice at most
 NAMES = ("tail", "tail_size", "tail_last", "tail_last_size")
@@ -65,15 +65,15 @@ class Slices(NumericRule):
         axes = tiled_axes(model)
         if not axes or "tail_last" not in model.index or len(model.columns[model.index["tail_last"]].choices) < 2:
             return
-        at, known, sizes = model.index, values(model), table(model)
-        for row in (points[n] for n in np.flatnonzero(~alone)):
-            a = axes[rng.integers(len(axes))]
-            axis, size = sizes[row[at["cut"]]]
-            tile = int(row[at[f"tile_{model.nest.axes[a].name}"]])
-            row[at["cut_again" if axis >= 0 else "cut"]] = known.get((a, min(tile, int(size)) if axis == a else tile), 0)
-            for name in ("tail_last", "tail_last_size"):
-                choices = model.columns[at[name]].choices
-                row[at[name]] = choices[rng.integers(name == "tail_last", len(choices))]
+        rows, at = np.flatnonzero(~alone), model.index
+        which = rng.integers(len(axes), size=len(rows))
+        axis, tile = np.array(axes)[which], points[rows, tile_columns(model, axes)[which]]
+        cut, size = table(model)[points[rows, at["cut"]]].T
+        # A last part that is there already is cut once more.
+        column = np.where(cut >= 0, at["cut_again"], at["cut"])
+        points[rows, column] = value_of(model, axis, np.where(cut == axis, np.minimum(tile, size), tile))
+        points[rows, at["tail_last"]] = rng.choice(model.values[at["tail_last"]][1:], size=len(rows))
+        points[rows, at["tail_last_size"]] = rng.choice(model.values[at["tail_last_size"]], size=len(rows))
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """The axis, and log numbers of slices, tiles and elements of a tile; log elements of a slice of the last part."""

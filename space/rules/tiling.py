@@ -7,6 +7,7 @@ the last one smaller there.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from functools import cache
 from math import isqrt, prod
 
@@ -44,6 +45,21 @@ def tiled_axes(model: Model) -> list[int]:
     """The spatial axes that tiles can differ along."""
     axes = model.nest.axes
     return [a for a in model.nest.spatial if axes[a].extent > 1 and f"tile_{axes[a].name}" in model.index]
+
+
+def tile_columns(model: Model, axes: Sequence[int]) -> Ints:
+    """Where the tiles of some axes stand in a point, shape (axes,)."""
+    return np.array([model.index[f"tile_{model.nest.axes[a].name}"] for a in axes], dtype=np.int64)
+
+
+def are_tiles(model: Model, columns: Ints, sizes: Ints) -> Mask:
+    """Whether each size is among the choices of its tile column, shape (n,) each."""
+    found = np.zeros(len(sizes), dtype=np.bool_)
+    for column in np.unique(columns).tolist():
+        own = np.flatnonzero(columns == column)
+        known = model.values[column]
+        found[own] = known[np.minimum(np.searchsorted(known, sizes[own]), len(known) - 1)] == sizes[own]
+    return found
 
 
 def divides(model: Model, plan: Plan, part: Part) -> Mask:

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import autosched
 from autosched.search.features import Seen
-from autosched.search.proposer import Proposer
+from autosched.search.proposer import Point, Proposer
 from autosched.search.samplers import Sampler, make_sampler
 from autosched.workloads import workload
 from space import Space
@@ -55,6 +56,30 @@ print(len(report.history), [m for m in sys.modules if m.startswith("optuna")])
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "20 []"
+
+
+def test_later_batches_are_larger_and_the_first_trials_the_same_whatever_the_number(tmp_path: Path) -> None:
+    """Half of what is known at once: a run of more trials begins as one of fewer does."""
+    lists = []
+    for trials in (40, 120):
+        report = autosched.tune("dense:m=2,k=256,n=128", trials=trials, jobs=1, log=tmp_path / str(trials), cold=True)
+        lists.append(report.history)
+    assert len(lists[1]) == 120 and lists[1][:40] == lists[0]
+    asked: list[int] = []
+    proposer = Proposer(SPACE, 0, hasty=True)
+    batch = Proposer.batch
+
+    def counted(n: int) -> list[Point]:
+        asked.append(n)
+        return batch(proposer, n)
+
+    proposer.batch = counted  # type: ignore[method-assign]
+    sampler = Sampler(proposer, 16)
+    for n in range(200):
+        point = sampler.next()
+        assert point is not None
+        proposer.add(point, 10**7 + n)
+    assert asked == [16, 16, 16, 16, 32, 48, 64] and sum(asked[:-1]) < 200 <= sum(asked)
 
 
 def test_a_sampler_of_ours_ends_where_nothing_is_left() -> None:

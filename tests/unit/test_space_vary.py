@@ -9,8 +9,8 @@ from autosched.search.proposer import ALIKE, GUESTS, KINDS, Proposer
 from autosched.workloads import workload
 from space import Space
 from space.distinct import Numbers, distinct, fresh_of, keys, spread
-from space.rules.cuts import decoded
-from space.rules.tiling import make_room
+from space.rules.cuts import NAMES, decoded, table, value_of, values
+from space.rules.tiling import are_tiles, make_room, tile_columns
 
 LAYER = "conv2d:h=8,w=12,ci=64,co=128,k=3,pad=1"
 
@@ -72,6 +72,73 @@ def test_a_cut_with_its_tile_comes_out_even_for_large_tiles_too(space: Space) ->
     large = (tile > extent // 2) & (tile < extent)
     assert large.sum() > 40 and (left[large] % tile[large] == 0).mean() > 0.9
     assert {6, 7} <= set(tile[large].tolist()) <= {5, 6, 7}, "all but a last part of one or two, or as long as tiles"
+
+
+def test_cuts_and_tiles_are_looked_up_for_many_rows_at_once(space: Space) -> None:
+    model = space.sketches[0].model
+    axis, size = (grid.ravel() for grid in np.meshgrid(range(len(model.nest.axes)), range(-2, 200), indexing="ij"))
+    known = values(model)
+    assert value_of(model, axis, size).tolist() == [known.get(pair, 0) for pair in zip(axis.tolist(), size.tolist())]
+    column = tile_columns(model, axis.tolist())
+    assert [model.columns[c].name for c in column.tolist()] == [f"tile_{model.nest.axes[a].name}" for a in axis.tolist()]
+    assert are_tiles(model, column, size).tolist() == [n in model.columns[c].choices for c, n in zip(column, size.tolist())]
+
+
+@pytest.mark.parametrize("name", ["cuts", "slices", "ahead", "residency", "lead"])
+def test_what_several_decisions_are_varied_together_are_choices(space: Space, name: str) -> None:
+    """Rows that differ, each changed on its own: what of one row is drawn does not depend on what stands in the others."""
+    model = space.sketches[0].model
+    rule = next(rule for rule in model.rules if rule.name == name)
+    own = np.repeat(space.sample(np.random.default_rng(1), 40)[:, space.places(0)], 50, axis=0)
+    changed = own.copy()
+    rule.vary(model, changed, np.random.default_rng(0))
+    for column, drawn in zip(model.columns, changed.T):
+        assert set(drawn.tolist()) <= set(column.choices), column.name
+    moved = {model.columns[n].name for n in np.flatnonzero((changed != own).any(axis=0))}
+    also = {"cuts": {*NAMES[:2], "tile_co", "tile_y", "tile_x", "tail_last", "last_ci"}, "ahead": {"head", "cut", "head_tile"},
+            "slices": {"cut", "cut_again", "tail_last_size"}, "residency": {"head", "load_data", "keep_kernel"},
+            "lead": {"head", "tile_y", "head_tile"}}
+    assert also[name] <= moved, also[name] - moved
+
+
+def test_a_first_part_written_ahead_leaves_whole_tiles(space: Space) -> None:
+    """And its own, finer tiles divide it: both are said of what the last part leaves."""
+    model = space.sketches[0].model
+    rule = next(rule for rule in model.rules if rule.name == "ahead")
+    points = np.repeat(space.sketches[0].default[None], 4000, axis=0)
+    points[:, model.index["tile_co"]] = 2
+    points[::2, model.index["cut"]] = values(model)[_axis(space, "co"), 3]
+    rule.vary(model, points, np.random.default_rng(0))
+    co, extent = _axis(space, "co"), 8
+    (axis, first), (cut, last), (finer, long) = (decoded(model, points, n) for n in ("head", "cut", "head_tile"))
+    mine = (axis == co) & (points[:, model.index["head_init"]] > 0)
+    left = extent - first - np.where(cut == co, last, 0)
+    tile = points[:, model.index["tile_co"]]
+    assert mine.sum() > 300 and (left[mine] % tile[mine] == 0).all()
+    assert (first[mine] >= left[mine]).mean() < 0.7 and (first[mine] <= left[mine] + tile[mine]).all()
+    own = mine & (finer == co)
+    assert own.sum() > 200 and (first[own] % long[own] == 0).all() and (long[own] <= tile[own]).all()
+    assert {3} == set(last[mine & (np.arange(4000) % 2 == 0) & (last > 1)].tolist()), "a last part that is there stays"
+
+
+def test_a_last_part_that_is_there_is_cut_once_more_for_slices_of_its_own(space: Space) -> None:
+    model = space.sketches[0].model
+    rule = next(rule for rule in model.rules if rule.name == "slices")
+    points = np.repeat(space.sketches[0].default[None], 2000, axis=0)
+    points[:, [model.index[f"tile_{name}"] for name in ("co", "y", "x")]] = 4, 4, 6
+    y, sizes = _axis(space, "y"), table(model)
+    points[::2, model.index["cut"]] = values(model)[y, 3]
+    rule.vary(model, points, np.random.default_rng(0))
+    there = np.arange(2000) % 2 == 0
+    (cut, size), (again, rest) = (sizes[points[:, model.index[name]]].T for name in ("cut", "cut_again"))
+    assert (cut[there] == y).mean() > 0.5 and {3, 4, 6} >= set(rest[there & (again >= 0)].tolist())
+    # Of the last part's own axis no more is cut than it has; of another a tile is, or the last one.
+    assert set(rest[there & (again == y)].tolist()) <= {*range(1, 5)} and (rest[there & (again == y)] == 3).mean() > 0.5
+    assert set(zip(cut[~there & (size > 0)].tolist(), size[~there & (size > 0)].tolist())) > {(y, 4), (_axis(space, "x"), 6)}
+
+
+def _axis(space: Space, name: str) -> int:
+    return next(a for a, axis in enumerate(space.sketches[0].model.nest.axes) if axis.name == name)
 
 
 def test_points_of_one_kind_have_the_same_loops(space: Space) -> None:
