@@ -323,7 +323,9 @@ def _work(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) ->
     work[RESET] = model.nest.init_ops == (0, 0) and model.target.semantics == "chisel"
     work[FIXED] = ISSUE * terms.operations
     work[STAGE] = elements / slices * terms.stages + work[FIXED]
-    work[SLICED] = np.where(part.slices > 0, plan.position[np.arange(len(plan)), part.slices - 1], -1)
+    work[SLICED] = -1.0
+    if part.slices.any():  # a single vector has no axis to slice
+        work[SLICED] = np.where(part.slices > 0, plan.position[np.arange(len(plan)), part.slices - 1], -1)
     work[FIRST] = -1.0
     if model.nest.halos:
         tail = model.halo_tail(part)

@@ -258,7 +258,8 @@ def _join(operands: list[Operand], new: Operand, site: Site, axis_vars: list[Var
     extents = {iv.var: int_value(iv.dom.extent) or 1 for iv in site.block.iter_vars}
     reduced = {iv.var for iv in site.block.iter_vars if iv.kind == "reduce"}
     steps = [(extents.get(v, 1), v in reduced) for v in axis_vars]
-    for k, old in enumerate(operands):
+    # What already serves the reader serves it once more: it has one load of a tensor where it can.
+    for k, old in sorted(enumerate(operands), key=lambda known: new.consumer not in known[1].readers):
         if (old.name, old.scope, old.producer, old.dims, old.source) != (new.name, new.scope, new.producer, new.dims, new.source):
             continue
         if not any(any(c) for c, _ in new.dims):

@@ -36,6 +36,7 @@ SHOWN = 12  # values of a decision that are listed in a notebook
 CROSSED = 0.5  # share of children with decisions of two parents
 VARIED = (1.0, 0.5, 0.25)  # chances that a first, a second, a third rule decides anew
 PASSES = 4  # repairs until nothing changes; a row that still does is no point
+LEAST = 4096  # draws of a form that stand for its size where none of very many is a point
 SOON = 2  # those of children: two of a hundred need more, which costs a tenth as much again
 
 Mask = npt.NDArray[np.bool_]
@@ -220,9 +221,8 @@ class Space:
 
     def blocks(self, rows: int = CHUNK) -> Iterator[Points]:
         """All points, sketch by sketch, in lexicographic order, in blocks, some empty: of few ``rows`` at once they come soon."""
-        for k, sketch in ((k, self.sketches[k]) for k in self._open):
-            start = np.array([[c.default if c.loosest is None else c.loosest for c in sketch.columns]], dtype=np.int32)
-            for block in self._expand(k, start, 0, rows):
+        for k in self._open:
+            for block in self._expand(k, self._loosest(k), 0, rows):
                 yield self._global(k, block)
 
     def _expand(self, sketch: int, points: Points, column: int, rows: int) -> Iterator[Points]:
@@ -282,8 +282,15 @@ class Space:
         about = 0.0
         for k in self._open:
             drawn = self._pinned(self._global(k, self._drawn(k, rng, each)))
-            about += self._raw(k) * float(self.valid(drawn).mean())
+            share = float(self.valid(drawn).mean())
+            # Where a hit is too rare for a guess those that draws become by repair are some that there are.
+            about += self._raw(k) * share if share else len(self._repairs(drawn[:LEAST]))
         return max(1, round(about)), False
+
+    def _repairs(self, drawn: Points) -> Points:
+        """The distinct points that rows become by repair."""
+        rows, inside = self.repair(drawn)
+        return fresh_of(rows[inside], set(), set())
 
     def raw(self) -> float:
         """Combinations of all columns' values, most of them no points."""
@@ -336,8 +343,21 @@ class Space:
             rounds, idle = rounds + 1, idle + 1 if len(found) == before else 0
         if found:
             return np.stack(list(found.values()))
+        # Hardly any tile fits: the smallest do, or nothing does.
+        least = np.concatenate([self._global(k, self._loosest(k)) for k in self._open])
+        drawn = self.draws(rng, max(2 * n, 256))
+        base = least[np.searchsorted(self._open, drawn[:, 0])]
+        kept = rng.random(drawn.shape) < rng.choice((1.0, 0.9, 0.75, 0.5), len(drawn))[:, None]
+        near = self._repairs(self._pinned(np.where(kept, base, drawn)))
+        if len(near):
+            return near[:n]
         first = next(self.enumerate(), None) if self.raw() < 1e8 else None
         return first[:n] if first is not None else np.zeros((0, self.width), dtype=np.int32)
+
+    def _loosest(self, sketch: int) -> Points:
+        """The row of a sketch that needs the least memory, before any is repaired."""
+        columns = self.sketches[sketch].columns
+        return np.array([[c.default if c.loosest is None else c.loosest for c in columns]], dtype=np.int32)
 
     def eager(self, rng: np.random.Generator, n: int) -> Points:
         """Points from ``n`` draws in which most decisions let the engines run as far ahead of each other as they can.
@@ -583,12 +603,16 @@ class Space:
         return self._places[sketch]
 
     def point(self, **decisions: int) -> npt.NDArray[np.int32]:
-        """A point from named decisions (``names`` lists them); what is not given is whole, first, outermost, one bank.
+        """A point from named decisions (``names`` lists them); others are as ``fixed``, or whole, first, outermost, one bank.
 
         Raises:
-            ProgramError: a name or a value that the space does not have, or a point that is not in it.
+            ProgramError: a name or a value that the space does not have, one that is fixed otherwise, a point that is not in it.
         """
-        k = decisions.get("sketch", 0)
+        against = next((name for name, value in decisions.items() if self.fixed.get(name, value) != value), None)
+        if against is not None:
+            raise ProgramError(f"decision {against}={decisions[against]}: it is fixed, {against}={self.fixed[against]}")
+        decisions = {**self.fixed, **decisions}
+        k = decisions.get("sketch", self._open[0])
         if k not in self.choices[0]:
             raise ProgramError(f"decision sketch={k}: choose one of {', '.join(map(str, self.choices[0]))}")
         columns, names = self.sketches[k].columns, self.sketches[k].names

@@ -82,6 +82,8 @@ def decisions(text: str) -> dict[str, int]:
         name, equals, value = part.strip().partition("=")
         if not (name and equals and value.strip().isdigit() and len(value) < 10):
             raise argparse.ArgumentTypeError(f"expected decisions such as tile_y=7,banks_acc=2, got {shortened(text, 60)!r}")
+        if name.strip() in found:
+            raise argparse.ArgumentTypeError(f"{shortened(name.strip(), 60)} is given twice")
         found[name.strip()] = int(value)
     return found
 
@@ -96,7 +98,11 @@ class _Fix(argparse.Action):
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
     ) -> None:
-        setattr(namespace, self.dest, {**getattr(namespace, self.dest), **values})
+        known = getattr(namespace, self.dest)
+        twice = next((name for name in values if name in known), None)
+        if twice is not None:
+            parser.error(f"argument {option}: {shortened(twice, 60)} is given twice")
+        setattr(namespace, self.dest, {**known, **values})
 
 
 def seconds(text: str) -> float:

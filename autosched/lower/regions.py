@@ -69,7 +69,7 @@ def always(writer: Site, fixed: Sequence[Loop], given: Collection[Lin] = (), bef
         given: conditions that hold where it is asked, the same objects.
         before: of the fixed loops, those of which earlier iterations count, too.
     """
-    conds = [c for c in writer.conds if not any(c is g for g in given)] if given else writer.conds
+    conds = [c for c in writer.conds if not any(c is g for g in given) and not _beyond(c, writer.write)]
     if not conds:
         return True
     # Loops inside of atoms do more than what the forms tell.
@@ -78,6 +78,27 @@ def always(writer: Site, fixed: Sequence[Loop], given: Collection[Lin] = (), bef
     idle = {loop: (0, loop.extent) for c in conds for loop in c.loops() if loop not in driving and loop not in still}
     idle |= {loop: (0, 1) for loop in before if loop not in driving}
     return not left_out([(c.terms, c.const) for c in conds], _indices(writer.write), shape_of(writer.write.buffer), idle)
+
+
+def _beyond(cond: Lin, write: Access) -> bool:
+    """Whether an access lies outside of its buffer wherever a condition on some of its loops fails, whatever the others do.
+
+    A whole tile may be padding: then the condition is about the loop over tiles alone, and not about the places in one.
+    """
+    if not cond.terms or len(cond.terms) == len(write.loops()):
+        return False
+    for index, extent, size in zip(write.indices, write.extents, shape_of(write.buffer)):
+        ratios = {index.terms.get(t, 0) / c for t, c in cond.terms.items()}
+        ratio = ratios.pop()
+        if ratios or not ratio or any(isinstance(t, Atom) for t in index.terms):
+            continue
+        # Where it fails, its terms are -1 - const at most.
+        ends = index.const - ratio * (1 + cond.const)
+        others = [(c * (t.extent - 1)) for t, c in index.terms.items() if isinstance(t, Loop) and t not in cond.terms]
+        low, high = ends + sum(min(0, c) for c in others), ends + sum(max(0, c) for c in others) + extent - 1
+        if low >= size if ratio < 0 else high < 0:
+            return True
+    return False
 
 
 def writes_all(

@@ -35,8 +35,9 @@ def to_params(space: Space, point: Point) -> dict[str, int]:
 
 
 def to_point(space: Space, params: dict[str, Any]) -> Point:
-    """The raw point that parameters name (possibly not valid)."""
-    return np.array([v[int(params[n])] for n, v in zip(space.names, space.choices)], dtype=np.int32)
+    """The raw point that parameters name (possibly not valid); what its form does not have of them is as it is by default."""
+    point = np.array([v[int(params[n])] for n, v in zip(space.names, space.choices)], dtype=np.int32)
+    return np.asarray(space.moved(point[None], int(point[0]))[0], dtype=np.int32)
 
 
 class SpaceSampler(BaseSampler):

@@ -211,7 +211,11 @@ class _Run:
         self.found: list[tuple[int, int, _Ask, str]] = []  # cycles, trial, what it was, program
         self.dropped: list[tuple[int, str]] = []
         self.best_at = 0
-        self.warm = [_Ask(self.space.point(**decisions)) for decisions in enqueue] + ([] if cold or space else self._warm())
+        asked = [_Ask(self.space.point(**decisions)) for decisions in enqueue] + ([] if cold or space else self._warm())
+        once: dict[bytes, _Ask] = {}  # what is given twice, or by the log as well, is one trial
+        for ask in asked:
+            once.setdefault(ask.point.tobytes(), ask)
+        self.warm = list(once.values())
 
     @property
     def best(self) -> tuple[int, int, _Ask, str] | None:

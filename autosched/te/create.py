@@ -52,8 +52,10 @@ def create_prim_func(
         if not isinstance(a, Tensor | Var):
             raise ProgramError(f"create_prim_func takes tensors and variables, got {type(a).__name__}")
     order = _order([a for a in args if isinstance(a, Tensor)])
-    # A program owns its buffers: one definition may be turned into several programs.
-    buffers = {t.buffer: _copy(t.buffer) for t in order}
+    # A program owns its buffers, with names of their own, arguments first: one definition may be turned into several programs.
+    named: set[str] = set()
+    every = dict.fromkeys([*(a.buffer for a in args if isinstance(a, Tensor)), *(t.buffer for t in order)])
+    buffers = {b: Buffer(_fresh(b.name, named), b.shape, b.dtype, b.scope) for b in every}
     given = {a.buffer for a in args if isinstance(a, Tensor)}
     blocks: list[Stmt] = []
     allocs: list[Buffer] = []
@@ -76,10 +78,6 @@ def create_prim_func(
     if not blocks:
         raise ProgramError("nothing to compute: every argument is an input")
     return PrimFunc(params, make_root(seq(*blocks), tuple(allocs)), name, {"tir.noalias": True})
-
-
-def _copy(b: Buffer) -> Buffer:
-    return Buffer(b.name, b.shape, b.dtype, b.scope)
 
 
 def _order(tensors: Sequence[Tensor]) -> list[Tensor]:

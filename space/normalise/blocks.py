@@ -19,6 +19,7 @@ from autosched.schedule.kit.base import BlockRV
 from autosched.schedule.kit.limits import bounds
 from autosched.schedule.primitives.reductions.values import threshold
 from autosched.target import Target
+from space.sites import LANES
 
 
 @dataclass(frozen=True)
@@ -247,7 +248,7 @@ def is_packed(func: PrimFunc, target: Target) -> bool:
     for block in device_blocks(func):
         store = store_of(block)
         product = product_of(block)
-        if len(store.indices) < 2:
+        if len(store.indices) <= LANES:  # an element needs a place
             return False
         size = extents(block)
         row, lane = store.indices[-2:]

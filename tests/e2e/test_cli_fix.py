@@ -61,7 +61,14 @@ def test_fix_and_enqueue_through_the_command(tmp_path: Path, capsys: pytest.Capt
         main([*line[:-2], "--fix", "tile_k"])
     assert "expected decisions such as" in capsys.readouterr().err
     assert main([*line, "--enqueue", "tile_k=4"]) == 2
-    assert "tile" in capsys.readouterr().err
+    assert "decision tile_k=4: it is fixed, tile_k=8" in capsys.readouterr().err
+    # What is fixed need not be said again.
+    assert main([*line, "--enqueue", "tile_n=8,load_weight=3,banks_weight=2"]) == 0
+    for twice in (["--fix", "tile_n=4,tile_n=8"], ["--fix", "tile_k=4"], ["--enqueue", "tile_n=8,tile_n=4"]):
+        with pytest.raises(SystemExit, match="2"):
+            main([*line, *twice])
+        name = twice[1].partition("=")[0]
+        assert f"argument {twice[0]}: {name} is given twice" in capsys.readouterr().err
     assert main(["tune", "resnet18", "--fix", "tile_k=4", "--log", log]) == 2
     # Decisions that no point has together: the form has too many combinations to list, and none was drawn.
     none = ["tune", "resnet18.c2", "--fix", "tile_y=56,tile_x=56,tile_co=4,banks_acc=2", "--trials", "4", "--jobs", "1"]

@@ -443,12 +443,13 @@ def test_a_tile_that_comes_out_even_may_be_longer_along_another_axis() -> None:
     assert apart.any() and (cut[apart, 1] > 0).mean() > 0.5
 
 
-def test_a_space_without_members_is_given_up_after_four_rounds() -> None:
+def test_a_space_without_members_is_given_up_after_a_few_rounds() -> None:
     rule = Far(members=False)
     space = Space(workload("dense:m=1,k=32,n=64,tail=cast,bias=0").func, "vta-de10", [*EVERY, rule])
     rule.asked.clear()
     assert len(space.sample(np.random.default_rng(0), 5)) == 0
-    assert len(rule.asked) == 4
+    # And the smallest tiles, once.
+    assert len(rule.asked) == 5
 
 
 def test_structural_rules_say_what_they_did() -> None:

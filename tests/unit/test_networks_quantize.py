@@ -309,7 +309,8 @@ def test_what_onnxruntime_quantized_keeps_its_accuracy(form: str, kind: str, per
     theirs = reference.session((tmp_path / "theirs.onnx").read_bytes())
     got = np.concatenate([theirs.run(None, {"image": x[None]})[0] for x in images])
     right = float((got.argmax(axis=1) == labels).mean())
-    assert report.float_accuracy is not None and abs(report.float_accuracy - right) < 0.01 and right > 0.97
+    # Where a processor adds up pairs of products in 16 bits, onnxruntime's own integers saturate: two images of 200 are lost.
+    assert report.float_accuracy is not None and abs(report.float_accuracy - right) < 0.015 and right > 0.97
     assert report.accuracy is not None and report.accuracy >= right - 0.01
     # The clips are those of the layers: none became a layer of its own.
     assert [x.kind for x in load(tmp_path / "q.onnx").graph.layers].count("add") == 2

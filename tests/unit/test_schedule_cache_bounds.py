@@ -417,3 +417,87 @@ def test_a_tile_is_stored_again_where_an_earlier_iteration_has_stored_it(same: S
     sch = Schedule(late)
     with refused(ScheduleError, "domain"):
         sch.write_at(sch.get_loops("B")[1], "B", 0, "local")
+
+
+def test_a_copy_in_a_scope_whose_instances_use_as_much_each(same: Same) -> None:
+    """What is read from both ends at once is more in some instances than in others."""
+    text = '''A: T.Buffer((12,), "int32"), out: T.Buffer((6,), "int32")):
+    for i in range(6):
+        with T.sblock("o"):
+            vi = T.axis.spatial(6, i)
+            out[vi] = A[vi] + A[{other}]
+'''
+    func = program(text.format(other="5 - vi"))
+    for factor in (2, 1):
+        sch = Schedule(func)
+        sch.blockize(sch.split("i", [None, factor])[1])
+        with pytest.raises(ScheduleError, match="dimension 0 of A block o_o uses is another in each of its instances"):
+            sch.cache_read("o", 0, "local")
+        same(func, sch)
+    sch = Schedule(func)
+    sch.cache_read("o", 0, "local")
+    sch.blockize(sch.split(sch.get_loops("o")[0], [None, 2])[1])
+    same(func, sch)
+    alike = program(text.format(other="vi + 6"))
+    sch = Schedule(alike)
+    sch.blockize(sch.split("i", [None, 2])[1])
+    sch.cache_read("o", 0, "local")
+    same(alike, sch)
+
+
+def test_a_consumer_of_a_written_copy_reads_what_the_copy_has(same: Same) -> None:
+    """Another block writes the rest of what it reads, and stores that to the buffer."""
+    text = '''A: T.Buffer((3, 4), "int32"), B: T.Buffer((3, 5), "int32"), out: T.Buffer((3, {extent}), "int32")):
+    c = T.sblock_alloc_buffer((3, 9), "int32")
+    for i, j in T.grid(3, 4):
+        with T.sblock("a"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            c[vi, vj] = A[vi, vj]
+    for i, j in T.grid(3, 5):
+        with T.sblock("b"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            c[vi, vj + 4] = B[vi, vj]
+    for i, j in T.grid(3, {extent}):
+        with T.sblock("o"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            out[vi, vj] = c[vi, vj + {begin}] + 1
+'''
+    for extent, fine in ((5, True), (6, False), (9, False)):
+        func = program(text.format(extent=extent, begin=9 - extent))
+        sch = Schedule(func)
+        sch.blockize([sch.get_sblock("b"), sch.get_sblock("o")])
+        if fine:
+            sch.cache_write("b", 0, "global", consumer_blocks=["o"])
+            assert "c_global[vi" in sch.script()
+        else:
+            with pytest.raises(ScheduleError, match="o reads more of c than b has written by then"):
+                sch.cache_write("b", 0, "global", consumer_blocks=["o"])
+            sch.cache_write("b", 0, "global")
+        same(func, sch)
+
+
+def test_parts_of_a_loop_declare_what_they_read(same: Same, verify_trace_roundtrip: Verify) -> None:
+    """A buffer that is read at two places is read at both by every part."""
+    func = program('''A: T.Buffer((4, 6), "int32"), out: T.Buffer((4, 6), "int32")):
+    B = T.sblock_alloc_buffer((4, 6), "int32")
+    for i, j in T.grid(4, 6):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * 3
+    for i, j in T.grid(4, 6):
+        with T.sblock("o"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            out[vi, vj] = B[vi, vj] * B[vi, 5 - vj]
+''')
+    sch = Schedule(func)
+    sch.loop_partition(sch.get_loops("o")[1], [3, None])
+    sch.cache_read("o_j0", 0, "global")
+    same(func, sch)
+    sch.compute_at("B_global", sch.get_loops("o_j0")[0])
+    same(func, sch)
+    verify_trace_roundtrip(sch, func)
+    once = program(func.script().split("def main(")[1].replace("B[vi, 5 - vj]", "B[vi, vj]"))
+    sch = Schedule(once)
+    sch.loop_partition(sch.get_loops("o")[1], [3, None])
+    assert "T.reads(B[0:4, 0:3])" in sch.script(), "of one place the whole part's"
+    same(once, sch)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import autosched
 from autosched import te
 from autosched.errors import NotSupportedError, ProgramError
 from autosched.ir import PrimFunc, interp
 from autosched.ir.functor import walk
 from autosched.ir.stmt import Block, For
+from autosched.schedule import Schedule
 from autosched.script import parse
 
 
@@ -239,3 +242,24 @@ def test_python_compares_no_expressions_of_te() -> None:
     made = te.compute((8,), lambda i: te.if_then_else(te.equal(i % 2, 0), te.clip(a[i], -3, 4), te.const(0, "int8")), name="made")
     x = np.arange(-4, 4, dtype=np.int8)
     assert run(te.create_prim_func([a, made]), x, shape=(8,), dtype="int8").tolist() == [-3, 0, -2, 0, 0, 0, 2, 0]
+
+
+def test_tensors_of_one_name_have_buffers_of_different_names(tmp_path: Path) -> None:
+    """Arguments keep theirs first; what two blocks copy is told apart by them."""
+    x, w = te.placeholder((5, 16), "int8"), te.placeholder((16, 16), "int8")
+    k, r = (te.reduce_axis((0, 16), name="k") for _ in range(2))
+    dense = te.compute((5, 16), lambda i, j: te.sum(x[i, k].astype("int32") * w[k, j].astype("int32"), axis=k),
+                       name="placeholder")
+    small = te.compute((5, 16), lambda *i: te.max(te.min(dense(*i) >> 7, 127), -128).astype("int8"))
+    again = te.compute((5, 16), lambda i, j: te.sum(small[i, r].astype("int32") * w[r, j].astype("int32"), axis=r))
+    func = te.create_prim_func([x, w, again])
+    names = [b.name for b in (*func.buffers, *blocks(func)["root"].alloc_buffers)]
+    assert len(set(names)) == 5 and names[:3] == ["placeholder", "placeholder_1", "compute"], names
+    sch = Schedule(func)
+    sch.cache_read("compute_1", "compute_1", "local")
+    assert parse(func.script()) == func
+    report = autosched.tune(func, trials=1, jobs=1, log=tmp_path, cold=True)
+    assert report.verified
+    a, b = (np.random.default_rng(n).integers(-20, 20, s, np.int8) for n, s in enumerate(((5, 16), (16, 16))))
+    q = np.clip(a.astype(np.int32) @ b >> 7, -128, 127)
+    assert np.array_equal(autosched.compile(func, log=tmp_path)(a, b), q @ b.astype(np.int32))

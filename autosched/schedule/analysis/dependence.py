@@ -342,12 +342,28 @@ def uncovered(
         outer = [n for n in chain[: k + 1] if isinstance(n, For)]
         below = chain[k + 1:]
         reason = _remembered_at(state, reader, below, members, outer)
-        if reason is not None and all(_goes_on(state.block(s), begun) for s, _ in members):
-            reason = _uncovered_at(state, reader, below, members, outer, whole=True)
+        if reason is not None:
+            reason = _uncovered_going_on(state, reader, below, members, outer, begun, reason)
         if reason is not None:
             return reason
         begun.update(w.buffer for s, _ in members for w in state.block(s).writes if w.buffer in read)
     return None
+
+
+def _uncovered_going_on(
+    state: State, reader: Ident, below: list[Stmt], members: list[tuple[Ident, list[Stmt]]], outer: list[For], begun: set[Buffer],
+    reason: str,
+) -> str | None:
+    """What is missing where those of some blocks that only go on with what is complete may leave elements as they are; or None.
+
+    Whatever else stands in the same loops (a copy that the reader has beside them) has to have written all of its own.
+    """
+    going = [member for member in members if _goes_on(state.block(member[0]), begun)]
+    others = [member for member in members if member not in going]
+    if not going:
+        return reason
+    missing = _uncovered_at(state, reader, below, others, outer) if others else None
+    return missing or _uncovered_at(state, reader, below, going, outer, whole=True)
 
 
 def _settled(box: Box, realize: BlockRealize, shared: list[For]) -> bool:

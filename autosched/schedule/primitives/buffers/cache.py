@@ -9,6 +9,7 @@ from itertools import count, pairwise
 
 from autosched.ir.cover import covers
 from autosched.ir.expr import int_value
+from autosched.ir.functor import uses
 from autosched.ir.host import kind_of
 from autosched.ir.scopes import SRAM_SCOPES
 from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, For, Ident, Range, Stmt, full_region
@@ -110,6 +111,7 @@ class Cache(Scope):
         compact = place.parent is scope
         if compact:
             swept = clipped(swept, buffer.shape)
+            self._fixed_size(state, scope, buffer, swept)
         targets = [b for b in state.children_of(scope) if buffer not in state.touched(b)[1]]
         if consumers:
             targets = [b for b in targets if b.ident in consumers]
@@ -187,6 +189,7 @@ class Cache(Scope):
         self._only_writer(state, scope, buffer)
         self._starts_anew(writer, buffer)
         consumers = self._consumers(state, scope, buffer, consumer_blocks)
+        self._covered(state, scope, buffer, writer, consumers)
         region = region_of(writer.writes, buffer)
         assert region is not None
         related = {
@@ -199,6 +202,7 @@ class Cache(Scope):
         compact = place.parent is scope
         if compact:
             swept = clipped(swept, buffer.shape)
+            self._fixed_size(state, scope, buffer, swept)
         cached = self._cached(buffer, storage_scope, swept if compact else None)
         stage, nest = copy_stage(
             f"{buffer.name}_{storage_scope}", cached, buffer, swept, "source" if compact else None, state.ranges_at(place.parent),
@@ -342,12 +346,14 @@ class Cache(Scope):
         around = [place.parent, *state.loops_above(place.parent)] if place.parent is not scope else []
         return all(isinstance(x, For) and int_value(x.extent) == 1 for x in around)
 
-    def _covered(self, state: State, scope: Block, buffer: Buffer, writer: Block | None) -> None:
-        """Refuses readers of a buffer that need more of it than has been written when they run."""
+    def _covered(
+        self, state: State, scope: Block, buffer: Buffer, writer: Block | None, only: set[Ident] | None = None
+    ) -> None:
+        """Refuses readers of a buffer, or only some of them, that need more of it than one block has written when they run."""
         if writer is None or state.trusted:
             return
         for reader in state.readers(scope, buffer):
-            if reader.ident is writer.ident:
+            if reader.ident is writer.ident or (only is not None and reader.ident not in only):
                 continue
             reason = uncovered(state, scope, reader.ident, [writer.ident])
             if reason is not None:
@@ -393,6 +399,16 @@ class Cache(Scope):
             return swept_region(state, region, state.realizes[reader.ident], scope, condition)
         outer = region_of(scope.reads, buffer)
         return (outer or full_region(buffer)).region
+
+    def _fixed_size(self, state: State, scope: Block, buffer: Buffer, swept: Sequence[Range]) -> None:
+        """Refuses a copy as large as what an instance of the scope uses where that depends on which instance it is."""
+        moving = {iv.var for iv in scope.iter_vars}
+        for d, r in enumerate(swept):
+            if int_value(r.extent) is None and uses(r.extent, moving):
+                self.refuse(
+                    f"how much of dimension {d} of {buffer.name} block {scope.name} uses is another in each of its instances, "
+                    "and a copy has one size", [scope.ident], state=state, hint=f"{self._op} before blockize", code="domain",
+                )
 
     def _cached(self, buffer: Buffer, storage_scope: str, region: Sequence[Range] | None) -> Buffer:
         """A buffer for the copy: of the same shape, or of the shape of a region."""

@@ -13,6 +13,7 @@ from autosched.ir.simplify import Analyzer, simplify
 from autosched.ir.stmt import Block, For, Range, Stmt
 from autosched.schedule.analysis.bindings import Rebinder, loop_dom
 from autosched.schedule.analysis.dependence import affine_binding, drives_one_each
+from autosched.schedule.analysis.init_first import late
 from autosched.schedule.analysis.ways import inner_blocks
 from autosched.schedule.kit.base import ArgumentError, BlockRV, ExprRV, LoopRV, ScheduleBase
 from autosched.schedule.kit.limits import Overflow, count
@@ -425,8 +426,19 @@ class Loops(ScheduleBase):
         for block in state.children_of(chain[-1]):
             if block.init is None:
                 continue
+            realize = state.realizes[block.ident]
+            behind = late(realize, state.loops_above(realize))
+            if behind is not None:
+                # Its init is behind other iterations, and in another order of its loops behind others.
+                own = {v for iv, e in zip(block.iter_vars, realize.iter_values) if iv.kind == "reduce" for v in free_vars(e)}
+                was, now = ([n.var for n in order if n.var in own and int_value(n.extent) != 1] for order in (chain, new_order))
+                if was != now:
+                    self.refuse(
+                        f"loops {', '.join(v.name for v in was)} of block {block.name} begin with {behind[0].var.name} = "
+                        f"{behind[1]}, and its init runs in the midst of them", [*was, block.ident], code="reduction",
+                    )
             kinds: dict[Var, set[str]] = {}
-            for iv, value in zip(block.iter_vars, state.realizes[block.ident].iter_values):
+            for iv, value in zip(block.iter_vars, realize.iter_values):
                 for var in free_vars(value):
                     kinds.setdefault(var, set()).add(iv.kind)
             for i, a in enumerate(chain):

@@ -324,18 +324,19 @@ def _host_between(state: State, top: Stmt, nests: list[list[For]]) -> list[tuple
 
 
 def _plain_accesses(block: Block, iters: dict[Var, Range]) -> dict[Buffer, tuple[Expr, ...]]:
-    """Per buffer, the indices of its first access in a block whose indices are all iterators."""
-    found: dict[Buffer, tuple[Expr, ...]] = {}
+    """Per buffer that a block accesses at one place only, whose indices are all iterators, these."""
+    found: dict[Buffer, set[tuple[Expr, ...]]] = {}
     accesses = [(n.buffer, n.indices) for n in walk(block.body) if isinstance(n, BufferStore)]
     accesses += [(e.buffer, e.indices) for e in all_exprs(block.body) if isinstance(e, BufferLoad)]
     for buffer, indices in accesses:
-        if buffer not in found and all(isinstance(i, Var) and i in iters for i in indices):
-            found[buffer] = indices
-    return found
+        found.setdefault(buffer, set()).add(indices)
+    return {buffer: first for buffer, (first, *others) in found.items()
+            if not others and all(isinstance(i, Var) and i in iters for i in first)}
 
 
 def _widen(region: BufferRegion, plain: dict[Buffer, tuple[Expr, ...]], iters: dict[Var, Range]) -> BufferRegion:
-    # TensorIR states the regions of a part's blocks over the part's whole domain; programs compare equal only if we do.
+    # TensorIR states the regions of a part's blocks over the part's whole domain; programs compare equal only if we do. What is
+    # read at several places is more than the one's: each instance says itself what that is.
     indices = plain.get(region.buffer)
     if indices is None:
         return region

@@ -39,6 +39,7 @@ from autosched.schedule.analysis.dependence import (
     scope_of,
     uncovered,
 )
+from autosched.schedule.analysis.init_first import require_init_first
 from autosched.schedule.analysis.ways import for_complete, named
 from autosched.schedule.kit.base import AT_INLINE, AT_ROOT, BlockRV, LoopRV, ScheduleBase, Special
 from autosched.schedule.kit.primitive import primitive
@@ -617,6 +618,7 @@ def _run_once(
                 f"the loops there run {iv.var.name}, an iterator of the reduction {block.name}, backwards: its init would "
                 "come last", [block.ident], f"decompose_reduction {block.name} first", code="reduction",
             )
+    require_init_first(BlockRealize(tuple(values), predicate, block), [*common, *loops])
     if not one_to_one(values, loops, predicate, common):
         raise Refusal(
             f"the parts that {block.name} would reduce in the iterations of {', '.join(v.name for v in moving)} "

@@ -16,6 +16,7 @@ from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, Ran
 from autosched.ir.value_bounds import Interval
 from autosched.schedule.analysis.boxes import loop_ranges
 from autosched.schedule.analysis.dependence import scope_of
+from autosched.schedule.analysis.init_first import require_init_first
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.limits import bounds
 from autosched.schedule.kit.nests import own_nest
@@ -139,7 +140,8 @@ def top_of(state: State, realize: BlockRealize) -> Stmt:
 
 
 def require_once(state: State, realize: BlockRealize) -> None:
-    """Refuses a block of which some combination of iterators is not known to run exactly once."""
+    """Refuses a block of which a combination of iterators is not known to run exactly once, or whose init does not come first."""
+    require_init_first(realize, state.loops_above(realize))
     known, errors = runs_once(realize, state.loops_above(realize))
     if not known:
         raise _not_once(realize.block, errors)
@@ -157,8 +159,9 @@ def run_once(state: State, realize: BlockRealize) -> dict[Var, Interval]:
     """The first and the last value of every iterator for which a block runs, each combination of them exactly once.
 
     Raises:
-        Refusal: that is not known, or the block sums up a part only.
+        Refusal: that is not known, the block sums up a part only, or its init does not come first.
     """
+    require_init_first(realize, state.loops_above(realize))
     block, ranges = realize.block, loop_ranges(state.loops_above(realize))
     found = detect_iter_map(list(realize.iter_values), ranges, realize.predicate)
     taken: dict[Var, Interval] = {}

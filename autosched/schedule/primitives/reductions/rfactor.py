@@ -28,6 +28,7 @@ from autosched.ir.stmt import (
 )
 from autosched.schedule.analysis.boxes import loop_ranges
 from autosched.schedule.analysis.dependence import not_reduction, require_pipeline, scope_of
+from autosched.schedule.analysis.init_first import require_init_first
 from autosched.schedule.analysis.reducers import Reduction, recognise
 from autosched.schedule.analysis.ways import for_reduction, named, works
 from autosched.schedule.kit.base import BlockRV, LoopRV, ScheduleBase
@@ -146,6 +147,7 @@ def _rfactor(state: State, loop: For, factor_axis: int) -> tuple[Stmt, Block]:
         raise Refusal(f"loop {loop.var.name} is {loop.kind}, not serial", [loop.var], "rfactor before changing its kind",
                       code="loop")
     loops = state.loops_above(realize)
+    require_init_first(realize, loops)
     spatial, reduce = _touched(realize)
     _check_loops(state, realize, loops, loop, spatial, reduce)
     _check_predicate(realize, loops, loop, spatial, reduce)

@@ -27,6 +27,7 @@ from autosched.ir.stmt import (
 )
 from autosched.schedule.analysis.boxes import is_unit, loop_ranges
 from autosched.schedule.analysis.dependence import one_to_one
+from autosched.schedule.analysis.init_first import require_init_first
 from autosched.schedule.analysis.init_predicate import init_predicate
 from autosched.schedule.analysis.ways import inner_blocks
 from autosched.schedule.kit.base import BlockRV, LoopRV, ScheduleBase
@@ -289,6 +290,8 @@ def blockize_loop(state: State, loop: For, preserve_unit: bool) -> BlockRealize:
     analyzer = Analyzer(dom)
     new = Simplifying(halves.vmap, analyzer).visit_stmt(replace(block, iter_vars=()))
     assert isinstance(new, Block)
+    if new.init is not None:
+        require_init_first(realize, [*outer, *inner])
     if new.init is not None and not _each_once(halves.inner_values, inner, division.inner_predicate):
         raise Refusal(
             f"the iterations below {loop.var.name} repeat or overlap in {block.name}, so its init cannot be taken out of them",
