@@ -67,6 +67,11 @@ class Sketch:
         """The decisions of a point that decides nothing, shape (columns,)."""
         return np.array([c.default for c in self.columns], dtype=np.int32)
 
+    @property
+    def loosest(self) -> npt.NDArray[np.int32]:
+        """The decisions that need the least memory, before any is repaired, shape (columns,)."""
+        return np.array([c.default if c.loosest is None else c.loosest for c in self.columns], dtype=np.int32)
+
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Their names: of several nests with that of the nest in front, which is its output block's."""

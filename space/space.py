@@ -89,9 +89,16 @@ class Space:
             self._fixed[at] = value
         self.__dict__.pop("choices", None)
         every = range(len(self.sketches))
-        self._open = [k for k in every if self._fixed.get(0, k) == k and set(self._fixed) <= {0, *self._places[k].tolist()}]
+        self._open = [k for k in every if all(self._has(k, at, value) for at, value in self._fixed.items())]
         if not self._open:
             raise ProgramError(f"no form of the program has the decisions {', '.join(fixed)} together")
+
+    def _has(self, sketch: int, at: int, value: int) -> bool:
+        """Whether a form has a value among its choices of a column; of the first column it has its own number."""
+        if not at:
+            return value == sketch
+        own = np.flatnonzero(self._places[sketch] == at)
+        return bool(len(own)) and value in self.sketches[sketch].known[int(own[0])]
 
     @property
     def fixed(self) -> dict[str, int]:
@@ -222,7 +229,7 @@ class Space:
     def blocks(self, rows: int = CHUNK) -> Iterator[Points]:
         """All points, sketch by sketch, in lexicographic order, in blocks, some empty: of few ``rows`` at once they come soon."""
         for k in self._open:
-            for block in self._expand(k, self._loosest(k), 0, rows):
+            for block in self._expand(k, self.sketches[k].loosest[None], 0, rows):
                 yield self._global(k, block)
 
     def _expand(self, sketch: int, points: Points, column: int, rows: int) -> Iterator[Points]:
@@ -344,7 +351,7 @@ class Space:
         if found:
             return np.stack(list(found.values()))
         # Hardly any tile fits: the smallest do, or nothing does.
-        least = np.concatenate([self._global(k, self._loosest(k)) for k in self._open])
+        least = np.concatenate([self._global(k, self.sketches[k].loosest[None]) for k in self._open])
         drawn = self.draws(rng, max(2 * n, 256))
         base = least[np.searchsorted(self._open, drawn[:, 0])]
         kept = rng.random(drawn.shape) < rng.choice((1.0, 0.9, 0.75, 0.5), len(drawn))[:, None]
@@ -353,11 +360,6 @@ class Space:
             return near[:n]
         first = next(self.enumerate(), None) if self.raw() < 1e8 else None
         return first[:n] if first is not None else np.zeros((0, self.width), dtype=np.int32)
-
-    def _loosest(self, sketch: int) -> Points:
-        """The row of a sketch that needs the least memory, before any is repaired."""
-        columns = self.sketches[sketch].columns
-        return np.array([[c.default if c.loosest is None else c.loosest for c in columns]], dtype=np.int32)
 
     def eager(self, rng: np.random.Generator, n: int) -> Points:
         """Points from ``n`` draws in which most decisions let the engines run as far ahead of each other as they can.

@@ -71,7 +71,8 @@ class Lead(NumericRule):
         which = rng.integers(len(axes), size=n)
         axis, column = np.array(axes)[which], tiles[which]
         sizes = [divisors(model.nest.axes[a].extent) for a in axes]
-        size = np.array([sizes[k][int(draw * len(sizes[k]))] for k, draw in zip(which.tolist(), rng.random(n).tolist())])
+        size = np.array([sizes[k][int(draw * len(sizes[k]))] for k, draw in zip(which.tolist(), rng.random(n).tolist())],
+                        dtype=np.int64)
         was = points[every, column].astype(np.int64)
         swap = (rng.random(n) < 0.5) & (size > was)
         points[every[swap], column[swap]] = size[swap]

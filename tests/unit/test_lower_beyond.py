@@ -1,4 +1,4 @@
-"""Conditions on a few of an access' loops, which hold wherever it is inside of its buffer: against all iterations."""
+"""Conditions on a few of an access' loops, which hold wherever it is inside of its buffer: against all iterations. And sums."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from autosched.ir.expr import IntImm
 from autosched.ir.stmt import Buffer
-from autosched.lower.affine import Lin, Loop
+from autosched.lower.affine import Atom, Lin, Loop, Term
 from autosched.lower.regions import _beyond
 from autosched.lower.tree import Access
 
@@ -54,3 +54,19 @@ def test_what_fails_is_outside(steps: list[int], start: int, size: int, extent: 
         if sum(c * x for c, x in zip(terms, at)) + const < 0:
             first = sum(c * x for c, x in zip(steps, at)) + start
             assert first >= size or first + extent <= 0, (at, first)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.lists(st.integers(-2, 2), min_size=4, max_size=4), st.integers(-9, 9), st.integers(-3, 3)),
+                max_size=5))
+def test_a_total_is_the_sum_of_its_parts(given: list[tuple[list[int], int, int]]) -> None:
+    """One after the other, and all at once: with the same terms in the same order, and none that cancels."""
+    loops = [Loop("a", 4), Loop("b", 3), Loop("c", 6)]
+    rest = Atom("%", Lin({loops[2]: 1}), Lin({}, 4))
+    terms: list[Term] = [*loops, rest]
+    parts = [(Lin({t: c for t, c in zip(terms, steps) if c}, const), scale) for steps, const, scale in given]
+    one = Lin()
+    for lin, scale in parts:
+        one = one.add(lin, scale)
+    total = Lin.total(parts)
+    assert total == one and list(total.terms) == list(one.terms) and all(total.terms.values())

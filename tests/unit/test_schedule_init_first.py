@@ -18,7 +18,7 @@ from space import Space
 Step = Callable[[Schedule], Any]
 
 
-def summed(value: str, extent: int = 8, domain: str = "8") -> PrimFunc:
+def summed(value: str, extent: int = 8, domain: str = "8", where: str = "True") -> PrimFunc:
     """Row sums, whose iterator is bound to a value of loop k."""
     return parse(f"""
 @T.prim_func
@@ -27,6 +27,7 @@ def rows(A: T.Buffer((4, 8), "int32"), out: T.Buffer((4,), "int32")):
         with T.block("c"):
             vi = T.axis.spatial(4, i)
             vk = T.axis.reduce({domain}, {value})
+            T.where({where})
             with T.init():
                 out[vi] = 0
             out[vi] = out[vi] + A[vi, vk]
@@ -75,6 +76,134 @@ def test_one_that_comes_first_is_not(value: str, extent: int, domain: str, step:
         return
     inputs = random_inputs(func, 0)
     assert np.array_equal(run(sch.func, *inputs)[0], run(func, *inputs)[0])
+
+
+@pytest.mark.parametrize(("value", "where", "domain"), [
+    ("k - 3", "3 <= k", "8"), ("k - 2", "k >= 2 and k < 10", "8"), ("k - 3", "2 < k", "(0, 8)"),
+])
+def test_the_first_iteration_is_the_first_that_runs(value: str, where: str, domain: str) -> None:
+    func = summed(value, 11, domain, where)
+    sch = Schedule(func)
+    STEPS["renest"](sch)
+    inputs = random_inputs(func, 0)
+    assert np.array_equal(run(sch.func, *inputs)[0], run(func, *inputs)[0])
+
+
+def test_one_that_runs_later_is_late() -> None:
+    with pytest.raises(ScheduleError, match="begin with vk = 1, and its init"):
+        Schedule(summed("k - 2", 10, "8", "3 <= k")).renest("c")
+
+
+@pytest.mark.parametrize("step", ["reorder parts", "rfactor a part"])
+def test_where_a_row_begins_may_hang_on_the_row(step: str) -> None:
+    """The first row begins with 0, and no other one does."""
+    func = summed("(k + i) % 8")
+    with pytest.raises(ScheduleError):
+        STEPS[step](Schedule(func))
+
+
+def test_one_whose_first_value_is_below_the_inits() -> None:
+    func = summed("k", 8, "(2, 8)")
+    with pytest.raises(ScheduleError, match="begin with vk = 0, and its init runs where that is 2"):
+        Schedule(func).renest("c")
+
+
+@pytest.mark.parametrize(("value", "fine"), [("n - 1 - k", False), ("(k + 1) % n", False), ("k", True)])
+def test_symbolic_sums(value: str, fine: bool) -> None:
+    func = parse(f"""
+@T.prim_func
+def rows(a: T.handle, n: T.int32, out: T.Buffer((4,), "int32")):
+    A = T.match_buffer(a, (4, n), "int32")
+    for i, k in T.grid(4, n):
+        with T.block("c"):
+            vi = T.axis.spatial(4, i)
+            vk = T.axis.reduce(n, {value})
+            with T.init():
+                out[vi] = 0
+            out[vi] = out[vi] + A[vi, vk]
+""")
+    if fine:
+        STEPS["blockize"](Schedule(func))
+        return
+    for step in ("blockize", "rfactor"):
+        with pytest.raises(ScheduleError):
+            STEPS[step](Schedule(func))
+
+
+def test_a_late_sum_is_not_moved_to_begin_elsewhere() -> None:
+    """In new loops it would begin with its first value."""
+    func = parse("""
+@T.prim_func
+def rows(A: T.Buffer((4, 8), "int32"), out: T.Buffer((4,), "int32")):
+    c = T.alloc_buffer((4,), "int32")
+    for i, k in T.grid(4, 8):
+        with T.block("c"):
+            vi = T.axis.spatial(4, i)
+            vk = T.axis.reduce(8, (k + 3) % 8)
+            with T.init():
+                c[vi] = 0
+            c[vi] = c[vi] + A[vi, vk]
+    for i in range(4):
+        with T.block("o"):
+            vi = T.axis.spatial(4, i)
+            out[vi] = c[vi] + 1
+""")
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match="begin with vk = 3, and its init"):
+        sch.compute_at("c", sch.get_loops("o")[0])
+
+
+def test_only_what_takes_the_init_along_asks() -> None:
+    """A block over rows alone leaves the sum's loop where it is, and its init in it."""
+    func = parse("""
+@T.prim_func
+def columns(A: T.Buffer((8, 4), "int32"), out: T.Buffer((4,), "int32")):
+    for k, i, j in T.grid(8, 2, 2):
+        with T.block("c"):
+            vi = T.axis.spatial(4, i * 2 + j)
+            vk = T.axis.reduce(8, 7 - k)
+            with T.init():
+                out[vi] = 0
+            out[vi] = out[vi] + A[vk, vi]
+""")
+    sch = Schedule(func)
+    sch.blockize(sch.get_loops("c")[1])
+    inputs = random_inputs(func, 0)
+    assert np.array_equal(run(sch.func, *inputs)[0], run(func, *inputs)[0])
+
+
+@pytest.mark.parametrize(("order", "fine"), [
+    ((1, 0, 2, 3), True), ((0, 2, 1, 3), True), ((3, 0, 1, 2), True), ((1, 2, 3, 0), False), ((2, 0, 1, 3), False),
+])
+def test_a_loop_that_repeats_a_sum_stays_outside_of_it(order: tuple[int, ...], fine: bool) -> None:
+    """Inside it would add terms several times. A loop of one iteration may stand anywhere."""
+    func = parse("""
+@T.prim_func
+def rows(A: T.Buffer((4, 8), "int32"), out: T.Buffer((4,), "int32")):
+    for r, i, k, u in T.grid(3, 4, 8, 1):
+        with T.block("c"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                out[vi] = 0
+            out[vi] = out[vi] + A[vi, vk]
+""")
+    sch = Schedule(func)
+    loops = sch.get_loops("c")
+    if not fine:
+        with pytest.raises(ScheduleError):
+            sch.reorder(*(loops[n] for n in order))
+    else:
+        sch.reorder(*(loops[n] for n in order))
+    inputs = random_inputs(func, 0)
+    assert np.array_equal(run(sch.func, *inputs)[0], run(func, *inputs)[0])
+
+
+def test_an_init_is_cached_with_its_sum() -> None:
+    func = summed("k")
+    sch = Schedule(func)
+    sch.blockize(sch.get_loops("c")[1])
+    with pytest.raises(ScheduleError, match="block c_init stands in the init of c_o"):
+        sch.cache_write("c_init", 0, "global")
 
 
 def test_loops_that_move_no_sum_may_change_places() -> None:

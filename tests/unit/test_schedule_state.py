@@ -117,3 +117,41 @@ def main(A: T.Buffer((8, 3), "int32"), C: T.Buffer((8,), "int32")):
 """)
     state = State(func)
     assert (broken_pipeline(state, state.root) is not None) == broken
+
+
+@pytest.mark.parametrize(("copied", "where", "missing"), [
+    ("o * 4 + i", "True", None),
+    ("o * 4 + i", "i < 3", "D"),  # the copy beside the sum has to hold all that is read of it
+    ("o * 4 + i", "1 <= o * 4 + i", "D"),
+    ("o * 3 + i", "True", "D"),
+])
+def test_what_stands_beside_a_sum_that_goes_on_is_asked_for_itself(copied: str, where: str, missing: str | None) -> None:
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((8, 3), "int32"), W: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
+    B = T.sblock_alloc_buffer((8,), "int32")
+    D = T.sblock_alloc_buffer((8,), "int32")
+    for i in range(8):
+        with T.sblock("init"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = 0
+    for o in range(2):
+        for i in range(4):
+            with T.sblock("D"):
+                vi = T.axis.spatial(8, {copied})
+                T.where({where})
+                D[vi] = W[vi]
+        for i, k in T.grid(4, 3):
+            with T.sblock("update"):
+                vi = T.axis.spatial(8, o * 4 + i)
+                vk = T.axis.reduce(3, k)
+                T.where(1 <= o * 4 + i)
+                B[vi] = B[vi] + A[vi, vk]
+        for i in range(4):
+            with T.sblock("C"):
+                vi = T.axis.spatial(8, o * 4 + i)
+                C[vi] = B[vi] + D[vi]
+""")
+    state = State(func)
+    found = broken_pipeline(state, state.root)
+    assert found is None if missing is None else found is not None and f"more of {missing} than" in found[0], found

@@ -86,6 +86,12 @@ def test_decisions_that_are_fixed_are_a_points_own() -> None:
     assert layer.point()[0] == 1
 
 
+def test_a_form_has_every_value_that_is_fixed() -> None:
+    space = Space(workload("conv2d:h=10,w=10,ci=32,co=32,k=1,pad=1").func, "vta-de10", fixed={"addend_first": 1, "banks_acc": 2})
+    points = space.sample(np.random.default_rng(0), 200)
+    assert len(points) == 200 and space.valid(points).all()
+
+
 def test_a_schedule_that_is_given_twice_is_one_trial(tmp_path: Path) -> None:
     own = {"tile_n": 8, "load_weight": 1}
     cold = autosched.tune("t2", trials=2, jobs=1, log=tmp_path / "a", cold=True, enqueue=[own, {**own, "banks_weight": 2}, own])

@@ -14,11 +14,12 @@ from autosched.ir.host import kind_of
 from autosched.ir.scopes import SRAM_SCOPES
 from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, For, Ident, Range, Stmt, full_region
 from autosched.ir.swept import ranges_box
-from autosched.schedule.analysis.dependence import uncovered
-from autosched.schedule.analysis.ways import inner_blocks, users
+from autosched.schedule.analysis.dependence import scope_of, uncovered
+from autosched.schedule.analysis.ways import users
 from autosched.schedule.kit.base import BlockRV
 from autosched.schedule.kit.once import afresh, once
 from autosched.schedule.kit.primitive import primitive
+from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
 from autosched.schedule.kit.walks import child_blocks
 from autosched.schedule.primitives.buffers.cache_rewrite import (
@@ -293,11 +294,10 @@ class Cache(Scope):
         return key
 
     def _scope(self, state: State, block: Block) -> Block:
-        scope = state.scope_of(block)
-        if scope is None:
-            self.refuse("the primitive does not operate on the root block", hint=inner_blocks(state), code="root")
-        assert scope is not None
-        return scope
+        try:
+            return scope_of(state, block)
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
 
     def _only_writer(self, state: State, scope: Block, buffer: Buffer) -> Block | None:
         """The block of a scope that writes a buffer, or None for an input; several are refused."""

@@ -8,9 +8,10 @@ from itertools import pairwise
 from typing import Any
 
 from autosched.ir.expr import Expr, IntImm, Var, bits, cast, const, int_value
-from autosched.ir.functor import free_vars, walk
+from autosched.ir.functor import free_vars, uses, walk
+from autosched.ir.print_expr import expr_text
 from autosched.ir.simplify import Analyzer, simplify
-from autosched.ir.stmt import Block, For, Range, Stmt
+from autosched.ir.stmt import Block, BlockRealize, For, IterVar, Range, Stmt
 from autosched.schedule.analysis.bindings import Rebinder, loop_dom
 from autosched.schedule.analysis.dependence import affine_binding, drives_one_each
 from autosched.schedule.analysis.init_first import late
@@ -427,16 +428,7 @@ class Loops(ScheduleBase):
             if block.init is None:
                 continue
             realize = state.realizes[block.ident]
-            behind = late(realize, state.loops_above(realize))
-            if behind is not None:
-                # Its init is behind other iterations, and in another order of its loops behind others.
-                own = {v for iv, e in zip(block.iter_vars, realize.iter_values) if iv.kind == "reduce" for v in free_vars(e)}
-                was, now = ([n.var for n in order if n.var in own and int_value(n.extent) != 1] for order in (chain, new_order))
-                if was != now:
-                    self.refuse(
-                        f"loops {', '.join(v.name for v in was)} of block {block.name} begin with {behind[0].var.name} = "
-                        f"{behind[1]}, and its init runs in the midst of them", [*was, block.ident], code="reduction",
-                    )
+            self._same_beginning(realize, late(realize, state.loops_above(realize)), chain, new_order)
             kinds: dict[Var, set[str]] = {}
             for iv, value in zip(block.iter_vars, realize.iter_values):
                 for var in free_vars(value):
@@ -452,6 +444,30 @@ class Loops(ScheduleBase):
                             f"{block.name} together: its init might run late", [a.var, b.var, block.ident],
                             hint="decompose_reduction first, or reorder before fusing", code="reduction",
                         )
+
+    def _same_beginning(
+        self, realize: BlockRealize, behind: tuple[IterVar, Expr] | None, chain: list[For], new_order: list[For]
+    ) -> None:
+        """Refuses orders in which other iterations of a sum come before its init: of one that is late, or that is repeated."""
+        block = realize.block
+        said = (*realize.iter_values, realize.predicate)
+        idle = [n.var for n in chain if int_value(n.extent) != 1 and not any(uses(e, {n.var}) for e in said)]
+        if behind is None and not idle:
+            return
+        own = {v for iv, e in zip(block.iter_vars, realize.iter_values) if iv.kind == "reduce" for v in free_vars(e)}
+        before, after = ([n.var for n in order if n.var in own and int_value(n.extent) != 1] for order in (chain, new_order))
+        if behind is not None and before != after:
+            self.refuse(
+                f"loops {', '.join(v.name for v in before)} of block {block.name} begin with {behind[0].var.name} = "
+                f"{expr_text(behind[1])}, and its init runs in the midst of them", [*before, block.ident], code="reduction",
+            )
+        was, now = ([n.var for n in order] for order in (chain, new_order))
+        for var in idle:
+            passed = set(before) & (set(was[: was.index(var)]) ^ set(now[: now.index(var)]))
+            if passed:
+                self.refuse(f"loop {var.name} repeats block {block.name}: where it stands among the loops of its sum, "
+                            f"{', '.join(v.name for v in before)}, is what is summed up", [var, *before, block.ident],
+                            hint="decompose_reduction first", code="reduction")
 
     @primitive(local="handles")
     def add_unit_loop(self, block_or_loop: BlockRV | LoopRV | str) -> LoopRV:

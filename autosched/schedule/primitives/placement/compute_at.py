@@ -243,6 +243,9 @@ def plan_move(
     reason = None if state.trusted else not_complete_or_reduction(state, block, scope)
     if reason is not None:
         raise Refusal(reason, [block.ident], code="form")
+    if not state.trusted:
+        # In its new loops it begins with its first value.
+        require_init_first(realize, state.loops_above(realize))
     above = list(state.ancestors(target))
     if next((n for n in above if isinstance(n, Block)), None) is not scope:
         raise Refusal(
