@@ -36,8 +36,8 @@ SHOWN = 12  # values of a decision that are listed in a notebook
 CROSSED = 0.5  # share of children with decisions of two parents
 VARIED = (1.0, 0.5, 0.25)  # chances that a first, a second, a third rule decides anew
 PASSES = 4  # repairs until nothing changes; a row that still does is no point
-LEAST = 4096  # draws of a form that stand for its size where none of very many is a point
 SOON = 2  # those of children: two of a hundred need more, which costs a tenth as much again
+LEAST = 4096  # draws of a form that stand for its size where none of very many is a point
 
 Mask = npt.NDArray[np.bool_]
 
@@ -341,7 +341,7 @@ class Space:
             drawn = self.draws(rng, max(2 * n, 256))
             if rounds % 2:
                 # Every other round starts from whole tiles, with some columns drawn: small spaces have few points elsewhere.
-                drawn = self._near_default(rng, drawn)
+                drawn = self._near(drawn, [sketch.default for sketch in self.sketches], rng.random(drawn.shape) < 0.5)
             rows, inside = self.repair(drawn)
             for row in rows[inside]:
                 found.setdefault(row.tobytes(), row)
@@ -351,11 +351,9 @@ class Space:
         if found:
             return np.stack(list(found.values()))
         # Hardly any tile fits: the smallest do, or nothing does.
-        least = np.concatenate([self._global(k, self.sketches[k].loosest[None]) for k in self._open])
         drawn = self.draws(rng, max(2 * n, 256))
-        base = least[np.searchsorted(self._open, drawn[:, 0])]
-        kept = rng.random(drawn.shape) < rng.choice((1.0, 0.9, 0.75, 0.5), len(drawn))[:, None]
-        near = self._repairs(self._pinned(np.where(kept, base, drawn)))
+        kept = rng.random(drawn.shape) >= rng.choice((1.0, 0.9, 0.75, 0.5), len(drawn))[:, None]
+        near = self._repairs(self._near(drawn, [sketch.loosest for sketch in self.sketches], kept))
         if len(near):
             return near[:n]
         first = next(self.enumerate(), None) if self.raw() < 1e8 else None
@@ -376,14 +374,10 @@ class Space:
                     drawn[rows[rng.random(len(rows)) < 0.75], at] = column.eager
         return self.mutate(drawn, rng, passes=PASSES)
 
-    def _near_default(self, rng: np.random.Generator, drawn: Points) -> Points:
-        out = drawn.copy()
-        keep = rng.random(drawn.shape) < 0.5
-        keep[:, 0] = True
-        for k, rows, _ in self._groups(drawn):
-            base = self._global(k, self.sketches[k].default[None])
-            out[rows] = np.where(keep[rows], drawn[rows], base)
-        return self._pinned(out)
+    def _near(self, drawn: Points, centres: Sequence[npt.NDArray[np.int32]], kept: Mask) -> Points:
+        """Rows that keep some of what was drawn, the rest as in a row of their form; of each form its own columns are given."""
+        base = np.concatenate([self._global(k, own[None]) for k, own in enumerate(centres)])[drawn[:, 0]]
+        return self._pinned(np.where(kept, drawn, base))
 
     def mutate(
         self, parents: Points, rng: np.random.Generator, tried: set[bytes] | None = None, passes: int = SOON

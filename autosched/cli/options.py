@@ -101,7 +101,7 @@ class _Fix(argparse.Action):
         known = getattr(namespace, self.dest)
         twice = next((name for name in values if name in known), None)
         if twice is not None:
-            parser.error(f"argument {option}: {shortened(twice, 60)} is given twice")
+            raise argparse.ArgumentError(self, f"{shortened(twice, 60)} is given twice")
         setattr(namespace, self.dest, {**known, **values})
 
 

@@ -94,7 +94,7 @@ def _beyond(cond: Lin, write: Access) -> bool:
             continue
         # Where it fails, its terms are -1 - const at most.
         ends = index.const - ratio * (1 + cond.const)
-        others = [(c * (t.extent - 1)) for t, c in index.terms.items() if isinstance(t, Loop) and t not in cond.terms]
+        others = [c * (t.extent - 1) for t, c in index.terms.items() if isinstance(t, Loop) and t not in cond.terms]
         low, high = ends + sum(min(0, c) for c in others), ends + sum(max(0, c) for c in others) + extent - 1
         if low >= size if ratio < 0 else high < 0:
             return True

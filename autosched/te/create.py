@@ -54,9 +54,9 @@ def create_prim_func(
     order = _order([a for a in args if isinstance(a, Tensor)])
     # A program owns its buffers, with names of their own, arguments first: one definition may be turned into several programs.
     named: set[str] = set()
-    every = dict.fromkeys([*(a.buffer for a in args if isinstance(a, Tensor)), *(t.buffer for t in order)])
+    given = dict.fromkeys(a.buffer for a in args if isinstance(a, Tensor))
+    every = dict.fromkeys([*given, *(t.buffer for t in order)])
     buffers = {b: Buffer(_fresh(b.name, named), b.shape, b.dtype, b.scope) for b in every}
-    given = {a.buffer for a in args if isinstance(a, Tensor)}
     blocks: list[Stmt] = []
     allocs: list[Buffer] = []
     taken: set[str] = set()

@@ -15,7 +15,7 @@ from space.plan import Plan, columns, in_front
 from space.rule import Column, NumericRule, Points
 from space.rules.cuts import decoded, value_of
 from space.rules.late import beyond_tiles
-from space.rules.tiling import are_tiles, divisors, tile_columns, tiled_axes
+from space.rules.tiling import are_tiles, divisors, some_axes, tiled_axes
 
 
 class Ahead(NumericRule):
@@ -69,8 +69,7 @@ class Ahead(NumericRule):
             return
         rows = np.flatnonzero(~alone)
         n, at = len(rows), model.index
-        which = rng.integers(len(axes), size=n)
-        axis, column = np.array(axes)[which], tile_columns(model, axes)[which]
+        axis, column = some_axes(model, axes, rng, n)
         extent, cut = model.extents[axis], [own[rows] for own in decoded(model, points, "cut")]
         kept = (cut[0] == axis) & (rng.random(n) < 0.5)
         last = np.where(kept, cut[1], rng.integers(0, 1 + extent // 8))

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from space.model import Model
 from space.plan import Mask, Part, Plan, along, columns
 from space.rule import Column, Ints, NumericRule, Points
-from space.rules.tiling import are_tiles, divides, make_room, tile_columns, tiled_axes
+from space.rules.tiling import are_tiles, divides, make_room, some_axes, tiled_axes
 
 NAMES = ("head", "cut", "cut_again")
 EVERY = 32  # up to so many iterations any number may be cut off an axis; more than that by powers of two
@@ -166,9 +166,8 @@ class Cuts(NumericRule):
         if not axes or "head" not in model.index:
             return
         before, rows = points.copy("K"), np.flatnonzero(whole)
-        n, tiles = len(rows), tile_columns(model, axes)
-        which = rng.integers(len(axes), size=n)
-        axis, column = np.array(axes)[which], tiles[which]
+        n = len(rows)
+        axis, column = some_axes(model, axes, rng, n)
         extent = model.extents[axis]
         # Many small tiles or a few large ones: how many is drawn evenly by its logarithm.
         few = (extent ** rng.random(n)).astype(np.int64)
@@ -182,14 +181,15 @@ class Cuts(NumericRule):
         first += np.where(rng.random(n) < 0.3, tile * rng.integers(0, 3, size=n), 0)
         apart = last == tile
         last = np.where(apart, last + tile * rng.integers(0, 3, size=n), last)
-        other = np.where(rng.random(n) < WHOLE, rng.integers(len(axes), size=n), which)
+        longer = rng.random(n) < WHOLE
+        other, beside = some_axes(model, axes, rng, n)
         able = are_tiles(model, column, tile)
         points[rows[able], column[able]] = tile[able]
         points[rows[able], model.index["head"]] = value_of(model, axis, first)[able]
         points[rows[able], model.index["cut"]] = value_of(model, axis, last)[able]
         _apart(model, points, rows[able & apart], rng)
-        able &= other != which
-        points[rows[able], tiles[other[able]]] = model.extents[np.array(axes)[other[able]]]
+        able &= longer & (other != axis)
+        points[rows[able], beside[able]] = model.extents[other[able]]
         make_room(model, before, points, rng)
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:

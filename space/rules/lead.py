@@ -13,7 +13,7 @@ from space.model import Model
 from space.plan import Mask, Plan, along
 from space.rule import Column, NumericRule, Points
 from space.rules.cuts import decoded, table, value_of
-from space.rules.tiling import divisors, like_others, tile_columns, tiled_axes
+from space.rules.tiling import divisors, like_others, some_axes, tiled_axes
 
 TILES = 3  # that a first part has at most along the axis that it is cut from, where it gets tiles of its own
 
@@ -67,12 +67,10 @@ class Lead(NumericRule):
         axes = tiled_axes(model)
         if not axes or "head_tile" not in model.index:
             return
-        n, at, tiles, every = len(points), model.index, tile_columns(model, axes), np.arange(len(points))
-        which = rng.integers(len(axes), size=n)
-        axis, column = np.array(axes)[which], tiles[which]
-        sizes = [divisors(model.nest.axes[a].extent) for a in axes]
-        size = np.array([sizes[k][int(draw * len(sizes[k]))] for k, draw in zip(which.tolist(), rng.random(n).tolist())],
-                        dtype=np.int64)
+        n, at, every = len(points), model.index, np.arange(len(points))
+        axis, column = some_axes(model, axes, rng, n)
+        sizes = map(divisors, model.extents[axis].tolist())
+        size = np.array([own[int(draw * len(own))] for own, draw in zip(sizes, rng.random(n).tolist())], dtype=np.int64)
         was = points[every, column].astype(np.int64)
         swap = (rng.random(n) < 0.5) & (size > was)
         points[every[swap], column[swap]] = size[swap]
@@ -82,10 +80,10 @@ class Lead(NumericRule):
             return
         # A few tiles along one axis: of its own, or as long as the others', where these leave something.
         there = (points[:, at["head"]] == 0) | (rng.random(n) < 0.5)
-        cut = rng.integers(len(axes), size=n)
-        long = np.where(cut == which, size, points[every, tiles[cut]])
-        long = np.where(value_of(model, np.array(axes)[cut], long) > 0, long, 1)
-        first = value_of(model, np.array(axes)[cut], long * rng.integers(1, 1 + TILES, size=n))
+        cut, beside = some_axes(model, axes, rng, n)
+        long = np.where(cut == axis, size, points[every, beside])
+        long = np.where(value_of(model, cut, long) > 0, long, 1)
+        first = value_of(model, cut, long * rng.integers(1, 1 + TILES, size=n))
         points[there, at["head"]] = first[there]
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:

@@ -11,7 +11,7 @@ from space.plan import Plan
 from space.rule import Column, Ints, NumericRule, Points
 from space.rules.attach import standing
 from space.rules.cuts import value_of
-from space.rules.tiling import tile_columns, tiled_axes
+from space.rules.tiling import some_axes, tiled_axes
 
 
 class Residency(NumericRule):
@@ -75,9 +75,9 @@ class Residency(NumericRule):
             if not len(axes):
                 continue
             own = own[points[own, keep] == 1]
-            axis = axes[rng.integers(len(axes), size=len(own))]
+            axis, tile = some_axes(model, axes.tolist(), rng, len(own))
             # Several tiles at once where one is too short for what is loaded meanwhile.
-            head = value_of(model, axis, points[own, tile_columns(model, axis.tolist())] * long[own])
+            head = value_of(model, axis, points[own, tile] * long[own])
             there = cut[own] & (head > 0)
             points[own[there], model.index["head"]] = head[there]
             if f"load_{label}" in model.index:

@@ -9,7 +9,7 @@ from space.model import Model
 from space.plan import Mask, Part, Plan, columns, times
 from space.rule import Column, Ints, NumericRule, Points
 from space.rules.cuts import table, value_of
-from space.rules.tiling import tile_columns, tiled_axes
+from space.rules.tiling import some_axes, tiled_axes
 
 THICK = 32  # indices of a slice at most
 NAMES = ("tail", "tail_size", "tail_last", "tail_last_size")
@@ -66,8 +66,8 @@ class Slices(NumericRule):
         if not axes or "tail_last" not in model.index or len(model.columns[model.index["tail_last"]].choices) < 2:
             return
         rows, at = np.flatnonzero(~alone), model.index
-        which = rng.integers(len(axes), size=len(rows))
-        axis, tile = np.array(axes)[which], points[rows, tile_columns(model, axes)[which]]
+        axis, own = some_axes(model, axes, rng, len(rows))
+        tile = points[rows, own]
         cut, size = table(model)[points[rows, at["cut"]]].T
         # A last part that is there already is cut once more.
         column = np.where(cut >= 0, at["cut_again"], at["cut"])

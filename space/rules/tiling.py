@@ -52,6 +52,12 @@ def tile_columns(model: Model, axes: Sequence[int]) -> Ints:
     return np.array([model.index[f"tile_{model.nest.axes[a].name}"] for a in axes], dtype=np.int64)
 
 
+def some_axes(model: Model, axes: Sequence[int], rng: np.random.Generator, n: int) -> tuple[Ints, Ints]:
+    """Axes drawn evenly from some that are tiled, and where their tiles stand in a point, shape (n,) each."""
+    which = rng.integers(len(axes), size=n)
+    return np.array(axes, dtype=np.int64)[which], tile_columns(model, axes)[which]
+
+
 def are_tiles(model: Model, columns: Ints, sizes: Ints) -> Mask:
     """Whether each size is among the choices of its tile column, shape (n,) each."""
     found = np.zeros(len(sizes), dtype=np.bool_)

@@ -358,11 +358,12 @@ def _uncovered_going_on(
 
     Whatever else stands in the same loops (a copy that the reader has beside them) has to have written all of its own.
     """
-    going = [member for member in members if _goes_on(state.block(member[0]), begun)]
-    others = [member for member in members if member not in going]
+    going, others = list[tuple[Ident, list[Stmt]]](), list[tuple[Ident, list[Stmt]]]()
+    for member in members:
+        (going if _goes_on(state.block(member[0]), begun) else others).append(member)
     if not going:
         return reason
-    missing = _uncovered_at(state, reader, below, others, outer) if others else None
+    missing = _remembered_at(state, reader, below, others, outer) if others else None
     return missing or _uncovered_at(state, reader, below, going, outer, whole=True)
 
 

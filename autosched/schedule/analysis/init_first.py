@@ -15,26 +15,23 @@ from autosched.schedule.kit.refusal import Refusal
 MOST = 4096  # iterations that are looked at for the first that runs
 
 
-def late(realize: BlockRealize, loops: Sequence[For], values: Sequence[Expr] | None = None) -> tuple[IterVar, Expr] | None:
+def late(realize: BlockRealize, loops: Sequence[For]) -> tuple[IterVar, Expr] | None:
     """A reduction iterator that its loops do not begin with its first value, where the init runs, and what they begin with.
 
     Args:
         realize: the block; without an init it has none.
         loops: all loops around it.
-        values: bindings in place of its own, of a block that runs in all iterations.
     """
     if realize.block.init is None:
         return None
-    given = realize.iter_values if values is None else values
-    bound = list(zip(realize.block.iter_vars, given))
+    bound = list(zip(realize.block.iter_vars, realize.iter_values))
     reduced = [(iv, value) for iv, value in bound if iv.kind == "reduce"]
     plain = {value for iv, value in bound if iv.kind == "spatial"}
     used = {v for _, value in reduced for v in free_vars(value)}
     begin = {loop.var: loop.min for loop in loops}
     # For each index that the results have by themselves the sum begins anew: it is asked about the first and the last one.
     ends = [loop for loop in loops if loop.var in used and loop.var in plain and int_value(loop.extent) is not None]
-    if values is None:
-        begin = {**begin, **_first(realize, [loop for loop in loops if loop.var in used and loop not in ends], begin)}
+    begin |= _first(realize, [loop for loop in loops if loop.var in used and loop not in ends], begin)
     for far in (False, True) if ends else (False,):
         at = {**begin, **{loop.var: simplify(loop.min + loop.extent - 1) for loop in ends if far}}
         for iv, value in reduced:
@@ -65,18 +62,17 @@ def _is_another(start: Expr, iv: IterVar) -> bool:
     return known != 0 if known is not None else bool(left) and left <= set(free_vars(iv.dom.extent))
 
 
-def require_init_first(realize: BlockRealize, loops: Sequence[For], values: Sequence[Expr] | None = None) -> None:
+def require_init_first(realize: BlockRealize, loops: Sequence[For]) -> None:
     """Refuses a reduction that sets its initial value after other iterations, whose results that then undoes.
 
     Args:
         realize: the block.
         loops: all loops around it.
-        values: bindings in place of its own, of a block that runs in all iterations.
 
     Raises:
         Refusal: code ``reduction``.
     """
-    found = late(realize, loops, values)
+    found = late(realize, loops)
     if found is not None:
         iv, first = found
         name = realize.block.name

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, int_value, is_int, logical_and
+from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, is_int, logical_and
 from autosched.ir.functor import Substitute, free_vars, uses
 from autosched.ir.itermap import pinned, without
 from autosched.ir.region import region_bounds, union_regions
@@ -290,7 +290,7 @@ def blockize_loop(state: State, loop: For, preserve_unit: bool) -> BlockRealize:
     analyzer = Analyzer(dom)
     new = Simplifying(halves.vmap, analyzer).visit_stmt(replace(block, iter_vars=()))
     assert isinstance(new, Block)
-    below = {n.var for n in inner if int_value(n.extent) != 1}
+    below = {n.var for n in inner if not is_unit(n.extent)}
     if any(iv.kind == "reduce" and uses(v, below) for iv, v in zip(block.iter_vars, realize.iter_values)):
         require_init_first(realize, [*outer, *inner])
     if new.init is not None and not _each_once(halves.inner_values, inner, division.inner_predicate):
