@@ -333,6 +333,17 @@ def test_what_zeros_add(term: str, reason: str | None, same: Same) -> None:
     return None
 
 
+def test_domains_that_begin_elsewhere(same: Same) -> None:
+    later = SUMS.replace("TERM", "A[vi, vk] * B[vk]").replace("7", "9").replace("T.grid(6, 9)", "T.grid(6, 7)")
+    func = chain(later.replace('vi, vk = T.axis.remap("SR", [i, k])', """vi = T.axis.spatial(6, i)
+            vk = T.axis.reduce((2, 9), k + 2)"""))
+    with refused(ScheduleError, "domain"):
+        Schedule(func).pad_einsum("C", [1, 4])
+    sch = Schedule(func)
+    sch.pad_einsum("C", [4, 7])  # 7 values are whole tiles as they are
+    same(func, sch)
+
+
 def test_operands_that_go_on_past_the_domain(same: Same) -> None:
     longer = SUMS.replace("TERM", "A[vi, vk] * B[vk]").replace('(6, 7), "int32"', '(6, 8), "int32"')
     func = chain(longer)

@@ -317,6 +317,10 @@ def _new_sizes(realize: BlockRealize, padding: list[int], analyzer: Analyzer) ->
         except Overflow as error:
             raise Refusal(str(error), [realize.block.ident], "a smaller factor", code="range") from None
         if not analyzer.can_prove_equal(new, extent):
+            if not analyzer.can_prove_equal(iv.dom.min, 0):
+                # Copies begin at 0: its last values would lie outside of them.
+                raise Refusal(f"the domain of iterator {iv.var.name} of block {realize.block.name} does not begin at 0",
+                              [realize.block.ident], code="domain")
             sizes[iv.var] = new
     return sizes
 
