@@ -102,12 +102,16 @@ def run(args: argparse.Namespace) -> Exit:
     for path in (args.output, args.save):
         if path and not Path(path).parent.is_dir():
             raise ProgramError(f"cannot write {path}: {Path(path).parent} is no directory")
+        if path and Path(path).is_dir():
+            raise ProgramError(f"cannot write {path}: it is a directory")
     network = _network(args)
     taken = network.graph if isinstance(network, Network) else network
     images, labels = _images(args.input, taken, args.seed)
     given = accepted(taken, (), images)
     count = max(len(a) for a in given.values()) if given else 1
-    labels = None if labels is None else checked_labels(labels, count)
+    if labels is not None:
+        labels = checked_labels(labels, count)
+        _classifies(taken)
     if args.output and len(taken.outputs) > 1 and Path(args.output).suffix != ".npz":
         raise ProgramError(f"{len(taken.outputs)} outputs need an .npz file, not {args.output}")
     ready = network.compile(args.log) if isinstance(network, Network) else network
@@ -227,15 +231,25 @@ def read_arrays(path: str) -> Any:
         raise
 
 
+def _classifies(net: Graph | CompiledNetwork) -> None:
+    """Refuses labels where the first output has no classes of each image."""
+    shape = net.tensors[net.outputs[0]].shape
+    rows = {net.tensors[n].shape[:1] for n in net.inputs}
+    if len(shape) < 2 or {shape[:1]} != rows:
+        raise ProgramError(f"labels: output {net.outputs[0]} is {shape}, not a row of classes for each image")
+
+
 def _store(path: Path, outputs: Mapping[str, Any]) -> None:
     if path.suffix == ".npz":
         np.savez(path, **outputs)
     else:
-        np.save(path, next(iter(outputs.values())))
+        with path.open("wb") as file:  # np.save gives a name of another ending one of its own
+            np.save(file, next(iter(outputs.values())))
 
 
 def _compare(graph: Graph, images: Mapping[str, Any], outputs: Mapping[str, Any]) -> tuple[int, int]:
     """Bytes that differ from onnxruntime's on the integer form, and bytes compared."""
+    from autosched.networks.compiled import together
     from autosched.networks.reference import build, session
 
     reference = session(build(graph))
@@ -246,8 +260,8 @@ def _compare(graph: Graph, images: Mapping[str, Any], outputs: Mapping[str, Any]
     ]
     different = compared = 0
     for want, name in zip(zip(*parts), graph.outputs):
-        a, b = np.concatenate(want).view(np.uint8), np.ascontiguousarray(outputs[name]).view(np.uint8)
-        different += int((a.reshape(-1) != b.reshape(-1)).sum())
+        a, b = (np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (together(want), outputs[name]))
+        different += int((a != b).sum())
         compared += a.size
     return different, compared
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -210,7 +210,7 @@ class CompiledNetwork:
         for k in range(count):
             one = {n: a[k * self.tensors[n].shape[0] : (k + 1) * self.tensors[n].shape[0]] for n, a in given.items()}
             rows.append(self._image(one, host))
-        joined = tuple([np.concatenate(column) if count > 1 else column[0] for column in zip(*rows)])
+        joined = tuple([together(column) for column in zip(*rows)])
         return Ran(joined, count, host.steps(count))
 
     def _image(self, given: Mapping[str, Array], host: HostClock, programs: list[Program] | None = None) -> list[Array]:
@@ -274,6 +274,17 @@ class CompiledNetwork:
         from autosched.networks.archive import load
 
         return load(path)
+
+
+def together(images: Sequence[Array]) -> Array:
+    """What several images gave, as one array: along the first dimension, and of single numbers a vector.
+
+    Args:
+        images: at least one.
+    """
+    if len(images) == 1:
+        return images[0]
+    return np.concatenate(images) if images[0].ndim else np.stack(images)
 
 
 def layout_of(shape: tuple[int, ...], batch: int, block: int) -> Layout:

@@ -68,6 +68,8 @@ def _checked(name: str, want: Tensor, array: Array) -> Array:
         found = np.asarray(array)
     except ValueError as error:
         raise ProgramError(f"{name}: not an array ({error})") from error
+    if str(found.dtype) == want.dtype and found.dtype.kind not in "iufb":
+        raise ProgramError(f"{name}: {want.dtype} is no type of numbers that is read; export the model with another input")
     if found.dtype == object or found.dtype.kind not in "iufb":
         raise ProgramError(f"{name}: expected {want.dtype}, got {found.dtype}")
     fits = found.ndim == len(want.shape) and (
@@ -82,7 +84,9 @@ def _checked(name: str, want: Tensor, array: Array) -> Array:
     if found.dtype.kind == "f" and want.exponent is not None:
         # What the host quantizes first is clipped to int8: single values may be, most of an image must not.
         low, high = ((e - want.zero) * 2.0**-want.exponent for e in (-128, 127))
-        outside = float(((found < low) | (found > high)).mean())
+        # An image may be white: 1 is one step above 255/256.
+        step = 2.0**-want.exponent
+        outside = float(((found < low - step) | (found > high + step)).mean())
         if outside > 0.5:
             raise ProgramError(
                 f"{name}: {100 * outside:.0f} % of it is outside of {low:g} to {high:g}, what the network quantizes; "

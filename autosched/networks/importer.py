@@ -96,6 +96,8 @@ def _nothing(file: File, found: Found) -> ProgramError:
 
 def _assemble(file: File, found: Found) -> Graph:
     """Steps in order: all layers that are ready, then all host nodes that are, until everything is done."""
+    if (fixed := next((o for o in file.outputs if o in file.constants or o in file.blank), None)) is not None:
+        raise ProgramError(f"{file.name}: output {fixed!r} is a constant; leave it out of the outputs")
     layers = _used(file, found)
     by_output = {x.output: x for x in layers}
     wanted_raw = {o for o in file.outputs if o not in by_output}
@@ -217,5 +219,6 @@ def _macs(file: File, node: Node) -> int:
         return prod(file.shapes[node.inputs[0]]) * prod(weight[1:])
     if "Conv" in node.op:
         return prod(out) * prod(weight[1:])
-    inner = weight[1] if node.op in ("Gemm", "QGemm") and node.attrs.get("transB", 0) else weight[-2]
+    # Of a vector it sums over all there is.
+    inner = weight[1] if node.op in ("Gemm", "QGemm") and node.attrs.get("transB", 0) else weight[-2:][0]
     return prod(out) * inner

@@ -13,6 +13,7 @@ from autosched.networks.graph import Array, Ints, Layer, Requant
 from autosched.networks.matcher import Found
 from autosched.networks.onnx_file import FLOAT, Node
 from autosched.networks.qdq import dense_fault
+from autosched.networks.ranges import whole
 from autosched.networks.scales import Value, exponent, int8_weight, zero_point
 from autosched.networks.windows import max_layer, padding_fault, window
 
@@ -21,7 +22,7 @@ FLOOR = "round towards minus infinity: write Add 2^(s-1), Mul 2^-s, Floor, or ta
 
 @dataclass(eq=False)
 class _Sums:
-    """Exact sums on their way to int8: ``(core + bias) * 2**-shift``, clipped."""
+    """Exact sums on their way to int8: ``(core + bias) * 2**-shift``, between ``low`` and ``high`` in the same units."""
 
     layer: Layer
     channels: int
@@ -31,6 +32,15 @@ class _Sums:
     high: float = np.inf
     floored: bool = False
     nodes: list[str] = field(default_factory=list)
+
+    @property
+    def clips(self) -> bool:
+        """Whether they are clipped so far."""
+        return bool(np.isfinite(self.low) or np.isfinite(self.high))
+
+    def clip(self, low: float, high: float) -> None:
+        """Clips once more: the later clip has the last word."""
+        self.low, self.high = (min(max(end, low), high) for end in (self.low, self.high))
 
 
 def match(found: Found, node: Node) -> None:
@@ -58,17 +68,20 @@ def match_sum(found: Found, node: Node) -> None:
         return
     names = [_plain(found, node, name) for name, _, _ in parts]
     layer = Layer(node.name, "add", tuple(names), "", factors=factors)
-    shape = found.file.shapes[names[0]]
-    if len(shape) not in (2, 4):
-        found.reasons[node.name] = "only images and matrices are on the machine"
+    if (fault := found.rank_fault(names[0])) is not None:
+        found.reasons[node.name] = fault
         return
-    core = _Sums(layer, shape[1], np.zeros(1, dtype=np.int64), nodes=[*(n for _, _, used in parts for n in used), node.name])
+    nodes = [*(n for _, _, used in parts for n in used), node.name]
+    core = _Sums(layer, found.file.shapes[names[0]][1], np.zeros(1, dtype=np.int64), nodes=nodes)
     _finish(found, node, core, node.outputs[0])
 
 
 def match_pool(found: Found, node: Node) -> None:
     """Makes a layer of a pool by maxima of an int8 tensor, or notes why it stays on the host."""
     name = node.inputs[0]
+    if name in found.file.constants or name in found.file.blank:
+        found.reasons[node.name] = "its input is a constant"
+        return
     known = found.tensors.get(name) or found.tensor(name, None, 0)
     layer = max_layer(found, node, Value(known.name, known.exponent or 0, known.zero))
     if isinstance(layer, str):
@@ -95,7 +108,7 @@ def _widened(found: Found, name: str) -> tuple[str, int, list[str]] | None:
         nodes.append(at.name)
         if at.op == "Cast":
             source = at.inputs[0]
-            if found.file.dtypes.get(source) != "int8":
+            if found.file.dtypes.get(source) != "int8" or source in found.file.constants or source in found.file.blank:
                 return None
             return source, factor, nodes
         fixed = [x for x in at.inputs if x in found.file.constants]
@@ -112,6 +125,8 @@ def _core(found: Found, node: Node) -> _Sums | str:
     x, name = node.inputs[:2]
     if name not in file.constants and name not in file.blank:
         return "its weight is no constant"
+    if x in file.constants or x in file.blank:
+        return "its input is a constant"
     source = file.producer(x)
     if source is not None and source.op == "DynamicQuantizeLinear":
         why = "its scale is chosen while it runs (DynamicQuantizeLinear)"
@@ -200,6 +215,8 @@ def _step(found: Found, reader: Node, core: _Sums, at: str, rank: int) -> str | 
     other = [x for x in reader.inputs if x and x != at]
     if reader.op == "Cast":
         to = file.dtypes[reader.outputs[0]]
+        if to in ("int32", "int64") and int(core.shift.max()) > 0 and not core.floored:
+            raise reader.refuse("it cuts off what is behind the point, which rounds towards zero", FLOOR)
         if to in ("float32", "float64", "int32", "int64", "int8", "uint8"):
             return None
         return f"its sums become {to}"
@@ -207,34 +224,51 @@ def _step(found: Found, reader: Node, core: _Sums, at: str, rank: int) -> str | 
         value = _per_channel(found, other[0], core, rank)
         if value is None:
             return f"what node {reader.name!r} adds is not one constant per channel"
-        scaled = value.astype(np.float64) * 2.0 ** core.shift.astype(np.float64)
-        if np.any(scaled != np.rint(scaled)):
-            raise reader.refuse("it adds a part of the last bit of the sums", "add whole numbers to the int32 sums")
-        core.bias = np.asarray(core.bias + np.rint(scaled).astype(np.int64))
+        if core.clips and len(np.unique(value)) > 1:
+            return f"what node {reader.name!r} adds behind a clip is not one constant"
+        scaled = whole(value.astype(np.float64) * 2.0 ** core.shift.astype(np.float64))
+        if scaled is None:
+            raise reader.refuse("it adds a part of the last bit of the sums, or more than an int32 holds",
+                                "add whole numbers to the int32 sums")
+        core.bias = np.asarray(core.bias + scaled)
+        core.low, core.high = (end + float(value.flat[0]) for end in (core.low, core.high))
         return None
     if reader.op in ("Mul", "Div") and len(other) == 1 and not core.floored:
         value = _per_channel(found, other[0], core, rank)
         if value is None:
             return f"what node {reader.name!r} scales by is not one constant per channel"
+        if reader.op == "Div" and file.dtypes[at].startswith("int"):
+            raise reader.refuse("it divides integers, which rounds towards zero", FLOOR)
+        if core.clips and len(np.unique(value)) > 1:
+            return f"what node {reader.name!r} scales by behind a clip is not one constant"
         powers = [exponent(float(v)) for v in value]
         if None in powers:
             raise reader.refuse(f"it scales by {float(value[powers.index(None)]):.6g}, no power of two", FLOOR)
         step = np.array(powers, dtype=np.int64)
-        core.shift = core.shift + (step if reader.op == "Mul" else -step)
+        step = step if reader.op == "Mul" else -step
+        core.shift = core.shift + step
+        core.low, core.high = (end * 2.0 ** -float(step[0]) for end in (core.low, core.high))
         return None
     if reader.op == "Floor":
         core.floored = True
+        core.low, core.high = float(np.floor(core.low)), float(np.floor(core.high))
         return None
     if reader.op == "Round":
         raise reader.refuse("it rounds half to even", FLOOR)
     if reader.op == "Relu":
-        core.low = max(core.low, 0.0)
+        core.clip(0.0, np.inf)
+        return None
+    if reader.op in ("Max", "Min") and len(other) == 1 and other[0] in file.constants and file.constants[other[0]].size == 1:
+        end = float(file.constants[other[0]].reshape(-1)[0])
+        if not np.isfinite(end) or end != np.rint(end):
+            return f"node {reader.name!r} clips between whole numbers"
+        core.clip(*((end, np.inf) if reader.op == "Max" else (-np.inf, end)))
         return None
     if reader.op == "Clip" and reader.inputs[0] == at and all(x in file.constants for x in other):
         ends = [float(file.constants[x].reshape(-1)[0]) if x else d for x, d in zip(
             (*reader.inputs[1:], "", "")[:2], (-np.inf, np.inf))]
         if any(np.isfinite(e) and e != np.rint(e) for e in ends):
             return f"node {reader.name!r} clips between whole numbers"
-        core.low, core.high = max(core.low, ends[0]), min(core.high, ends[1])
+        core.clip(*ends)
         return None
     return f"its sums go into node {reader.name!r} ({reader.op})"

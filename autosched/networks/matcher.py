@@ -56,9 +56,15 @@ class Found:
             name = made.inputs[0]  # views and pools by maxima make no new values
         return -128
 
+    def rank_fault(self, name: str) -> str | None:
+        """Why an int8 tensor is none that layers take element by element, or None."""
+        return None if len(self.tensors[name].shape) in (2, 4) else "only images and matrices are on the machine"
+
     def view(self, value: Value, shape: tuple[int, ...], name: str, node: Node) -> Value:
         """A value under another shape."""
         out = f"{name}:view"
+        while out in self.file.shapes or out in self.tensors:
+            out += "'"  # a name that the file has itself
         source = self.tensors[value.tensor]
         self._same_size(node.name, source.shape, shape)
         self.tensors[out] = replace(source, name=out, shape=shape)

@@ -21,6 +21,7 @@ MAX_NODES = 20_000
 MAX_ELEMENTS = 1 << 28
 OLDEST_OPSET = 11
 OPSET = 17  # of the files that are written, and what older ones are read as
+AS_TODAY = 13  # from here on operators mean what they mean in a present set: before, axes were attributes and Softmax had another
 _SHAPED_LIKE = {
     "QLinearAdd": ("Max", (0, 3)),
     "QLinearGlobalAveragePool": ("GlobalMaxPool", (0,)),
@@ -154,7 +155,7 @@ def _converted(model: ModelProto, where: str) -> ModelProto:
     import onnx
 
     found = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
-    if not 0 < found < OLDEST_OPSET:
+    if not 0 < found < AS_TODAY:
         return model
     try:
         return onnx.version_converter.convert_version(model, OPSET)
@@ -196,7 +197,9 @@ def check(model: ModelProto, name: str, where: str, shapes: Mapping[str, tuple[i
     for node in nodes:
         for t in (*node.inputs, *node.outputs):
             if t and t not in shaped and (t in node.outputs or t not in constants):
-                raise node.refuse(f"the shape of {t!r} cannot be inferred", "give those of the inputs (--shape NAME=1,3,H,W)")
+                foreign = node.proto.domain == "com.microsoft"
+                way = "export the model without it" if foreign else "give those of the inputs (--shape NAME=1,3,H,W)"
+                raise node.refuse(f"the shape of {t!r} cannot be inferred", way)
     names = {*constants, *blank}
     file = File(
         name, copy, nodes, constants, blank, shaped, dtypes,
@@ -325,7 +328,7 @@ def _folded(nodes: tuple[Node, ...], constants: dict[str, Array]) -> tuple[Node,
 def _quantized(node: Node, operands: list[Array]) -> Array | None:
     """A constant as trained networks have it, float in front of its quantizer, in int8 or uint8."""
     data, scale = operands[0], operands[1]
-    zero = operands[2] if len(operands) > 2 else np.zeros(1, np.uint8)
+    zero = operands[2] if len(operands) > 2 else np.zeros(1, _stated(node))
     if zero.size not in (1, scale.size):
         return None
     axis = int(node.attrs.get("axis", 1)) % max(data.ndim, 1)
@@ -343,6 +346,14 @@ def _quantized(node: Node, operands: list[Array]) -> Array | None:
         return None
     made: Array = np.clip(moved, limits.min, limits.max).astype(zero.dtype)
     return made
+
+
+def _stated(node: Node) -> Any:
+    """The type that a quantizer without a zero point gives: uint8 where it says nothing."""
+    from onnx import helper
+
+    said = int(node.attrs.get("output_dtype", 0))
+    return helper.tensor_dtype_to_np_dtype(said) if said in helper.get_all_tensor_dtypes() and said else np.uint8
 
 
 def _reshaped(node: Node, operands: list[Array]) -> Array | None:
@@ -391,7 +402,7 @@ def _fix_inputs(model: ModelProto, where: str, shapes: Mapping[str, tuple[int, .
                 f"{where}: input {entry.name!r} has an open shape [{text}]; say which: "
                 f"--shape {entry.name}={example or '1,3,32,32'}"
             )
-    for entry in model.graph.output:
+    for entry in (o for o in model.graph.output if o.name not in known):
         # What inputs leave open, outputs repeat; inference fills it in again.
         entry.type.tensor_type.ClearField("shape")
     if shapes:
@@ -426,8 +437,14 @@ def _infer(model: ModelProto, where: str) -> ModelProto:
         # onnx infers nothing for onnxruntime's own operators: their plain twins stand for them.
         probe = onnx.ModelProto()
         probe.CopyFrom(model)
+        casts = []
         for node in probe.graph.node:
             if node.op_type in _SHAPED_LIKE:
+                if node.op_type == "QGemm" and not (len(node.input) > 7 and node.input[7]):
+                    # Without a scale of its result that is float.
+                    wide = node.output[0]
+                    node.output[0] = f"{wide}:sums"
+                    casts.append(onnx.helper.make_node("Cast", [node.output[0]], [wide], to=onnx.TensorProto.FLOAT))
                 node.op_type, places = _SHAPED_LIKE[node.op_type]
                 operands = list(node.input[2::3] if places is None else [node.input[i] for i in places])
                 del node.input[:]
@@ -436,6 +453,11 @@ def _infer(model: ModelProto, where: str) -> ModelProto:
                 kept = [a for a in node.attribute if node.op_type != "Identity" and a.name not in ("channels_last", "opset")]
                 del node.attribute[:]
                 node.attribute.extend(kept)
+        made = {cast.input[0]: cast for cast in casts}
+        ordered = [n for node in probe.graph.node for n in (node, *(made[o] for o in node.output if o in made))]
+        if casts:
+            del probe.graph.node[:]
+            probe.graph.node.extend(ordered)
     try:
         return onnx.shape_inference.infer_shapes(probe, strict_mode=True, data_prop=True)
     except (onnx.shape_inference.InferenceError, ValueError, RuntimeError) as error:

@@ -58,6 +58,16 @@ def output_channels(op: str, attrs: Mapping[str, Any], weight: tuple[int, ...]) 
     return weight[-1], len(weight) - 1
 
 
+def per_output(shape: tuple[int, ...], count: int) -> bool:
+    """Whether a bias has one number, or one for each output: it may have one for each row of a matrix, or for each element.
+
+    Args:
+        shape: of the bias.
+        count: outputs.
+    """
+    return prod(shape) == 1 or (prod(shape) == count and shape[-1] == count)
+
+
 def _given(node: Node, places: tuple[int, ...]) -> Iterator[str]:
     yield from (node.inputs[at] for at in places if 0 <= at < len(node.inputs) and node.inputs[at])
 
@@ -93,6 +103,9 @@ def _placed(file: File, node: Node) -> None:
         if prod(file.shapes[name]) not in (1, count):
             raise node.refuse(f"{name!r} has {prod(file.shapes[name])} numbers for {count} outputs", AGAIN)
     for name in _given(node, (bias,)):
-        if prod(file.shapes[name]) not in ((1, count) if "Gemm" in node.op else (count,)):
+        if "Gemm" in node.op:
+            if len(file.shapes[name]) > 2 or file.shapes[name][-1:] not in ((), (1,), (count,)):
+                raise node.refuse(f"its bias {name!r} has extents {list(file.shapes[name])} for {count} outputs", AGAIN)
+        elif prod(file.shapes[name]) != count:
             why = f"its bias {name!r} has {prod(file.shapes[name])} numbers for {count} outputs"
             raise node.refuse(why, "the machine takes one per output")

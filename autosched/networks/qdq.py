@@ -9,7 +9,8 @@ import numpy as np
 from autosched.networks.graph import Array, Ints, Layer
 from autosched.networks.matcher import Found, requant
 from autosched.networks.onnx_file import Node
-from autosched.networks.parameters import output_channels
+from autosched.networks.parameters import output_channels, per_output
+from autosched.networks.ranges import whole
 from autosched.networks.scales import WAY_OUT, Value, exponents, int8_weight, machine_zero, zero_point
 from autosched.networks.windows import average_layer, max_layer, padding_fault, transposed_window, weight_sums, window
 
@@ -53,6 +54,9 @@ def quantize(found: Found, node: Node) -> None:
     out = found.tensor(node.outputs[0], int(scale[0]), zero)
     if (int(scale[0]), zero) == (value.exponent, value.zero) and found.tensors[value.tensor].dtype == out.dtype:
         found.add(Layer(node.name, "view", (value.tensor,), out.name, nodes=(node.name,)))
+        return
+    if (fault := found.rank_fault(value.tensor)) is not None:
+        found.reasons[node.name] = fault
         return
     layer = sum_layer(node, [value], int(scale[0]), zero, found.rounding, -128, 127)
     if isinstance(layer, str):
@@ -98,7 +102,8 @@ class _Tail:
                 break
             if reader.op == "Relu":
                 low, high = max(low, 0.0), max(high, 0.0)
-            elif reader.op == "Clip" and reader.inputs[0] == at and all(x in file.constants for x in reader.inputs[1:] if x):
+            elif reader.op == "Clip" and (reader is node or reader.inputs[0] == at) and all(
+                    x in file.constants for x in reader.inputs[1:] if x):
                 ends = [float(file.constants[x].reshape(-1)[0]) if x else d for x, d in zip(
                     (*reader.inputs[1:], "", "")[:2], (-np.inf, np.inf))]
                 if np.isnan(ends).any():
@@ -117,8 +122,7 @@ class _Tail:
         self.exponent = int(scale[0])
         self.zero = machine_zero(file, reader, self.quantized, reader.inputs[2] if len(reader.inputs) > 2 else "")
         # Rounding never passes a bound that is on the grid, and np.rint of one that is not is what quantizing it would give.
-        self.low = int(max(-128, _grid(low, self.exponent, self.zero)))
-        self.high = int(min(127, _grid(high, self.exponent, self.zero)))
+        self.low, self.high = (int(np.clip(_grid(end, self.exponent, self.zero), -128, 127)) for end in (low, high))
         self._fewer_bits(found)
 
     def _fewer_bits(self, found: Found) -> None:
@@ -209,10 +213,11 @@ def _bias_of(found: Found, node: Node, name: str, at: Ints) -> Array:
         value = file.constants[name].astype(np.float64)
     else:
         raise node.refuse(f"its bias {name!r} is no constant", "the machine takes constant biases")
-    scaled = value.reshape(-1) * 2.0 ** at.astype(np.float64)
-    if np.any(scaled != np.rint(scaled)):
-        raise node.refuse(f"its bias {name!r} is no multiple of the scale of its sums", WAY_OUT.format(file=file.name))
-    return np.rint(scaled).astype(np.int64)
+    scaled = whole(value.reshape(-1) * 2.0 ** at.astype(np.float64))
+    if scaled is None:
+        why = f"its bias {name!r} is no multiple of the scale of its sums, or more than an int32 holds"
+        raise node.refuse(why, WAY_OUT.format(file=file.name))
+    return scaled
 
 
 def _weighted(found: Found, node: Node) -> None:
@@ -268,6 +273,9 @@ def _weighted(found: Found, node: Node) -> None:
     at = powers + value.exponent
     bias: Array = np.zeros(1, dtype=np.int64)
     if len(node.inputs) > 2 and node.inputs[2]:
+        if node.op == "Gemm" and not per_output(found.file.shapes[node.inputs[2]], channels):
+            found.reasons[node.name] = "its bias differs from row to row"
+            return
         bias = _bias_of(found, node, node.inputs[2], at)
     if node.op == "Conv":
         sums = weight_sums(weight, value.zero, shape, stride, pads)
@@ -326,6 +334,9 @@ def _elementwise(found: Found, node: Node) -> None:
     shapes = {found.tensors[v.tensor].shape for v in operands}
     if len(shapes) > 1 or any(any(v.pads) for v in operands):
         found.reasons[node.name] = "its operands have different shapes"
+        return
+    if (fault := found.rank_fault(operands[0].tensor)) is not None:
+        found.reasons[node.name] = fault
         return
     tail = _Tail(found, node, clips=node.op in ("Relu", "Clip"))
     if tail.missing:

@@ -9,6 +9,7 @@ import numpy as np
 from autosched.networks.graph import Array, Layer
 from autosched.networks.matcher import Found, requant
 from autosched.networks.onnx_file import Node
+from autosched.networks.parameters import per_output
 from autosched.networks.qdq import dense_fault, sum_layer
 from autosched.networks.scales import WAY_OUT, Value, exponents, int8_weight, machine_zero
 from autosched.networks.windows import average_layer, padding_fault, weight_sums, window
@@ -19,6 +20,10 @@ NAMES = ("QLinearConv", "QLinearMatMul", "QGemm", "QLinearAdd", "QLinearGlobalAv
 
 def match(found: Found, node: Node) -> None:
     """Makes a layer of a QLinear operator, or notes why it stays on the host."""
+    if any(node.inputs[at] in found.file.constants or node.inputs[at] in found.file.blank
+           for at in ((0, 3) if node.op == "QLinearAdd" else (0,))):
+        found.reasons[node.name] = "an operand is a constant"
+        return
     if node.op in ("QLinearConv", "QLinearMatMul", "QGemm"):
         _weighted(found, node)
     elif node.op == "QLinearAdd":
@@ -77,6 +82,10 @@ def _weighted(found: Found, node: Node) -> None:
             weight = np.ascontiguousarray(weight.T)
         sums = weight.astype(np.int64).sum(axis=1)
     own = _BIAS.get(node.op, 0)
+    if node.op == "QGemm" and len(node.inputs) > own and node.inputs[own] and not per_output(
+            file.shapes[node.inputs[own]], len(weight)):
+        found.reasons[node.name] = "its bias differs from row to row"
+        return
     if node.op == "QGemm" and (len(node.inputs) < 8 or not node.inputs[7]):
         found.reasons[node.name] = "its result is float"
         return
@@ -98,6 +107,9 @@ def _weighted(found: Found, node: Node) -> None:
 
 def _add(found: Found, node: Node) -> None:
     a, b = _operand(found, node, 0), _operand(found, node, 3)
+    if (fault := found.rank_fault(a.tensor)) is not None:
+        found.reasons[node.name] = fault
+        return
     if found.file.shapes[a.tensor] != found.file.shapes[b.tensor]:
         found.reasons[node.name] = "its operands have different shapes"
         return

@@ -5,9 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from autosched.errors import ProgramError
-from autosched.networks.graph import Ints, Layer
+from autosched.networks.graph import Array, Ints, Layer
 
 LIMIT = 1 << 31
+
+
+def whole(values: Array) -> Ints | None:
+    """Values as int64 where each is a whole number that an accumulator holds; None where one is not (also inf, or no number)."""
+    with np.errstate(invalid="ignore"):
+        good = np.isfinite(values) & (values == np.rint(values)) & (np.abs(values) < LIMIT)
+    return np.rint(values).astype(np.int64) if bool(good.all()) else None
 
 
 def reach(layer: Layer, bias: Ints | None = None) -> Ints:

@@ -1,6 +1,6 @@
 """The network in integer form, built for onnxruntime: the reference that this package did not write.
 
-Every layer becomes ConvInteger (or MatMulInteger, or an int32 sum), Add, Cast to double, Mul by 2^-s, Floor, Clip and Cast to
+Every layer becomes ConvInteger (or MatMulInteger, or an int32 sum), Add, Cast to double, Mul by 2^-s, Floor, Max, Min and Cast to
 int8. int32 sums are exact in double, and so is their product with a power of two: what Floor gives is the machine's shift.
 """
 
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class _Writer:
-    """Nodes and constants of a model as they are written."""
+    """Nodes and constants of a model as they are written; ``own`` begins the names of what only the model has."""
 
     graph: Graph
+    own: str
     nodes: list[NodeProto] = field(default_factory=list)
     constants: dict[str, TensorProto] = field(default_factory=dict)
     count: int = 0
@@ -34,7 +35,7 @@ class _Writer:
         """A constant's name."""
         from onnx import numpy_helper
 
-        name = f"reference:c{len(self.constants)}"
+        name = f"{self.own}:c{len(self.constants)}"
         self.constants[name] = numpy_helper.from_array(np.ascontiguousarray(value), name)
         return name
 
@@ -43,8 +44,8 @@ class _Writer:
         from onnx import helper
 
         self.count += 1
-        output = output or f"reference:t{self.count}"
-        self.nodes.append(helper.make_node(op, inputs, [output], name=f"reference:{op}{self.count}", **attrs))
+        output = output or f"{self.own}:t{self.count}"
+        self.nodes.append(helper.make_node(op, inputs, [output], name=f"{self.own}:{op}{self.count}", **attrs))
         return output
 
     def cast(self, name: str, dtype: str, output: str = "") -> str:
@@ -68,13 +69,18 @@ def build(graph: Graph) -> ModelProto:
     from onnx import helper
 
     need_data(graph.name, graph.blank)
-    w = _Writer(graph)
+    parts = {s.name: onnx.load_model_from_string(s.model) for s in graph.steps if isinstance(s, HostPart)}
+    own = "reference"
+    while any(name.startswith(f"{own}:") for part in parts.values() for name in _names(part)) or any(
+            name.startswith(f"{own}:") for name in graph.tensors):
+        own += "'"  # names that the file has itself
+    w = _Writer(graph, own)
     machine: dict[str, str] = {}
     opsets = {"": OPSET}
     ir = 8
     for step in graph.steps:
         if isinstance(step, HostPart):
-            part = onnx.load_model_from_string(step.model)
+            part = parts[step.name]
             w.nodes += part.graph.node
             w.constants.update({i.name: i for i in part.graph.initializer})
             opsets.update({o.domain: o.version for o in part.opset_import})
@@ -94,6 +100,13 @@ def build(graph: Graph) -> ModelProto:
         initializer=list(w.constants.values()),
     )
     return helper.make_model(body, opset_imports=[helper.make_opsetid(d, v) for d, v in opsets.items()], ir_version=ir)
+
+
+def _names(model: ModelProto) -> Iterator[str]:
+    """All names of a model's nodes, results and constants."""
+    for node in model.graph.node:
+        yield from (node.name, *node.output)
+    yield from (i.name for i in model.graph.initializer)
 
 
 def session(model: ModelProto | bytes, plain: bool = True) -> Any:
@@ -198,9 +211,9 @@ def _layer(w: _Writer, layer: Layer, inputs: list[str]) -> str:
     biased = w.emit("Add", [sums, w.constant(bias)], f"{layer.output}:sums")
     scale = 2.0 ** -done.shift.astype(np.float64)
     moved = w.emit("Mul", [w.cast(biased, "float64"), w.constant(scale.reshape(spread))])
-    clipped = w.emit("Clip", [w.emit("Floor", [moved]), w.constant(np.array(float(done.low))),
-                              w.constant(np.array(float(done.high)))])
-    return w.cast(clipped, "int8")
+    # No Clip: onnxruntime has none of doubles for operator set 11, which the host's parts may be of.
+    above = w.emit("Max", [w.emit("Floor", [moved]), w.constant(np.array(float(done.low)))])
+    return w.cast(w.emit("Min", [above, w.constant(np.array(float(done.high)))]), "int8")
 
 
 def _transposed(w: _Writer, layer: Layer, data: str) -> str:

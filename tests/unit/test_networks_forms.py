@@ -1,0 +1,381 @@
+"""Forms in which files say clips, biases, ranks and constants: a layer gives onnxruntime's bytes, all else is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from autosched.cli import main
+from autosched.errors import ProgramError
+from autosched.networks import load, reference
+
+Array = npt.NDArray[Any]
+Shape = tuple[int, ...]
+X = (1, 3, 6, 6)
+RNG = np.random.default_rng(7)
+SMALL = RNG.integers(-20, 20, (8, 3, 3, 3)).astype(np.int8)
+
+
+class Net:
+    """A network as it is written, node by node."""
+
+    def __init__(self, opset: int = 17) -> None:
+        self.nodes: list[Any] = []
+        self.constants: dict[str, Array] = {}
+        self.opset = opset
+
+    def fixed(self, value: Array | float) -> str:
+        """A constant's name."""
+        name = f"k{len(self.constants)}"
+        self.constants[name] = np.asarray(value)
+        return name
+
+    def op(self, name: str, *inputs: str, domain: str = "", **attrs: Any) -> str:
+        """An operator; the name of its result."""
+        from onnx import helper
+
+        out = f"t{len(self.nodes)}"
+        self.nodes.append(helper.make_node(name, list(inputs), [out], domain=domain, **attrs))
+        return out
+
+    def quantized(self, x: str, exponent: int, kind: type[np.generic] = np.int8) -> str:
+        """Through a quantizer and its inverse."""
+        pair = (self.fixed(np.float32(2.0**-exponent)), self.fixed(kind(0)))  # type: ignore[call-arg]
+        return self.op("DequantizeLinear", self.op("QuantizeLinear", x, *pair), *pair)
+
+    def weight(self, value: Array, exponent: int) -> str:
+        """A constant behind its DequantizeLinear."""
+        return self.op("DequantizeLinear", self.fixed(value), self.fixed(np.float32(2.0**-exponent)))
+
+    def save(self, path: Path, inputs: dict[str, tuple[Any, Shape]], outputs: Sequence[str], kind: Any = np.float32) -> Path:
+        """The file."""
+        import onnx
+        from onnx import helper, numpy_helper
+
+        def info(name: str, dtype: Any, shape: Shape | None) -> Any:
+            return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
+
+        graph = helper.make_graph(
+            self.nodes, "net", [info(n, d, s) for n, (d, s) in inputs.items()], [info(o, kind, None) for o in outputs],
+            initializer=[numpy_helper.from_array(v, k) for k, v in self.constants.items()])
+        sets = [helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)]
+        model = helper.make_model(graph, opset_imports=sets, ir_version=8)
+        inferred = {o.name: o for o in onnx.shape_inference.infer_shapes(model).graph.output}
+        for out in model.graph.output:
+            out.type.CopyFrom(inferred[out.name].type)
+            if not out.type.tensor_type.HasField("shape"):
+                out.type.tensor_type.shape.SetInParent()
+        onnx.save(model, path)
+        return path
+
+
+def expected(path: Path, *arrays: Array) -> list[Array]:
+    """What onnxruntime makes of the file as it stands."""
+    session = reference.session(path.read_bytes())
+    made: list[Array] = session.run(None, dict(zip([i.name for i in session.get_inputs()], arrays)))
+    return made
+
+
+def images(shape: Shape = X) -> Array:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+# -- integers ----------------------------------------------------------------------------------------------------------------
+
+Tail = Callable[[Net, str], str]
+
+
+def f32(n: Net, value: float) -> str:
+    return n.fixed(np.float32(value))
+
+
+def clip(n: Net, x: str, low: float | None, high: float | None) -> str:
+    return n.op("Clip", x, *("" if end is None else f32(n, end) for end in (low, high)))
+
+
+def scaled(n: Net, x: str, shift: int) -> str:
+    return n.op("Floor", n.op("Mul", x, f32(n, 2.0**-shift)))
+
+
+def real(n: Net, x: str) -> str:
+    return n.op("Cast", x, to=1)
+
+
+LAST = (-128, 127)
+EXACT: dict[str, Tail] = {
+    "clip, scale": lambda n, x: clip(n, scaled(n, clip(n, real(n, x), -1000, 1000), 4), *LAST),
+    "clip, scale down to less than int8": lambda n, x: clip(n, scaled(n, clip(n, real(n, x), -1000, 1000), 7), *LAST),
+    "odd ends": lambda n, x: clip(n, scaled(n, clip(n, real(n, x), -37, 61), 2), *LAST),
+    "scale, clip, scale": lambda n, x: clip(n, scaled(n, clip(n, n.op("Mul", real(n, x), f32(n, 1 / 64)), -16, 16), 1), *LAST),
+    "relu, add": lambda n, x: clip(n, scaled(n, n.op("Add", n.op("Relu", real(n, x)), f32(n, -200)), 3), *LAST),
+    "the last clip has the last word": lambda n, x: clip(n, clip(n, scaled(n, real(n, x), 4), -128, -20), -10, 127),
+    "relu of a clip below it": lambda n, x: n.op("Relu", clip(n, scaled(n, real(n, x), 4), -128, -20)),
+    "max and min": lambda n, x: n.op("Min", n.op("Max", scaled(n, real(n, x), 3), f32(n, -100)), f32(n, 90)),
+    "floor, int32": lambda n, x: n.op("Cast", clip(n, scaled(n, real(n, x), 4), *LAST), to=6),
+}
+REFUSED: dict[str, tuple[Tail, str]] = {
+    "integer division": (lambda n, x: clip(n, real(n, n.op("Div", x, n.fixed(np.int32(128)))), *LAST), "rounds towards zero"),
+    "cut off": (lambda n, x: clip(n, n.op("Floor", real(n, n.op("Cast", n.op("Mul", real(n, x), f32(n, 1 / 64)), to=6))), *LAST),
+                "rounds towards zero"),
+    "a bias per channel behind a clip": (lambda n, x: clip(n, scaled(n, n.op(
+        "Add", n.op("Relu", real(n, x)), n.fixed(np.arange(8, dtype=np.float32).reshape(8, 1, 1))), 4), *LAST), "behind a clip"),
+    "a scale per channel behind a clip": (lambda n, x: clip(n, n.op("Floor", n.op("Mul", clip(n, real(n, x), -99, 99), n.fixed(
+        np.array([0.5] * 4 + [0.25] * 4, np.float32).reshape(8, 1, 1)))), *LAST), "behind a clip"),
+    "more than an int32 holds": (lambda n, x: clip(n, scaled(n, n.op("Add", real(n, x), f32(n, 1e30)), 4), *LAST), "int32"),
+}
+
+
+def integer(path: Path, tail: Tail) -> Path:
+    n = Net()
+    sums = n.op("ConvInteger", "x", n.fixed(SMALL))
+    n.op("Cast", tail(n, sums), to=3)
+    return n.save(path, {"x": (np.int8, X)}, [n.nodes[-1].output[0]], np.int8)
+
+
+@pytest.mark.parametrize("tail", EXACT)
+def test_clips_move_with_the_scale(tail: str, tmp_path: Path) -> None:
+    path = integer(tmp_path / "n.onnx", EXACT[tail])
+    network = load(path)
+    assert len(network.graph.layers) == 1 and not network.graph.host_parts
+    x = RNG.integers(-128, 128, X).astype(np.int8)
+    want = expected(path, x)[0]
+    np.testing.assert_array_equal(network.compile()(x), want)
+
+
+@pytest.mark.parametrize("tail", REFUSED)
+def test_roundings_and_clips_that_are_not_the_machines(tail: str, tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match=REFUSED[tail][1]):
+        load(integer(tmp_path / "n.onnx", REFUSED[tail][0]))
+
+
+# -- quantizers ----------------------------------------------------------------------------------------------------------------
+
+
+def check(path: Path, *arrays: Array, layers: int = 1, exact: bool = True) -> Any:
+    """The network of a file, which gives onnxruntime's bytes on the integer form, and the file's own where these are exact."""
+    network = load(path)
+    assert len([x for x in network.graph.layers if x.kind != "view"]) == layers, [
+        (node.op, node.reason) for part in network.graph.host_parts for node in part.nodes]
+    made = network.compile()(*arrays)
+    if exact:
+        np.testing.assert_array_equal(made, expected(path, *arrays)[0])
+    return network
+
+
+def test_a_bias_for_every_row_is_none_for_every_output(tmp_path: Path) -> None:
+    def gemm(bias: Array, rows: int = 4) -> Path:
+        n = Net()
+        x = n.quantized("x", 4)
+        y = n.op("Gemm", x, n.weight(np.zeros((6, 4), np.int8), 6), n.weight(bias, 10))
+        return n.save(tmp_path / "g.onnx", {"x": (np.float32, (rows, 6))}, [n.quantized(y, 3)])
+
+    x = images((4, 6))
+    ladder = np.arange(4, dtype=np.int32) * 1024
+    check(gemm(ladder), x)
+    check(gemm(ladder[None]), x)
+    check(gemm(np.int32([[2048]])), x)  # type: ignore[arg-type]
+    for bias, rows in ((ladder[:, None], 4), (np.int32([[1024], [2048]]), 2), (np.tile(ladder, (4, 1)), 4)):  # type: ignore[arg-type]
+        with pytest.raises(ProgramError, match="differs from row to row"):
+            load(gemm(bias, rows))
+    with pytest.raises(ProgramError, match="extents"):
+        load(gemm(np.zeros((1, 3), np.int32)))
+
+
+@pytest.mark.parametrize("bias, good", [(2.0**20, True), (2.0**21, False), (np.inf, False), (1e30, False), (np.nan, False)])
+def test_a_bias_that_no_accumulator_holds(bias: float, good: bool, tmp_path: Path) -> None:
+    n = Net()
+    y = n.op("Conv", n.quantized("x", 4), n.weight(SMALL, 6), n.fixed(np.full(8, bias, np.float32)))
+    path = n.save(tmp_path / "n.onnx", {"x": (np.float32, X)}, [n.quantized(y, 3)])
+    if good:
+        check(path, images())
+    else:
+        with pytest.raises(ProgramError, match=r"more than an int32 holds|not less than"):
+            load(path)
+
+
+@pytest.mark.parametrize("low, high", [(None, -10.0), (-30.0, -20.0), (20.0, None), (-1.0, 2.0)])
+def test_clips_beyond_the_range_of_int8(low: float | None, high: float | None, tmp_path: Path) -> None:
+    n = Net()
+    y = clip(n, n.op("Conv", n.quantized("x", 4), n.weight(SMALL, 6)), low, high)
+    network = check(n.save(tmp_path / "n.onnx", {"x": (np.float32, X)}, [n.quantized(y, 4)]), images(), exact=False)
+    x = images()
+    ends = np.clip([-8.0 if low is None else low, 7.9375 if high is None else high], -8, 7.9375)
+    made = network.compile()(x)
+    assert ends[0] <= made.min() and made.max() <= ends[1]
+    assert np.abs(made - expected(tmp_path / "n.onnx", x)[0]).max() <= 2.0**-4  # ties go to even there
+
+
+def test_a_clip_alone_is_a_layer(tmp_path: Path) -> None:
+    n = Net()
+    y = n.quantized(clip(n, n.quantized("x", 4), 0, 3), 4)
+    check(n.save(tmp_path / "n.onnx", {"x": (np.float32, X)}, [y]), images())
+
+
+@pytest.mark.parametrize("shape, layers", [((4, 8), 1), ((1, 4, 8), 0), ((1, 2, 3, 4), 1), ((1, 2, 3, 4, 5), 0)])
+@pytest.mark.parametrize("op", ["Relu", "Add", "Mul", "again"])
+def test_elementwise_layers_of_any_rank(op: str, shape: Shape, layers: int, tmp_path: Path) -> None:
+    n = Net()
+    x = n.quantized("x", 4)
+    conv = n.quantized(n.op("Conv", n.quantized("i", 4), n.weight(SMALL, 6)), 3)
+    others = {"Relu": [x], "Add": [x, x], "Mul": [x, n.fixed(np.float32(0.5))]}
+    made = n.quantized(x if op == "again" else n.op(op, *others[op]), 3)
+    path = n.save(tmp_path / "n.onnx", {"x": (np.float32, shape), "i": (np.float32, X)}, [made, conv])
+    network = load(path)
+    assert len(network.graph.layers) == 1 + layers
+    if not layers:
+        reasons = [node.reason for part in network.graph.host_parts for node in part.nodes]
+        assert "only images and matrices are on the machine" in reasons
+    x_, i = images(shape), images()
+    np.testing.assert_array_equal(network.compile()(x_, i)[1], reference.run(network.graph, {"x": x_, "i": i})[conv])
+
+
+def test_constant_weights_take_the_type_that_their_quantizer_states(tmp_path: Path) -> None:
+    def conv(**attrs: Any) -> Path:
+        n = Net(opset=21)
+        scale = n.fixed(np.float32(2.0**-6))
+        stored = n.op("QuantizeLinear", n.fixed(SMALL.astype(np.float32) / 64), scale, **attrs)
+        y = n.op("Conv", n.quantized("x", 4), n.op("DequantizeLinear", stored, scale))
+        return n.save(tmp_path / "n.onnx", {"x": (np.float32, X)}, [n.quantized(y, 0)])
+
+    signed = load(conv(output_dtype=3)).graph.layers[0].weight
+    assert signed is not None and (signed == SMALL).all()
+    unsigned = load(conv()).graph.layers[0].weight
+    assert unsigned is not None and (unsigned == np.maximum(SMALL, 0)).all()
+
+
+# -- constants, shapes, names ----------------------------------------------------------------------------------------------------
+
+
+def test_operands_that_are_constants_stay_on_the_host(tmp_path: Path) -> None:
+    n = Net()
+    scale, zero = n.fixed(np.float32(2.0**-4)), n.fixed(np.int8(0))
+    conv = n.op("QLinearConv", "x", scale, zero, n.fixed(SMALL), scale, zero, n.fixed(np.float32(0.25)), zero)
+    other = n.fixed(RNG.integers(-9, 9, (1, 8, 4, 4)).astype(np.int8))
+    added = n.op("QLinearAdd", conv, n.fixed(np.float32(0.25)), zero, other, n.fixed(np.float32(0.25)), zero,
+                 n.fixed(np.float32(0.5)), zero, domain="com.microsoft")
+    fixed = n.op("QLinearConv", n.fixed(RNG.integers(-9, 9, X).astype(np.int8)), scale, zero, n.fixed(SMALL), scale, zero, scale,
+                 zero)
+    path = n.save(tmp_path / "n.onnx", {"x": (np.int8, X)}, [conv, fixed], np.int8)
+    network = load(path)
+    assert [x.kind for x in network.graph.layers] == ["conv"]
+    network.compile()(RNG.integers(-128, 128, X).astype(np.int8))
+    assert added
+
+
+def test_a_constant_output_is_refused(tmp_path: Path) -> None:
+    n = Net()
+    y = n.quantized(n.op("Conv", n.quantized("x", 4), n.weight(SMALL, 6)), 3)
+    kept = n.op("Identity", n.fixed(np.float32([1, 2])))  # type: ignore[arg-type]
+    with pytest.raises(ProgramError, match=f"output '{kept}' is a constant"):
+        load(n.save(tmp_path / "n.onnx", {"x": (np.float32, X)}, [y, kept]))
+
+
+def test_vectors_and_numbers_from_the_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    n = Net()
+    y = n.quantized(n.op("Conv", n.quantized("x", 4), n.weight(SMALL, 6)), 0)
+    vector = n.op("MatMul", n.op("Reshape", y, n.fixed(np.int64([8, 16]))), n.fixed(np.ones(16, np.float32)))  # type: ignore[arg-type]
+    number = n.op("ReduceSum", y, keepdims=0)
+    path = n.save(tmp_path / "n.onnx", {"x": (np.float32, X)}, [number, vector])
+    compiled = load(path).compile()
+    two = images((2, *X[1:]))
+    sums, rows = compiled(two)
+    apart = [compiled(two[k : k + 1]) for k in range(2)]
+    assert sums.shape == (2,) and rows.shape == (16,)
+    np.testing.assert_array_equal(sums, [a for a, _ in apart])
+    np.testing.assert_array_equal(rows, np.concatenate([b for _, b in apart]))
+    np.savez(tmp_path / "two.npz", x=two)
+    assert main(["run", str(path), "--input", str(tmp_path / "two.npz"), "--check"]) == 0
+    assert "all equal to" in capsys.readouterr().out
+    np.savez(tmp_path / "named.npz", x=two, labels=np.zeros(2, np.int64))
+    assert main(["run", str(path), "--input", str(tmp_path / "named.npz")]) == 2
+    assert "not a row of classes for each image" in capsys.readouterr().err
+    assert main(["run", str(path), "-o", str(tmp_path)]) == 2
+    assert "it is a directory" in capsys.readouterr().err
+
+
+def test_results_keep_the_name_they_are_given(tmp_path: Path) -> None:
+    n = Net()
+    y = n.quantized(n.op("Conv", n.quantized("x", 4), n.weight(SMALL, 6)), 3)
+    path = n.save(tmp_path / "n.onnx", {"x": (np.float32, X)}, [y])
+    assert main(["run", str(path), "-o", str(tmp_path / "out.txt"), "--check"]) == 0
+    assert np.load(tmp_path / "out.txt").shape == (1, 8, 4, 4)
+
+
+def test_names_that_a_file_has_itself(tmp_path: Path) -> None:
+    n = Net()
+    y = n.quantized(n.op("Conv", n.quantized("x", 4), n.weight(SMALL, 6)), 3)
+    flat = n.op("Flatten", y)
+    other = n.op("Neg", y)
+    last = n.quantized(n.op("Gemm", flat, n.weight(RNG.integers(-9, 9, (128, 4)).astype(np.int8), 6)), 0)
+    for node in n.nodes:
+        for names in (node.input, node.output):
+            for k, name in enumerate(names):
+                names[k] = {other: f"{flat}:view"}.get(name, {y: "reference:t1"}.get(name, name))
+    path = n.save(tmp_path / "n.onnx", {"x": (np.float32, X)}, [f"{flat}:view", last])
+    network = load(path)
+    x = images()
+    made, want = network.compile()(x), reference.run(network.graph, {"x": x})
+    for a, b in zip(made, want.values()):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_older_operator_sets_are_checked_too(tmp_path: Path) -> None:
+    for opset in (11, 12):
+        n = Net(opset=opset)
+        y = n.quantized(n.op("Conv", n.quantized("x", 4), n.weight(SMALL, 6)), 3)
+        path = n.save(tmp_path / "n.onnx", {"x": (np.float32, X)}, [n.op("Neg", y)])
+        assert main(["run", str(path), "--check"]) == 0
+
+
+def test_softmax_of_an_older_set_keeps_its_meaning(tmp_path: Path) -> None:
+    for opset in (12, 13):
+        n = Net(opset=opset)
+        pooled = n.op("GlobalAveragePool", n.op("Conv", "x", n.fixed(SMALL.astype(np.float32) / 64)))
+        last = n.op("Softmax", pooled, **({} if opset < 13 else {"axis": 1}))
+        path = n.save(tmp_path / "f.onnx", {"x": (np.float32, X)}, [last])
+        cal = images((6, *X[1:]))
+        np.savez(tmp_path / "cal.npz", x=cal)
+        made = tmp_path / "q.onnx"
+        assert main(["quantize", str(path), "--calibrate", str(tmp_path / "cal.npz"), "-o", str(made)]) == 0
+        np.testing.assert_allclose(expected(made, cal[:1])[0], expected(path, cal[:1])[0], atol=0.05)
+
+
+def test_white_images(tmp_path: Path) -> None:
+    n = Net()
+    y = n.quantized(n.op("Conv", n.quantized("x", 8, np.uint8), n.weight(SMALL, 6)), 3)
+    compiled = load(n.save(tmp_path / "n.onnx", {"x": (np.float32, X)}, [y])).compile()
+    compiled(np.ones(X, np.float32))
+    with pytest.raises(ProgramError, match="outside of 0 to"):
+        compiled(np.full(X, 1.005, np.float32))
+
+
+def test_a_product_with_a_float_result_stays_on_the_host(tmp_path: Path) -> None:
+    n = Net()
+    scale, zero = n.fixed(np.float32(2.0**-4)), n.fixed(np.int8(0))
+    conv = n.op("QLinearConv", "x", scale, zero, n.fixed(SMALL), scale, zero, n.fixed(np.float32(0.25)), zero)
+    weight = n.fixed(RNG.integers(-9, 9, (128, 4)).astype(np.int8))
+    given = (n.op("Flatten", conv), n.fixed(np.float32(0.25)), zero, weight, scale, zero)
+    path = n.save(tmp_path / "n.onnx", {"x": (np.int8, X)}, [n.op("QGemm", *given, domain="com.microsoft")])
+    network = load(path)
+    reasons = {node.op: node.reason for part in network.graph.host_parts for node in part.nodes}
+    assert reasons["QGemm"] == "its result is float"
+    x = RNG.integers(-128, 128, X).astype(np.int8)
+    np.testing.assert_array_equal(network.compile()(x), reference.run(network.graph, {"x": x})[network.graph.outputs[0]])
+
+
+def test_an_input_that_is_an_output(tmp_path: Path) -> None:
+    n = Net()
+    y = n.quantized(n.op("Conv", n.quantized("x", 4), n.weight(SMALL, 6)), 3)
+    path = n.save(tmp_path / "n.onnx", {"x": (np.float32, X)}, [y])
+    import onnx
+
+    model = onnx.load(path)
+    model.graph.output.append(model.graph.input[0])
+    onnx.save(model, path)
+    x = images()
+    np.testing.assert_array_equal(load(path).compile()(x)[1], x)
