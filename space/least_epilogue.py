@@ -8,16 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from autosched.ir.constant import values as constants
-from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, int_value
 from autosched.ir.functor import walk, walk_expr
 from autosched.ir.patterns import has_loads
 from autosched.ir.scopes import ACC, INP, WGT
-from autosched.ir.stmt import Block, BlockRealize, BufferStore
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore
 from autosched.ir.value_bounds import ValueBounds
 from autosched.target import Target
+from sim import isa, timing
 from space.nest import Nest
 from space.stages import Stage
 
+BITS = 32  # of an accumulator
+VECTORS = 64  # of which a load is looked at for what each takes of the bus
 
 @dataclass(frozen=True)
 class Epilogue:
@@ -56,6 +59,8 @@ def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
         if name is not None:
             _know_sums(values, blocks[name])
     needed: dict[str, bool] = {}
+    zeros = {b.body.buffer: _of_weights(values, b) for b in blocks.values() if isinstance(b.body, BufferStore) and b.init}
+    spread = BITS
     differences = differences_of(nest)
     addend = False
     joined, stages = _behind_joints(nest, blocks)
@@ -81,11 +86,14 @@ def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
                 continue
             other = _other(e, own)
             constant = None if other is None else int_value(other)
+            least, most = values.of(e, dom)
+            # What has one value, or two, takes no operation or one (a shift by 31 tells the sign), whatever is written.
+            spread = min(spread, most - least)
             low, high = values.of(own, dom)
             op = e.op if isinstance(e, BinOp | Call) else ""
             if op == "+" and linear and other is not None and not any(map(_bends, walk_expr(own))):
                 loaded |= _summed(other)
-            if op == "shift_right" and constant:
+            if op == "shift_right" and constant and _zeros(own, zeros) < constant:
                 needed["shr"] = True
             elif op == "max" and constant is not None and low < constant:
                 needed["max"] = True
@@ -94,6 +102,8 @@ def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
             elif op == "+" and other is not None and has_loads(other):
                 addend = True
         linear = linear and not any(map(_bends, walk_expr(made.value)))
+        if not stage.products:
+            zeros[made.buffer] = _zeros(made.value, zeros)
     early = (nest.anchor, *nest.sides)
     addend |= nest.anchor is not None and nest.tensorized and any(o.scope == ACC and o.consumer in early for o in nest.operands)
     if nest.anchor is None or not nest.tensorized:
@@ -102,7 +112,45 @@ def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
         initial = 1
     else:
         initial = 2
-    return Epilogue(initial, len(needed), tuple(needed), frozenset(loaded))
+    # On a wide bus a load writes a vector sooner, whatever it holds.
+    initial = min(initial, int(timing.load_words(isa.MEM_ACC, 0, 1, VECTORS, VECTORS, config=target.config)) // VECTORS)
+    named = tuple(needed)[: spread if spread < 2 else None]
+    return Epilogue(initial, len(named), named, frozenset(loaded))
+
+
+def _zeros(e: Expr, known: Mapping[Buffer, int]) -> int:
+    """How many of the lowest bits of a value are zero for sure, wherever it wraps around: a shift by as many only undoes a scale.
+
+    Args:
+        e: the value.
+        known: the same of what buffers hold; nothing is known of others.
+    """
+    if isinstance(e, IntImm):
+        return BITS if not e.value else (e.value & -e.value).bit_length() - 1
+    if isinstance(e, BufferLoad):
+        return known.get(e.buffer, 0)
+    if isinstance(e, Cast):
+        return _zeros(e.value, known)
+    if isinstance(e, BinOp) and e.op in ("+", "-", "*", "min", "max"):
+        a, b = _zeros(e.a, known), _zeros(e.b, known)
+        return min(BITS, a + b) if e.op == "*" else min(a, b) + (e.op == "+" and e.a == e.b)
+    if isinstance(e, Call) and e.op in ("shift_left", "shift_right") and isinstance(e.args[1], IntImm):
+        by = e.args[1].value
+        return min(BITS, _zeros(e.args[0], known) + by) if e.op == "shift_left" else max(0, _zeros(e.args[0], known) - by)
+    if isinstance(e, Call) and e.op == "if_then_else":
+        return min(_zeros(e.args[1], known), _zeros(e.args[2], known))
+    return 0
+
+
+def _of_weights(values: ValueBounds, block: Block) -> int:
+    """The same of a sum of products with constants."""
+    assert isinstance(block.init, BufferStore) and isinstance(block.body, BufferStore)
+    tiles = {c.buffer: constants(c) for c in values.func.constants}
+    scales = [tiles[e.buffer] for e in walk_expr(block.body.value) if isinstance(e, BufferLoad) and e.buffer in tiles]
+    if not scales or not isinstance(block.body.value, BinOp) or block.body.value.op != "+":
+        return 0
+    factors = [int(x) for x in np.unique(scales[0]) if x]
+    return min([_zeros(block.init.value, {}), *((f & -f).bit_length() - 1 for f in factors)])
 
 
 def _bends(e: Expr) -> bool:
@@ -134,7 +182,7 @@ def _behind_joints(nest: Nest, blocks: Mapping[str, Block]) -> tuple[bool, tuple
 
 
 def _know_sums(values: ValueBounds, block: Block) -> None:
-    """Tells what a sum of products with constant weights can be; of any other the type says all that is known."""
+    """Tells what a sum of products can be: from the ranges of its factors, and more narrowly with constant weights."""
     if not (isinstance(block.body, BufferStore) and isinstance(block.init, BufferStore)):
         return
     dom = {iv.var: iv.dom for iv in block.iter_vars}
@@ -143,8 +191,7 @@ def _know_sums(values: ValueBounds, block: Block) -> None:
     tiles = {c.buffer: constants(c) for c in values.func.constants}
     weight = next((tiles[x.buffer] for x in loads if x.buffer in tiles), None)
     data = [x for x in loads if x.buffer not in tiles]
-    if not loads:
-        values.know_reduction(block)
+    values.know_reduction(block)
     if weight is None or weight.ndim != 2 or len(data) != 1:
         return
     depth = next(x for x in loads if x.buffer in tiles).indices[-1]

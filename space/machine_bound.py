@@ -299,11 +299,17 @@ def _needs(model: Model, full: Mapping[str, Filling], passing: frozenset[str]) -
     products = model.padding.useful if nest.anchor and not (loads_widen and widened) else 0
     # Where the layout is the space's choice, other layouts may leave no lane empty.
     real, share = _shares(model, full)
-    products = _of(products, real)
+    reduced = [k for k, o in enumerate(nest.operands) if o.consumer in _reads(nest)]
+    # Sums that are alike need be formed once, and results that are alike made once; each is stored.
+    alike = _repeated(model, [nest.operands[k] for k in reduced if nest.operands[k].scope != ACC]) if nest.anchor else 1
+    products = -(-_of(products, real) // alike)
     # Vectors of padding alone are the same constant: a program may make one of them and store it again and again.
     vectors, stored = _of(_with_products(model), share), _of(model.out_elements, share)
-    starts = vectors if products else 0
-    reduced = [k for k, o in enumerate(nest.operands) if o.consumer in _reads(nest)]
+    starts = -(-vectors // alike) if products else 0
+    vectors = -(-vectors // _repeated(model, nest.operands))
+    if nest.tensorized and _same_factors(model):
+        # c[i, j] is c[j, i]: half of them is known, though not in the lanes where it is stored.
+        products, vectors = -(-products // 2), -(-vectors // 2)
     passes = any(nest.operands[k].name in passing for k in reduced)
     if widened and passes:
         products = starts = 0
@@ -356,7 +362,8 @@ def _needs(model: Model, full: Mapping[str, Filling], passing: frozenset[str]) -
         first += _load(c, operand.scope, 1) if waits else 0
         into[name] = max(_load(c, operand.scope, least), into.get(name, 0))
         words[name] = max(_beats(c, operand.scope, least), words.get(name, 0))
-    moved = tuple((_source(model, o, full), o.dims) for o in nest.operands if o.scope != ACC and o.consumer == nest.anchor)
+    # Nests that multiply the same tensors may have products in common, wherever each of them takes its own.
+    moved = tuple(_source(model, o, full) for o in nest.operands if o.scope != ACC and o.consumer == nest.anchor)
     after = epilogue.after + mixed
     loads = sum(_least(model, k) for k, o in enumerate(nest.operands) if o.name in epilogue.loaded and not o.twin)
     written = max(starts - loads, 0)
@@ -426,6 +433,20 @@ def _factors(model: Model, block: str | None) -> frozenset[frozenset[str]]:
     """The tensors that a sum of products multiplies, each by what the host makes it of."""
     own = (o.name for o in model.nest.operands if o.scope != ACC and block in o.readers)
     return frozenset(model.origins.get(name, frozenset((name,))) for name in own)
+
+
+def _repeated(model: Model, operands: Sequence[Operand]) -> int:
+    """How many results have the same operands: those along the spatial axes that none of these is read along."""
+    moves = [coeffs for o in operands for coeffs, _ in o.dims]
+    return prod(model.nest.axes[a].extent for a in model.nest.spatial if not any(coeffs[a] for coeffs in moves))
+
+
+def _same_factors(model: Model) -> bool:
+    """Whether the anchor multiplies a tensor by itself, and not each element by its own place alone."""
+    own = [o for o in model.nest.operands if o.scope != ACC and o.consumer == model.nest.anchor]
+    made = [model.origins.get(o.name, frozenset((o.name,))) for o in own]
+    moves = [{a for a in model.nest.spatial for coeffs, _ in o.dims if coeffs[a]} for o in own]
+    return any(made[n] & made[m] and moves[n] != moves[m] for n in range(len(own)) for m in range(n))
 
 
 def _reads(nest: Nest) -> tuple[str, ...]:

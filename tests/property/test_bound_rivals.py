@@ -1,0 +1,154 @@
+"""Programs that come to the same with fewer products or operations, run: the bound of what is written is not above them.
+
+Each was above one once. The twins show that the bound still counts what no program can do without.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched import te
+from autosched.ir import PrimFunc
+from autosched.kernel import of_schedule, resolve
+from autosched.schedule import Schedule
+from autosched.target import get_target
+from space import Space
+from space.machine_bound import MachineBound
+
+Tail = Callable[[Any], Any]
+ROWS, DEPTH, COLUMNS, TIMES = 16, 4, 8, 4
+
+
+def wide(e: Any) -> Any:
+    return e.astype("int32")
+
+
+def bound(func: PrimFunc, target: str) -> MachineBound:
+    return Space(func, target).machine
+
+
+def multiplied(x: Any, w: Any, shape: tuple[int, ...], row: Callable[..., Any], name: str) -> Any:
+    """A sum of products of packed rows and columns; ``row`` says which by the result's indices."""
+    k, kb = te.reduce_axis((0, DEPTH), name=f"{name}_k"), te.reduce_axis((0, 16), name=f"{name}_kb")
+    return te.compute(shape, lambda *at: te.sum(
+        wide(x[row(*at), k, at[-2], kb]) * wide(w[at[-3], k, at[-1], kb]), axis=[k, kb]), name=name)
+
+
+def narrow(value: Any, shape: tuple[int, ...], name: str, at: Callable[..., tuple[Any, ...]]) -> Any:
+    return te.compute(shape, lambda *i: value[at(*i)].astype("int8"), name=name)
+
+
+def once(second: bool, repeated: bool) -> PrimFunc:
+    """Products with results that are alike, or with every other row once more: two sums as written, or one that is stored again."""
+    x = te.placeholder((ROWS, DEPTH, 1, 16), "int8", name="x")
+    w = te.placeholder((COLUMNS, DEPTH, 16, 16), "int8", name="w")
+    c = multiplied(x, w, (ROWS, COLUMNS, 1, 16), lambda i, *_: i, "c")
+    if repeated:
+        shape = (ROWS, TIMES, COLUMNS, 1, 16)
+        of = multiplied(x, w, shape, lambda i, *_: i, "c") if second else c
+        out = narrow(of, shape, "o", (lambda *i: i) if second else (lambda i, _, *rest: (i, *rest)))
+        return te.create_prim_func([x, w, out])
+    half = (ROWS // 2, COLUMNS, 1, 16)
+    whole = narrow(c, (ROWS, COLUMNS, 1, 16), "o", lambda *i: i)
+    d = multiplied(x, w, half, lambda i, *_: i * 2, "d") if second else c
+    part = narrow(d, half, "p", (lambda *i: i) if second else (lambda i, *rest: (i * 2, *rest)))
+    return te.create_prim_func([x, w, whole, part])
+
+
+@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable"])
+@pytest.mark.parametrize("repeated", [True, False])
+def test_products_that_two_sums_have_in_common_count_once(repeated: bool, target: str) -> None:
+    written, rival = once(True, repeated), once(False, repeated)
+    sch = Schedule(rival)
+    c = sch.get_sblock("c")
+    sch.set_scope(c, 0, "local.acc_buffer")
+    a, b = sch.cache_read(c, "x", "local.inp_buffer"), sch.cache_read(c, "w", "local.wgt_buffer")
+    i, j, bi, bj, k, kb = sch.get_loops(c)
+    sch.reorder(k, i, j, bi, bj, kb)
+    sch.decompose_reduction(c, k)
+    for copy in (a, b):
+        sch.compute_at(copy, k)
+        sch.double_buffer(copy, 0)
+    sch.tensorize(bi, "vta.gemm.1x16x16")
+    made = of_schedule(rival, target, sch)
+    task = resolve(written, get_target(target))
+    inputs = task.inputs(0)
+    results = made(*inputs)
+    for want, got in zip(task.results(*inputs).values(), results if isinstance(results, tuple) else (results,), strict=True):
+        np.testing.assert_array_equal(want, got)
+    found = bound(written, target)
+    assert found.cycles <= made.cycles
+    assert found.terms["products"] == ROWS * COLUMNS * DEPTH
+
+
+def test_sums_of_other_weights_add_up() -> None:
+    x = te.placeholder((ROWS, DEPTH, 1, 16), "int8", name="x")
+    outs = []
+    weights = [te.placeholder((COLUMNS, DEPTH, 16, 16), "int8", name=name) for name in ("v", "w")]
+    for w in weights:
+        c = multiplied(x, w, (ROWS, COLUMNS, 1, 16), lambda i, *_: i, f"{w.op.name if hasattr(w, 'op') else w.name}_c")
+        outs.append(narrow(c, (ROWS, COLUMNS, 1, 16), f"o{len(outs)}", lambda *i: i))
+    assert bound(te.create_prim_func([x, *weights, *outs]), "vta-de10").terms["products"] == 2 * ROWS * COLUMNS * DEPTH
+
+
+def test_a_product_of_a_tensor_with_itself_is_known_by_half() -> None:
+    def gram(same: bool) -> PrimFunc:
+        x = te.placeholder((64, 256), "int8", name="x")
+        y = x if same else te.placeholder((64, 256), "int8", name="y")
+        k = te.reduce_axis((0, 256), name="k")
+        c = te.compute((64, 64), lambda i, j: te.sum(wide(x[i, k]) * wide(y[j, k]), axis=k), name="c")
+        out = te.compute((64, 64), lambda i, j: (c[i, j] >> 6).astype("int8"), name="o")
+        return te.create_prim_func([x, out] if same else [x, y, out])
+
+    alone, other = (bound(gram(same), "vta-de10").terms["products"] for same in (True, False))
+    assert other == 64 * 64 // 16 * 256 // 16 == 2 * alone
+
+
+def dense(tail: Tail, depth: int = 16) -> PrimFunc:
+    x = te.placeholder((64, depth), "int8", name="x")
+    w = te.placeholder((64, depth), "int8", name="w")
+    k = te.reduce_axis((0, depth), name="k")
+    acc = te.compute((64, 64), lambda i, j: te.sum(wide(x[i, k]) * wide(w[j, k]), axis=k), name="acc")
+    return te.create_prim_func([x, w, te.compute((64, 64), lambda i, j: tail(acc[i, j]).astype("int8"), name="o")])
+
+
+def number(value: int) -> Any:
+    return te.const(value, "int32")
+
+
+def clipped(v: Any, low: int, high: int) -> Any:
+    return te.min(te.max(v, number(low)), number(high))
+
+
+@pytest.mark.parametrize(("tail", "vector"), [
+    # Of 16 products none reaches 2^15 once it is shifted by 4; of a range that ends one lower the ends count.
+    pytest.param(lambda v: clipped(v >> 4, -(1 << 15), (1 << 15) - 1), 2, id="ends out of reach"),
+    pytest.param(lambda v: clipped(v >> 4, -(1 << 14), 1 << 14), 2, id="the very ends"),
+    pytest.param(lambda v: clipped(v >> 4, -(1 << 13), (1 << 14) - 1), 4, id="within them"),
+    pytest.param(lambda v: (v * 4) >> 2, 1, id="a scale undone"),
+    pytest.param(lambda v: (v << 3) >> 3, 1, id="a shift undone"),
+    pytest.param(lambda v: (v + v) >> 1, 1, id="a sum of two halved"),
+    pytest.param(lambda v: (v * 4) >> 3, 2, id="more than the scale"),
+    pytest.param(lambda v: (v * 4 + 2) >> 2, 2, id="no scale any more"),
+    pytest.param(lambda v: clipped(v >> 4, -1, 0), 2, id="two values"),
+    pytest.param(lambda v: clipped(v >> 4, -1, 0) * 4 + 3, 2, id="two values, moved"),
+    pytest.param(lambda v: clipped(v >> 4, -1, 1), 4, id="three values"),
+])
+def test_operations_that_a_result_can_do_without_do_not_count(tail: Tail, vector: int) -> None:
+    assert bound(dense(tail), "vta-de10").vector == vector
+
+
+@pytest.mark.parametrize(("bytes_", "initial"), [(64, 1), (32, 2), (8, 2)])
+def test_on_a_wide_bus_a_load_writes_a_vector_as_soon_as_a_reset(bytes_: int, initial: int, tmp_path: Path) -> None:
+    path = tmp_path / "wide.json"
+    path.write_text(json.dumps({"semantics": "portable", "bus_bytes": bytes_, "burst_beats": 256}))
+    from autosched.workloads import workload
+
+    func = workload("dense:m=16,k=32,n=1024,bias=1,tail=cast").func
+    assert bound(func, str(path)).vector == initial
