@@ -110,6 +110,32 @@ def test_repair_moves_what_says_nothing_and_keeps_the_rest(
     assert said(capsys, "fsck", "--log", tmp_path)[0] == Exit.OK
 
 
+@pytest.mark.parametrize("end", ["\n", ""])
+@pytest.mark.parametrize("junk", ["junk", '{"kind":"tri'])
+def test_repair_leaves_nothing_for_a_second_one(
+    junk: str, end: str, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where a trial that is whole stands in a damaged line and its run is damaged, too."""
+    head, _, trial = next(log.glob("*.jsonl")).read_bytes().splitlines()[:3]
+    path, lost = tmp_path / "a.jsonl", head.replace(b'"seed":0', b'"seed":1')
+    beside = tmp_path / "a.jsonl.bad"
+    for lines, kept, taken in (
+        ([lost, trial + junk.encode()], b"", [lost, trial + junk.encode()]),
+        ([head, trial + junk.encode()], head + b"\n" + trial + b"\n", [trial + junk.encode()]),
+    ):
+        beside.unlink(missing_ok=True)
+        path.write_bytes(b"\n".join(lines) + end.encode())
+        code, out, _ = said(capsys, "fsck", "--log", tmp_path, "--repair")
+        assert code == Exit.OK and "0 damaged lines left" in out and f"{len(taken)} lines moved" in out
+        for _ in range(2):
+            assert path.read_bytes() == kept and beside.read_bytes().splitlines() == taken
+            assert said(capsys, "fsck", "--log", tmp_path, "--repair")[0] == Exit.OK
+        # A repair that was ended between its two files is done again.
+        path.write_bytes(b"\n".join(lines) + end.encode())
+        assert said(capsys, "fsck", "--log", tmp_path, "--repair")[0] == Exit.OK
+        assert path.read_bytes() == kept and beside.read_bytes().splitlines() == taken
+
+
 def test_repair_leaves_a_file_that_is_being_written(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = next(Log.open(log).all_bests()).of
     with Log(tmp_path).writer(run) as writer:
