@@ -176,7 +176,7 @@ def _section(task: Workload, multiplicity: int, target: Target, known: Known, mo
 
 
 def _trials(task: Workload, space: Space, known: Known) -> dict[str, list[TrialRecord]]:
-    """The simulated trials of this version of space, lowering and simulator, run by run; what is no point of the space is none."""
+    """The simulated trials of this version of space, lowering and simulator, run by run; all are points of the space."""
     asked = task.key, space.target.key(), version(), VERSION
     logged = [t for place in known.places for t in place.all_trials()
               if (t.workload, t.hardware, t.version, t.space) == asked]
