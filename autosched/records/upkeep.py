@@ -144,7 +144,7 @@ def compact(log: Log, into: Path, top: int) -> tuple[Path, int, int]:
     if into.exists() and log.directory.exists() and into.samefile(log.directory):
         raise RecordError(f"{into} is the log itself; name another directory")
     bests = list(_bests(log, top))
-    trials = list(_trials(log, top))
+    trials = list(fastest(log, top))
     lines: list[str] = [program_line(p) for p in log.programs.values()]
     heads: dict[str, str] = {}
     for run in [t.of for t in trials]:
@@ -182,8 +182,13 @@ def _tasks(tasks: Iterable[tuple[str, str, str]]) -> Iterable[tuple[str, str, st
     return {(workload, hardware): (name, workload, hardware) for name, workload, hardware in tasks}.values()
 
 
-def _trials(log: Log, top: int) -> Iterator[TrialRecord]:
-    """The fastest of every task, version and space; among equals the first; points once."""
+def fastest(log: Log, top: int) -> Iterator[TrialRecord]:
+    """The fastest trials of every task, version and space; among equals the first; points once.
+
+    Args:
+        log: the log.
+        top: how many of each.
+    """
     by_task: dict[tuple[str, str, str, int], dict[tuple[int, ...], TrialRecord]] = {}
     for t in log.all_trials():
         if t.cycles is not None and t.point:

@@ -86,6 +86,29 @@ def test_trials_as_csv(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert said(capsys, "export", "--log", log, "-o", tmp_path / "no" / "t.csv")[0] == Exit.BAD_INPUT
 
 
+@pytest.mark.parametrize("name", ["t.csv", "t.journal"])
+def test_an_export_is_of_the_target_and_the_fastest_that_were_asked_for(
+    name: str, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def exported(*words: str) -> int:
+        (tmp_path / name).unlink(missing_ok=True)
+        code, _, err = said(capsys, "export", "--log", log, "-o", tmp_path / name, *words)
+        assert code == Exit.OK, err
+        if name == "t.csv":
+            with (tmp_path / name).open(newline="") as file:
+                return len(list(csv.DictReader(file)))
+        return (tmp_path / name).read_text().count('"op_code":4') if (tmp_path / name).exists() else 0
+
+    whole = exported()
+    assert exported("--target", "vta-de10") == whole == 5
+    assert exported("--target", "vta-pynq") == 0
+    assert exported("--top", "2") == exported("--top", "2", "--target", "vta-de10") == 2
+    (tmp_path / name).unlink()
+    code, _, err = said(capsys, "export", "--log", log, "-o", tmp_path / name, "--target", "vta-de11")
+    assert code == Exit.BAD_INPUT and "unknown target 'vta-de11'; did you mean 'vta-de10'" in err
+    assert not (tmp_path / name).exists()
+
+
 def test_repair_moves_what_says_nothing_and_keeps_the_rest(
     log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
