@@ -84,6 +84,9 @@ def test_a_run_that_goes_on_behind_the_index_is_no_damage(log: Path) -> None:
         assert not indexed.refresh() and len(indexed.damage) == faults
         for n in (8, 9):  # its first line is in the index, and what it added is read twice
             writer.append(TrialRecord(RUN, n, (n,), "ef" * 32, 200, 5, 9))
+            # No best of the run tells what its first line says.
+            assert indexed.refresh() and len(indexed.damage) == faults and (n,) in indexed.trials(W, H, "1.1")
+        for n in (8, 9):
             writer.append(best(10 + n))
             assert indexed.refresh() and len(indexed.damage) == faults
             assert (n,) in indexed.trials(W, H, "1.1") and indexed.counts()[W, H, "1.1"] == len(indexed.trials(W, H, "1.1"))
