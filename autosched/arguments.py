@@ -9,6 +9,8 @@ from typing import Any
 from autosched.errors import BadArgumentError
 
 SEEDS = (0, 2**32 - 1)  # what every generator and every sampler takes
+SAMPLE = 100_000  # points that are drawn at once; they take a gigabyte
+RUNS = 10_000  # of a sampler, side by side
 
 
 def integer(what: str, value: Any, low: int = 1, high: int | None = None) -> int:

@@ -99,8 +99,10 @@ def tune_hint(args: argparse.Namespace, workload: str) -> str:
         workload: what to tune.
     """
     words = ["autosched", "tune", workload]
-    for flag in ("target", "log"):
+    for flag in ("target", "log", "rounding"):
         value = getattr(args, flag, None)
         if value is not None and (flag, value) != ("target", "vta-de10"):
             words += [f"--{flag}", str(value)]
+    for shape in getattr(args, "shape", []):
+        words += ["--shape", shape]
     return shlex.join(words)

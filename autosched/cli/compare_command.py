@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosched.cli.exit_codes import Exit
 from autosched.cli.log_commands import best_of
-from autosched.cli.options import Parser, add_format, add_log, add_target
+from autosched.cli.options import Parser, add_format, add_log, add_target, named
 from autosched.cli.tables import number, percent, print_json, print_table, tell
 from autosched.errors import ProgramError
 
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 
 def _options(p: Parser) -> None:
-    p.add_argument("first", metavar="A", help="WORKLOAD[@TARGET][@LOGDIR], a program file, a target, or the directory of a log")
-    p.add_argument("second", metavar="B", help="likewise, of the same kind")
+    p.add_argument("first", type=named, metavar="A",
+                   help="WORKLOAD[@TARGET][@LOGDIR], a program file, a target, or the directory of a log")
+    p.add_argument("second", type=named, metavar="B", help="likewise, of the same kind")
     add_target(p)
     add_log(p)
     add_format(p)
@@ -122,6 +123,8 @@ def _side(text: str, args: argparse.Namespace) -> Side:
         ran = of_run(summarize(record(program, semantics), semantics))
         return Side(f"{text}: {program.name}", ran, ran)
     name, *places = text.split("@")
+    if not all(part.strip() for part in (name, *places)):
+        raise ProgramError(f"{text!r}: expected WORKLOAD[@TARGET][@LOGDIR], and nothing stands on a side of an @")
     # A flag holds for both; what follows an @ holds for one.
     chosen = argparse.Namespace(**{**vars(args), "workload": name})
     for place in places:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from autosched.cli import db_files
 from autosched.cli.exit_codes import Exit
 from autosched.cli.log_commands import OPTIONS as LOG_OPTIONS
-from autosched.cli.options import Parser, add_format, add_log, add_target, positive
+from autosched.cli.options import Parser, add_format, add_log, add_target, folder, named, positive
 from autosched.cli.tables import Screen, number, percent, print_json, print_table, tell
 from autosched.errors import RecordError, UnknownNameError
 
@@ -30,7 +30,7 @@ def _options(p: Parser) -> None:
     add_format(q)
     q.set_defaults(run=listing)
     q = actions.add_parser("merge", help="copy the writer files of other logs into one")
-    q.add_argument("sources", nargs="+", metavar="DIR", help="logs to copy from; they stay as they are")
+    q.add_argument("sources", type=folder, nargs="+", metavar="DIR", help="logs to copy from; they stay as they are")
     add_log(q)
     q.set_defaults(run=merge)
     q = actions.add_parser("fsck", help="name every line that cannot be read, with its reason")
@@ -40,12 +40,12 @@ def _options(p: Parser) -> None:
     q.set_defaults(run=fsck)
     q = actions.add_parser("compact", help="write the best of a log into another one; the log stays as it is")
     add_log(q)
-    q.add_argument("-o", "--output", required=True, metavar="DIR", help="the other log; made where it is missing")
+    q.add_argument("-o", "--output", type=folder, required=True, metavar="DIR", help="the other log; made where it is missing")
     q.add_argument("--top", type=positive, default=10, metavar="N",
                    help="schedules and trials that are kept of every workload, target and version (default 10)")
     q.set_defaults(run=compact)
     q = actions.add_parser("verify", help="simulate and execute the best schedules again, and say what moved")
-    q.add_argument("workload", nargs="*", help="as logged (default: all)")
+    q.add_argument("workload", type=named, nargs="*", help="as logged (default: all)")
     add_target(q, default=None)
     _add_source(q)
     add_format(q)

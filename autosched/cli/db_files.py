@@ -11,29 +11,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autosched.cli.exit_codes import Exit
-from autosched.cli.options import Parser, add_format, add_log, add_target, positive
+from autosched.cli.options import Parser, add_format, add_log, add_target, file, positive
 from autosched.cli.tables import number, percent, print_json, print_table, tell
 from autosched.errors import ProgramError
 
 if TYPE_CHECKING:
     from autosched.records import Log
     from autosched.report.imported import Imported
+    from autosched.target import Target
     from autosched.workloads import Workload
 
 
 def add_export(p: Parser) -> None:
     """Adds the options of ``db export``."""
     add_log(p)
-    p.add_argument("-o", "--output", required=True, metavar="FILE",
+    p.add_argument("-o", "--output", type=file, required=True, metavar="FILE",
                    help="FILE.csv; FILE.db (SQLite) or FILE.journal (faster) for Optuna and optuna-dashboard")
-    p.add_argument("--top", type=positive, metavar="N", help="only the N fastest trials of each study (Optuna; default all)")
+    p.add_argument("--top", type=positive, metavar="N",
+                   help="only the N fastest trials of each workload, target and version (default all)")
     add_target(p, default=None)
     p.set_defaults(run=export)
 
 
 def add_import(p: Parser) -> None:
     """Adds the options of ``db import``."""
-    p.add_argument("file", metavar="FILE", help="a log of AutoTVM, version 0.2, e.g. TopHub's")
+    p.add_argument("file", type=file, metavar="FILE", help="a log of AutoTVM, version 0.2, e.g. TopHub's")
     add_target(p)
     add_log(p)
     p.add_argument("--tune", type=positive, metavar="N", help="tune with N trials what nothing is known of")
@@ -45,28 +47,30 @@ def add_import(p: Parser) -> None:
 def export(args: argparse.Namespace) -> int:
     """Writes the trials."""
     from autosched.records import Log
+    from autosched.target import get_target
 
     path = Path(args.output)
     if not path.parent.is_dir():
         raise ProgramError(f"cannot write {path}: {path.parent} is no directory")
+    only = None if args.target is None else get_target(args.target)
     log = Log.open(args.log, must_exist=True)
     if path.suffix == ".csv":
-        return _csv(log, path)
+        return _csv(log, path, only, args.top)
     from autosched.search.studies import SUFFIXES, export
-    from autosched.target import get_target
     from sim.presets import TARGETS
 
     if path.suffix not in SUFFIXES:
         raise ProgramError(f"{path}: expected a name that ends with .csv, {', '.join(SUFFIXES)}")
-    targets = [get_target(args.target)] if args.target else [get_target(name) for name in TARGETS]
-    done = export(log, path, targets, args.top)
+    targets = [get_target(name) for name in TARGETS] if only is None else [only]
+    done = export(log, path, targets, args.top, None if only is None else only.key())
     print_table([("study", False), ("trials", True)], [[name, number(n)] for name, n in done])
     where = f"sqlite:///{path}" if path.suffix != SUFFIXES[0] else str(path)
     tell(f"\n{path}: open it with: optuna-dashboard {where}")
     return Exit.OK
 
 
-def _csv(log: Log, path: Path) -> int:
+def _csv(log: Log, path: Path, only: Target | None, top: int | None) -> int:
+    from autosched.records.upkeep import fastest
     from sim.files import write_text
 
     out = io.StringIO()
@@ -74,7 +78,9 @@ def _csv(log: Log, path: Path) -> int:
     rows.writerow(["run", "workload", "target", "version", "space", "seed", "trial", "status", "cycles", "bound", "draft",
                    "point", "program", "reason"])
     count = 0
-    for t in log.all_trials():
+    for t in log.all_trials() if top is None else fastest(log, top):
+        if only is not None and t.hardware != only.key():
+            continue
         cycles = "" if t.cycles is None else t.cycles
         rows.writerow([t.run, t.name, t.target, t.version, t.space, t.seed, t.trial, t.status, cycles, t.bound, t.draft,
                        " ".join(map(str, t.point)), t.program or "", t.reason])

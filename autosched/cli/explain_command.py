@@ -19,7 +19,7 @@ def _options(p: Parser) -> None:
     p.add_argument("workload", type=named, help="a workload; its best logged schedule is explained")
     add_target(p)
     add_log(p)
-    p.add_argument("--schedule", metavar="FILE.py:FUNC",
+    p.add_argument("--schedule", type=named, metavar="FILE.py:FUNC",
                    help="a schedule of your own instead: a Schedule of the workload's program, or a function that returns one")
     p.add_argument("--alternatives", type=positive, default=4, metavar="N", help="simulated per decision (default 4)")
     p.add_argument("--jobs", type=positive, default=1, metavar="N", help="worker processes (default 1)")

@@ -13,10 +13,10 @@ from typing import Any
 from autosched.cli.commands import tune_hint
 from autosched.cli.exit_codes import Exit
 from autosched.cli.host_work import host_work, tell_host_work
+from autosched.cli.network_commands import add_network, is_network, network_file
 from autosched.cli.network_commands import export as export_network
-from autosched.cli.network_commands import is_network
 from autosched.cli.network_commands import load as load_network
-from autosched.cli.options import Parser, add_format, add_log, add_target, named, parse_pairs, seed
+from autosched.cli.options import Parser, add_format, add_log, add_target, file, named, parse_pairs, seed
 from autosched.cli.tables import number, percent, print_json, print_table, tell
 from autosched.errors import NoScheduleError, ProgramError, UnknownNameError
 from autosched.kernel import Kernel
@@ -25,6 +25,7 @@ from autosched.records import BestRecord, Known, best_or_fail, version
 from autosched.target import Target, get_target
 from autosched.workloads import Workload, network, networks, workload
 from sim.files import write_bytes
+from sim.markup import plain
 
 VIEWS = ("script", "trace", "python", "asm", "gantt")
 
@@ -33,6 +34,7 @@ def _best_options(p: Parser) -> None:
     p.add_argument("workload", type=named, nargs="?", help="a workload or network; default: every workload in the log")
     add_target(p)
     add_log(p)
+    add_network(p)
     p.add_argument("--verbose", action="store_true", help="say why lines of the log were skipped")
     add_format(p)
     p.set_defaults(run=best)
@@ -51,7 +53,7 @@ def _apply_options(p: Parser) -> None:
     add_target(p)
     add_log(p)
     p.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="an input tensor; default random")
-    p.add_argument("--output", metavar="FILE.npy", help="where to write the result")
+    p.add_argument("--output", type=file, metavar="FILE.npy", help="where to write the result")
     p.add_argument("--seed", type=seed, default=0, metavar="N", help="of the random inputs (default 0)")
     add_format(p)
     p.set_defaults(run=apply)
@@ -61,7 +63,8 @@ def _export_options(p: Parser) -> None:
     p.add_argument("workload", type=named)
     add_target(p)
     add_log(p)
-    p.add_argument("-o", "--output", required=True, metavar="FILE", help="the program file to write")
+    add_network(p)
+    p.add_argument("-o", "--output", type=file, required=True, metavar="FILE", help="the program file to write")
     p.add_argument("--seed", type=seed, default=0, metavar="N", help="of the random inputs (default 0)")
     add_format(p)
     p.set_defaults(run=export)
@@ -123,6 +126,7 @@ def best_of(args: argparse.Namespace) -> tuple[Workload, Target, BestRecord, Ker
 
 def best(args: argparse.Namespace) -> int:
     """Prints the best records."""
+    network_file(args.workload or "", args)
     target = get_target(args.target)
     known = Known.open(target, args.log)
     if args.workload:
@@ -149,9 +153,9 @@ def _print_damage(known: Known, verbose: bool) -> None:
     for place, faults in damage:
         if faults:
             hint = "" if verbose else " (--verbose says why)"
-            print(f"autosched: {len(faults)} damaged line(s) in {place.directory} were skipped{hint}", file=sys.stderr)
+            print(plain(f"autosched: {len(faults)} damaged line(s) in {place.directory} were skipped{hint}"), file=sys.stderr)
         for fault in faults if verbose else ():
-            print(f"  {fault}", file=sys.stderr)
+            print(plain(f"  {fault}"), file=sys.stderr)
 
 
 def _best_json(name: str, multiplicity: int, record: BestRecord | None) -> dict[str, Any]:
@@ -247,7 +251,7 @@ def export(args: argparse.Namespace) -> int:
     """Writes the program file of the best schedule, with inputs and expected outputs."""
     from sim.program import dump_file
 
-    if is_network(args.workload):
+    if network_file(args.workload, args):
         return export_network(args)
     task, target, _, kernel = best_of(args)
     inputs = task.inputs(args.seed)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autosched.cli.exit_codes import Exit
-from autosched.cli.options import Parser, add_format, add_log, add_target, parse_pairs, seed
+from autosched.cli.options import Parser, add_format, add_log, add_target, file, parse_pairs, seed
 from autosched.cli.tables import number, percent, print_json, print_table
 from autosched.errors import ProgramError, UnknownNameError
 
@@ -28,12 +28,12 @@ LABELS = "labels"
 
 
 def _run_options(p: Parser) -> None:
-    p.add_argument("network", help="a quantized ONNX file, or one that --save wrote")
-    p.add_argument("--input", action="append", default=[], metavar="[NAME=]FILE",
+    p.add_argument("network", type=file, help="a quantized ONNX file, or one that --save wrote")
+    p.add_argument("--input", type=file, action="append", default=[], metavar="[NAME=]FILE",
                    help="images as .npy, or as .npz by input name (its array 'labels' gives an accuracy); default random")
-    p.add_argument("--output", "-o", metavar="FILE.npy", help="where to write the result (.npz for several)")
+    p.add_argument("--output", "-o", type=file, metavar="FILE.npy", help="where to write the result (.npz for several)")
     p.add_argument("--check", action="store_true", help="compare all bytes with onnxruntime on the integer form of the network")
-    p.add_argument("--save", metavar="FILE", help="write the compiled network, to be run without onnx")
+    p.add_argument("--save", type=file, metavar="FILE", help="write the compiled network, to be run without onnx")
     p.add_argument("--seed", type=seed, default=0, metavar="N", help="of the random images (default 0)")
     add_target(p)
     add_log(p)
@@ -43,9 +43,10 @@ def _run_options(p: Parser) -> None:
 
 
 def _quantize_options(p: Parser) -> None:
-    p.add_argument("network", help="an ONNX file, float or quantized")
-    p.add_argument("--calibrate", required=True, metavar="FILE.npz", help="images by input; an array 'labels' gives accuracies")
-    p.add_argument("-o", "--output", required=True, metavar="FILE.onnx", help="the quantized network to write")
+    p.add_argument("network", type=file, help="an ONNX file, float or quantized")
+    p.add_argument("--calibrate", type=file, required=True, metavar="FILE.npz",
+                   help="images by input; an array 'labels' gives accuracies")
+    p.add_argument("-o", "--output", type=file, required=True, metavar="FILE.onnx", help="the quantized network to write")
     p.add_argument("--method", choices=("minmax", "percentile", "entropy"), default="minmax",
                    help="onnxruntime's calibrator (default minmax)")
     p.add_argument("--per-channel", action="store_true", help="one scale per output channel of a weight")
@@ -60,7 +61,7 @@ OPTIONS = {"run": _run_options, "quantize": _quantize_options}
 def add_network(parser: argparse.ArgumentParser, rounding: bool = True) -> None:
     """Adds ``--shape`` and ``--rounding``."""
     if rounding:
-        parser.add_argument("--rounding", default="half-up", metavar="NAME",
+        parser.add_argument("--rounding", choices=("half-up", "floor"), metavar="NAME",
                             help="of QDQ and QLinear networks: half-up (default) or floor, the bare shift")
     parser.add_argument("--shape", action="append", default=[], metavar="NAME=1,3,H,W",
                         help="extents of an input that the file leaves open")
@@ -71,11 +72,25 @@ def is_network(name: str) -> bool:
     return name.strip().lower().endswith(".onnx")
 
 
+def network_file(name: str, args: argparse.Namespace) -> bool:
+    """Whether a command works on an ONNX file; where it does not, what is of such files only is refused.
+
+    Raises:
+        ProgramError: ``--shape`` or ``--rounding`` with something else.
+    """
+    if is_network(name):
+        return True
+    for option in ("shape", "rounding"):
+        if getattr(args, option, None):
+            raise ProgramError(f"--{option} is of ONNX files, and {name or 'a whole log'} is none")
+    return False
+
+
 def load(name: str, args: argparse.Namespace) -> Network:
     """The network of a file, by a command's options."""
     from autosched.networks import load as load_network
 
-    rounding = getattr(args, "rounding", "half-up")
+    rounding = getattr(args, "rounding", None) or "half-up"
     return load_network(name, args.target or "vta-de10", rounding, shapes(getattr(args, "shape", [])))
 
 
@@ -165,7 +180,7 @@ def _print_host(work: tuple[HostStep, ...]) -> None:
 
 def _network(args: argparse.Namespace) -> Network | CompiledNetwork:
     """The network of a command, to be compiled if it is an ONNX file."""
-    if is_network(args.network):
+    if network_file(args.network, args):
         return load(args.network, args)
     if args.check:
         raise ProgramError(f"--check needs the ONNX file; {args.network} is none")

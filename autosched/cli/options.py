@@ -58,6 +58,11 @@ def folder(text: str) -> str:
     return _said(text, "a directory")
 
 
+def file(text: str) -> str:
+    """A file, for ``type=``."""
+    return _said(text, "a file")
+
+
 def _said(text: str, what: str) -> str:
     """A text that says something: a variable of the shell that is not set would be taken for "all", or for the working folder."""
     if not text.strip():
@@ -68,6 +73,11 @@ def _said(text: str, what: str) -> str:
 def positive(text: str) -> int:
     """A positive integer, for ``type=``."""
     return _checked(text, lambda: arguments.integer("", _whole(text)))
+
+
+def at_most(most: int) -> Callable[[str], int]:
+    """A positive integer that may not be larger, for ``type=``."""
+    return lambda text: _checked(text, lambda: arguments.integer("", _whole(text), 1, most))
 
 
 def seed(text: str) -> int:
@@ -142,7 +152,7 @@ def _real(text: str) -> float:
 def add_target(parser: argparse.ArgumentParser, default: str | None = "vta-de10") -> None:
     """Adds ``--target``."""
     text = "machine: a preset or a JSON file" + (f" (default {default})" if default else "")
-    parser.add_argument("--target", default=default, metavar="NAME", help=text)
+    parser.add_argument("--target", type=named, default=default, metavar="NAME", help=text)
 
 
 def add_log(parser: argparse.ArgumentParser) -> None:
@@ -160,12 +170,12 @@ def parse_pairs(pairs: list[str], what: str) -> dict[str, str]:
     """``name=value`` words as a dict.
 
     Raises:
-        ProgramError: a word without ``=``.
+        ProgramError: a word without ``=``, or with nothing on a side of it.
     """
     found = {}
     for pair in pairs:
         name, mark, value = pair.partition("=")
-        if not mark or not name:
+        if not mark or not name.strip() or not value.strip():
             raise ProgramError(f"{what} {pair!r}: expected name=value")
         found[name] = value
     return found

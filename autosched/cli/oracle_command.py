@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
+from autosched import arguments
 from autosched.cli.exit_codes import Exit
-from autosched.cli.options import Parser, add_fix, add_format, add_target, named, positive
+from autosched.cli.options import Parser, add_fix, add_format, add_target, at_most, named, positive
 from autosched.cli.tables import number, percent, print_json, print_table, tell
 
 
@@ -18,7 +19,8 @@ def _options(p: Parser) -> None:
     p.add_argument("--sampler", action="append", metavar="NAME",
                    help="a sampler to compare: draft, cost-model, tpe, nsgaii, qmc, random (default all); may be repeated")
     p.add_argument("--trials", type=positive, default=32, metavar="N", help="of every sampler (default 32)")
-    p.add_argument("--seeds", type=positive, default=1, metavar="N", help="runs of every sampler, seed 0 and up (default 1)")
+    p.add_argument("--seeds", type=at_most(arguments.RUNS), default=1, metavar="N",
+                   help="runs of every sampler, seed 0 and up (default 1)")
     p.add_argument("--jobs", type=positive, default=1, metavar="N", help="worker processes (default 1)")
     add_fix(p)
     add_format(p)

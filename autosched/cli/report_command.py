@@ -8,14 +8,14 @@ from pathlib import Path
 from autosched.cli.commands import tune_hint
 from autosched.cli.exit_codes import Exit
 from autosched.cli.log_commands import tasks_of
-from autosched.cli.network_commands import add_network, is_network, load
-from autosched.cli.options import Parser, add_log, add_target, positive
+from autosched.cli.network_commands import add_network, load, network_file
+from autosched.cli.options import Parser, add_log, add_target, file, named, positive
 from autosched.cli.tables import number, tell
 from autosched.errors import NoScheduleError
 
 
 def _options(p: Parser) -> None:
-    p.add_argument("what", help="a workload, a network or its ONNX file, or the directory of a log")
+    p.add_argument("what", type=named, help="a workload, a network or its ONNX file, or the directory of a log")
     add_target(p)
     add_log(p)
     add_network(p)
@@ -23,7 +23,7 @@ def _options(p: Parser) -> None:
                    help="simulated per decision (default 4; 2 where there are several workloads)")
     p.add_argument("--jobs", type=positive, metavar="N",
                    help="worker processes (default: one per core; 1 where there is one workload)")
-    p.add_argument("-o", "--output", required=True, metavar="FILE.html", help="the page to write")
+    p.add_argument("-o", "--output", type=file, required=True, metavar="FILE.html", help="the page to write")
     p.set_defaults(run=run)
 
 
@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     from sim.files import write_bytes
 
     target = get_target(args.target)
+    network = network_file(args.what, args)
     whole_log = Path(args.what).is_dir()
     known = Known.open(target, args.what if whole_log else args.log)
     if whole_log:
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         command = "" if whole_log else tune_hint(args, args.what)
         raise NoScheduleError(f"no schedule of {args.what} for {target.name}", args.what, target.name, command)
     whole = None
-    if not whole_log and is_network(args.what):
+    if not whole_log and network:
         from autosched.networks.summary import summarize
 
         whole = summarize(load(args.what, args).compile(args.log))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autosched.cli.exit_codes import Exit
-from autosched.cli.options import Parser, add_format, add_target, positive
+from autosched.cli.options import Parser, add_format, add_target, file, named, positive
 from autosched.cli.tables import console, number, print_json, print_table, tell
 from autosched.errors import ProgramError
 from autosched.target import Target, get_target
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def _options(p: Parser) -> None:
-    p.add_argument("file", help="a program file, as `autosched export` writes it")
+    p.add_argument("file", type=file, help="a program file, as `autosched export` writes it")
     add_target(p, default=None)
-    p.add_argument("--only", metavar="NAME", help="run only the program of this name")
+    p.add_argument("--only", type=named, metavar="NAME", help="run only the program of this name")
     p.add_argument("--check", action="store_true", help="also look for data races and for instructions on which VTAs disagree")
     p.add_argument("--stats", action="store_true", help="print what every unit did, and why it waited")
     p.add_argument("--gantt", action="store_true", help="print a Gantt chart")
     p.add_argument("--width", type=positive, metavar="N", help="columns of the chart (default 100, fewer on a narrow terminal)")
-    p.add_argument("--timeline", metavar="FILE", help="write a Chrome trace (open it in Perfetto); one program only")
+    p.add_argument("--timeline", type=file, metavar="FILE", help="write a Chrome trace (open it in Perfetto); one program only")
     p.add_argument("--asm", action="store_true", help="print the instructions")
     add_format(p)
     p.set_defaults(run=run)

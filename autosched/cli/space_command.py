@@ -6,8 +6,9 @@ import argparse
 
 import numpy as np
 
+from autosched import arguments
 from autosched.cli.exit_codes import Exit
-from autosched.cli.options import Parser, add_format, add_target, named, positive, seed
+from autosched.cli.options import Parser, add_format, add_target, at_most, named, positive, seed
 from autosched.cli.tables import number, print_json, print_table, tell
 from autosched.target import get_target
 from autosched.workloads import workload
@@ -17,7 +18,8 @@ def _options(p: Parser) -> None:
     p.add_argument("workload", type=named)
     add_target(p)
     p.add_argument("--top", type=positive, default=5, metavar="N", help="favourites to list (default 5)")
-    p.add_argument("--sample", type=positive, default=4096, metavar="N", help="points to draw in a large space (default 4096)")
+    p.add_argument("--sample", type=at_most(arguments.SAMPLE), default=4096, metavar="N",
+                   help="points to draw in a large space (default 4096)")
     p.add_argument("--seed", type=seed, default=0, metavar="N", help="of the draw (default 0)")
     add_format(p)
     p.set_defaults(run=run)

@@ -10,13 +10,15 @@ from typing import Any
 
 from autosched.cli.exit_codes import Exit
 from autosched.cli.live import Lines, Panel
-from autosched.cli.network_commands import add_network, is_network, print_summary, summary_json
+from autosched.cli.network_commands import add_network, is_network, network_file, print_summary, summary_json
 from autosched.cli.network_commands import load as load_network
 from autosched.cli.options import Parser, add_fix, add_log, add_target, decisions, fraction, named, positive, seconds, seed
 from autosched.cli.tables import number, percent, print_table, tell
 from autosched.errors import BadArgumentError
 from autosched.search.events import Event, Listener, as_json
 from autosched.search.result import NetworkReport, TuneReport
+from autosched.search.tuner import ONE
+from autosched.workloads import networks
 
 
 def _options(p: Parser) -> None:
@@ -60,9 +62,9 @@ def run(args: argparse.Namespace) -> int:
         "timeout": args.timeout, "gap": args.gap, "executor": args.executor, "scheduler": args.scheduler,
         "patience": args.patience,
     }
-    if (args.fix or args.enqueue) and is_network(args.workload):
-        raise BadArgumentError("--fix and --enqueue", args.workload, "one workload, whose decisions they name")
-    network = load_network(args.workload, args) if is_network(args.workload) else None
+    if (args.fix or args.enqueue) and (is_network(args.workload) or args.workload in networks()):
+        raise BadArgumentError("--fix and --enqueue", args.workload, ONE)
+    network = load_network(args.workload, args) if network_file(args.workload, args) else None
     with _listening(args) as listener:
         if network is not None:
             report: NetworkReport | TuneReport = network.tune(listener=listener, **options)

@@ -18,7 +18,7 @@ from typing import Any
 from autosched.records.reading import TAIL, BestAt, Fault, LogFile, ProgramAt, digest
 from sim.files import write_text
 
-FORMAT = 2
+FORMAT = 3  # 2 had names of lines that are refused since
 WORTH = 2000  # lines that a command had to read before an index is written
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 
@@ -83,6 +83,7 @@ class Index:
                 return None
             found = LogFile(path, False, offset, lines, end, (size, time), [Fault(path, n, r) for n, r in faults],
                             None if torn is None else Fault(path, *torn))
+            found.indexed = True
             tasks, names = self._tasks, self._names
             found.bests = [BestAt(tasks[t], names[w], c, v, p, x, path, o, n) for t, w, c, v, p, x, o, n in bests]
             found.programs = [ProgramAt(w, name, path, o, n) for w, name, o, n in programs]

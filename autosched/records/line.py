@@ -52,7 +52,7 @@ def trial_line(record: TrialRecord, head: str) -> str:
     line = seal("trial", body)
     if record.reason:
         room = TRIAL_BYTES - len(line) - len(',"reason":""')
-        line = seal("trial", {**body, "reason": _cut(record.reason, room)})
+        line = seal("trial", {**body, "reason": _cut(_legible(record.reason), room)})
     return line
 
 
@@ -74,8 +74,14 @@ def program_line(record: ProgramRecord) -> str:
 
 def seal(kind: str, body: Mapping[str, Any], format: int = FORMAT) -> str:
     """A line of a kind, checksum last, newline included."""
-    text = json.dumps({"kind": kind, "format": format, **body}, separators=(",", ":"), allow_nan=False)
+    told = {k: _legible(v) if isinstance(v, str) else v for k, v in body.items()}
+    text = json.dumps({"kind": kind, "format": format, **told}, separators=(",", ":"), allow_nan=False)
     return f'{text[:-1]},"crc":"{zlib.crc32(text.encode()):08x}"}}\n'
+
+
+def _legible(text: str) -> str:
+    """A text as it can be read again: what is no character (of a file's name that is no UTF-8) stands as its escape."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def head_of(line: str) -> str:
@@ -265,7 +271,18 @@ def text(obj: Mapping[str, Any], name: str, most: int = _TEXT) -> str:
         fail(name, value, "a string")
     if len(value) > most:
         fail(name, value, f"at most {most} characters")
+    if not _characters(value):
+        fail(name, value, "characters; a half of a pair is none")
     return value
+
+
+def _characters(value: str) -> bool:
+    """Whether a text can be stored and printed: JSON knows halves of surrogate pairs, no file or table does."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def key(obj: Mapping[str, Any], name: str) -> str:
@@ -330,4 +347,6 @@ def _flat(obj: Mapping[str, Any], name: str) -> dict[str, Any]:
     value = obj.get(name)
     if not isinstance(value, dict) or len(value) > 64 or any(isinstance(v, list | dict) for v in value.values()):
         fail(name, value, "an object of at most 64 plain values")
+    if not all(_characters(t) for pair in value.items() for t in pair if isinstance(t, str)):
+        fail(name, value, "an object of characters; a half of a pair is none")
     return value

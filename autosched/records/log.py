@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from autosched.errors import RecordError
+from autosched.measure import KINDS
 from autosched.records.index import WORTH, Index
 from autosched.records.line import record_of
 from autosched.records.reading import BestAt, Fault, LogFile, ProgramAt, digest, line_at
@@ -16,6 +17,7 @@ from autosched.records.record import BestRecord, ProgramRecord, Run, TrialRecord
 from autosched.records.writer import Writer
 
 DEFAULT = Path("tuning_logs") / "runs"
+SAID = {"ok", *KINDS} - {"environment"}  # what a record says of a candidate, and not of the machine that ran it
 KEPT = 16  # best schedules of a task and version that are offered; more than one, because one may fail its check
 
 
@@ -79,9 +81,12 @@ class Log:
                     continue
                 file = self._files[path] = LogFile(path)
             lines, bests, programs = file.lines, len(file.bests), len(file.programs)
+            if file.indexed and file.grown():
+                # What was added may need what stands before it and the index does not tell: the file is read anew.
+                file = self._files[path] = LogFile(path)
             file.read()
             self._take(file, bests, programs)
-            total += file.lines - lines
+            total += max(0, file.lines - lines)
         return total
 
     def _listed(self) -> Iterable[Path]:
@@ -186,8 +191,9 @@ class Log:
             if task not in file.counts:
                 continue
             for r in self._kept(path).trials.get(task, ()):
-                # What a machine did to a candidate (memory, time, a killed worker) is no property of the candidate.
-                if r.point and r.status != "environment" and (space is None or r.space == space):
+                # What a machine did to a candidate (memory, time, a killed worker) is no property of the candidate, and a
+                # status that this version has no word for tells it nothing: the point is simulated again.
+                if r.point and r.status in SAID and (space is None or r.space == space):
                     found.setdefault(r.point, r)
         return found
 

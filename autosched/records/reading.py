@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import zlib
 from bisect import bisect_left
@@ -93,6 +94,7 @@ class LogFile:
     stamp: tuple[int, int] = (-1, -1)  # size and time of the last change, when it was looked at
     faults: list[Fault] = field(default_factory=list)
     torn: Fault | None = None
+    indexed: bool = False  # whether an index told what is here; it tells no runs, which lines that are added may need
     bests: list[BestAt] = field(default_factory=list)
     programs: list[ProgramAt] = field(default_factory=list)
     counts: dict[Task, int] = field(default_factory=dict)
@@ -110,8 +112,8 @@ class LogFile:
     def read(self) -> bool:
         """Reads what was added since the last time, whole lines only; whether there was anything."""
         try:
-            state = self.path.stat()
-            if (state.st_size, state.st_mtime_ns) == self.stamp or state.st_size < self.offset:
+            state = self._changed()
+            if state is None:
                 return False
             with self.path.open("rb") as file:
                 file.seek(self.offset)
@@ -123,6 +125,23 @@ class LogFile:
             return False
         self.stamp = state.st_size, state.st_mtime_ns
         before = self.lines
+        self.take(data)
+        return self.lines != before
+
+    def grown(self) -> bool:
+        """Whether something was added since the last time."""
+        try:
+            return self._changed() is not None
+        except OSError:
+            return False  # who reads it says so
+
+    def _changed(self) -> os.stat_result | None:
+        state = self.path.stat()
+        same = (state.st_size, state.st_mtime_ns) == self.stamp or state.st_size < self.offset
+        return None if same else state
+
+    def take(self, data: bytes) -> None:
+        """Takes in what follows in the file, whole lines only."""
         self.torn = None
         start = 0
         while (end := data.find(b"\n", start)) >= 0:
@@ -131,7 +150,6 @@ class LogFile:
         start += self._last(data[start:], self.offset + start)
         self.tail = (self.tail + data[:start])[-TAIL:]
         self.offset += start
-        return self.lines != before
 
     def _last(self, tail: bytes, offset: int) -> int:
         """Reads what follows the last end of a line, as far as it is whole lines whose ends somebody cut off; how many bytes."""

@@ -56,33 +56,48 @@ def repair(log: Log) -> list[Repaired]:
 def _repaired(path: Path) -> Repaired:
     try:
         with _unwritten(path):
-            data = path.read_bytes()
-            file = LogFile(path)
-            file.read()
-            bad = {fault.line for fault in file.damage}
+            lines = path.read_bytes().split(b"\n")
+            bad = _bad(path, lines)
             good: list[bytes] = []
             moved: list[bytes] = []
-            newer = 0
-            for number, raw in enumerate(data.split(b"\n"), 1):
+            for number, raw in enumerate(lines, 1):
                 line = raw.strip(AROUND)
                 whole = _records(line)
-                if number not in bad:
+                if number not in bad or (whole == [line] and _newer(line)):
                     good += whole
-                elif whole == [line] and _newer(line):
-                    newer += 1
-                    good.append(line)
                 else:
                     # A line of which a part can be read goes whole into the other file; the part stays as well.
                     good += [] if whole == [line] else whole
                     moved.append(raw)
+            # Parts that say nothing by themselves (a trial whose run is damaged) are in the other file with their lines.
+            bad = _bad(path, good)
+            newer = {number for number in bad if _newer(good[number - 1])}
+            good = [line for number, line in enumerate(good, 1) if number not in bad - newer]
             if moved:
-                beside = path.with_name(path.name + BAD)
-                before = beside.read_bytes() if beside.exists() else b""
-                write_bytes(beside, before + b"".join(line + b"\n" for line in moved))
-            write_bytes(path, b"".join(line + b"\n" for line in good))
+                _put_beside(path, moved)
+            write_bytes(path, _joined(good))
     except OSError as error:
         raise RecordError(f"cannot repair {path}: {error.strerror}") from error
-    return Repaired(path, len(moved), newer)
+    return Repaired(path, len(moved), len(newer))
+
+
+def _bad(path: Path, lines: list[bytes]) -> set[int]:
+    """The numbers, from 1, of the lines of a file of which something cannot be read."""
+    file = LogFile(path)
+    file.take(_joined(lines))
+    return {fault.line for fault in file.damage}
+
+
+def _joined(lines: list[bytes]) -> bytes:
+    return b"".join(line + b"\n" for line in lines)
+
+
+def _put_beside(path: Path, moved: list[bytes]) -> None:
+    beside, taken = path.with_name(path.name + BAD), _joined(moved)
+    before = beside.read_bytes() if beside.exists() else b""
+    # A repair that was ended between its two files has put them there already.
+    if not (b"\n" + before).endswith(b"\n" + taken):
+        write_bytes(beside, before + taken)
 
 
 @contextmanager
@@ -129,7 +144,7 @@ def compact(log: Log, into: Path, top: int) -> tuple[Path, int, int]:
     if into.exists() and log.directory.exists() and into.samefile(log.directory):
         raise RecordError(f"{into} is the log itself; name another directory")
     bests = list(_bests(log, top))
-    trials = list(_trials(log, top))
+    trials = list(fastest(log, top))
     lines: list[str] = [program_line(p) for p in log.programs.values()]
     heads: dict[str, str] = {}
     for run in [t.of for t in trials]:
@@ -167,8 +182,13 @@ def _tasks(tasks: Iterable[tuple[str, str, str]]) -> Iterable[tuple[str, str, st
     return {(workload, hardware): (name, workload, hardware) for name, workload, hardware in tasks}.values()
 
 
-def _trials(log: Log, top: int) -> Iterator[TrialRecord]:
-    """The fastest of every task, version and space; among equals the first; points once."""
+def fastest(log: Log, top: int) -> Iterator[TrialRecord]:
+    """The fastest trials of every task, version and space; among equals the first; points once.
+
+    Args:
+        log: the log.
+        top: how many of each.
+    """
     by_task: dict[tuple[str, str, str, int], dict[tuple[int, ...], TrialRecord]] = {}
     for t in log.all_trials():
         if t.cycles is not None and t.point:

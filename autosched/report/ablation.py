@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,12 +56,11 @@ def decided(space: Space, record: BestRecord) -> tuple[tuple[int, ...], str]:
     Returns:
         The point and nothing, or no point and the reason in a sentence.
     """
-    # Forms that a program has got since stand behind the others, and so do their columns.
-    point = (*record.point, *[0] * (space.width - len(record.point)))
-    row = np.array([point], dtype=np.int32) if record.point and len(point) == space.width else None
-    if row is not None and space.valid(row)[0]:
+    (point,) = members(space, [record.point])
+    if point is not None:
         # What another version meant by the numbers is not known, but this one may mean the very schedule by them.
-        if record.space == VERSION or tuple(space.trace(row[0]).as_json()) == tuple(record.trace):
+        meant = record.space == VERSION
+        if meant or tuple(space.trace(np.array(point, dtype=np.int32)).as_json()) == tuple(record.trace):
             return point, ""
     found, why = placed(space, list(record.trace), record.program)
     if why:
@@ -70,6 +69,24 @@ def decided(space: Space, record: BestRecord) -> tuple[tuple[int, ...], str]:
         old = f"the schedule is of version {record.space} of the space"
         return (), f"{old}, and in version {VERSION} no point has its trace ({why})"
     return found, ""
+
+
+def members(space: Space, points: Sequence[tuple[int, ...]]) -> list[tuple[int, ...] | None]:
+    """Logged points as the space has them now; None for numbers that are no point of it.
+
+    Args:
+        space: of the workload that they are logged for.
+        points: as logged.
+    """
+    # Forms that a program has got since stand behind the others, and so do their columns.
+    filled = [(*point, *[0] * (space.width - len(point))) if point else () for point in points]
+    usable = [n for n, point in enumerate(filled) if len(point) == space.width]
+    found: list[tuple[int, ...] | None] = [None] * len(filled)
+    if usable:
+        rows = np.array([filled[n] for n in usable], dtype=np.int32)
+        for n, valid in zip(usable, space.valid(rows).tolist()):
+            found[n] = filled[n] if valid else None
+    return found
 
 
 def placed(space: Space, trace: list[Any], program: str | None) -> tuple[tuple[int, ...], str]:

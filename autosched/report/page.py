@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from autosched.measure import Candidate, gap, statistics
 from autosched.networks.summary import Summary
 from autosched.records import BestRecord, Known, Run, TrialRecord, best_or_fail, version
 from autosched.report import charts
-from autosched.report.ablation import ALTERNATIVES, ablate, decided
+from autosched.report.ablation import ALTERNATIVES, ablate, decided, members
 from autosched.report.account import account
 from autosched.search.pool import MeasurePool
 from autosched.target import Target
@@ -139,10 +139,10 @@ def _section(task: Workload, multiplicity: int, target: Target, known: Known, mo
         record, kernel = best_or_fail(task, target, known)
     except AutoschedError:
         return Section(task, multiplicity, None, "")
-    trials = _trials(task, target, known)
+    space = Space(task.func, target)
+    trials = _trials(task, space, known)
     held = [t for run in trials.values() for t in run if t.cycles is not None]
     logged = {t.point: t.cycles for t in held if t.cycles is not None and t.cycles >= t.bound}
-    space = Space(task.func, target)
     found = account(kernel)
     here, _ = decided(space, record)
     changes = ablate(task, target, here, found.cycles, most, logged, pool) if here else []
@@ -175,14 +175,15 @@ def _section(task: Workload, multiplicity: int, target: Target, known: Known, mo
     return Section(task, multiplicity, record, "\n".join(parts), tuple(run[0].of for run in trials.values()))
 
 
-def _trials(task: Workload, target: Target, known: Known) -> dict[str, list[TrialRecord]]:
-    """The simulated trials of this version of space, lowering and simulator, run by run."""
+def _trials(task: Workload, space: Space, known: Known) -> dict[str, list[TrialRecord]]:
+    """The simulated trials of this version of space, lowering and simulator, run by run; all are points of the space."""
+    asked = task.key, space.target.key(), version(), VERSION
+    logged = [t for place in known.places for t in place.all_trials()
+              if (t.workload, t.hardware, t.version, t.space) == asked]
     runs: dict[str, list[TrialRecord]] = {}
-    key, hardware, now = task.key, target.key(), version()
-    for place in known.places:
-        for t in place.all_trials():
-            if (t.workload, t.hardware, t.version, t.space) == (key, hardware, now, VERSION) and t.point:
-                runs.setdefault(t.run, []).append(t)
+    for t, point in zip(logged, members(space, [t.point for t in logged])):
+        if point is not None:
+            runs.setdefault(t.run, []).append(replace(t, point=point))
     return {name: sorted(runs[name], key=lambda t: t.trial) for name in sorted(runs)}
 
 

@@ -148,7 +148,7 @@ def oracle(
         BadArgumentError: a number that is out of bounds.
     """
     simulations, trials = arguments.integer("simulations", simulations), arguments.integer("trials", trials)
-    seeds, jobs = arguments.integer("seeds", seeds, 0), arguments.integer("jobs", jobs)
+    seeds, jobs = arguments.integer("seeds", seeds, 0, arguments.RUNS), arguments.integer("jobs", jobs)
     for sampler in samplers:
         if sampler not in SAMPLERS:
             raise UnknownNameError("sampler", sampler, SAMPLERS)

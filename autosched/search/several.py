@@ -10,6 +10,7 @@ from math import ldexp
 from typing import Any
 
 from autosched import arguments
+from autosched.errors import BadArgumentError
 from autosched.search.events import (
     Event,
     Listener,
@@ -23,7 +24,7 @@ from autosched.search.events import (
 )
 from autosched.search.pool import MeasurePool
 from autosched.search.result import NetworkReport, TuneReport
-from autosched.search.tuner import BATCH, tune, without_search
+from autosched.search.tuner import BATCH, ONE, tune, without_search
 from autosched.target import Target, get_target
 from autosched.workloads import Workload
 
@@ -55,6 +56,8 @@ def tune_tasks(
     """
     trials = arguments.integer("trials", trials)
     timeout = None if timeout is None else arguments.seconds("timeout", timeout)
+    if options.get("fix") or options.get("enqueue"):
+        raise BadArgumentError("fix and enqueue", name, ONE)
     machine = get_target(target)
     begun = time.monotonic()
     first = min(BATCH, trials)
@@ -86,7 +89,7 @@ def tune_tasks(
             late.append(tasks[k][0].name)
             report = without_search(
                 tasks[k][0], machine, pool, options.get("seed", 0), options.get("log"), bool(options.get("cold")),
-                options.get("fix"), told,
+                None, told,
             )
         assert isinstance(report, TuneReport)
         before[k] = _account(before[k], report, first_time)

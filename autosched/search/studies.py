@@ -24,7 +24,9 @@ SUFFIXES = (JOURNAL, ".db", ".sqlite", ".sqlite3")
 Task = tuple[str, str, str, int]  # workload, hardware, version of lowering and simulator, version of the space
 
 
-def export(log: Log, path: Path, targets: list[Target], most: int | None = None) -> list[tuple[str, int]]:
+def export(
+    log: Log, path: Path, targets: list[Target], most: int | None = None, only: str | None = None
+) -> list[tuple[str, int]]:
     """Writes a study per workload, target and version into a file that Optuna opens: its journal, or an SQLite database.
 
     Decisions stand under their names where the space of this version gave the points; of older ones only the cycles are known.
@@ -35,6 +37,7 @@ def export(log: Log, path: Path, targets: list[Target], most: int | None = None)
         path: the file; it must not exist. With the suffix ``.journal`` it is a journal, which takes a hundredth of the time.
         targets: the machines whose workloads are looked up to name the decisions.
         most: trials of a study, the fastest; None for all.
+        only: key of the machine whose trials are written; None for all machines.
 
     Returns:
         Names of the studies and their numbers of trials.
@@ -47,7 +50,7 @@ def export(log: Log, path: Path, targets: list[Target], most: int | None = None)
     known = Known((log,))
     by_task: dict[Task, dict[tuple[int, ...], TrialRecord]] = {}
     for t in log.all_trials():
-        if t.point and t.status != "environment":
+        if t.point and t.status != "environment" and only in (None, t.hardware):
             by_task.setdefault((t.workload, t.hardware, t.version, t.space), {}).setdefault(t.point, t)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     verbosity = optuna.logging.get_verbosity()

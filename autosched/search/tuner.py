@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autosched import arguments
+from autosched.errors import BadArgumentError
 from autosched.ir.stmt import PrimFunc
 from autosched.kernel import resolve
 from autosched.measure import Candidate, Result
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from autosched.search.space_sampler import SpaceSampler
 
 FIRST_RESULT = 30.0  # seconds that a time stop grants to the first candidate
+ONE = "one workload, whose decisions they name"  # what is refused where there are several
 CHECKS = 8  # schedules whose check may fail before the run says that it has none
 BATCH = 16  # independent of the number of jobs, so that the list of trials is too
 
@@ -97,6 +99,9 @@ def tune(
     gap = arguments.fraction("gap", gap)
     fix = None if fix is None else arguments.decisions("fix", fix)
     enqueue = [arguments.decisions("enqueue", one) for one in enqueue]
+    is_network = isinstance(name, str) and name.strip() in networks()
+    if is_network and (fix or enqueue):
+        raise BadArgumentError("fix and enqueue", str(name), ONE)
     machine = get_target(target)
     lanes = machine.config.batch, machine.config.block_in
     with at_most(timeout):
@@ -120,7 +125,6 @@ def tune(
             reports.append(run.search(pool, multiplicity))
             begun = time.monotonic()
             emit(listener, TaskFinished(reports[-1]))
-    is_network = isinstance(name, str) and name.strip() in networks()
     report = NetworkReport(str(name), tuple(reports)) if is_network else reports[0]
     emit(listener, RunFinished(report))
     return report

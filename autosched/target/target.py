@@ -148,7 +148,8 @@ def _lookup(target: str | Path) -> Target:
     path = Path(target)
     if not path.is_file():
         if path.suffix == ".json" or "/" in text:
-            raise ProgramError(f"target file {text}: no such file")
+            what = "a directory, expected a JSON file" if path.is_dir() else "no such file"
+            raise ProgramError(f"target file {text}: {what}")
         raise UnknownNameError("target", text, TARGETS)
     return _from_file(path)
 

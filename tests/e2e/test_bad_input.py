@@ -15,8 +15,10 @@ import numpy as np
 import pytest
 
 import autosched as at
+from autosched.cli.commands import build_parser
 from autosched.cli.exit_codes import Exit
 from autosched.errors import AutoschedError, BadArgumentError
+from autosched.search.oracle import oracle
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.usefixtures("brief")
@@ -144,6 +146,65 @@ def test_a_machine_that_cannot_be_read(text: str, said: str, tmp_path: Path, her
 def test_a_program_file_without_programs(text: str, said: str, tmp_path: Path, here: Here) -> None:
     (tmp_path / "p.json").write_text(text)
     assert said in refused(here("sim", "p.json", cwd=tmp_path))
+
+
+def test_a_machine_that_is_a_folder_is_called_one(tmp_path: Path, here: Here) -> None:
+    (tmp_path / "m.json").mkdir()
+    assert "m.json: a directory, expected a JSON file" in refused(here("space", "t2", "--target", "m.json", cwd=tmp_path))
+    assert "n.json: no such file" in refused(here("space", "t2", "--target", "n.json", cwd=tmp_path))
+
+
+LARGE = "expected an integer from 1 to "
+
+
+@pytest.mark.parametrize(("words", "most"), [(("space", "t2", "--sample"), 100_000), (("oracle", "t2", "--seeds"), 10_000)],
+                         ids=str)
+def test_what_no_memory_holds_is_not_asked_for(words: tuple[str, ...], most: int, here: Here) -> None:
+    for number in (most + 1, 3_000_000_000, 99999999999999999999):
+        line = refused(here(*words, str(number)))
+        assert f"{words[-1]}: {LARGE}{most}, got '{number}'" in line
+    assert getattr(build_parser(words).parse_args([*words, str(most)]), words[-1][2:]) == most
+
+
+def test_the_runs_of_a_sampler_have_a_bound_in_python_too() -> None:
+    with pytest.raises(BadArgumentError, match="seeds must be an integer from 0 to 10000"):
+        oracle("t2", seeds=10_001)
+
+
+EMPTY = [
+    ("db", "compact", "--output", ""), ("db", "merge", ""), ("db", "merge", " ", "x"), ("db", "export", "-o", ""),
+    ("db", "import", ""),
+    ("apply", "t2", "--output", ""), ("apply", "t2", "--input", "data="), ("apply", "t2", "--input", " =x"),
+    ("compare", "t2@", "t2"),
+    ("compare", "t2", "@vta-de10"), ("compare", "", "t2"), ("report", "", "-o", "x"), ("report", "t2", "-o", " "), ("sim", ""),
+    ("sim", "x", "--timeline", ""), ("sim", "x", "--target", ""), ("export", "t2", "-o", ""), ("run", ""),
+    ("run", "x.onnx", "--save", ""),
+    ("explain", "t2", "--schedule", ""),
+]
+
+
+@pytest.mark.parametrize("words", EMPTY, ids=" ".join)
+def test_an_empty_argument_is_not_the_working_folder(words: tuple[str, ...], tmp_path: Path, here: Here) -> None:
+    (tmp_path / "a.jsonl").write_text("junk\n")
+    line = refused(here(*words, cwd=tmp_path))
+    assert "expected" in line and [p.name for p in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+@pytest.mark.parametrize("words", [("tune", "t2"), ("best", "t2"), ("best",), ("export", "t2", "-o", "x"),
+                                   ("report", "t2", "-o", "x"), ("run", "x.json")], ids=" ".join)
+def test_what_is_of_onnx_files_is_refused_elsewhere(words: tuple[str, ...], tmp_path: Path, here: Here) -> None:
+    for option in (("--rounding", "floor"), ("--shape", "x=1,3,6,6")):
+        assert f"{option[0]} is of ONNX files, and " in refused(here(*words, *option, cwd=tmp_path))
+    assert "unknown --rounding 'flor'; did you mean 'floor'?" in refused(here(*words, "--rounding", "flor", cwd=tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_name_of_a_file_does_nothing_to_a_terminal_with_its_damage(tmp_path: Path, here: Here) -> None:
+    log = tmp_path / "l\x1b[31mog"
+    log.mkdir()
+    (log / "a\x1b[2J.jsonl").write_text("junk\n")
+    said = here("best", "--verbose", "--log", log).stderr
+    assert "\x1b" not in said and r"l\x1b[31mog" in said and r"a\x1b[2J.jsonl:1: no valid checksum" in said
 
 
 def test_names_in_brackets_are_shown_as_they_are(tmp_path: Path, here: Here) -> None:

@@ -69,7 +69,16 @@ def test_fix_and_enqueue_through_the_command(tmp_path: Path, capsys: pytest.Capt
             main([*line, *twice])
         name = twice[1].partition("=")[0]
         assert f"argument {twice[0]}: {name} is given twice" in capsys.readouterr().err
-    assert main(["tune", "resnet18", "--fix", "tile_k=4", "--log", log]) == 2
+    capsys.readouterr()
+    for asked in (["--fix", "tile_k=4"], ["--enqueue", "tile_k=4"]):
+        # Before any layer is searched, as for a network's file.
+        assert main(["tune", "resnet18", *asked, "--log", f"{log}2"]) == 2
+        said = capsys.readouterr()
+        assert said.out == "" and "--fix and --enqueue must be one workload" in said.err and len(said.err.splitlines()) == 1
+    for name in ("resnet18", " dcgan "):
+        with pytest.raises(BadArgumentError, match="fix and enqueue must be one workload, whose decisions they name, got"):
+            at.tune(name, trials=1, jobs=1, log=f"{log}2", fix={"tile_k": 4})
+    assert not Path(f"{log}2").exists()
     # Decisions that no point has together: the form has too many combinations to list, and none was drawn.
     none = ["tune", "resnet18.c2", "--fix", "tile_y=56,tile_x=56,tile_co=4,banks_acc=2", "--trials", "4", "--jobs", "1"]
     capsys.readouterr()

@@ -68,6 +68,24 @@ def _show_layers(
     assert "<title>digits_q on vta-de10</title>" in text and "QuantizeLinear" in text and "together" not in text
 
 
+def _open_extents(autosched: Command, log: Path, folder: Path) -> None:
+    """A file that leaves an extent open is listed and exported with what is given for it."""
+    import onnx
+
+    model = onnx.load(EXAMPLES / "digits_q.onnx")
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "height"
+    onnx.save(model, folder / "digits_q.onnx")
+    net, shape = folder / "digits_q.onnx", ("--shape", "image=1,1,8,8")
+    for words in (("best", net, "--log", log), ("export", net, "--log", log, "-o", folder / "o.json")):
+        assert "--shape image=" in autosched(*words, code=2).stderr
+        assert not (folder / "o.json").exists()
+        assert "digits_q" in autosched(*words, *shape, "--rounding", "half-up").stdout
+    (folder / "o.json").unlink()
+    # The command that would find what is not there says the same words.
+    said = autosched("best", net, *shape, "--rounding", "floor", "--log", folder, code=3).stderr
+    assert said.endswith(f"autosched tune {net} --log {folder} --rounding floor --shape image=1,1,8,8\n")
+
+
 def test_tune_run_export_and_sim(tmp_path: Path, autosched: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     net = EXAMPLES / "digits_q.onnx"
     log = tmp_path / "log"
@@ -100,6 +118,7 @@ def test_tune_run_export_and_sim(tmp_path: Path, autosched: Command, monkeypatch
     autosched("run", tmp_path / "d.zip", "--input", EXAMPLES / "digits_test.npz", "-o", tmp_path / "z.npy")
     assert np.load(tmp_path / "z.npy").tobytes() == y.tobytes()
     _show_layers(autosched, net, log, tmp_path, run, monkeypatch)
+    _open_extents(autosched, log, tmp_path)
     autosched("export", net, "-o", tmp_path / "p.json", "--log", log)
     shown = autosched("sim", tmp_path / "p.json", "--check")
     assert "match" in shown.stdout
@@ -123,7 +142,7 @@ def test_quantize(tmp_path: Path, autosched: Command) -> None:
     (("run", EXAMPLES / "digits_q.onnx", "--input", EXAMPLES / "digits.onnx"), "is not a NumPy file"),
     (("run", EXAMPLES / "digits_q.onnx", "--input", "imag=x.npy"), "did you mean 'image'"),
     (("run", EXAMPLES / "digits_q.onnx", "--input", EXAMPLES / "none.npy"), "no file"),
-    (("run", EXAMPLES / "digits_q.onnx", "--rounding", "even"), "unknown rounding 'even'"),
+    (("run", EXAMPLES / "digits_q.onnx", "--rounding", "even"), "unknown --rounding 'even'; known: half-up, floor"),
     (("run", EXAMPLES / "digits_q.onnx", "--shape", "image=1,x"), "expected positive extents"),
     (("run", EXAMPLES / "digits_q.onnx", "--shape", "image=2,1,9,9"), "input 'image' is [1,1,8,8]"),
     (("run", EXAMPLES / "digits_network.py"), "not a network saved by autosched"),

@@ -86,6 +86,29 @@ def test_trials_as_csv(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert said(capsys, "export", "--log", log, "-o", tmp_path / "no" / "t.csv")[0] == Exit.BAD_INPUT
 
 
+@pytest.mark.parametrize("name", ["t.csv", "t.journal"])
+def test_an_export_is_of_the_target_and_the_fastest_that_were_asked_for(
+    name: str, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def exported(*words: str) -> int:
+        (tmp_path / name).unlink(missing_ok=True)
+        code, _, err = said(capsys, "export", "--log", log, "-o", tmp_path / name, *words)
+        assert code == Exit.OK, err
+        if name == "t.csv":
+            with (tmp_path / name).open(newline="") as file:
+                return len(list(csv.DictReader(file)))
+        return (tmp_path / name).read_text().count('"op_code":4') if (tmp_path / name).exists() else 0
+
+    whole = exported()
+    assert exported("--target", "vta-de10") == whole == 5
+    assert exported("--target", "vta-pynq") == 0
+    assert exported("--top", "2") == exported("--top", "2", "--target", "vta-de10") == 2
+    (tmp_path / name).unlink()
+    code, _, err = said(capsys, "export", "--log", log, "-o", tmp_path / name, "--target", "vta-de11")
+    assert code == Exit.BAD_INPUT and "unknown target 'vta-de11'; did you mean 'vta-de10'" in err
+    assert not (tmp_path / name).exists()
+
+
 def test_repair_moves_what_says_nothing_and_keeps_the_rest(
     log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -108,6 +131,32 @@ def test_repair_moves_what_says_nothing_and_keeps_the_rest(
     assert said(capsys, "fsck", "--log", tmp_path, "--repair")[0] == Exit.OK
     assert (tmp_path / path.name).read_bytes() == path.read_bytes() and beside.read_bytes().endswith(b"more noise\n")
     assert said(capsys, "fsck", "--log", tmp_path)[0] == Exit.OK
+
+
+@pytest.mark.parametrize("end", ["\n", ""])
+@pytest.mark.parametrize("junk", ["junk", '{"kind":"tri'])
+def test_repair_leaves_nothing_for_a_second_one(
+    junk: str, end: str, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where a trial that is whole stands in a damaged line and its run is damaged, too."""
+    head, _, trial = next(log.glob("*.jsonl")).read_bytes().splitlines()[:3]
+    path, lost = tmp_path / "a.jsonl", head.replace(b'"seed":0', b'"seed":1')
+    beside = tmp_path / "a.jsonl.bad"
+    for lines, kept, taken in (
+        ([lost, trial + junk.encode()], b"", [lost, trial + junk.encode()]),
+        ([head, trial + junk.encode()], head + b"\n" + trial + b"\n", [trial + junk.encode()]),
+    ):
+        beside.unlink(missing_ok=True)
+        path.write_bytes(b"\n".join(lines) + end.encode())
+        code, out, _ = said(capsys, "fsck", "--log", tmp_path, "--repair")
+        assert code == Exit.OK and "0 damaged lines left" in out and f"{len(taken)} lines moved" in out
+        for _ in range(2):
+            assert path.read_bytes() == kept and beside.read_bytes().splitlines() == taken
+            assert said(capsys, "fsck", "--log", tmp_path, "--repair")[0] == Exit.OK
+        # A repair that was ended between its two files is done again.
+        path.write_bytes(b"\n".join(lines) + end.encode())
+        assert said(capsys, "fsck", "--log", tmp_path, "--repair")[0] == Exit.OK
+        assert path.read_bytes() == kept and beside.read_bytes().splitlines() == taken
 
 
 def test_repair_leaves_a_file_that_is_being_written(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

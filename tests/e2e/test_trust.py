@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import subprocess
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +15,8 @@ from autosched.cli import main
 from autosched.cli.exit_codes import Exit
 from autosched.errors import AutoschedError, ProgramError
 from autosched.kernel import Kernel
-from autosched.records import BestRecord, Known, Log, ProgramRecord, compile, find_best
-from autosched.records.line import seal
+from autosched.records import BestRecord, Known, Log, ProgramRecord, TrialRecord, compile, find_best
+from autosched.records.line import seal, trial_line
 from autosched.search import TuneReport, tune
 from autosched.target import get_target
 from autosched.workloads import workload
@@ -130,6 +131,40 @@ def test_a_point_that_is_none_of_the_space_stops_no_command(tmp_path: Path, smal
     for words in (["explain", SMALL, "--log", log], ["report", SMALL, "--log", log, "-o", page], ["compare", both, both]):
         done = here(*words)
         assert done.returncode == 0 and "Traceback" not in done.stderr, (words, done.stderr)
+
+
+@pytest.mark.parametrize("point", [(2**31 - 1,) * 28, (-1,) * 28, (1,) * 400, (5,)], ids=["most", "negative", "long", "short"])
+def test_a_trial_that_is_no_point_of_the_space_is_none_of_the_page(
+    point: tuple[int, ...], tmp_path: Path, small: BestRecord, here: Here
+) -> None:
+    page, sound = tmp_path / "page.html", TrialRecord(small.of, 1, small.point, small.program, small.cycles, small.bound, 1)
+    with Log.open(log := tmp_path / "log").writer(small.of) as writer:
+        for record in (small, replace(sound, trial=0, point=point, cycles=small.cycles + 1), sound):
+            writer.append(record)
+    done = here("report", SMALL, "--log", log, "-o", page)
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+    assert "The best 1 trials" in page.read_text()
+
+
+def test_half_a_character_in_a_log_is_damage_and_stops_no_command(tmp_path: Path, small: BestRecord, here: Here) -> None:
+    log = log_of(tmp_path / "log", small)
+    (path,) = log.iterdir()
+    trial = TrialRecord(small.of, 0, small.point, small.program, small.cycles, small.bound, 1)
+    head, best = path.read_text().splitlines()
+    lines = [sealed_anew(line.replace(SMALL, "\\ud800x")) for line in (head, best)]
+    (log / "half.jsonl").write_text(f"{lines[0]}\n{trial_line(trial, lines[0][-10:-2])}{lines[1]}\n")
+    for words in (["best"], ["report", log, "-o", tmp_path / "x.html"], ["db", "export", "-o", tmp_path / "x.csv"],
+                  ["db", "export", "-o", tmp_path / "x.journal"], ["db", "list"]):
+        done = here(*words, *([] if words[0] == "report" else ["--log", log]))
+        assert done.returncode == 0 and "Traceback" not in done.stderr, (words, done.stderr)
+    done = here("db", "fsck", "--log", log)
+    assert done.returncode == Exit.PARTIAL and r"half.jsonl:1: field 'name' is '\ud800x', expected characters" in done.stdout
+
+
+def sealed_anew(line: str) -> str:
+    """A line that somebody changed, with the checksum that fits."""
+    text = line.rpartition(',"crc":"')[0] + "}"
+    return f'{text[:-1]},"crc":"{zlib.crc32(text.encode()):08x}"}}'
 
 
 def test_an_array_that_no_memory_holds_is_one_line(tmp_path: Path, small: BestRecord, here: Here) -> None:

@@ -76,6 +76,24 @@ def test_a_file_that_grew_is_read_again(log: Path, monkeypatch: pytest.MonkeyPat
     assert Log(log).best(W, H) == best(50).__class__(**{**vars(best(50)), "of": Log(log).bests(W, H)[0].of})
 
 
+def test_a_run_that_goes_on_behind_the_index_is_no_damage(log: Path) -> None:
+    with Log(log).writer(RUN) as writer:
+        writer.append(TrialRecord(RUN, 0, (7,), "ef" * 32, 200, 5, 9))
+        Log(log)
+        indexed, faults = Log(log), len(Log(log).damage)
+        assert not indexed.refresh() and len(indexed.damage) == faults
+        for n in (8, 9):  # its first line is in the index, and what it added is read twice
+            writer.append(TrialRecord(RUN, n, (n,), "ef" * 32, 200, 5, 9))
+            # No best of the run tells what its first line says.
+            assert indexed.refresh() and len(indexed.damage) == faults and (n,) in indexed.trials(W, H, "1.1")
+        for n in (8, 9):
+            writer.append(best(10 + n))
+            assert indexed.refresh() and len(indexed.damage) == faults
+            assert (n,) in indexed.trials(W, H, "1.1") and indexed.counts()[W, H, "1.1"] == len(indexed.trials(W, H, "1.1"))
+            assert [b.cycles for b in indexed.bests(W, H)].count(10 + n) == 1
+        assert said(indexed) == said(Log(log))
+
+
 def test_what_changed_behind_the_index_is_noticed(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Log(log)
     path = sorted(log.iterdir())[2]

@@ -77,6 +77,13 @@ def test_a_trial_of_64_columns_takes_600_bytes(reason: str) -> None:
     assert not reason or len(line) > TRIAL_BYTES - 13
 
 
+def test_a_name_that_is_no_utf_8_is_written_as_it_can_be_read(tmp_path: Path) -> None:
+    write(tmp_path, replace(FAILED, reason="\udcff" * 10_000), replace(BEST, point=()), run=replace(RUN, target="\udcffx"))
+    log = Log.open(tmp_path)
+    assert log.damage == [] and {t.target for t in log.all_trials()} == {"\\udcffx"} and len(log.bests(W, H)) == 1
+    assert max(len(line) for line in next(tmp_path.iterdir()).read_text().splitlines() if '"kind":"trial"' in line) <= TRIAL_BYTES
+
+
 def test_what_holds_for_a_run_stands_once(tmp_path: Path) -> None:
     lines = write(tmp_path, TRIAL, replace(TRIAL, trial=8)).read_text().splitlines()
     assert [json.loads(line)["kind"] for line in lines] == ["run", "trial", "trial"]
@@ -148,6 +155,9 @@ def test_another_version_is_another_key(tmp_path: Path) -> None:
 
 def test_what_the_machine_did_to_a_candidate_is_not_known_of_it(tmp_path: Path) -> None:
     write(tmp_path, replace(FAILED, status="environment", reason="its worker was killed, twice"))
+    assert not known(Log.open(tmp_path))
+    # Nor is what a version with other words for failures has found.
+    write(tmp_path, replace(FAILED, status="crash"))
     assert not known(Log.open(tmp_path))
     write(tmp_path, FAILED)
     assert known(Log.open(tmp_path))[FAILED.point].status == "lowering"
@@ -334,6 +344,9 @@ IMPOSSIBLE: list[tuple[str, dict[str, Any], str]] = [
     ("best", {"seed": 2**63}, "'seed'"), ("best", {"space": -1}, "'space'"),
     ("run", {"asked": [1]}, "'asked'"), ("run", {"asked": {"x": [1]}}, "'asked'"), ("run", {"hardware": 5}, "'hardware'"),
     ("program", {"script": 5}, "'script'"), ("program", {"workload": None}, "'workload'"),
+    ("best", {"name": "\ud800x"}, "'name' is '\\ud800x', expected characters"), ("trial", {"reason": "\udfff"}, "'reason'"),
+    ("program", {"script": "x\udc80"}, "'script'"), ("run", {"asked": {"x": "\ud800"}}, "'asked'"),
+    ("run", {"libraries": {"\ud800": 1}}, "'libraries'"), ("run", {"host": "\udcff"}, "'host'"),
 ]
 
 
@@ -354,6 +367,7 @@ POSSIBLE: list[tuple[str, dict[str, Any]]] = [
     ("trial", {"point": [0] * 4096}), ("best", {"version": "1" * 9, "name": "x" * 4096}), ("best", {"machine_bound": None}),
     ("best", {"trace": [{**STEP, "args": {"x": [[[1.5, None, True]]]}}]}), ("best", {"trace": []}),
     ("best", {"trace": [{**STEP, "args": {"x": nested(30)}}]}), ("trial", {"unknown": 5}),
+    ("best", {"name": "\ud7ff\ue000\U0001f600\x1b"}),
 ]
 
 

@@ -12,6 +12,7 @@ import pytest
 from autosched.errors import UnknownNameError
 from autosched.measure import Candidate, Result, measure
 from autosched.records import BestRecord, Log, compile, find_best, version
+from autosched.records.line import open_line, seal
 from autosched.search import (
     Event,
     NetworkReport,
@@ -65,6 +66,23 @@ def test_the_log_is_a_cache_that_changes_no_trial(tmp_path: Path) -> None:
     assert (first.simulated, first.from_log) == (12, 0) and (again.simulated, again.from_log) == (0, 12)
     longer = one(SMALL, tmp_path, trials=20)
     assert longer.history[:12] == first.history and longer.simulated == 8
+
+
+def test_a_failure_that_this_version_has_no_word_for_is_simulated_again(tmp_path: Path) -> None:
+    first = one(SMALL, tmp_path / "a", trials=4)
+    (path,) = (tmp_path / "a").iterdir()
+    lines = []
+    for line in path.read_bytes().splitlines():
+        obj = open_line(line)
+        body = {k: v for k, v in obj.items() if k not in ("kind", "format", "crc")}
+        if obj["kind"] == "trial":
+            body |= {"status": "crash", "cycles": None, "reason": "of another time"}
+        lines.append(seal(obj["kind"], body))
+    path.write_text("".join(lines))
+    again = one(SMALL, tmp_path / "a", trials=4)
+    assert (again.history, again.simulated, again.damaged) == (first.history, 4, 0)
+    # What is known since is taken from there.
+    assert one(SMALL, tmp_path / "a", trials=4).simulated == 0
 
 
 def test_points_of_another_space_are_not_taken_for_known(tmp_path: Path) -> None:
