@@ -195,7 +195,8 @@ class Model:
         found = set()
         for operand in self.nest.operands:
             for d, (coeffs, _) in enumerate(operand.dims):
-                if operand.producer is not None and (max(coeffs) > 1 or not operand.inside or not all(operand.inside[d])):
+                skips = max(coeffs, default=0) > 1
+                if operand.producer is not None and (skips or not operand.inside or not all(operand.inside[d])):
                     found |= {a for a, c in enumerate(coeffs) if c and a < self.n_spatial}
         return sorted(found)
 
@@ -415,9 +416,11 @@ class Model:
     def wide_elements(self, part: Part) -> Ints:
         """Elements that are widened for one visit of a part's innermost nest, shape (n,)."""
         total = np.zeros(part.on.shape, dtype=np.int64)
+        alone = times(part.outer) == 1  # without a loop around nothing says which elements are read: all are made
         for wide in self.nest.wides:
             spans = [((part.tiles - 1) * np.array(c, dtype=np.int64)).sum(axis=-1) + 1 for c, _ in wide.dims]
-            total += times(np.stack([np.minimum(s, size) for s, (_, size) in zip(spans, wide.dims)], axis=-1))
+            sizes = [np.where(alone, size, np.minimum(s, size)) for s, (_, size) in zip(spans, wide.dims)]
+            total += times(np.stack(sizes, axis=-1))
         return total
 
     def widened(self, part: Part) -> Ints:
@@ -528,7 +531,7 @@ class Model:
             for n, part in enumerate(plan.parts, since):
                 own = np.where(part.on & ~shared, self.footprint(plan, part, k), 0)
                 # A result may take the place of an addend, and then its copies are the addend's too.
-                taken = nest.anchor is None and operand.scope == ACC
+                taken = operand.scope == ACC and (nest.anchor is None or operand.leads)
                 banks = np.maximum(plan.banks[k], plan.acc_banks) if taken else None
                 found.append(Held(operand.scope, own, self.copies(plan, part, k, banks) + made, n, n))
         for n, part in enumerate(plan.parts, since):

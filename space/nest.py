@@ -27,6 +27,7 @@ from space.sites import (
     NotPackedError,
     Site,
     alu_ops,
+    aside,
     is_copy,
     is_guarded,
     loads_of,
@@ -458,7 +459,7 @@ def _live(chain: list[Site], sources: set[Buffer]) -> int:
     most, held = 1, set[Buffer]()
     for n, site in enumerate(chain):
         ends = {b for b in held if last.get(b) == n}
-        most = max(most, len(held))
+        most = max(most, len(held) + (aside(site.store.value) if site.block.init is None else 0))
         held = {*(held - ends), *({site.store.buffer} - sources)}
     return most
 

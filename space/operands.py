@@ -34,6 +34,7 @@ class Operand:
         within: per dimension, what one iteration of the axes reads, from the first; () for index 0 everywhere.
         also: further blocks that read what is loaded.
         first: per dimension, the first index that is read.
+        leads: whether its reader is a stage that begins with it: what that makes may stand in its place.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Operand:
     within: tuple[tuple[int, ...], ...] = ()
     also: tuple[str, ...] = ()
     first: tuple[int, ...] = ()
+    leads: bool = False
 
     @property
     def readers(self) -> tuple[str, ...]:
@@ -128,7 +130,8 @@ def operands_of(
                 twin = any(o.name == load.buffer.name for o in operands)
                 first, within = _reached([first_of(x, lanes, own) for x in loads if x.buffer is load.buffer])
                 operands.append(Operand(load.buffer.name, ACC, site.block.name, _read_index(site.block, load.buffer), None, dims,
-                                        tuple(size for _, size in dims), twin=twin, within=within, first=first))
+                                        tuple(size for _, size in dims), twin=twin, within=within, first=first,
+                                        leads=site is not anchor and loads[0] is load))
     return tuple(operands)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from autosched.errors import SpaceError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Select, Var, int_value
 from autosched.ir.functor import expr_children, stmt_children, walk, walk_expr
-from autosched.ir.patterns import loads_in, update_of
+from autosched.ir.patterns import has_loads, loads_in, update_of
 from autosched.ir.stmt import Block, BlockRealize, BufferStore, For, PrimFunc, Stmt
 from autosched.target import Target
 
@@ -135,6 +135,26 @@ def alu_ops(value: Expr) -> tuple[int, int]:
 
     visit(value)
     return imm, tensor
+
+
+def aside(value: Expr) -> int:
+    """How many places besides its own a value needs while it is worked out, at most.
+
+    One where it reads an element twice, as ``a + (a << 1)``: it cannot work in that one's place. And one for every operation
+    whose second side is an operation as well, where the sides cannot change places or both are.
+    """
+    loads = [e.buffer for e in walk_expr(value) if isinstance(e, BufferLoad)]
+    found = int(len(loads) > len(set(loads)))
+    for e in walk_expr(value):
+        if isinstance(e, BinOp) and _works(e.b):
+            found += e.op == "-" or _works(e.a)
+    return found
+
+
+def _works(e: Expr) -> bool:
+    """Whether the ALU makes a value, and does not find it."""
+    e = e.value if isinstance(e, Cast) else e
+    return isinstance(e, BinOp | Call) and has_loads(e)
 
 
 def loads_of(site: Site) -> list[BufferLoad]:

@@ -142,24 +142,29 @@ def _divided(sch: Schedule, axes: Axes, sizes: dict[Place, int]) -> None:
     """Splits some axes, each by a size: layouts of what is stored, and iterators."""
     if not sizes:
         return
+
+    def split(place: Place) -> int | None:
+        """The size of an axis; of one that none of those that are split has to do with there is none."""
+        return sizes.get(axes.of(place)) if place in axes.parent else None
+
     blocks = device_blocks(sch.func)
     packs = pack_blocks(sch)
     layouts = {}
     for block in (*packs, *blocks):
         buffer = store_of(block).buffer
-        parts = [sizes.get(axes.of((buffer, d))) if (buffer, d) in axes.parent else None for d in range(buffer.ndim)]
+        parts = [split((buffer, d)) for d in range(buffer.ndim)]
         if any(parts):
             layouts[buffer] = block.name, _split(parts)
     domains = []
     for block in packs:
         # Copies again store at their plain iterators, so that what they fill is plain to see.
         store = store_of(block)
-        by_index = dict(zip(store.indices, [sizes.get(axes.of((store.buffer, d))) for d in range(store.buffer.ndim)]))
+        by_index = dict(zip(store.indices, [split((store.buffer, d)) for d in range(store.buffer.ndim)]))
         parts = [by_index.get(iv.var) for iv in block.iter_vars]
         if any(parts):
             domains.append((block.name, _split(parts)))
     for block in blocks:
-        parts = [sizes.get(axes.of((block.ident, iv.var))) for iv in block.iter_vars]
+        parts = [split((block.ident, iv.var)) for iv in block.iter_vars]
         if any(parts):
             domains.append((block.name, _split(parts)))
     for name, mapping in layouts.values():
