@@ -112,13 +112,12 @@ def shapes(pairs: list[str]) -> dict[str, tuple[int, ...]]:
 def run(args: argparse.Namespace) -> Exit:
     """Runs a network on images."""
     from autosched.networks import Network
+    from autosched.networks.archive import writable
     from autosched.networks.images import accepted, checked_labels
 
     for path in (args.output, args.save):
-        if path and not Path(path).parent.is_dir():
-            raise ProgramError(f"cannot write {path}: {Path(path).parent} is no directory")
-        if path and Path(path).is_dir():
-            raise ProgramError(f"cannot write {path}: it is a directory")
+        if path is not None:
+            writable(path)
     network = _network(args)
     taken = network.graph if isinstance(network, Network) else network
     images, labels = _images(args.input, taken, args.seed)
@@ -283,14 +282,14 @@ def _compare(graph: Graph, images: Mapping[str, Any], outputs: Mapping[str, Any]
 
 def quantize(args: argparse.Namespace) -> Exit:
     """Writes a network whose scales are powers of two."""
+    from autosched.networks.archive import writable
     from autosched.networks.quantize import quantize as quantize_file
 
+    writable(args.output)
     data = read_arrays(args.calibrate)
     if not isinstance(data, dict):
         data = {"": data}
     labels = data.pop(LABELS, None)
-    if not Path(args.output).parent.is_dir():
-        raise ProgramError(f"cannot write {args.output}: {Path(args.output).parent} is no directory")
     report = quantize_file(
         args.network, data, args.output, args.method, args.per_channel, labels, shapes(args.shape),
     )

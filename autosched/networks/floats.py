@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +13,28 @@ from autosched.networks.graph import Array
 from autosched.networks.onnx_file import FLOAT, File, Node
 from autosched.networks.parameters import output_channels
 
+if TYPE_CHECKING:
+    from onnx import AttributeProto
+
 CLIPS = ("Relu", "Clip")
+
+
+class Names:
+    """Names for what a network gains: none that something has already.
+
+    Args:
+        taken: names of tensors and nodes.
+    """
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self.taken = set(taken)
+
+    def free(self, wanted: str) -> str:
+        """A name that nothing has, as it is wanted wherever that can be; it is taken from then on."""
+        while wanted in self.taken:
+            wanted += "_"
+        self.taken.add(wanted)
+        return wanted
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +47,8 @@ class Op:
         inputs: tensors; "" where one is left out.
         outputs: tensors.
         attrs: attributes as Python values.
+        given: attributes as the file has them, from which those in ``attrs`` are written: an empty list has no type in Python.
+        domain: operator set; "" for ONNX's own.
     """
 
     name: str
@@ -32,6 +56,8 @@ class Op:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attrs: Mapping[str, Any] = field(default_factory=dict)
+    given: tuple[AttributeProto, ...] = ()
+    domain: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,20 +80,44 @@ class FloatNet:
     """Float operators in order, with their constants.
 
     Args:
-        ops: the operators.
+        ops: the operators; all of them, before anybody asks who reads or makes a tensor.
         constants: values by tensor.
+        outputs: of the network.
+        shapes: extents by tensor.
+        names: those that are taken.
         saturations: the quantizers that the Clips of these names stand for.
+        floats: types of tensors that are integers in the file and are none here.
     """
 
     ops: list[Op]
     constants: dict[str, Array]
+    outputs: tuple[str, ...]
+    shapes: dict[str, tuple[int, ...]]
+    names: Names
     saturations: dict[str, Saturation] = field(default_factory=dict)
+    floats: dict[str, str] = field(default_factory=dict)
 
-    def readers(self, tensor: str) -> list[Op]:
+    @cached_property
+    def _readers(self) -> dict[str, list[Op]]:
+        found: dict[str, list[Op]] = {}
+        for op in self.ops:
+            for t in dict.fromkeys(op.inputs):
+                found.setdefault(t, []).append(op)
+        return found
+
+    @cached_property
+    def _makers(self) -> dict[str, Op]:
+        return {t: op for op in self.ops for t in op.outputs}
+
+    def readers(self, tensor: str) -> Sequence[Op]:
         """The operators that read a tensor."""
-        return [o for o in self.ops if tensor in o.inputs]
+        return self._readers.get(tensor, ())
 
-    def settled(self, ranges: Mapping[str, tuple[float, float]], outputs: Sequence[str]) -> FloatNet:
+    def maker(self, tensor: str) -> Op | None:
+        """The operator that makes a tensor, or None where it is an input or a constant."""
+        return self._makers.get(tensor)
+
+    def settled(self, ranges: Mapping[str, tuple[float, float]]) -> FloatNet:
         """The network with those ends of its quantizers' ranges that the calibration data reach, as Relus and Clips.
 
         A quantizer that saturates is a clip, and often the only one: exporters drop a Relu where the range begins at 0. An end
@@ -75,15 +125,21 @@ class FloatNet:
 
         Args:
             ranges: (least, greatest) value by tensor, over the calibration set.
-            outputs: of the network: these keep their names.
         """
-        made = FloatNet([], dict(self.constants))
+        made = replace(self, ops=[], constants=dict(self.constants), saturations={})
+        kept: list[Op | None] = []
+        places: dict[str, int] = {}
         same: dict[str, str] = {}
+
+        def keep(op: Op) -> None:
+            places.update(dict.fromkeys(op.outputs, len(kept)))
+            kept.append(op)
+
         for op in self.ops:
             inputs = tuple(same.get(t, t) for t in op.inputs)
             at = self.saturations.get(op.name)
             if at is None:
-                made.ops.append(replace(op, inputs=inputs))
+                keep(replace(op, inputs=inputs))
                 continue
             (out,) = op.outputs
             least, most = ranges.get(op.inputs[0], (0.0, 0.0))
@@ -92,19 +148,22 @@ class FloatNet:
             high = at.high if most > at.high + at.step / 2 else np.inf
             if low == -np.inf and high == np.inf:
                 same[out] = inputs[0]
-                if out in outputs:
-                    made.ops.append(Op(op.name, "Identity", inputs[:1], (out,)))
+                if out in self.outputs:
+                    keep(Op(op.name, "Identity", inputs[:1], (out,)))
                 continue
-            before = next((o for o in made.ops if inputs[0] in o.outputs), None)
+            place = places.get(inputs[0])
+            before = None if place is None else kept[place]
             ends = clip_ends(before, made.constants) if before is not None else None
-            if before is not None and ends is not None and len(self.readers(op.inputs[0])) == 1 and inputs[0] not in outputs:
+            if place is not None and before is not None and ends is not None and (
+                len(self.readers(op.inputs[0])) == 1 and inputs[0] not in self.outputs
+            ):
                 # Two clips in a row are one.
                 low, high = min(max(ends[0], low), high), min(max(ends[1], low), high)
-                made.ops.remove(before)
+                kept[place] = None
                 inputs = before.inputs[:1]
-            made.ops.append(_clip(made, op.name, inputs[0], out, low, high))
-        _fold_norms(made, outputs)
-        return made
+            keep(_clip(made, op.name, inputs[0], out, low, high))
+        made.ops = [op for op in kept if op is not None]
+        return _folded(made)
 
 
 def clip_ends(op: Op, constants: Mapping[str, Array]) -> tuple[float, float] | None:
@@ -128,7 +187,7 @@ def _clip(net: FloatNet, name: str, tensor: str, out: str, low: float, high: flo
         return Op(name, "Relu", (tensor,), (out,))
     inputs = [tensor]
     for end, value in (("low", low), ("high", high)):
-        inputs.append("" if np.isinf(value) else f"{name}:{end}")
+        inputs.append("" if np.isinf(value) else net.names.free(f"{name}:{end}"))
         if inputs[-1]:
             net.constants[inputs[-1]] = np.array(value, dtype=np.float32)
     return Op(name, "Clip", tuple(inputs) if inputs[2] else tuple(inputs[:2]), (out,))
@@ -143,36 +202,50 @@ def float_net(file: File) -> FloatNet:
     Raises:
         ProgramError: a quantized operator whose float form is not known.
     """
-    net = FloatNet([], dict(file.constants))
+    taken = {t for n in file.nodes for t in (n.name, *n.inputs, *n.outputs)}
+    names = Names({*taken, *file.shapes, *file.constants, *file.inputs, *file.outputs})
+    net = FloatNet([], dict(file.constants), file.outputs, dict(file.shapes), names)
     for name, shape in file.blank.items():
         net.constants[name] = np.zeros(shape, dtype=np.float32)
     same: dict[str, str] = {}
     for node in file.nodes:
         inputs = tuple(same.get(t, t) for t in node.inputs)
+        _note_float(net, file, node)
         if node.op == "QuantizeLinear":
             end = _saturation(net, file, node, node.inputs[1:3])
-            same[node.outputs[0]] = inputs[0] if end is None else _clipped(
-                net, node, end, inputs[0], f"{node.outputs[0]}:clipped")
+            same[node.outputs[0]] = inputs[0] if end is None else _clipped(net, node, end, inputs[0])
         elif node.op == "DequantizeLinear" and inputs[0] in net.constants and inputs[0] == node.inputs[0]:
             # A name of its own: the quantized network that is written next has a tensor of this one.
-            same[node.outputs[0]] = f"{node.outputs[0]}:float"
+            same[node.outputs[0]] = names.free(f"{node.outputs[0]}:float")
             net.constants[same[node.outputs[0]]] = _dequantized(net, node, 0)
         elif node.op == "DequantizeLinear":
             same[node.outputs[0]] = inputs[0]
         elif node.op in _QLINEAR:
             _qlinear(net, file, node, inputs)
         elif node.op == "Clip" and (end := _fewer_bits(net, file, node)) is not None:
-            same[node.outputs[0]] = _clipped(net, node, end, inputs[0], f"{node.outputs[0]}:clipped")
+            same[node.outputs[0]] = _clipped(net, node, end, inputs[0])
         elif node.op in ("ConvInteger", "MatMulInteger", "DynamicQuantizeLinear"):
             raise node.refuse("its float form is not written in the file", FLOAT)
         else:
-            net.ops.append(Op(node.name, node.op, inputs, node.outputs, node.attrs))
+            domain = "" if node.proto.domain == "ai.onnx" else node.proto.domain
+            net.ops.append(Op(node.name, node.op, inputs, node.outputs, node.attrs, tuple(node.proto.attribute), domain))
     renamed = {k: same[k] for k in file.outputs if k in same}
     if renamed:
         # An output that was quantized is given as float, under its own name.
-        net.ops += [Op(f"{k}:float", "Identity", (v,), (k,)) for k, v in renamed.items()]
-    _fold_norms(net, file.outputs)
-    return net
+        net.ops += [Op(names.free(f"{k}:float"), "Identity", (v,), (k,)) for k, v in renamed.items()]
+    return _folded(net)
+
+
+def _note_float(net: FloatNet, file: File, node: Node) -> None:
+    """Notes results that are integers of a quantizer in the file: of one, or of what only moves and picks these."""
+    for out in node.outputs:
+        kinds = [net.floats[t] for t in node.inputs if t in net.floats and file.dtypes.get(out) == file.dtypes.get(t)]
+        if node.op == "QuantizeLinear":
+            net.floats[out] = file.dtypes[node.inputs[0]]
+        elif node.op in _QLINEAR:
+            net.floats[out] = "float32"
+        elif kinds and node.op != "Cast":
+            net.floats[out] = kinds[0]
 
 
 def _constant(net: FloatNet, node: Node, at: int) -> Array:
@@ -213,19 +286,23 @@ def _qlinear(net: FloatNet, file: File, node: Node, inputs: tuple[str, ...]) -> 
     for at in operands:
         read.append(inputs[at])
         if inputs[at] in net.constants:
-            read[-1] = f"{node.name}:{at}"
+            read[-1] = net.names.free(f"{node.name}:{at}")
             net.constants[read[-1]] = _dequantized(net, node, at)
     at = _BIAS.get(node.op, len(inputs))
     if len(inputs) > at and inputs[at]:
         scale = _constant(net, node, 1).astype(np.float64) * _constant(net, node, 4).astype(np.float64)
-        read.append(f"{node.name}:bias")
+        read.append(net.names.free(f"{node.name}:bias"))
         net.constants[read[-1]] = (_constant(net, node, at) * scale.reshape(-1)).astype(np.float32)
     dropped = ("channels_last", "opset")
     attrs = {k: v for k, v in node.attrs.items() if k not in dropped}
     end = _saturation(net, file, node, node.inputs[result : result + 2])
-    net.ops.append(Op(node.name, op, tuple(read), node.outputs if end is None else (f"{node.outputs[0]}:sum",), attrs))
-    if end is not None:
-        _clipped(net, node, end, f"{node.outputs[0]}:sum", node.outputs[0])
+    given, out = tuple(node.proto.attribute), node.outputs[0]
+    if end is None:
+        net.ops.append(Op(node.name, op, tuple(read), (out,), attrs, given))
+        return
+    sums = _beside(net, out, "sum")
+    net.ops.append(Op(node.name, op, tuple(read), (sums,), attrs, given))
+    _clipped(net, node, end, sums, out)
 
 
 def _saturation(net: FloatNet, file: File, node: Node, scaled: Sequence[str]) -> Saturation | None:
@@ -253,63 +330,83 @@ def _fewer_bits(net: FloatNet, file: File, node: Node) -> Saturation | None:
     return Saturation(low, high, whole.step)
 
 
-def _clipped(net: FloatNet, node: Node, end: Saturation, tensor: str, out: str) -> str:
-    name = f"{node.name}:saturates"
+def _beside(net: FloatNet, tensor: str, word: str) -> str:
+    """A tensor that the file does not have, of another one's extents."""
+    name = net.names.free(f"{tensor}:{word}")
+    net.shapes[name] = net.shapes[tensor]
+    return name
+
+
+def _clipped(net: FloatNet, node: Node, end: Saturation, tensor: str, out: str = "") -> str:
+    """Clips a tensor where a quantizer saturates; the result is ``out``, or a tensor beside the node's."""
+    out = out or _beside(net, node.outputs[0], "clipped")
+    name = net.names.free(f"{node.name}:saturates")
     net.ops.append(_clip(net, name, tensor, out, end.low, end.high))
     net.saturations[name] = end
     return out
 
 
-def _fold_norms(net: FloatNet, outputs: Sequence[str]) -> None:
-    """Folds a BatchNormalization into the convolution in front of it, and an Add of a constant into what it follows."""
-    changed = True
-    while changed:
-        changed = False
-        for k, op in enumerate(net.ops):
-            before = next((o for o in net.ops if op.inputs and op.inputs[0] in o.outputs), None)
-            if before is None or before.op not in ("Conv", "Gemm", "MatMul") or len(net.readers(op.inputs[0])) != 1:
-                continue
-            if op.inputs[0] in outputs or before.inputs[1] not in net.constants:
-                continue
-            made = _normalised(net, before, op) or _with_bias(net, before, op)
-            if made is not None:
-                net.ops[net.ops.index(before)] = made
-                del net.ops[k]
-                changed = True
-                break
+def _folded(net: FloatNet) -> FloatNet:
+    """The network with a BatchNormalization in the convolution in front of it, and an Add of a constant in what it follows."""
+    kept: list[Op] = []
+    places: dict[str, int] = {}
+    for op in net.ops:
+        first = op.inputs[0] if op.inputs else ""
+        place = places.get(first) if first and len(net.readers(first)) == 1 and first not in net.outputs else None
+        made = None if place is None else _normalised(net, kept[place], op) or _with_bias(net, kept[place], op)
+        if place is None or made is None:
+            place, made = len(kept), op
+            kept.append(op)
+        kept[place] = made
+        places.update(dict.fromkeys(made.outputs, place))
+    return replace(net, ops=kept)
 
 
 def _normalised(net: FloatNet, conv: Op, norm: Op) -> Op | None:
-    if norm.op != "BatchNormalization" or conv.op != "Conv" or any(t not in net.constants for t in norm.inputs[1:5]):
+    if norm.op != "BatchNormalization" or conv.op != "Conv":
+        return None
+    if norm.attrs.get("training_mode", 0) or any(norm.outputs[1:]):
+        return None  # it normalises by what it sees, or says what that was
+    if any(t not in net.constants for t in (conv.inputs[1], *norm.inputs[1:5])):
         return None
     gamma, beta, mean, var = (net.constants[t].astype(np.float64) for t in norm.inputs[1:5])
-    factor = gamma / np.sqrt(var + float(norm.attrs.get("epsilon", 1e-5)))
-    weight = net.constants[conv.inputs[1]].astype(np.float64)
-    bias = np.zeros(len(weight))
+    stored = net.constants[conv.inputs[1]]
+    weight, bias = stored.astype(np.float64), np.zeros(len(stored))
     if len(conv.inputs) > 2 and conv.inputs[2]:
+        if conv.inputs[2] not in net.constants:
+            return None
         bias = net.constants[conv.inputs[2]].astype(np.float64)
-    names = f"{conv.name}:weight", f"{conv.name}:bias"
-    net.constants[names[0]] = (weight * factor.reshape(-1, *[1] * (weight.ndim - 1))).astype(np.float32)
-    net.constants[names[1]] = ((bias - mean) * factor + beta).astype(np.float32)
-    return Op(conv.name, "Conv", (conv.inputs[0], *names), norm.outputs[:1], conv.attrs)
+    names = net.names.free(f"{conv.name}:weight"), net.names.free(f"{conv.name}:bias")
+    with np.errstate(all="ignore"):
+        # What is no number any more is refused by its name.
+        factor = gamma / np.sqrt(var + float(norm.attrs.get("epsilon", 1e-5)))
+        net.constants[names[0]] = (weight * factor.reshape(-1, *[1] * (weight.ndim - 1))).astype(stored.dtype)
+        net.constants[names[1]] = ((bias - mean) * factor + beta).astype(stored.dtype)
+    return replace(conv, inputs=(conv.inputs[0], *names), outputs=norm.outputs[:1])
 
 
 def _with_bias(net: FloatNet, linear: Op, add: Op) -> Op | None:
     """A MatMul (or an operator without bias) with the constant that is added to its result."""
-    if add.op != "Add" or (len(linear.inputs) > 2 and linear.inputs[2]):
+    if add.op != "Add" or linear.op not in ("Conv", "Gemm", "MatMul") or (len(linear.inputs) > 2 and linear.inputs[2]):
         return None
     fixed = [t for t in add.inputs if t in net.constants]
-    if len(fixed) != 1 or add.inputs[0] in net.constants:
+    if len(fixed) != 1 or add.inputs[0] in net.constants or linear.inputs[1] not in net.constants:
         return None
+    shape = net.shapes.get(linear.outputs[0], ())
     weight, value = net.constants[linear.inputs[1]], net.constants[fixed[0]]
     if linear.op == "Conv":
-        channels, fits = len(weight), value.ndim >= 3 and value.shape[-3] == value.size and value.shape[-2:] == (1, 1)
+        # Of an image alone: what is one number per channel there is one per depth of a volume.
+        channels, rank = len(weight), 4
+        fits = value.ndim >= 3 and value.shape[-3] == value.size and value.shape[-2:] == (1, 1)
     else:
-        channels = weight.shape[0] if linear.attrs.get("transB", 0) else weight.shape[-1]
-        fits = weight.ndim == 2 and value.shape[-1:] == (value.size,)
-    if not fits or value.size != channels:
+        channels, rank = weight.shape[0] if linear.attrs.get("transB", 0) else weight.shape[-1], 2
+        fits = value.shape[-1:] == (value.size,)
+    # A constant of more dimensions gives its result more, and a Gemm takes matrices alone.
+    if not fits or value.size != channels or len(shape) != rank or net.shapes.get(add.outputs[0]) != shape or weight.ndim != rank:
         return None
-    name = f"{linear.name}:bias"
-    net.constants[name] = value.reshape(-1).astype(np.float32)
+    name = net.names.free(f"{linear.name}:bias")
+    net.constants[name] = value.reshape(-1).astype(weight.dtype)
+    # Without a bias of its own a Gemm's beta meant nothing.
+    attrs = {k: v for k, v in linear.attrs.items() if k != "beta"}
     kind = "Gemm" if linear.op == "MatMul" else linear.op
-    return Op(linear.name, kind, (*linear.inputs[:2], name), add.outputs, linear.attrs)
+    return replace(linear, op=kind, inputs=(*linear.inputs[:2], name), outputs=add.outputs, attrs=attrs)

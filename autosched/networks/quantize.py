@@ -1,14 +1,15 @@
 """From a float network (or one with other scales) to one whose scales are powers of two.
 
-Ranges come from onnxruntime's calibrators. Weights and activations become symmetric int8, scales are rounded to powers of two so
-that nothing in the calibrated range is clipped, biases become int32 at the scale of the sums, and a Relu or Clip becomes the
-clip of the layer in front of it. The result is written as QDQ.
+Ranges come from onnxruntime's calibrators, or are the least and the most of what it computes. Weights and activations become
+symmetric int8, scales are rounded to powers of two so that nothing in the calibrated range is clipped, biases become int32 at the
+scale of the sums, and a Relu or Clip becomes the clip of the layer in front of it. The result is written as QDQ.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from io import StringIO
@@ -18,12 +19,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autosched.errors import ProgramError, UnknownNameError
-from autosched.networks.floats import CLIPS, FloatNet, Op, clip_ends, float_net
-from autosched.networks.graph import Array
+from autosched.networks.archive import writable
+from autosched.networks.floats import CLIPS, FloatNet, Names, Op, clip_ends, float_net
+from autosched.networks.graph import Array, Ints
 from autosched.networks.images import checked_labels
-from autosched.networks.onnx_file import OPSET, File, check, read
+from autosched.networks.onnx_file import OPSET, File, Node, check, read
 from autosched.networks.parameters import output_channels
+from autosched.networks.ranges import LIMIT
 from autosched.networks.reference import refusals, session
+from sim.files import write_bytes
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -71,15 +75,29 @@ class Report:
 
 @dataclass(eq=False)
 class _Plan:
-    """Exponents of the tensors that are quantized, and the ends of those that are clipped."""
+    """Exponents of the tensors that are quantized, those of the weights by result, and the ends of tensors that are clipped."""
 
     exponents: dict[str, int] = field(default_factory=dict)
+    powers: dict[str, Ints] = field(default_factory=dict)
     clips: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def ends(self, tensor: str) -> tuple[float, float]:
         """The least and the greatest int8 value that a tensor can have."""
         low, high = (x * 2.0 ** self.exponents[tensor] for x in self.clips.get(tensor, (-np.inf, np.inf)))
         return max(-128.0, float(np.rint(low))), min(127.0, float(np.rint(high)))
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """A network as a model.
+
+    Args:
+        model: plain float, or QDQ.
+        quantized: the int8 form of each tensor that has one.
+    """
+
+    model: ModelProto
+    quantized: Mapping[str, str]
 
 
 def quantize(
@@ -103,22 +121,25 @@ def quantize(
     """
     if method not in METHODS:
         raise UnknownNameError("calibration method", method, METHODS)
+    writable(output)
     file = read(path, shapes, convert=True)
     if file.blank:
         raise ProgramError(f"{path}: {next(iter(file.blank))!r} has a shape and no data; only weights with data can be quantized")
     batches = list(_batches(file, data))
     if labels is not None:
         labels = checked_labels(labels, sum(len(next(iter(b.values()))) for b in batches))
+    _finite(file.nodes, file.constants)
     net = float_net(file)
     if net.saturations:
-        net = net.settled(calibrate(write(net, file, None, False), batches, "minmax"), file.outputs)
-    model = write(net, file, None, False)
-    ranges = calibrate(model, batches, method)
+        net = net.settled(_reached(write(net, file, None).model, batches, _floats(net, file)))
+    _finite(net.ops, net.constants)
+    model = write(net, file, None).model
+    ranges = calibrate(model, batches, method, _floats(net, file))
     plan = plan_scales(net, file, ranges, per_channel)
-    made = write(net, file, plan, per_channel)
-    check(made, Path(output).stem, str(output), {})
-    report = fidelity(model, made, net, plan, batches, labels)
-    _write(Path(output), made.SerializeToString())
+    made = write(net, file, plan)
+    check(made.model, Path(output).stem, str(output), {})
+    report = fidelity(model, made, plan, batches, labels)
+    write_bytes(output, made.model.SerializeToString())
     return report
 
 
@@ -132,7 +153,19 @@ def blank_network(file: File) -> File:
     ranges = dict.fromkeys(file.shapes, (-127.0, 127.0))
     plan = plan_scales(net, file, ranges, False)
     plan.exponents = dict.fromkeys(plan.exponents, 0)
-    return check(write(net, file, plan, False, blank=True), file.name, file.name, {})
+    return check(write(net, file, plan).model, file.name, file.name, {})
+
+
+def _finite(nodes: Iterable[Node | Op], constants: Mapping[str, Array]) -> None:
+    """Refuses weights, biases and norms that hold what is no number; a Clip or a mask may well be infinite."""
+    for node in nodes:
+        if node.op not in (*WEIGHTED, "BatchNormalization", "QuantizeLinear", "DequantizeLinear"):
+            continue
+        for name in node.inputs:
+            value = constants.get(name)
+            if value is not None and value.dtype.kind == "f" and not np.isfinite(value).all():
+                where = f"node {node.name!r} ({node.op})"
+                raise ProgramError(f"{where}: {name!r} holds values that are not finite; export the model again")
 
 
 def _batches(file: File, data: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
@@ -159,14 +192,19 @@ def _batches(file: File, data: Mapping[str, Array]) -> Iterator[dict[str, Array]
         yield {n: data[n][k * file.shapes[n][0] : (k + 1) * file.shapes[n][0]] for n in inputs}
 
 
-def calibrate(model: ModelProto, batches: Sequence[Mapping[str, Array]], method: str) -> dict[str, tuple[float, float]]:
-    """Ranges of all float tensors, by onnxruntime's calibrators.
+def calibrate(
+    model: ModelProto, batches: Sequence[Mapping[str, Array]], method: str, tensors: Sequence[str]
+) -> dict[str, tuple[float, float]]:
+    """Ranges of float tensors, as onnxruntime's calibrators give them.
 
     Args:
         model: a float network.
         batches: images by input.
         method: one of ``METHODS``.
+        tensors: whose ranges are asked for.
     """
+    if method == "minmax":
+        return _reached(model, batches, tensors)
     from onnxruntime.quantization import CalibrationMethod
     from onnxruntime.quantization.calibrate import CalibrationDataReader, create_calibrator
 
@@ -177,18 +215,65 @@ def calibrate(model: ModelProto, batches: Sequence[Mapping[str, Array]], method:
         def get_next(self) -> Mapping[str, Array] | None:
             return next(self.left, None)
 
-    kind = {"minmax": CalibrationMethod.MinMax, "percentile": CalibrationMethod.Percentile, "entropy": CalibrationMethod.Entropy}
+    kind = {"percentile": CalibrationMethod.Percentile, "entropy": CalibrationMethod.Entropy}[method]
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "float.onnx"
         source.write_bytes(model.SerializeToString())
-        # Histograms are announced on standard output, which is the command's own.
-        with refusals(), redirect_stdout(StringIO()):
+        # Histograms are announced on standard output, which is the command's own; what is no number is refused below.
+        with refusals(), redirect_stdout(StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
             calibrator = create_calibrator(
-                source, None, augmented_model_path=str(Path(folder) / "more.onnx"), calibrate_method=kind[method],
+                source, None, augmented_model_path=str(Path(folder) / "more.onnx"), calibrate_method=kind,
             )
-            calibrator.collect_data(Reader())
-            found = calibrator.compute_data().data
+            try:
+                calibrator.collect_data(Reader())
+                found = calibrator.compute_data().data
+            except ValueError as error:
+                # Histograms end where a value is not finite, of whatever tensor.
+                wide = _reached(model, batches, tensors)
+                bad = next((n for n in tensors if not np.isfinite(wide[n]).all()), None)
+                if bad is None:
+                    raise
+                raise _endless(bad, "; --method minmax takes it where it stays in float") from error
     return {n: (float(np.min(r.range_value[0])), float(np.max(r.range_value[1]))) for n, r in found.items()}
+
+
+def _reached(model: ModelProto, batches: Sequence[Mapping[str, Array]], tensors: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """The least and the greatest value of every tensor: onnxruntime's own calibrator takes time by the square of the nodes."""
+    given = {i.name for i in model.graph.input}
+    made = [t for t in tensors if t not in given]
+    runs = _watched(model, made, "float32")
+    found: dict[str, tuple[float, float]] = {}
+    for batch in batches:
+        with refusals():
+            arrays = [*(batch[t] for t in tensors if t in given), *(runs.run(made, dict(batch)) if made else ())]
+        for t, array in zip([*(t for t in tensors if t in given), *made], arrays):
+            low, high = found.get(t, (np.inf, -np.inf))
+            # What is no number stays in these, unlike in Python's own.
+            found[t] = float(np.minimum(low, array.min())), float(np.maximum(high, array.max()))
+    return found
+
+
+def _watched(model: ModelProto, tensors: Sequence[str], dtype: str) -> Any:
+    """A session in which tensors of one type can be asked for beside the outputs."""
+    import onnx
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    known = {o.name for o in copy.graph.output} | {i.name for i in copy.graph.input}
+    kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    copy.graph.output.extend([onnx.helper.make_tensor_value_info(t, kind, None) for t in tensors if t not in known])
+    return session(copy)
+
+
+def _floats(net: FloatNet, file: File) -> list[str]:
+    """The float32 tensors of a network, in order."""
+    made = [t for op in net.ops for t in op.outputs if t]
+    return [t for t in (*file.inputs, *made) if net.floats.get(t, file.dtypes.get(t, "float32")) == "float32"]
+
+
+def _endless(tensor: str, more: str = "") -> ProgramError:
+    return ProgramError(f"{tensor!r} takes values that are not finite on the calibration data{more}")
 
 
 def _exponent(most: float) -> int:
@@ -207,27 +292,45 @@ def plan_scales(net: FloatNet, file: File, ranges: Mapping[str, tuple[float, flo
     """
     plan = _Plan()
     wanted = _wanted(net)
+
+    def own(tensor: str) -> int:
+        ends = ranges.get(tensor, (-1.0, 1.0))
+        if not np.isfinite(ends).all():
+            raise _endless(tensor)
+        return _exponent(max(map(abs, ends)))
+
     for name in file.inputs:
         if file.dtypes[name] == "float32":
-            plan.exponents[name] = _exponent(max(map(abs, ranges.get(name, (-1.0, 1.0)))))
+            plan.exponents[name] = own(name)
     for op in net.ops:
         source = next((t for t in op.inputs if t in plan.exponents), None)
         out = op.outputs[0]
-        moves = op.op in SAME_SCALE and not (op.op == "Resize" and op.attrs.get("mode", "nearest") != "nearest")
-        if moves and op.inputs[0] in plan.exponents:
+        maker = net.maker(op.inputs[0]) if op.inputs else None
+        clips = maker is not None and _fused(net, maker) is op
+        if op.inputs and op.inputs[0] in plan.exponents and (_moves(net, op) or clips):
             plan.exponents[out] = plan.exponents[op.inputs[0]]
         elif op.op in NEW_SCALE and source is not None and _quantizable(net, op, plan):
-            most = max(map(abs, ranges.get(_after_clips(net, op), (-1.0, 1.0))))
-            exponent = _exponent(most)
+            clip = _fused(net, op)
+            exponent = own(out if clip is None else clip.outputs[0])
             if op.op in WEIGHTED:
-                exponent = min(exponent, plan.exponents[source] + int(weight_exponents(net, op, per_channel).min()))
+                plan.powers[out], exponent = weight_exponents(net, op, per_channel, plan.exponents[op.inputs[0]], exponent)
             plan.exponents[out] = exponent
-            if (ends := clip_ends(op, net.constants)) is not None:
-                plan.clips[out] = ends
         elif out in wanted and out in ranges:
             # What the machine cannot compute is a float tensor of the host; a layer behind it takes its int8 form.
-            plan.exponents[out] = _exponent(max(map(abs, ranges[out])))
+            plan.exponents[out] = own(out)
+        if op.op in CLIPS and out in plan.exponents and (ends := clip_ends(op, net.constants)) is not None:
+            plan.clips[out] = ends
     return plan
+
+
+def _moves(net: FloatNet, op: Op) -> bool:
+    """Whether an operator only moves the values of its first input: it makes none that has no place at their scale."""
+    if op.op == "Resize":
+        return bool(op.attrs.get("mode", "nearest") == "nearest")
+    if op.op == "Pad" and op.attrs.get("mode", "constant") == "constant" and len(op.inputs) > 2 and op.inputs[2]:
+        fill = net.constants.get(op.inputs[2])
+        return fill is not None and not np.any(fill)
+    return op.op in SAME_SCALE
 
 
 def _wanted(net: FloatNet) -> set[str]:
@@ -237,7 +340,7 @@ def _wanted(net: FloatNet) -> set[str]:
         if op.op in SAME_SCALE:
             takes = op.outputs[0] in found
         else:
-            takes = op.op in ("AveragePool", "GlobalAveragePool") or (op.op in WEIGHTED and op.inputs[1] in net.constants)
+            takes = op.op in ("AveragePool", "GlobalAveragePool") or _weighs(net, op)
         if takes:
             found.add(op.inputs[0])
     return found
@@ -245,7 +348,7 @@ def _wanted(net: FloatNet) -> set[str]:
 
 def _quantizable(net: FloatNet, op: Op, plan: _Plan) -> bool:
     if op.op in WEIGHTED:
-        return op.inputs[0] in plan.exponents and op.inputs[1] in net.constants
+        return op.inputs[0] in plan.exponents and _weighs(net, op)
     if op.op in ("Add", "Concat"):
         return all(t in plan.exponents for t in op.inputs)
     if op.op == "Mul":
@@ -253,142 +356,223 @@ def _quantizable(net: FloatNet, op: Op, plan: _Plan) -> bool:
     return op.inputs[0] in plan.exponents
 
 
+def _weighs(net: FloatNet, op: Op) -> bool:
+    """Whether an operator is a weighted sum as the machine forms it: of constants, and of bias and products as they are."""
+    plain = op.attrs.get("alpha", 1.0) == op.attrs.get("beta", 1.0) == 1.0
+    return op.op in WEIGHTED and plain and op.inputs[1] in net.constants and _bias(net, op) is not None
+
+
 def _fused(net: FloatNet, op: Op) -> Op | None:
     """The Relu or Clip that alone reads an operator's result: it becomes the operator's clip."""
-    if op.op not in (*WEIGHTED, "Add", "AveragePool", "GlobalAveragePool", "Mul"):
+    if op.op not in (*WEIGHTED, "Add", "AveragePool", "GlobalAveragePool", "Mul") or op.outputs[0] in net.outputs:
         return None
     readers = net.readers(op.outputs[0])
-    return readers[0] if len(readers) == 1 and readers[0].op in CLIPS else None
+    alone = len(readers) == 1 and readers[0].op in CLIPS and readers[0].inputs[0] == op.outputs[0]
+    return readers[0] if alone else None
 
 
-def _after_clips(net: FloatNet, op: Op) -> str:
-    while (fused := _fused(net, op)) is not None:
-        return fused.outputs[0]
-    return op.outputs[0]
+def _bias(net: FloatNet, op: Op) -> Array | None:
+    """A weighted operator's bias, flat, one number per output or one for all; None where it is computed or of another form."""
+    if len(op.inputs) < 3 or not op.inputs[2]:
+        return np.zeros(1)
+    value = net.constants.get(op.inputs[2])
+    if value is None or value.shape[-1:] not in ((), (value.size,)):
+        return None
+    flat: Array = value.reshape(-1).astype(np.float64)
+    return flat
 
 
-def weight_exponents(net: FloatNet, op: Op, per_channel: bool) -> Array:
-    """Exponents of an operator's weight, int64[1] or one per output channel."""
-    weight = np.abs(net.constants[op.inputs[1]].astype(np.float64))
+def weight_exponents(net: FloatNet, op: Op, per_channel: bool, source: int, result: int) -> tuple[Ints, int]:
+    """Exponents of an operator's weight, int64[1] or one per output channel, and that of its result.
+
+    Both are as fine as they may be: sums, bias and rounding stay inside int32, and sums are shifted right by 0 to 31.
+
+    Args:
+        net: its network.
+        op: an operator with constant weight and bias.
+        per_channel: as for ``quantize``.
+        source: exponent of its input.
+        result: that of its result, as far as its range goes.
+    """
+    weight, bias = net.constants[op.inputs[1]].astype(np.float64), _bias(net, op)
+    assert bias is not None
     axis = output_channels(op.op, op.attrs, weight.shape)[1]
+    most = np.abs(weight).max(axis=tuple(d for d in range(weight.ndim) if d != axis), initial=0)
     if not per_channel or op.op == "ConvTranspose":
-        return np.array([_exponent(float(weight.max(initial=0)))], dtype=np.int64)
-    most = weight.max(axis=tuple(d for d in range(weight.ndim) if d != axis))
-    return np.array([_exponent(float(m)) for m in most], dtype=np.int64)
+        most = most.max(keepdims=True)
+    powers: Ints = np.array([_exponent(float(m)) for m in most], dtype=np.int64)
+    while True:
+        # Each of the two may make the other coarser: a result is no finer than its sums.
+        result = min(result, source + int(powers.min()))
+        shift = powers + source - result
+        saturates = _saturates(_stored(weight, powers, axis), axis, bias, shift)
+        added = np.minimum(np.rint(np.abs(bias) * 2.0 ** (powers + source)), saturates)
+        reach = saturates - 128 * 2.0**shift + added + np.where(shift > 0, 2.0 ** (shift - 1), 0)
+        over = (reach >= LIMIT) | (shift > 31)
+        if not over.any():
+            return powers, result
+        powers = powers - (over if len(powers) > 1 else over.any(keepdims=True))
+
+
+def _stored(weight: Array, powers: Ints, axis: int) -> Array:
+    """A weight as int8."""
+    spread = [-1 if d == axis else 1 for d in range(weight.ndim)] if len(powers) > 1 else [1] * weight.ndim
+    made: Array = np.clip(np.rint(weight * 2.0 ** powers.reshape(spread)), -127, 127).astype(np.int8)
+    return made
+
+
+def _saturates(stored: Array, axis: int, bias: Array, shift: Ints) -> Array:
+    """By output, what a bias saturates the result with, whatever the image is; more of it changes nothing.
+
+    Args:
+        stored: the weight as int8.
+        axis: its dimension of outputs.
+        bias: tells how many outputs there are.
+        shift: of the sums, to the right.
+    """
+    sums = np.abs(stored.astype(np.float64)).sum(axis=tuple(d for d in range(stored.ndim) if d != axis))
+    if len(bias) not in (1, len(sums)):
+        sums = sums.max(keepdims=True)  # of groups, whose weights share a dimension
+    found: Array = 128 * (sums + 2.0**shift)
+    return found
 
 
 class _QdqWriter:
     """Writes float operators, with a Q and DQ pair behind every quantized tensor."""
 
-    def __init__(self, net: FloatNet, plan: _Plan | None, per_channel: bool, blank: bool) -> None:
-        self.net, self.plan, self.per_channel, self.blank = net, plan, per_channel, blank
+    def __init__(self, net: FloatNet, plan: _Plan | None) -> None:
+        self.net, self.plan = net, plan
+        self.names = Names(net.names.taken)
         self.nodes: list[Any] = []
         self.constants: dict[str, Any] = {}
+        self.shared: dict[str, str] = {}
+        self.quantized: dict[str, str] = {}
+        self.read: dict[str, str] = {}
 
     def constant(self, name: str, value: Array | np.generic) -> str:
+        """A constant of its own name."""
         from onnx import numpy_helper
 
         if name not in self.constants:
             self.constants[name] = numpy_helper.from_array(np.array(value), name)
         return name
 
-    def scale(self, exponents: Array) -> str:
-        text = "_".join(map(str, exponents)) if len(exponents) == 1 else f"{len(self.constants)}"
-        value = np.float32(2.0) ** -exponents.astype(np.float32)
-        return self.constant(f"scale:{text}" if len(exponents) == 1 else f"scales:{text}", value[0] if len(value) == 1 else value)
+    def common(self, key: str, value: Array | np.generic) -> str:
+        """The constant that has a key, made once."""
+        if key not in self.shared:
+            self.shared[key] = self.constant(self.names.free(key), value)
+        return self.shared[key]
 
-    def node(
-        self, op: str, inputs: Sequence[str], outputs: Sequence[str], name: str, attrs: Mapping[str, Any] | None = None
-    ) -> None:
+    def scale(self, exponents: Ints) -> str:
+        """A power of two, or one per channel."""
+        value = np.float32(2.0) ** -exponents.astype(np.float32)
+        if len(value) == 1:
+            return self.common(f"scale:{exponents[0]}", value[0])
+        return self.common(f"scales:{len(self.constants)}", value)
+
+    def linear(self, kind: str, tensor: str, scale: str, zero: str, out: str, axis: int | None = None) -> None:
+        """A QuantizeLinear or DequantizeLinear."""
         from onnx import helper
 
-        self.nodes.append(helper.make_node(op, list(inputs), list(outputs), name=name, **(attrs or {})))
+        attrs: dict[str, Any] = {} if axis is None else {"axis": axis}
+        name = self.names.free(f"{out.rpartition(':')[0]}:{kind.removesuffix('Linear').lower()}")
+        self.nodes.append(helper.make_node(kind, [tensor, scale, zero], [out], name=name, **attrs))
 
-    def dequantized(self, name: str, stored: Array, exponents: Array, axis: int) -> str:
+    def operator(self, op: Op) -> None:
+        """A float operator, its attributes as the file has them."""
+        from onnx import helper
+
+        made = helper.make_node(op.op, self.operands(op), list(op.outputs), name=op.name, domain=op.domain or None)
+        given = {a.name: a for a in op.given if a.name in op.attrs}
+        made.attribute.extend(given[k] for k in sorted(given))
+        self.nodes.append(made)
+
+    def dequantized(self, name: str, stored: Array, exponents: Ints, axis: int) -> str:
         """A constant as its int8 or int32 form behind a DequantizeLinear."""
-        quantized = f"{name}:q"
-        if f"{name}:dq" not in {n.output[0] for n in self.nodes}:
-            self.constant(quantized, stored)
-            attrs = {"axis": axis} if len(exponents) > 1 else None
-            zero = np.zeros(len(exponents), stored.dtype)
-            zero_name = self.constant(f"zero:{stored.dtype}:{len(zero)}", zero if len(zero) > 1 else zero[0])
-            self.node(
-                "DequantizeLinear", [quantized, self.scale(exponents), zero_name], [f"{name}:dq"], f"{name}:dequantize", attrs,
-            )
-        return f"{name}:dq"
+        quantized, out = self.names.free(f"{name}:q"), self.names.free(f"{name}:dq")
+        self.constant(quantized, stored)
+        zero = np.zeros(len(exponents), stored.dtype)
+        zero_name = self.common(f"zero:{stored.dtype}:{len(zero)}", zero if len(zero) > 1 else zero[0])
+        self.linear("DequantizeLinear", quantized, self.scale(exponents), zero_name, out, axis if len(exponents) > 1 else None)
+        return out
 
     def pair(self, tensor: str, exponent: int) -> None:
         """Q and DQ behind a tensor."""
-        zero, scale = self.constant("zero:int8:1", np.int8(0)), self.scale(np.array([exponent]))
-        self.node("QuantizeLinear", [tensor, scale, zero], [f"{tensor}:q"], f"{tensor}:quantize")
-        self.node("DequantizeLinear", [f"{tensor}:q", scale, zero], [f"{tensor}:dq"], f"{tensor}:dequantize")
+        zero, scale = self.common("zero:int8:1", np.int8(0)), self.scale(np.array([exponent]))
+        self.quantized[tensor], self.read[tensor] = self.names.free(f"{tensor}:q"), self.names.free(f"{tensor}:dq")
+        self.linear("QuantizeLinear", tensor, scale, zero, self.quantized[tensor])
+        self.linear("DequantizeLinear", self.quantized[tensor], scale, zero, self.read[tensor])
 
     def operands(self, op: Op) -> list[str]:
         """The inputs of an operator as they are read: quantized where they are."""
         plan, net = self.plan, self.net
-        read = []
+        read = [self.read.get(t, t) for t in op.inputs]
         for t in op.inputs:
-            quantized = plan is not None and t in plan.exponents and _paired(net, t)
-            read.append(f"{t}:dq" if quantized else t)
             if t in net.constants:
                 self.constant(t, net.constants[t])
-        if plan is None or op.op not in WEIGHTED or not _quantizable(net, op, plan):
+        powers = None if plan is None else plan.powers.get(op.outputs[0])
+        if plan is None or powers is None:
             return read
-        powers = weight_exponents(net, op, self.per_channel)
         weight = net.constants[op.inputs[1]].astype(np.float64)
         axis = output_channels(op.op, op.attrs, weight.shape)[1]
-        spread = [-1 if d == axis else 1 for d in range(weight.ndim)] if len(powers) > 1 else [1] * weight.ndim
-        stored = np.clip(np.rint(weight * 2.0 ** powers.reshape(spread)), -127, 127).astype(np.int8)
+        stored = _stored(weight, powers, axis)
         read[1] = self.dequantized(f"{op.name}:w", stored, powers, axis)
         if len(op.inputs) > 2 and op.inputs[2]:
-            at = powers + plan.exponents[op.inputs[0]]
-            bias = np.rint(net.constants[op.inputs[2]].astype(np.float64) * 2.0 ** at.astype(np.float64))
-            stored = np.clip(bias, -(2**31) + 1, 2**31 - 1).astype(np.int32)
-            read[2] = self.dequantized(f"{op.name}:b", stored, at, 0)
+            value, bias, at = net.constants[op.inputs[2]], _bias(net, op), powers + plan.exponents[op.inputs[0]]
+            assert bias is not None
+            limit = _saturates(stored, axis, bias, at - plan.exponents[op.outputs[0]])
+            whole = np.clip(np.rint(bias * 2.0**at), -limit, limit).astype(np.int32)
+            whole = whole.reshape(value.shape) if whole.size == value.size else whole
+            read[2] = self.dequantized(f"{op.name}:b", whole, at, whole.ndim - 1)
         return read
 
 
 def _paired(net: FloatNet, tensor: str) -> bool:
     """Whether a quantized tensor has a Q and DQ of its own: not between an operator and its clip, nor behind a plain view."""
-    maker = next((o for o in net.ops if tensor in o.outputs), None)
+    maker = net.maker(tensor)
     return maker is None or (_fused(net, maker) is None and maker.op not in ("Flatten", "Reshape", "Identity", "Dropout",
                                                                              "Squeeze", "Unsqueeze"))
 
 
-def write(net: FloatNet, file: File, plan: _Plan | None, per_channel: bool, blank: bool = False) -> ModelProto:
+def write(net: FloatNet, file: File, plan: _Plan | None) -> Written:
     """The operators as a model: plain float without a plan, QDQ with one.
 
     Args:
         net: the operators.
         file: gives inputs, outputs and shapes.
         plan: exponents, or None.
-        per_channel: as for ``quantize``.
-        blank: whether the weights are without meaning.
     """
     from onnx import helper
 
-    w = _QdqWriter(net, plan, per_channel, blank)
+    w = _QdqWriter(net, plan)
     if plan is not None:
         for name in file.inputs:
             if name in plan.exponents:
                 w.pair(name, plan.exponents[name])
     for op in net.ops:
-        operands = w.operands(op)
-        outputs = list(op.outputs)
-        w.node(op.op, operands, outputs, op.name, op.attrs)
+        w.operator(op)
         out = op.outputs[0]
         if plan is not None and out in plan.exponents and _paired(net, out) and (net.readers(out) or out in file.outputs):
             w.pair(out, plan.exponents[out])
-    results = []
-    for name in file.outputs:
-        if plan is not None and name in plan.exponents and _paired(net, name):
-            # The float output is the dequantized one, under the name that it had.
-            _rename(w.nodes, name)
-        results.append(_info(name, "float32", file.shapes[name]))
+    # The float output is the dequantized one, under the name that it had.
+    given = [t for t in dict.fromkeys(file.outputs) if t in w.read and t not in file.inputs]
+    turned = {w.read[t]: t for t in given} | {t: w.names.free(f"{t}:float") for t in given}
+    for node in w.nodes:
+        node.input[:] = [turned.get(t, t) for t in node.input]
+        node.output[:] = [turned.get(t, t) for t in node.output]
     inputs = [_info(n, file.dtypes[n], file.shapes[n]) for n in file.inputs]
+    results = [_info(n, net.floats.get(n, file.dtypes[n]), file.shapes[n]) for n in file.outputs]
+    # Nobody infers what operators of other sets make.
+    foreign = [(turned.get(t, t), t) for op in net.ops if op.domain for t in op.outputs if t in file.shapes]
+    known = [_info(name, net.floats.get(t, file.dtypes[t]), file.shapes[t]) for name, t in foreign]
     used = {t for n in w.nodes for t in n.input}
-    graph = helper.make_graph(w.nodes, file.name, inputs, results, initializer=[c for n, c in w.constants.items() if n in used])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", max(OPSET, file.opset))], ir_version=8)
+    graph = helper.make_graph(
+        w.nodes, file.name, inputs, results, initializer=[c for n, c in w.constants.items() if n in used], value_info=known,
+    )
+    versions = {o.domain: o.version for o in file.model.opset_import}
+    sets = [helper.make_opsetid(d, versions.get(d, 1)) for d in sorted({op.domain for op in net.ops if op.domain})]
+    opsets = [helper.make_opsetid("", max(OPSET, file.opset)), *sets]
+    return Written(helper.make_model(graph, opset_imports=opsets, ir_version=8), w.quantized)
 
 
 def _info(name: str, dtype: str, shape: tuple[int, ...]) -> Any:
@@ -397,41 +581,23 @@ def _info(name: str, dtype: str, shape: tuple[int, ...]) -> Any:
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
 
 
-def _rename(nodes: Sequence[Any], name: str) -> None:
-    for node in nodes:
-        for k, t in enumerate(node.output):
-            node.output[k] = f"{name}:float" if t == name else name if t == f"{name}:dq" else t
-        for k, t in enumerate(node.input):
-            node.input[k] = f"{name}:float" if t == name else name if t == f"{name}:dq" else t
-
-
 def fidelity(
-    before: ModelProto, after: ModelProto, net: FloatNet, plan: _Plan, batches: Sequence[Mapping[str, Array]],
-    labels: Array | None, most: int = 64,
+    before: ModelProto, after: Written, plan: _Plan, batches: Sequence[Mapping[str, Array]], labels: Array | None, most: int = 64,
 ) -> Report:
     """Both networks on the calibration images: noise per tensor, values inside the clip, accuracies.
 
     Args:
         before: the float network.
         after: the QDQ network.
-        net: the float operators.
         plan: what is quantized.
         batches: images by input.
         labels: classes, or None.
         most: images that tensors are compared on; labels are compared on all.
     """
-    import onnx
-
     outputs = [o.name for o in before.graph.output]
-    names = [t for t in plan.exponents if _paired(net, t) and any(n.output[0] == f"{t}:q" for n in after.graph.node)]
-    sides = []
-    quantized = [f"{t}:q" for t in names]
-    for model, wanted, kind in ((before, names, onnx.TensorProto.FLOAT), (after, quantized, onnx.TensorProto.INT8)):
-        copy = onnx.ModelProto()
-        copy.CopyFrom(model)
-        known = {o.name for o in copy.graph.output} | {i.name for i in copy.graph.input}
-        copy.graph.output.extend([onnx.helper.make_tensor_value_info(t, kind, None) for t in wanted if t not in known])
-        sides.append(session(copy))
+    names = [t for t in plan.exponents if t in after.quantized]
+    quantized = [after.quantized[t] for t in names]
+    sides = _watched(before, names, "float32"), _watched(after.model, quantized, "int8")
     signal, noise = np.zeros(len(names)), np.zeros(len(names))
     inside, inside_float, total = np.zeros((3, len(names)))
     right = [0, 0]
@@ -443,11 +609,11 @@ def fidelity(
             break
         with refusals():
             a = sides[0].run([*outputs, *((t for t in names if t not in given) if full else ())], dict(batch))
-            b = sides[1].run([*outputs, *((f"{t}:q" for t in names) if full else ())], dict(batch))
+            b = sides[1].run([*outputs, *(quantized if full else ())], dict(batch))
         if labels is not None:
             want = labels[images : images + size]
             for side, result in enumerate((a[0], b[0])):
-                right[side] += int((result.reshape(size, -1).argmax(axis=1) == want).sum())
+                right[side] += int((_classes(result, size) == want).sum())
         images += size
         if full:
             floats = iter(a[len(outputs):])
@@ -461,6 +627,9 @@ def fidelity(
                 low, high = plan.clips.get(t, (-np.inf, np.inf))
                 inside_float[j] += ((x > low) & (x < high)).sum()
                 total[j] += q.size
+    for t, s, n in zip(names, signal, noise):
+        if not np.isfinite([s, n]).all():
+            raise _endless(t)
     layers = tuple(
         Fidelity(t, float(10 * np.log10(s / n)) if n > 0 and s > 0 else float("inf"), float(i / max(c, 1)), float(f / max(c, 1)))
         for t, s, n, i, f, c in zip(names, signal, noise, inside, inside_float, total)
@@ -470,10 +639,7 @@ def fidelity(
     return Report(layers, images, right[0] / images, right[1] / images)
 
 
-def _write(path: Path, data: bytes) -> None:
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_bytes(data)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+def _classes(result: Array, images: int) -> Array:
+    """The class of each image: where its output is greatest, or what a network that says it itself says."""
+    rows = result.reshape(images, -1)
+    return rows[:, 0] if rows.shape[1] == 1 and rows.dtype.kind in "iu" else rows.argmax(axis=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -339,3 +341,295 @@ def test_networks_trained_with_quantizers_run(bits: int, onnx_models: ModuleType
     assert all(d.unexplained == 0 for d in differences(net.graph, read(path), {"x": x[:1]}))
     want = np.concatenate([reference.run(net.graph, {"x": v[None]})[out] for v in x])
     assert np.array_equal(net.compile(tmp_path)(x), want)
+
+
+def draw(*shape: int, spread: float = 0.2) -> Any:
+    return (spread * np.random.default_rng([7, *shape]).normal(size=shape)).astype(np.float32)
+
+
+IMAGES_OF_3 = draw(6, 3, 6, 6, spread=1)
+
+
+def written(
+    folder: Path, nodes: Sequence[Any], outputs: Mapping[str, Any], constants: Mapping[str, Any], domains: Sequence[str] = (),
+    known: Mapping[str, Any] | None = None,
+) -> Path:
+    """A float network on images of 3 channels, 6x6; outputs and known tensors by name, float32 of extents or (type, extents)."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    def info(name: str, kind: Any) -> Any:
+        return helper.make_tensor_value_info(name, *(kind if isinstance(kind, tuple) else (TensorProto.FLOAT, kind)))
+
+    graph = helper.make_graph(
+        list(nodes), "g", [info("x", [1, 3, 6, 6])], [info(n, k) for n, k in outputs.items()],
+        [numpy_helper.from_array(np.asarray(v), k) for k, v in constants.items()],
+        value_info=[info(n, k) for n, k in (known or {}).items()],
+    )
+    opsets = [helper.make_opsetid("", 17), *(helper.make_opsetid(d, 1) for d in domains)]
+    path = folder / "f.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
+    return path
+
+
+def n(op: str, inputs: str, outputs: str, **attrs: Any) -> Any:
+    from onnx import helper
+
+    return helper.make_node(op, inputs.split(), outputs.split(), **attrs)
+
+
+def near(path: Path, per_channel: bool = False, images: Any = IMAGES_OF_3, most: float = 0.08, loads: bool = True) -> Report:
+    """Quantizes, compares what onnxruntime makes of both files, relative to the greatest output, and imports the result."""
+    made = path.with_name("q.onnx")
+    report = quantize(path, {"x": images}, made, per_channel=per_channel)
+    before, after = (reference.session(p.read_bytes()).run(None, {"x": images[:1]}) for p in (path, made))
+    for a, b in zip(before, after):
+        assert a.dtype == b.dtype and a.shape == b.shape
+        if a.dtype.kind == "f":
+            assert np.abs(a - b).max() <= most * max(np.abs(a).max(), 1e-6), (a, b)
+    if loads:
+        graph = load(made).graph
+        found = reference.run(graph, {"x": images[:1]})
+        assert all(found[name].shape == b.shape for name, b in zip(graph.outputs, after))
+    return report
+
+
+CONV = ("Conv", "x w", "c")
+WEIGHTS = draw(8, 3, 3, 3)
+NORM = {"gamma": np.abs(draw(8)) + 0.5, "beta": draw(8), "mean": draw(8), "var": np.abs(draw(8)) + 0.2}
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_a_gemm_takes_in_a_bias_whatever_its_beta(has_bias: bool, tmp_path: Path) -> None:
+    """Without a bias of its own beta means nothing; with one, an Add behind it stays an Add."""
+    held = {"w": draw(108, 5, spread=0.05), "b": draw(5, spread=20), "own": draw(5)}
+    nodes = [n("Flatten", "x", "f"), n("Gemm", "f w own" if has_bias else "f w", "m", beta=0.5), n("Add", "m b", "y")]
+    # What is not plain is the host's: a bias of which a part counts is not to be cut where a whole one would saturate.
+    near(written(tmp_path, nodes, {"y": [1, 5]}, {**held, "own": held["own"] * 1000}), loads=not has_bias)
+    ops = [k.op for k in read(tmp_path / "q.onnx").nodes if "Linear" not in k.op]
+    assert ops == ["Flatten", "Gemm", "Add"] if has_bias else ops == ["Flatten", "Gemm"]
+
+
+@pytest.mark.parametrize(("training", "outputs"), [(0, "y"), (1, "y m2 v2")])
+def test_a_norm_that_trains_is_not_folded(training: int, outputs: str, tmp_path: Path) -> None:
+    norm = n("BatchNormalization", "c gamma beta mean var", outputs, training_mode=training)
+    results = {"y": [1, 8, 4, 4], **({"m2": [8]} if training else {})}
+    near(written(tmp_path, [n(*CONV), norm], results, {"w": WEIGHTS, **NORM}))
+    assert bool(training) == any(k.op == "BatchNormalization" for k in read(tmp_path / "q.onnx").nodes)
+
+
+def test_what_is_added_to_a_volume_is_no_bias(tmp_path: Path) -> None:
+    """One number per depth looks like one per channel of an image where there are as many."""
+    nodes = [n("Reshape", "x to", "v"), n("Conv", "v w", "c"), n("Add", "c k", "y")]
+    held = {"to": np.array([1, 3, 4, 3, 3]), "w": draw(4, 3, 1, 1, 1), "k": draw(4, 1, 1, spread=2)}
+    near(written(tmp_path, nodes, {"y": [1, 4, 4, 3, 3]}, held), loads=False)
+    assert [k.op for k in read(tmp_path / "q.onnx").nodes].count("Add") == 1
+    near(written(tmp_path, [n(*CONV), n("Add", "c k", "y")], {"y": [1, 8, 4, 4]}, {"w": WEIGHTS, "k": draw(8, 1, 1)}))
+    assert [k.op for k in read(tmp_path / "q.onnx").nodes].count("Add") == 0
+
+
+@pytest.mark.parametrize(("rows", "bias", "op"), [
+    ([12, 9], (5,), "Gemm"), ([1, 12, 9], (5,), "MatMul"), ([12, 9], (1, 1, 5), "MatMul"),
+])
+def test_only_products_of_matrices_become_a_gemm(rows: list[int], bias: tuple[int, ...], op: str, tmp_path: Path) -> None:
+    nodes = [n("Reshape", "x to", "f"), n("MatMul", "f w", "m"), n("Add", "m b", "y")]
+    held = {"to": np.array(rows), "w": draw(9, 5), "b": draw(*bias)}
+    shape = [*rows[:-1], 5] if len(bias) <= len(rows) else [1, *rows[:-1], 5]
+    near(written(tmp_path, nodes, {"y": shape}, held), loads=len(rows) == 2)
+    assert [k.op for k in read(tmp_path / "q.onnx").nodes if k.op in ("Gemm", "MatMul")] == [op]
+
+
+@pytest.mark.parametrize("fill", [0.0, 50.0, None])
+def test_a_pad_of_what_is_not_zero_has_a_scale_of_its_own(fill: float | None, tmp_path: Path) -> None:
+    """None: an edge that is repeated, which makes no new values."""
+    pads = {"p": np.array([0, 0, 1, 2, 0, 0, 0, 1]), **({} if fill is None else {"fill": np.float32(fill)})}
+    mode = {} if fill is not None else {"mode": "edge"}
+    nodes = [n(*CONV), n("Pad", "c p" if fill is None else "c p fill", "z", **mode), n("Conv", "z v", "y")]
+    report = near(written(tmp_path, nodes, {"y": [1, 4, 5, 7]}, {"w": WEIGHTS, "v": draw(4, 8, 1, 1), **pads}))
+    assert min(f.snr for f in report.layers) > 25
+    q = read(tmp_path / "q.onnx")
+    steps = {t: float(q.constants[node.inputs[1]]) for t in ("c", "z") for node in q.nodes if node.name == f"{t}:quantize"}
+    assert (steps["c"] == steps["z"]) == (not fill)
+
+
+def test_an_operator_with_a_computed_bias_stays_in_float(tmp_path: Path) -> None:
+    nodes = [n("ReduceMean", "x", "m", axes=[0, 2, 3], keepdims=0), n("Conv", "x w m", "c"), n("Conv", "c v", "y")]
+    near(written(tmp_path, nodes, {"y": [1, 4, 4, 4]}, {"w": draw(3, 3, 3, 3), "v": draw(4, 3, 1, 1)}))
+    assert [k.name for k in load(tmp_path / "q.onnx").graph.layers] == ["Conv_2"]
+
+
+def test_attributes_are_written_as_the_file_has_them(tmp_path: Path) -> None:
+    from onnx import AttributeProto
+
+    mean = n("ReduceMean", "c", "y", keepdims=1)
+    mean.attribute.add(name="axes", type=AttributeProto.INTS)  # of no element: all
+    near(written(tmp_path, [n(*CONV), mean], {"y": [1, 1, 1, 1]}, {"w": WEIGHTS}), most=0.2)
+
+
+@pytest.mark.parametrize(("tail", "outputs"), [
+    ([("ArgMax", "f", "y", {"axis": 1})], {"y": (7, [1, 1])}), ([("TopK", "f k", "v i", {})], {"v": [1, 2], "i": (7, [1, 2])}),
+    ([("Greater", "f half", "y", {})], {"y": (9, [1, 8])}),
+])
+def test_outputs_keep_their_types(tail: Sequence[Any], outputs: Mapping[str, Any], tmp_path: Path) -> None:
+    nodes = [n(*CONV), n("GlobalAveragePool", "c", "g"), n("Flatten", "g", "f"), *(n(o, i, r, **a) for o, i, r, a in tail)]
+    path = written(tmp_path, nodes, outputs, {"w": WEIGHTS, "k": np.array([2]), "half": np.float32(0.01)})
+    near(path)
+    if "ArgMax" in tail[0]:
+        # A network that names the class itself is asked for it.
+        labels = np.concatenate([reference.session(path.read_bytes()).run(None, {"x": x[None]})[0] for x in IMAGES_OF_3])
+        report = quantize(path, {"x": IMAGES_OF_3}, tmp_path / "q.onnx", labels=labels)
+        assert report.float_accuracy == 1.0 and report.accuracy is not None and report.accuracy > 0.6
+
+
+def test_outputs_of_quantizers_are_given_in_float_and_other_integers_as_they_are(tmp_path: Path) -> None:
+    nodes = [
+        n("QuantizeLinear", "x s z", "xq"), n("DequantizeLinear", "xq s z", "xd"), n("Conv", "xd w", "c"),
+        n("QuantizeLinear", "c s z", "cq"), n("MaxPool", "cq", "p", kernel_shape=[2, 2]), n("ArgMax", "cq", "best", axis=1),
+        n("Cast", "x", "own", to=3),
+    ]
+    outputs = {"cq": (3, [1, 8, 4, 4]), "p": (3, [1, 8, 3, 3]), "best": (7, [1, 1, 4, 4]), "own": (3, [1, 3, 6, 6])}
+    held = {"w": WEIGHTS, "s": np.float32(0.03), "z": np.int8(0)}
+    quantize(written(tmp_path, nodes, outputs, held), {"x": IMAGES_OF_3}, tmp_path / "q.onnx")
+    found = read(tmp_path / "q.onnx")
+    assert [found.dtypes[t] for t in found.outputs] == ["float32", "float32", "int64", "int8"]
+    assert load(tmp_path / "q.onnx").graph.share() == 1.0
+
+
+def test_operators_of_other_sets_stay_in_theirs(tmp_path: Path) -> None:
+    nodes = [n(*CONV), n("Gelu", "c", "g", domain="com.microsoft"), n("Conv", "g v", "y")]
+    held = {"w": WEIGHTS, "v": draw(8, 8, 1, 1)}
+    near(written(tmp_path, nodes, {"y": [1, 8, 4, 4]}, held, ["com.microsoft"], {"g": [1, 8, 4, 4]}))
+    assert len(load(tmp_path / "q.onnx").graph.layers) == 2
+
+
+@pytest.mark.parametrize("middle", ["x:q", "x:dq", "scale:5", "Conv_0:w:q", "zero:int8:1", "y:float", "Conv_0:bias"])
+def test_names_that_the_file_has_are_left_to_it(middle: str, tmp_path: Path) -> None:
+    nodes = [n(*CONV), n("Add", "c k", "b"), n("Add", "b b", middle), n("Conv", f"{middle} v", "y", name="x:quantize")]
+    held = {"w": WEIGHTS, "k": draw(8, 1, 1), "v": draw(4, 8, 1, 1)}
+    near(written(tmp_path, nodes, {"y": [1, 4, 4, 4]}, held))
+    assert len(load(tmp_path / "q.onnx").graph.layers) == 3
+
+
+def dead(weight: float, others: float, bias: float) -> dict[str, Any]:
+    """A convolution one of whose channels has hardly a weight, and biases."""
+    w = np.abs(WEIGHTS) * np.float32(others)
+    w[2] = weight
+    return {"w": w, "b": np.full(8, bias, np.float32)}
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize(("weight", "others", "bias"), [
+    (1e-10, 1, 2), (1e-10, 1, 30), (1e-10, 3000, 0.5), (1e-7, 1e-6, 50), (0, 1, -1e9), (1e-10, 1, 1e-5), (1, 1, 4e4),
+])
+def test_scales_are_no_finer_than_the_machine_can_add_up(
+    weight: float, others: float, bias: float, per_channel: bool, tmp_path: Path
+) -> None:
+    path = written(tmp_path, [n("Conv", "x w b", "c"), n("Relu", "c", "y")], {"y": [1, 8, 4, 4]}, dead(weight, others, bias))
+    images = np.abs(IMAGES_OF_3)
+    report = near(path, per_channel, images)
+    assert all(f.snr > 25 for f in report.layers)
+    (layer,) = [k for k in load(tmp_path / "q.onnx").graph.layers if k.kind == "conv"]
+    assert layer.requant is not None and layer.requant.shift.min() >= 0 and layer.requant.shift.max() <= 31
+
+
+def test_a_layer_that_a_clip_leaves_little_of_is_no_finer_than_its_sums(tmp_path: Path) -> None:
+    held = {"w": WEIGHTS * np.float32(100), "b": np.full(8, -400, np.float32), "low": np.float32(0), "high": np.float32(1e-4)}
+    near(written(tmp_path, [n("Conv", "x w b", "c"), n("Clip", "c low high", "y")], {"y": [1, 8, 4, 4]}, held), most=1)
+    assert len(load(tmp_path / "q.onnx").graph.layers) == 1
+
+
+def test_a_bias_that_saturates_its_channel_costs_the_others_nothing(tmp_path: Path) -> None:
+    """What is below the clip whatever the image is need not be said to the last bit; one step less would be wrong."""
+    held = dead(1, 1, 0)
+    held["b"][5] = -1e9
+    nodes, shape = [n("Conv", "x w b", "c"), n("Relu", "c", "y")], {"y": [1, 8, 4, 4]}
+    with_it = near(written(tmp_path, nodes, shape, held), True, np.abs(IMAGES_OF_3))
+    held["b"][5] = 0
+    held["w"][5] = 0
+    without = near(written(tmp_path, nodes, shape, held), True, np.abs(IMAGES_OF_3))
+    assert with_it.layers[-1].snr == pytest.approx(without.layers[-1].snr, abs=0.5)
+
+
+@pytest.mark.parametrize("shape", [(5,), (1, 5), (1, 1), ()])
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_biases_of_every_form_have_a_scale_per_channel(shape: tuple[int, ...], per_channel: bool, tmp_path: Path) -> None:
+    held = {"w": draw(108, 5, spread=0.05) * np.array([1, 8, 1, 0.1, 1], np.float32), "b": np.float32(2) + draw(*shape)}
+    near(written(tmp_path, [n("Flatten", "x", "f"), n("Gemm", "f w b", "y")], {"y": [1, 5]}, held), per_channel)
+    assert [k.kind for k in load(tmp_path / "q.onnx").graph.layers if k.kind != "view"] == ["dense"]
+
+
+@pytest.mark.parametrize(("outputs", "kinds"), [
+    ({"c": [1, 8, 4, 4], "y": [1, 4, 4, 4]}, ["conv", "add", "conv"]), ({"y": [1, 4, 4, 4]}, ["conv", "conv"]),
+    ({"c": [1, 8, 4, 4]}, ["conv"]),
+])
+def test_an_output_that_a_relu_reads_is_a_tensor_of_the_machine(
+    outputs: Mapping[str, Any], kinds: list[str], tmp_path: Path
+) -> None:
+    """The Relu is a layer of its own, or nobody's; where nobody sees what it clips it is the convolution's clip."""
+    nodes = [n(*CONV), n("Relu", "c", "r"), n("Conv", "r v", "y")]
+    near(written(tmp_path, nodes, outputs, {"w": WEIGHTS, "v": draw(4, 8, 1, 1)}))
+    graph = load(tmp_path / "q.onnx").graph
+    assert [k.kind for k in graph.layers if k.kind != "view"] == kinds and graph.share() == 1.0
+
+
+@pytest.mark.parametrize("method", ["minmax", "percentile", "entropy"])
+@pytest.mark.parametrize(("value", "where"), [(np.nan, "w"), (np.inf, "b"), (-np.inf, "gamma"), (-1.0, "var")])
+def test_weights_that_are_no_numbers_are_refused_by_name(value: float, where: str, method: str, tmp_path: Path) -> None:
+    held = {"w": WEIGHTS.copy(), "b": draw(8), **{k: v.copy() for k, v in NORM.items()}}
+    held[where].flat[1] = value
+    nodes = [n("Conv", "x w b", "c"), n("BatchNormalization", "c gamma beta mean var", "y")]
+    path = written(tmp_path, nodes, {"y": [1, 8, 4, 4]}, held)
+    # A variance below zero is one no more in the weight that the norm is folded into.
+    name = "Conv_0:weight" if where == "var" else where
+    with pytest.raises(ProgramError, match=f"'{name}' holds values that are not finite; export the model again"):
+        quantize(path, {"x": IMAGES_OF_3}, tmp_path / "q.onnx", method=method)
+    assert [p.name for p in tmp_path.iterdir()] == ["f.onnx"]
+
+
+@pytest.mark.parametrize("method", ["minmax", "percentile", "entropy"])
+def test_values_that_are_no_numbers_are_refused_by_name(method: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, [n("Log", "x", "l"), n("Conv", "l w", "y")], {"y": [1, 8, 4, 4]}, {"w": WEIGHTS})
+    with pytest.raises(ProgramError, match="'l' takes values that are not finite on the calibration data"):
+        quantize(path, {"x": IMAGES_OF_3}, tmp_path / "q.onnx", method=method)
+    with pytest.raises(ProgramError, match="'c' takes values that are not finite"):
+        quantize(written(tmp_path, [n(*CONV)], {"c": [1, 8, 4, 4]}, {"w": WEIGHTS}), {"x": np.full_like(IMAGES_OF_3, 3e38)},
+                 tmp_path / "q.onnx", method=method)
+    assert capfd.readouterr().err == ""
+    # A mask is none of the machine's tensors.
+    nodes = [n(*CONV), n("Add", "c mask", "s"), n("Softmax", "s", "t"), n("Conv", "t v", "y")]
+    mask = np.where(np.arange(4) > 2, -np.inf, 0).astype(np.float32)
+    near(written(tmp_path, nodes, {"y": [1, 4, 4, 4]}, {"w": WEIGHTS, "v": draw(4, 8, 1, 1), "mask": mask}))
+
+
+def test_time_grows_with_the_number_of_nodes(tmp_path: Path) -> None:
+    def seconds(count: int) -> float:
+        nodes, held, at = [], {}, "x"
+        for k in range(count):
+            held |= {f"w{k}": draw(3, 3, 1, 1, spread=0.6), **{f"{t}{k}": v[:3] for t, v in NORM.items()}}
+            norm = n("BatchNormalization", f"c{k} gamma{k} beta{k} mean{k} var{k}", f"n{k}")
+            nodes += [n("Conv", f"{at} w{k}", f"c{k}"), norm, n("Relu", f"n{k}", f"r{k}")]
+            at = f"r{k}"
+        path = written(tmp_path, nodes, {at: [1, 3, 6, 6]}, held)
+        begun = time.process_time()
+        quantize(path, {"x": IMAGES_OF_3[:1]}, tmp_path / "q.onnx")
+        return time.process_time() - begun
+
+    seconds(4)  # what is loaded once
+    few, many = seconds(60), seconds(480)
+    # Eight times as many: by the square it would be 64 times as long, and it was more.
+    assert many < 24 * few, (few, many)
+
+
+@pytest.mark.parametrize("word", [".", "", "/", "no/q.onnx"])
+def test_a_path_that_names_no_file_is_refused_before_the_work(
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str, str]]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = {"": "cannot write '': it names no file", "no/q.onnx": "cannot write no/q.onnx: no is no directory"}
+    line = said.get(word, f"cannot write {word}: it is a directory")
+    with pytest.raises(ProgramError, match=line.replace(".", r"\.")):
+        quantize(EXAMPLES / "digits.onnx", {}, word)
+    words = (EXAMPLES / "digits.onnx", "--calibrate", EXAMPLES / "digits_calibration.npz", "-o", word)
+    assert command("quantize", *words) == (2, "", f"autosched: {line}\n")
+    for option in ("--save", "-o"):
+        assert command("run", EXAMPLES / "digits_q.onnx", option, word) == (2, "", f"autosched: {line}\n")
+    assert list(tmp_path.iterdir()) == []
