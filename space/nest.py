@@ -548,8 +548,12 @@ def _wides(
             continue
         name = site.block.name
         if name not in matches or not is_wide(site, matches[name]):
-            raise SpaceError(f"block {anchor.block.name!r} reduces what block {name!r} computes; a nest has one reduction: "
-                             f"store {load.buffer.name} as int8 first", "join")
+            single = all(int_value(iv.dom.extent) == 1 for iv in anchor.block.iter_vars if iv.kind == "reduce")
+            made = load.buffer.name
+            way = ("it reduces one element: write it as a stage" if single
+                   else f"a nest has one reduction: store {made} as int8 first" if load.dtype != "int8"
+                   else f"make {made} a result, and the rest another program")
+            raise SpaceError(f"block {anchor.block.name!r} reduces what block {name!r} computes; {way}", "join")
         dims = dims_of(load, lanes, anchor_vars, f"block {anchor.block.name!r}")
         found[name] = Wide(name, dims, len(site.block.iter_vars), lanes_of(site))
     return tuple(found.values())

@@ -271,7 +271,8 @@ class Space:
         return (block for block in self.blocks() if len(block))
 
     def count(self, limit: int = 200_000) -> tuple[int, bool]:
-        """(number of points, whether it is exact): above a number of raw combinations it is an estimate from a sample.
+        """(number of points, whether it is exact): above a number of raw combinations it is an estimate from a sample; 0 where no
+        point is known.
 
         Args:
             limit: of points to list; a larger space is estimated, which costs less than tuning.
@@ -292,7 +293,7 @@ class Space:
             share = float(self.valid(drawn).mean())
             # Where a hit is too rare for a guess those that draws become by repair are some that there are.
             about += self._raw(k) * share if share else len(self._repairs(drawn[:LEAST]))
-        return max(1, round(about)), False
+        return round(about) or len(self.sample(rng, 1)), False
 
     def _repairs(self, drawn: Points) -> Points:
         """The distinct points that rows become by repair."""

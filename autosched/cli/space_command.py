@@ -10,6 +10,7 @@ from autosched import arguments
 from autosched.cli.exit_codes import Exit
 from autosched.cli.options import Parser, add_format, add_target, at_most, named, positive, seed
 from autosched.cli.tables import number, print_json, print_table, tell
+from autosched.errors import NoScheduleError
 from autosched.target import get_target
 from autosched.workloads import workload
 
@@ -49,6 +50,10 @@ def run(args: argparse.Namespace) -> int:
                     "top": [{"draft": int(drafts[i]), "bound": int(bounds[i]), "point": points[i].tolist(),
                              "explain": space.explain(points[i])} for i in order]})
         return Exit.OK
+    if not len(points):
+        known = "has no schedule" if exact else "no schedule is known"
+        what = f"{args.workload} on {space.target.name}: {known} that fits its memories"
+        raise NoScheduleError(what, args.workload, space.target.name, "")
     size = number(count) if exact else f"more than {number(count)}"
     tell(f"{args.workload} on {space.target.name}: {size} schedules, none faster than {number(space.floor())} cycles")
     print_table([("draft", True), ("bound", True), ("schedule", False)],

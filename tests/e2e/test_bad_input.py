@@ -270,3 +270,26 @@ def test_the_pages_list_every_exit_code() -> None:
     page = (ROOT / "docs/cli.md").read_text()
     for code in Exit:
         assert re.search(rf"^\| (\d+, )?{code.value}(, \d+)? \|", page, re.M), code
+
+
+def test_a_space_without_a_known_schedule_says_so(here: Here, tmp_path: Path) -> None:
+    """Two elements of the accumulator hold no turned tile and another one; the machine with twice as many has schedules."""
+    (tmp_path / "p.py").write_text(TURNED)
+    for size, code in ((4, Exit.NO_SCHEDULE), (8, Exit.OK)):
+        (tmp_path / "small.json").write_text(json.dumps({"LOG_BLOCK": 1, "LOG_INP_BUFF_SIZE": 9, "LOG_ACC_BUFF_SIZE": size}))
+        done = here("space", "p.py:main", "--target", "small.json", "--sample", "64", cwd=tmp_path)
+        assert done.returncode == code, done.stderr
+        assert ("no schedule is known that fits its memories" in done.stderr) == (code != Exit.OK)
+
+
+TURNED = '''
+from autosched import te
+
+
+def main():
+    x, y = (te.placeholder(s, "int8", name=n) for s, n in (((2, 5, 9, 16), "x"), ((5, 16, 9, 2), "y")))
+    t = te.compute((5, 16, 9, 2), lambda a, b, c, d: x[d, a, c, b], name="t")
+    wide = lambda e: e.astype("int32")
+    o = te.compute((5, 16, 9, 2), lambda *i: (te.max(wide(t[i]), wide(y[i])) + 149).astype("int8"), name="o")
+    return te.create_prim_func([x, y, t, o])
+'''

@@ -36,7 +36,7 @@ def test_accepted_programs_run_in_the_interpreter(user_programs) -> None:
 
 @pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("name", ["dense_packed", "dense_chain", "concat_odd", "move_slice_odd", "conv_one_channel", "gather",
-                                  "times_three"])
+                                  "times_three", "sum_of_one_row", "groups_summed", "window_of_one"])
 def test_some_are_as_recorded(user_programs, name: str) -> None:
     row = user_programs.try_one(name, trials=2)
     assert row.state == json.loads(user_programs.TODAY.read_text())[name]["state"], user_programs.line(row)

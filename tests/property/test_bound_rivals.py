@@ -45,7 +45,7 @@ def narrow(value: Any, shape: tuple[int, ...], name: str, at: Callable[..., tupl
 
 
 def once(second: bool, repeated: bool) -> PrimFunc:
-    """Products with results that are alike, or with every other row once more: two sums as written, or one that is stored again."""
+    """Products with results that are alike, or with every other row once more: two sums, or one that is stored again."""
     x = te.placeholder((ROWS, DEPTH, 1, 16), "int8", name="x")
     w = te.placeholder((COLUMNS, DEPTH, 16, 16), "int8", name="w")
     c = multiplied(x, w, (ROWS, COLUMNS, 1, 16), lambda i, *_: i, "c")
