@@ -113,7 +113,7 @@ def run(args: argparse.Namespace) -> Exit:
     """Runs a network on images."""
     from autosched.networks import Network
     from autosched.networks.archive import writable
-    from autosched.networks.images import accepted, checked_labels
+    from autosched.networks.images import accepted, checked_labels, classes_of
 
     for path in (args.output, args.save):
         if path is not None:
@@ -141,8 +141,7 @@ def run(args: argparse.Namespace) -> Exit:
     different, compared = _compare(network.graph, images, outputs) if isinstance(network, Network) and args.check else (None, 0)
     accuracy = None
     if labels is not None:
-        first = next(iter(outputs.values()))
-        accuracy = float((first.reshape(len(first), -1).argmax(axis=1) == labels).mean())
+        accuracy = float((classes_of(next(iter(outputs.values())), len(labels)) == labels).mean())
     from autosched.networks.summary import summarize
 
     summary = summarize(ready)
@@ -249,8 +248,8 @@ def _classifies(net: Graph | CompiledNetwork) -> None:
     """Refuses labels where the first output has no classes of each image."""
     shape = net.tensors[net.outputs[0]].shape
     rows = {net.tensors[n].shape[:1] for n in net.inputs}
-    if len(shape) < 2 or {shape[:1]} != rows:
-        raise ProgramError(f"labels: output {net.outputs[0]} is {shape}, not a row of classes for each image")
+    if not shape or {shape[:1]} != rows:
+        raise ProgramError(f"labels: output {net.outputs[0]} is {shape}, not a class or a row of classes for each image")
 
 
 def _store(path: Path, outputs: Mapping[str, Any]) -> None:

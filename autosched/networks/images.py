@@ -95,6 +95,17 @@ def _checked(name: str, want: Tensor, array: Array) -> Array:
     return found
 
 
+def classes_of(result: Array, images: int) -> Array:
+    """The class of each image: where its output is greatest, or what a network that says it itself says.
+
+    Args:
+        result: a network's output.
+        images: how many there are.
+    """
+    rows = result.reshape(images, -1)
+    return rows[:, 0] if rows.shape[1] == 1 and rows.dtype.kind in "iu" else rows.argmax(axis=1)
+
+
 def checked_labels(labels: Array, images: int) -> Array:
     """Classes of images, one each.
 

@@ -40,6 +40,7 @@ def import_graph(
         from autosched.networks.quantize import blank_network
 
         # Shapes alone: as good as a quantized network for tuning.
+        file = read(path, shapes, convert=True)
         return replace(graph_of(blank_network(file), rounding), name=file.name, blank=next(iter(file.blank)))
     return graph_of(file, rounding)
 

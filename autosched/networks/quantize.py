@@ -22,7 +22,7 @@ from autosched.errors import ProgramError, UnknownNameError
 from autosched.networks.archive import writable
 from autosched.networks.floats import CLIPS, FloatNet, Names, Op, clip_ends, float_net
 from autosched.networks.graph import Array, Ints
-from autosched.networks.images import checked_labels
+from autosched.networks.images import checked_labels, classes_of
 from autosched.networks.onnx_file import OPSET, File, Node, check, read
 from autosched.networks.parameters import output_channels
 from autosched.networks.ranges import LIMIT
@@ -613,7 +613,7 @@ def fidelity(
         if labels is not None:
             want = labels[images : images + size]
             for side, result in enumerate((a[0], b[0])):
-                right[side] += int((_classes(result, size) == want).sum())
+                right[side] += int((classes_of(result, size) == want).sum())
         images += size
         if full:
             floats = iter(a[len(outputs):])
@@ -637,9 +637,3 @@ def fidelity(
     if labels is None:
         return Report(layers, images)
     return Report(layers, images, right[0] / images, right[1] / images)
-
-
-def _classes(result: Array, images: int) -> Array:
-    """The class of each image: where its output is greatest, or what a network that says it itself says."""
-    rows = result.reshape(images, -1)
-    return rows[:, 0] if rows.shape[1] == 1 and rows.dtype.kind in "iu" else rows.argmax(axis=1)
