@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import permutations
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -416,12 +417,15 @@ class Model:
     def wide_elements(self, part: Part) -> Ints:
         """Elements that are widened for one visit of a part's innermost nest, shape (n,)."""
         total = np.zeros(part.on.shape, dtype=np.int64)
-        alone = times(part.outer) == 1  # without a loop around nothing says which elements are read: all are made
         for wide in self.nest.wides:
             spans = [((part.tiles - 1) * np.array(c, dtype=np.int64)).sum(axis=-1) + 1 for c, _ in wide.dims]
-            sizes = [np.where(alone, size, np.minimum(s, size)) for s, (_, size) in zip(spans, wide.dims)]
-            total += times(np.stack(sizes, axis=-1))
+            total += times(np.stack([np.minimum(s, size) for s, (_, size) in zip(spans, wide.dims)], axis=-1))
         return total
+
+    def wide_room(self, part: Part) -> Ints:
+        """Elements that these take, shape (n,): also those that none reads where nothing is cut and no loop says which are."""
+        alone = (times(part.outer) == 1) & (part.extents == self.extents).all(axis=-1)
+        return np.where(alone, sum(prod(n for _, n in wide.dims) for wide in self.nest.wides), self.wide_elements(part))
 
     def widened(self, part: Part) -> Ints:
         """Elements that are widened in all of a part, shape (n,)."""
@@ -540,7 +544,7 @@ class Model:
             if not nest.stands:
                 found.append(Held(ACC, tile, turns, n, n))
             if nest.wides:
-                found.append(Held(ACC, np.where(part.on, self.wide_elements(part), 0), 1, n, n))
+                found.append(Held(ACC, np.where(part.on, self.wide_room(part), 0), 1, n, n))
             if nest.halos:
                 border = np.where(part.on[:, None], self.halo_elements(part) * [halo.live for halo in nest.halos], 0)
                 found += [Held(ACC, border[:, k], turns if nest.stands and k == nest.place else 1, n, n)

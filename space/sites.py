@@ -143,7 +143,7 @@ def aside(value: Expr) -> int:
     One where it reads an element twice, as ``a + (a << 1)``: it cannot work in that one's place. And one for every operation
     whose second side is an operation as well, where the sides cannot change places or both are.
     """
-    loads = [e.buffer for e in walk_expr(value) if isinstance(e, BufferLoad)]
+    loads = [e for e in walk_expr(value) if isinstance(e, BufferLoad)]
     found = int(len(loads) > len(set(loads)))
     for e in walk_expr(value):
         if isinstance(e, BinOp) and _works(e.b):
