@@ -59,7 +59,9 @@ def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
         if name is not None:
             _know_sums(values, blocks[name])
     needed: dict[str, bool] = {}
-    zeros = {b.body.buffer: _of_weights(values, b) for b in blocks.values() if isinstance(b.body, BufferStore) and b.init}
+    zeros = {b.body.buffer: _of_weights(values, b) if b.init else 0 for b in blocks.values() if isinstance(b.body, BufferStore)}
+    if nest.anchor is None:
+        zeros |= dict.fromkeys(nest.func.buffers, 0)  # what the chain begins with is no addend of it
     spread = BITS
     differences = differences_of(nest)
     addend = False
@@ -119,11 +121,14 @@ def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
 
 
 def _zeros(e: Expr, known: Mapping[Buffer, int]) -> int:
-    """How many of the lowest bits of a value are zero for sure, wherever it wraps around: a shift by as many only undoes a scale.
+    """By how many bits a value may be shifted to the right without a shift: as many as its scale has.
+
+    A constant may be shifted beforehand, and so may a parameter while it comes in: what is added to ``4 v``, or compared with it,
+    has no say.
 
     Args:
         e: the value.
-        known: the same of what buffers hold; nothing is known of others.
+        known: the same of what blocks store; of a parameter nothing is in it.
     """
     if isinstance(e, IntImm):
         return BITS if not e.value else (e.value & -e.value).bit_length() - 1
@@ -133,13 +138,21 @@ def _zeros(e: Expr, known: Mapping[Buffer, int]) -> int:
         return _zeros(e.value, known)
     if isinstance(e, BinOp) and e.op in ("+", "-", "*", "min", "max"):
         a, b = _zeros(e.a, known), _zeros(e.b, known)
-        return min(BITS, a + b) if e.op == "*" else min(a, b) + (e.op == "+" and e.a == e.b)
+        if e.op == "*":
+            return min(BITS, a + b)
+        a, b = (BITS if _given(x, known) else own for x, own in ((e.a, a), (e.b, b)))
+        return min(a, b) + (e.op == "+" and e.a == e.b)
     if isinstance(e, Call) and e.op in ("shift_left", "shift_right") and isinstance(e.args[1], IntImm):
         by = e.args[1].value
         return min(BITS, _zeros(e.args[0], known) + by) if e.op == "shift_left" else max(0, _zeros(e.args[0], known) - by)
     if isinstance(e, Call) and e.op == "if_then_else":
         return min(_zeros(e.args[1], known), _zeros(e.args[2], known))
     return 0
+
+
+def _given(e: Expr, known: Mapping[Buffer, int]) -> bool:
+    """Whether a value is made of constants and parameters alone."""
+    return not any(isinstance(x, BufferLoad) and x.buffer in known for x in walk_expr(e))
 
 
 def _of_weights(values: ValueBounds, block: Block) -> int:

@@ -58,6 +58,8 @@ class _Needs:
     Args:
         streams: loads of the GEMM's operands, by tensor.
         addends: loads into the accumulator, by tensor.
+        moves: memories that something is loaded to, where the host may lay all that goes to one side by side: one transfer each
+            then, whose latency is in neither of both above.
         words: words of the bus, by tensor.
         first: what the first product waits for.
         products: of the GEMM.
@@ -79,6 +81,7 @@ class _Needs:
 
     streams: dict[str, int]
     addends: dict[str, int]
+    moves: frozenset[str]
     words: dict[str, int]
     first: int
     products: int
@@ -113,13 +116,57 @@ def machine_bound(models: Sequence[Model], visited: int = 0) -> MachineBound:
     full = dict(_fillings(models[0].packing))
     passing = _passing(models)
     nests: list[_Needs] = []
-    for model in models:
-        nests.append(_needs(model, full, passing))
+    used = _used(models)
+    kinds: dict[str, frozenset[str]] = {}
+    for n, model in enumerate(models):
+        nests.append(_needs(model, full, passing, used[n], kinds))
         if models[0].origins:
             # What a nest stores for another one is as full as its results are: another layout may leave no lane empty there.
             full |= _between(model, full)
     visits = -(-visited // (config.batch * config.block_out)) if models[0].origins else None
     return min((_longest(kept, config, visits) for kept in _each_once(models, nests)), key=lambda b: b.cycles)
+
+
+@dataclass(frozen=True)
+class _Used:
+    """What the rest of a program has of a nest's results.
+
+    Args:
+        share: of them, at least, that are results of the program or that another nest reads.
+        pooled: results, at most, of the nests that take only the largest or smallest of several of them; None where one is read
+            otherwise: what is done to each of them might be done to those few.
+    """
+
+    share: Fraction
+    pooled: int | None
+
+
+def _used(models: Sequence[Model]) -> list[_Used]:
+    """Of every nest, what the rest of the program has of its results."""
+    results = {b.name for b in models[0].nest.func.buffers}
+    found: dict[int, _Used] = {}
+    for n in reversed(range(len(models))):
+        names = set(_stored(models[n].nest))
+        share, pooled = Fraction(0), 0
+        for m in range(n + 1, len(models)):
+            nest = models[m].nest
+            for k, operand in enumerate(nest.operands):
+                if operand.name in names:
+                    part = Fraction(_least(models[m], k), max(models[n].out_elements, 1)) * found[m].share
+                    share = max(share, min(part, Fraction(1)))
+                    extremum = bool(differences_of(nest)) or (bool(nest.wides) and _is_extremum(nest))
+                    least = found[m].pooled
+                    few = models[m].out_elements if least is None else min(models[m].out_elements, least)
+                    pooled = pooled + few if extremum and pooled >= 0 else -1
+        whole = bool(names & results) or not share
+        found[n] = _Used(Fraction(1) if whole else share, None if whole or pooled < 0 else pooled)
+    return [found[n] for n in range(len(models))]
+
+
+def _is_extremum(nest: Nest) -> bool:
+    """Whether what a nest reduces by is a minimum or maximum."""
+    body = blocks_of(nest)[nest.anchor or nest.out].body
+    return isinstance(body, BufferStore) and isinstance(body.value, BinOp) and body.value.op in ("min", "max")
 
 
 def _each_once(models: Sequence[Model], nests: Sequence[_Needs]) -> Iterator[list[_Needs]]:
@@ -134,6 +181,11 @@ def _each_once(models: Sequence[Model], nests: Sequence[_Needs]) -> Iterator[lis
         makers.setdefault(model.original or model.nest.out, []).append(k)
     for which in (0, -1) if any(len(own) > 1 for own in makers.values()) else (0,):
         yield [nests[k] for k in sorted(own[which] for own in makers.values())]
+
+
+def _latency(config: VTAConfig, scope: str) -> int:
+    """What a load takes besides the words that it moves."""
+    return max(0, _load(config, scope, 1) - _beats(config, scope, 1))
 
 
 def _load(config: VTAConfig, scope: str, elements: int) -> int:
@@ -187,14 +239,15 @@ def _longest(nests: Sequence[_Needs], config: VTAConfig, visits: int | None) -> 
         products = max(products - sum(n.loose for n in nests), riding, visits - widened - sum(n.mixed for n in nests))
     after = sum(max(n.after for n in group) for group in sums) + widened + PIPELINE * operations
     work = products + (PIPELINE if gemm else 0) + after
-    addends = sum(_once([n.addends for n in nests]).values())
+    moves = sorted({scope for n in nests for scope in n.moves})
+    addends = sum(_once([n.addends for n in nests]).values()) + sum(_latency(config, s) for s in moves if s == ACC)
     waiting = min(n.first for n in nests) + work
     # After the last load at least one vector is still to be made.
     remains = min((1 + PIPELINE if n.products else 0) + n.operations * (1 + PIPELINE) for n in nests)
-    loading = sum(_once([n.streams for n in nests]).values()) + remains
+    loading = sum(_once([n.streams for n in nests]).values()) + remains + sum(_latency(config, s) for s in moves if s != ACC)
     # Every instruction is two words of the same bus: one per load, a product, every stage, a store, FINISH.
     words = _once([n.words for n in nests])
-    instructions = len(words) + multiply + others + 3
+    instructions = (len(moves) or len(words)) + multiply + others + 3
     bus = sum(words.values()) + -(-instructions * 16 // config.bus_bytes)
     burst = max(1, config.burst_beats * config.bus_bytes // config.out_elem_bytes)
     vectors = sum(n.vectors for n in nests)
@@ -287,7 +340,18 @@ def _stored(nest: Nest) -> list[str]:
     return [s.buffer.name for name in (nest.out, *nest.also) if isinstance(s := blocks[name].body, BufferStore)]
 
 
-def _needs(model: Model, full: Mapping[str, Filling], passing: frozenset[str]) -> _Needs:
+def _needs(
+    model: Model, full: Mapping[str, Filling], passing: frozenset[str], rest: _Used, kinds: dict[str, frozenset[str]]
+) -> _Needs:
+    """What a nest needs.
+
+    Args:
+        model: of the nest.
+        full: how full tensors are, by name.
+        passing: tensors that another program keeps in the accumulator.
+        rest: what the rest of the program has of its results.
+        kinds: by tensor, the operations that the nest which makes it has counted; its own are added.
+    """
     nest, c = model.nest, model.config
     epilogue = least_epilogue(nest, model.target, bool(model.origins))
     lanes_of = {scope: prod(memory.lanes) for scope, memory in model.target.memories.items()}
@@ -298,7 +362,7 @@ def _needs(model: Model, full: Mapping[str, Filling], passing: frozenset[str]) -
     widened = nest.anchor in identities
     products = model.padding.useful if nest.anchor and not (loads_widen and widened) else 0
     # Where the layout is the space's choice, other layouts may leave no lane empty.
-    real, share = _shares(model, full)
+    real, share = (part * rest.share for part in _shares(model, full))
     reduced = [k for k, o in enumerate(nest.operands) if o.consumer in _reads(nest)]
     # Sums that are alike need be formed once, and results that are alike made once; each is stored.
     alike = _repeated(model, [nest.operands[k] for k in reduced if nest.operands[k].scope != ACC]) if nest.anchor else 1
@@ -332,11 +396,14 @@ def _needs(model: Model, full: Mapping[str, Filling], passing: frozenset[str]) -
     # A single product may be an identity's.
     links = [s for s in nest.stages if s.products > loads_widen and s.block not in differences]
     mixed = 0
-    # Sums of the same tensors may be one sum.
+    # Sums of the same tensors may be one sum; where the host may add up weights, so may those of one tensor.
     known = {_factors(model, nest.anchor)}
     for s in links:
         factors = _factors(model, s.block)
-        mixed += 0 if s.block in identities or factors in known else s.products
+        shares = factors in known or (model.origins and any(factors & other for other in known))
+        fills = [full[o.name].lanes for o in nest.operands if o.scope == WGT and s.block in o.readers and o.name in full]
+        if s.block not in identities and not shares:
+            mixed += _of(s.products * vectors, max(fills, default=Fraction(1)))
         known.add(factors)
     joined = {s.block for s in nest.stages if s.products and s.block in identities and not loads_widen}
     needed: dict[str, int] = {}
@@ -350,6 +417,7 @@ def _needs(model: Model, full: Mapping[str, Filling], passing: frozenset[str]) -
     streams: dict[str, int] = {}
     addends: dict[str, int] = {}
     words: dict[str, int] = {}
+    moves: set[str] = set()
     first = 0
     for k, operand in enumerate(nest.operands):
         # A tensor that is read at several places need not come twice, and of several scaled identities one would do.
@@ -357,27 +425,36 @@ def _needs(model: Model, full: Mapping[str, Filling], passing: frozenset[str]) -
         if operand.twin or operand.name in passing or (name in words and name in (operand.name, "a constant")):
             continue
         least = _real(_least(model, k), full.get(operand.name), lanes_of[operand.scope])
+        if any(operand.uses(a) for a in nest.spatial):
+            least = int(least * rest.share)
         into = addends if operand.scope == ACC else streams
         waits = name not in words and operand.consumer in _reads(nest) and operand.scope != ACC and least
         first += _load(c, operand.scope, 1) if waits else 0
-        into[name] = max(_load(c, operand.scope, least), into.get(name, 0))
+        apart = 0 if not model.origins else _latency(c, operand.scope)
+        into[name] = max(_load(c, operand.scope, least) - apart, into.get(name, 0))
+        moves |= {operand.scope} if model.origins and least else set()
         words[name] = max(_beats(c, operand.scope, least), words.get(name, 0))
     # Nests that multiply the same tensors may have products in common, wherever each of them takes its own.
     moved = tuple(_source(model, o, full) for o in nest.operands if o.scope != ACC and o.consumer == nest.anchor)
-    after = epilogue.after + mixed
+    # What is kept in the accumulator may have had these operations already; they do not count again.
+    before = frozenset[str]().union(*(kinds.get(nest.operands[k].name, frozenset()) for k in reduced)) if passes else frozenset()
+    own = [kind for kind in epilogue.named if kind not in before]
+    kinds |= {name: before.union(epilogue.named) for name in _stored(nest)}
+    # What a maximum takes the largest of may be done to that alone: it is monotone.
+    worked = vectors if rest.pooled is None else min(vectors, _of(rest.pooled, share))
     loads = sum(_least(model, k) for k, o in enumerate(nest.operands) if o.name in epilogue.loaded and not o.twin)
     written = max(starts - loads, 0)
     early = _early(nest) if model.origins and products and (mixed or not widened) else frozenset[str]()
     riders = frozenset(_source(model, o, full) for o in nest.operands if o.scope == INP and early & joined & set(o.readers))
     alone = sum(n for name, n in needed.items() if name not in taken and name not in riders) // max(model.out_elements, 1)
     return _Needs(
-        streams, addends, words, first, products, needed, riders, products if widened and mixed else 0, tuple(sorted(taken)),
-        moved if nest.anchor else (),
-        epilogue.initial * written, after * vectors, mixed * vectors,
-        epilogue.after + sum(not s.fresh and s.block not in early for s in links),
-        starts, written, epilogue.after * vectors,
+        streams, addends, frozenset(moves), words, first, products, needed, riders, products if widened and mixed else 0,
+        tuple(sorted(taken)), moved if nest.anchor else (),
+        epilogue.initial * written, len(own) * worked + mixed, mixed,
+        len(own) + sum(not s.fresh and s.block not in early for s in links),
+        starts, written, len(own) * worked,
         sum(name not in passing for name in _stored(nest)) * stored,
-        epilogue.initial * bool(written or not starts) + after + alone,
+        epilogue.initial * bool(written or not starts) + len(own) + -(-mixed // max(vectors, 1)) + alone,
     )
 
 

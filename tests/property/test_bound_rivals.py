@@ -15,7 +15,9 @@ import pytest
 
 from autosched import te
 from autosched.ir import PrimFunc
+from autosched.ir.expr import int_value
 from autosched.kernel import of_schedule, resolve
+from autosched.lower import lower_table
 from autosched.schedule import Schedule
 from autosched.target import get_target
 from space import Space
@@ -135,7 +137,9 @@ def clipped(v: Any, low: int, high: int) -> Any:
     pytest.param(lambda v: (v << 3) >> 3, 1, id="a shift undone"),
     pytest.param(lambda v: (v + v) >> 1, 1, id="a sum of two halved"),
     pytest.param(lambda v: (v * 4) >> 3, 2, id="more than the scale"),
-    pytest.param(lambda v: (v * 4 + 2) >> 2, 2, id="no scale any more"),
+    pytest.param(lambda v: (v * 4 + 2) >> 2, 1, id="a scale and a constant"),
+    pytest.param(lambda v: clipped(v * 4, -512, 510) >> 2, 3, id="a scale between constants"),
+    pytest.param(lambda v: (v * 2 + 2) >> 2, 2, id="less of a scale"),
     pytest.param(lambda v: clipped(v >> 4, -1, 0), 2, id="two values"),
     pytest.param(lambda v: clipped(v >> 4, -1, 0) * 4 + 3, 2, id="two values, moved"),
     pytest.param(lambda v: clipped(v >> 4, -1, 1), 4, id="three values"),
@@ -152,3 +156,117 @@ def test_on_a_wide_bus_a_load_writes_a_vector_as_soon_as_a_reset(bytes_: int, in
 
     func = workload("dense:m=16,k=32,n=1024,bias=1,tail=cast").func
     assert bound(func, str(path)).vector == initial
+
+
+# -- programs of several nests -----------------------------------------------------------------------------------------------
+
+SIDE = 16
+
+
+def pointwise(x: Any, channels: int, name: str, step: int = 1) -> tuple[Any, Any]:
+    """The sums of a 1x1 convolution of an image, and its weights."""
+    depth, side, _ = (int_value(e) or 1 for e in x.shape)
+    rows = side // step
+    w = te.placeholder((channels, depth), "int8", name=f"w{name}")
+    k = te.reduce_axis((0, depth), name=f"k{name}")
+    acc = te.compute((channels, rows, rows), lambda o, i, j: te.sum(
+        wide(x[k, i * step, j * step]) * wide(w[o, k]), axis=k), name=f"acc{name}")
+    return acc, w
+
+
+def least(func: PrimFunc, target: str) -> int:
+    """Cycles of the best of some points."""
+    space = Space(func, target)
+    points = space.sample(np.random.default_rng(0), 400)
+    found = [lower_table(space.schedule(p).func, target).cycles(None) for p in points[np.argsort(space.draft(points))[:4]]]
+    return int(min(found))
+
+
+def stages(v: Any, name: str) -> Any:
+    return te.compute(v.shape, lambda *i: clipped(v[i] >> 5, 0, 127).astype("int8"), name=name)
+
+
+def half_read(all_of_it: bool) -> PrimFunc:
+    """What a second convolution with stride 2 reads of a first one, or all of that."""
+    x = te.placeholder((32, SIDE, SIDE), "int8", name="x")
+    first, w = pointwise(x, 32, "1", 1 if all_of_it else 2)
+    second, v = pointwise(stages(first, "q"), 32, "2", 2 if all_of_it else 1)
+    return te.create_prim_func([x, w, v, stages(second, "o")])
+
+
+def pooled(later: bool, both: bool = False) -> PrimFunc:
+    """A maximum of what stages make, or stages of the maximum; with ``both`` what stages make is a result as well."""
+    x = te.placeholder((16, SIDE, SIDE), "int8", name="x")
+    acc, w = pointwise(x, 64, "1")
+    a, b = te.reduce_axis((0, 2), name="a"), te.reduce_axis((0, 2), name="b")
+    read = acc if later else stages(acc, "q")
+    more = [read] if both else []
+    best = te.compute((64, SIDE // 2, SIDE // 2), lambda o, i, j: te.max(read[o, i * 2 + a, j * 2 + b], axis=[a, b]), name="best")
+    out = stages(best, "o") if later else te.compute(best.shape, lambda *i: best[i], name="o")
+    return te.create_prim_func([x, w, *more, out])
+
+
+def clipped_again(once: bool) -> PrimFunc:
+    """A relu of a clip that lies otherwise."""
+    x = te.placeholder((16, SIDE, SIDE), "int8", name="x")
+    acc, w = pointwise(x, 64, "1")
+    low = 0 if once else -128
+    q = te.compute(acc.shape, lambda *i: clipped(acc[i] >> 5, low, 127).astype("int8"), name="q")
+    shape = (64, SIDE // 2, 2, SIDE)
+    again = te.compute(shape, lambda o, i, u, j: te.max(q[o, i * 2 + u, j], te.const(0, "int8")), name="s")
+    return te.create_prim_func([x, w, q if once else again])
+
+
+@pytest.mark.parametrize("target", ["vta-de10", "vta-ultra96"])
+@pytest.mark.parametrize("written, rival", [
+    pytest.param(half_read(True), half_read(False), id="what nobody reads"),
+    pytest.param(pooled(False), pooled(True), id="stages of a maximum"),
+    pytest.param(clipped_again(False), clipped_again(True), id="the same stage twice"),
+])
+def test_what_a_program_of_several_nests_can_do_without(written: PrimFunc, rival: PrimFunc, target: str) -> None:
+    inputs = resolve(written, get_target(target)).inputs(0)
+    for want, got in zip(*(resolve(f, get_target(target)).results(*inputs).values() for f in (written, rival)), strict=True):
+        np.testing.assert_array_equal(want.reshape(got.shape), got)
+    assert bound(written, target).cycles <= least(rival, target)
+
+
+def test_stages_count_where_their_results_are_needed() -> None:
+    """Three operations of each of the 1 024 vectors, and not of a quarter of them alone."""
+    few, all_ = (bound(pooled(False, both), "vta-de10").terms["stages"] for both in (False, True))
+    assert all_ - few == 3 * (1024 - 256)
+
+
+def product_of(x: Any, w: Any, depth: int, name: str) -> Any:
+    k = te.reduce_axis((0, depth), name=f"{name}_k")
+    return te.compute((256, 256), lambda i, j: te.sum(wide(x[i, k]) * wide(w[j, k]), axis=k), name=name)
+
+
+def sum_of(a: Any, b: Any, name: str) -> Any:
+    return te.compute((256, 256), lambda i, j: a[i, j] + b[i, j], name=name)
+
+
+def paired(pairs: int, same: bool, depth: int = 8) -> PrimFunc:
+    """A sum of products of several pairs of tensors, all of which may have one factor in common."""
+    xs = [te.placeholder((256, depth), "int8", name=f"x{n}") for n in range(1 if same else pairs)]
+    ws = [te.placeholder((256, depth), "int8", name=f"w{n}") for n in range(pairs)]
+    total: Any = None
+    for n, w in enumerate(ws):
+        part = product_of(xs[0 if same else n], w, depth, f"p{n}")
+        total = part if total is None else sum_of(total, part, f"t{n}")
+    return te.create_prim_func([*xs, *ws, te.compute((256, 256), lambda i, j: total[i, j].astype("int8"), name="o")])
+
+
+@pytest.mark.parametrize(("depth", "same", "products"), [
+    (8, False, 4096),  # two halves of lanes are one
+    (16, False, 8192),
+    (16, True, 4096),  # x w + x v is x (w + v)
+])
+def test_products_of_several_pairs_fill_lanes_by_their_own_weights(depth: int, same: bool, products: int) -> None:
+    terms = bound(paired(2, same, depth), "vta-de10").terms
+    assert terms["products"] + terms["stages"] == products
+
+
+def test_tensors_side_by_side_are_one_transfer() -> None:
+    one, four = (bound(paired(n, False, 16), "vta-de10").terms["load chain"] for n in (1, 4))
+    words = 2 * 256 * 16 // 8
+    assert four - one == 3 * words
