@@ -22,6 +22,7 @@ from space.stages import Stage
 BITS = 32  # of an accumulator
 VECTORS = 64  # of which a load is looked at for what each takes of the bus
 
+
 @dataclass(frozen=True)
 class Epilogue:
     """The least that every output vector costs the compute engine besides its products.
@@ -59,7 +60,10 @@ def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
         if name is not None:
             _know_sums(values, blocks[name])
     needed: dict[str, bool] = {}
-    zeros = {b.body.buffer: _of_weights(values, b) if b.init else 0 for b in blocks.values() if isinstance(b.body, BufferStore)}
+    zeros: dict[Buffer, int] = {}
+    for b in blocks.values():
+        if isinstance(b.body, BufferStore):
+            zeros[b.body.buffer] = _of_weights(values, b, zeros) if b.init else 0
     if nest.anchor is None:
         zeros |= dict.fromkeys(nest.func.buffers, 0)  # what the chain begins with is no addend of it
     spread = BITS
@@ -104,8 +108,7 @@ def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
             elif op == "+" and other is not None and has_loads(other):
                 addend = True
         linear = linear and not any(map(_bends, walk_expr(made.value)))
-        if not stage.products:
-            zeros[made.buffer] = _zeros(made.value, zeros)
+        zeros[made.buffer] = _of_weights(values, block, zeros) if stage.products else _zeros(made.value, zeros)
     early = (nest.anchor, *nest.sides)
     addend |= nest.anchor is not None and nest.tensorized and any(o.scope == ACC and o.consumer in early for o in nest.operands)
     if nest.anchor is None or not nest.tensorized:
@@ -155,7 +158,7 @@ def _given(e: Expr, known: Mapping[Buffer, int]) -> bool:
     return not any(isinstance(x, BufferLoad) and x.buffer in known for x in walk_expr(e))
 
 
-def _of_weights(values: ValueBounds, block: Block) -> int:
+def _of_weights(values: ValueBounds, block: Block, known: Mapping[Buffer, int]) -> int:
     """The same of a sum of products with constants."""
     assert isinstance(block.init, BufferStore) and isinstance(block.body, BufferStore)
     tiles = {c.buffer: constants(c) for c in values.func.constants}
@@ -163,7 +166,7 @@ def _of_weights(values: ValueBounds, block: Block) -> int:
     if not scales or not isinstance(block.body.value, BinOp) or block.body.value.op != "+":
         return 0
     factors = [int(x) for x in np.unique(scales[0]) if x]
-    return min([_zeros(block.init.value, {}), *((f & -f).bit_length() - 1 for f in factors)])
+    return min([_zeros(block.init.value, known), *((f & -f).bit_length() - 1 for f in factors)])
 
 
 def _bends(e: Expr) -> bool:

@@ -152,7 +152,10 @@ def _used(models: Sequence[Model]) -> list[_Used]:
             nest = models[m].nest
             for k, operand in enumerate(nest.operands):
                 if operand.name in names:
-                    part = Fraction(_least(models[m], k), max(models[n].out_elements, 1)) * found[m].share
+                    # A vector is stored, and what is read may be sixteen of them, as a weight.
+                    read = _least(models[m], k) * prod(models[m].target.memories[operand.scope].lanes)
+                    made = max(models[n].out_elements, 1) * models[n].config.batch * models[n].config.block_out
+                    part = Fraction(read, made) * found[m].share
                     share = max(share, min(part, Fraction(1)))
                     extremum = bool(differences_of(nest)) or (bool(nest.wides) and _is_extremum(nest))
                     least = found[m].pooled
@@ -365,8 +368,10 @@ def _needs(
     real, share = (part * rest.share for part in _shares(model, full))
     reduced = [k for k, o in enumerate(nest.operands) if o.consumer in _reads(nest)]
     # Sums that are alike need be formed once, and results that are alike made once; each is stored.
-    alike = _repeated(model, [nest.operands[k] for k in reduced if nest.operands[k].scope != ACC]) if nest.anchor else 1
-    products = -(-_of(products, real) // alike)
+    read = [nest.operands[k] for k in reduced if nest.operands[k].scope != ACC]
+    alike = _repeated(model, read) if nest.anchor else 1
+    again = 1 if widened or not nest.tensorized else _recurring(model, read)
+    products = -(-_of(products, real) // (alike * again))
     # Vectors of padding alone are the same constant: a program may make one of them and store it again and again.
     vectors, stored = _of(_with_products(model), share), _of(model.out_elements, share)
     starts = -(-vectors // alike) if products else 0
@@ -516,6 +521,12 @@ def _repeated(model: Model, operands: Sequence[Operand]) -> int:
     """How many results have the same operands: those along the spatial axes that none of these is read along."""
     moves = [coeffs for o in operands for coeffs, _ in o.dims]
     return prod(model.nest.axes[a].extent for a in model.nest.spatial if not any(coeffs[a] for coeffs in moves))
+
+
+def _recurring(model: Model, factors: Sequence[Operand]) -> int:
+    """In how many sums, or places of one, a product may stand: along reductions that one of its factors is not read along."""
+    axes = (a for a, axis in enumerate(model.nest.axes) if axis.reduce)
+    return prod(model.nest.axes[a].extent for a in axes if not all(o.uses(a) for o in factors))
 
 
 def _same_factors(model: Model) -> bool:

@@ -459,9 +459,10 @@ def _live(chain: list[Site], sources: set[Buffer]) -> int:
     most, held = 1, set[Buffer]()
     for n, site in enumerate(chain):
         ends = {b for b in held if last.get(b) == n}
-        most = max(most, len(held) + (aside(site.store.value) if site.block.init is None else 0))
+        most = max(most, len(held))
         held = {*(held - ends), *({site.store.buffer} - sources)}
-    return most
+    # What needs a place besides another one's has it for itself.
+    return most + sum(aside(site.store.value) for site in chain if site.block.init is None)
 
 
 def _nest(

@@ -161,7 +161,7 @@ def _core(found: Found, node: Node) -> _Sums | str:
 def _per_channel(found: Found, name: str, core: _Sums, rank: int) -> Array | None:
     """A constant that is one number or one per channel, flat; None where it is neither."""
     value = found.file.constants.get(name)
-    if value is None:
+    if value is None or value.ndim > rank:
         return None
     if value.size == 1:
         return value.reshape(-1)
@@ -233,12 +233,14 @@ def _step(found: Found, reader: Node, core: _Sums, at: str, rank: int) -> str | 
         core.bias = np.asarray(core.bias + scaled)
         core.low, core.high = (end + float(value.flat[0]) for end in (core.low, core.high))
         return None
-    if reader.op in ("Mul", "Div") and len(other) == 1 and not core.floored:
+    if reader.op in ("Mul", "Div") and len(other) == 1 and not core.floored and (reader.op == "Mul" or reader.inputs[0] == at):
         value = _per_channel(found, other[0], core, rank)
         if value is None:
             return f"what node {reader.name!r} scales by is not one constant per channel"
-        if reader.op == "Div" and file.dtypes[at].startswith("int"):
-            raise reader.refuse("it divides integers, which rounds towards zero", FLOOR)
+        if file.dtypes[at].startswith("int"):
+            if reader.op == "Div":
+                raise reader.refuse("it divides integers, which rounds towards zero", FLOOR)
+            return f"node {reader.name!r} multiplies integers, which may wrap around"
         if core.clips and len(np.unique(value)) > 1:
             return f"what node {reader.name!r} scales by behind a clip is not one constant"
         powers = [exponent(float(v)) for v in value]
@@ -258,7 +260,8 @@ def _step(found: Found, reader: Node, core: _Sums, at: str, rank: int) -> str | 
     if reader.op == "Relu":
         core.clip(0.0, np.inf)
         return None
-    if reader.op in ("Max", "Min") and len(other) == 1 and other[0] in file.constants and file.constants[other[0]].size == 1:
+    if reader.op in ("Max", "Min") and len(other) == 1 and other[0] in file.constants and file.constants[other[0]].size == 1 and (
+            file.constants[other[0]].ndim <= rank):
         end = float(file.constants[other[0]].reshape(-1)[0])
         if not np.isfinite(end) or end != np.rint(end):
             return f"node {reader.name!r} clips between whole numbers"

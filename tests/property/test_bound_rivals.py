@@ -66,6 +66,7 @@ def once(second: bool, repeated: bool) -> PrimFunc:
 @pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable"])
 @pytest.mark.parametrize("repeated", [True, False])
 def test_products_that_two_sums_have_in_common_count_once(repeated: bool, target: str) -> None:
+    get_target(target)  # which knows its own intrinsic
     written, rival = once(True, repeated), once(False, repeated)
     sch = Schedule(rival)
     c = sch.get_sblock("c")
@@ -97,6 +98,21 @@ def test_sums_of_other_weights_add_up() -> None:
         c = multiplied(x, w, (ROWS, COLUMNS, 1, 16), lambda i, *_: i, f"{w.op.name if hasattr(w, 'op') else w.name}_c")
         outs.append(narrow(c, (ROWS, COLUMNS, 1, 16), f"o{len(outs)}", lambda *i: i))
     assert bound(te.create_prim_func([x, *weights, *outs]), "vta-de10").terms["products"] == 2 * ROWS * COLUMNS * DEPTH
+
+
+@pytest.mark.parametrize(("shift", "times"), [(0, 4), (1, 4)])
+def test_a_product_that_stands_in_several_places_of_sums_counts_once(shift: int, times: int) -> None:
+    """Along a reduction that only one factor is read along, or none: what is summed up may be sums of products already."""
+    def repeated(more: int) -> int:
+        x = te.placeholder((ROWS + shift * more, DEPTH, 1, 16), "int8", name="x")
+        w = te.placeholder((COLUMNS, DEPTH, 16, 16), "int8", name="w")
+        t, k, kb = (te.reduce_axis((0, n), name=name) for n, name in ((more, "t"), (DEPTH, "k"), (16, "kb")))
+        c = te.compute((ROWS, COLUMNS, 1, 16), lambda i, j, b, lane: te.sum(
+            wide(x[i + shift * t, k, b, kb]) * wide(w[j, k, lane, kb]), axis=[t, k, kb]), name="c")
+        out = narrow(c, (ROWS, COLUMNS, 1, 16), "o", lambda *at: at)
+        return bound(te.create_prim_func([x, w, out]), "vta-de10").terms["products"]
+
+    assert repeated(times) == repeated(1) == ROWS * COLUMNS * DEPTH
 
 
 def test_a_product_of_a_tensor_with_itself_is_known_by_half() -> None:

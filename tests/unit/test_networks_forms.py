@@ -126,6 +126,11 @@ REFUSED: dict[str, tuple[Tail, str]] = {
         "Add", n.op("Relu", real(n, x)), n.fixed(np.arange(8, dtype=np.float32).reshape(8, 1, 1))), 4), *LAST), "behind a clip"),
     "a scale per channel behind a clip": (lambda n, x: clip(n, n.op("Floor", n.op("Mul", clip(n, real(n, x), -99, 99), n.fixed(
         np.array([0.5] * 4 + [0.25] * 4, np.float32).reshape(8, 1, 1)))), *LAST), "behind a clip"),
+    "a constant divided": (lambda n, x: clip(n, n.op("Floor", n.op("Div", f32(n, 64), real(n, x))), *LAST), "go into node"),
+    "integers that may wrap around": (lambda n, x: clip(n, scaled(n, real(n, n.op(
+        "Mul", x, n.fixed(np.int32(1 << 20)))), 24), *LAST), "may wrap around"),
+    "constants of more dimensions": (lambda n, x: clip(n, scaled(n, n.op(
+        "Mul", real(n, x), n.fixed(np.ones((1,) * 5, np.float32))), 4), *LAST), "not one constant per channel"),
     "more than an int32 holds": (lambda n, x: clip(n, scaled(n, n.op("Add", real(n, x), f32(n, 1e30)), 4), *LAST), "int32"),
 }
 

@@ -22,6 +22,7 @@ Tail = Callable[[Any, Any, Any], Any]
 TAILS: dict[str, tuple[Tail, str]] = {  # and which of both others it reads
     "multiplied": (lambda a, b, c: a * 3, ""),
     "multiplied behind a shift": (lambda a, b, c: te.max(a >> 1, number(0)) * 5, ""),
+    "multiplied twice": (lambda a, b, c: (a * 5) * 3, ""),
     "read twice": (lambda a, b, c: te.max(a, a >> 2), ""),
     "two sums of digits": (lambda a, b, c: a * 3 + b * 3, "b"),
     "a sum multiplied": (lambda a, b, c: (a + c) * 3, "c"),
