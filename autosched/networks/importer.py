@@ -85,12 +85,15 @@ def _match(found: Found, node: Node) -> None:
 
 def _nothing(file: File, found: Found) -> ProgramError:
     """The refusal of a file in which nothing is for the machine: it names the first operator that should be."""
+    left = "nothing is left for the machine: run it with onnxruntime"
     way = f"quantize it: autosched quantize {file.name}.onnx --calibrate data.npz -o q.onnx"
+    if any(n.op == "QuantizeLinear" for n in file.nodes):
+        way = left  # it is quantized, and what is float stays so
     for node in file.nodes:
         if node.op in COUNTED:
             reason = found.reasons.get(node.name, "it is not quantized")
             unquantized = "float" in reason or "quantized" in reason
-            return node.refuse(reason, way if unquantized else "nothing is left for the machine: run it with onnxruntime")
+            return node.refuse(reason, way if unquantized else left)
     names = ", ".join(dict.fromkeys(n.op for n in file.nodes[:5]))
     return ProgramError(f"{file.name}: no layer for the machine among its {len(file.nodes)} nodes ({names}, ...); {way}")
 

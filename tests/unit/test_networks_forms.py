@@ -422,3 +422,11 @@ def test_files_without_data_may_be_of_an_older_set(opset: int, tmp_path: Path) -
             weight.ClearField("raw_data")
     onnx.save(model, path)
     assert [layer.kind for layer in load(path).graph.layers if layer.kind != "view"] == ["conv", "average", "dense"]
+
+
+def test_a_quantized_file_is_not_told_to_be_quantized(tmp_path: Path) -> None:
+    n = Net()
+    y = n.op("Gemm", n.quantized("x", 4), n.fixed(np.ones((6, 4), np.float32)))
+    with pytest.raises(ProgramError, match="nothing is left for the machine") as refusal:
+        load(n.save(tmp_path / "n.onnx", {"x": (np.float32, (4, 6))}, [n.quantized(y, 3)]))
+    assert "autosched quantize" not in str(refusal.value)
