@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from autosched.errors import BadArgumentError
+from autosched.errors import BadArgumentError, ProgramError
 
 SEEDS = (0, 2**32 - 1)  # what every generator and every sampler takes
 SAMPLE = 100_000  # points that are drawn at once; they take a gigabyte
@@ -93,3 +94,21 @@ def _real(value: Any) -> float | None:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         return None
+
+
+def writable(path: str | Path) -> None:
+    """Refuses a path at which no file can be written, before there is anything to write.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        ProgramError: it names no file, or its folder does not exist.
+    """
+    place = Path(path)
+    if not str(path):
+        raise ProgramError("cannot write '': it names no file")
+    if place.is_dir():
+        raise ProgramError(f"cannot write {path}: it is a directory")
+    if not place.parent.is_dir():
+        raise ProgramError(f"cannot write {path}: {place.parent} is no directory")

@@ -29,13 +29,11 @@ class Epilogue:
 
     Args:
         initial: cycles of writing the accumulator before the first product, an addend included.
-        after: immediate operations that the result needs.
-        named: which, for the table of terms.
+        named: the immediate operations that the result needs.
         loaded: addends that are part of the sum as they are: a load may write the accumulator with them.
     """
 
     initial: int
-    after: int
     named: tuple[str, ...]
     loaded: frozenset[str]
 
@@ -120,7 +118,7 @@ def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
     # On a wide bus a load writes a vector sooner, whatever it holds.
     initial = min(initial, int(timing.load_words(isa.MEM_ACC, 0, 1, VECTORS, VECTORS, config=target.config)) // VECTORS)
     named = tuple(needed)[: spread if spread < 2 else None]
-    return Epilogue(initial, len(named), named, frozenset(loaded))
+    return Epilogue(initial, named, frozenset(loaded))
 
 
 def _zeros(e: Expr, known: Mapping[Buffer, int]) -> int:
@@ -134,7 +132,7 @@ def _zeros(e: Expr, known: Mapping[Buffer, int]) -> int:
         known: the same of what blocks store; of a parameter nothing is in it.
     """
     if isinstance(e, IntImm):
-        return BITS if not e.value else (e.value & -e.value).bit_length() - 1
+        return _lowest(e.value)
     if isinstance(e, BufferLoad):
         return known.get(e.buffer, 0)
     if isinstance(e, Cast):
@@ -153,6 +151,11 @@ def _zeros(e: Expr, known: Mapping[Buffer, int]) -> int:
     return 0
 
 
+def _lowest(value: int) -> int:
+    """How many of a number's lowest bits are zero."""
+    return (value & -value).bit_length() - 1 if value else BITS
+
+
 def _given(e: Expr, known: Mapping[Buffer, int]) -> bool:
     """Whether a value is made of constants and parameters alone."""
     return not any(isinstance(x, BufferLoad) and x.buffer in known for x in walk_expr(e))
@@ -165,8 +168,7 @@ def _of_weights(values: ValueBounds, block: Block, known: Mapping[Buffer, int]) 
     scales = [tiles[e.buffer] for e in walk_expr(block.body.value) if isinstance(e, BufferLoad) and e.buffer in tiles]
     if not scales or not isinstance(block.body.value, BinOp) or block.body.value.op != "+":
         return 0
-    factors = [int(x) for x in np.unique(scales[0]) if x]
-    return min([_zeros(block.init.value, known), *((f & -f).bit_length() - 1 for f in factors)])
+    return min([_zeros(block.init.value, known), *(_lowest(int(x)) for x in np.unique(scales[0]))])
 
 
 def _bends(e: Expr) -> bool:

@@ -17,6 +17,7 @@ import numpy as np
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, int_value
 from autosched.ir.functor import walk_expr
+from autosched.ir.patterns import update_of
 from autosched.ir.scopes import ACC, INP, WGT
 from autosched.ir.stmt import BufferStore
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
@@ -169,7 +170,8 @@ def _used(models: Sequence[Model]) -> list[_Used]:
 def _is_extremum(nest: Nest) -> bool:
     """Whether what a nest reduces by is a minimum or maximum."""
     body = blocks_of(nest)[nest.anchor or nest.out].body
-    return isinstance(body, BufferStore) and isinstance(body.value, BinOp) and body.value.op in ("min", "max")
+    update = update_of(body) if isinstance(body, BufferStore) else None
+    return update is not None and update[0] in ("min", "max")
 
 
 def _each_once(models: Sequence[Model], nests: Sequence[_Needs]) -> Iterator[list[_Needs]]:
@@ -519,8 +521,7 @@ def _factors(model: Model, block: str | None) -> frozenset[frozenset[str]]:
 
 def _repeated(model: Model, operands: Sequence[Operand]) -> int:
     """How many results have the same operands: those along the spatial axes that none of these is read along."""
-    moves = [coeffs for o in operands for coeffs, _ in o.dims]
-    return prod(model.nest.axes[a].extent for a in model.nest.spatial if not any(coeffs[a] for coeffs in moves))
+    return prod(model.nest.axes[a].extent for a in model.nest.spatial if not any(o.uses(a) for o in operands))
 
 
 def _recurring(model: Model, factors: Sequence[Operand]) -> int:
@@ -533,7 +534,7 @@ def _same_factors(model: Model) -> bool:
     """Whether the anchor multiplies a tensor by itself, and not each element by its own place alone."""
     own = [o for o in model.nest.operands if o.scope != ACC and o.consumer == model.nest.anchor]
     made = [model.origins.get(o.name, frozenset((o.name,))) for o in own]
-    moves = [{a for a in model.nest.spatial for coeffs, _ in o.dims if coeffs[a]} for o in own]
+    moves = [{a for a in model.nest.spatial if o.uses(a)} for o in own]
     return any(made[n] & made[m] and moves[n] != moves[m] for n in range(len(own)) for m in range(n))
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from autosched.arguments import writable
 from autosched.cli.commands import tune_hint
 from autosched.cli.exit_codes import Exit
 from autosched.cli.host_work import host_work, tell_host_work
@@ -259,8 +260,7 @@ def export(args: argparse.Namespace) -> int:
     named = {b.name: a for b, a in zip(kernel.inputs, inputs)}
     program = kernel.lowered.program(named, expected, kernel.cycles)
     path = Path(args.output)
-    if not path.parent.is_dir():
-        raise ProgramError(f"cannot write {path}: {path.parent} is no directory")
+    writable(path)
     dump_file(path, [replace(program, name=task.name)])
     size = path.stat().st_size
     if args.format == "json":

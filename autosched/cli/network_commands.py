@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autosched.arguments import writable
 from autosched.cli.exit_codes import Exit
 from autosched.cli.options import Parser, add_format, add_log, add_target, file, parse_pairs, seed
 from autosched.cli.tables import number, percent, print_json, print_table
@@ -112,7 +113,6 @@ def shapes(pairs: list[str]) -> dict[str, tuple[int, ...]]:
 def run(args: argparse.Namespace) -> Exit:
     """Runs a network on images."""
     from autosched.networks import Network
-    from autosched.networks.archive import writable
     from autosched.networks.images import accepted, checked_labels, classes_of
 
     for path in (args.output, args.save):
@@ -281,7 +281,6 @@ def _compare(graph: Graph, images: Mapping[str, Any], outputs: Mapping[str, Any]
 
 def quantize(args: argparse.Namespace) -> Exit:
     """Writes a network whose scales are powers of two."""
-    from autosched.networks.archive import writable
     from autosched.networks.quantize import quantize as quantize_file
 
     writable(args.output)
@@ -311,8 +310,7 @@ def export(args: argparse.Namespace) -> Exit:
     from sim.program import dump_file
 
     path = Path(args.output)
-    if not path.parent.is_dir():
-        raise ProgramError(f"cannot write {path}: {path.parent} is no directory")
+    writable(path)
     network = load(args.workload, args)
     need_data(network.name, network.graph.blank)
     images, _ = _images([], network.graph, args.seed)

@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from autosched.arguments import writable
 from autosched.cli.exit_codes import Exit
 from autosched.cli.options import Parser, add_format, add_target, file, named, positive
 from autosched.cli.tables import console, number, print_json, print_table, tell
@@ -89,8 +90,7 @@ def run(args: argparse.Namespace) -> int:
         from sim.timeline import write_trace
 
         target = Path(args.timeline)
-        if not target.parent.is_dir():
-            raise ProgramError(f"cannot write {target}: {target.parent} is no directory")
+        writable(target)
         write_trace(target, programs[0][0])
     return Exit.DIFFERS if any(r.outputs_match is False for r in results) else Exit.OK
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from autosched.arguments import writable
 from autosched.errors import ProgramError
 from autosched.networks.compiled import CompiledNetwork, LayerCost, Stage, Stream, layout_of
 from autosched.networks.compose import Place, Region
@@ -29,24 +30,6 @@ from sim.program import Output, Program, Segment
 FORMAT = "autosched-network-2"
 MAX_BYTES = 1 << 31
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same network gives the same file
-
-
-def writable(path: str | Path) -> None:
-    """Refuses a path at which no file can be written, before there is anything to write.
-
-    Args:
-        path: of the file.
-
-    Raises:
-        ProgramError: it names no file, or its folder does not exist.
-    """
-    place = Path(path)
-    if not str(path):
-        raise ProgramError("cannot write '': it names no file")
-    if place.is_dir():
-        raise ProgramError(f"cannot write {path}: it is a directory")
-    if not place.parent.is_dir():
-        raise ProgramError(f"cannot write {path}: {place.parent} is no directory")
 
 
 def save(net: CompiledNetwork, path: str | Path) -> None:

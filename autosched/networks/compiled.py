@@ -14,6 +14,7 @@ from autosched.networks.compose import Place, Region
 from autosched.networks.graph import Array, HostPart, Layer, Tensor
 from autosched.networks.host_steps import HostClock, HostStep
 from autosched.networks.images import accepted
+from autosched.networks.reference import refusals, session
 from autosched.networks.repack import pack, repeats
 from autosched.target import Target
 from autosched.workloads import Layout
@@ -180,8 +181,6 @@ class CompiledNetwork:
 
     @cached_property
     def _sessions(self) -> dict[str, Any]:
-        from autosched.networks.reference import session
-
         return {s.name: session(s.model) for s in self.stages if isinstance(s, HostPart)}
 
     def __call__(self, *arrays: Array, **named: Array) -> Array | tuple[Array, ...]:
@@ -223,8 +222,6 @@ class CompiledNetwork:
                     programs.append(ran)
                 values.update(made)
             elif isinstance(stage, HostPart):
-                from autosched.networks.reference import refusals
-
                 session = self._sessions[stage.name]
                 with host.step(stage.name, "onnxruntime") as arrays, refusals():
                     arrays += session.run(list(stage.outputs), {n: values[n] for n in stage.inputs})

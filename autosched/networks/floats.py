@@ -12,6 +12,7 @@ import numpy as np
 from autosched.networks.graph import Array
 from autosched.networks.onnx_file import FLOAT, File, Node
 from autosched.networks.parameters import output_channels
+from autosched.networks.ranges import clipped_again
 
 if TYPE_CHECKING:
     from onnx import AttributeProto
@@ -158,7 +159,7 @@ class FloatNet:
                 len(self.readers(op.inputs[0])) == 1 and inputs[0] not in self.outputs
             ):
                 # Two clips in a row are one.
-                low, high = min(max(ends[0], low), high), min(max(ends[1], low), high)
+                low, high = clipped_again(*ends, (low, high))
                 kept[place] = None
                 inputs = before.inputs[:1]
             keep(_clip(made, op.name, inputs[0], out, low, high))

@@ -100,7 +100,7 @@ def _nothing(file: File, found: Found) -> ProgramError:
 
 def _assemble(file: File, found: Found) -> Graph:
     """Steps in order: all layers that are ready, then all host nodes that are, until everything is done."""
-    if (fixed := next((o for o in file.outputs if o in file.constants or o in file.blank), None)) is not None:
+    if (fixed := next((o for o in file.outputs if file.is_constant(o)), None)) is not None:
         raise ProgramError(f"{file.name}: output {fixed!r} is a constant; leave it out of the outputs")
     layers = _used(file, found)
     by_output = {x.output: x for x in layers}

@@ -13,7 +13,7 @@ from autosched.networks.graph import Array, Ints, Layer, Requant
 from autosched.networks.matcher import Found
 from autosched.networks.onnx_file import FLOAT, Node
 from autosched.networks.qdq import dense_fault
-from autosched.networks.ranges import whole
+from autosched.networks.ranges import clipped_again, whole
 from autosched.networks.scales import Value, exponent, int8_weight, zero_point
 from autosched.networks.windows import max_layer, padding_fault, window
 
@@ -37,10 +37,6 @@ class _Sums:
     def clips(self) -> bool:
         """Whether they are clipped so far."""
         return bool(np.isfinite(self.low) or np.isfinite(self.high))
-
-    def clip(self, low: float, high: float) -> None:
-        """Clips once more: the later clip has the last word."""
-        self.low, self.high = (min(max(end, low), high) for end in (self.low, self.high))
 
 
 def match(found: Found, node: Node) -> None:
@@ -79,7 +75,7 @@ def match_sum(found: Found, node: Node) -> None:
 def match_pool(found: Found, node: Node) -> None:
     """Makes a layer of a pool by maxima of an int8 tensor, or notes why it stays on the host."""
     name = node.inputs[0]
-    if name in found.file.constants or name in found.file.blank:
+    if found.file.is_constant(name):
         found.reasons[node.name] = "its input is a constant"
         return
     known = found.tensors.get(name) or found.tensor(name, None, 0)
@@ -108,7 +104,7 @@ def _widened(found: Found, name: str) -> tuple[str, int, list[str]] | None:
         nodes.append(at.name)
         if at.op == "Cast":
             source = at.inputs[0]
-            if found.file.dtypes.get(source) != "int8" or source in found.file.constants or source in found.file.blank:
+            if found.file.dtypes.get(source) != "int8" or found.file.is_constant(source):
                 return None
             return source, factor, nodes
         fixed = [x for x in at.inputs if x in found.file.constants]
@@ -123,9 +119,9 @@ def _widened(found: Found, name: str) -> tuple[str, int, list[str]] | None:
 def _core(found: Found, node: Node) -> _Sums | str:
     file = found.file
     x, name = node.inputs[:2]
-    if name not in file.constants and name not in file.blank:
+    if not file.is_constant(name):
         return "its weight is no constant"
-    if x in file.constants or x in file.blank:
+    if file.is_constant(x):
         return "its input is a constant"
     source = file.producer(x)
     if source is not None and source.op == "DynamicQuantizeLinear":
@@ -258,20 +254,21 @@ def _step(found: Found, reader: Node, core: _Sums, at: str, rank: int) -> str | 
     if reader.op == "Round":
         raise reader.refuse("it rounds half to even", FLOOR)
     if reader.op == "Relu":
-        core.clip(0.0, np.inf)
+        core.low, core.high = clipped_again(core.low, core.high, (0.0, np.inf))
         return None
     if reader.op in ("Max", "Min") and len(other) == 1 and other[0] in file.constants and file.constants[other[0]].size == 1 and (
             file.constants[other[0]].ndim <= rank):
         end = float(file.constants[other[0]].reshape(-1)[0])
         if not np.isfinite(end) or end != np.rint(end):
             return f"node {reader.name!r} clips between whole numbers"
-        core.clip(*((end, np.inf) if reader.op == "Max" else (-np.inf, end)))
+        then = (end, np.inf) if reader.op == "Max" else (-np.inf, end)
+        core.low, core.high = clipped_again(core.low, core.high, then)
         return None
     if reader.op == "Clip" and reader.inputs[0] == at and all(x in file.constants for x in other):
         ends = [float(file.constants[x].reshape(-1)[0]) if x else d for x, d in zip(
             (*reader.inputs[1:], "", "")[:2], (-np.inf, np.inf))]
         if any(np.isfinite(e) and e != np.rint(e) for e in ends):
             return f"node {reader.name!r} clips between whole numbers"
-        core.clip(*ends)
+        core.low, core.high = clipped_again(core.low, core.high, (ends[0], ends[1]))
         return None
     return f"its sums go into node {reader.name!r} ({reader.op})"

@@ -99,6 +99,10 @@ class File:
         at = self.made_by.get(tensor)
         return None if at is None else self.nodes[at]
 
+    def is_constant(self, tensor: str) -> bool:
+        """Whether a tensor is the file's own, with or without data."""
+        return tensor in self.constants or tensor in self.blank
+
     def only_reader(self, tensor: str) -> Node | None:
         """The one node that reads a tensor, or None where there are others or it leaves the graph."""
         found = self.read_by.get(tensor, ())

@@ -10,7 +10,7 @@ from autosched.networks.graph import Array, Ints, Layer
 from autosched.networks.matcher import Found, requant
 from autosched.networks.onnx_file import Node
 from autosched.networks.parameters import output_channels, per_output
-from autosched.networks.ranges import whole
+from autosched.networks.ranges import clipped_again, whole
 from autosched.networks.scales import WAY_OUT, Value, exponents, int8_weight, machine_zero, zero_point
 from autosched.networks.windows import average_layer, max_layer, padding_fault, transposed_window, weight_sums, window
 
@@ -23,7 +23,7 @@ def dequantize(found: Found, node: Node) -> None:
     if x in found.padded:
         found.values[node.outputs[0]] = found.padded[x]
         return
-    if x in found.file.constants or x in found.file.blank or found.file.dtypes.get(x) not in ("int8", "uint8"):
+    if found.file.is_constant(x) or found.file.dtypes.get(x) not in ("int8", "uint8"):
         return
     scale = exponents(found.file, node, node.inputs[1], repr(x))
     if len(scale) != 1:
@@ -101,14 +101,14 @@ class _Tail:
             if reader.op == "QuantizeLinear" and reader.inputs[0] == at:
                 break
             if reader.op == "Relu":
-                low, high = max(low, 0.0), max(high, 0.0)
+                low, high = clipped_again(low, high, (0.0, np.inf))
             elif reader.op == "Clip" and (reader is node or reader.inputs[0] == at) and all(
                     x in file.constants for x in reader.inputs[1:] if x):
                 ends = [float(file.constants[x].reshape(-1)[0]) if x else d for x, d in zip(
                     (*reader.inputs[1:], "", "")[:2], (-np.inf, np.inf))]
                 if np.isnan(ends).any():
                     raise reader.refuse("it clips at what is no number", "export the model again")
-                low, high = min(max(low, ends[0]), ends[1]), min(max(high, ends[0]), ends[1])
+                low, high = clipped_again(low, high, (ends[0], ends[1]))
             elif reader.op not in ("Identity", "Dropout"):
                 self.missing = f"its result goes into node {reader.name!r} ({reader.op}) as float"
                 return
@@ -136,7 +136,7 @@ class _Tail:
             return
         offset = 128 if file.dtypes[self.quantized] == "uint8" else 0
         low, high = (int(e.reshape(-1)[0]) - offset for e in ends)
-        self.low, self.high = min(max(self.low, low), high), min(max(self.high, low), high)
+        self.low, self.high = (int(end) for end in clipped_again(self.low, self.high, (low, high)))
         self.nodes.append(clip.name)
         self.quantized = clip.outputs[0]
 

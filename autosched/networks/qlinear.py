@@ -20,8 +20,7 @@ NAMES = ("QLinearConv", "QLinearMatMul", "QGemm", "QLinearAdd", "QLinearGlobalAv
 
 def match(found: Found, node: Node) -> None:
     """Makes a layer of a QLinear operator, or notes why it stays on the host."""
-    if any(node.inputs[at] in found.file.constants or node.inputs[at] in found.file.blank
-           for at in ((0, 3) if node.op == "QLinearAdd" else (0,))):
+    if any(found.file.is_constant(node.inputs[at]) for at in ((0, 3) if node.op == "QLinearAdd" else (0,))):
         found.reasons[node.name] = "an operand is a constant"
         return
     if node.op in ("QLinearConv", "QLinearMatMul", "QGemm"):
@@ -55,7 +54,7 @@ def _result(found: Found, node: Node, at: int) -> Value:
 def _weighted(found: Found, node: Node) -> None:
     file = found.file
     name, scale, zero = node.inputs[3:6]
-    if name not in file.constants and name not in file.blank:
+    if not file.is_constant(name):
         found.reasons[node.name] = "its weight is no constant"
         return
     weight: Array = np.zeros(file.blank[name], np.int8) if name in file.blank else int8_weight(file, node, name, zero)

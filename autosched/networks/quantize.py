@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autosched.arguments import writable
 from autosched.errors import ProgramError, UnknownNameError
-from autosched.networks.archive import writable
 from autosched.networks.floats import CLIPS, FloatNet, Names, Op, clip_ends, float_net
 from autosched.networks.graph import Array, Ints
 from autosched.networks.images import checked_labels, classes_of

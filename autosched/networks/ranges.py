@@ -17,6 +17,18 @@ def whole(values: Array) -> Ints | None:
     return np.rint(values).astype(np.int64) if bool(good.all()) else None
 
 
+def clipped_again(low: float, high: float, then: tuple[float, float]) -> tuple[float, float]:
+    """The ends of a clip and a later one together: the later has the last word.
+
+    Args:
+        low: the least that the first leaves.
+        high: the greatest.
+        then: the ends of the later one.
+    """
+    a, b = (min(max(end, then[0]), then[1]) for end in (low, high))
+    return a, b
+
+
 def reach(layer: Layer, bias: Ints | None = None) -> Ints:
     """Per channel, a bound of ``|accumulator|``: sum of |weights| * 128 + |bias|, rounding and zero points included.
 
