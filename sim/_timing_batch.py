@@ -37,7 +37,7 @@ from sim.isa import (
     Y_SIZE,
 )
 
-refresh(__file__, "_timing_cost", "config", "isa")
+refresh(__file__, "_timing_cost", "config", "costs", "isa")
 
 I64 = npt.NDArray[np.int64]
 

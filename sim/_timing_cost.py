@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from sim._kernels import ZERO, lean, refresh
 from sim.config import ITER_BITS
+from sim.costs import PIPELINE_CYCLES
 from sim.isa import (
     ALU_MUL,
     ALU_OP,
@@ -49,7 +50,7 @@ from sim.isa import (
     Y_SIZE,
 )
 
-refresh(__file__, "config", "isa")
+refresh(__file__, "config", "costs", "isa")
 
 I64 = npt.NDArray[np.int64]
 
@@ -92,7 +93,6 @@ ROW_WRAP = 1 << 16
 INFINITY = 1 << 62
 # Cycles from a command to data: the client's register, then one cycle into the memory's queue.
 COMMAND_TO_QUEUE = 1
-PIPELINE_CYCLES = 6
 
 
 @lean

@@ -49,7 +49,7 @@ from sim._timing_cost import (
 from sim.config import TOKEN_LIMIT
 from sim.isa import MEM
 
-refresh(__file__, "_timing_cost", "config", "isa")
+refresh(__file__, "_timing_cost", "config", "costs", "isa")
 
 I64 = npt.NDArray[np.int64]
 

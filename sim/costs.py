@@ -20,6 +20,8 @@ from sim.isa import Table
 I64 = npt.NDArray[np.int64]
 
 INSN_ADDRESS = 0x10000
+# Busy cycles of a GEMM or ALU instruction beyond its micro-ops.
+PIPELINE_CYCLES = 6
 # What needs more is refused before it is run: time and memory stay bounded.
 MAX_BURSTS = 50_000_000
 # Cycles from a unit's start to the first issue of its loads, before top padding; from issue to the memory's queue.

@@ -16,6 +16,7 @@ from sim.config import VTAConfig
 from sim.costs import (
     INSN_ADDRESS,
     MAX_BURSTS,
+    PIPELINE_CYCLES,
     alu_cycles,
     busy_alone,
     fetch_cycles,
@@ -53,9 +54,9 @@ from sim.legality import work
 from sim.markup import listing
 
 __all__ = [
-    "CLIENT_NAMES", "INSN_ADDRESS", "MAX_BURSTS", "MAX_CYCLES", "TOKEN_FROM", "Timing", "alu_cycles", "check_fields", "cycles",
-    "fetch_cycles", "fetch_cycles_floor", "gemm_cycles", "instruction_cycles", "load_cycles", "load_cycles_floor",
-    "load_words", "simulate", "store_cycles", "warm",
+    "CLIENT_NAMES", "INSN_ADDRESS", "MAX_BURSTS", "MAX_CYCLES", "PIPELINE_CYCLES", "TOKEN_FROM", "Timing", "alu_cycles",
+    "check_fields", "cycles", "fetch_cycles", "fetch_cycles_floor", "gemm_cycles", "instruction_cycles", "load_cycles",
+    "load_cycles_floor", "load_words", "simulate", "store_cycles", "warm",
 ]  # fmt: skip
 
 I64 = npt.NDArray[np.int64]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sim._kernels import ZERO, lean, refresh
+from sim._kernels import lean, refresh
 from space import _length_kernel, _loads_kernel
 from space._length_kernel import two_longest
 from space._loads_kernel import merged
@@ -108,13 +108,16 @@ def stores(tiles: Any, extents: Any, slices: Any, thick: Any, sliced: bool, spat
 @lean
 def uops(
     extents: Any, tiles: Any, outer: Any, lows: Any, position: Any, depth: Any, init: Any, attach: Any, keep: Any,
-    banks: Any, acc_banks: Any, drops: Any, uses: Any, tied: Any, borders: Any, halves: Any, whole: Any, spatial: int,
-    apart: bool, capacity: int, moved: Any, inner: Any, terms: Any, found: Any,
+    banks: Any, acc_banks: Any, drops: Any, uses: Any, tied: Any, borders: Any, taps: Any, sizes: Any, whole: Any,
+    spatial: int, apart: bool, joined: bool, capacity: int, listed: int, worth: float, moved: Any, inner: Any, terms: Any,
+    found: Any,
 ) -> None:
-    """Micro-ops that every part loads: a list for every combination of addresses that its operands take at the instruction.
+    """Micro-ops that every part loads, and the sets of taps that are an instruction each.
 
-    Two loops of an instruction are its own; rows that no border cuts are one loop with what is in them. Where micro-ops on one
-    accumulator must be apart, a loop that a border cuts is one of the two, whatever the others are.
+    A list for every combination of addresses that its operands take at the instruction. Two loops of an instruction are its own;
+    rows that no border cuts are one loop with what is in them. Where micro-ops on one accumulator must be apart, a loop that a
+    border cuts is one of the two, whatever the others are. Elsewhere it may be written out in the list of a tile at the border
+    instead, with all taps, where that takes fewer cycles.
 
     Args:
         extents: iterations of every axis, shape (parts, axes, n), like the following three.
@@ -132,15 +135,20 @@ def uops(
         uses: which axes move the operand, shape (operands, axes).
         tied: which reduction axes a border ties to others, shape (axes,).
         borders: up to two spatial axes that borders cut, shape (borders,).
-        halves: of each, half of the share of the taps along it that meet a border, shape (borders,).
+        taps: of each, the reduction axis along it, shape (borders,).
+        sizes: of how many lengths a border leaves its loop, on average over all visits, shape (borders, parts, n).
         whole: extents of all axes, shape (axes,).
         spatial: how many axes the output has; they come first.
         apart: whether micro-ops on one accumulator must be apart.
+        joined: whether a row that no border cuts goes on in the next one.
         capacity: micro-ops that the machine holds.
+        listed: micro-ops that lists may have for fewer instructions.
+        worth: micro-ops that load in the cycles of an instruction.
         moved: room for a flag of every axis, shape (axes,).
         inner: room for a figure of every axis, shape (2, axes).
-        terms: room for shares and counts, with a cut and without, of every border; shape (borders, 4).
-        found: the result, shape (parts, n).
+        terms: room, per border: the share of tiles that it cuts, how many kinds of such tiles there are and of others, the share
+            of taps that it cuts in such a tile, and of how many lengths; shape (borders, 5).
+        found: the result, shape (2, parts, n).
     """
     parts, axes, n = extents.shape[0], extents.shape[1], extents.shape[2]
     n_borders = borders.shape[0]
@@ -155,21 +163,27 @@ def uops(
                 moved[a] = tied[a] and drops[r] and position[a, r] < depth[r]
                 # An accumulator that has its initial value since before the loop is another in each of its iterations.
                 moved[a] = moved[a] or (a < spatial and init[p, r] <= position[a, r] < depth[r])
-            most, alone = 0, False
             for k in range(attach.shape[0]):
-                most = max(most, banks[k, r])
-                if banks[k, r] > 0 and not alone:
-                    times = 1
-                    for a in range(axes):
-                        if position[a, r] < attach[k, r]:
-                            times *= outer[p, a, r]
-                    alone = times > tiles_run
                 # What is filled outside a loop is read at another place in each of its iterations.
                 since = 0 if keep[k, r] else attach[k, r]
                 for a in range(axes):
                     moved[a] = moved[a] or (uses[k, a] and since <= position[a, r] < depth[r])
-            # Banks that all move on with the tile take turns together.
-            combinations = (1 + most) * (1 + acc_banks[r]) if alone else 1 + max(most, acc_banks[r])
+            # Banks that all move on with the tile take turns together, and so do those that move on within one. In the iterations
+            # of a loop whose places count anyway a bank is the same if it is its turn again after as many.
+            turns, within = 1 + acc_banks[r], 1
+            for k in range(attach.shape[0]):
+                fills = times = 1
+                for a in range(axes):
+                    if position[a, r] < attach[k, r]:
+                        fills *= outer[p, a, r]
+                        times *= outer[p, a, r] if moved[a] else 1
+                own = 1 + banks[k, r]
+                own //= common(own, times)
+                if fills > tiles_run:
+                    within *= own // common(within, own)
+                else:
+                    turns *= own // common(turns, own)
+            combinations = turns * within
             work = 1
             for a in range(axes):
                 if moved[a]:
@@ -177,61 +191,148 @@ def uops(
                 size = extents[p, a, r] if position[a, r] >= depth[r] else tiles[p, a, r]
                 inner[0, a] = size
                 work *= size
-            first, second = two_longest(inner[0], axes)
             for b in range(n_borders):
                 a = borders[b]
                 ends = (lows[p, a, r] == 0) + (lows[p, a, r] + extents[p, a, r] == whole[a])
-                # Of the taps along an axis all but one meet a border, half of them each of the two.
-                cut = ends / 2 * halves[b] if drops[r] else 0.0
-                around = max(outer[p, a, r], 1)
-                terms[b, 0], terms[b, 1] = cut / around, 1 - cut / around
+                around = max(outer[p, a, r], 1) if position[a, r] < depth[r] else 1
                 kinds = min(around, 1 + ends) if drops[r] and not moved[a] else 1
-                cut = cut / around if moved[a] else cut
-                terms[b, 2], terms[b, 3] = cut, kinds - cut
-            each = every = 0.0
-            for chosen in range(1 << n_borders):
+                tiles_cut = min(ends, around) if drops[r] else 0
+                share = tiles_cut / around
+                several = share if moved[a] else min(tiles_cut, kinds)
+                terms[b, 0], terms[b, 1], terms[b, 2] = share, several, kinds - several
+                # Of the taps along an axis all but one meet a border, half of them each of the two.
+                terms[b, 3] = ends / 2 * (1 - 1 / whole[taps[b]]) / max(tiles_cut, 1)
+                terms[b, 4] = 1 + (sizes[b, p, r] - 1) / share if tiles_cut > 0 else 1.0
+            # Lowering asks of every kind of tile by itself, and of every tap that is loaded for.
+            room = listed
+            for b in range(n_borders):
+                room *= outer[p, taps[b], r] if position[taps[b], r] < depth[r] else 1
+            each = every = pieces = 0.0
+            for tile in range(1 << n_borders):
                 share = count = 1.0
-                cuts = ZERO
                 for b in range(n_borders):
-                    plain = chosen >> (n_borders - 1 - b) & 1
-                    cuts += 1 - plain
-                    share *= terms[b, plain]
-                    count *= terms[b, 2 + plain]
-                loops = first * second
-                if apart:
-                    loops = tied_loops(inner, axes, borders, chosen, n_borders, cuts)
-                elif n_borders == 2 and chosen & 1 == 1:
-                    y, x = borders[0], borders[1]
-                    rest = 0
-                    for a in range(axes):
-                        if a not in (y, x):
-                            rest = max(rest, inner[0, a])
-                    if inner[0, x] == whole[x]:
-                        loops = max(loops, inner[0, y] * inner[0, x] * rest)
-                each += work / loops * share
-                every += work / loops * count
+                    cut = tile >> b & 1
+                    share *= terms[b, 0] if cut else 1 - terms[b, 0]
+                    count *= terms[b, 1] if cut else terms[b, 2]
+                if share <= 0:
+                    continue
+                least, chosen, own = 0.0, 0.0, 0.0
+                for way in range(1 << n_borders):
+                    if way & ~tile or (apart and way > 0):
+                        continue
+                    long = lists(inner, axes, borders, taps, tile, way, terms, work, apart, joined, whole)
+                    several = 1.0
+                    for b in range(n_borders):
+                        several *= terms[b, 4] if (tile & ~way) >> b & 1 else 1.0
+                    all_lists = min(long * count * combinations, long * share * max(visits, 1))
+                    cost = all_lists + worth * share * visits * several
+                    if way == 0 or (cost < least and long * min(combinations, max(visits, 1)) <= room):
+                        least, chosen, own = cost, long, several
+                each += chosen * share
+                every += chosen * count
+                pieces += own * share
             distinct = min(every * combinations, each * max(visits, 1))
-            found[p, r] = each * max(visits, 1) if distinct > capacity else distinct
+            found[0, p, r] = each * max(visits, 1) if distinct > capacity else distinct
+            found[1, p, r] = pieces
 
 
 @lean
-def tied_loops(inner: Any, axes: int, borders: Any, chosen: int, n_borders: int, cuts: int) -> int:
+def lists(
+    inner: Any, axes: int, borders: Any, taps: Any, tile: int, way: int, terms: Any, work: int, apart: bool, joined: bool,
+    whole: Any,
+) -> float:
+    """Micro-ops of all instructions of a visit.
+
+    Args:
+        inner: iterations of every axis in the first row, shape (2, axes).
+        axes: how many there are.
+        borders: axes that borders cut.
+        taps: of each, the reduction axis along it.
+        tile: a bit for each of them that cuts this tile.
+        way: a bit for each of them that is written out.
+        terms: as ``uops`` fills them.
+        work: products of a visit.
+        apart: whether micro-ops on one accumulator must be apart.
+        joined: whether a row that no border cuts goes on in the next one.
+        whole: extents of all axes, shape (axes,).
+    """
+    n_borders, found = borders.shape[0], 0.0
+    first, second = two_longest(inner[0], axes)
+    for met in range(1 << n_borders):
+        # Which borders some taps meet: of those that cut the tile, and whose loop is not written out.
+        if met & ~(tile & ~way):
+            continue
+        share = 1.0
+        for b in range(n_borders):
+            if (tile & ~way) >> b & 1:
+                share *= terms[b, 3] if met >> b & 1 else 1 - terms[b, 3]
+        loops = first * second
+        if apart:
+            loops = tied_loops(inner, axes, borders, met)
+        elif way > 0:
+            loops = other_loops(inner, axes, borders, taps, tile, way)
+        elif joined and n_borders == 2 and met >> 1 & 1 == 0:
+            y, x = borders[0], borders[1]
+            rest = 0
+            for a in range(axes):
+                if a not in (y, x):
+                    rest = max(rest, inner[0, a])
+            if inner[0, x] == whole[x]:
+                loops = max(loops, inner[0, y] * inner[0, x] * rest)
+        found += work / loops * share
+    return found
+
+
+@lean
+def common(a: int, b: int) -> int:
+    """The greatest common divisor."""
+    while b:
+        a, b = b, a % b
+    return a
+
+
+@lean
+def other_loops(inner: Any, axes: int, borders: Any, taps: Any, tile: int, way: int) -> int:
+    """Iterations of the loops of an instruction that are left where some that a border cuts are written out.
+
+    The taps along what is cut are in the list.
+
+    Args:
+        inner: iterations of every axis in the first row, shape (2, axes).
+        axes: how many there are.
+        borders: axes that borders cut.
+        taps: of each, the reduction axis along it.
+        tile: a bit for each of them that cuts this tile.
+        way: a bit for each of them that is written out.
+    """
+    for a in range(axes):
+        inner[1, a] = inner[0, a]
+    for b in range(borders.shape[0]):
+        if tile >> b & 1:
+            inner[1, taps[b]] = 1
+        if way >> b & 1:
+            inner[1, borders[b]] = 1
+    first, second = two_longest(inner[1], axes)
+    return int(first * second)
+
+
+@lean
+def tied_loops(inner: Any, axes: int, borders: Any, met: int) -> int:
     """Iterations of the loops of an instruction, of which those that a border cuts are some.
 
     Args:
         inner: iterations of every axis in the first row, shape (2, axes).
         axes: how many there are.
         borders: axes that borders cut.
-        chosen: which of them do so here, a 0 for each that does, the last in the last bit.
-        n_borders: how many there are.
-        cuts: how many do so here.
+        met: a bit for each of them that these taps meet.
     """
-    loops = 1
+    loops, cuts = 1, 0
     for a in range(axes):
         inner[1, a] = inner[0, a]
-    for b in range(n_borders):
-        if chosen >> (n_borders - 1 - b) & 1 == 0:
+    for b in range(borders.shape[0]):
+        if met >> b & 1:
             loops *= inner[0, borders[b]]
             inner[1, borders[b]] = 1
+            cuts += 1
     first, second = two_longest(inner[1], axes)
-    return loops * (first * second if cuts == 0 else first if cuts == 1 else 1)
+    return int(loops * (first * second if cuts == 0 else first if cuts == 1 else 1))

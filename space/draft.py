@@ -15,7 +15,9 @@ import numpy.typing as npt
 
 from autosched.ir.scopes import ACC
 from autosched.lower.compute import HAZARD_DISTANCE
+from autosched.lower.gemm import LISTED_SHARE
 from autosched.lower.uops import AHEAD_SHARE
+from sim.timing import PIPELINE_CYCLES
 from space.plan import columns, stacked, times, turned
 from space.play import (
     AFTER,
@@ -81,6 +83,7 @@ class Terms:
         extra: whatever a rule knows better.
         addends_first: of the addends that the first load waits for; what is not loaded first waits for the first loads.
         uops: of the micro-ops.
+        kinds: into how many instructions borders cut a product.
     """
 
     part: Part
@@ -95,6 +98,7 @@ class Terms:
     store: Floats
     extra: Floats
     uops: Floats
+    kinds: Floats
     addends_first: Floats
 
     def load(self, operand: int) -> Floats:
@@ -134,8 +138,8 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
     return Terms(
         part, work, pieces, np.full(shape, float(model.nest.init_cycles if model.nest.anchor else 0)),
         np.full(shape, float(model.imm_ops + 2 * model.tensor_ops + model.added) + resets), np.full(shape, operations + resets),
-        fills, beats, transfers, np.where(part.on, model.store_cycles(plan, part), 0.0), nothing.copy(), uops(model, plan, part),
-        nothing.copy(),
+        fills, beats, transfers, np.where(part.on, model.store_cycles(plan, part), 0.0), nothing.copy(),
+        *uops(model, plan, part), nothing.copy(),
     )
 
 
@@ -375,30 +379,33 @@ def _side_by_side(model: Model, plan: Plan) -> npt.NDArray[np.int64]:
     return found
 
 
-def uops(model: Model, plan: Plan, part: Part) -> Floats:
-    """Micro-ops that a part loads: a list for every combination of addresses that its operands take at the instruction.
+def uops(model: Model, plan: Plan, part: Part) -> tuple[Floats, Floats]:
+    """Micro-ops that a part loads, and how many instructions a product is where borders cut it, shape (n,) each.
 
-    Where the memory does not hold all lists, one is loaded again for every visit.
+    There is a list for every combination of addresses that its operands take at the instruction. Where the memory does not hold
+    all lists, one is loaded again for every visit.
     """
     from space import _draft_kernel
 
-    n, axes = len(plan), len(model.extents)
+    n, axes, config, padding = len(plan), len(model.extents), model.config, model.padding
     read = [k for k, o in enumerate(model.nest.operands) if o.scope != ACC and o.consumer not in model.nest.links]
     attach = np.array([plan.attach[k] for k in read], dtype=np.int64).reshape(len(read), n)
     depth = model.around_products(plan)
-    taps = model.padding.taps
     tied = np.zeros(axes, dtype=np.bool_)
-    tied[[a for group in taps for a in group if a >= model.n_spatial]] = True
-    borders = [(a, max([model.nest.axes[b].extent for b in group if b >= model.n_spatial], default=1))
-               for group in taps for a in group if a < model.n_spatial][:2]
-    found: Floats = np.zeros(np.atleast_2d(part.on).shape)
+    tied[[a for group in padding.taps for a in group if a >= model.n_spatial]] = True
+    cut = np.flatnonzero((padding.sides >= 0).all(axis=1))[:2] if padding.taps else np.zeros(0, dtype=np.int64)
+    borders, taps = padding.sides[cut].T
+    # What a stride leaves out between two results of a row is not what lies between two rows.
+    joined = all(padding.dims[d].coeffs[a] == 1 for d, a in zip(cut.tolist(), borders.tolist()))
+    found: Floats = np.zeros((2, *np.atleast_2d(part.on).shape))
     _draft_kernel.uops(
         *turned(plan, part), stacked(columns(part.lows)), columns(plan.position), depth, np.array(np.atleast_2d(part.init)),
         attach, np.array([plan.keep[k] for k in read], dtype=np.bool_).reshape(attach.shape),
         np.array([plan.banks[k] for k in read], dtype=np.int64).reshape(attach.shape), np.array(plan.acc_banks),
-        np.array(plan.drops), model.uses[read], tied, np.array([a for a, _ in borders], dtype=np.int64),
-        np.array([1 - 1 / taps for _, taps in borders]), model.extents, model.n_spatial, model.target.semantics == "portable",
-        model.config.uop_capacity, np.zeros(axes, dtype=np.bool_), np.zeros((2, axes), dtype=np.int64),
-        np.zeros((len(borders), 4)), found,
+        np.array(plan.drops), model.uses[read], tied, np.ascontiguousarray(borders), np.ascontiguousarray(taps),
+        padding.kinds(part, model.ranges(plan, part, depth)).reshape(len(padding.dims), *found.shape[1:])[cut], model.extents,
+        model.n_spatial, model.target.semantics == "portable", joined, config.uop_capacity, config.uop_capacity // LISTED_SHARE,
+        PIPELINE_CYCLES * config.bus_bytes / config.uop_elem_bytes, np.zeros(axes, dtype=np.bool_),
+        np.zeros((2, axes), dtype=np.int64), np.zeros((len(cut), 5)), found,
     )
-    return found if part.on.ndim > 1 else found[0]
+    return (found[0], found[1]) if part.on.ndim > 1 else (found[0, 0], found[1, 0])

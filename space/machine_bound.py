@@ -24,13 +24,12 @@ from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.target import MEMORY_TYPES
 from sim import isa, timing
 from sim.config import VTAConfig
+from sim.timing import PIPELINE_CYCLES as PIPELINE
 from space.lanes import Filling, fillings
 from space.least_epilogue import blocks_of, differences_of, identities_of, least_epilogue
 from space.model import LAID_OUT, Model
 from space.nest import Nest
 from space.operands import Operand
-
-PIPELINE = 6  # busy cycles of a GEMM or ALU instruction beyond its micro-ops (vta.md 5)
 
 _fillings = lru_cache(maxsize=8)(fillings)  # sketches that differ in their stages only are packed alike
 

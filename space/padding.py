@@ -169,24 +169,28 @@ class Padding:
         return table
 
     def kinds(self, part: Part, ranges: Ints) -> npt.NDArray[np.float64]:
-        """How many sizes of boxes of results the taps of one visit have, on average over a part's visits; shape (n,).
+        """How many sizes of boxes of results the taps of one visit have along every dimension, on average over a part's visits.
 
         Taps whose boxes are of one size share an instruction: each has a place of its own in its list of micro-ops.
 
         Args:
-            part: the part.
-            ranges: iterations of every axis in a visit, shape (n, axes).
+            part: the part, or the stack of all.
+            ranges: iterations of every axis in a visit, shape (n, axes), or (parts, n, axes).
+
+        Returns:
+            shape (dims, n), or (dims, parts, n).
         """
         from space import _padding_kernel
 
-        found = np.ones(len(ranges))
+        found = np.ones((len(self.dims), *np.atleast_2d(part.on).shape))
         _padding_kernel.kinds(
-            np.array(part.on), columns(part.lows), columns(part.extents), columns(ranges), self._sides, self._before, found
+            np.array(np.atleast_2d(part.on)), stacked(columns(part.lows)), stacked(columns(part.extents)),
+            stacked(columns(ranges)), self.sides, self._before, found,
         )
-        return found
+        return found if part.on.ndim > 1 else found[:, 0]
 
     @cached_property
-    def _sides(self) -> Ints:
+    def sides(self) -> Ints:
         """Per dimension, its spatial and its reduction axis of ``movers``; -1 where there is none; shape (dims, 2)."""
         sides = np.full((len(self.dims), 2), -1, dtype=np.int64)
         for own, dim in zip(sides, self.dims):

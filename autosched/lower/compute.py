@@ -22,8 +22,8 @@ import numpy as np
 from autosched.errors import LoweringError
 from autosched.lower.affine import Ints
 from autosched.lower.elements import Elements, Place
-from autosched.lower.limits import check_instructions, check_uops
-from autosched.lower.nest import Dim, Grid, cases, interval, make_grid, merge, note_of, sort_out
+from autosched.lower.limits import check_instructions
+from autosched.lower.nest import Dim, Grid, interval, make_grid, merge, sort_out
 from autosched.lower.order import Key
 from autosched.lower.tree import Site
 from sim import isa
@@ -55,7 +55,7 @@ class Kernels:
 
 
 @dataclass(eq=False, slots=True)
-class _Fold:
+class Fold:
     """Loops of one instruction: hardware's outer and inner, micro-ops' in order (outermost first), and instances."""
 
     out: Dim
@@ -92,14 +92,14 @@ class Folder:
         """Whether the hardware's loop fields can hold a dimension."""
         return dim.extent <= isa.MAX_ITER and all(0 <= s < w for s, w in zip(dim.strides, self.widths))
 
-    def fold(self, dims: Sequence[Dim]) -> _Fold:
+    def fold(self, dims: Sequence[Dim]) -> Fold:
         """The loops of an instruction over ``dims``; ``apart`` of the result must become instances."""
         if all(d.plain for d in dims):
             # Candidates of one workload ask for the same nests again and again.
             return _plain_fold(self, tuple([(d.extent, d.strides, d.note) for d in dims]))
         return self.find(dims)
 
-    def find(self, dims: Sequence[Dim]) -> _Fold:
+    def find(self, dims: Sequence[Dim]) -> Fold:
         """``fold``, worked out."""
         dims = merge(dims, isa.MAX_ITER)
         one = Dim(1, (0,) * len(self.widths))
@@ -128,11 +128,11 @@ class Folder:
             apart.append(worst)
             dims.remove(worst)
 
-    def choose(self, dims: list[Dim], one: Dim) -> _Fold | None:
+    def choose(self, dims: list[Dim], one: Dim) -> Fold | None:
         """The legal fold with the shortest micro-op list, or None."""
         must = [d for d in dims if not d.plain or d.note == "hw"]
         can = [d for d in dims if d in must or (d.note != "uop" and self.eligible(d))]
-        best: tuple[tuple[int, int], _Fold] | None = None
+        best: tuple[tuple[int, int], Fold] | None = None
         count = prod(d.extent for d in dims)
         for rank, pair in enumerate(_pairs(can, must, one)):
             uops = [d for d in dims if d not in pair]
@@ -141,17 +141,17 @@ class Folder:
                 continue
             if self.hazard:
                 uops.sort(key=lambda d: (d.strides[0] != 0, d.extent))
-            fold = _Fold(pair[0], pair[1], uops)
+            fold = Fold(pair[0], pair[1], uops)
             if self.hazard and self.clashes(fold):
                 continue
             best = ((length, rank), fold)
         return best[1] if best else None
 
-    def clashes(self, fold: _Fold) -> bool:
+    def clashes(self, fold: Fold) -> bool:
         """Whether two micro-ops at most HAZARD_DISTANCE apart can write one accumulator."""
         return self.repeats(fold, fold.offsets(len(self.widths))[:, 0])
 
-    def repeats(self, fold: _Fold, start: Ints) -> bool:
+    def repeats(self, fold: Fold, start: Ints) -> bool:
         """The same for any micro-op list under the loops of a fold, given by its accumulators."""
         # A loop that a condition may shorten is tested at every length up to where its iterations are far enough apart.
         lengths = [
@@ -169,7 +169,7 @@ class Folder:
 
 
 @lru_cache(maxsize=4096)
-def _plain_fold(folder: Folder, dims: tuple[tuple[int, tuple[int, ...], str | None], ...]) -> _Fold:
+def _plain_fold(folder: Folder, dims: tuple[tuple[int, tuple[int, ...], str | None], ...]) -> Fold:
     """``Folder.find`` of loops that no condition shortens, by their extents, strides and notes; for reading only."""
     return folder.find([Dim(*dim) for dim in dims])
 
@@ -189,8 +189,8 @@ def _pairs(can: list[Dim], must: list[Dim], one: Dim) -> Iterator[tuple[Dim, Dim
         yield one, one
 
 
-def _rows(
-    name: str, fold: _Fold, operands: Sequence[Place], grid: Grid, columns: Mapping[int, int], step: int, steps: int,
+def rows_of(
+    name: str, fold: Fold, operands: Sequence[Place], grid: Grid, columns: Mapping[int, int], step: int, steps: int,
     sequential: bool, moved: Ints | None = None,
 ) -> Kernels:
     """One instruction per instance (and per iteration of what stays apart)."""
@@ -252,110 +252,6 @@ def join(parts: Sequence[Kernels], tables: bool = True) -> Kernels:
     )
 
 
-def lower_gemm(site: Site, places: Sequence[Place], key: Key, config: VTAConfig, semantics: str) -> Kernels:
-    """The GEMM instructions of a matrix product site.
-
-    Args:
-        site: the site.
-        places: the elements that it writes and reads: accumulator, input, weight.
-        key: its program order.
-        config: the machine.
-        semantics: ``chisel``, ``fsim`` or ``portable``.
-    """
-    held = usable(config, semantics)
-    folder = Folder((held.acc, held.inp, held.wgt), held.uop, semantics == "portable", site.name)
-    parts = []
-    for only, conds in cases(site):
-        dims, unrolled, limits, _ = sort_out(site.inner, [p.offset for p in places], conds)
-        grid = make_grid(site, unrolled, limits, key.strides, key.start, only)
-        alone = any(note_of(loop) == "unroll" for loop in unrolled)
-        for fold, instances, moved in _by_lengths(folder, dims, grid, len(places)):
-            rows = _rows(site.name, fold, places, instances, {isa.OPCODE: isa.OP_GEMM}, 0, 1, False, moved)
-            parts.append(rows if alone else _gathered(rows, folder, fold))
-    return join(parts)
-
-
-def _by_lengths(
-    folder: Folder, dims: Sequence[Dim], grid: Grid, operands: int
-) -> list[tuple[_Fold, Grid, Ints | None]]:
-    """Per set of lengths that borders leave of the loops: the loops of an instruction, its instances, and where each begins.
-
-    Cut to its length, a loop is like any other: it need not be one of the hardware's, and joins the loops around it.
-    """
-    cut = [d for d in dims if not d.plain]
-    if not cut or folder.hazard:
-        # Lists of several taps may only be put together where the loops of all are the same.
-        return [(folder.fold(dims), grid, None)]
-    spans = [interval(d.limits, d.extent, grid) for d in cut]
-    lengths = np.stack([high - low for low, high in spans], axis=1)
-    starts = np.zeros((grid.count, operands), dtype=np.int64)
-    for dim, (low, _) in zip(cut, spans):
-        starts += low[:, None] * np.array(dim.strides, dtype=np.int64)
-    kinds, which = np.unique(lengths, axis=0, return_inverse=True)
-    plain = [d for d in dims if d.plain]
-    found = []
-    for n, extents in enumerate(kinds.tolist()):
-        if min(extents) > 0:
-            mine = which.reshape(-1) == n
-            own = [*plain, *(Dim(extent, d.strides, d.note) for extent, d in zip(extents, cut))]
-            found.append((folder.fold(own), grid.take(mine), starts[mine]))
-    return found
-
-
-def _gathered(rows: Kernels, folder: Folder, fold: _Fold) -> Kernels:
-    """Instructions of one instance that run the same iterations of the hardware's loops, as one with all their micro-ops."""
-    order, starts = _groups(rows)
-    sizes = np.diff(starts, append=len(order))
-    if not len(sizes) or int(sizes.max()) == 1:
-        return rows
-    (pattern,) = rows.patterns
-    patterns: list[Ints] = []
-    known: dict[bytes, int] = {}
-    kept, which = [], []
-    total = 0
-    for first, size in zip(starts.tolist(), sizes.tolist()):
-        members = order[first : first + size]
-        # As many at once as a list holds.
-        for begin in range(0, size, most := max(1, folder.capacity // len(pattern))):
-            some = members[begin : begin + most]
-            apart = rows.base[some] - rows.base[some[0]]
-            number = known.get(apart.tobytes())
-            if number is None:
-                uops = (apart[:, None, :] + pattern[None, :, :]).reshape(-1, 3)
-                if folder.hazard and len(some) > 1 and folder.repeats(fold, uops[:, 0]):
-                    return rows
-                number = known[apart.tobytes()] = len(patterns)
-                patterns.append(uops)
-                total += len(uops)
-                check_uops(total)
-            kept.append(int(some[0]))
-            which.append(number)
-    take = np.array(kept, dtype=np.int64)
-    return Kernels(
-        rows.table[take], rows.position[take], rows.step[take], np.array(which, dtype=np.int64), rows.base[take], patterns
-    )
-
-
-def _groups(rows: Kernels) -> tuple[Ints, Ints]:
-    """The rows sorted by position and what their instructions say besides micro-ops, and where each set of equal ones starts."""
-    table = rows.table
-    n = len(table)
-    if not n:
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    # Only what differs at all decides; mostly that is the position alone.
-    differs = (table != table[0]).any(axis=0)
-    differs[[isa.UOP_BGN, isa.UOP_END]] = False
-    keys = [rows.position, *(table[:, c] for c in np.flatnonzero(differs))]
-    sort = len(keys) > 1 or bool((rows.position[1:] < rows.position[:-1]).any())
-    order = np.lexsort(keys[::-1]) if sort else np.arange(n)
-    first = np.ones(n, dtype=bool)
-    first[1:] = False
-    for key in keys:
-        ranked = key[order] if sort else key
-        first[1:] |= ranked[1:] != ranked[:-1]
-    return order, np.flatnonzero(first)
-
-
 @dataclass(frozen=True, eq=False, slots=True)
 class Step:
     """One instruction of a chain: ``reset``, an operation with a constant, or with a tensor.
@@ -415,7 +311,7 @@ def lower_alu(
             immediate = int(step.place is None or step.moves)
             columns = {isa.OPCODE: isa.OP_ALU, isa.ALU_OP: step.op, isa.USE_IMM: immediate, isa.IMM: step.imm}
         shift = None if moved is None else moved[:, list(chosen)]
-        rows = _rows(site.name, fold, operands, spread, columns, k, len(steps), bool(alone) or repeats, shift)
+        rows = rows_of(site.name, fold, operands, spread, columns, k, len(steps), bool(alone) or repeats, shift)
         if step.op < 0:
             # Micro-ops of a reset need no source; the same list as the ALU's serves when its index fits INP.
             if held.inp < held.acc:

@@ -16,10 +16,10 @@ from autosched.ir.host import HostSplit, split_host
 from autosched.ir.interp import run, written
 from autosched.ir.scopes import ACC, DRAM
 from autosched.ir.stmt import Buffer, IRModule, PrimFunc
-from autosched.lower import alike, chain, dma, limits, normalise, order, parts, starts, tokens, tree, uops
+from autosched.lower import alike, chain, dma, gemm, limits, normalise, order, parts, starts, tokens, tree, uops
 from autosched.lower.affine import Ints
 from autosched.lower.allocate import Dram, Storage, allocate, buffer_bytes, lanes_of, lives_of, place_buffers
-from autosched.lower.compute import Kernels, Step, join, lower_alu, lower_gemm
+from autosched.lower.compute import Kernels, Step, join, lower_alu
 from autosched.lower.elements import Elements, elements, whole_element
 from autosched.lower.host_work import HostWork, run_stage
 from autosched.lower.limits import check_instructions, check_work
@@ -323,6 +323,7 @@ def _lowered(
 
 def warm() -> None:
     """Compiles the kernels of this package, or loads them from numba's cache; to be called before workers start."""
+    gemm.warm()
     tokens.warm()
     starts.warm()
 
@@ -451,7 +452,7 @@ class _Emitter:
         asked = alike.question(site, site.inner, places, key)
         return self.answered(
             asked, (), [key.start, *[self.storages[a.buffer].address for a in (site.write, *site.reads)]],
-            lambda: lower_gemm(site, places, key, self.config, self.semantics),
+            lambda: gemm.lower_gemm(site, places, key, self.config, self.semantics),
         )
 
     def chain(self, site: Site, elems: Elements, steps: Sequence[Step], key: order.Key) -> dma.Rows | Kernels:

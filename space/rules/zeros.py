@@ -40,12 +40,8 @@ class Zeros(NumericRule):
         return ok
 
     def draft(self, model: Model, plan: Plan, terms: Terms) -> None:
-        """Taps that a border cuts differently are instructions of their own."""
-        if not plan.drops.any():
-            return
-        part = terms.part
-        ranges = model.ranges(plan, part, model.around_products(plan))
-        terms.pieces = np.where(plan.drops, np.maximum(terms.pieces, model.padding.kinds(part, ranges)), terms.pieces)
+        """Taps that a border cuts differently are instructions of their own, unless its loop is written out in the list."""
+        terms.pieces = np.where(plan.drops, np.maximum(terms.pieces, terms.kinds), terms.pieces)
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
         """Only said when it is done."""

@@ -101,7 +101,7 @@ def test_any_condition(where: str, target: str, vta_schedules: ModuleType) -> No
     vta_schedules.verify(taps(8, 3, f"({inside(8, 3)}) and ({where})", loops="x, t"), target)
 
 
-def gemms(func: PrimFunc, target: str = "vta-de10") -> list[tuple[int, int, int]]:
+def gemms(func: PrimFunc, target: str | Target = "vta-de10") -> list[tuple[int, int, int]]:
     """(iter_out, iter_in, micro-ops) of every matrix product."""
     table = lower_table(func, target).table
     rows = table[(table[:, isa.OPCODE] == isa.OP_GEMM) & (table[:, isa.RESET] == 0)]
@@ -307,7 +307,37 @@ def test_only_the_tiles_at_a_border_mind_it(vta_schedules: ModuleType) -> None:
     sch.compute_at("load_w", sch.get_loops("gemm")[0])
     vta_schedules.verify(sch.func, "vta-de10")
     # The first and the last leave out one product of the twelve; the one between has nothing to leave out.
-    assert gemms(sch.func) == [(1, 3, 1), (1, 4, 2), (4, 3, 1), (1, 3, 1), (1, 4, 2)]
+    assert gemms(sch.func) == [(1, 1, 11), (4, 3, 1), (1, 1, 11)]
+
+
+@pytest.mark.parametrize(("width", "wanted"), [
+    # Written out, two taps of a loop cut differently are one instruction: six cycles less for 2 * width - 3 micro-ops more, of
+    # which two are a cycle.
+    (6, [(1, 1, 11)]), (7, [(1, 1, 13)]), (8, [(1, 7, 1), (1, 8, 1)]),
+])
+def test_a_loop_is_written_out_where_that_takes_fewer_cycles(
+    width: int, wanted: list[tuple[int, int, int]], vta_schedules: ModuleType
+) -> None:
+    func = taps(width, 2, "1 <= vx + vt")
+    vta_schedules.verify(func, "vta-de10")
+    assert gemms(func) == wanted
+
+
+@pytest.mark.parametrize(("groups", "depth", "written"), [
+    # Two of four instructions less for 111 micro-ops more, which are loaded once: that pays from the fifth visit on.
+    (4, 2048, False), (5, 2048, True),
+    # 120 of them are no more than an eighth of what the memory holds.
+    (5, 1024, True), (5, 512, False),
+])
+def test_a_loop_is_written_out_where_it_runs_often(groups: int, depth: int, written: bool, vta_schedules: ModuleType) -> None:
+    target = Target("small", replace(get_target("vta-de10").config, uop_depth=depth), "chisel")
+    lanes = 16 * groups
+    name = f"conv2d:h=14,w=14,ci={lanes},co={lanes},k=3,pad=1,groups={groups},bias=0,tail=cast"
+    space = Space(workload(name).func, target)
+    func = space.schedule(space.point(drop_zeros=1, tile_g=1, load_data=1, load_kernel=1)).func
+    vta_schedules.verify(func, target)
+    apart = [(13, 13, 4), (1, 182, 2), (14, 13, 2), (1, 196, 1)]
+    assert gemms(func, target) == ([(1, 13, 80), (1, 14, 40)] if written else apart) * groups
 
 
 @pytest.mark.parametrize(("target", "wanted"), [

@@ -167,7 +167,8 @@ def test_parts_are_scheduled_by_themselves(way: int, weights: str, target: str, 
 
 def test_a_border_concerns_the_tiles_at_it_alone() -> None:
     # Four tiles of three whole rows, all input and output blocks at once. Of the taps of a row, the outer two run over 7 columns
-    # and share an instruction, the middle one over 8. The first and the last tile have a row of taps of two rows as well.
+    # and share an instruction, the middle one over 8. In the first and the last tile one of three rows of taps runs over two rows
+    # instead of three: the rows are written out there, eight in all.
     name = "conv2d:h=12,w=8,ci=32,co=32,k=3,pad=1"
     sch = in_parts(name, [(0, "y", [6])], [Tile(2, 3, 8, 2), Tile(2, 3, 8, 2)], "root")
     check(name, "vta-de10", sch)
@@ -175,7 +176,7 @@ def test_a_border_concerns_the_tiles_at_it_alone() -> None:
     gemm = table[(table[:, isa.OPCODE] == isa.OP_GEMM) & (table[:, isa.RESET] == 0)]
     runs = [(int(r[isa.UOP_END] - r[isa.UOP_BGN]) * int(r[isa.ITER_OUT]) * int(r[isa.ITER_IN])) for r in gemm]
     inside = [2 * 2 * 3 * 2 * 3 * 7, 2 * 2 * 3 * 3 * 8]
-    border = [2 * 2 * 2 * 2 * 7, 2 * 2 * 2 * 2 * 3 * 7, 2 * 2 * 2 * 8, 2 * 2 * 2 * 3 * 8]
+    border = [2 * 2 * 2 * 7 * (2 + 3 + 3), 2 * 2 * 8 * (2 + 3 + 3)]
     assert sorted(runs) == sorted(2 * inside + 2 * border)
 
 
@@ -192,7 +193,7 @@ def test_the_parts_of_a_layer_come_near_a_program_by_hand() -> None:
     # ones at the end, so that little is left to finish and store when the last product is made.
     tiles = [Tile(4, 4, 56, 1), Tile(4, 4, 56, 2), Tile(4, 3, 56, 2), Tile(3, 1, 56, 4), Tile(1, 1, 56, 4, columns=14)]
     name = "resnet18.c2"
-    assert check(name, "vta-de10", in_parts(name, [(0, "y", [4, 48, 3]), (3, "co", [3])], tiles, "resident")) == 493_455
+    assert check(name, "vta-de10", in_parts(name, [(0, "y", [4, 48, 3]), (3, "co", [3])], tiles, "resident")) == 493_415
 
 
 @pytest.mark.parametrize(("sizes", "places"), [

@@ -1,0 +1,111 @@
+"""The compiled sorting of what borders leave of a nest: by its lengths, and into instructions."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from sim._kernels import lean, refresh
+
+refresh(__file__)
+
+I64 = npt.NDArray[np.int64]
+
+MIX = 0x9E3779B97F4A7C1  # odd, and below 2^63
+
+
+@lean
+def kinds(lengths: I64, listed: int, kind: I64, first: I64) -> int:
+    """How many kinds of pieces there are by the lengths of the loops that are not listed; the shortest come first.
+
+    Args:
+        lengths: of every piece, shape (pieces, loops).
+        listed: a bit for every loop whose length does not matter.
+        kind: the result, per piece.
+        first: the result, per kind a piece of it, shape (pieces,).
+    """
+    count = 0
+    for turn in range(2):
+        # Found first, then numbered: a kind that is found later moves others on.
+        for r in range(lengths.shape[0]):
+            low, high = 0, count
+            while low < high:
+                middle = (low + high) // 2
+                if shorter(lengths, listed, first[middle], r):
+                    low = middle + 1
+                else:
+                    high = middle
+            if turn == 1:
+                kind[r] = low
+            elif low == count or shorter(lengths, listed, r, first[low]):
+                for k in range(count, low, -1):
+                    first[k] = first[k - 1]
+                first[low] = r
+                count += 1
+    return count
+
+
+@lean
+def shorter(lengths: I64, listed: int, a: int, b: int) -> bool:
+    """Whether the lengths of piece ``a`` come before those of piece ``b``, loop by loop."""
+    for d in range(lengths.shape[1]):
+        if listed >> d & 1 == 0 and lengths[a, d] != lengths[b, d]:
+            return bool(lengths[a, d] < lengths[b, d])
+    return False
+
+
+@lean
+def instructions(run: I64, kind: I64, last: I64) -> int:
+    """How many pairs of a position and a kind there are; ``last``: room, one entry a kind."""
+    count = 0
+    for k in range(len(last)):
+        last[k] = -1
+    for r in range(len(run)):
+        if last[kind[r]] != run[r]:
+            last[kind[r]] = run[r]
+            count += 1
+    return count
+
+
+@lean
+def marks(run: I64, base: I64, lengths: I64, found: I64) -> None:
+    """A number of every position that tells where its pieces begin and how long they are, as good as surely."""
+    for r in range(len(run)):
+        mark = found[run[r]]
+        for k in range(base.shape[1]):
+            mark = (mark + base[r, k]) * MIX
+        for d in range(lengths.shape[1]):
+            mark = (mark + lengths[r, d]) * MIX
+        found[run[r]] = mark ^ (mark >> 29)
+
+
+@lean
+def grouped(run: I64, kind: I64, most: I64, count: I64, order: I64, starts: I64) -> int:
+    """Sorts pieces by kind, and cuts them into those of one instruction; how many instructions there are.
+
+    Args:
+        run: number of every piece's position; those of one follow each other.
+        kind: of every piece.
+        most: per kind, how many pieces an instruction takes.
+        count: room, one entry a kind, and one more.
+        order: the result, the pieces' numbers.
+        starts: the result, where each instruction begins in that order.
+    """
+    n = len(run)
+    for k in range(len(count)):
+        count[k] = 0
+    for r in range(n):
+        count[kind[r] + 1] += 1
+    for k in range(1, len(count)):
+        count[k] += count[k - 1]
+    for r in range(n):
+        order[count[kind[r]]] = r
+        count[kind[r]] += 1
+    found = 0
+    for i in range(n):
+        r, before = order[i], order[max(i - 1, 0)]
+        new = i == 0 or run[r] != run[before] or kind[r] != kind[before]
+        if new or i - starts[found - 1] == most[kind[r]]:
+            starts[found] = i
+            found += 1
+    return found

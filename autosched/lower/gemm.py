@@ -1,0 +1,316 @@
+"""Matrix products that a border cuts into pieces of unequal lengths, as the instructions that take fewest cycles.
+
+Each tap of a window has a rectangle of results that read no padding, and these differ in their lengths. Taps of the same lengths
+share an instruction, each with its place in the list of micro-ops: with the loops that are cut left to the hardware the lists are
+shortest. A loop that is written out in the list instead needs no common length, so more taps share an instruction, and what that
+costs is micro-ops: those of every list are loaded once. Where instructions run often, fewer of them are worth longer lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from autosched.lower.affine import Ints
+from autosched.lower.compute import Fold, Folder, Kernels, join, rows_of
+from autosched.lower.elements import Place
+from autosched.lower.limits import check_instructions, check_uops
+from autosched.lower.nest import Dim, Grid, cases, interval, make_grid, note_of, sort_out
+from autosched.lower.order import Key
+from autosched.lower.tree import Site
+from sim import isa
+from sim.config import VTAConfig
+from sim.encoding import usable
+from sim.timing import PIPELINE_CYCLES
+
+# Lists that are longer for fewer instructions take no more than this share of the micro-op memory: several nests need theirs.
+LISTED_SHARE = 8
+STRIDES = ((isa.DST_OUT, isa.DST_IN), (isa.SRC_OUT, isa.SRC_IN), (isa.WGT_OUT, isa.WGT_IN))
+
+
+def warm() -> None:
+    """Compiles the kernels, or loads them from numba's cache."""
+    from autosched.lower import _border_kernel as compiled
+
+    one = np.ones(1, dtype=np.int64)
+    zero, table = np.zeros(1, dtype=np.int64), np.ones((1, 1), dtype=np.int64)
+    compiled.kinds(table, 0, zero.copy(), zero.copy())
+    compiled.instructions(zero, zero, zero.copy())
+    compiled.marks(zero, table, table, zero.copy())
+    compiled.grouped(zero, zero, one, np.zeros(2, dtype=np.int64), zero.copy(), zero.copy())
+
+
+@dataclass(eq=False, slots=True)
+class _Pieces:
+    """What borders leave of a nest: every instance of what is no loop of an instruction.
+
+    Args:
+        base: elements where each begins, int64[n, 3].
+        position: program-order keys.
+        run: number of the position, those of one position follow each other.
+        lengths: of the loops that are cut, int64[n, loops].
+    """
+
+    base: Ints
+    position: Ints
+    run: Ints
+    lengths: Ints
+
+    def take(self, rows: Ints) -> _Pieces:
+        """The pieces of these numbers; one may be there several times."""
+        return _Pieces(self.base[rows], self.position[rows], self.run[rows], self.lengths[rows])
+
+    def stepped(self, counts: Ints, strides: Sequence[int]) -> tuple[_Pieces, Ints]:
+        """Every iteration of a loop, of so many in each piece, as a piece of its own, and of which piece."""
+        rows = np.repeat(np.arange(len(counts)), counts)
+        step = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        found = self.take(rows)
+        found.base += step[:, None] * np.array(strides, dtype=np.int64)
+        return found, rows
+
+
+@dataclass(eq=False, slots=True)
+class _Way:
+    """One choice of the loops that are written out in the lists.
+
+    Args:
+        listed: a bit for each of those that are cut.
+        kind: per piece, which lengths the others have.
+        folds: per kind, the loops of its instructions.
+    """
+
+    listed: int
+    kind: Ints
+    folds: list[Fold]
+
+
+def lower_gemm(site: Site, places: Sequence[Place], key: Key, config: VTAConfig, semantics: str) -> Kernels:
+    """The GEMM instructions of a matrix product site.
+
+    Args:
+        site: the site.
+        places: the elements that it writes and reads: accumulator, input, weight.
+        key: its program order.
+        config: the machine.
+        semantics: ``chisel``, ``fsim`` or ``portable``.
+    """
+    held = usable(config, semantics)
+    folder = Folder((held.acc, held.inp, held.wgt), held.uop, semantics == "portable", site.name)
+    parts = []
+    for only, conds in cases(site):
+        dims, unrolled, limits, _ = sort_out(site.inner, [p.offset for p in places], conds)
+        grid = make_grid(site, unrolled, limits, key.strides, key.start, only)
+        alone = any(note_of(loop) == "unroll" for loop in unrolled)
+        if not folder.hazard:
+            parts.append(_cut(folder, places, dims, grid, alone, config))
+            continue
+        # Lists of several taps may only be put together where the loops of all are the same.
+        fold = folder.fold(dims)
+        rows = rows_of(site.name, fold, places, grid, {isa.OPCODE: isa.OP_GEMM}, 0, 1, False)
+        parts.append(rows if alone else _gathered(rows, folder, fold))
+    return join(parts)
+
+
+def _cut(
+    folder: Folder, places: Sequence[Place], dims: Sequence[Dim], grid: Grid, alone: bool, config: VTAConfig
+) -> Kernels:
+    """The GEMM instructions of a nest in which borders may cut loops.
+
+    Args:
+        folder: chooses loops.
+        places: the elements that it writes and reads.
+        dims: its loops inside an instruction.
+        grid: its instances.
+        alone: whether each instance is to have instructions of its own.
+        config: the machine.
+    """
+    cut = [d for d in dims if not d.plain]
+    plain = [d for d in dims if d.plain]
+    pieces = _pieces(places, cut, grid)
+    way = _way(pieces, cut, plain, 0, folder)
+    if cut and not alone:
+        way = _cheapest(way, pieces, cut, plain, folder, config)
+    kind = way.kind
+    for k, dim in enumerate(cut):
+        if way.listed >> k & 1:
+            check_instructions(int(pieces.lengths[:, k].sum()), folder.name)
+            pieces, rows = pieces.stepped(pieces.lengths[:, k], dim.strides)
+            kind = kind[rows]
+    for number, fold in enumerate(way.folds):
+        for dim in fold.apart:
+            counts = np.where(kind == number, dim.extent, 1)
+            check_instructions(int(counts.sum()), folder.name)
+            pieces, rows = pieces.stepped(counts, dim.strides)
+            kind = kind[rows]
+    return _instructions(pieces, kind, way.folds, folder, alone)
+
+
+def _pieces(places: Sequence[Place], cut: Sequence[Dim], grid: Grid) -> _Pieces:
+    n = grid.count
+    base = np.empty((n, len(places)), dtype=np.int64)
+    for k, place in enumerate(places):
+        base[:, k] = place.base(grid.values, n)
+    lengths = np.empty((n, len(cut)), dtype=np.int64)
+    for k, dim in enumerate(cut):
+        low, high = interval(dim.limits, dim.extent, grid)
+        lengths[:, k] = high - low
+        base += low[:, None] * np.array(dim.strides, dtype=np.int64)
+    run = np.zeros(n, dtype=np.int64)
+    np.cumsum(grid.position[1:] != grid.position[:-1], out=run[1:])
+    found = _Pieces(base, grid.position, run, lengths)
+    there = lengths.all(axis=1)
+    return found if there.all() else found.take(np.flatnonzero(there))
+
+
+def _way(pieces: _Pieces, cut: Sequence[Dim], plain: Sequence[Dim], listed: int, folder: Folder) -> _Way:
+    """What the lengths of the other loops are, and the loops of instructions of each kind."""
+    from autosched.lower._border_kernel import kinds
+
+    kind, first = np.empty((2, len(pieces.run)), dtype=np.int64)
+    count = kinds(pieces.lengths, listed, kind, first)
+    left = [k for k in range(len(cut)) if not listed >> k & 1]
+    folds = []
+    for lengths in pieces.lengths[first[:count]].tolist():
+        folds.append(folder.fold([*plain, *[Dim(lengths[k], cut[k].strides, cut[k].note) for k in left]]))
+    return _Way(listed, kind, folds)
+
+
+def _cheapest(
+    first: _Way, pieces: _Pieces, cut: Sequence[Dim], plain: Sequence[Dim], folder: Folder, config: VTAConfig
+) -> _Way:
+    """The way with the fewest cycles of what instructions cost besides their products, and of the loads of their micro-ops.
+
+    Positions whose pieces begin at the same places have the same lists.
+    """
+    from autosched.lower._border_kernel import instructions, marks
+
+    def count(way: _Way) -> int:
+        return int(instructions(pieces.run, way.kind, np.empty(len(way.folds), dtype=np.int64)))
+
+    def uops(way: _Way) -> int:
+        lists = np.array([prod([d.extent for d in fold.uops]) for fold in way.folds], dtype=np.int64)[way.kind[some]]
+        for k in range(len(cut)):
+            if way.listed >> k & 1:
+                lists *= pieces.lengths[some, k]
+        return int(lists.sum())
+
+    some: Ints = np.zeros(0, dtype=np.int64)
+    many = count(first)
+    if not many or many == 1 + int(np.count_nonzero(np.diff(pieces.run))):
+        return first
+    best, least = first, 0.0
+    for listed in range(1, 1 << len(cut)):
+        if any(listed >> k & 1 and dim.note for k, dim in enumerate(cut)):
+            continue
+        way = _way(pieces, cut, plain, listed, folder)
+        several = count(way)
+        if several >= many or any(fold.apart for fold in way.folds):
+            continue
+        if not len(some):
+            found = np.zeros(int(pieces.run[-1]) + 1, dtype=np.int64)
+            marks(pieces.run, pieces.base, pieces.lengths, found)
+            new = np.zeros(len(found), dtype=np.bool_)
+            new[np.unique(found, return_index=True)[1]] = True
+            some = np.flatnonzero(new[pieces.run])
+            known = uops(first)
+        longer = uops(way)
+        saved = PIPELINE_CYCLES * (many - several) - (longer - known) * config.uop_elem_bytes / config.bus_bytes
+        if longer <= folder.capacity // LISTED_SHARE and saved > least:
+            best, least = way, saved
+    return best
+
+
+def _instructions(pieces: _Pieces, kind: Ints, folds: Sequence[Fold], folder: Folder, alone: bool) -> Kernels:
+    """One instruction for all pieces of a kind at a position, or as many as a list holds."""
+    from autosched.lower._border_kernel import grouped
+
+    n = len(kind)
+    offsets = [fold.offsets(pieces.base.shape[1]) for fold in folds]
+    most = np.array([1 if alone else max(1, folder.capacity // len(own)) for own in offsets], dtype=np.int64)
+    order, begins = np.empty((2, n), dtype=np.int64)
+    starts = begins[: grouped(pieces.run, kind, most, np.empty(len(folds) + 1, dtype=np.int64), order, begins)]
+    first = order[starts]
+    sizes = np.diff(starts, append=n)
+    apart = pieces.base[order] - np.repeat(pieces.base[first], sizes, axis=0)
+    known: dict[tuple[int, bytes], int] = {}
+    patterns: list[Ints] = []
+    which = np.empty(len(starts), dtype=np.int64)
+    total, kind = 0, kind[first]
+    for row, (begin, size, number) in enumerate(zip(starts.tolist(), sizes.tolist(), kind.tolist())):
+        steps = apart[begin : begin + size]
+        mark = (number, steps.tobytes())
+        found = known.get(mark)
+        if found is None:
+            found = known[mark] = len(patterns)
+            patterns.append((steps[:, None, :] + offsets[number][None, :, :]).reshape(-1, steps.shape[1]))
+            total += len(patterns[-1])
+            check_uops(total)
+        which[row] = found
+    rows = np.zeros((len(folds), isa.NCOLS), dtype=np.int64)
+    rows[:, isa.OPCODE] = isa.OP_GEMM
+    for own, fold in zip(rows, folds):
+        for loop, (dim, trips) in enumerate(((fold.out, isa.ITER_OUT), (fold.inner, isa.ITER_IN))):
+            own[trips] = dim.extent
+            if dim.extent > 1:
+                for columns, stride in zip(STRIDES, dim.strides):
+                    own[columns[loop]] = stride
+    return Kernels(
+        rows[kind], pieces.position[first], np.zeros(len(first), dtype=np.int64), which, pieces.base[first], patterns,
+    )
+
+
+def _gathered(rows: Kernels, folder: Folder, fold: Fold) -> Kernels:
+    """Instructions of one instance that run the same iterations of the hardware's loops, as one with all their micro-ops."""
+    order, starts = _groups(rows)
+    sizes = np.diff(starts, append=len(order))
+    if not len(sizes) or int(sizes.max()) == 1:
+        return rows
+    (pattern,) = rows.patterns
+    patterns: list[Ints] = []
+    known: dict[bytes, int] = {}
+    kept, which = [], []
+    total = 0
+    for first, size in zip(starts.tolist(), sizes.tolist()):
+        members = order[first : first + size]
+        # As many at once as a list holds.
+        for begin in range(0, size, most := max(1, folder.capacity // len(pattern))):
+            some = members[begin : begin + most]
+            apart = rows.base[some] - rows.base[some[0]]
+            number = known.get(apart.tobytes())
+            if number is None:
+                uops = (apart[:, None, :] + pattern[None, :, :]).reshape(-1, 3)
+                if folder.hazard and len(some) > 1 and folder.repeats(fold, uops[:, 0]):
+                    return rows
+                number = known[apart.tobytes()] = len(patterns)
+                patterns.append(uops)
+                total += len(uops)
+                check_uops(total)
+            kept.append(int(some[0]))
+            which.append(number)
+    take = np.array(kept, dtype=np.int64)
+    return Kernels(
+        rows.table[take], rows.position[take], rows.step[take], np.array(which, dtype=np.int64), rows.base[take], patterns
+    )
+
+
+def _groups(rows: Kernels) -> tuple[Ints, Ints]:
+    """The rows sorted by position and what their instructions say besides micro-ops, and where each set of equal ones starts."""
+    table = rows.table
+    n = len(table)
+    if not n:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    # Only what differs at all decides; mostly that is the position alone.
+    differs = (table != table[0]).any(axis=0)
+    differs[[isa.UOP_BGN, isa.UOP_END]] = False
+    keys = [rows.position, *(table[:, c] for c in np.flatnonzero(differs))]
+    sort = len(keys) > 1 or bool((rows.position[1:] < rows.position[:-1]).any())
+    order = np.lexsort(keys[::-1]) if sort else np.arange(n)
+    first = np.ones(n, dtype=bool)
+    first[1:] = False
+    for key in keys:
+        ranked = key[order] if sort else key
+        first[1:] |= ranked[1:] != ranked[:-1]
+    return order, np.flatnonzero(first)
