@@ -166,7 +166,7 @@ def _joined(rows: Rows) -> Rows:
     Dimensions do not merge where some instance has only a part of one. Where others have all of it, their DMAs do: rows that
     go on as far apart as before, and runs of consecutive elements whose distance is the same.
     """
-    if len(rows.table) < 2:
+    if len(rows.table) < 2 or (np.diff(rows.position) > 0).all():
         return rows
     order = np.lexsort((rows.step, rows.position))
     table, position, step = rows.table[order], rows.position[order], rows.step[order]
@@ -269,8 +269,12 @@ def _instances(
 
 def _boxes(name: str, grid: Grid, x: Dim, y: Dim, sram: Ints, dram: Ints, padded: Pick) -> _Boxes:
     """Clips to where instances run, then marks where the source counts."""
+    width, height = np.full(grid.count, x.extent), np.full(grid.count, y.extent)
+    if x.plain and y.plain and not padded.any():
+        zero = np.zeros(grid.count, dtype=np.int64)
+        return _Boxes(sram, dram, width, height, zero, width, zero, height, grid.position, grid.step)
     full = _Boxes(
-        sram, dram, np.full(grid.count, x.extent), np.full(grid.count, y.extent),
+        sram, dram, width, height,
         *interval(x.limits, x.extent, grid), *interval(y.limits, y.extent, grid), grid.position, grid.step,
     )
     # Rows that only run in part are not dense in SRAM: one DMA each. Whole rows that do not run are left out.
@@ -328,6 +332,8 @@ def _emit(boxes: _Boxes, y: Dim, opcode: int, memory: int) -> Rows:
 
 def _padded(name: str, boxes: _Boxes, x: Dim, y: Dim, memory: int, most: int) -> Rows:
     """Loads whose pads fit the fields; what does not becomes loads of zeros."""
+    if not (boxes.x0.any() or boxes.y0.any()) and (boxes.x1 == boxes.width).all() and (boxes.y1 == boxes.height).all():
+        return _emit(boxes, y, isa.OP_LOAD, memory)
     blank = boxes.x1 <= boxes.x0
     zeros = [boxes.take(blank)]
     boxes = boxes.take(~blank)
