@@ -69,7 +69,10 @@ def instructions(run: I64, kind: I64, last: I64) -> int:
 
 @lean
 def marks(run: I64, base: I64, lengths: I64, found: I64) -> None:
-    """A number of every position that tells where its pieces begin and how long they are, as good as surely."""
+    """A number of every position that tells where its pieces begin and how long they are.
+
+    Of two positions with one number by chance only one is counted: then a way seems cheaper than it is.
+    """
     for r in range(len(run)):
         mark = found[run[r]]
         for k in range(base.shape[1]):

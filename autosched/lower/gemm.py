@@ -17,7 +17,7 @@ import numpy as np
 from autosched.lower.affine import Ints
 from autosched.lower.compute import Fold, Folder, Kernels, join, rows_of
 from autosched.lower.elements import Place
-from autosched.lower.limits import check_instructions, check_uops
+from autosched.lower.limits import LIMITS, check_instructions, check_uops
 from autosched.lower.nest import Dim, Grid, cases, interval, make_grid, note_of, sort_out
 from autosched.lower.order import Key
 from autosched.lower.tree import Site
@@ -26,8 +26,10 @@ from sim.config import VTAConfig
 from sim.encoding import usable
 from sim.timing import PIPELINE_CYCLES
 
-# Lists that are longer for fewer instructions take no more than this share of the micro-op memory: several nests need theirs.
+# Lists that are longer for fewer instructions take no more than one part in so many of the micro-op memory, those of every kind
+# of tile by themselves: other tiles and nests need theirs.
 LISTED_SHARE = 8
+WRITTEN_OUT = 4  # loops, the longest of those that are cut, that may be: ways are as many as sets of them
 STRIDES = ((isa.DST_OUT, isa.DST_IN), (isa.SRC_OUT, isa.SRC_IN), (isa.WGT_OUT, isa.WGT_IN))
 
 
@@ -50,7 +52,7 @@ class _Pieces:
     Args:
         base: elements where each begins, int64[n, 3].
         position: program-order keys.
-        run: number of the position, those of one position follow each other.
+        run: number of the position; those of one position follow each other, since what is unrolled goes through innermost.
         lengths: of the loops that are cut, int64[n, loops].
     """
 
@@ -136,13 +138,12 @@ def _cut(
     kind = way.kind
     for k, dim in enumerate(cut):
         if way.listed >> k & 1:
-            check_instructions(int(pieces.lengths[:, k].sum()), folder.name)
             pieces, rows = pieces.stepped(pieces.lengths[:, k], dim.strides)
             kind = kind[rows]
     for number, fold in enumerate(way.folds):
         for dim in fold.apart:
             counts = np.where(kind == number, dim.extent, 1)
-            check_instructions(int(counts.sum()), folder.name)
+            check_instructions(int(counts[kind == number].sum()), folder.name)
             pieces, rows = pieces.stepped(counts, dim.strides)
             kind = kind[rows]
     return _instructions(pieces, kind, way.folds, folder, alone)
@@ -183,7 +184,7 @@ def _cheapest(
 ) -> _Way:
     """The way with the fewest cycles of what instructions cost besides their products, and of the loads of their micro-ops.
 
-    Positions whose pieces begin at the same places have the same lists.
+    Positions whose pieces begin at the same places and are as long have the same lists; each list is taken to be loaded once.
     """
     from autosched.lower._border_kernel import instructions, marks
 
@@ -202,8 +203,13 @@ def _cheapest(
     if not many or many == 1 + int(np.count_nonzero(np.diff(pieces.run))):
         return first
     best, least = first, 0.0
-    for listed in range(1, 1 << len(cut)):
-        if any(listed >> k & 1 and dim.note for k, dim in enumerate(cut)):
+    # What is marked for the list is written out anyway.
+    able = [k for k, dim in enumerate(cut) if dim.note != "hw"]
+    able = sorted(sorted(able, key=lambda k: -cut[k].extent)[:WRITTEN_OUT])
+    for chosen in range(1, 1 << len(able)):
+        own = [k for n, k in enumerate(able) if chosen >> n & 1]
+        listed = sum(1 << k for k in own)
+        if int(pieces.lengths[:, own].prod(axis=1).sum()) > LIMITS.instructions:
             continue
         way = _way(pieces, cut, plain, listed, folder)
         several = count(way)

@@ -10,7 +10,7 @@ import pytest
 
 from autosched.errors import LoweringError
 from autosched.ir.stmt import PrimFunc
-from autosched.lower import lower_table
+from autosched.lower import alike, gemm, limits, lower_table
 from autosched.schedule import Schedule
 from autosched.script import parse
 from autosched.target import Target, get_target
@@ -323,6 +323,34 @@ def test_a_loop_is_written_out_where_that_takes_fewer_cycles(
     assert gemms(func) == wanted
 
 
+def test_a_loop_with_a_mark_is_not_written_out_anyway() -> None:
+    assert gemms(taps(6, 2, "1 <= vx + vt")) == [(1, 1, 11)]
+    assert gemms(taps(6, 2, "1 <= vx + vt", notes='"vta.loop": "hw"')) == [(1, 5, 1), (1, 6, 1)]
+    assert gemms(taps(6, 2, "1 <= vx + vt", notes='"vta.loop": "unroll"')) == [(1, 1, 1)] + [(1, 2, 1)] * 5
+
+
+def test_a_loop_is_not_written_out_beyond_what_a_program_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its iterations are counted at every place that it runs at, and the other way has room."""
+    func = taps(6, 2, "1 <= vx + vt")
+    for most, wanted in ((11, [(1, 1, 11)]), (10, [(1, 5, 1), (1, 6, 1)])):
+        with monkeypatch.context() as patch:
+            patch.setattr(gemm, "LIMITS", replace(limits.LIMITS, instructions=most))
+            alike.forget()
+            assert gemms(func) == wanted
+    alike.forget()
+
+
+def test_kinds_of_pieces_keep_lists_of_their_own(vta_schedules: ModuleType) -> None:
+    """Two taps of other lengths, each of one piece: what tells their lists apart is the kind."""
+    func = taps(9, 2, "1 <= vx + vt", notes='"vta.loop": "hw"')
+    vta_schedules.verify(func, "vta-de10")
+    assert gemms(func) == [(1, 8, 1), (1, 9, 1)]
+    small = Target("small", replace(get_target("vta-de10").config, uop_depth=16), "chisel")
+    func = taps(12, 3, inside(12, 3), notes='"vta.loop": "uop"')
+    vta_schedules.verify(func, small)
+    assert sorted(gemms(func, small)) == [(1, 1, 11), (1, 1, 11), (1, 1, 12)]
+
+
 @pytest.mark.parametrize(("groups", "depth", "written"), [
     # Two of four instructions less for 111 micro-ops more, which are loaded once: that pays from the fifth visit on.
     (4, 2048, False), (5, 2048, True),
@@ -356,7 +384,7 @@ def test_what_a_border_leaves_has_loops_of_its_own(
 
 
 def test_marks_of_a_loop_hold_at_a_border(vta_schedules: ModuleType) -> None:
-    for note, wanted in (("hw", [(1, 7, 2), (1, 8, 1)]), ("uop", [(1, 1, 14), (1, 1, 8)])):
+    for note, wanted in (("hw", [(1, 7, 2), (1, 8, 1)]), ("uop", [(1, 1, 22)])):
         func = taps(8, 3, inside(8, 3), notes=f'"vta.loop": "{note}"')
         vta_schedules.verify(func, "vta-de10")
         assert gemms(func) == wanted
