@@ -147,7 +147,7 @@ def uops(
         moved: room for a flag of every axis, shape (axes,).
         inner: room for a figure of every axis, shape (2, axes).
         terms: room, per border: the share of tiles that it cuts, how many kinds of such tiles there are and of others, the share
-            of taps that it cuts in such a tile, and of how many lengths; shape (borders, 5).
+            of taps that it cuts in such a tile, and of how many lengths on average; shape (borders, 5).
         found: the result, shape (2, parts, n).
     """
     parts, axes, n = extents.shape[0], extents.shape[1], extents.shape[2]
@@ -203,7 +203,7 @@ def uops(
                 # Of the taps along an axis all but one meet a border, half of them each of the two.
                 terms[b, 3] = ends / 2 * (1 - 1 / whole[taps[b]]) / max(tiles_cut, 1)
                 terms[b, 4] = 1 + (sizes[b, p, r] - 1) / share if tiles_cut > 0 else 1.0
-            # Lowering asks of every kind of tile by itself, and of every tap that is loaded for.
+            # Lowering has this much room for every kind of tile, and where loads stand between taps, for every tap.
             room = listed
             for b in range(n_borders):
                 room *= outer[p, taps[b], r] if position[taps[b], r] < depth[r] else 1

@@ -1,4 +1,4 @@
-"""Matrix products and elementwise chains as GEMM and ALU instructions.
+"""Loops and micro-ops of GEMM and ALU instructions, and elementwise chains; matrix products are in ``gemm.py``.
 
 An instruction has two loops with a stride per operand, and a list of micro-ops for all that they do not reach. By default the
 loops are merged where all operands allow it, and the two longest become the hardware's: that makes the micro-op list shortest.
@@ -31,6 +31,8 @@ from sim.config import VTAConfig
 from sim.encoding import usable
 
 HAZARD_DISTANCE = 2
+# Of every operand the columns of its strides, along the outer and the inner loop.
+STRIDES = ((isa.DST_OUT, isa.DST_IN), (isa.SRC_OUT, isa.SRC_IN), (isa.WGT_OUT, isa.WGT_IN))
 
 
 @dataclass(eq=False, slots=True)
@@ -216,7 +218,6 @@ def rows_of(
     base = np.zeros((n, 3), dtype=np.int64)
     for k, place in enumerate(operands):
         base[:, k] = place.base(grid.values, n) + shift[:, k]
-    factor = ((isa.DST_OUT, isa.DST_IN), (isa.SRC_OUT, isa.SRC_IN), (isa.WGT_OUT, isa.WGT_IN))
     for which_loop, (dim, (low, high), trips) in enumerate(
         ((fold.out, bounds[0], isa.ITER_OUT), (fold.inner, bounds[1], isa.ITER_IN))
     ):
@@ -224,7 +225,7 @@ def rows_of(
         for k in range(len(operands)):
             base[:, k] += low * dim.strides[k]
             # A loop of one iteration has no stride worth telling apart: 0 lets kernels and instructions be equal.
-            table[:, factor[k][which_loop]] = np.where(high - low > 1, dim.strides[k], 0)
+            table[:, STRIDES[k][which_loop]] = np.where(high - low > 1, dim.strides[k], 0)
     pattern = np.zeros((prod(d.extent for d in fold.uops), 3), dtype=np.int64)
     pattern[:, : len(operands)] = fold.offsets(len(operands))
     order = grid.step * steps + step if sequential else np.full(n, step, dtype=np.int64)

@@ -15,7 +15,7 @@ from math import prod
 import numpy as np
 
 from autosched.lower.affine import Ints
-from autosched.lower.compute import Fold, Folder, Kernels, join, rows_of
+from autosched.lower.compute import STRIDES, Fold, Folder, Kernels, join, rows_of
 from autosched.lower.elements import Place
 from autosched.lower.limits import LIMITS, check_instructions, check_uops
 from autosched.lower.nest import Dim, Grid, cases, interval, make_grid, note_of, sort_out
@@ -30,7 +30,6 @@ from sim.timing import PIPELINE_CYCLES
 # of tile by themselves: other tiles and nests need theirs.
 LISTED_SHARE = 8
 WRITTEN_OUT = 4  # loops, the longest of those that are cut, that may be: ways are as many as sets of them
-STRIDES = ((isa.DST_OUT, isa.DST_IN), (isa.SRC_OUT, isa.SRC_IN), (isa.WGT_OUT, isa.WGT_IN))
 
 
 def warm() -> None:
@@ -79,12 +78,12 @@ class _Way:
     """One choice of the loops that are written out in the lists.
 
     Args:
-        listed: a bit for each of those that are cut.
+        listed: their numbers among those that are cut.
         kind: per piece, which lengths the others have.
         folds: per kind, the loops of its instructions.
     """
 
-    listed: int
+    listed: tuple[int, ...]
     kind: Ints
     folds: list[Fold]
 
@@ -132,14 +131,13 @@ def _cut(
     cut = [d for d in dims if not d.plain]
     plain = [d for d in dims if d.plain]
     pieces = _pieces(places, cut, grid)
-    way = _way(pieces, cut, plain, 0, folder)
+    way = _way(pieces, cut, plain, (), folder)
     if cut and not alone:
         way = _cheapest(way, pieces, cut, plain, folder, config)
     kind = way.kind
-    for k, dim in enumerate(cut):
-        if way.listed >> k & 1:
-            pieces, rows = pieces.stepped(pieces.lengths[:, k], dim.strides)
-            kind = kind[rows]
+    for k in way.listed:
+        pieces, rows = pieces.stepped(pieces.lengths[:, k], cut[k].strides)
+        kind = kind[rows]
     for number, fold in enumerate(way.folds):
         for dim in fold.apart:
             counts = np.where(kind == number, dim.extent, 1)
@@ -166,13 +164,13 @@ def _pieces(places: Sequence[Place], cut: Sequence[Dim], grid: Grid) -> _Pieces:
     return found if there.all() else found.take(np.flatnonzero(there))
 
 
-def _way(pieces: _Pieces, cut: Sequence[Dim], plain: Sequence[Dim], listed: int, folder: Folder) -> _Way:
+def _way(pieces: _Pieces, cut: Sequence[Dim], plain: Sequence[Dim], listed: tuple[int, ...], folder: Folder) -> _Way:
     """What the lengths of the other loops are, and the loops of instructions of each kind."""
     from autosched.lower._border_kernel import kinds
 
     kind, first = np.empty((2, len(pieces.run)), dtype=np.int64)
-    count = kinds(pieces.lengths, listed, kind, first)
-    left = [k for k in range(len(cut)) if not listed >> k & 1]
+    count = kinds(pieces.lengths, sum(1 << k for k in listed), kind, first)
+    left = [k for k in range(len(cut)) if k not in listed]
     folds = []
     for lengths in pieces.lengths[first[:count]].tolist():
         folds.append(folder.fold([*plain, *[Dim(lengths[k], cut[k].strides, cut[k].note) for k in left]]))
@@ -193,9 +191,8 @@ def _cheapest(
 
     def uops(way: _Way) -> int:
         lists = np.array([prod([d.extent for d in fold.uops]) for fold in way.folds], dtype=np.int64)[way.kind[some]]
-        for k in range(len(cut)):
-            if way.listed >> k & 1:
-                lists *= pieces.lengths[some, k]
+        for k in way.listed:
+            lists *= pieces.lengths[some, k]
         return int(lists.sum())
 
     some: Ints = np.zeros(0, dtype=np.int64)
@@ -207,9 +204,8 @@ def _cheapest(
     able = [k for k, dim in enumerate(cut) if dim.note != "hw"]
     able = sorted(sorted(able, key=lambda k: -cut[k].extent)[:WRITTEN_OUT])
     for chosen in range(1, 1 << len(able)):
-        own = [k for n, k in enumerate(able) if chosen >> n & 1]
-        listed = sum(1 << k for k in own)
-        if int(pieces.lengths[:, own].prod(axis=1).sum()) > LIMITS.instructions:
+        listed = tuple([k for n, k in enumerate(able) if chosen >> n & 1])
+        if int(pieces.lengths[:, listed].prod(axis=1).sum()) > LIMITS.instructions:
             continue
         way = _way(pieces, cut, plain, listed, folder)
         several = count(way)
@@ -269,7 +265,10 @@ def _instructions(pieces: _Pieces, kind: Ints, folds: Sequence[Fold], folder: Fo
 
 
 def _gathered(rows: Kernels, folder: Folder, fold: Fold) -> Kernels:
-    """Instructions of one instance that run the same iterations of the hardware's loops, as one with all their micro-ops."""
+    """Instructions of one instance that run the same iterations of the hardware's loops, as one with all their micro-ops.
+
+    They stay as they are where micro-ops on one accumulator would be too close together.
+    """
     order, starts = _groups(rows)
     sizes = np.diff(starts, append=len(order))
     if not len(sizes) or int(sizes.max()) == 1:
@@ -288,7 +287,7 @@ def _gathered(rows: Kernels, folder: Folder, fold: Fold) -> Kernels:
             number = known.get(apart.tobytes())
             if number is None:
                 uops = (apart[:, None, :] + pattern[None, :, :]).reshape(-1, 3)
-                if folder.hazard and len(some) > 1 and folder.repeats(fold, uops[:, 0]):
+                if len(some) > 1 and folder.repeats(fold, uops[:, 0]):
                     return rows
                 number = known[apart.tobytes()] = len(patterns)
                 patterns.append(uops)
