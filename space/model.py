@@ -157,13 +157,13 @@ class Model:
         """
         return self.repaired(points)[0] if settle else self._in_order(points)[0]
 
-    def repaired(self, points: Points) -> tuple[Points, Mask]:
-        """As ``repair``, and which rows would stay as they are if repaired again, shape (n,): what settling has left alone."""
+    def repaired(self, points: Points) -> tuple[Points, Mask, Plan]:
+        """As ``repair``; which rows settling has left alone, and would again, shape (n,); a plan, which says what these mean."""
         fixed, plan = self._in_order(points)
         before = fixed.copy()
         for rule in self.rules:
             rule.settle(self, fixed, plan)
-        return fixed, np.asarray((fixed == before).all(axis=1), dtype=np.bool_)
+        return fixed, np.asarray((fixed == before).all(axis=1), dtype=np.bool_), plan
 
     def _in_order(self, points: Points) -> tuple[Points, Plan]:
         """Rule after rule: rows that each has repaired, with what the ones before it say, and what they mean."""

@@ -60,6 +60,16 @@ class Part:
         """Takes over what ``outer`` would work out."""
         self._outer = self.extents, self.tiles, outer
 
+    def of(self, rows: Ints) -> Part:
+        """That of some rows, shape (m,)."""
+        part = Part(
+            _of(self.extents, rows), _of(self.tiles, rows), _of(self.on, rows), _of(self.lows, rows), _of(self.slices, rows),
+            _of(self.thick, rows), _of(self.init, rows), _of(self.out, rows),
+        )
+        if self._outer is not None and self.divided:
+            part.take_outer(_of(self._outer[2], rows))
+        return part
+
     @property
     def rest(self) -> Ints:
         """Iterations of the last tile along every axis, shape (n, axes)."""
@@ -112,6 +122,18 @@ class Plan:
         """Rules have said all: what is worked out from now on stays."""
         self.memo, self._stack = {}, None
 
+    def of(self, rows: Ints) -> Plan:
+        """That of some rows, shape (m,), as if there were no others; complete."""
+        parts = [part.of(rows) for part in self.parts]
+        there = [n == self.main or bool(part.on.any()) for n, part in enumerate(parts)]
+        operands = [[_of(own, rows) for own in each] for each in (self.attach, self.banks, self.keep)]
+        plan = Plan(
+            [part for part, on in zip(parts, there) if on], _of(self.position, rows), operands[0], operands[1],
+            _of(self.acc_banks, rows), _of(self.drops, rows), _of(self.first, rows), operands[2], sum(there[: self.main]),
+        )
+        plan.complete()
+        return plan
+
     @property
     def stack(self) -> Part:
         """All parts as one, their figures of shape (parts, n): one operation on all of them costs little more than on one."""
@@ -141,6 +163,11 @@ class Plan:
         if part is self._stack:
             return -1
         return next((n for n, own in enumerate(self.parts) if own is part), None)
+
+
+def _of(figures: npt.NDArray[Any], rows: Ints) -> npt.NDArray[Any]:
+    """Figures of some rows; those of a column stay side by side."""
+    return figures.take(rows) if figures.ndim == 1 else figures.T.take(rows, axis=1).T
 
 
 def columns(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from sim.markup import number, table, text
 from space.around import around
 from space.bound import bound
 from space.build import Build
-from space.distinct import are_new, distinct, fresh_of, keys
+from space.distinct import distinct, fresh_of, keys
 from space.draft import draft
 from space.machine_bound import MachineBound, machine_bound
 from space.normalise import DIFFERENCES, KEPT
@@ -116,7 +116,7 @@ class Space:
             points[:, at] = value
         return points
 
-    def _as_fixed(self, points: Points) -> Mask:
+    def as_fixed(self, points: Points) -> Mask:
         """Which rows have the decisions that are fixed, shape (n,)."""
         ok = [points[:, at] == value for at, value in self._fixed.items()]
         return np.asarray(np.logical_and.reduce([np.isin(points[:, 0], self._open), *ok]), dtype=np.bool_)
@@ -155,14 +155,15 @@ class Space:
 
     # -- rows of one sketch ---------------------------------------------------------------------------------------------
 
-    def _groups(self, points: Points) -> Iterator[tuple[int, npt.NDArray[np.int64], Points]]:
+    def groups(self, points: Points) -> Iterator[tuple[int, npt.NDArray[np.int64], Points]]:
         """(sketch, rows, their columns) for every sketch that occurs."""
         for k in range(len(self.sketches)):
             rows = np.flatnonzero(points[:, 0] == k)
             if len(rows):
                 yield k, rows, np.ascontiguousarray(points[rows][:, self._places[k]])
 
-    def _global(self, sketch: int, rows: Points) -> Points:
+    def wide(self, sketch: int, rows: Points) -> Points:
+        """Points of rows of a sketch's columns."""
         wide = np.zeros((len(rows), self.width), dtype=np.int32)
         wide[:, 0] = sketch
         wide[:, self._places[sketch]] = rows
@@ -173,69 +174,66 @@ class Space:
     def valid(self, points: Points) -> Mask:
         """Whether each point is in the space: legal, not too long a program, the representative of its twins; shape (n,)."""
         inside = np.zeros(len(points), dtype=np.bool_)
-        for k, rows, own in self._groups(points):
+        for k, rows, own in self.groups(points):
             known = np.ones(len(rows), dtype=np.bool_)
             for n, column in enumerate(self.sketches[k].columns):
                 known &= np.isin(own[:, n], column.choices)
             rows, own = rows[known], own[known]
-            ok = (self._repaired(k, own)[0] == own).all(axis=1) & (points[rows] == self._global(k, own)).all(axis=1)
-            ok[ok] = self._legal(k, own[ok])
+            ok = (self.repaired(k, own)[0] == own).all(axis=1) & (points[rows] == self.wide(k, own)).all(axis=1)
+            ok[ok] = self.allowed(k, own[ok])
             inside[rows] = ok
-        return inside & self._as_fixed(points)
+        return inside & self.as_fixed(points)
 
-    def _repaired(self, sketch: int, own: Points) -> tuple[Points, Mask]:
-        """Rows repaired once, and which would not change if repaired again."""
-        found = [model.repaired(mine) for model, mine in self.sketches[sketch].split(own)]
-        return np.concatenate([fixed for fixed, _ in found], axis=1), np.asarray(np.all([s for _, s in found], axis=0))
+    def repaired(self, sketch: int, own: Points) -> tuple[Points, Mask, list[Plan]]:
+        """Rows repaired once, which would not change if repaired again, and what these mean, nest by nest."""
+        fixed, stays, plans = zip(*(model.repaired(mine) for model, mine in self.sketches[sketch].split(own)))
+        return np.concatenate(fixed, axis=1), np.asarray(np.all(stays, axis=0)), list(plans)
 
-    def _legal(self, sketch: int, own: Points) -> Mask:
-        ok, plans = np.ones(len(own), dtype=np.bool_), []
-        for model, mine in self.sketches[sketch].split(own):
-            plans.append(model.plan(mine))
+    def allowed(self, sketch: int, own: Points, plans: Sequence[Plan] = ()) -> Mask:
+        """Which rows are legal and fit the memories; ``plans`` says what they mean, nest by nest, where that is known."""
+        ok, nests = np.ones(len(own), dtype=np.bool_), list(self.sketches[sketch].split(own))
+        plans = plans or [model.plan(mine) for model, mine in nests]
+        for (model, mine), plan in zip(nests, plans):
             for rule in model.rules:
-                ok &= rule.allows(model, mine, plans[-1])
+                ok &= rule.allows(model, mine, plan)
         return np.asarray(ok & self.sketches[sketch].capacity(plans), dtype=np.bool_)
 
-    def repair(self, points: Points, known: Set[bytes] = frozenset(), passes: int = PASSES) -> tuple[Points, Mask]:
+    def repair(self, points: Points, passes: int = PASSES) -> tuple[Points, Mask]:
         """The nearest canonical rows, and which of them are in the space; deterministic.
 
         Args:
             points: any values of the columns' choices, shape (n, width).
-            known: rows, as bytes, that were repaired before: what becomes one of them on the way counts as not in the space.
             passes: repairs until nothing changes; a row that still does counts as not in the space.
         """
         out, inside = points.copy(), np.zeros(len(points), dtype=np.bool_)
-        for k, rows, own in self._groups(points):
-            once, stays = self._repaired(k, own)
+        for k, rows, own in self.groups(points):
+            once, stays, _ = self.repaired(k, own)
             # Neighbours are twins of each other more often than not.
             first, which = distinct(once)
             mine = once[first]
             settled = np.zeros(len(mine), dtype=np.bool_)
             settled[which[stays | (once == own).all(axis=1)]] = True
-            new = are_new(self._global(k, mine), known)
             for _ in range(passes - 1):
-                if not len(open_ := np.flatnonzero(~settled & new)):
+                if not len(open_ := np.flatnonzero(~settled)):
                     break
-                again, stays = self._repaired(k, mine[open_])
+                again, stays, _ = self.repaired(k, mine[open_])
                 settled[open_] = stays | (again == mine[open_]).all(axis=1)
                 mine[open_] = again
-                new[open_] = are_new(self._global(k, again), known)
-            settled &= new
-            settled[settled] = self._legal(k, mine[settled])
-            out[rows] = self._global(k, mine)[which]
+            settled[settled] = self.allowed(k, mine[settled])
+            out[rows] = self.wide(k, mine)[which]
             inside[rows] = settled[which]
-        return out, inside & self._as_fixed(out)
+        return out, inside & self.as_fixed(out)
 
     def blocks(self, rows: int = CHUNK) -> Iterator[Points]:
         """All points, sketch by sketch, in lexicographic order, in blocks, some empty: of few ``rows`` at once they come soon."""
         for k in self._open:
             for block in self._expand(k, self.sketches[k].loosest[None], 0, rows):
-                yield self._global(k, block)
+                yield self.wide(k, block)
 
     def _expand(self, sketch: int, points: Points, column: int, rows: int) -> Iterator[Points]:
         columns = self.sketches[sketch].columns
         if column == len(columns):
-            yield points[self.valid(self._global(sketch, points))]
+            yield points[self.valid(self.wide(sketch, points))]
             return
         value = self._fixed.get(int(self._places[sketch][column]))
         choices = columns[column].choices if value is None else (value,)
@@ -289,7 +287,7 @@ class Space:
         rng, each = np.random.default_rng(0), max(1 << 12, (1 << 15) // len(self._open))
         about = 0.0
         for k in self._open:
-            drawn = self._pinned(self._global(k, self._drawn(k, rng, each)))
+            drawn = self._pinned(self.wide(k, self._drawn(k, rng, each)))
             share = float(self.valid(drawn).mean())
             # Where a hit is too rare for a guess those that draws become by repair are some that there are.
             about += self._raw(k) * share if share else len(self._repairs(drawn[:LEAST]))
@@ -321,7 +319,7 @@ class Space:
         out = np.zeros((n, self.width), dtype=np.int32)
         for k in range(len(self.sketches)):
             rows = np.flatnonzero(which == k)
-            out[rows] = self._global(k, self._drawn(k, rng, len(rows)))
+            out[rows] = self.wide(k, self._drawn(k, rng, len(rows)))
         return self._pinned(out)
 
     def _drawn(self, sketch: int, rng: np.random.Generator, n: int) -> Points:
@@ -377,38 +375,31 @@ class Space:
 
     def _near(self, drawn: Points, centres: Sequence[npt.NDArray[np.int32]], kept: Mask) -> Points:
         """Rows that keep some of what was drawn, the rest as in a row of their form; of each form its own columns are given."""
-        base = np.concatenate([self._global(k, own[None]) for k, own in enumerate(centres)])[drawn[:, 0]]
+        base = np.concatenate([self.wide(k, own[None]) for k, own in enumerate(centres)])[drawn[:, 0]]
         return self._pinned(np.where(kept, drawn, base))
 
-    def mutate(
-        self, parents: Points, rng: np.random.Generator, tried: set[bytes] | None = None, passes: int = SOON
-    ) -> Points:
+    def mutate(self, parents: Points, rng: np.random.Generator, passes: int = SOON) -> Points:
         """Points made from others: half of them take decisions over from another, then one to three rules decide anew.
 
         Args:
             parents: points, shape (n, width).
             rng: source of randomness.
-            tried: rows that need no look, as bytes, points among them; what is looked at, and what comes of it, joins them.
             passes: of ``repair``.
 
         Returns:
             The points; rows that are none, also after repair, are dropped.
         """
+        repaired, inside = self.repair(self.varied(parents, rng), passes=passes)
+        return repaired[inside]
+
+    def varied(self, parents: Points, rng: np.random.Generator) -> Points:
+        """Rows made from points as ``mutate`` says, not repaired."""
         children = parents.copy()
-        for k, rows, own in self._groups(parents):
+        for k, rows, own in self.groups(parents):
             self._cross(k, own, rng)
             self._vary(k, own, rng)
-            children[rows] = self._global(k, own)
-        children = self._pinned(children)
-        if tried is None:
-            repaired, inside = self.repair(children, passes=passes)
-            return repaired[inside]
-        looked: set[bytes] = set()
-        # What is repaired into a row that was tried becomes what that became: a point that was tried, or none.
-        repaired, inside = self.repair(fresh_of(children, tried, looked), tried, passes)
-        points = fresh_of(repaired[inside], tried, set())
-        tried.update(looked, keys(points))
-        return points
+            children[rows] = self.wide(k, own)
+        return self._pinned(children)
 
     def _cross(self, sketch: int, own: Points, rng: np.random.Generator) -> None:
         """Half of the rows take every other rule's columns from another row."""
@@ -442,7 +433,7 @@ class Space:
             for row in own:
                 if int(row[n]) not in known:
                     row[n] = column.default
-        return self._global(sketch, own)
+        return self.wide(sketch, own)
 
     def neighbours(self, point: npt.NDArray[np.int32]) -> Points:
         """The points that differ from ``point`` in one column, or in a tile, an order or a cut and in where something is done."""
@@ -450,7 +441,7 @@ class Space:
 
     def neighbours_of(self, points: Points) -> Points:
         """The distinct neighbours of several points, these left out."""
-        rows = [self._global(k, around(self.sketches[k], own)) for k, _, own in self._groups(points)]
+        rows = [self.wide(k, around(self.sketches[k], own)) for k, _, own in self.groups(points)]
         near, inside = self.repair(fresh_of(np.concatenate(rows), set(), set()))
         found = fresh_of(near[inside], set(keys(points)), set())
         return np.asarray(found[np.lexsort(found.T[::-1])], dtype=np.int32)
@@ -465,15 +456,20 @@ class Space:
             enough: estimates above these need not be worked out to their end, shape (n,): what is returned is above them, too.
         """
         out = np.zeros(len(points))
-        for k, rows, own in self._groups(points):
-            for model, mine in self.sketches[k].split(own):
-                out[rows] += draft(model, model.plan(mine), None if enough is None else enough[rows])
+        for k, rows, own in self.groups(points):
+            plans = [model.plan(mine) for model, mine in self.sketches[k].split(own)]
+            out[rows] = self.estimated(k, plans, None if enough is None else enough[rows])
         return out
+
+    def estimated(self, sketch: int, plans: Sequence[Plan], enough: npt.NDArray[np.float64] | None) -> npt.NDArray[np.float64]:
+        """That of rows of a sketch, by what they mean, nest by nest; ``enough`` as for ``draft``."""
+        drafts = [draft(model, plan, enough) for model, plan in zip(self.sketches[sketch].models, plans)]
+        return np.asarray(np.sum(drafts, axis=0), dtype=np.float64)
 
     def bound(self, points: Points) -> Ints:
         """Proven lower bound of the cycles, shape (n,)."""
         out = np.zeros(len(points), dtype=np.int64)
-        for k, rows, own in self._groups(points):
+        for k, rows, own in self.groups(points):
             out[rows] = bound([(model, model.plan(mine)) for model, mine in self.sketches[k].split(own)])
         return out
 
@@ -511,7 +507,7 @@ class Space:
             drafts: of these points, where they are known; worked out otherwise. Shape (n,).
         """
         out = np.zeros((len(points), self._features_each + 2), dtype=np.float32)
-        for k, rows, own in self._groups(points):
+        for k, rows, own in self.groups(points):
             values = self._features(k, own)
             out[rows, 2 : 2 + values.shape[1]] = values
         out[:, 0] = points[:, 0]
@@ -537,7 +533,7 @@ class Space:
         """What of points says which loops there are, in which order, and what stays on chip; equal for points of one kind."""
         out = np.zeros_like(points)
         out[:, 0] = points[:, 0]
-        for k, rows, own in self._groups(points):
+        for k, rows, own in self.groups(points):
             kind = np.zeros_like(own)
             for n, column in enumerate(self.sketches[k].columns):
                 name = column.name.rpartition(".")[2]
@@ -545,7 +541,7 @@ class Space:
                     kind[:, n] = own[:, n]
                 elif name.startswith("tile_"):
                     kind[:, n] = own[:, n] < column.default
-            out[rows] = self._global(k, kind)
+            out[rows] = self.wide(k, kind)
         return out
 
     # -- meaning --------------------------------------------------------------------------------------------------------
@@ -624,7 +620,7 @@ class Space:
             if value not in choices:
                 raise ProgramError(f"decision {name}={value}: choose one of {', '.join(map(str, choices))}")
             row[column] = value
-        wide = self._global(k, row[None])
+        wide = self.wide(k, row[None])
         if not self.valid(wide)[0]:
             raise ProgramError(
                 f"{self.explain(wide[0])} is not in the space: it does not fit the memories, or has a simpler twin"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from autosched.search.cost_model import CostModel, Floats
 from autosched.search.features import Features, Seen
 from space import Space
+from space.brood import Brood
 from space.distinct import Numbers, are_new, keys, spread
 from space.rule import Ints
 
@@ -22,10 +24,10 @@ SCAN_LIMIT = 16_000_000  # combinations of all decisions up to which every point
 SHORTLIST = 4096  # points, by draft, that the model judges
 POPULATION = 64  # parents of a generation
 CHILDREN = 8  # of each of them: a generation of 200 rows costs hardly less than one of 600, and three of them hardly find more
-GENERATIONS = 48  # few parents for long go further than many for a short time
+GENERATIONS = 72  # few parents for long go further than many for a short time
 GENERATION = 512  # points that are estimated together
 FAR = 1.25  # times the lowest estimate of its form, beyond which nobody asks how far
-IDLE = 15  # generations without a lower draft after which no better one is expected
+IDLE = 22  # generations without a lower draft after which no better one is expected
 EAGER = 6144  # rows of the first population that ask for all the memory they can use; most have to be given up
 ENOUGH = 24  # generations bred from one first population after another, at least
 ELITE = 2048  # points, by score, that a generation's parents come from
@@ -37,6 +39,7 @@ CENTRES = 2  # points of the best by score, and of the best measured, whose neig
 REFINEMENTS = 1  # generations bred for the model's score, per batch
 KEPT = 64  # first populations that are remembered, a few megabytes each
 HASTY = 512  # points of the sample where there is no time for more
+UNKNOWN = -1  # a bound that nobody has asked for
 EPSILON = 0.1  # share of a batch drawn at random from the shortlist: the model's blind spots
 
 _FIRST: OrderedDict[tuple[object, ...], tuple[object, Points, Floats, npt.NDArray[np.int64], Any]] = OrderedDict()
@@ -68,7 +71,7 @@ class Proposer:
         self._explored: set[bytes] = set()  # points whose neighbours are in the pool
         listed = space.sample(self.rng, HASTY) if hasty else self._list_all()
         self.scans = listed is not None and not hasty
-        # What may be proposed, with what never changes: estimate and lower bound. Evolution adds to it.
+        # What may be proposed, with what never changes: estimate, and lower bound once it is asked for. Evolution adds to it.
         self._pool = np.zeros((0, space.width), np.int32)
         self._drafts: Floats = np.zeros(0)
         self._bounds = np.zeros(0, np.int64)
@@ -128,11 +131,12 @@ class Proposer:
         if not self.scans or not len(self._pool):
             return least
         best = min(self._cycles, default=np.inf)
-        below = np.flatnonzero(self._bounds < best)
+        bounds = self._bounds_of(np.arange(len(self._pool)))
+        below = np.flatnonzero(bounds < best)
         # Every point at the lowest bound has to be measured before the bound can rise.
-        for index in below[np.argsort(self._bounds[below], kind="stable")]:
+        for index in below[np.argsort(bounds[below], kind="stable")]:
             if self._pool[index].tobytes() not in self._measured:
-                best = float(self._bounds[index])
+                best = float(bounds[index])
                 break
         return max(least, int(best)) if best < np.inf else least
 
@@ -196,9 +200,7 @@ class Proposer:
     def _shortlist(self, n: int) -> tuple[Points, Floats]:
         """Unseen points that may beat the best, and their drafts: the lowest drafts, and all neighbours of the best."""
         best = min(self._cycles, default=np.inf)
-        # What cannot beat the incumbent is not worth a simulation.
-        able = np.flatnonzero(self._bounds < best)
-        able = able[np.argsort(self._drafts[able], kind="stable")][: SHORTLIST + len(self.seen)]
+        able = self._able(best, SHORTLIST + len(self.seen))
         able = able[are_new(self._pool[able], self.seen)]
         pool, drafts = self._pool[able], self._drafts[able]
         if self.scans and self._points:
@@ -210,6 +212,17 @@ class Proposer:
             drafts = drafts[first]
         return pool, drafts
 
+    def _able(self, best: float, n: int) -> Ints:
+        """The places of up to ``n`` points that may beat the best, the lowest drafts first: others are not worth a simulation."""
+        order = np.argsort(self._drafts, kind="stable")
+        found = order[:n]
+        if best < np.inf:
+            found, since = order[:0], 0
+            while len(found) < n and since < len(order):
+                some = order[since : since + n]
+                found, since = np.concatenate([found, some[self._bounds_of(some) < best]]), since + n
+        return found[:n]
+
     def _incumbents(self, n: int) -> Points:
         return np.stack([self._points[i] for i in np.argsort(self._cycles, kind="stable")[:n]])
 
@@ -220,7 +233,14 @@ class Proposer:
         """Points that are new join the pool."""
         self._pool = np.concatenate([self._pool, points])
         self._drafts = np.concatenate([self._drafts, drafts])
-        self._bounds = np.concatenate([self._bounds, self.space.bound(points)])
+        self._bounds = np.concatenate([self._bounds, np.full(len(points), UNKNOWN)])
+
+    def _bounds_of(self, places: Ints) -> Ints:
+        """Cycles that points of the pool need at least, by their places; worked out when somebody asks."""
+        unknown = places[self._bounds[places] == UNKNOWN]
+        if len(unknown):
+            self._bounds[unknown] = self.space.bound(self._pool[unknown])
+        return self._bounds[places]
 
     def _refine(self) -> None:
         """Breeds from what was measured best and what the model thinks best."""
@@ -239,7 +259,7 @@ class Proposer:
         near: dict[int, float] = {}
         drafts = self._estimates(population, near)
         lived, estimates = [population], [drafts]
-        tried = set(keys(population))
+        brood = Brood(self.space, population)
         elite, scores = population, self._score(population, drafts) if len(population) else drafts
         tiles, loops = Numbers(), Numbers()
 
@@ -254,10 +274,11 @@ class Proposer:
             bred += 1
             best = np.argsort(scores, kind="stable")[:ELITE]
             elite, scores, kinds = elite[best], scores[best], kinds[best]
-            new = self.space.mutate(np.repeat(self._parents(elite, *kinds.T), CHILDREN, axis=0), self.rng, tried)
+            parents, guests = self._parents(elite, *kinds.T)
+            new, found = brood.next(np.repeat(parents, CHILDREN, axis=0), guests, self.rng, partial(_enough, near))
             idle += 1
             if len(new):
-                found = self._estimates(new, near)
+                _note(near, new, found)
                 idle = 0 if self._lowers(lowest, new, found) else idle
                 lived.append(new)
                 estimates.append(found)
@@ -274,15 +295,12 @@ class Proposer:
         drafts = np.zeros(len(points))
         for since in range(0, len(points), GENERATION):
             own = points[since : since + GENERATION]
-            forms = own[:, 0]
-            enough = FAR * np.array([lowest.get(form, np.inf) for form in forms.tolist()])
-            drafts[since : since + GENERATION] = found = self.space.draft(own, enough)
-            for form in np.unique(forms).tolist():
-                lowest[form] = min(lowest.get(form, np.inf), float(found[forms == form].min()))
+            drafts[since : since + GENERATION] = found = self.space.draft(own, _enough(lowest, own))
+            _note(lowest, own, found)
         return drafts
 
-    def _parents(self, ranked: Points, tiles: Ints, loops: Ints) -> Points:
-        """The best of one form, which is drawn by its share among the best, with the decisions of a few of the others.
+    def _parents(self, ranked: Points, tiles: Ints, loops: Ints) -> tuple[Points, Points]:
+        """The best of one form, which is drawn by its share among the best, with the decisions of a few of the others; these.
 
         Args:
             ranked: points, the best first.
@@ -304,7 +322,7 @@ class Proposer:
         # Of every kind of loops the best: what it lacks may be three decisions away.
         kinds = mine[spread(loops[mine], KINDS, 1)]
         guests = self.space.moved(ranked[best[form_of != form][:GUESTS]], form)
-        return np.concatenate([ranked[parents], ranked[kinds], guests])
+        return np.concatenate([ranked[parents], ranked[kinds], guests]), guests
 
     def _lowers(self, lowest: dict[int, float], points: Points, drafts: Floats) -> bool:
         """Whether points lower the lowest draft of some kind of form, by its number of nests; it is noted."""
@@ -315,3 +333,15 @@ class Proposer:
             if least < lowest.get(kind, np.inf):
                 lowest[kind], lower = least, True
         return lower
+
+
+def _enough(lowest: dict[int, float], points: Points) -> Floats:
+    """Beyond which drafts of points nobody asks how far they are, by the lowest of every form."""
+    return FAR * np.array([lowest.get(form, np.inf) for form in points[:, 0].tolist()])
+
+
+def _note(lowest: dict[int, float], points: Points, drafts: Floats) -> None:
+    """Notes the lowest drafts of points' forms, in place."""
+    forms = points[:, 0]
+    for form in np.unique(forms).tolist():
+        lowest[form] = min(lowest.get(form, np.inf), float(drafts[forms == form].min()))

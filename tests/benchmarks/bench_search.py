@@ -26,7 +26,7 @@ from autosched.search.tuner import search
 from autosched.target import get_target
 from autosched.workloads import workload
 from space import Space
-from space.rule import Points
+from space.plan import Plan
 from space.rules.length import elementwise
 
 WORKLOADS = ("t2", "t3", "resnet18.c2", "resnet18.c5", "resnet18.c8", "resnet18.c10", "resnet18.c11")
@@ -37,18 +37,16 @@ DMA = 8192  # bytes that a DMA counts for
 class Traffic(Space):
     """A space whose estimate is what crosses the bus, and how often."""
 
-    def draft(self, points: Points, enough: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float64]:
+    def estimated(self, sketch: int, plans: Sequence[Plan], enough: npt.NDArray[np.float64] | None) -> npt.NDArray[np.float64]:
         """Bytes and DMAs of every point, shape (n,)."""
-        total = np.zeros(len(points))
-        for k, rows, own in self._groups(points):
-            for model, mine in self.sketches[k].split(own):
-                plan = model.plan(mine)
-                part, out = plan.stack, model.out_elements * model.config.out_elem_bytes * model.nest.stores
-                moved = DMA * elementwise(model, plan, part)[1]
-                for operand in range(len(model.nest.operands)):
-                    beats, transfers = model.transfer(plan, part, operand)
-                    moved = moved + model.fills(plan, part, operand) * (beats * model.config.bus_bytes + DMA * transfers)
-                total[rows] += out + np.where(part.on, moved, 0).sum(axis=0)
+        total = np.zeros(len(plans[0]))
+        for model, plan in zip(self.sketches[sketch].models, plans):
+            part, out = plan.stack, model.out_elements * model.config.out_elem_bytes * model.nest.stores
+            moved = DMA * elementwise(model, plan, part)[1]
+            for operand in range(len(model.nest.operands)):
+                beats, transfers = model.transfer(plan, part, operand)
+                moved = moved + model.fills(plan, part, operand) * (beats * model.config.bus_bytes + DMA * transfers)
+            total += out + np.where(part.on, moved, 0).sum(axis=0)
         return total
 
 

@@ -161,7 +161,7 @@ def test_the_best_of_every_kind_is_a_parent(space: Space) -> None:
     proposer = Proposer(space, 0)
     points = space.sample(np.random.default_rng(3), 600)
     ranked = points[np.argsort(space.draft(points), kind="stable")]
-    parents = proposer._parents(ranked, Numbers().of(space.same_tiles(ranked)), Numbers().of(space.same_loops(ranked)))
+    parents, _ = proposer._parents(ranked, Numbers().of(space.same_tiles(ranked)), Numbers().of(space.same_loops(ranked)))
     form = parents[0, 0]
     mine = ranked[ranked[:, 0] == form]
     _, first = np.unique(space.same_loops(mine), axis=0, return_index=True)
@@ -179,11 +179,11 @@ def test_every_generation_knows_which_of_its_points_are_alike(space: Space, monk
     monkeypatch.setattr("autosched.search.proposer.EAGER", 512)
     parents, generations = Proposer._parents, []
 
-    def watched(self: Proposer, ranked: np.ndarray, tiles: np.ndarray, loops: np.ndarray) -> np.ndarray:
+    def watched(self: Proposer, ranked: np.ndarray, tiles: np.ndarray, loops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         for numbers, rows in ((tiles, space.same_tiles(ranked)), (loops, space.same_loops(ranked))):
             fresh = Numbers().of(rows)
             assert len(np.unique(np.stack([numbers, fresh], axis=1), axis=0)) == len(np.unique(fresh)) == len(np.unique(numbers))
-        chosen = parents(self, ranked, tiles, loops)
+        chosen, guests = parents(self, ranked, tiles, loops)
         few = {row.tobytes() for row in ranked[spread(Numbers().of(space.same_tiles(ranked)), len(ranked), ALIKE)]}
         kinds = {row.tobytes() for row in ranked[spread(loops, len(ranked), 1)]}
         known = {row.tobytes() for row in ranked}
@@ -193,8 +193,9 @@ def test_every_generation_knows_which_of_its_points_are_alike(space: Space, monk
         others = (space.nests[ranked[:, 0]] == space.nests[form]) & (ranked[:, 0] != form)
         home = len(own) - min(GUESTS, int(others.sum()))
         assert all(key in few | kinds for key in own[:home]) and len(set(chosen[:, 0].tolist())) == 1
+        assert [row.tobytes() for row in guests] == own[home:], "they are looked at as they are, too"
         generations.append(sum(key not in known for key in own))
-        return chosen
+        return chosen, guests
 
     monkeypatch.setattr(Proposer, "_parents", watched)
     Proposer(space, 0).batch(4)

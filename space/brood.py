@@ -1,0 +1,84 @@
+"""Children: points made from others, generation after generation, and estimated at once.
+
+A row costs little; what costs is that every rule looks at all rows. So it looks once: what rules have said while they repaired
+the rows is what the estimate reads, and rows that settling has changed are looked at again together with the next generation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from space.distinct import fresh_of, keys
+from space.rule import Ints, Points
+
+if TYPE_CHECKING:
+    from space.space import Space
+
+Floats = npt.NDArray[np.float64]
+NEVER = -1.0  # cycles that no estimate is below
+
+
+class Brood:
+    """The children of one population.
+
+    Args:
+        space: of the points.
+        population: rows that need no look.
+    """
+
+    def __init__(self, space: Space, population: Points) -> None:
+        self._space = space
+        self._known = set(keys(population))  # what was looked at, too, and what came of it
+        self._open: dict[int, Points] = {}  # by sketch, rows of its columns that were looked at once and are not settled
+
+    def next(
+        self, parents: Points, guests: Points, rng: np.random.Generator, enough: Callable[[Points], Floats]
+    ) -> tuple[Points, Floats]:
+        """New points made from others, in the order of their forms, and their estimates.
+
+        Half of the children take decisions over from another, then one to three rules decide anew. What takes more than two
+        looks to settle is no point.
+
+        Args:
+            parents: points, shape (n, width).
+            guests: rows that are looked at as they are, shape (m, width).
+            rng: source of randomness.
+            enough: of points, estimates above which need not be worked out to their end, shape (n,).
+        """
+        children = np.concatenate([self._space.varied(parents, rng), guests])
+        found = [self._of_form(k, own, enough) for k, _, own in self._space.groups(children)]
+        points = [np.zeros((0, self._space.width), np.int32), *(rows for rows, _ in found)]
+        return np.concatenate(points), np.concatenate([np.zeros(0), *(drafts for _, drafts in found)])
+
+    def _of_form(self, sketch: int, children: Points, enough: Callable[[Points], Floats]) -> tuple[Points, Floats]:
+        """The points that come of some rows of a sketch's columns, and of those that were left open."""
+        space, met = self._space, set[bytes]()
+        again = self._fresh(sketch, self._open.pop(sketch, children[:0]), met)
+        own = np.concatenate([again, self._fresh(sketch, children, met)])
+        if not len(own):
+            return np.zeros((0, space.width), np.int32), np.zeros(0)
+        fixed, stays, plans = space.repaired(sketch, own)
+        rows = self._new(space.wide(sketch, fixed), np.flatnonzero(stays))
+        self._known |= met
+        self._open[sketch] = fixed[len(again) :][~stays[len(again) :]]
+        points, plans = space.wide(sketch, fixed[rows]), [plan.of(rows) for plan in plans]
+        inside = space.allowed(sketch, fixed[rows], plans) & space.as_fixed(points)
+        drafts = space.estimated(sketch, plans, np.where(inside, enough(points), NEVER))
+        return points[inside], drafts[inside]
+
+    def _fresh(self, sketch: int, own: Points, met: set[bytes]) -> Points:
+        """The distinct rows that are neither known nor met before; now they are met."""
+        return fresh_of(self._space.wide(sketch, own), self._known, met)[:, self._space.places(sketch)]
+
+    def _new(self, points: Points, rows: Ints) -> Ints:
+        """Of some rows of points the first of each that is not known; now they are."""
+        found = []
+        for n, key in zip(rows.tolist(), keys(points[rows])):
+            if key not in self._known:
+                self._known.add(key)
+                found.append(n)
+        return np.array(found, dtype=np.int64)
