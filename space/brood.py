@@ -6,7 +6,7 @@ the rows is what the estimate reads, and rows that settling has changed are look
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,12 +27,12 @@ class Brood:
 
     Args:
         space: of the points.
-        population: rows that need no look.
+        population: points, which are nothing new.
     """
 
     def __init__(self, space: Space, population: Points) -> None:
         self._space = space
-        self._known = set(keys(population))  # what was looked at, too, and what came of it
+        self._known = set(keys(population))  # so are the rows that were looked at, and the points that came of them
         self._open: dict[int, Points] = {}  # by sketch, rows of its columns that were looked at once and are not settled
 
     def next(
@@ -50,9 +50,17 @@ class Brood:
             enough: of points, estimates above which need not be worked out to their end, shape (n,).
         """
         children = np.concatenate([self._space.varied(parents, rng), guests])
-        found = [self._of_form(k, own, enough) for k, _, own in self._space.groups(children)]
-        points = [np.zeros((0, self._space.width), np.int32), *(rows for rows, _ in found)]
-        return np.concatenate(points), np.concatenate([np.zeros(0), *(drafts for _, drafts in found)])
+        return self._together(self._of_form(k, own, enough) for k, _, own in self._space.groups(children))
+
+    def rest(self, enough: Callable[[Points], Floats]) -> tuple[Points, Floats]:
+        """What the last generations have left open, looked at again: new points, and their estimates."""
+        return self._together(self._of_form(k, self._open[k][:0], enough) for k in sorted(self._open))
+
+    def _together(self, found: Iterable[tuple[Points, Floats]]) -> tuple[Points, Floats]:
+        """Points of several forms, one after the other, and their estimates."""
+        every = list(found)
+        points = [np.zeros((0, self._space.width), np.int32), *(rows for rows, _ in every)]
+        return np.concatenate(points), np.concatenate([np.zeros(0), *(drafts for _, drafts in every)])
 
     def _of_form(self, sketch: int, children: Points, enough: Callable[[Points], Floats]) -> tuple[Points, Floats]:
         """The points that come of some rows of a sketch's columns, and of those that were left open."""

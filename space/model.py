@@ -158,7 +158,7 @@ class Model:
         return self.repaired(points)[0] if settle else self._in_order(points)[0]
 
     def repaired(self, points: Points) -> tuple[Points, Mask, Plan]:
-        """As ``repair``; which rows settling has left alone, and would again, shape (n,); a plan, which says what these mean."""
+        """As ``repair``; which rows settling has left alone, and would again, shape (n,); a plan, which says what those mean."""
         fixed, plan = self._in_order(points)
         before = fixed.copy()
         for rule in self.rules:

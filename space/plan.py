@@ -63,11 +63,11 @@ class Part:
     def of(self, rows: Ints) -> Part:
         """That of some rows, shape (m,)."""
         part = Part(
-            _of(self.extents, rows), _of(self.tiles, rows), _of(self.on, rows), _of(self.lows, rows), _of(self.slices, rows),
-            _of(self.thick, rows), _of(self.init, rows), _of(self.out, rows),
+            _rows(self.extents, rows), _rows(self.tiles, rows), _rows(self.on, rows), _rows(self.lows, rows),
+            _rows(self.slices, rows), _rows(self.thick, rows), _rows(self.init, rows), _rows(self.out, rows),
         )
         if self._outer is not None and self.divided:
-            part.take_outer(_of(self._outer[2], rows))
+            part.take_outer(_rows(self._outer[2], rows))
         return part
 
     @property
@@ -95,6 +95,7 @@ class Plan:
         first: whether addends are loaded before all else, shape (n,).
         keep: per operand, whether the first part loads it for all parts, shape (n,).
         main: index of the main part.
+        others: what rules from elsewhere say, by name, shape (n,) each: they may be shown some of the rows only.
         memo: what the model has worked out of a plan that is complete, by name; None while rules fill it in.
     """
 
@@ -107,6 +108,7 @@ class Plan:
     first: Mask
     keep: list[Mask]
     main: int = 0
+    others: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     memo: dict[object, Any] | None = None
     _stack: Part | None = field(default=None, repr=False)
 
@@ -124,12 +126,13 @@ class Plan:
 
     def of(self, rows: Ints) -> Plan:
         """That of some rows, shape (m,), as if there were no others; complete."""
-        parts = [part.of(rows) for part in self.parts]
+        parts, others = [part.of(rows) for part in self.parts], {name: _rows(own, rows) for name, own in self.others.items()}
         there = [n == self.main or bool(part.on.any()) for n, part in enumerate(parts)]
-        operands = [[_of(own, rows) for own in each] for each in (self.attach, self.banks, self.keep)]
+        operands = [[_rows(own, rows) for own in each] for each in (self.attach, self.banks, self.keep)]
         plan = Plan(
-            [part for part, on in zip(parts, there) if on], _of(self.position, rows), operands[0], operands[1],
-            _of(self.acc_banks, rows), _of(self.drops, rows), _of(self.first, rows), operands[2], sum(there[: self.main]),
+            [part for part, on in zip(parts, there) if on], _rows(self.position, rows), operands[0], operands[1],
+            _rows(self.acc_banks, rows), _rows(self.drops, rows), _rows(self.first, rows), operands[2],
+            sum(there[: self.main]), others,
         )
         plan.complete()
         return plan
@@ -165,7 +168,7 @@ class Plan:
         return next((n for n, own in enumerate(self.parts) if own is part), None)
 
 
-def _of(figures: npt.NDArray[Any], rows: Ints) -> npt.NDArray[Any]:
+def _rows(figures: npt.NDArray[Any], rows: Ints) -> npt.NDArray[Any]:
     """Figures of some rows; those of a column stay side by side."""
     return figures.take(rows) if figures.ndim == 1 else figures.T.take(rows, axis=1).T
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from space.model import Model
     from space.plan import Plan
 
-PROTOCOL = 1  # of what this file declares; rules written outside this folder may check it
+PROTOCOL = 2  # of what this file declares; rules written outside this folder may check it
 
 Ints = npt.NDArray[np.int64]
 Points = npt.NDArray[np.int32]
@@ -81,7 +81,11 @@ class NumericRule:
         raise NotImplementedError
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
-        """Writes what the columns mean into the plan."""
+        """Writes what the columns mean into the plan, which others may be shown for some of the rows only.
+
+        So a rule keeps nothing itself between two calls; what has no place in the plan goes to ``plan.others``. It looks at its
+        own columns alone, like ``repair``: those of later rules are not repaired yet.
+        """
         raise NotImplementedError
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:

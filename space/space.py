@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,6 @@ SHOWN = 12  # values of a decision that are listed in a notebook
 CROSSED = 0.5  # share of children with decisions of two parents
 VARIED = (1.0, 0.5, 0.25)  # chances that a first, a second, a third rule decides anew
 PASSES = 4  # repairs until nothing changes; a row that still does is no point
-SOON = 2  # those of children: two of a hundred need more, which costs a tenth as much again
 LEAST = 4096  # draws of a form that stand for its size where none of very many is a point
 
 Mask = npt.NDArray[np.bool_]
@@ -185,7 +184,7 @@ class Space:
         return inside & self.as_fixed(points)
 
     def repaired(self, sketch: int, own: Points) -> tuple[Points, Mask, list[Plan]]:
-        """Rows repaired once, which would not change if repaired again, and what these mean, nest by nest."""
+        """Rows repaired once; which of them settling has left alone; plans, nest by nest, which say what those mean."""
         fixed, stays, plans = zip(*(model.repaired(mine) for model, mine in self.sketches[sketch].split(own)))
         return np.concatenate(fixed, axis=1), np.asarray(np.all(stays, axis=0)), list(plans)
 
@@ -371,25 +370,24 @@ class Space:
             for column, at in zip(self.sketches[k].columns, self._places[k]):
                 if column.eager is not None:
                     drawn[rows[rng.random(len(rows)) < 0.75], at] = column.eager
-        return self.mutate(drawn, rng, passes=PASSES)
+        return self.mutate(drawn, rng)
 
     def _near(self, drawn: Points, centres: Sequence[npt.NDArray[np.int32]], kept: Mask) -> Points:
         """Rows that keep some of what was drawn, the rest as in a row of their form; of each form its own columns are given."""
         base = np.concatenate([self.wide(k, own[None]) for k, own in enumerate(centres)])[drawn[:, 0]]
         return self._pinned(np.where(kept, drawn, base))
 
-    def mutate(self, parents: Points, rng: np.random.Generator, passes: int = SOON) -> Points:
+    def mutate(self, parents: Points, rng: np.random.Generator) -> Points:
         """Points made from others: half of them take decisions over from another, then one to three rules decide anew.
 
         Args:
             parents: points, shape (n, width).
             rng: source of randomness.
-            passes: of ``repair``.
 
         Returns:
             The points; rows that are none, also after repair, are dropped.
         """
-        repaired, inside = self.repair(self.varied(parents, rng), passes=passes)
+        repaired, inside = self.repair(self.varied(parents, rng))
         return repaired[inside]
 
     def varied(self, parents: Points, rng: np.random.Generator) -> Points:
@@ -457,14 +455,14 @@ class Space:
         """
         out = np.zeros(len(points))
         for k, rows, own in self.groups(points):
-            plans = [model.plan(mine) for model, mine in self.sketches[k].split(own)]
+            plans = (model.plan(mine) for model, mine in self.sketches[k].split(own))
             out[rows] = self.estimated(k, plans, None if enough is None else enough[rows])
         return out
 
-    def estimated(self, sketch: int, plans: Sequence[Plan], enough: npt.NDArray[np.float64] | None) -> npt.NDArray[np.float64]:
+    def estimated(self, sketch: int, plans: Iterable[Plan], enough: npt.NDArray[np.float64] | None) -> npt.NDArray[np.float64]:
         """That of rows of a sketch, by what they mean, nest by nest; ``enough`` as for ``draft``."""
         drafts = [draft(model, plan, enough) for model, plan in zip(self.sketches[sketch].models, plans)]
-        return np.asarray(np.sum(drafts, axis=0), dtype=np.float64)
+        return np.asarray(sum(drafts), dtype=np.float64)  # one after the other: of whatever rows, the same
 
     def bound(self, points: Points) -> Ints:
         """Proven lower bound of the cycles, shape (n,)."""

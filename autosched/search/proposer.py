@@ -42,7 +42,7 @@ HASTY = 512  # points of the sample where there is no time for more
 UNKNOWN = -1  # a bound that nobody has asked for
 EPSILON = 0.1  # share of a batch drawn at random from the shortlist: the model's blind spots
 
-_FIRST: OrderedDict[tuple[object, ...], tuple[object, Points, Floats, npt.NDArray[np.int64], Any]] = OrderedDict()
+_FIRST: OrderedDict[tuple[object, ...], tuple[object, Points, Floats, Any]] = OrderedDict()
 _LOCK = Lock()
 
 
@@ -183,7 +183,8 @@ class Proposer:
         with _LOCK:
             known = _FIRST.get(key)
         if known is not None and not self._points:
-            _, self._pool, self._drafts, self._bounds, self.rng.bit_generator.state = known
+            _, self._pool, self._drafts, self.rng.bit_generator.state = known
+            self._bounds = np.full(len(self._pool), UNKNOWN)
             return
         bred = 0
         while bred < ENOUGH:
@@ -193,7 +194,7 @@ class Proposer:
         if not self._points:
             with _LOCK:
                 held = space.func, space.rules  # which the key names by address
-                _FIRST[key] = held, self._pool, self._drafts, self._bounds, self.rng.bit_generator.state
+                _FIRST[key] = held, self._pool, self._drafts, self.rng.bit_generator.state
                 while len(_FIRST) > KEPT:
                     _FIRST.popitem(last=False)
 
@@ -284,7 +285,8 @@ class Proposer:
                 estimates.append(found)
                 elite, scores = np.concatenate([elite, new]), np.concatenate([scores, self._score(new, found)])
                 kinds = np.concatenate([kinds, numbers(new)])
-        kept, drafts = np.concatenate(lived), np.concatenate(estimates)
+        left = brood.rest(partial(_enough, near))
+        kept, drafts = np.concatenate([*lived, left[0]]), np.concatenate([*estimates, left[1]])
         self._pooled.update(keys(self._pool[len(self._pooled) :]))
         fresh = are_new(kept, self._pooled)
         self._take(kept[fresh], drafts[fresh])
@@ -300,7 +302,9 @@ class Proposer:
         return drafts
 
     def _parents(self, ranked: Points, tiles: Ints, loops: Ints) -> tuple[Points, Points]:
-        """The best of one form, which is drawn by its share among the best, with the decisions of a few of the others; these.
+        """The best of one form, which is drawn by its share among the best, and the decisions of a few of the others in it.
+
+        These come last, and once more by themselves.
 
         Args:
             ranked: points, the best first.

@@ -12,7 +12,7 @@ import argparse
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -37,17 +37,17 @@ DMA = 8192  # bytes that a DMA counts for
 class Traffic(Space):
     """A space whose estimate is what crosses the bus, and how often."""
 
-    def estimated(self, sketch: int, plans: Sequence[Plan], enough: npt.NDArray[np.float64] | None) -> npt.NDArray[np.float64]:
+    def estimated(self, sketch: int, plans: Iterable[Plan], enough: npt.NDArray[np.float64] | None) -> npt.NDArray[np.float64]:
         """Bytes and DMAs of every point, shape (n,)."""
-        total = np.zeros(len(plans[0]))
+        found = []
         for model, plan in zip(self.sketches[sketch].models, plans):
             part, out = plan.stack, model.out_elements * model.config.out_elem_bytes * model.nest.stores
             moved = DMA * elementwise(model, plan, part)[1]
             for operand in range(len(model.nest.operands)):
                 beats, transfers = model.transfer(plan, part, operand)
                 moved = moved + model.fills(plan, part, operand) * (beats * model.config.bus_bytes + DMA * transfers)
-            total += out + np.where(part.on, moved, 0).sum(axis=0)
-        return total
+            found.append(out + np.where(part.on, moved, 0).sum(axis=0))
+        return np.asarray(sum(found), dtype=np.float64)
 
 
 def run(name: str, target: str, sampler: str, trials: int, seed: int) -> tuple[TuneReport, float]:

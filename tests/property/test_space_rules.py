@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,7 @@ from autosched.workloads import workload
 from sim import isa
 from space import Space
 from space.around import around
+from space.brood import Brood
 from space.model import Model
 from space.normalise import normalised
 from space.plan import Plan
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from space.build import Build
     from space.draft import Terms
 
+PROGRAMS = Path(__file__).parents[1] / "data" / "programs"
 CONV = "conv2d:h=6,w=8,ci=32,co=32,k=3,pad=1"
 EVERY = (*STRUCTURAL, *NUMERIC)
 
@@ -45,22 +48,22 @@ class Unrolled(NumericRule):
         return (Column("unrolled", (0, 1)),)
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
-        self.last = model.column(points, "unrolled")
+        plan.others["unrolled"] = model.column(points, "unrolled")
 
     def draft(self, model: Model, plan: Plan, terms: Terms) -> None:
-        terms.extra = terms.extra + 1000.0 * self.last
+        terms.extra = terms.extra + 1000.0 * plan.others["unrolled"]
 
     def explain(self, model: Model, point: np.ndarray, plan: Plan) -> str:
-        return "unrolled" if self.last[0] else ""
+        return "unrolled" if plan.others["unrolled"][0] else ""
 
     def after(self, build: Build) -> None:
-        if self.last[0] and build.piece.anchor is not None:
+        if build.plan.others["unrolled"][0] and build.piece.anchor is not None:
             loops = build.loops(build.piece.anchor, len(build.piece.loops) + build.nest.anchor_iters - 3)
             build.record("annotate", (), block_or_loop=loops[-1], ann_key="vta.loop", ann_val="unroll")
 
 
 def test_a_rule_from_outside_is_enumerated_drafted_explained_and_emitted() -> None:
-    assert PROTOCOL == 1
+    assert PROTOCOL == 2
     name = "dense:m=1,k=32,n=64,tail=cast,bias=0"
     rules = [r for r in EVERY if r.name not in ("cuts", "residency")]
     plain, space = Space(workload(name).func, "vta-de10", rules), Space(workload(name).func, "vta-de10", [*rules, Unrolled()])
@@ -72,6 +75,35 @@ def test_a_rule_from_outside_is_enumerated_drafted_explained_and_emitted() -> No
     ops = [inst["op"] for inst in space.trace(given).as_json()]
     assert ops[-1] == "annotate" and "annotate" not in [inst["op"] for inst in space.trace(without).as_json()]
     assert measure(Candidate(name, "vta-de10", tuple(space.trace(given).as_json())), execute=True).ok
+
+
+def test_what_a_rule_from_outside_says_of_rows_goes_with_them() -> None:
+    """To the estimates of children, which are some of the rows that it has seen, and of every nest by itself."""
+    rules, rng = [*EVERY, Unrolled()], np.random.default_rng(0)
+    space = Space(workload(CONV).func, "vta-de10", rules)
+    points = space.sample(rng, 100)
+    brood, every = Brood(space, points), np.repeat(points, 8, axis=0)
+    found, drafts = brood.next(every, points[:0], rng, lambda rows: np.full(len(rows), np.inf))
+    own = found[:, space.names.index("unrolled")]
+    assert 20 < own.sum() < len(own) - 20
+    np.testing.assert_array_equal(drafts, space.draft(found))
+    plain = found.copy()
+    plain[:, space.names.index("unrolled")] = 0
+    parts = (drafts - space.draft(plain)) / 1000  # of each once
+    np.testing.assert_array_equal(np.round(parts[own == 1]) >= 1, True)
+    np.testing.assert_array_equal(parts[own == 0], 0)
+    chain = Space(workload(f"{PROGRAMS}/dense_chain.py:main").func, "vta-de10", rules)
+    columns = [n for n, name in enumerate(chain.names) if name.endswith(".unrolled")]
+    assert len(columns) == 2
+    base = chain.sample(rng, 8)
+    base[:, columns] = 0
+    more = []
+    for way in ([0], [1], [0, 1]):
+        rows = base.copy()
+        rows[:, [columns[n] for n in way]] = 1
+        more.append(chain.draft(rows) - chain.draft(base))
+    assert more[0].min() >= 999 and more[1].min() >= 999
+    np.testing.assert_allclose(more[0] + more[1], more[2])
 
 
 @pytest.mark.parametrize("target", ["vta-de10", "vta-fsim"])

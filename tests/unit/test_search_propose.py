@@ -91,3 +91,27 @@ def test_a_sampler_of_ours_ends_where_nothing_is_left() -> None:
         drawn.append(point.tobytes())
     assert len(drawn) == len(set(drawn)) == sum(map(len, space.blocks()))
     assert sampler.next() is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=40), st.integers(1, 9),
+       st.sampled_from([0, 2, 4, 7, np.inf]), st.sets(st.integers(0, 39)))
+def test_points_that_may_beat_the_best_come_by_their_estimates(
+    pool: list[tuple[int, int]], n: int, best: float, known: set[int]
+) -> None:
+    """As if all bounds were known; and a bound is asked for once."""
+    proposer, asked = Proposer(SPACE, 0, hasty=True), list[int]()
+    drafts, bounds = (np.array([row[k] for row in pool], dtype=np.int64) for k in (0, 1))
+
+    class Bounded:
+        def bound(self, rows: np.ndarray) -> np.ndarray:
+            asked.extend(rows[:, 0].tolist())
+            return bounds[rows[:, 0]]
+
+    proposer.space = Bounded()  # type: ignore[assignment]
+    proposer._pool, proposer._drafts = np.arange(len(pool), dtype=np.int32)[:, None], drafts.astype(np.float64)
+    proposer._bounds = np.array([bounds[k] if k in known else -1 for k in range(len(pool))], dtype=np.int64)
+    able = [k for k in np.argsort(drafts, kind="stable").tolist() if bounds[k] < best]
+    for _ in range(2):
+        assert proposer._able(best, n).tolist() == able[:n]
+    assert len(set(asked)) == len(asked) and not set(asked) & known and (best < np.inf or not asked)
