@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from space.distinct import fresh_of, keys
-from space.rule import Ints, Points
+from space.distinct import fresh, keys
+from space.draft import Floats
+from space.rule import Points
 
 if TYPE_CHECKING:
     from space.space import Space
 
-Floats = npt.NDArray[np.float64]
 NEVER = -1.0  # cycles that no estimate is below
 
 
@@ -70,7 +69,8 @@ class Brood:
         if not len(own):
             return np.zeros((0, space.width), np.int32), np.zeros(0)
         fixed, stays, plans = space.repaired(sketch, own)
-        rows = self._new(space.wide(sketch, fixed), np.flatnonzero(stays))
+        settled = np.flatnonzero(stays)
+        rows = settled[fresh(space.wide(sketch, fixed[settled]), self._known, self._known)]
         self._known |= met
         self._open[sketch] = fixed[len(again) :][~stays[len(again) :]]
         points, plans = space.wide(sketch, fixed[rows]), [plan.of(rows) for plan in plans]
@@ -80,13 +80,4 @@ class Brood:
 
     def _fresh(self, sketch: int, own: Points, met: set[bytes]) -> Points:
         """The distinct rows that are neither known nor met before; now they are met."""
-        return fresh_of(self._space.wide(sketch, own), self._known, met)[:, self._space.places(sketch)]
-
-    def _new(self, points: Points, rows: Ints) -> Ints:
-        """Of some rows of points the first of each that is not known; now they are."""
-        found = []
-        for n, key in zip(rows.tolist(), keys(points[rows])):
-            if key not in self._known:
-                self._known.add(key)
-                found.append(n)
-        return np.array(found, dtype=np.int64)
+        return own[fresh(self._space.wide(sketch, own), self._known, met)]

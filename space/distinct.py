@@ -58,11 +58,16 @@ def spread(numbers: Ints, n: int, alike: int) -> Ints:
     return np.sort(order[times < alike])[:n]
 
 
-def fresh_of(rows: Points, known: set[bytes], met: set[bytes]) -> Points:
-    """The distinct rows that are neither known nor met before, in order; now they are met."""
-    fresh = []
+def fresh(rows: Points, known: set[bytes], met: set[bytes]) -> Ints:
+    """The places of the distinct rows that are neither known nor met before, ascending; now they are met."""
+    found = []
     for n, key in enumerate(keys(rows)):
         if key not in known and key not in met:
             met.add(key)
-            fresh.append(n)
-    return rows[fresh]
+            found.append(n)
+    return np.array(found, dtype=np.int64)
+
+
+def fresh_of(rows: Points, known: set[bytes], met: set[bytes]) -> Points:
+    """The rows that ``fresh`` finds."""
+    return rows[fresh(rows, known, met)]

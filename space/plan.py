@@ -66,8 +66,8 @@ class Part:
             _rows(self.extents, rows), _rows(self.tiles, rows), _rows(self.on, rows), _rows(self.lows, rows),
             _rows(self.slices, rows), _rows(self.thick, rows), _rows(self.init, rows), _rows(self.out, rows),
         )
-        if self._outer is not None and self.divided:
-            part.take_outer(_rows(self._outer[2], rows))
+        if self.divided:
+            part.take_outer(_rows(self.outer, rows))
         return part
 
     @property

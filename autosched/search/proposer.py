@@ -260,7 +260,7 @@ class Proposer:
         near: dict[int, float] = {}
         drafts = self._estimates(population, near)
         lived, estimates = [population], [drafts]
-        brood = Brood(self.space, population)
+        brood, enough = Brood(self.space, population), partial(_enough, near)
         elite, scores = population, self._score(population, drafts) if len(population) else drafts
         tiles, loops = Numbers(), Numbers()
 
@@ -276,7 +276,7 @@ class Proposer:
             best = np.argsort(scores, kind="stable")[:ELITE]
             elite, scores, kinds = elite[best], scores[best], kinds[best]
             parents, guests = self._parents(elite, *kinds.T)
-            new, found = brood.next(np.repeat(parents, CHILDREN, axis=0), guests, self.rng, partial(_enough, near))
+            new, found = brood.next(np.repeat(parents, CHILDREN, axis=0), guests, self.rng, enough)
             idle += 1
             if len(new):
                 _note(near, new, found)
@@ -285,8 +285,8 @@ class Proposer:
                 estimates.append(found)
                 elite, scores = np.concatenate([elite, new]), np.concatenate([scores, self._score(new, found)])
                 kinds = np.concatenate([kinds, numbers(new)])
-        left = brood.rest(partial(_enough, near))
-        kept, drafts = np.concatenate([*lived, left[0]]), np.concatenate([*estimates, left[1]])
+        left, found = brood.rest(enough)
+        kept, drafts = np.concatenate([*lived, left]), np.concatenate([*estimates, found])
         self._pooled.update(keys(self._pool[len(self._pooled) :]))
         fresh = are_new(kept, self._pooled)
         self._take(kept[fresh], drafts[fresh])

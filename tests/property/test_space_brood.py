@@ -92,7 +92,7 @@ def test_guests_are_looked_at_as_they_are_and_what_settles_late_with_the_next(na
     rows = rows_of(space, 2, 600)
     once, inside = space.repair(rows, passes=1)
     twice, later = space.repair(rows, passes=2)
-    # What is repaired to itself by settling alone has no plan yet, and waits.
+    # A row that settling has changed waits for its second look.
     sketch = int(rows[0, 0])
     stays = space.repaired(sketch, np.ascontiguousarray(rows[:, space.places(sketch)]))[1]
     first = {row.tobytes() for row in once[inside & stays]}
