@@ -5,8 +5,8 @@ All of it is read from the lowered program and its simulation, never from the es
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from autosched.kernel import Kernel
 from autosched.lower import Lowered
 from autosched.measure import gap
 from sim import isa, timing
-from sim.stats import Stats, summarize
+from sim.stats import KINDS, Stats, kinds_of, summarize
 
 # What would have to be freer for a cause of waiting to become smaller.
 FREEDOM = {
@@ -25,10 +25,11 @@ FREEDOM = {
     "reset": "initial values: an accumulator that is reset less often, or by a cheaper instruction",
     "alu imm": "the epilogue: fewer element-wise operations per output, in fewer instructions",
     "alu tensor": "the epilogue: addends that need no tensor operation",
-    "load inp": "residency of the input: it crosses the bus more than once",
-    "load wgt": "residency of the weights: they cross the bus more than once",
-    "load acc": "the order of loads: what the accumulator takes comes over compute's own queue",
+    "load": "what is loaded: words that the bound does without",
     "load uop": "micro-ops: fewer distinct ones, or fewer loads of them",
+    "load again": "residency: a tensor crosses the bus more than once",
+    "load latency": "transfers: fewer and longer ones, each waits for the memory; rows of whole bursts",
+    "load contention": "the order of loads: the bus serves others first",
     "store": "stores: longer bursts",
     "wait fetch": "the number of instructions: fetching them holds the unit up",
     "wait token LOAD": "the first tiles: compute waits for data, at the start or where a bank is missing",
@@ -93,8 +94,9 @@ class Rest:
     """A part of the distance to the machine's bound.
 
     Args:
-        cause: what the busiest unit does, or waits for; ``idle`` is what it is before its first and after its last instruction,
-            and takes up what no term of the bound is held against.
+        cause: what the busiest unit does, or waits for; of loads the words that they move, and apart from them the ``latency`` of
+            transfers, words that come ``again`` and ``contention`` with others on the bus; ``idle`` is what it is before its
+            first and after its last instruction, and takes up what no term of the bound is held against.
         cycles: spent on it.
         needed: cycles of it that the bound holds necessary.
         freedom: what would have to be freer to save the difference.
@@ -121,7 +123,7 @@ class Account:
         held: its buffers.
         traffic: its transfers.
         stats: cycles by unit and cause.
-        unit: the unit that has least to spare.
+        unit: the unit that has least to spare: cycles in which its loads wait for others on the bus are not its own.
         rest: the distance to the bound by cause, largest first; together it is ``cycles - bound``.
     """
 
@@ -165,15 +167,20 @@ def account(kernel: Kernel) -> Account:
     ran = timing.simulate(lowered.table, lowered.config, lowered.insn_address, semantics=kernel.target.mode)
     stats = summarize(ran, kernel.target.mode)
     machine = Space(kernel.func, kernel.target).machine
-    unit = max(("LOAD", "COMPUTE", "STORE"), key=lambda name: stats.units[name].busy)
+    # What a load waits for others on the bus is theirs to spare.
+    queued = np.bincount(ran.queue, np.maximum(ran.contention, 0), len(isa.QUEUE_NAMES))
+    unit = isa.QUEUE_NAMES[int(np.argmax([stats.units[name].busy - queued[n] for n, name in enumerate(isa.QUEUE_NAMES)]))]
+    traffic = tuple(_traffic(lowered))
     return Account(
         kernel.workload.name, kernel.target.name, stats.cycles, machine.cycles, machine.binds, dict(machine.terms),
-        tuple(_loops(kernel)), tuple(_held(lowered)), tuple(_traffic(lowered)), stats, unit,
-        _rest(stats, unit, machine.cycles, machine.terms),
+        tuple(_loops(kernel)), tuple(_held(lowered)), traffic, stats, unit,
+        _rest(ran, stats, unit, traffic, machine.cycles, machine.terms),
     )
 
 
-def _rest(stats: Stats, unit: str, bound: int, terms: dict[str, int]) -> tuple[Rest, ...]:
+def _rest(
+    ran: timing.Timing, stats: Stats, unit: str, traffic: Sequence[Traffic], bound: int, terms: dict[str, int]
+) -> tuple[Rest, ...]:
     """The busiest unit's time, and what the bound needs of it."""
     mine = stats.units[unit]
     needed: dict[str, int] = {"wait fetch": terms["start"]}
@@ -184,17 +191,50 @@ def _rest(stats: Stats, unit: str, bound: int, terms: dict[str, int]) -> tuple[R
                    "alu imm": terms["stages"] + terms["instructions"]}
         needed[first] = needed.get(first, 0) + terms["initial"]
     elif unit == "LOAD":
-        loads = {k: v for k, v in mine.busy_by.items() if k.startswith("load")}
-        total = sum(loads.values()) or 1
-        # One term of the bound stands for all loads; it is shared out as the loads are.
-        needed |= {k: terms["load chain"] * v // total for k, v in loads.items()}
+        needed["load"] = terms["load chain"]
     else:
         needed["store"] = terms["store chain"]
-    found = [Rest(cause, cycles, min(needed.get(cause, 0), cycles), FREEDOM.get(cause, ""))
-             for cause, cycles in [*mine.busy_by.items(), *mine.stalled_by.items()]]
+    causes = [*mine.busy_by.items(), *mine.stalled_by.items()]
+    parts = [part for cause, cycles in causes for part in _parts(ran, traffic, cause, cycles)]
+    found: list[Rest] = []
+    # One term of the bound stands for all that the load engine loads: for words first, then for latencies.
+    rank = {"load": 0, "load latency": 1}
+    for cause, cycles, freedom in sorted(parts, key=lambda part: rank.get(part[2], 2)):
+        of = "load" if unit == "LOAD" and freedom.startswith("load") else cause.removesuffix(" latency")
+        took = min(needed.get(of, 0), cycles)
+        needed[of] = needed.get(of, 0) - took
+        found.append(Rest(cause, cycles, took, FREEDOM.get(freedom, "")))
+    # What the bound calls a product or a stage may have been made otherwise: as a comparison of two vectors, or by the GEMM.
+    left = sum(needed.values()) - needed["wait fetch"] if unit == "COMPUTE" else 0
+    for n, rest in enumerate(found):
+        if rest.cause in ("gemm", "alu tensor", "alu imm"):
+            more = min(left, rest.cycles - rest.needed)
+            left -= more
+            found[n] = replace(rest, needed=rest.needed + more)
     spent, known = sum(r.cycles for r in found), sum(r.needed for r in found)
     found.append(Rest("idle", stats.cycles - spent, bound - known, FREEDOM["idle"]))
     return tuple(sorted(found, key=lambda r: r.needed - r.cycles))
+
+
+def _parts(ran: timing.Timing, traffic: Sequence[Traffic], cause: str, cycles: int) -> Iterator[tuple[str, int, str]]:
+    """What a cause's cycles are made of: names, cycles, and whose freedom it is.
+
+    Of loads: the words that have to come, the latencies of transfers, words that come again, and waiting for others on the bus.
+    """
+    if not cause.startswith("load") or cause == "load uop":
+        yield cause, cycles, cause
+        return
+    own = kinds_of(ran.table) == KINDS.index(cause)
+    rows = ran.table[own]
+    columns = (rows[:, c] for c in (isa.MEM, isa.DRAM, isa.Y_SIZE, isa.X_SIZE, isa.X_STRIDE))
+    words = min(cycles, int(timing.load_words(*columns, config=ran.config).sum()))
+    memory = [t for t in traffic if cause == "load " + t.memory.lower().replace("_", " ")]
+    again = min(words, sum(max(0, t.bytes - t.size) for t in memory) // ran.config.bus_bytes)
+    contention = min(cycles - words, max(0, int(ran.contention[own].sum())))
+    parts = [("", words - again), (" latency", cycles - words - contention), (" again", again), (" contention", contention)]
+    for part, count in parts:
+        if count:
+            yield cause + part, count, "load" + part
 
 
 def _held(lowered: Lowered) -> Iterator[Held]:
