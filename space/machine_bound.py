@@ -25,6 +25,7 @@ from autosched.target import MEMORY_TYPES
 from sim import isa, timing
 from sim.config import VTAConfig
 from sim.timing import PIPELINE_CYCLES as PIPELINE
+from space.joins import joins_of_stages, joins_of_windows
 from space.lanes import Filling, fillings
 from space.least_epilogue import blocks_of, differences_of, identities_of, least_epilogue
 from space.model import LAID_OUT, Model
@@ -248,7 +249,8 @@ def _longest(nests: Sequence[_Needs], config: VTAConfig, visits: int | None) -> 
     waiting = min(n.first for n in nests) + work
     # After the last load at least one vector is still to be made.
     remains = min((1 + PIPELINE if n.products else 0) + n.operations * (1 + PIPELINE) for n in nests)
-    loading = sum(_once([n.streams for n in nests]).values()) + remains + sum(_latency(config, s) for s in moves if s != ACC)
+    loads = _once([n.streams for n in nests])
+    loading = sum(loads.values()) + remains * bool(loads) + sum(_latency(config, s) for s in moves if s != ACC)
     # Every instruction is two words of the same bus: one per load, a product, every stage, a store, FINISH.
     words = _once([n.words for n in nests])
     instructions = (len(moves) or len(words)) + multiply + others + 3
@@ -393,7 +395,7 @@ def _needs(
         apart = max((_apart(model, k) for k in reduced if _least(model, k) == used), default=model.out_elements)
         steps = max(used - apart, 0)
         if not nest.wides:
-            products = 2 * steps
+            products = joins_of_windows(model, used, apart, _is_extremum(nest), bool(epilogue.named))
         else:
             # A comparison with a constant is half of a product dearer than it looks: docs/bound.md.
             products = steps if loads_widen or passes else used + -(-3 * steps // 2) * _compares_all(nest)
@@ -451,16 +453,17 @@ def _needs(
     loads = sum(_least(model, k) for k, o in enumerate(nest.operands) if o.name in epilogue.loaded and not o.twin)
     written = max(starts - loads, 0)
     early = _early(nest) if model.origins and products and (mixed or not widened) else frozenset[str]()
+    joins = _of(joins_of_stages(model, passing, bool(epilogue.named)), share)
     riders = frozenset(_source(model, o, full) for o in nest.operands if o.scope == INP and early & joined & set(o.readers))
     alone = sum(n for name, n in needed.items() if name not in taken and name not in riders) // max(model.out_elements, 1)
     return _Needs(
         streams, addends, frozenset(moves), words, first, products, needed, riders, products if widened and mixed else 0,
         tuple(sorted(taken)), moved if nest.anchor else (),
-        epilogue.initial * written, len(own) * worked + mixed, mixed,
-        len(own) + sum(not s.fresh and s.block not in early for s in links),
+        epilogue.initial * written, len(own) * worked + mixed + joins, mixed,
+        len(own) + bool(joins) + sum(not s.fresh and s.block not in early for s in links),
         starts, written, len(own) * worked,
         sum(name not in passing for name in _stored(nest)) * stored,
-        epilogue.initial * bool(written or not starts) + len(own) + -(-mixed // max(vectors, 1)) + alone,
+        epilogue.initial * bool(written or not starts) + len(own) + -(-(mixed + joins) // max(vectors, 1)) + alone,
     )
 
 

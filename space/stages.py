@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from autosched.ir.expr import BufferLoad, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Expr, int_value
+from autosched.ir.functor import walk_expr
 from autosched.ir.stmt import Buffer, BufferStore
 from autosched.target import Target
 from space.sites import Site, alu_ops, factor_of, starts_of
@@ -24,6 +25,7 @@ class Stage:
         lanes: which of them are the intrinsic's.
         sums: which of them the products are summed over, lanes aside.
         fresh: whether the products are a sum of their own, which a later stage joins with the chain.
+        begins: the two tensors that its first operation is on, which writes where one of them was; else ().
     """
 
     block: str
@@ -34,6 +36,7 @@ class Stage:
     lanes: tuple[int, ...] = ()
     sums: tuple[int, ...] = ()
     fresh: bool = False
+    begins: tuple[str, ...] = ()
 
     @property
     def cycles(self) -> int:
@@ -55,7 +58,8 @@ def stage_of(site: Site, pair: tuple[BufferLoad, BufferLoad] | None, by_output: 
         by_output: the block that writes each buffer.
     """
     if pair is None:
-        return Stage(site.block.name, *alu_ops(site.store.value), iters=len(site.block.iter_vars))
+        value = site.store.value
+        return Stage(site.block.name, *alu_ops(value), iters=len(site.block.iter_vars), begins=_begins(value))
     assert isinstance(site.block.init, BufferStore)
     lanes = lanes_of(site)
     over = [(n, int_value(iv.dom.extent) or 1) for n, iv in enumerate(site.block.iter_vars)
@@ -66,6 +70,14 @@ def stage_of(site: Site, pair: tuple[BufferLoad, BufferLoad] | None, by_output: 
     imm = max(imm, 1) if fresh else imm
     return Stage(site.block.name, imm, tensor, prod(e for _, e in over), len(site.block.iter_vars), lanes,
                  tuple(n for n, _ in over), fresh)
+
+
+def _begins(value: Expr) -> tuple[str, ...]:
+    """The two tensors that the innermost operation of a chain is on; () where it is on one."""
+    for e in walk_expr(value):
+        if isinstance(e, BinOp) and isinstance(e.a, BufferLoad) and isinstance(e.b, BufferLoad):
+            return e.a.buffer.name, e.b.buffer.name
+    return ()
 
 
 def moved_first(stage: Stage, target: Target) -> Stage:

@@ -128,7 +128,7 @@ def test_the_drafts_favourites_hold_the_best(name: str) -> None:
     # A load of each tensor and of micro-ops, a reset and a product, a store, FINISH.
     ("dense:m=2,k=32,n=48,tail=cast,bias=0", [(isa.MEM_INP, 2 * 2), (isa.MEM_WGT, 3 * 2)], 2 + 1 + 2 + 2),
     ("dense:m=2,k=32,n=48,tail=cast,bias=1", [(isa.MEM_INP, 2 * 2), (isa.MEM_WGT, 3 * 2), (isa.MEM_ACC, 3)], 3 + 1 + 2 + 2),
-    ("add:m=2,n=48", [(isa.MEM_ACC, 2 * 3)] * 2, 2 + 1 + 2),
+    ("add:m=2,n=48", [(isa.MEM_ACC, 2 * 3)] * 2, 2 + 1 + 1 + 2),
 ])
 def test_the_chains_of_a_small_program_are_its_sums(name: str, loads: list[tuple[int, int]], instructions: int) -> None:
     config = get_target("vta-de10").config

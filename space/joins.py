@@ -1,0 +1,111 @@
+"""What brings elements of int32 together at least, where no product makes a sum; proven in docs/bound.md."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from math import prod
+
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, int_value
+from autosched.ir.functor import walk_expr
+from autosched.ir.patterns import has_loads
+from autosched.ir.scopes import ACC
+from autosched.ir.stmt import Block, Buffer, BufferStore
+from autosched.ir.value_bounds import ValueBounds, dtype_bounds
+from space.least_epilogue import blocks_of
+from space.model import Model
+from space.nest import Nest
+
+WHOLE = dtype_bounds("int32")
+SUMS = ("+", "-")
+STEADY = ("min", "max", "shift_right")  # with a constant: the result grows with the value, by at most as much
+
+
+def joins_of_windows(model: Model, used: int, apart: int, compared: bool, worked: bool) -> int:
+    """Cycles that bring the elements of windows together.
+
+    Args:
+        model: of a nest that reduces on the ALU, of int32.
+        used: elements, in vectors.
+        apart: groups of them that no window connects.
+        compared: whether windows take the largest or smallest.
+        worked: whether something that is no sum is done to the results.
+    """
+    steps = max(used - apart, 0)
+    nest = model.nest
+    values = ValueBounds(nest.func)
+    names = {o.name for o in nest.operands}
+    if compared or (worked and all(values.of_buffer(b) == WHOLE for b in nest.func.buffers if b.name in names)):
+        return 2 * steps
+    # The more elements a group has, the more of them may come back as bytes, one cycle each.
+    largest = prod(model.extents[a] for a in nest.reduce) if apart == model.out_elements else used
+    return steps + -(-steps // max(largest - 1, 1))
+
+
+def joins_of_stages(model: Model, kept: Set[str], worked: bool) -> int:
+    """Cycles that bring the operands of int32 of a chain of stages together, of which no product is a part.
+
+    Args:
+        model: of a nest.
+        kept: tensors that another program need not load.
+        worked: whether something that is no sum is done to the results.
+    """
+    nest = model.nest
+    if nest.anchor is not None or nest.reduce or model.origins:
+        return 0
+    values = ValueBounds(nest.func)
+    least = {o.name: int(model.least_elements(model.neutral(1), k)[0]) for k, o in enumerate(nest.operands) if o.scope == ACC}
+    constant = {x.buffer.name for x in nest.func.constants}
+    ranges = {b.name: values.of_buffer(b) for b in _added_up(nest, values)}
+    names = [name for name, (low, high) in ranges.items() if low < high and name in least and name not in constant | kept]
+    # Every result has an element of its own of these.
+    own = sum(least[name] == model.out_elements for name in names)
+    if len(names) < 2 or not own:
+        return 0
+    wide = worked and all(ranges[name] == WHOLE for name in names)
+    several = max(own - 1, 1)
+    return model.out_elements * (2 * several if wide else max(own, several))
+
+
+def _added_up(nest: Nest, values: ValueBounds) -> list[Buffer]:
+    """Tensors of int32 that every result is the sum of, or of what grows with that sum; none where something else is done."""
+    blocks = blocks_of(nest)
+    made: set[Buffer] = set()
+    found: list[Buffer] = []
+    plain = True
+    for stage in nest.stages:
+        block = blocks[stage.block]
+        if stage.products or stage.fresh or block.init is not None or not isinstance(block.body, BufferStore):
+            return []
+        value = block.body.value
+        own = _terms(value, block, made)
+        low, high = values.of_buffer(block.body.buffer)
+        if own is None or (own and not plain) or low == high:
+            return []
+        plain = plain and _is_plain(value)
+        found += own
+        made.add(block.body.buffer)
+    return found if len(set(found)) == len(found) else []
+
+
+def _terms(value: Expr, block: Block, made: Set[Buffer]) -> list[Buffer] | None:
+    """What a stage's value is the sum of, results of earlier stages aside, or grows with the sum of; None where it is neither."""
+    if isinstance(value, Cast):
+        return _terms(value.value, block, made)
+    if isinstance(value, IntImm):
+        return []
+    if isinstance(value, BufferLoad):
+        return [] if value.buffer in made else [value.buffer] if value.dtype == "int32" else None
+    parts = (value.a, value.b) if isinstance(value, BinOp) else value.args if isinstance(value, Call) else ()
+    op = value.op if isinstance(value, BinOp | Call) else ""
+    if op in STEADY and len(parts) == 2 and int_value(parts[1]) is not None:
+        return _terms(parts[0], block, made)
+    if op not in SUMS or (has_loads(parts[0]) and has_loads(parts[1]) and not _is_plain(value)):
+        return None
+    found = [_terms(part, block, made) for part in parts]
+    return None if found[0] is None or found[1] is None else [*found[0], *found[1]]
+
+
+def _is_plain(value: Expr) -> bool:
+    """Whether a value is a sum of int32 and nothing else."""
+    nodes = [e for e in walk_expr(value) if isinstance(e, BinOp | Call | Cast)]
+    return value.dtype == "int32" and all(isinstance(e, BinOp) and e.op in SUMS for e in nodes)
