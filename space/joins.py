@@ -9,7 +9,7 @@ from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, int_v
 from autosched.ir.functor import walk_expr
 from autosched.ir.patterns import has_loads
 from autosched.ir.scopes import ACC
-from autosched.ir.stmt import Block, Buffer, BufferStore
+from autosched.ir.stmt import Buffer, BufferStore
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from space.least_epilogue import blocks_of
 from space.model import Model
@@ -77,7 +77,7 @@ def _added_up(nest: Nest, values: ValueBounds) -> list[Buffer]:
         if stage.products or stage.fresh or block.init is not None or not isinstance(block.body, BufferStore):
             return []
         value = block.body.value
-        own = _terms(value, block, made)
+        own = _terms(value, made, values)
         low, high = values.of_buffer(block.body.buffer)
         if own is None or (own and not plain) or low == high:
             return []
@@ -87,10 +87,13 @@ def _added_up(nest: Nest, values: ValueBounds) -> list[Buffer]:
     return found if len(set(found)) == len(found) else []
 
 
-def _terms(value: Expr, block: Block, made: Set[Buffer]) -> list[Buffer] | None:
-    """What a stage's value is the sum of, results of earlier stages aside, or grows with the sum of; None where it is neither."""
+def _terms(value: Expr, made: Set[Buffer], values: ValueBounds) -> list[Buffer] | None:
+    """What a stage's value is the sum of, results of earlier stages aside, or grows with the sum of; None where it is neither.
+
+    Or what it is the largest or smallest of, where each may be that.
+    """
     if isinstance(value, Cast):
-        return _terms(value.value, block, made)
+        return _terms(value.value, made, values)
     if isinstance(value, IntImm):
         return []
     if isinstance(value, BufferLoad):
@@ -98,11 +101,25 @@ def _terms(value: Expr, block: Block, made: Set[Buffer]) -> list[Buffer] | None:
     parts = (value.a, value.b) if isinstance(value, BinOp) else value.args if isinstance(value, Call) else ()
     op = value.op if isinstance(value, BinOp | Call) else ""
     if op in STEADY and len(parts) == 2 and int_value(parts[1]) is not None:
-        return _terms(parts[0], block, made)
+        return _terms(parts[0], made, values)
+    if op in ("min", "max"):
+        compared = _compared(value, op)
+        own = [] if compared is None else [e.buffer for e in compared if e.buffer not in made and e.dtype == "int32"]
+        return own if own and len(own) == len(compared or ()) and len({values.of_buffer(b) for b in own}) == 1 else None
     if op not in SUMS or (has_loads(parts[0]) and has_loads(parts[1]) and not _is_plain(value)):
         return None
-    found = [_terms(part, block, made) for part in parts]
+    found = [_terms(part, made, values) for part in parts]
     return None if found[0] is None or found[1] is None else [*found[0], *found[1]]
+
+
+def _compared(value: Expr, op: str) -> list[BufferLoad] | None:
+    """The elements that a value is the minimum or maximum of; None where it is of something else."""
+    if isinstance(value, BufferLoad):
+        return [value]
+    if not isinstance(value, BinOp) or value.op != op:
+        return None
+    one, two = _compared(value.a, op), _compared(value.b, op)
+    return None if one is None or two is None else [*one, *two]
 
 
 def _is_plain(value: Expr) -> bool:
