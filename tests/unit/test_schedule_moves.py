@@ -213,6 +213,56 @@ def test_reverse_inline_into_the_parts_of_a_loop_is_refused() -> None:
 
 
 @T.prim_func
+def read_twice(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32"), D: T.Buffer((8,), "int32")):
+    B = T.sblock_alloc_buffer((8,), "int32")
+    for i in range(8):
+        with T.sblock("B"):
+            v = T.axis.spatial(8, i)
+            B[v] = A[v] * 3
+    for i in range(8):
+        with T.sblock("C"):
+            v = T.axis.spatial(8, i)
+            C[v] = B[v] + 1
+    for i in range(8):
+        with T.sblock("D"):
+            v = T.axis.spatial(8, i)
+            D[v] = B[v] + 2
+
+
+@pytest.mark.parametrize("reader", ["C", "D"])
+def test_reverse_inline_of_what_the_parts_of_a_loop_read_is_refused(reader: str) -> None:
+    """The blocks that ``loop_partition`` makes declare nothing; what they read is lost nevertheless."""
+    sch = Schedule(read_twice)
+    sch.loop_partition(sch.get_loops("D" if reader == "C" else "C")[0], [3, None])
+    with refused(ScheduleError, "reader"):
+        sch.reverse_compute_inline(reader)
+
+
+@T.prim_func
+def bound_by(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
+    at = T.sblock_alloc_buffer((8,), "int32")
+    for i in range(8):
+        with T.sblock("at"):
+            v = T.axis.spatial(8, i)
+            at[v] = 7 - v
+    for i in range(8):
+        with T.sblock("C"):
+            v = T.axis.spatial(8, at[i])
+            T.where(at[i] < 6)
+            C[v] = A[v] + 1
+
+
+def test_what_an_iterator_is_bound_by_is_read() -> None:
+    """Inlined it stands in the binding and in the condition; no block that makes it goes anywhere else."""
+    sch = Schedule(bound_by)
+    assert [d.buffer.name for d in sch.state.dependences(sch.func.body.block)] == ["at"]
+    sch.compute_inline("at")
+    assert "at[" not in sch.func.script() and "7 - i < 6" in sch.func.script()
+    assert parse(sch.func.script()) == sch.func
+    same_result(sch, bound_by)
+
+
+@T.prim_func
 def cornered(A: T.Buffer((8, 8), "int32"), B: T.Buffer((8, 8), "int32")):
     for i, j in T.grid(8, 8):
         with T.sblock("B"):

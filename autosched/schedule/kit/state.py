@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
 
-from autosched.ir.expr import Expr, Var
-from autosched.ir.functor import Mutator
+from autosched.ir.expr import BufferLoad, Expr, Var
+from autosched.ir.functor import Mutator, stmt_exprs, walk_expr
 from autosched.ir.stmt import (
     AssertStmt,
     AttrStmt,
@@ -37,7 +37,7 @@ from autosched.ir.stmt import (
 from autosched.schedule.kit.once import Again, afresh
 from autosched.schedule.kit.walks import child_blocks, walked
 
-_TOUCHED: dict[int, tuple[Block, list[Buffer], list[Buffer]]] = {}  # by address; the blocks are kept with their addresses
+_TOUCHED: dict[int, tuple[Stmt, list[Buffer], list[Buffer]]] = {}  # by address; what is known is kept with its address
 _TOUCHED_LIMIT = 8192
 _INSIDE: dict[int, tuple[Stmt, tuple[Block, ...]]] = {}  # of a statement, the outermost blocks; as above
 _INSIDE_LIMIT = 8192
@@ -237,25 +237,28 @@ class State:
         return deps
 
     def touched(self, block: Block) -> tuple[list[Buffer], list[Buffer]]:
-        """The buffers that a block reads, and those that it writes.
+        """The buffers that a block reads, and those that it writes; what its iterators are bound by is read, too.
 
         A block that declares nothing but holds blocks (``loop_partition`` makes such) touches what those touch.
         """
-        known = _TOUCHED.get(id(block))
-        if known is None or known[0] is not block:
+        site: Stmt = self.realizes.get(block.ident, block)
+        known = _TOUCHED.get(id(site))
+        if known is None or known[0] is not site:
             if len(_TOUCHED) >= _TOUCHED_LIMIT:
                 _TOUCHED.clear()
-            known = _TOUCHED[id(block)] = (block, *self._touched(block))
+            known = _TOUCHED[id(site)] = (site, *self._touched(block, site))
         return known[1], known[2]
 
-    def _touched(self, block: Block) -> tuple[list[Buffer], list[Buffer]]:
+    def _touched(self, block: Block, site: Stmt) -> tuple[list[Buffer], list[Buffer]]:
+        bound = [e.buffer for value in stmt_exprs(site) if type(value) is not Var for e in walk_expr(value)
+                 if isinstance(e, BufferLoad)] if site is not block else []
         if block.reads or block.writes or block.iter_vars:
             reads, writes = [r.buffer for r in block.reads], [w.buffer for w in block.writes]
-            return list(dict.fromkeys(reads)), list(dict.fromkeys(writes))
+            return list(dict.fromkeys([*reads, *bound])), list(dict.fromkeys(writes))
         own = {*block.alloc_buffers, *(m.buffer for m in block.match_buffers)}
         inner = [self.touched(b) for b in self.children_of(block)]
         reads, writes = ([b for x in inner for b in x[side] if b not in own] for side in (0, 1))
-        return list(dict.fromkeys(reads)), list(dict.fromkeys(writes))
+        return list(dict.fromkeys([*reads, *bound])), list(dict.fromkeys(writes))
 
     def writers(self, scope: Stmt, buffer: Buffer) -> list[Block]:
         """The blocks directly below ``scope`` that write ``buffer``, in program order."""

@@ -242,7 +242,7 @@ def _apply(state: State, scope: Block, gone: BlockRealize, buffer: Buffer, rewri
     table: dict[int, Stmt | None] = {id(gone): None}
     for child in state.children_of(scope):
         site = state.realizes[child.ident]
-        if site is not gone and rewriter.touches(child):
+        if site is not gone and (rewriter.touches(child) or buffer in state.touched(child)[0]):
             table[id(site)] = rewriter.visit_stmt(site)
     if sum(1 for v in table.values() if v is None) == len(state.children_of(scope)):
         raise Refusal(
@@ -326,8 +326,8 @@ def _reverse_inline(state: State, realize: BlockRealize) -> Stmt:
 
 def _only_producer(state: State, scope: Block, block: Block, buffer: Buffer) -> BlockRealize:
     """The realize of the one leaf block that writes ``buffer``; it must be complete and its buffer no output."""
-    children = [b for b in state.children_of(scope) if any(w.buffer is buffer for w in b.writes)]
-    if not children:
+    children = [b for b in state.children_of(scope) if buffer in state.touched(b)[1]]
+    if not any(w.buffer is buffer for b in children for w in b.writes):
         raise Refusal(f"no block of {scope.name} declares that it writes {buffer.name}", [block.ident],
                       "reverse_compute_inline before loop_partition, whose blocks declare nothing", code="writer")
     if len(children) != 1:
@@ -335,7 +335,7 @@ def _only_producer(state: State, scope: Block, block: Block, buffer: Buffer) -> 
                       code="writer")
     if is_output(children[0], scope):
         raise Refusal(f"{buffer.name}, which {children[0].name} writes, is an output", [children[0].ident], code="output")
-    others = [b for b in state.children_of(scope) if b is not block and any(r.buffer is buffer for r in b.reads)]
+    others = [b for b in state.children_of(scope) if b is not block and buffer in state.touched(b)[0]]
     others = [b for b in others if b is not children[0]]
     if others:
         raise Refusal(f"{buffer.name} is also read by {names(others)}", [b.ident for b in others], code="reader")
