@@ -90,7 +90,7 @@ class Nest:
         out: name of the block that stores the output.
         out_loops: number of loops of the output block.
         init_ops: (immediate, tensor) ALU operations of the reduction's initial value, per element; (0, 0) where it is zero.
-        init_cycles: cycles of the initial value of an element: one for a zero or for an immediate operation on a tensor.
+        init_cycles: cycles of the initial value of an element: one for a zero, or for an immediate operation on a tensor or a constant.
         sides: blocks that make what the initial value reads, once for each distinct element.
         between: whether another nest reads what this one stores.
         tensorized: whether the anchor is the intrinsic's; else the ALU reduces.
@@ -586,9 +586,9 @@ def _initial(anchor: Site, target: Target, made: bool) -> tuple[tuple[int, int],
     """
     assert isinstance(anchor.block.init, BufferStore)
     value = anchor.block.init.value
-    if int_value(value) is not None:
-        return (0, 0), 1
-    imm, tensor = alu_ops(value)
+    constant, (imm, tensor) = int_value(value), alu_ops(value)
+    if constant is not None:  # made in one element, and moved to the others where an operation does that
+        return (int(constant != 0), 0), 1 if constant == 0 or target.semantics == "chisel" else 2
     if target.semantics == "chisel":
         # The first immediate operation reads its operand where it lies, and so copies it.
         return (imm, tensor), max(imm, 1) + 2 * tensor

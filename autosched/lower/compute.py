@@ -12,7 +12,7 @@ unit under ``portable``); orders are chosen accordingly, and where none exists, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import permutations, product
 from math import prod
@@ -29,6 +29,7 @@ from autosched.lower.tree import Site
 from sim import isa
 from sim.config import VTAConfig
 from sim.encoding import usable
+from sim.timing import PIPELINE_CYCLES
 
 HAZARD_DISTANCE = 2
 # Of every operand the columns of its strides, along the outer and the inner loop.
@@ -262,12 +263,14 @@ class Step:
         imm: the constant, if there is no tensor.
         place: the tensor; with ``moves``, where the operand of the constant is read. None: the destination.
         moves: whether the destination becomes ``place op imm``, as only the RTL does it.
+        last: whether it is done to the last element of the destination alone; with ``moves``, whether that is the operand.
     """
 
     op: int
     imm: int = 0
     place: Place | None = None
     moves: bool = False
+    last: bool = False
 
 
 def lower_alu(
@@ -291,6 +294,8 @@ def lower_alu(
     repeats = len(steps) > 1 and any(target.offset.coef(loop) == 0 for loop in unrolled)
     alone = [d for d in dims if d.strides[0] == 0] if len(steps) > 1 else []
     dims = [d for d in dims if d not in alone]
+    if semantics == "chisel" and not alone:
+        steps = _from_last(steps, prod(d.extent for d in dims))
     grid = make_grid(site, unrolled, limits, key.strides, key.start)
     held = usable(config, semantics)
     parts = []
@@ -303,6 +308,9 @@ def lower_alu(
             column += 1
             chosen, operands = (0, column), (target, step.place)
         mine = [Dim(d.extent, tuple([d.strides[c] for c in chosen]), d.note, d.limits, d.pads) for d in dims]
+        shift, where = None if moved is None else moved[:, list(chosen)], spread
+        if step.last:
+            shift, mine, where = _at_last(mine, spread, step.moves)
         width = held.inp if step.op < 0 else held.acc
         hazard = step.op >= 0 or semantics == "portable"
         fold = Folder((held.acc, min(width, held.acc)), held.uop, hazard, site.name).fold(mine)
@@ -311,8 +319,7 @@ def lower_alu(
         else:
             immediate = int(step.place is None or step.moves)
             columns = {isa.OPCODE: isa.OP_ALU, isa.ALU_OP: step.op, isa.USE_IMM: immediate, isa.IMM: step.imm}
-        shift = None if moved is None else moved[:, list(chosen)]
-        rows = rows_of(site.name, fold, operands, spread, columns, k, len(steps), bool(alone) or repeats, shift)
+        rows = rows_of(site.name, fold, operands, where, columns, k, len(steps), bool(alone) or repeats, shift)
         if step.op < 0:
             # Micro-ops of a reset need no source; the same list as the ALU's serves when its index fits INP.
             if held.inp < held.acc:
@@ -321,6 +328,40 @@ def lower_alu(
             rows.table[:, isa.SRC_OUT] = rows.table[:, isa.SRC_IN] = 0
         parts.append(rows)
     return join(parts)
+
+
+def _from_last(steps: Sequence[Step], elements: int) -> Sequence[Step]:
+    """The same chain; a constant that takes several operations is made in one element, and the others are moved from there.
+
+    It is the last one: no micro-op reads what one just before it writes.
+
+    Args:
+        steps: the chain.
+        elements: that an instruction writes.
+    """
+    made = 0
+    while made < len(steps) and steps[made].place is None and (made > 0) != (steps[made].op < 0):
+        made += 1
+    each = PIPELINE_CYCLES + 1
+    if made < 2 or made * (1 + each) + elements + each >= made * (elements + each):
+        return steps
+    return [*[replace(s, last=True) for s in steps[:made]], Step(isa.ALU_SHR, moves=True, last=True), *steps[made:]]
+
+
+def _at_last(dims: Sequence[Dim], grid: Grid, moves: bool) -> tuple[Ints, list[Dim], Grid]:
+    """Where the last element of every instance stands, the loops of what is done with it, and the instances that have one.
+
+    Args:
+        dims: the destination's loops.
+        grid: instances.
+        moves: whether the others are moved from there, or it is written.
+    """
+    bounds = [interval(d.limits, d.extent, grid) for d in dims]
+    end = sum(((high - 1) * d.strides[0] for d, (_, high) in zip(dims, bounds)), np.zeros(grid.count, dtype=np.int64))
+    if moves:
+        return end[:, None] * np.array([0, 1]), [replace(d, strides=(d.strides[0], 0)) for d in dims], grid
+    keep = np.all([high > low for low, high in bounds], axis=0) & np.ones(grid.count, dtype=np.bool_)
+    return np.stack([end[keep]] * 2, axis=1), [], grid.take(keep)
 
 
 def _spread(name: str, grid: Grid, dims: Sequence[Dim]) -> tuple[Grid, Ints | None]:

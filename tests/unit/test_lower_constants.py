@@ -1,0 +1,115 @@
+"""An accumulator that starts with a constant: made once, and moved from there where the RTL does that in one operation."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from autosched import te
+from autosched.ir.stmt import PrimFunc
+from autosched.kernel import of_schedule, resolve
+from autosched.lower import lower_table
+from autosched.script import parse
+from autosched.target import get_target
+from sim import isa
+from sim.stats import uops_of
+from space import Space
+
+RESET = -1
+
+
+def filled(rows: int, columns: int, value: int, guard: str = "True") -> PrimFunc:
+    """A tile of ``rows`` by ``columns`` vectors of a constant, plus a tensor."""
+    return parse(f'''
+from tvm.script import tir as T
+@T.prim_func
+def main(a: T.Buffer(({rows}, {columns}, 1, 16), "int32"), out: T.Buffer(({rows}, {columns}, 1, 16), "int8")):
+    x = T.alloc_buffer(({rows}, {columns}, 1, 16), "int32", scope="local.acc_buffer")
+    z = T.alloc_buffer(({rows}, {columns}, 1, 16), "int32", scope="local.acc_buffer")
+    for i, j, l in T.grid({rows}, {columns}, 16):
+        with T.block("load"):
+            vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+            x[vi, vj, 0, vl] = a[vi, vj, 0, vl]
+    for i, j, l in T.grid({rows}, {columns}, 16):
+        with T.block("fill"):
+            vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+            T.where({guard})
+            z[vi, vj, 0, vl] = T.int32({value})
+    for i, j, l in T.grid({rows}, {columns}, 16):
+        with T.block("add"):
+            vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+            T.where({guard})
+            z[vi, vj, 0, vl] = z[vi, vj, 0, vl] + x[vi, vj, 0, vl]
+    for i, j, l in T.grid({rows}, {columns}, 16):
+        with T.block("store"):
+            vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+            T.where({guard})
+            out[vi, vj, 0, vl] = T.cast(z[vi, vj, 0, vl], "int8")
+''')
+
+
+def fill(func: PrimFunc, target: str) -> list[tuple[int, int]]:
+    """(operation, micro-ops) of what makes the constant: all up to the sum of two accumulators."""
+    table = lower_table(func, target).table
+    work = table[np.isin(table[:, isa.OPCODE], (isa.OP_GEMM, isa.OP_ALU))]
+    made = work[: int(np.argmax((work[:, isa.OPCODE] == isa.OP_ALU) & (work[:, isa.USE_IMM] == 0)))]
+    kinds = np.where(made[:, isa.OPCODE] == isa.OP_GEMM, RESET, made[:, isa.ALU_OP])
+    return list(zip(kinds.tolist(), uops_of(made).tolist()))
+
+
+@pytest.mark.parametrize(("rows", "columns", "value", "steps"), [
+    # Three instructions of a cycle and seven each, or two of all vectors.
+    (5, 3, 128, [(RESET, 1), (isa.ALU_ADD, 1), (isa.ALU_SHR, 15)]),
+    (2, 5, -128, [(RESET, 1), (isa.ALU_ADD, 1), (isa.ALU_SHR, 10)]),
+    (3, 3, -128, [(RESET, 9), (isa.ALU_ADD, 9)]),
+    (5, 3, 0, [(RESET, 15)]),
+    (5, 3, 100_000, [(RESET, 1), (isa.ALU_ADD, 1), (isa.ALU_SHR, 1), (isa.ALU_ADD, 1), (isa.ALU_SHR, 15)]),
+])
+def test_a_constant_is_made_once_and_moved(
+    rows: int, columns: int, value: int, steps: list[tuple[int, int]], vta_schedules: ModuleType
+) -> None:
+    func = filled(rows, columns, value)
+    vta_schedules.verify(func, "vta-de10")
+    assert fill(func, "vta-de10") == steps
+    for target in ("vta-fsim", "vta-de10-portable"):
+        vta_schedules.verify(func, target)
+        assert {count for _, count in fill(func, target)} == {rows * columns}
+
+
+@pytest.mark.parametrize(("guard", "elements"), [("i < 5", 15), ("j < 2", 12), ("i < 5 and j < 2", 10), ("i > 0", 15)])
+def test_the_last_element_is_the_last_that_runs(guard: str, elements: int, vta_schedules: ModuleType) -> None:
+    func = filled(6, 3, 128, guard)
+    vta_schedules.verify(func, "vta-de10")
+    assert fill(func, "vta-de10") == [(RESET, 1), (isa.ALU_ADD, 1), (isa.ALU_SHR, elements)]
+
+
+def rounded(add: int) -> PrimFunc:
+    x, w = te.placeholder((1, 64, 16, 16), "int8", name="x"), te.placeholder((64, 64, 3, 3), "int8", name="w")
+    k, p, q = te.reduce_axis((0, 64), name="k"), te.reduce_axis((0, 3), name="p"), te.reduce_axis((0, 3), name="q")
+    acc = te.compute((1, 64, 14, 14), lambda n, o, i, j: te.sum(
+        x[n, k, i + p, j + q].astype("int32") * w[o, k, p, q].astype("int32"), axis=[k, p, q]), name="acc")
+    out = te.compute((1, 64, 14, 14), lambda *i: (acc[i] + add >> 8).astype("int8"), name="o")
+    return te.create_prim_func([x, w, out])
+
+
+@pytest.mark.parametrize("add", [0, 128])
+def test_rounding_costs_no_more_than_a_reset(add: int) -> None:
+    """One write and one shift of every vector, as the estimate says."""
+    space = Space(rounded(add), "vta-de10")
+    points = space.sample(np.random.default_rng(0), 600)
+    best = points[np.argsort(space.draft(points), kind="stable")[:4]]
+    for point, draft in zip(best, space.draft(best)):
+        lowered = lower_table(space.schedule(point).func, space.target)
+        table = lowered.table
+        work = (table[:, isa.OPCODE] == isa.OP_ALU) | ((table[:, isa.OPCODE] == isa.OP_GEMM) & (table[:, isa.RESET] != 0))
+        assert 2 * 784 <= uops_of(table)[work].sum() <= 2 * 784 + 80
+        assert abs(lowered.cycles(None) / draft - 1) < 0.03
+    # Tiles that leave a rest, or are cut: the last element is another one there.
+    task = resolve(space.func, get_target("vta-de10"))
+    inputs = task.inputs(0)
+    want = np.asarray(task.results(*inputs)["o"])
+    assert len(np.unique(want)) > 50
+    for point in points[:6]:
+        np.testing.assert_array_equal(of_schedule(space.func, "vta-de10", space.schedule(point))(*inputs), want)
