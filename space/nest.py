@@ -90,7 +90,7 @@ class Nest:
         out: name of the block that stores the output.
         out_loops: number of loops of the output block.
         init_ops: (immediate, tensor) ALU operations of the reduction's initial value, per element; (0, 0) where it is zero.
-        init_cycles: cycles of the initial value of an element: one for a zero, or for an immediate operation on a tensor or a constant.
+        init_cycles: cycles of the initial value of an element: one for a zero, for a constant or a tensor that is moved.
         sides: blocks that make what the initial value reads, once for each distinct element.
         between: whether another nest reads what this one stores.
         tensorized: whether the anchor is the intrinsic's; else the ALU reduces.
