@@ -79,9 +79,12 @@ def point_of(space: Space, trace: Trace, anyhow: bool = False) -> Point:
         for _, k, wanted in sorted(forms, key=lambda form: form[:2], reverse=True):
             far, row = _climb(space, k, _further(wanted), len(wanted) + 1, most)
             if far > len(wanted):
-                # Columns that change nothing may still hold what other points need.
-                tidy, inside = space.repair(row[None])
-                return np.asarray(tidy[0] if inside[0] and _steps(space.trace(tidy[0])) == wanted else row, dtype=np.int32)
+                # Columns that change nothing may still hold what other points need, and three parts have two ways to be written.
+                changes = list(_first_cut_off(space, k, row))
+                others = _distinct(space, row, changes, True) if changes else iter(())
+                tidy, inside = space.repair(np.stack([row, *others]))
+                same = (own for own in tidy[inside] if _steps(space.trace(own)) == wanted)
+                return np.asarray(next(same, row), dtype=np.int32)
             best = (far, row, wanted) if best is None or far > best[0] else best
         if nearest is None:
             nearest, same = _by_program(space, trace, given)
@@ -327,6 +330,23 @@ def _rest_first(space: Space, sketch: int, row: Point) -> Iterator[dict[int, int
             for name, n in model.index.items():
                 if name.startswith("last_"):
                     yield from ({**swap, at[name]: value} for value in model.columns[n].choices)
+
+
+def _first_cut_off(space: Space, sketch: int, row: Point) -> Iterator[dict[int, int]]:
+    """A first part and a last one behind the main as two that are cut off the end, one after the other."""
+    for model, at in _nests(space, sketch):
+        if not {"head", "cut", "cut_again"} <= set(at) or not row[at["head"]] or not row[at["cut"]] or row[at["cut_again"]]:
+            continue
+        axis, size = (int(x) for x in table(model)[row[at["head"]]])
+        cut = values(model).get((axis, int(model.extents[axis]) - size))
+        if cut is None:
+            continue
+        swap = {at["head"]: 0, at["cut"]: cut, at["cut_again"]: int(row[at["cut"]])}
+        tile = at.get(f"tile_{model.nest.axes[axis].name}")
+        for more in ({}, *([{at["head_tile"]: 0}] if "head_tile" in at else [])):
+            yield {**swap, **more}
+            if tile is not None:
+                yield {**swap, **more, tile: size}
 
 
 def _nests(space: Space, sketch: int) -> Iterator[tuple[Model, dict[str, int]]]:

@@ -30,6 +30,7 @@ UNKNOWN = {
 }
 # Of these the trace is replayed: together they have every primitive of all forms, and every kind of argument that each is given.
 REPLAYED = {
+    "average_padded_wide", "scale_by_channel", "scores_batched", "sums_of_rows", "zero_points_of_made",
     "border_set", "concat_channels", "concat_depthwise_pointwise", "concat_of_products", "conv_one_kernel", "conv_then_pool",
     "conv_transposed_gather", "conv_two_results", "dense_zero_point_both", "difference_of_scaled", "flat_conv",
     "frame_difference", "hard_sigmoid", "identity_added", "loops_stages", "max_pool_padded", "pad_three_conv",
