@@ -83,8 +83,8 @@ def point_of(space: Space, trace: Trace, anyhow: bool = False) -> Point:
                 changes = list(_first_cut_off(space, k, row))
                 others = _distinct(space, row, changes, True) if changes else iter(())
                 tidy, inside = space.repair(np.stack([row, *others]))
-                same = (own for own in tidy[inside] if _steps(space.trace(own)) == wanted)
-                return np.asarray(next(same, row), dtype=np.int32)
+                twins = (own for own in tidy[inside] if _steps(space.trace(own)) == wanted)
+                return np.asarray(next(twins, row), dtype=np.int32)
             best = (far, row, wanted) if best is None or far > best[0] else best
         if nearest is None:
             nearest, same = _by_program(space, trace, given)
