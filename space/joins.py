@@ -37,16 +37,16 @@ def joins_of_windows(model: Model, used: int, apart: int, compared: bool, worked
     if compared or (worked and all(values.of_buffer(b) == WHOLE for b in nest.func.buffers if b.name in names)):
         return 2 * steps
     # The more elements a group has, the more of them may come back as bytes, one cycle each.
-    largest = prod(model.extents[a] for a in nest.reduce) if apart == model.out_elements else used
+    largest = int(prod(model.extents[a] for a in nest.reduce)) if apart == model.out_elements else used
     return steps + -(-steps // max(largest - 1, 1))
 
 
-def joins_of_stages(model: Model, kept: Set[str], worked: bool) -> int:
+def joins_of_stages(model: Model, given: Set[str], worked: bool) -> int:
     """Cycles that bring the operands of int32 of a chain of stages together, of which no product is a part.
 
     Args:
         model: of a nest.
-        kept: tensors that another program need not load.
+        given: tensors of the program that every program of the machine has to load. Sums that others are part of, too, count not.
         worked: whether something that is no sum is done to the results.
     """
     nest = model.nest
@@ -56,14 +56,15 @@ def joins_of_stages(model: Model, kept: Set[str], worked: bool) -> int:
     least = {o.name: int(model.least_elements(model.neutral(1), k)[0]) for k, o in enumerate(nest.operands) if o.scope == ACC}
     constant = {x.buffer.name for x in nest.func.constants}
     ranges = {b.name: values.of_buffer(b) for b in _added_up(nest, values)}
-    names = [name for name, (low, high) in ranges.items() if low < high and name in least and name not in constant | kept]
+    if not ranges.keys() <= given:
+        return 0
+    names = [name for name, (low, high) in ranges.items() if low < high and name in least and name not in constant]
     # Every result has an element of its own of these.
     own = sum(least[name] == model.out_elements for name in names)
     if len(names) < 2 or not own:
         return 0
     wide = worked and all(ranges[name] == WHOLE for name in names)
-    several = max(own - 1, 1)
-    return model.out_elements * (2 * several if wide else max(own, several))
+    return model.out_elements * (2 * max(own - 1, 1) if wide else own)
 
 
 def _added_up(nest: Nest, values: ValueBounds) -> list[Buffer]:
@@ -92,8 +93,8 @@ def _terms(value: Expr, made: Set[Buffer], values: ValueBounds) -> list[Buffer] 
 
     Or what it is the largest or smallest of, where each may be that.
     """
-    if isinstance(value, Cast):
-        return _terms(value.value, made, values)
+    if isinstance(value, Cast):  # what is narrowed on the way says no more than its low byte
+        return _terms(value.value, made, values) if value.dtype == value.value.dtype == "int32" else None
     if isinstance(value, IntImm):
         return []
     if isinstance(value, BufferLoad):

@@ -7,7 +7,7 @@ tiles, orders or places. docs/bound.md has the derivation.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -102,7 +102,7 @@ class _Needs:
     vector: int
 
 
-def machine_bound(models: Sequence[Model], visited: int = 0) -> MachineBound:
+def machine_bound(models: Sequence[Model], visited: int = 0, given: Set[str] = frozenset()) -> MachineBound:
     """The bound for a program's nests: engines are serial, so what one of them has to do for all nests adds up.
 
     What several nests may have in common (an operand, the products themselves, what an instruction costs beyond its micro-ops,
@@ -112,6 +112,7 @@ def machine_bound(models: Sequence[Model], visited: int = 0) -> MachineBound:
         models: of a sketch, one for every nest.
         visited: results that products are added to, at least, each as often as that happens; for operands that lie as the space
             chooses.
+        given: names of the program's own tensors: what the host makes of them may be what another one is, taken away.
     """
     config = models[0].config
     full = dict(_fillings(models[0].packing))
@@ -120,7 +121,7 @@ def machine_bound(models: Sequence[Model], visited: int = 0) -> MachineBound:
     used = _used(models)
     kinds: dict[str, frozenset[str]] = {}
     for n, model in enumerate(models):
-        nests.append(_needs(model, full, passing, used[n], kinds))
+        nests.append(_needs(model, full, passing, used[n], kinds, given))
         if models[0].origins:
             # What a nest stores for another one is as full as its results are: another layout may leave no lane empty there.
             full |= _between(model, full)
@@ -347,7 +348,8 @@ def _stored(nest: Nest) -> list[str]:
 
 
 def _needs(
-    model: Model, full: Mapping[str, Filling], passing: frozenset[str], rest: _Used, kinds: dict[str, frozenset[str]]
+    model: Model, full: Mapping[str, Filling], passing: frozenset[str], rest: _Used, kinds: dict[str, frozenset[str]],
+    given: Set[str],
 ) -> _Needs:
     """What a nest needs.
 
@@ -357,6 +359,7 @@ def _needs(
         passing: tensors that another program keeps in the accumulator.
         rest: what the rest of the program has of its results.
         kinds: by tensor, the operations that the nest which makes it has counted; its own are added.
+        given: names of the program's own tensors.
     """
     nest, c = model.nest, model.config
     epilogue = least_epilogue(nest, model.target, bool(model.origins))
@@ -453,7 +456,7 @@ def _needs(
     loads = sum(_least(model, k) for k, o in enumerate(nest.operands) if o.name in epilogue.loaded and not o.twin)
     written = max(starts - loads, 0)
     early = _early(nest) if model.origins and products and (mixed or not widened) else frozenset[str]()
-    joins = _of(joins_of_stages(model, passing, bool(epilogue.named)), share)
+    joins = _of(joins_of_stages(model, given - passing, bool(epilogue.named)), share)
     riders = frozenset(_source(model, o, full) for o in nest.operands if o.scope == INP and early & joined & set(o.readers))
     alone = sum(n for name, n in needed.items() if name not in taken and name not in riders) // max(model.out_elements, 1)
     return _Needs(

@@ -489,7 +489,8 @@ class Space:
         """
         plain = [s for s in self.sketches if DIFFERENCES not in s.done] or [s for s in self.sketches if KEPT not in s.done]
         visited = visits(self.func, self.target) if any(s.models[0].origins for s in plain) else 0
-        return min((machine_bound(s.models, visited) for s in plain), key=lambda b: b.cycles)
+        given = {b.name for b in self.func.buffers}
+        return min((machine_bound(s.models, visited, given) for s in plain), key=lambda b: b.cycles)
 
     def machine_bound(self) -> int:
         """Cycles that no program of the machine can beat which forms the workload's products on the GEMM."""

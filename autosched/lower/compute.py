@@ -339,8 +339,9 @@ def _from_last(steps: Sequence[Step], elements: int) -> Sequence[Step]:
         steps: the chain.
         elements: that an instruction writes.
     """
-    made = 0
-    while made < len(steps) and steps[made].place is None and (made > 0) != (steps[made].op < 0):
+    # A reset, and operations with a constant behind it.
+    made = int(bool(steps) and steps[0].op < 0)
+    while 0 < made < len(steps) and steps[made].place is None:
         made += 1
     each = PIPELINE_CYCLES + 1
     if made < 2 or made * (1 + each) + elements + each >= made * (elements + each):
@@ -360,7 +361,7 @@ def _at_last(dims: Sequence[Dim], grid: Grid, moves: bool) -> tuple[Ints, list[D
     end = sum(((high - 1) * d.strides[0] for d, (_, high) in zip(dims, bounds)), np.zeros(grid.count, dtype=np.int64))
     if moves:
         return end[:, None] * np.array([0, 1]), [replace(d, strides=(d.strides[0], 0)) for d in dims], grid
-    keep = np.all([high > low for low, high in bounds], axis=0) & np.ones(grid.count, dtype=np.bool_)
+    keep = np.all([high > low for low, high in bounds], axis=0)
     return np.stack([end[keep]] * 2, axis=1), [], grid.take(keep)
 
 
