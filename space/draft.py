@@ -129,8 +129,14 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
     operations = float(model.imm_ops + model.tensor_ops + model.added if model.nest.stages else 0)
     # What is moved there costs a reset besides its addition.
     resets = float(model.nest.anchor is None and bool(model.nest.halos) and model.target.semantics != "chisel")
+    stages = np.full(shape, float(model.imm_ops + 2 * model.tensor_ops + model.added) + resets)
+    instructions = np.full(shape, operations + resets)
     moved = _moved(model, plan)
-    moves = 1.0 + 2.0 * (model.target.semantics != "chisel"), 1.0 + (model.target.semantics != "chisel")
+    if moved is not None:
+        # One operation, or a reset and a sum of two accumulators.
+        chisel = model.target.semantics == "chisel"
+        stages += moved * (1 if chisel else 3)
+        instructions += moved * (1 if chisel else 2)
     fills, beats, transfers = [], [], []
     for k in range(len(model.nest.operands)):
         words, dmas = model.transfer(plan, part, k)
@@ -139,25 +145,23 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
         transfers.append(dmas.astype(np.float64))
     return Terms(
         part, work, pieces, np.full(shape, float(model.nest.init_cycles if model.nest.anchor else 0)),
-        np.full(shape, float(model.imm_ops + 2 * model.tensor_ops + model.added) + resets) + moves[0] * moved,
-        np.full(shape, operations + resets) + moves[1] * moved,
-        fills, beats, transfers, np.where(part.on, model.store_cycles(plan, part), 0.0), nothing.copy(),
+        stages, instructions, fills, beats, transfers, np.where(part.on, model.store_cycles(plan, part), 0.0), nothing.copy(),
         *uops(model, plan, part), nothing.copy(),
     )
 
 
-def _moved(model: Model, plan: Plan) -> Floats:
-    """Whether what a chain of stages begins with is moved first, 1 or 0, shape (n,).
+def _moved(model: Model, plan: Plan) -> npt.NDArray[np.bool_] | None:
+    """Whether what a chain of stages begins with is moved first, shape (n,); None where it never is.
 
     A result of two tensors stands where one of them was (``share_in_place`` of lowering), but for what several parts read.
     """
     nest = model.nest
     begins = nest.stages[0].begins if nest.stages and nest.anchor is None and not nest.halos else ()
     if not begins:
-        return np.zeros(len(plan))
+        return None
     parts = sum(part.on.astype(np.int64) for part in plan.parts)
     once = [plan.attach[k] == 0 for k, operand in enumerate(nest.operands) if operand.name in begins]
-    return np.asarray(np.all(once, axis=0) & (parts > 1), dtype=np.float64)
+    return np.asarray(np.all(once, axis=0) & (parts > 1), dtype=np.bool_)
 
 
 def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:

@@ -319,8 +319,7 @@ def _rest_first(space: Space, sketch: int, row: Point) -> Iterator[dict[int, int
     for model, at in _nests(space, sketch):
         if not {"head", "cut", "tail_last", "tail_last_size"} <= set(at) or not row[at["head"]]:
             continue
-        axis, size = (int(x) for x in table(model)[row[at["head"]]])
-        cut = values(model).get((axis, int(model.extents[axis]) - size))
+        _, _, cut = _behind_head(model, row[at["head"]])
         slices = [model.columns[model.index[name]].choices for name in ("tail_last", "tail_last_size")]
         if cut is None:
             continue
@@ -337,8 +336,7 @@ def _first_cut_off(space: Space, sketch: int, row: Point) -> Iterator[dict[int, 
     for model, at in _nests(space, sketch):
         if not {"head", "cut", "cut_again"} <= set(at) or not row[at["head"]] or not row[at["cut"]] or row[at["cut_again"]]:
             continue
-        axis, size = (int(x) for x in table(model)[row[at["head"]]])
-        cut = values(model).get((axis, int(model.extents[axis]) - size))
+        axis, size, cut = _behind_head(model, row[at["head"]])
         if cut is None:
             continue
         swap = {at["head"]: 0, at["cut"]: cut, at["cut_again"]: int(row[at["cut"]])}
@@ -347,6 +345,12 @@ def _first_cut_off(space: Space, sketch: int, row: Point) -> Iterator[dict[int, 
             yield {**swap, **more}
             if tile is not None:
                 yield {**swap, **more, tile: size}
+
+
+def _behind_head(model: Model, head: int) -> tuple[int, int, int | None]:
+    """Along which axis a first part is cut off, its size, and the cut of all that it leaves, if there is one."""
+    axis, size = (int(x) for x in table(model)[head])
+    return axis, size, values(model).get((axis, int(model.extents[axis]) - size))
 
 
 def _nests(space: Space, sketch: int) -> Iterator[tuple[Model, dict[str, int]]]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from math import prod
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, int_value
 from autosched.ir.functor import walk_expr
 from autosched.ir.patterns import has_loads
-from autosched.ir.scopes import ACC
 from autosched.ir.stmt import Buffer, BufferStore
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from space.least_epilogue import blocks_of
@@ -41,11 +40,12 @@ def joins_of_windows(model: Model, used: int, apart: int, compared: bool, worked
     return steps + -(-steps // max(largest - 1, 1))
 
 
-def joins_of_stages(model: Model, given: Set[str], worked: bool) -> int:
+def joins_of_stages(model: Model, elements: Mapping[str, int], given: Set[str], worked: bool) -> int:
     """Cycles that bring the operands of int32 of a chain of stages together, of which no product is a part.
 
     Args:
         model: of a nest.
+        elements: of each operand in the accumulator those that are used, in vectors.
         given: tensors of the program that every program of the machine has to load. Sums that others are part of, too, count not.
         worked: whether something that is no sum is done to the results.
     """
@@ -53,14 +53,13 @@ def joins_of_stages(model: Model, given: Set[str], worked: bool) -> int:
     if nest.anchor is not None or nest.reduce or model.origins:
         return 0
     values = ValueBounds(nest.func)
-    least = {o.name: int(model.least_elements(model.neutral(1), k)[0]) for k, o in enumerate(nest.operands) if o.scope == ACC}
     constant = {x.buffer.name for x in nest.func.constants}
     ranges = {b.name: values.of_buffer(b) for b in _added_up(nest, values)}
     if not ranges.keys() <= given:
         return 0
-    names = [name for name, (low, high) in ranges.items() if low < high and name in least and name not in constant]
+    names = [name for name, (low, high) in ranges.items() if low < high and name in elements and name not in constant]
     # Every result has an element of its own of these.
-    own = sum(least[name] == model.out_elements for name in names)
+    own = sum(elements[name] == model.out_elements for name in names)
     if len(names) < 2 or not own:
         return 0
     wide = worked and all(ranges[name] == WHOLE for name in names)
@@ -104,19 +103,19 @@ def _terms(value: Expr, made: Set[Buffer], values: ValueBounds) -> list[Buffer] 
     if op in STEADY and len(parts) == 2 and int_value(parts[1]) is not None:
         return _terms(parts[0], made, values)
     if op in ("min", "max"):
-        compared = _compared(value, op)
-        own = [] if compared is None else [e.buffer for e in compared if e.buffer not in made and e.dtype == "int32"]
-        return own if own and len(own) == len(compared or ()) and len({values.of_buffer(b) for b in own}) == 1 else None
+        compared = _compared(value, op) or []
+        fits = all(b not in made and b.dtype == "int32" for b in compared)
+        return compared if fits and len({values.of_buffer(b) for b in compared}) == 1 else None
     if op not in SUMS or (has_loads(parts[0]) and has_loads(parts[1]) and not _is_plain(value)):
         return None
     found = [_terms(part, made, values) for part in parts]
     return None if found[0] is None or found[1] is None else [*found[0], *found[1]]
 
 
-def _compared(value: Expr, op: str) -> list[BufferLoad] | None:
-    """The elements that a value is the minimum or maximum of; None where it is of something else."""
+def _compared(value: Expr, op: str) -> list[Buffer] | None:
+    """The tensors that a value is the minimum or maximum of; None where it is of something else."""
     if isinstance(value, BufferLoad):
-        return [value]
+        return [value.buffer]
     if not isinstance(value, BinOp) or value.op != op:
         return None
     one, two = _compared(value.a, op), _compared(value.b, op)

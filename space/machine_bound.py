@@ -396,10 +396,10 @@ def _needs(
     if not nest.tensorized:
         # What windows connect, comparisons have to connect, one at a time.
         apart = max((_apart(model, k) for k in reduced if _least(model, k) == used), default=model.out_elements)
-        steps = max(used - apart, 0)
         if not nest.wides:
             products = joins_of_windows(model, used, apart, _is_extremum(nest), bool(epilogue.named))
         else:
+            steps = max(used - apart, 0)
             # A comparison with a constant is half of a product dearer than it looks: docs/bound.md.
             products = steps if loads_widen or passes else used + -(-3 * steps // 2) * _compares_all(nest)
         products, starts = _of(products, share), 0
@@ -456,7 +456,8 @@ def _needs(
     loads = sum(_least(model, k) for k, o in enumerate(nest.operands) if o.name in epilogue.loaded and not o.twin)
     written = max(starts - loads, 0)
     early = _early(nest) if model.origins and products and (mixed or not widened) else frozenset[str]()
-    joins = _of(joins_of_stages(model, given - passing, bool(epilogue.named)), share)
+    elements = {o.name: _least(model, k) for k, o in enumerate(nest.operands) if o.scope == ACC}
+    joins = _of(joins_of_stages(model, elements, given - passing, bool(epilogue.named)), share)
     riders = frozenset(_source(model, o, full) for o in nest.operands if o.scope == INP and early & joined & set(o.readers))
     alone = sum(n for name, n in needed.items() if name not in taken and name not in riders) // max(model.out_elements, 1)
     return _Needs(

@@ -250,15 +250,16 @@ class State:
         return known[1], known[2]
 
     def _touched(self, block: Block, site: Stmt) -> tuple[list[Buffer], list[Buffer]]:
-        bound = [e.buffer for value in stmt_exprs(site) if type(value) is not Var for e in walk_expr(value)
-                 if isinstance(e, BufferLoad)] if site is not block else []
         if block.reads or block.writes or block.iter_vars:
             reads, writes = [r.buffer for r in block.reads], [w.buffer for w in block.writes]
-            return list(dict.fromkeys([*reads, *bound])), list(dict.fromkeys(writes))
-        own = {*block.alloc_buffers, *(m.buffer for m in block.match_buffers)}
-        inner = [self.touched(b) for b in self.children_of(block)]
-        reads, writes = ([b for x in inner for b in x[side] if b not in own] for side in (0, 1))
-        return list(dict.fromkeys([*reads, *bound])), list(dict.fromkeys(writes))
+        else:
+            own = {*block.alloc_buffers, *(m.buffer for m in block.match_buffers)}
+            inner = [self.touched(b) for b in self.children_of(block)]
+            reads, writes = ([b for x in inner for b in x[side] if b not in own] for side in (0, 1))
+        if site is not block:
+            values = [value for value in stmt_exprs(site) if type(value) is not Var]
+            reads += [e.buffer for value in values for e in walk_expr(value) if isinstance(e, BufferLoad)]
+        return list(dict.fromkeys(reads)), list(dict.fromkeys(writes))
 
     def writers(self, scope: Stmt, buffer: Buffer) -> list[Block]:
         """The blocks directly below ``scope`` that write ``buffer``, in program order."""
