@@ -129,6 +129,72 @@ def test_the_bound_is_exact(limit: int, fits: bool) -> None:
             sch.fold_epilogue("D")
 
 
+def _chain(a: int, c: int, addend: str, *, between: str = "S[vi]", shift: int = 2) -> PrimFunc:
+    """Two sums, the second of which goes on from the first, and a stage that shifts and adds."""
+    return parse(f"""
+@T.prim_func
+def chain(A: T.Buffer((8, {a}), "int8"), B: T.Buffer((8, {c}), "int8"), b: T.Buffer((8,), "int32"), D: T.Buffer((8,), "int32")):
+    T.func_attr({{"autosched.value_ranges": {{"b": [-1000, 1000]}}}})
+    S = T.sblock_alloc_buffer((8,), "int32")
+    C = T.sblock_alloc_buffer((8,), "int32")
+    for i, k in T.grid(8, {a}):
+        with T.sblock("S"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                S[vi] = 3
+            S[vi] = S[vi] + T.Cast("int32", A[vi, vk])
+    for i, k in T.grid(8, {c}):
+        with T.sblock("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = {between}
+            C[vi] = C[vi] + T.Cast("int32", B[vi, vk])
+    for j in range(8):
+        with T.sblock("D"):
+            vj = T.axis.spatial(8, j)
+            D[vj] = T.shift_right(C[vj], {shift}) + {addend}
+""")
+
+
+@pytest.mark.parametrize(("addend", "start"), [("1", "S[vi] = 7"), ("b[vj]", "S[vi] = 3 + T.shift_left(b[vi], 2)")])
+def test_a_sum_that_goes_on_from_another_hands_the_addend_on(
+    addend: str, start: str, verify_trace_roundtrip: Verify, same: Same
+) -> None:
+    func = _chain(3, 4, addend)
+    sch = Schedule(func)
+    sch.fold_epilogue("D")
+    text = sch.script()
+    assert start in text and "C[vi] = S[vi]\n" in text and "D[vj] = T.shift_right(C[vj], 2)\n" in text
+    for seed in range(3):
+        same(func, sch, seed)
+    verify_trace_roundtrip(sch, func)
+
+
+@pytest.mark.parametrize("between", ["S[vi] + S[vi]", "S[vi] + 1", "T.max(S[vi], 0)"])
+def test_what_happens_to_a_sum_on_the_way_ends_the_chain(between: str) -> None:
+    with refused(ScheduleError, "reduction"):
+        Schedule(_chain(3, 4, "1", between=between)).fold_epilogue("D")
+
+
+def test_an_earlier_sum_with_other_readers_is_refused() -> None:
+    text = Schedule(_chain(3, 4, "1")).script().replace("T.shift_right(C[vj], 2) + 1", "T.shift_right(C[vj], 2) + 1 + S[vj]")
+    with refused(ScheduleError, "reader"):
+        Schedule(parse(text)).fold_epilogue("D")
+
+
+@pytest.mark.parametrize(("terms", "fits"), [(8_388_608 + 8_388_576, True), (8_388_608 + 8_388_577, False)])
+def test_all_sums_of_a_chain_count_against_overflow(terms: int, fits: bool) -> None:
+    """3 + 4000 + 127 (a + c) at the top, and 3 - 4000 - 128 (a + c) at the bottom, which is what int32 ends first."""
+    func = _chain(8_388_608, terms - 8_388_608, "b[vj]")
+    least = 3 - 4000 - 128 * terms
+    assert (least >= -2**31) == fits
+    if fits:
+        Schedule(func).fold_epilogue("D")
+    else:
+        with refused(ScheduleError, "range"):
+            Schedule(func).fold_epilogue("D")
+
+
 def test_an_output_sum_is_refused() -> None:
     with refused(ScheduleError, "output"):
         Schedule(summed).fold_epilogue("D")

@@ -113,3 +113,33 @@ def test_rounding_costs_no_more_than_a_reset(add: int) -> None:
     assert len(np.unique(want)) > 50
     for point in points[:6]:
         np.testing.assert_array_equal(of_schedule(space.func, "vta-de10", space.schedule(point))(*inputs), want)
+
+
+def averaged(tensors: int, add: int, shift: int) -> PrimFunc:
+    """int8 tensors of 256 vectors, their rounded and shifted sum."""
+    read = [te.placeholder((16, 16, 1, 16), "int8", name=n) for n in "abc"[:tensors]]
+
+    def value(*i: object) -> object:
+        total = read[0][i].astype("int32")
+        for x in read[1:]:
+            total = total + x[i].astype("int32")
+        return (total + add >> shift).astype("int8")
+
+    return te.create_prim_func([*read, te.compute((16, 16, 1, 16), value, name="o")])
+
+
+@pytest.mark.parametrize(("tensors", "shift"), [(2, 1), (3, 2)])
+def test_a_constant_behind_several_products_is_where_the_first_starts(tensors: int, shift: int) -> None:
+    """One write, the products and one shift of every vector."""
+    func = averaged(tensors, 1, shift)
+    space = Space(func, "vta-de10")
+    points = space.sample(np.random.default_rng(0), 400)
+    point = next(p for p in points[np.argsort(space.draft(points), kind="stable")] if "init by copy" in space.sketches[p[0]].done)
+    table = lower_table(space.schedule(point).func, space.target).table
+    work = np.isin(table[:, isa.OPCODE], (isa.OP_ALU, isa.OP_GEMM))
+    assert (tensors + 2) * 256 <= uops_of(table)[work].sum() <= (tensors + 2) * 256 + 80
+    task = resolve(func, get_target("vta-de10"))
+    inputs = task.inputs(0)
+    want = np.asarray(task.results(*inputs)["o"])
+    assert len(np.unique(want)) > 50
+    np.testing.assert_array_equal(of_schedule(func, "vta-de10", space.schedule(point))(*inputs), want)

@@ -30,6 +30,7 @@ class Folding(ScheduleBase):
 
         ``(sum >> s) + b`` equals ``(sum + (b << s)) >> s`` as long as nothing overflows, and adding ``b << s`` to the sum
         costs nothing when the sum starts with it. Also without a shift (``sum + b``), where wrapping around changes nothing.
+        A sum that goes on from another one, as it is, hands the addend on to where that one starts.
 
         Args:
             block: handle or name of the block that shifts and adds; the reduction that it reads, with its init inside or
@@ -118,12 +119,20 @@ def _fold(state: State, realize: BlockRealize) -> Stmt:
                       hint=before_nesting(state, block, "fold_epilogue"), code="form")
     found = _pattern(state, scope, block, store.value)
     total = found.load.buffer
-    first, update = _reduction(state, scope, block, total)
-    at = _coordinates(block, found, first)
-    _no_overflow(state, block, found, first, update)
-    start = first.body if first.init is None else first.init
-    assert isinstance(start, BufferStore)
-    addend = substitute(found.addend, at)
+    addend, reader, load = found.addend, block, found.load
+    updates: list[Block] = []
+    while True:
+        first, update = _reduction(state, scope, reader, load.buffer)
+        addend = substitute(addend, _coordinates(reader, load, addend, first))
+        updates.append(update)
+        start = _start(first)
+        before = start.value
+        if first.init is None or not isinstance(before, BufferLoad):
+            break
+        if not any(_sums(b, before.buffer) for b in state.writers(scope, before.buffer)):
+            break
+        reader, load = first, before
+    _no_overflow(state, block, found, first, updates)
     shifted = addend if found.shift == 0 else intrin("shift_left", addend, as_expr(found.shift, total.dtype))
     opening = BufferStore(start.buffer, start.indices, start.value + shifted)
     new_first = replace(first, body=opening) if first.init is None else replace(first, init=opening)
@@ -206,23 +215,28 @@ def _reduction(state: State, scope: Block, reader: Block, total: Buffer) -> tupl
     raise Refusal(f"the initial value of {total.name} is not one store of a constant", marks, code="reduction")
 
 
-def _coordinates(block: Block, found: _Epilogue, first: Block) -> Mapping[Var, Expr]:
-    """The epilogue's iterators in terms of those of the block that holds the initial value."""
+def _start(first: Block) -> BufferStore:
+    """The store of an initial value, by the block that holds it."""
     start = first.body if first.init is None else first.init
     assert isinstance(start, BufferStore)
+    return start
+
+
+def _coordinates(block: Block, load: BufferLoad, addend: Expr, first: Block) -> Mapping[Var, Expr]:
+    """The iterators of a block that reads a sum in terms of those of the block that holds the sum's initial value."""
     at: dict[Var, Expr] = {}
-    for index, target in zip(found.load.indices, start.indices):
+    for index, target in zip(load.indices, _start(first).indices):
         if isinstance(index, Var) and index not in at:
             at[index] = target
         elif not (int_value(index) is not None and index == target):
-            raise Refusal(f"block {block.name} does not read {found.load.buffer.name} at its plain iterators", [block.ident],
+            raise Refusal(f"block {block.name} does not read {load.buffer.name} at its plain iterators", [block.ident],
                           code="index")
     own = {iv.var for iv in block.iter_vars}
-    for var in free_vars(found.addend):
+    for var in free_vars(addend):
         if var in own and var not in at:
             iv = next(iv for iv in block.iter_vars if iv.var is var)
             if not _single(iv):
-                raise Refusal(f"the addend depends on {var.name}, and {found.load.buffer.name} does not", [block.ident],
+                raise Refusal(f"the addend depends on {var.name}, and {load.buffer.name} does not", [block.ident],
                               code="index")
             at[var] = iv.dom.min
     return at
@@ -232,13 +246,12 @@ def _single(iv: IterVar) -> bool:
     return int_value(iv.dom.extent) == 1
 
 
-def _no_overflow(state: State, block: Block, found: _Epilogue, first: Block, update: Block) -> None:
+def _no_overflow(state: State, block: Block, found: _Epilogue, first: Block, updates: list[Block]) -> None:
     """Refuses unless every partial sum, with and without the addend, fits the type, or nothing is shifted: sums wrap around."""
     bounds = ValueBounds(state.func)
     total = found.load.buffer
-    low, high, terms = _terms(bounds, update)
-    start = first.body if first.init is None else first.init
-    assert isinstance(start, BufferStore)
+    ranges = [_terms(bounds, update) for update in updates]
+    start = _start(first)
     if not isinstance(start.value, IntImm):
         raise Refusal(f"the initial value of {total.name} is not a constant", [first.ident], code="reduction")
     if not found.shift:
@@ -246,7 +259,9 @@ def _no_overflow(state: State, block: Block, found: _Epilogue, first: Block, upd
     base = start.value.value
     b_low, b_high = bounds.of(found.addend, {iv.var: iv.dom for iv in block.iter_vars})
     least, most = dtype_bounds(total.dtype)
-    sums = base + min(terms * low, 0), base + max(terms * high, 0)
+    sums = base + sum(min(n * low, 0) for low, _, n in ranges), base + sum(max(n * high, 0) for _, high, n in ranges)
+    low, high = min(low for low, _, _ in ranges), max(high for _, high, _ in ranges)
+    terms = sum(n for _, _, n in ranges)
     shifted = b_low << found.shift, b_high << found.shift
     for what, (bottom, top) in (
         (f"the addend shifted by {found.shift}", shifted), (f"a partial sum of {terms} terms", sums),
@@ -256,7 +271,7 @@ def _no_overflow(state: State, block: Block, found: _Epilogue, first: Block, upd
         if bottom < least or top > most:
             raise Refusal(
                 f"{what} may be between {bottom} and {top}, which {total.dtype} does not hold: each term is between {low} "
-                f"and {high}, the addend between {b_low} and {b_high}", [update.ident, block.ident],
+                f"and {high}, the addend between {b_low} and {b_high}", [*(u.ident for u in updates), block.ident],
                 'declare narrower ranges: T.func_attr({"autosched.value_ranges": {"bias": [-16384, 16384]}})', code="range",
             )
 
