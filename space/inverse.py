@@ -43,6 +43,7 @@ LOOSE = 64  # of them, where the order of steps does not count and one decision 
 NEAREST = 3  # forms that are compared by which steps they take
 SEVERAL_WAYS = frozenset({"consumer_blocks", "preserve_unit_loops", "preserve_unit_iters", "disable_predication", "index"})
 LOOKUPS = ("get_sblock", "get_block", "get_loops")
+UNSETTLED = ("order", "load_", "keep_", "late", "head_late", "init", "head_init")  # what tiles make sense of, whichever they are
 SAID = 3  # steps that are named
 
 
@@ -75,9 +76,10 @@ def point_of(space: Space, trace: Trace, anyhow: bool = False) -> Point:
         why = _missing(space, nearest, given)
         raise ProgramError(f"{space.func.name} is brought into another form than any of the space's: {why}")
     best: tuple[int, Point, Steps] | None = None
-    for most in (SOME, MOST):
+    # Where one way of climbing ends below the top, another may go on.
+    for most, hinted in product((SOME, MOST), (False, True)):
         for _, k, wanted in sorted(forms, key=lambda form: form[:2], reverse=True):
-            far, row = _climb(space, k, _further(wanted), len(wanted) + 1, most)
+            far, row = _climb(space, k, _further(wanted), len(wanted) + 1, most, _choices(space, k, wanted) if hinted else None)
             if far > len(wanted):
                 # Columns that change nothing may still hold what other points need, and three parts have two ways to be written.
                 changes = list(_first_cut_off(space, k, row))
@@ -184,7 +186,32 @@ def _keys(steps: Steps, reads: Mapping[str, tuple[str, ...]]) -> list[str]:
     return found
 
 
-def _climb(space: Space, sketch: int, measure: Callable[[Steps], int], goal: int, most: int) -> tuple[int, Point]:
+def _choices(space: Space, sketch: int, wanted: Steps) -> list[tuple[int, ...]]:
+    """What is tried of each column where more go together: of sizes only those that the steps say, or leave of others."""
+    factors = [step["args"].get("factors") or step["in"].get("factors") or () for step in wanted]
+    sizes = {n for given in factors for n in given if isinstance(n, int)}
+    found: list[tuple[int, ...]] = []
+    for model in space.sketches[sketch].models:
+        whole = {int(e) for e in model.extents} | sizes
+        left = {a - b for a in whole for b in sizes if a > b}
+        known = {0, 1} | whole | left | {a - b for a in left for b in sizes if a > b}
+        sums = {model.nest.axes[a].name for a in model.nest.reduce}
+        meant = table(model)
+        for name, n in model.index.items():
+            choices = model.columns[n].choices
+            start, _, axis = name.partition("_")
+            if name in ("head", "cut", "cut_again", "head_tile"):
+                choices = tuple(v for v in choices if int(meant[v, 1]) in known)
+            elif start == "tile" or name.endswith("_size") or (start in ("head", "last") and axis in sums):
+                choices = tuple(v for v in choices if v in known)
+            found.append(choices)
+    return found
+
+
+def _climb(
+    space: Space, sketch: int, measure: Callable[[Steps], int], goal: int, most: int,
+    choices: Sequence[tuple[int, ...]] | None = None,
+) -> tuple[int, Point]:
     """The row of a sketch whose steps measure most, and how much.
 
     Args:
@@ -193,6 +220,7 @@ def _climb(space: Space, sketch: int, measure: Callable[[Steps], int], goal: int
         measure: of the steps of a row's trace.
         goal: what is enough.
         most: combinations of decisions that are tried together.
+        choices: of each column; with them more columns are tried together. Without, all values.
     """
     known: dict[bytes, int] = {}
 
@@ -202,11 +230,12 @@ def _climb(space: Space, sketch: int, measure: Callable[[Steps], int], goal: int
             known[key] = measure(_steps(space.trace(row)))
         return known[key]
 
+    ways = (True, False) if choices is None else (True, False, None)
     row = space.repair(_default(space, sketch)[None])[0][0]
     far, settled = reach(row), False
     while far < goal:
         # Not settled last: a decision may make no sense before others are taken, and until then be taken back.
-        for trial in chain(_changed(space, sketch, row, True, most), _changed(space, sketch, row, False, most)):
+        for trial in chain(*(_changed(space, sketch, row, settle, most, choices) for settle in ways)):
             now = reach(trial)
             if now > far:
                 row, far = trial, now
@@ -266,26 +295,42 @@ def _default(space: Space, sketch: int) -> Point:
     return row
 
 
-def _changed(space: Space, sketch: int, row: Point, settle: bool, most: int) -> Iterator[Point]:
-    """The row with one decision changed, then with several that go together; settled, or with what makes no sense yet."""
-    changes = _changes(space, sketch, row, most)
+def _changed(
+    space: Space, sketch: int, row: Point, settle: bool | None, most: int, choices: Sequence[tuple[int, ...]] | None
+) -> Iterator[Point]:
+    """The row with one decision changed, then with several that go together.
+
+    Args:
+        space: the space.
+        sketch: of it.
+        row: what is changed.
+        settle: settled, or with what makes no sense yet; None as it is, before the decisions that make sense of it.
+        most: combinations of decisions that are tried together.
+        choices: of each column; None for all, and fewer that go together.
+    """
+    changes = _changes(space, sketch, row, most, choices)
     while some := list(islice(changes, CHUNK)):
         yield from _distinct(space, row, some, settle)
 
 
-def _changes(space: Space, sketch: int, row: Point, most: int) -> Iterator[dict[int, int]]:
+def _changes(
+    space: Space, sketch: int, row: Point, most: int, choices: Sequence[tuple[int, ...]] | None
+) -> Iterator[dict[int, int]]:
     """What is tried, as values by column: one decision alone, then several that go together."""
     columns = list(zip(space.places(sketch).tolist(), space.sketches[sketch].columns))
-    for at, column in columns:
-        yield from ({at: value} for value in column.choices if value != row[at])
+    more = choices is not None
+    choices = choices or [column.choices for _, column in columns]
+    for (at, _), tried in zip(columns, choices):
+        yield from ({at: value} for value in tried if value != row[at])
     yield from _behind_first(space, sketch, row)
     yield from _rest_first(space, sketch, row)
-    for group in _together(space, sketch):
+    for group in chain(_together(space, sketch), _also_together(space, sketch) if more else ()):
         own = [space.sketches[sketch].columns[n] for n in group]
-        values = [column.choices for column in own]
+        values = [choices[n] for n in group]
         if prod(map(len, values)) > most:
             # Tiles that divide their axis are what others write.
-            values = [tuple(v for v in c.choices if not c.name.startswith("tile_") or c.default % v == 0) for c in own]
+            values = [tuple(v for v in tried if not c.name.startswith("tile_") or c.default % v == 0)
+                      for c, tried in zip(own, values)]
         while prod(map(len, values)) > most:
             # Of the longest list of choices every other one.
             longest = max(values, key=len)
@@ -411,7 +456,21 @@ def _together(space: Space, sketch: int) -> Iterator[list[int]]:
         start += len(model.columns)
 
 
-def _distinct(space: Space, row: Point, changes: Sequence[Mapping[int, int]], settle: bool) -> Iterator[Point]:
+def _also_together(space: Space, sketch: int) -> Iterator[list[int]]:
+    """Further such columns, by their positions in the sketch: tiles with the parts and loops that are decided with them."""
+    start = 0
+    for model in space.sketches[sketch].models:
+        at = {name: start + n for name, n in model.index.items()}
+        for a in model.nest.spatial:
+            for more in (
+                ("tail", "tail_size"), ("tail", "tail_last"), ("tail_last", "tail_last_size"),
+                ("cut",), ("cut_again",), ("head",), ("cut", "cut_again"), ("head_late", "order"), ("late", "order"),
+            ):
+                yield [at[n] for n in (f"tile_{model.nest.axes[a].name}", *more) if n in at]
+        start += len(model.columns)
+
+
+def _distinct(space: Space, row: Point, changes: Sequence[Mapping[int, int]], settle: bool | None) -> Iterator[Point]:
     rows = np.repeat(row[None], len(changes), axis=0)
     for n, change in enumerate(changes):
         for at, value in change.items():
@@ -424,7 +483,11 @@ def _distinct(space: Space, row: Point, changes: Sequence[Mapping[int, int]], se
     else:
         k = int(row[0])
         split = space.sketches[k].split(np.ascontiguousarray(rows[:, space.places(k)]))
-        rows[:, space.places(k)] = np.concatenate([model.repair(own, settle=False) for model, own in split], axis=1)
+        tidy = np.concatenate([model.repair(own, settle=False) for model, own in split], axis=1)
+        if settle is None:
+            raw = [n for n, column in enumerate(space.sketches[k].columns) if column.name.startswith(UNSETTLED)]
+            tidy[:, raw] = rows[:, space.places(k)][:, raw]
+        rows[:, space.places(k)] = tidy
     yield from fresh_of(rows[_buildable(space, rows)], set(), {row.tobytes()})
 
 

@@ -26,7 +26,7 @@ STATE_ROWS = 5
 
 @lean
 def by_max(table: I64, uop_at: I64, triples: I64, low: I64, high: I64, state: I64, found: I64) -> None:
-    """Which resets may go because the tensor ADD behind them may be a MAX.
+    """Which resets may go because the ADD behind them, of a tensor or a constant, may be a MAX.
 
     An interval per accumulator element, over all its lanes: what a LOAD brings (``low`` and ``high`` per instruction), what the
     ALU makes of it; a product may leave anything. ``found`` gets, per instruction, 1 where a reset goes and 2 where its ADD
@@ -59,14 +59,17 @@ def by_max(table: I64, uop_at: I64, triples: I64, low: I64, high: I64, state: I6
         bgn = uop_at[i]
         end = bgn + table[i, UOP_END] - table[i, UOP_BGN]
         alu, imm, use_imm = table[i, ALU_OP], table[i, IMM], table[i, USE_IMM]
-        if op == OP_ALU and last >= 0 and alu == ALU_ADD and use_imm == 0:
+        if op == OP_ALU and last >= 0 and alu == ALU_ADD:
             fits, count = True, 0
             for o in range(table[i, ITER_OUT]):
                 for j in range(table[i, ITER_IN]):
                     for u in range(bgn, end):
                         d = triples[u, 0] + o * table[i, DST_OUT] + j * table[i, DST_IN]
                         s = triples[u, 1] + o * table[i, SRC_OUT] + j * table[i, SRC_IN]
-                        if reset_by[d] != last or seen_by[d] == i or reset_by[s] == last or before[d] > lo[s]:
+                        least = imm if use_imm != 0 else lo[s]
+                        if reset_by[d] != last or seen_by[d] == i or before[d] > least:
+                            fits = False
+                        if use_imm == 0 and reset_by[s] == last:
                             fits = False
                         seen_by[d] = i
                         count += 1

@@ -1,7 +1,8 @@
 """Sums that start by a MAX: where what stands in the accumulator is proven to be no larger than what the sum starts with.
 
 Only the RTL moves an accumulator in one operation. Elsewhere ``y = x`` is a reset and an ADD of a tensor, three cycles a vector;
-where every lane of ``y`` is known to be at most every lane of ``x``, ``y = max(y, x)`` does it in two. What stands in ``y`` is
+where every lane of ``y`` is known to be at most every lane of ``x``, ``y = max(y, x)`` does it in two. So does a constant, in one
+cycle instead of two: 128, of which ``y`` is at most 127 since it has been clipped. What stands in ``y`` is
 followed through the whole instruction stream, as an interval per element, from the declared ranges of what is loaded: nothing
 is known at the start, behind a product, and where another buffer had the place, so that the reset stays there.
 ``raise_epilogue`` makes programs in which it may go everywhere else.
@@ -32,8 +33,9 @@ def start_by_max(
         declared: (first byte, bytes, (least, most)) of what in DRAM has a range and is never stored to.
     """
     table = stream.table
-    tensor = (table[:, isa.OPCODE] == isa.OP_ALU) & (table[:, isa.ALU_OP] == isa.ALU_ADD) & (table[:, isa.USE_IMM] == 0)
-    if not bool(tensor.any()):
+    adds = (table[:, isa.OPCODE] == isa.OP_ALU) & (table[:, isa.ALU_OP] == isa.ALU_ADD)
+    resets = (table[:, isa.OPCODE] == isa.OP_GEMM) & (table[:, isa.RESET] != 0)
+    if not bool(adds.any() and resets.any()):
         return stream, np.arange(len(table))
     from autosched.lower._start_kernel import STATE_ROWS, by_max
 

@@ -143,3 +143,34 @@ def test_a_constant_behind_several_products_is_where_the_first_starts(tensors: i
     want = np.asarray(task.results(*inputs)["o"])
     assert len(np.unique(want)) > 50
     np.testing.assert_array_equal(of_schedule(func, "vta-de10", space.schedule(point))(*inputs), want)
+
+
+@pytest.mark.parametrize(("most", "fits"), [(120, True), (121, False)])
+def test_where_accumulators_move_nowhere_a_constant_is_a_maximum_of_what_was_clipped(most: int, fits: bool) -> None:
+    """Every tile but the first of each accumulator finds at most ``most`` there, and starts with 120."""
+    x, w = te.placeholder((1, 64, 16, 16), "int8", name="data"), te.placeholder((64, 64, 1, 1), "int8", name="weight")
+    k = te.reduce_axis((0, 64), name="k")
+    acc = te.compute((1, 64, 16, 16), lambda n, o, i, j: te.sum(
+        x[n, k, i, j].astype("int32") * w[o, k, 0, 0].astype("int32"), axis=[k]), name="acc")
+    clipped = te.compute((1, 64, 16, 16), lambda *i: te.min(
+        te.max(acc[i] + 120 >> 8, te.const(0, "int32")), te.const(most, "int32")).astype("int8"), name="o")
+    func = te.create_prim_func([x, w, clipped])
+    space = Space(func, "vta-de10-portable")
+    points = [p for p in space.sample(np.random.default_rng(0), 300) if "addend in front" in space.sketches[p[0]].done]
+    task = resolve(func, get_target("vta-de10-portable"))
+    inputs = task.inputs(0)
+    want = np.asarray(task.results(*inputs)["o"])
+    assert len(np.unique(want)) > 20
+    fewer = 0
+    for point in points[:12]:
+        table = lower_table(space.schedule(point).func, space.target).table
+        resets = (table[:, isa.OPCODE] == isa.OP_GEMM) & (table[:, isa.RESET] != 0)
+        imm = (table[:, isa.OPCODE] == isa.OP_ALU) & (table[:, isa.USE_IMM] != 0) & (table[:, isa.IMM] == 120)
+        started = imm & np.isin(table[:, isa.ALU_OP], (isa.ALU_ADD, isa.ALU_MAX))
+        uops = uops_of(table)
+        assert uops[started].sum() == 1024
+        assert uops[resets].sum() == uops[imm & (table[:, isa.ALU_OP] == isa.ALU_ADD)].sum()
+        fewer += int(uops[resets].sum() < 1024)
+        if fewer == 1 or not fits:
+            np.testing.assert_array_equal(of_schedule(func, space.target, space.schedule(point))(*inputs), want)
+    assert (fewer > 3) if fits else not fewer
