@@ -12,7 +12,8 @@ refresh(__file__, isa)
 
 I64 = npt.NDArray[np.int64]
 
-OP_LOAD, OP_GEMM, OP_ALU, MEM_ACC = isa.OP_LOAD, isa.OP_GEMM, isa.OP_ALU, isa.MEM_ACC
+OP_LOAD, OP_GEMM, OP_ALU = isa.OP_LOAD, isa.OP_GEMM, isa.OP_ALU
+MEM_ACC, MEM_ACC_8BIT = isa.MEM_ACC, isa.MEM_ACC_8BIT
 ALU_ADD, ALU_MAX, ALU_MIN, ALU_MUL, ALU_SHR = isa.ALU_ADD, isa.ALU_MAX, isa.ALU_MIN, isa.ALU_MUL, isa.ALU_SHR
 OPCODE, MEM, SRAM, Y_SIZE, X_SIZE = isa.OPCODE, isa.MEM, isa.SRAM, isa.Y_SIZE, isa.X_SIZE
 Y_PAD_0, Y_PAD_1, X_PAD_0, X_PAD_1 = isa.Y_PAD_0, isa.Y_PAD_1, isa.X_PAD_0, isa.X_PAD_1
@@ -43,7 +44,7 @@ def by_max(table: I64, uop_at: I64, triples: I64, low: I64, high: I64, state: I6
     for i in range(n):
         op = table[i, OPCODE]
         if op == OP_LOAD:
-            if table[i, MEM] != MEM_ACC or table[i, X_SIZE] == 0:
+            if (table[i, MEM] != MEM_ACC and table[i, MEM] != MEM_ACC_8BIT) or table[i, X_SIZE] == 0:
                 continue
             first = table[i, SRAM]
             width = table[i, X_PAD_0] + table[i, X_SIZE] + table[i, X_PAD_1]

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from autosched.ir.value_bounds import dtype_bounds
 from autosched.lower.affine import Ints
 from autosched.lower.tokens import Stream
 from sim import isa
@@ -56,6 +57,8 @@ def ranges(table: isa.Table, config: VTAConfig, declared: Iterable[tuple[int, in
     for first, size, (least, most) in declared:
         here = loads & (at >= first) & (at < first + size)
         low[here], high[here] = least, most
+    widened = (table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.MEM] == isa.MEM_ACC_8BIT)
+    low[widened], high[widened] = dtype_bounds("int8")
     return low, high
 
 

@@ -176,10 +176,84 @@ def test_what_happens_to_a_sum_on_the_way_ends_the_chain(between: str) -> None:
         Schedule(_chain(3, 4, "1", between=between)).fold_epilogue("D")
 
 
+def _changed(func: PrimFunc, *changes: tuple[str, str]) -> PrimFunc:
+    """A program with other text in some places, each of which is there."""
+    text = Schedule(func).script()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return parse(text)
+
+
 def test_an_earlier_sum_with_other_readers_is_refused() -> None:
-    text = Schedule(_chain(3, 4, "1")).script().replace("T.shift_right(C[vj], 2) + 1", "T.shift_right(C[vj], 2) + 1 + S[vj]")
-    with refused(ScheduleError, "reader"):
-        Schedule(parse(text)).fold_epilogue("D")
+    more = """D[vj] = T.shift_right(C[vj], 2) + 1
+    for j in range(8):
+        with T.sblock("F"):
+            vj = T.axis.spatial(8, j)
+            E[vj] = S[vj]"""
+    func = _changed(_chain(3, 4, "1"), ("D[vj] = T.shift_right(C[vj], 2) + 1", more),
+                    ('D: T.Buffer((8,), "int32")', 'D: T.Buffer((8,), "int32"), E: T.Buffer((8,), "int32")'))
+    with refused(ScheduleError, "reader") as caught:
+        Schedule(func).fold_epilogue("D")
+    assert "S is also read by F" in str(caught.value)
+
+
+@pytest.mark.parametrize("read", ["S[vi]", "C[T.max(vi - 1, 0)]"])
+def test_a_sum_that_adds_up_what_the_addend_changes_is_refused(read: str) -> None:
+    func = _changed(_chain(3, 4, "1"), ('+ T.Cast("int32", B[vi, vk])', f'+ T.Cast("int32", B[vi, vk]) * T.min({read}, 9)'))
+    with refused(ScheduleError, "reader") as caught:
+        Schedule(func).fold_epilogue("D")
+    assert "what block C adds up reads" in str(caught.value)
+
+
+@pytest.mark.parametrize(("rows", "taken"), [(8, True), (7, False)])
+def test_an_addend_has_to_be_there_for_all_that_the_sum_starts(rows: int, taken: bool, same: Same) -> None:
+    func = _changed(
+        _chain(3, 4, "b[vj]"),
+        ("for j in range(8)", f"for j in range({rows})"), ("T.axis.spatial(8, j)", f"T.axis.spatial({rows}, j)"),
+        ('b: T.Buffer((8,), "int32")', f'b: T.Buffer(({rows},), "int32")'),
+        ('D: T.Buffer((8,), "int32")', f'D: T.Buffer(({rows},), "int32")'),
+    ) if rows < 8 else _chain(3, 4, "b[vj]")
+    sch = Schedule(func)
+    if taken:
+        sch.fold_epilogue("D")
+        same(func, sch, 0)
+    else:
+        with refused(ScheduleError, "index"):
+            sch.fold_epilogue("D")
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_an_addend_that_is_filled_anew_before_the_block_adds_is_refused(together: bool, same: Same) -> None:
+    loop = "" if together else "    for i in range(8):"
+    text = f"""
+@T.prim_func
+def main(A: T.Buffer((8, 3), "int8"), b: T.Buffer((8,), "int8"), D: T.Buffer((8,), "int32")):
+    C = T.sblock_alloc_buffer((8,), "int32")
+    last = T.sblock_alloc_buffer((1,), "int32")
+    for i in range(8):
+        with T.sblock("W"):
+            vi = T.axis.spatial(8, i)
+            last[0] = T.Cast("int32", b[vi])
+        for k in range(3):
+            with T.sblock("C"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    C[vi] = 3
+                C[vi] = C[vi] + T.Cast("int32", A[vi, vk])
+{loop}
+        with T.sblock("D"):
+            vi = T.axis.spatial(8, i)
+            D[vi] = C[vi] + last[0]
+"""
+    func = parse(text)
+    sch = Schedule(func)
+    if together:
+        sch.fold_epilogue("D")
+        same(func, sch, 0)
+    else:
+        with refused(ScheduleError, "order"):
+            sch.fold_epilogue("D")
 
 
 @pytest.mark.parametrize(("terms", "fits"), [(8_388_608 + 8_388_576, True), (8_388_608 + 8_388_577, False)])

@@ -174,3 +174,48 @@ def test_where_accumulators_move_nowhere_a_constant_is_a_maximum_of_what_was_cli
         if fewer == 1 or not fits:
             np.testing.assert_array_equal(of_schedule(func, space.target, space.schedule(point))(*inputs), want)
     assert (fewer > 3) if fits else not fewer
+
+
+@pytest.mark.parametrize(("narrow", "taken"), [(None, True), ("a[vi, 0, vl]", False)])
+def test_what_a_load_widens_is_no_longer_what_was_clipped(narrow: str | None, taken: bool, vta_schedules: ModuleType) -> None:
+    """A constant behind a clip to at most 3, or behind int8 that has taken its place."""
+    load = "" if narrow is None else f"""
+    for i, l in T.grid(4, 16):
+        with T.block("widen"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            x[vi, 0, vl] = T.cast({narrow}, "int32")
+    for i, l in T.grid(4, 16):
+        with T.block("again"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            p[vi, 0, vl] = T.cast(x[vi, 0, vl], "int8")"""
+    func = parse(f'''
+from tvm.script import tir as T
+@T.prim_func
+def main(w: T.Buffer((4, 1, 16), "int32"), a: T.Buffer((4, 1, 16), "int8"), o: T.Buffer((4, 1, 16), "int8"),
+         p: T.Buffer((4, 1, 16), "int8"), q: T.Buffer((4, 1, 16), "int8")):
+    x = T.alloc_buffer((4, 1, 16), "int32", scope="local.acc_buffer")
+    for i, l in T.grid(4, 16):
+        with T.block("load"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            x[vi, 0, vl] = w[vi, 0, vl]
+    for i, l in T.grid(4, 16):
+        with T.block("clip"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            x[vi, 0, vl] = T.min(x[vi, 0, vl], 3)
+    for i, l in T.grid(4, 16):
+        with T.block("store"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            o[vi, 0, vl] = T.cast(x[vi, 0, vl], "int8"){load}
+    for i, l in T.grid(4, 16):
+        with T.block("fill"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            x[vi, 0, vl] = T.int32(5)
+    for i, l in T.grid(4, 16):
+        with T.block("last"):
+            vi, vl = T.axis.remap("SS", [i, l])
+            q[vi, 0, vl] = T.cast(x[vi, 0, vl], "int8")
+''')
+    vta_schedules.verify(func, "vta-fsim")
+    table = lower_table(func, "vta-fsim").table
+    alu = table[(table[:, isa.OPCODE] == isa.OP_ALU) & (table[:, isa.IMM] == 5)]
+    assert alu[:, isa.ALU_OP].tolist() == [isa.ALU_MAX if taken else isa.ALU_ADD]

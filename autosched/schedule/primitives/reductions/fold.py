@@ -30,7 +30,7 @@ class Folding(ScheduleBase):
 
         ``(sum >> s) + b`` equals ``(sum + (b << s)) >> s`` as long as nothing overflows, and adding ``b << s`` to the sum
         costs nothing when the sum starts with it. Also without a shift (``sum + b``), where wrapping around changes nothing.
-        A sum that goes on from another one, as it is, hands the addend on to where that one starts.
+        A sum that goes on from another one, as it is, hands the addend on to where that one starts; its init is inside.
 
         Args:
             block: handle or name of the block that shifts and adds; the reduction that it reads, with its init inside or
@@ -123,6 +123,10 @@ def _fold(state: State, realize: BlockRealize) -> Stmt:
     updates: list[Block] = []
     while True:
         first, update = _reduction(state, scope, reader, load.buffer)
+        for adding in [update, *updates[-1:]]:
+            if loads_from(sum_term(adding)[1], load.buffer):
+                raise Refusal(f"what block {adding.name} adds up reads {load.buffer.name}, which would be another one",
+                              [adding.ident], code="reader")
         addend = substitute(addend, _coordinates(reader, load, addend, first))
         updates.append(update)
         start = _start(first)
@@ -239,6 +243,12 @@ def _coordinates(block: Block, load: BufferLoad, addend: Expr, first: Block) -> 
                 raise Refusal(f"the addend depends on {var.name}, and {load.buffer.name} does not", [block.ident],
                               code="index")
             at[var] = iv.dom.min
+        elif var in own and int_value(at[var]) is None:
+            mine = next(iv.dom for iv in block.iter_vars if iv.var is var)
+            theirs = next((iv.dom for iv in first.iter_vars if iv.var is at[var]), None)
+            if theirs != mine:
+                raise Refusal(f"block {first.name} starts more of {load.buffer.name} than {block.name} reads, along {var.name}: "
+                              "there need not be an addend for it", [block.ident, first.ident], code="index")
     return at
 
 
@@ -307,6 +317,13 @@ def _available(state: State, first: Block, addend: Expr, block: Block) -> None:
         writers = [w.ident for w in state.writers(scope, buffer)]
         if not writers:
             continue
+        # What a loop around the first sum alone fills anew for every iteration is another one where the block adds.
+        behind = {loop.var for loop in state.loops_above(state.realizes[block.ident])}
+        around = {loop.var for loop in state.loops_above(state.realizes[first.ident])} - behind
+        again = [w for w in writers if any(loop.var in around for loop in state.loops_above(state.realizes[w]))]
+        if again:
+            filled = f"{names([state.block(w) for w in again])} fills {buffer.name} anew"
+            raise Refusal(f"{filled} between the sum and block {block.name}", [block.ident, *again], code="order")
         order = [b.ident for b in state.children_of(scope)]
         late = [w for w in writers if order.index(w) > order.index(first.ident)]
         reason = f"{names([state.block(w) for w in late])} runs later" if late else uncovered(
