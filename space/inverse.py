@@ -405,6 +405,14 @@ def _nests(space: Space, sketch: int) -> Iterator[tuple[Model, dict[str, int]]]:
         yield model, dict(zip(model.index, places))
 
 
+def _positions(space: Space, sketch: int) -> Iterator[tuple[Model, dict[str, int]]]:
+    """Of every nest of a sketch its model, and where its columns stand among those of the sketch, by name."""
+    start = 0
+    for model in space.sketches[sketch].models:
+        yield model, {name: start + n for name, n in model.index.items()}
+        start += len(model.columns)
+
+
 def _pins(space: Space, sketch: int, row: Point, tiled: Sequence[int]) -> dict[int, int]:
     """What leaves the first and the last part's reductions as they are where those of all parts are tiled anew."""
     found = {}
@@ -422,9 +430,7 @@ def _together(space: Space, sketch: int) -> Iterator[list[int]]:
 
     Such are a load inside a reduction's loops and how that is tiled, and the order of loops that there are.
     """
-    start = 0
-    for model in space.sketches[sketch].models:
-        at = {name: start + n for name, n in model.index.items()}
+    for model, at in _positions(space, sketch):
         reduce = [model.nest.axes[a].name for a in model.nest.reduce if model.nest.axes[a].extent > 1]
         tiles = [f"tile_{model.nest.axes[a].name}" for a in model.nest.spatial if model.nest.axes[a].extent > 1]
         sums = [[name for name in at if name.endswith(f"_{r}")] for r in reduce]
@@ -453,21 +459,17 @@ def _together(space: Space, sketch: int) -> Iterator[list[int]]:
         yield from ([at[n] for n in (own, f"last_{r}") if n in at] for own in ("cut", "cut_again") for r in reduce)
         yield from ([at[n] for n in ("head", f"head_{r}") if n in at] for r in reduce)
         yield from ([at[n] for n in (*more, "head_tile") if n in at] for more in (("order",), *((t, "order") for t in tiles)))
-        start += len(model.columns)
 
 
 def _also_together(space: Space, sketch: int) -> Iterator[list[int]]:
     """Further such columns, by their positions in the sketch: tiles with the parts and loops that are decided with them."""
-    start = 0
-    for model in space.sketches[sketch].models:
-        at = {name: start + n for name, n in model.index.items()}
+    for model, at in _positions(space, sketch):
         for a in model.nest.spatial:
             for more in (
                 ("tail", "tail_size"), ("tail", "tail_last"), ("tail_last", "tail_last_size"),
                 ("cut",), ("cut_again",), ("head",), ("cut", "cut_again"), ("head_late", "order"), ("late", "order"),
             ):
                 yield [at[n] for n in (f"tile_{model.nest.axes[a].name}", *more) if n in at]
-        start += len(model.columns)
 
 
 def _distinct(space: Space, row: Point, changes: Sequence[Mapping[int, int]], settle: bool | None) -> Iterator[Point]:

@@ -30,12 +30,12 @@ UNKNOWN = {
 }
 # Of these the trace is replayed: together they have every primitive of all forms, and every kind of argument that each is given.
 REPLAYED = {
-    "average_padded_wide", "scale_by_channel", "scores_batched", "sums_of_rows", "zero_points_of_made",
-    "border_set", "concat_channels", "concat_depthwise_pointwise", "concat_of_products", "conv_one_kernel", "conv_then_pool",
-    "conv_transposed_gather", "conv_two_results", "dense_zero_point_both", "difference_of_scaled", "flat_conv",
-    "frame_difference", "hard_sigmoid", "identity_added", "loops_stages", "max_pool_padded", "pad_three_conv",
-    "relu_in_place", "remainder", "residual_first", "result_read_again", "row_max_taken_away", "rows_and_columns",
-    "step_at_five", "total_sum", "unsharp_mask",
+    "average_padded_wide", "border_set", "concat_channels", "concat_depthwise_pointwise", "concat_of_products",
+    "conv_one_kernel", "conv_then_pool", "conv_transposed_gather", "conv_two_results", "dense_zero_point_both",
+    "difference_of_scaled", "flat_conv", "frame_difference", "hard_sigmoid", "identity_added", "loops_stages",
+    "max_pool_padded", "pad_three_conv", "relu_in_place", "remainder", "residual_first", "result_read_again",
+    "row_max_taken_away", "rows_and_columns", "scale_by_channel", "scores_batched", "step_at_five", "sums_of_rows",
+    "total_sum", "unsharp_mask", "zero_points_of_made",
 }
 # Of these what is moved is made where it goes, in a form that stands behind the others; of some it is the only one.
 MADE_ELSEWHERE = ["attention_slices", "attention_views", "logits", "scores_batched", "transpose_then_dense"]

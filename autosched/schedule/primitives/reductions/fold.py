@@ -10,7 +10,7 @@ from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Var, as_exp
 from autosched.ir.functor import free_vars, substitute, walk_expr
 from autosched.ir.patterns import loads_from
 from autosched.ir.region import block_access
-from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, IterVar, Stmt
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Stmt
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.schedule.analysis.dependence import names, reduce_iters, scope_of, uncovered
 from autosched.schedule.analysis.ways import before_nesting, readers
@@ -118,26 +118,10 @@ def _fold(state: State, realize: BlockRealize) -> Stmt:
         raise Refusal(f"the body of block {block.name} is not one store", [block.ident],
                       hint=before_nesting(state, block, "fold_epilogue"), code="form")
     found = _pattern(state, scope, block, store.value)
-    total = found.load.buffer
-    addend, reader, load = found.addend, block, found.load
-    updates: list[Block] = []
-    while True:
-        first, update = _reduction(state, scope, reader, load.buffer)
-        for adding in [update, *updates[-1:]]:
-            if loads_from(sum_term(adding)[1], load.buffer):
-                raise Refusal(f"what block {adding.name} adds up reads {load.buffer.name}, which would be another one",
-                              [adding.ident], code="reader")
-        addend = substitute(addend, _coordinates(reader, load, addend, first))
-        updates.append(update)
-        start = _start(first)
-        before = start.value
-        if first.init is None or not isinstance(before, BufferLoad):
-            break
-        if not any(_sums(b, before.buffer) for b in state.writers(scope, before.buffer)):
-            break
-        reader, load = first, before
+    first, updates, addend = _beginning(state, scope, block, found)
     _no_overflow(state, block, found, first, updates)
-    shifted = addend if found.shift == 0 else intrin("shift_left", addend, as_expr(found.shift, total.dtype))
+    start = _start(first)
+    shifted = addend if found.shift == 0 else intrin("shift_left", addend, as_expr(found.shift, start.buffer.dtype))
     opening = BufferStore(start.buffer, start.indices, start.value + shifted)
     new_first = replace(first, body=opening) if first.init is None else replace(first, init=opening)
     rest = Replaced(found.whole, found.kept).visit_expr(store.value)
@@ -173,7 +157,7 @@ def _pattern(state: State, scope: Block, block: Block, value: Expr) -> _Epilogue
                 continue
             if loads_from(addend, load.buffer):
                 continue
-            if not any(_sums(b, load.buffer) for b in state.writers(scope, load.buffer)):
+            if not _is_sum(state, scope, load.buffer):
                 continue
             rest = Replaced(node, kept).visit_expr(value)
             loads = [e for e in walk_expr(rest) if isinstance(e, BufferLoad) and e.buffer is load.buffer]
@@ -189,8 +173,31 @@ def _pattern(state: State, scope: Block, block: Block, value: Expr) -> _Epilogue
     )
 
 
-def _sums(block: Block, buffer: Buffer) -> bool:
-    return any(r.buffer is buffer for r in block.writes) and bool(reduce_iters(block))
+def _is_sum(state: State, scope: Block, buffer: Buffer) -> bool:
+    return any(reduce_iters(b) for b in state.writers(scope, buffer) if any(r.buffer is buffer for r in b.writes))
+
+
+def _beginning(state: State, scope: Block, block: Block, found: _Epilogue) -> tuple[Block, list[Block], Expr]:
+    """Where the sum starts, through sums that go on from one another.
+
+    Returns:
+        The block with the initial value of the first of them, the blocks that add, the last one first, and the addend in terms
+        of the iterators of the former.
+    """
+    addend, reader, load = found.addend, block, found.load
+    updates: list[Block] = []
+    while True:
+        first, update = _reduction(state, scope, reader, load.buffer)
+        for adding in [update, *updates[-1:]]:
+            if loads_from(sum_term(adding)[1], load.buffer):
+                raise Refusal(f"what block {adding.name} adds up reads {load.buffer.name}, which would be another one",
+                              [adding.ident], code="reader")
+        addend = substitute(addend, _coordinates(reader, load, addend, first))
+        updates.append(update)
+        before = _start(first).value
+        if first.init is None or not isinstance(before, BufferLoad) or not _is_sum(state, scope, before.buffer):
+            return first, updates, addend
+        reader, load = first, before
 
 
 def _reduction(state: State, scope: Block, reader: Block, total: Buffer) -> tuple[Block, Block]:
@@ -235,25 +242,21 @@ def _coordinates(block: Block, load: BufferLoad, addend: Expr, first: Block) -> 
         elif not (int_value(index) is not None and index == target):
             raise Refusal(f"block {block.name} does not read {load.buffer.name} at its plain iterators", [block.ident],
                           code="index")
-    own = {iv.var for iv in block.iter_vars}
+    domains, starting = ({iv.var: iv.dom for iv in b.iter_vars} for b in (block, first))
     for var in free_vars(addend):
-        if var in own and var not in at:
-            iv = next(iv for iv in block.iter_vars if iv.var is var)
-            if not _single(iv):
+        if var not in domains:
+            continue
+        place = at.get(var)
+        if place is None:
+            if int_value(domains[var].extent) != 1:
                 raise Refusal(f"the addend depends on {var.name}, and {load.buffer.name} does not", [block.ident],
                               code="index")
-            at[var] = iv.dom.min
-        elif var in own and int_value(at[var]) is None:
-            mine = next(iv.dom for iv in block.iter_vars if iv.var is var)
-            theirs = next((iv.dom for iv in first.iter_vars if iv.var is at[var]), None)
-            if theirs != mine:
+            at[var] = domains[var].min
+        elif int_value(place) is None:
+            if not isinstance(place, Var) or starting.get(place) != domains[var]:
                 raise Refusal(f"block {first.name} starts more of {load.buffer.name} than {block.name} reads, along {var.name}: "
                               "there need not be an addend for it", [block.ident, first.ident], code="index")
     return at
-
-
-def _single(iv: IterVar) -> bool:
-    return int_value(iv.dom.extent) == 1
 
 
 def _no_overflow(state: State, block: Block, found: _Epilogue, first: Block, updates: list[Block]) -> None:
@@ -269,9 +272,9 @@ def _no_overflow(state: State, block: Block, found: _Epilogue, first: Block, upd
     base = start.value.value
     b_low, b_high = bounds.of(found.addend, {iv.var: iv.dom for iv in block.iter_vars})
     least, most = dtype_bounds(total.dtype)
-    sums = base + sum(min(n * low, 0) for low, _, n in ranges), base + sum(max(n * high, 0) for _, high, n in ranges)
-    low, high = min(low for low, _, _ in ranges), max(high for _, high, _ in ranges)
-    terms = sum(n for _, _, n in ranges)
+    lows, highs = zip(*(_sums(*own) for own in ranges))
+    sums = base + sum(lows), base + sum(highs)
+    low, high, terms = min(low for low, _, _ in ranges), max(high for _, high, _ in ranges), sum(n for _, _, n in ranges)
     shifted = b_low << found.shift, b_high << found.shift
     for what, (bottom, top) in (
         (f"the addend shifted by {found.shift}", shifted), (f"a partial sum of {terms} terms", sums),
@@ -305,7 +308,11 @@ def partial_sums(bounds: ValueBounds, update: Block) -> tuple[int, int]:
     Raises:
         Refusal: the number of terms is symbolic.
     """
-    low, high, terms = _terms(bounds, update)
+    return _sums(*_terms(bounds, update))
+
+
+def _sums(low: int, high: int, terms: int) -> tuple[int, int]:
+    """Between what all sums of some of so many terms are."""
     return min(terms * low, 0), max(terms * high, 0)
 
 
@@ -313,14 +320,13 @@ def _available(state: State, first: Block, addend: Expr, block: Block) -> None:
     """Refuses where a buffer of the addend is not ready when the sum starts."""
     fresh = state.block(first.ident)
     scope = scope_of(state, fresh)
+    # What a loop around the first sum alone fills anew for every iteration is another one where the block adds.
+    above, behind = ({loop.var for loop in state.loops_above(state.realizes[b.ident])} for b in (first, block))
     for buffer in dict.fromkeys(e.buffer for e in walk_expr(addend) if isinstance(e, BufferLoad)):
         writers = [w.ident for w in state.writers(scope, buffer)]
         if not writers:
             continue
-        # What a loop around the first sum alone fills anew for every iteration is another one where the block adds.
-        behind = {loop.var for loop in state.loops_above(state.realizes[block.ident])}
-        around = {loop.var for loop in state.loops_above(state.realizes[first.ident])} - behind
-        again = [w for w in writers if any(loop.var in around for loop in state.loops_above(state.realizes[w]))]
+        again = [w for w in writers if any(loop.var in above - behind for loop in state.loops_above(state.realizes[w]))]
         if again:
             filled = f"{names([state.block(w) for w in again])} fills {buffer.name} anew"
             raise Refusal(f"{filled} between the sum and block {block.name}", [block.ident, *again], code="order")
