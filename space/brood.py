@@ -6,12 +6,12 @@ the rows is what the estimate reads, and rows that settling has changed are look
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from space.distinct import fresh, keys
+from space.distinct import are_new, fresh, keys
 from space.draft import Floats
 from space.rule import Points
 
@@ -27,10 +27,12 @@ class Brood:
     Args:
         space: of the points.
         population: points, which are nothing new.
+        barred: what ``same_loads`` says of no child, as keys.
     """
 
-    def __init__(self, space: Space, population: Points) -> None:
+    def __init__(self, space: Space, population: Points, barred: Set[bytes] = frozenset()) -> None:
         self._space = space
+        self._barred = barred
         self._known = set(keys(population))  # so are the rows that were looked at, and the points that came of them
         self._open: dict[int, Points] = {}  # by sketch, rows of its columns that were looked at once and are not settled
 
@@ -75,6 +77,8 @@ class Brood:
         self._open[sketch] = fixed[len(again) :][~stays[len(again) :]]
         points, plans = space.wide(sketch, fixed[rows]), [plan.of(rows) for plan in plans]
         inside = space.allowed(sketch, fixed[rows], plans) & space.as_fixed(points)
+        if self._barred:
+            inside &= are_new(space.same_loads(points), self._barred)
         drafts = space.estimated(sketch, plans, np.where(inside, enough(points), NEVER))
         return points[inside], drafts[inside]
 

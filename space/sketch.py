@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from autosched.errors import ProgramError, ScheduleError, SpaceError
 from autosched.ir.host import HostSplit, split_host
+from autosched.ir.scopes import ACC
 from autosched.ir.stmt import PrimFunc
 from autosched.lower.capacity import Held, fits
 from autosched.lower.limits import least_work, too_much
@@ -119,6 +120,14 @@ class Sketch:
         """How often each of the deciding rules is asked: as often as it has columns with a choice."""
         choices = [sum(len(c.choices) > 1 for c in model.owned(rule)) for model, _, _, rule in self.deciding]
         return np.array(choices) / max(sum(choices), 1)
+
+    @cached_property
+    def loads(self) -> tuple[int, ...]:
+        """The columns that say inside of which loops it is loaded what products read."""
+        return tuple(
+            start + model.index[name] for start, model in zip(self.starts, self.models) for operand in model.nest.operands
+            if operand.scope != ACC and (name := f"load_{operand.label}") in model.index
+        )
 
     @cached_property
     def starts(self) -> tuple[int, ...]:

@@ -358,19 +358,18 @@ class Space:
         return first[:n] if first is not None else np.zeros((0, self.width), dtype=np.int32)
 
     def eager(self, rng: np.random.Generator, n: int) -> Points:
-        """Points from ``n`` draws in which most decisions let the engines run as far ahead of each other as they can.
+        """Points from ``n`` rows of ``hungry``; those that do not fit the memories are dropped."""
+        return self.mutate(self.hungry(rng, n), rng)
 
-        Args:
-            rng: source of randomness; the same state gives the same points.
-            n: draws; those that do not fit the memories are dropped.
-        """
+    def hungry(self, rng: np.random.Generator, n: int) -> Points:
+        """``n`` draws in which most decisions let the engines run as far ahead of each other as they can."""
         drawn = self.draws(rng, n)
-        for k in range(len(self.sketches)):
+        for k, (sketch, places) in enumerate(zip(self.sketches, self._places)):
             rows = np.flatnonzero(drawn[:, 0] == k)
-            for column, at in zip(self.sketches[k].columns, self._places[k]):
+            for column, at in zip(sketch.columns, places):
                 if column.eager is not None:
                     drawn[rows[rng.random(len(rows)) < 0.75], at] = column.eager
-        return self.mutate(drawn, rng)
+        return drawn
 
     def _near(self, drawn: Points, centres: Sequence[npt.NDArray[np.int32]], kept: Mask) -> Points:
         """Rows that keep some of what was drawn, the rest as in a row of their form; of each form its own columns are given."""
@@ -527,6 +526,14 @@ class Space:
         """The columns that say what a point's tiles are: points equal in them tell the model little more than one of them."""
         places = [0, *(n for n, name in enumerate(self.names) if name.rpartition(".")[2].startswith("tile_"))]
         return points[:, places]
+
+    def same_loads(self, points: Points) -> Points:
+        """The columns that say inside of which loops it is loaded what products read: points equal in them move it alike."""
+        return points[:, self._loads]
+
+    @cached_property
+    def _loads(self) -> list[int]:
+        return sorted({int(places[n]) for sketch, places in zip(self.sketches, self._places) for n in sketch.loads})
 
     def same_loops(self, points: Points) -> Points:
         """What of points says which loops there are, in which order, and what stays on chip; equal for points of one kind."""

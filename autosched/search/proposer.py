@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Set
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -15,6 +16,7 @@ from autosched.search.features import Features, Seen
 from space import Space
 from space.brood import Brood
 from space.distinct import Numbers, are_new, keys, spread
+from space.fitting import fitted
 from space.rule import Ints
 
 Point = npt.NDArray[np.int32]
@@ -29,7 +31,13 @@ GENERATION = 512  # points that are estimated together
 FAR = 1.25  # times the lowest estimate of its form, beyond which nobody asks how far
 IDLE = 22  # generations without a lower draft after which no better one is expected
 EAGER = 6144  # rows of the first population that ask for all the memory they can use; most have to be given up
+FEW = 0.05  # share of them that are points, below which others are made to fit
+FITTED = 1536  # rows of those
 ENOUGH = 24  # generations bred from one first population after another, at least
+DEAR = 1.1  # times what a point's own engines need, from which the lowest draft may owe to where operands are loaded
+ENDS = 1000  # cycles of first loads and last stores, which that does not count: a small program is no better elsewhere
+ELSEWHERE = 3  # populations that are bred then without the loads of the best before
+KNOWN = 512  # points, the lowest drafts first, that each of them begins with
 ELITE = 2048  # points, by score, that a generation's parents come from
 EVENLY = 0.2  # share of generations whose form is drawn evenly
 GUESTS = 12  # points of other forms whose decisions a generation takes in
@@ -190,13 +198,34 @@ class Proposer:
         while bred < ENOUGH:
             # One that settles early may have settled anywhere.
             first = [space.sample(self.rng, POPULATION), space.eager(self.rng, EAGER)]
+            if len(first[1]) < FEW * EAGER:
+                first.append(fitted(space, self.rng, FITTED))
             bred += self._breed(GENERATIONS, np.unique(np.concatenate(first), axis=0))
+        self._elsewhere()
         if not self._points:
             with _LOCK:
                 held = space.func, space.rules  # which the key names by address
                 _FIRST[key] = held, self._pool, self._drafts, self.rng.bit_generator.state
                 while len(_FIRST) > KEPT:
                     _FIRST.popitem(last=False)
+
+    def _elsewhere(self) -> None:
+        """Where not even the lowest draft is near what its engines need, others are bred that load elsewhere.
+
+        Small memories make valleys: from one place of a load to another several tiles have to change at once, and all of them fit
+        exactly, or are worse than what there is.
+        """
+        space, barred = self.space, set[bytes]()
+        for _ in range(ELSEWHERE):
+            order = np.argsort(self._drafts, kind="stable")
+            ranked = self._pool[order]
+            if not len(order) or self._drafts[order[0]] <= DEAR * space.bound(ranked[:1])[0] + ENDS:
+                return
+            barred.update(keys(space.same_loads(ranked[are_new(space.same_loads(ranked), barred)][:1])))
+            some = [points[are_new(space.same_loads(points), barred)] for points in (ranked, space.sample(self.rng, POPULATION))]
+            first = np.concatenate([some[0][:KNOWN], some[1]])
+            if len(first):
+                self._breed(GENERATIONS, np.unique(first, axis=0), barred)
 
     def _shortlist(self, n: int) -> tuple[Points, Floats]:
         """Unseen points that may beat the best, and their drafts: the lowest drafts, and all neighbours of the best."""
@@ -255,12 +284,12 @@ class Proposer:
             population = np.concatenate([population, self.space.neighbours_of(centres[new])])
         self._breed(REFINEMENTS, np.unique(population, axis=0))
 
-    def _breed(self, generations: int, population: Points) -> int:
+    def _breed(self, generations: int, population: Points, barred: Set[bytes] = frozenset()) -> int:
         """Generation after generation of changed survivors, of one form each; all that lived joins the pool. How many it were."""
         near: dict[int, float] = {}
         drafts = self._estimates(population, near)
         lived, estimates = [population], [drafts]
-        brood, enough = Brood(self.space, population), partial(_enough, near)
+        brood, enough = Brood(self.space, population, barred), partial(_enough, near)
         elite, scores = population, self._score(population, drafts) if len(population) else drafts
         tiles, loops = Numbers(), Numbers()
 
