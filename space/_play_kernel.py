@@ -251,6 +251,12 @@ def play(
                 rest[place] = extents[p, a, r] - (outers[p, a, r] - 1) * tiles[p, a, r]
             for a in range(axes):
                 visits *= outer[a]
+            leaps = weighed = drops[r] and visits > 4 * MOST
+            left = visits  # that are to come; where few are played, a smaller one counts for what it is of a whole one
+            if weighed:
+                for a in range(axes):
+                    if rest[a] != tile[a]:
+                        left *= 1 - (1 - rest[a] / tile[a]) / outer[a]
             comp += w[UOPS]
             # Without room beside the part before the loads wait for its products, the initial values for its last store.
             if not first_part and apart[0, p, r] == 0:
@@ -313,7 +319,8 @@ def play(
             changed = 0
             started = comp
             since = 0.0
-            leaps = drops[r] and visits > 4 * MOST
+            paced = 0.0  # since then, counted as those that are left
+            follows_on = False  # whether this visit follows the one before
             while True:
                 new_tile = step == 0 or changed < w[AROUND]  # whose initial values, and those of others, are still to be written
                 share = 1.0  # of a whole tile of the reduction: the last one may be smaller
@@ -444,7 +451,7 @@ def play(
                 if drops[r]:
                     for d in range(ndims):
                         a, b = dims[r, d, 0], dims[r, d, 1]
-                        if step == 0 or (a >= changed and outer[a] > 1) or (b >= changed and outer[b] > 1):
+                        if not follows_on or (a >= changed and outer[a] > 1) or (b >= changed and outer[b] > 1):
                             # Else the visit before was at the same place.
                             i0, i1, j0, j1 = 0, 1, 0, 1
                             if a >= 0:
@@ -469,6 +476,10 @@ def play(
                     if counter[within[shared[i]]] == 0:
                         freed[shared[i]] = comp
                 step += 1
+                follows_on = True
+                weight = share * made if weighed else 1.0
+                left -= weight
+                paced += weight
                 # The next visit.
                 changed = -1
                 for a in range(axes - 1, -1, -1):
@@ -512,14 +523,13 @@ def play(
                 if leaps and changed >= 0 and ((step >= MOST / 3 and changed < w[OUT]) or step >= 2 * MOST):
                     # The first visits stand at a border, and have less to do than those whose pace goes for all that follow.
                     # Where stages come that late, in the midst of what they take at once.
-                    leaps, started, since = False, comp, step
+                    leaps, follows_on, started, since, paced = False, False, comp, step, 0.0
                     inner = w[OUT] if changed < w[OUT] else spatial
                     for a in range(axes):
                         counter[a] = int(MIDDLE * outer[a]) if a < inner else 0
                 elif changed < 0 or (seen and not leaps) or comp > enough[r]:
                     if step < visits:
-                        pace = (comp - started) / (step - since)
-                        comp += pace * (visits - step)
+                        comp += (comp - started) / paced * left
                         load, last, store = max(load, comp), comp, comp + w[STORE]
                     break
             first_part = False

@@ -37,8 +37,10 @@ def fitted(space: Space, rng: np.random.Generator, n: int) -> Points:
 def _shrunk(space: Space, sketch: int, own: Points, rng: np.random.Generator) -> Points:
     """Rows of a sketch's columns, repaired; of what does not fit one tile after the other is made smaller."""
     own, large = own.copy(), np.arange(len(own))
-    tiles = [(n, np.array(column.choices)) for n, column in enumerate(space.sketches[sketch].columns)
-             if column.name.startswith("tile_") and len(column.choices) > 1]
+    decided = set(space.fixed)
+    columns = zip(space.sketches[sketch].columns, space.places(sketch).tolist())
+    tiles = [(n, np.array(column.choices)) for n, (column, at) in enumerate(columns)
+             if column.name.startswith("tile_") and len(column.choices) > 1 and space.names[at] not in decided]
     for _ in range(ROUNDS):
         own[large], _, plans = space.repaired(sketch, own[large])
         large = large[~space.sketches[sketch].capacity(plans)]

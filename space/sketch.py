@@ -123,7 +123,7 @@ class Sketch:
 
     @cached_property
     def loads(self) -> tuple[int, ...]:
-        """The columns that say inside of which loops it is loaded what products read."""
+        """The columns that say inside of how many loops it is loaded what products read."""
         return tuple(
             start + model.index[name] for start, model in zip(self.starts, self.models) for operand in model.nest.operands
             if operand.scope != ACC and (name := f"load_{operand.label}") in model.index

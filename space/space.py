@@ -528,7 +528,7 @@ class Space:
         return points[:, places]
 
     def same_loads(self, points: Points) -> Points:
-        """The columns that say inside of which loops it is loaded what products read: points equal in them move it alike."""
+        """The columns that say inside of how many loops it is loaded what products read."""
         return points[:, self._loads]
 
     @cached_property

@@ -215,17 +215,26 @@ class Proposer:
         Small memories make valleys: from one place of a load to another several tiles have to change at once, and all of them fit
         exactly, or are worse than what there is.
         """
-        space, barred = self.space, set[bytes]()
+        space, barred, before = self.space, set[bytes](), self._drafts.min(initial=np.inf)
         for _ in range(ELSEWHERE):
-            order = np.argsort(self._drafts, kind="stable")
-            ranked = self._pool[order]
-            if not len(order) or self._drafts[order[0]] <= DEAR * space.bound(ranked[:1])[0] + ENDS:
-                return
+            ranked = self._ranked()
+            if not len(ranked) or self._drafts.min() <= DEAR * space.bound(ranked[:1])[0] + ENDS:
+                break
             barred.update(keys(space.same_loads(ranked[are_new(space.same_loads(ranked), barred)][:1])))
             some = [points[are_new(space.same_loads(points), barred)] for points in (ranked, space.sample(self.rng, POPULATION))]
             first = np.concatenate([some[0][:KNOWN], some[1]])
             if len(first):
                 self._breed(GENERATIONS, np.unique(first, axis=0), barred)
+        if self._drafts.min(initial=np.inf) < before:
+            # It has had fewer generations than what it is better than.
+            ranked = self._ranked()
+            alike = ~are_new(space.same_loads(ranked), set(keys(space.same_loads(ranked[:1]))))
+            first = np.concatenate([ranked[alike][:KNOWN], space.sample(self.rng, POPULATION)])
+            self._breed(GENERATIONS, np.unique(first, axis=0))
+
+    def _ranked(self) -> Points:
+        """All points of the pool, the lowest drafts first."""
+        return self._pool[np.argsort(self._drafts, kind="stable")]
 
     def _shortlist(self, n: int) -> tuple[Points, Floats]:
         """Unseen points that may beat the best, and their drafts: the lowest drafts, and all neighbours of the best."""

@@ -59,6 +59,12 @@ def test_rows_that_fit_are_left_alone_and_others_only_shrink() -> None:
         assert set(found[:, n].tolist()) <= set(column.choices)
 
 
+def test_tiles_that_are_decided_stay() -> None:
+    space = Space(workload("resnet18.c8").func, SMALL, fixed={"tile_x": 14})
+    points = fitted(space, np.random.default_rng(0), 512)
+    assert len(points) > 10 and (points[:, space.names.index("tile_x")] == 14).all()
+
+
 @pytest.mark.parametrize(("above", "asked"), [(0, 0), (1, 1)])
 def test_they_are_asked_for_where_few_draws_are_points(above: int, asked: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twins: as many as the share says, and one too few."""

@@ -26,6 +26,7 @@ from space.plan import Part, Plan
 from space.rule import Column, NumericRule, Points
 from space.rules import cuts, length
 
+LARGE = "conv2d:h=130,w=130,ci=48,co=80,k=5,stride=1,pad=2"
 PADDED = "conv2d:h=7,w=6,ci=32,co=48,k=3,pad=1"
 
 
@@ -458,6 +459,12 @@ def test_nests_follow_each_other() -> None:
     ("resnet18.c4", {"head": ("y", 6), "cut": ("y", 4), "tile_y": 9, "tile_x": 14, "tile_ci": 2, "last_ci": 1, "order": 5,
                      "load_data": 5, "load_kernel": 5, "banks_data": 2, "banks_kernel": 2, "banks_acc": 2, "tail_last": 2,
                      "addend_first": 1}, 0.02),
+    # So many visits that the middle ones are played alone: they are no border, which leaves more of a tile's taps out; and where
+    # of two tiles they meet the smaller, the larger ones take longer.
+    (LARGE, {"tile_co": 2, "tile_y": 1, "tile_x": 10, "tile_ci": 1, "drop_zeros": 1, "order": 5, "load_data": 5, "banks_data": 3,
+             "banks_acc": 2}, 0.01),
+    (LARGE, {"tile_co": 3, "tile_y": 4, "tile_x": 10, "tile_ci": 1, "tile_ky": 1, "drop_zeros": 1, "order": 4, "load_data": 6,
+             "banks_data": 3, "banks_acc": 2}, 0.03),
 ])
 def test_what_is_estimated_too_low_is_found_by_a_search(name: str, decisions: dict[str, Any], near: float) -> None:
     """Points that searches found because their estimates were 5 to 25 % too low."""
