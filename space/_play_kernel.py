@@ -320,7 +320,6 @@ def play(
             started = comp
             since = 0.0
             paced = 0.0  # since then, counted as those that are left
-            follows_on = False  # whether this visit follows the one before
             while True:
                 new_tile = step == 0 or changed < w[AROUND]  # whose initial values, and those of others, are still to be written
                 share = 1.0  # of a whole tile of the reduction: the last one may be smaller
@@ -451,8 +450,8 @@ def play(
                 if drops[r]:
                     for d in range(ndims):
                         a, b = dims[r, d, 0], dims[r, d, 1]
-                        if not follows_on or (a >= changed and outer[a] > 1) or (b >= changed and outer[b] > 1):
-                            # Else the visit before was at the same place.
+                        if step == since or (a >= changed and outer[a] > 1) or (b >= changed and outer[b] > 1):
+                            # Else the visit before, which this one follows, was at the same place.
                             i0, i1, j0, j1 = 0, 1, 0, 1
                             if a >= 0:
                                 i0 = low_of[a] + counter[a] * tile[a]
@@ -476,7 +475,6 @@ def play(
                     if counter[within[shared[i]]] == 0:
                         freed[shared[i]] = comp
                 step += 1
-                follows_on = True
                 weight = share * made if weighed else 1.0
                 left -= weight
                 paced += weight
@@ -523,7 +521,7 @@ def play(
                 if leaps and changed >= 0 and ((step >= MOST / 3 and changed < w[OUT]) or step >= 2 * MOST):
                     # The first visits stand at a border, and have less to do than those whose pace goes for all that follow.
                     # Where stages come that late, in the midst of what they take at once.
-                    leaps, follows_on, started, since, paced = False, False, comp, step, 0.0
+                    leaps, started, since, paced = False, comp, step, 0.0
                     inner = w[OUT] if changed < w[OUT] else spatial
                     for a in range(axes):
                         counter[a] = int(MIDDLE * outer[a]) if a < inner else 0

@@ -407,10 +407,9 @@ def _nests(space: Space, sketch: int) -> Iterator[tuple[Model, dict[str, int]]]:
 
 def _positions(space: Space, sketch: int) -> Iterator[tuple[Model, dict[str, int]]]:
     """Of every nest of a sketch its model, and where its columns stand among those of the sketch, by name."""
-    start = 0
-    for model in space.sketches[sketch].models:
+    own = space.sketches[sketch]
+    for start, model in zip(own.starts, own.models):
         yield model, {name: start + n for name, n in model.index.items()}
-        start += len(model.columns)
 
 
 def _pins(space: Space, sketch: int, row: Point, tiled: Sequence[int]) -> dict[int, int]:

@@ -215,26 +215,38 @@ class Proposer:
         Small memories make valleys: from one place of a load to another several tiles have to change at once, and all of them fit
         exactly, or are worse than what there is.
         """
-        space, barred, before = self.space, set[bytes](), self._drafts.min(initial=np.inf)
+        barred, before = set[bytes](), self._drafts.min(initial=np.inf)
         for _ in range(ELSEWHERE):
-            ranked = self._ranked()
-            if not len(ranked) or self._drafts.min() <= DEAR * space.bound(ranked[:1])[0] + ENDS:
+            if not self._dear():
                 break
-            barred.update(keys(space.same_loads(ranked[are_new(space.same_loads(ranked), barred)][:1])))
-            some = [points[are_new(space.same_loads(points), barred)] for points in (ranked, space.sample(self.rng, POPULATION))]
-            first = np.concatenate([some[0][:KNOWN], some[1]])
+            ranked = self._ranked()
+            barred.update(keys(self.space.same_loads(self._apart(ranked, barred)[:1])))
+            some = ranked, self.space.sample(self.rng, POPULATION)
+            known, drawn = (self._apart(points, barred) for points in some)
+            first = np.concatenate([known[:KNOWN], drawn])
             if len(first):
                 self._breed(GENERATIONS, np.unique(first, axis=0), barred)
         if self._drafts.min(initial=np.inf) < before:
             # It has had fewer generations than what it is better than.
             ranked = self._ranked()
-            alike = ~are_new(space.same_loads(ranked), set(keys(space.same_loads(ranked[:1]))))
-            first = np.concatenate([ranked[alike][:KNOWN], space.sample(self.rng, POPULATION)])
+            alike = ~are_new(self.space.same_loads(ranked), set(keys(self.space.same_loads(ranked[:1]))))
+            first = np.concatenate([ranked[alike][:KNOWN], self.space.sample(self.rng, POPULATION)])
             self._breed(GENERATIONS, np.unique(first, axis=0))
+
+    def _dear(self) -> bool:
+        """Whether the lowest draft is far above what that point's engines need."""
+        if not len(self._drafts):
+            return False
+        best = int(self._drafts.argmin())
+        return bool(self._drafts[best] > DEAR * self.space.bound(self._pool[[best]])[0] + ENDS)
 
     def _ranked(self) -> Points:
         """All points of the pool, the lowest drafts first."""
         return self._pool[np.argsort(self._drafts, kind="stable")]
+
+    def _apart(self, points: Points, barred: Set[bytes]) -> Points:
+        """Those of some points that load as nothing barred does, in order."""
+        return points[are_new(self.space.same_loads(points), barred)]
 
     def _shortlist(self, n: int) -> tuple[Points, Floats]:
         """Unseen points that may beat the best, and their drafts: the lowest drafts, and all neighbours of the best."""

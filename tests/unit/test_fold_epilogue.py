@@ -116,17 +116,21 @@ def test_a_sum_that_is_not_shifted_may_wrap_around(shift: int, taken: bool) -> N
         assert np.array_equal(run(sch.func, *arrays)["D"], wanted) and (bias + 16 * data * weight) not in range(-2**31, 2**31)
 
 
+def folded_or_refused(sch: Schedule, fits: bool, code: str) -> None:
+    """Folds block D, which is refused with a code where it does not fit."""
+    if fits:
+        sch.fold_epilogue("D")
+    else:
+        with refused(ScheduleError, code):
+            sch.fold_epilogue("D")
+
+
 @pytest.mark.parametrize(("limit", "fits"), [(8_387_583, True), (8_387_584, False)])
 def test_the_bound_is_exact(limit: int, fits: bool) -> None:
     # 16 products of at most 128 * 128, and the addend shifted by 8, just below 2**31 or just not.
     tight = replace(Schedule(dense).func, value_ranges=(None, None, (0, limit), None))
     assert ((limit << 8) + 16 * 128 * 128 < 2**31) == fits
-    sch = Schedule(tight)
-    if fits:
-        sch.fold_epilogue("D")
-    else:
-        with refused(ScheduleError, "range"):
-            sch.fold_epilogue("D")
+    folded_or_refused(Schedule(tight), fits, "range")
 
 
 def _chain(a: int, c: int, addend: str, *, between: str = "S[vi]", shift: int = 2) -> PrimFunc:
@@ -215,12 +219,8 @@ def test_an_addend_has_to_be_there_for_all_that_the_sum_starts(rows: int, taken:
         ('D: T.Buffer((8,), "int32")', f'D: T.Buffer(({rows},), "int32")'),
     )
     sch = Schedule(func)
-    if taken:
-        sch.fold_epilogue("D")
-        same(func, sch, 0)
-    else:
-        with refused(ScheduleError, "index"):
-            sch.fold_epilogue("D")
+    folded_or_refused(sch, taken, "index")
+    same(func, sch, 0)
 
 
 @pytest.mark.parametrize("together", [True, False])
@@ -247,12 +247,8 @@ def main(A: T.Buffer((8, 3), "int8"), b: T.Buffer((8,), "int8"), D: T.Buffer((8,
             D[vi] = C[vi] + last[0]
 """)
     sch = Schedule(func)
-    if together:
-        sch.fold_epilogue("D")
-        same(func, sch, 0)
-    else:
-        with refused(ScheduleError, "order"):
-            sch.fold_epilogue("D")
+    folded_or_refused(sch, together, "order")
+    same(func, sch, 0)
 
 
 @pytest.mark.parametrize(("terms", "fits"), [(8_388_608 + 8_388_576, True), (8_388_608 + 8_388_577, False)])
@@ -261,11 +257,7 @@ def test_all_sums_of_a_chain_count_against_overflow(terms: int, fits: bool) -> N
     func = _chain(8_388_608, terms - 8_388_608, "b[vj]")
     least = 3 - 4000 - 128 * terms
     assert (least >= -2**31) == fits
-    if fits:
-        Schedule(func).fold_epilogue("D")
-    else:
-        with refused(ScheduleError, "range"):
-            Schedule(func).fold_epilogue("D")
+    folded_or_refused(Schedule(func), fits, "range")
 
 
 def test_an_output_sum_is_refused() -> None:

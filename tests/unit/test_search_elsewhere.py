@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from small_machine import SMALL
 
 from autosched.search import proposer as module
 from autosched.search.proposer import Proposer
-from autosched.target import Target, get_target
 from autosched.workloads import workload
 from space import Space
 from space.brood import Brood
 from space.distinct import are_new, keys
 
 DENSE = "dense:m=49,k=256,n=1000,bias=1"
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Target:
-    """A machine with an eighth of the usual memories."""
-    file: Path = tmp_path_factory.mktemp("targets") / "small.json"
-    file.write_text(json.dumps({"LOG_INP_BUFF_SIZE": 12, "LOG_WGT_BUFF_SIZE": 15, "LOG_ACC_BUFF_SIZE": 14}))
-    return get_target(str(file))
 
 
 def proposed(space: Space, seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Proposer, list[frozenset[bytes]]]:
@@ -47,9 +37,9 @@ def proposed(space: Space, seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_valley_between_two_places_of_a_load_is_crossed(small: Target, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_valley_between_two_places_of_a_load_is_crossed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights of a whole reduction on chip, with small tiles: the best there is a few per cent above that with parts of it."""
-    space = Space(workload(DENSE).func, small)
+    space = Space(workload(DENSE).func, SMALL)
     with monkeypatch.context() as patch:
         patch.setattr(module, "ELSEWHERE", 0)
         settled, once = proposed(space, seed, monkeypatch)
@@ -67,8 +57,8 @@ def test_a_valley_between_two_places_of_a_load_is_crossed(small: Target, seed: i
     assert are_new(space.same_loads(found._pool[[int(found._drafts.argmin())]]), later[0]).all()
 
 
-def test_the_same_seed_breeds_the_same(small: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    space = Space(workload(DENSE).func, small)
+def test_the_same_seed_breeds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = Space(workload(DENSE).func, SMALL)
     for name, value in (("GENERATIONS", 4), ("ENOUGH", 1), ("EAGER", 512)):
         monkeypatch.setattr(module, name, value)
     one, two = (proposed(space, 3, monkeypatch)[0] for _ in range(2))

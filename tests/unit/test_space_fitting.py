@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from small_machine import SMALL
 
 from autosched.search import proposer as module
 from autosched.search.proposer import Proposer
-from autosched.target import Target, get_target
 from autosched.workloads import workload
 from space import Space, fitting
 from space.distinct import keys
 from space.fitting import fitted
 
-DE10 = get_target("vta-de10")
-SMALL = Target("small", replace(DE10.config, LOG_INP_BUFF_SIZE=12, LOG_WGT_BUFF_SIZE=15, LOG_ACC_BUFF_SIZE=14), "chisel")
 CONV = Space(workload("resnet18.c8").func, SMALL)
 
 
@@ -43,7 +39,7 @@ def test_the_same_state_gives_the_same() -> None:
 
 
 def test_rows_that_fit_are_left_alone_and_others_only_shrink() -> None:
-    rng, space = np.random.default_rng(3), Space(workload("resnet18.c8").func, DE10)
+    rng, space = np.random.default_rng(3), Space(workload("resnet18.c8").func, "vta-de10")
     rows = space.varied(space.hungry(rng, 600), rng)
     (sketch, _, own), *_ = space.groups(rows)
     once, _, plans = space.repaired(sketch, own)
