@@ -24,7 +24,7 @@ from autosched.ir.patterns import is_widened, operands
 from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
 from autosched.schedule import Schedule
-from autosched.schedule.primitives.reductions.windows import MOST_TERMS
+from autosched.schedule.primitives.reductions.windows import MOST_STEPS, MOST_TERMS
 from autosched.target import Target
 from space.normalise.blocks import device_block, device_blocks, extents, loads_of, store_of
 from space.normalise.copies import path_of
@@ -57,7 +57,7 @@ def apply(sch: Schedule, target: Target, kept: bool = False, slid: bool = False)
         if not loads or any(e.buffer.name in made or _pads_otherwise(sch, e.buffer) for e in loads):
             continue
         if _kind(block):
-            done |= _slid(sch, block) if slid else _reduction(sch, block, kept)
+            done |= _slid(sch, block) if slid else _reduction(sch, block, kept, target)
         elif block.init is None and _written_out(store_of(block).value) and store_of(block).buffer.dtype == "int32":
             try:
                 sch.extrema_by_difference(sch.get_sblock(block.name))
@@ -97,7 +97,7 @@ def _written_out(value: Expr) -> bool:
 def _over(block: Block, most: int = MOST) -> list[tuple[Var, int]]:
     """The iterators that a window is taken over, and how many steps each has; nothing where these are too many."""
     over = [(iv.var, n) for iv in block.iter_vars if iv.kind == "reduce" and (n := extents(block)[iv.var]) > 1]
-    return over if 1 < prod(n for _, n in over) <= most else []
+    return over if 1 < prod(n for _, n in over) <= most and max(n for _, n in over) <= MOST_STEPS else []
 
 
 def _operand(block: Block) -> BufferLoad:
@@ -107,14 +107,18 @@ def _operand(block: Block) -> BufferLoad:
     return load
 
 
-def _reduction(sch: Schedule, block: Block, kept: bool) -> bool:
-    over = _over(block)
+def _reduction(sch: Schedule, block: Block, kept: bool, target: Target) -> bool:
+    # Under chisel what slides is better where a window is longer than a chain.
+    over = _over(block, MOST if target.semantics == "chisel" else MOST_TERMS)
     if not over:
         return False
     load = _operand(block)
     classes = _classes(block, load, *over[0]) if len(over) > 1 else []
+    count, across = over[0][1], prod(n for _, n in over[1:])
+    alone = count - sum(map(len, classes))
+    if max(across, alone * across + count - alone) > MOST:
+        return False
     sch.expand_reduction(sch.get_sblock(block.name))
-    count = over[0][1]
     for group in classes:
         paths = [_path(sch, block.name, count, k) for k in group]
         shared = sch.share_value(sch.get_sblock(block.name), paths, "int32" if kept else "int8")

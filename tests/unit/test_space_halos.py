@@ -91,10 +91,11 @@ def cost(k: int, stride: int) -> int:
     return len(groups) * row + halves + 2 * (2 * len(groups) - 1) + moved + 3 * (k - sum(groups)) * k
 
 
-PAIRS = [(2, 1), (3, 1), (3, 2), (4, 1), (4, 2), (4, 3), (5, 1), (5, 2), (6, 3)]
+PAIRS = [(2, 1), (3, 1), (3, 2), (4, 1), (4, 2), (4, 3), (5, 1), (5, 2), (6, 3), (9, 1)]
+LARGE = [pytest.param(*pair, marks=pytest.mark.slow) for pair in ((9, 2), (13, 1), (16, 1), (16, 3))]  # as in spatial pyramids
 
 
-@pytest.mark.parametrize(("k", "stride"), PAIRS)
+@pytest.mark.parametrize(("k", "stride"), [*PAIRS, *LARGE])
 def test_neighbours_are_compared_in_place(k: int, stride: int, same: Same) -> None:
     sizes = f"h={2 * k + 3},w={3 * k + 1},c=32,k={k},stride={stride}"
     for func in (pool(sizes).func, smallest(sizes)):
@@ -112,7 +113,8 @@ def test_neighbours_are_compared_in_place(k: int, stride: int, same: Same) -> No
         assert form_of(Space(func, get_target(other)), True) is None
 
 
-@pytest.mark.parametrize("sizes", ["h=6,w=20,c=16,k=4,stride=2", "h=9,w=12,c=32,k=6,stride=3", "h=8,w=12,c=16,k=7,stride=1"])
+@pytest.mark.parametrize("sizes", ["h=6,w=20,c=16,k=4,stride=2", "h=9,w=12,c=32,k=6,stride=3", "h=8,w=12,c=16,k=7,stride=1",
+                                   "h=11,w=8,c=16,k=9,stride=1,pad=4"])
 def test_two_rows_of_results_slide_as_well(sizes: str) -> None:
     """Of what these read in two rows most is none that both read, and still a block has one load for it."""
     space = space_of(sizes)
@@ -214,6 +216,33 @@ def test_other_windows_have_no_such_form(func: PrimFunc, why: str) -> None:
     assert not normalised(func, DE10, True, True).trace.insts, why
     # A window may be longer where halves of what it shares overlap.
     assert (form_of(Space(func, DE10), True) is None) == (why != "more operands than a chain has")
+
+
+@pytest.mark.parametrize(("k", "stride", "kept", "stored"), [
+    (5, 1, True, True), (16, 1, True, True), (17, 1, False, False), (5, 2, True, True), (6, 4, True, True), (8, 5, False, False), (5, 5, False, False),
+])
+def test_without_sliding_rows_are_chains_of_their_own(k: int, stride: int, kept: bool, stored: bool) -> None:
+    """A window is longer than a chain may be, but none of its rows is, nor what compares them."""
+    func = pool(f"h={k + stride},w={k + stride},c=16,k={k},stride={stride}").func
+    portable = get_target("vta-de10-portable")
+    assert bool(normalised(func, portable, True, True).trace.insts) == kept
+    assert bool(normalised(func, portable, True).trace.insts) == stored
+
+
+def test_rows_that_are_chains_compute_the_same_and_are_worth_it(same: Same) -> None:
+    portable = get_target("vta-de10-portable")
+    task = resolve("max_pool2d:h=9,w=9,c=16,k=5,stride=1,pad=2", portable)
+    space = Space(task.func, portable)
+    for kept in (False, True):
+        same(task.func, normalised(task.func, portable, True, kept))
+    k = form_of(space)
+    assert k is not None
+    nest = space.sketches[k].model.nest
+    # A row of five is widened once and takes four differences; a window moves one of five such rows, and compares it with the
+    # others. In a loop each of 25 elements is compared, in two cycles.
+    assert [halo.cycles for halo in nest.halos] == [14] and sum(s.cycles for s in nest.stages) == 10
+    tally, _ = accepted(task, space, drawn(space, 4), 0.4, np.random.default_rng(1))
+    assert tally.drawn == 4 and tally.executed and not tally.faults
 
 
 def test_a_stage_reads_at_several_places_only_where_that_is_said() -> None:

@@ -68,10 +68,16 @@ def test_an_initial_value_that_counts_stays(same: Same, init: int, maxima: int) 
 
 
 def test_refused() -> None:
-    large = parse(window.script().replace("(4, 8, 2, 3)", "(4, 8, 2, 33)").replace("(4, 19)", "(4, 49)"))
-    with pytest.raises(ScheduleError, match="66 terms; 64 are the most"):
-        Schedule(large).expand_reduction("C")
-    Schedule(parse(window.script().replace("(4, 8, 2, 3)", "(4, 8, 2, 32)").replace("(4, 19)", "(4, 48)"))).expand_reduction("C")
+    def sized(rows: int, columns: int) -> Schedule:
+        script = window.script().replace("(4, 8, 2, 3)", f"(4, 8, {rows}, {columns})")
+        return Schedule(parse(script.replace("(4, 19)", f"(4, {14 + 2 * rows + columns})")))
+
+    for rows, columns in ((2, 64), (16, 16), (4, 64)):
+        sized(rows, columns).expand_reduction("C")
+    with pytest.raises(ScheduleError, match="reduces 258 terms; 256 are the most"):
+        sized(6, 43).expand_reduction("C")
+    with pytest.raises(ScheduleError, match="reduces 65 terms along vq; 64 are the most"):
+        sized(2, 65).expand_reduction("C")
     sch = Schedule(window)
     with pytest.raises(ScheduleError, match="no minimum or maximum of several int8"):
         sch.extrema_by_difference("C")

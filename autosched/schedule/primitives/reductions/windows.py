@@ -24,7 +24,8 @@ from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.reductions.plain import plain_store
 from autosched.schedule.primitives.reductions.stages import part_at, stage_of
 
-MOST_TERMS = 64  # of a value that is written out
+MOST_TERMS = 256  # of a value that is written out
+MOST_STEPS = 64  # of one iterator: whoever reads a value goes as deep
 EXTREMA = ("min", "max")
 INTEGERS = tuple(f"{kind}{width}" for kind in ("int", "uint") for width in (8, 16, 32, 64))
 
@@ -38,7 +39,7 @@ class Windows(ScheduleBase):
 
         Args:
             block: handle or name of a block with init, alone in its loops, one loop for each iterator and as long as its domain,
-                that reduces integers with +, min or max over at most 64 terms.
+                that reduces integers with +, min or max over at most 256 terms, 64 of them along an iterator.
 
         Raises:
             ScheduleError: another body; no terms or more; loops that are not its iterators'.
@@ -177,6 +178,9 @@ def _expanded(state: State, realize: BlockRealize) -> dict[int, Stmt | None]:
     if prod(counts) > MOST_TERMS:
         raise Refusal(f"block {block.name} reduces {prod(counts)} terms; {MOST_TERMS} are the most that are written out",
                       [block.ident], code="range")
+    if (longest := max(counts, default=0)) > MOST_STEPS:
+        raise Refusal(f"block {block.name} reduces {longest} terms along {over[counts.index(longest)].var.name}; {MOST_STEPS} "
+                      "are the most that are written out", [block.ident], code="range")
     known = Analyzer({})  # an index stays the iterator that it is, also where that has one value only
 
     def fold(rest: Sequence[tuple[IterVar, int]], at: dict[Var, Expr]) -> Expr:
