@@ -113,16 +113,25 @@ def row_ends(table: isa.Table, mode: str) -> Ints:
     return np.asarray(table[:, isa.DRAM] + np.maximum(rows - 1, 0) * table[:, isa.X_STRIDE] + table[:, isa.X_SIZE])
 
 
-def check_space(table: isa.Table, config: VTAConfig, mode: str) -> None:
-    """Raise ExecutionError for the first transfer that leaves the 32-bit address space."""
+def _last_bytes(table: isa.Table, config: VTAConfig, mode: str) -> Ints:
+    """First byte behind the last row of each transfer; 0 for what moves nothing."""
     bytes_of = isa.element_bytes(config)
     load, store = moves(table, isa.OP_LOAD), moves(table, isa.OP_STORE)
     size = np.where(store, bytes_of[isa.MEM_OUT], bytes_of[np.minimum(table[:, isa.MEM], len(bytes_of) - 1)])
-    beyond = (load | store) & (row_ends(table, mode) * size > SPACE)
-    found = np.flatnonzero(beyond)
+    return np.where(load | store, row_ends(table, mode) * size, 0)
+
+
+def leaves_space(table: isa.Table, config: VTAConfig, mode: str) -> Mask:
+    """Which transfers leave the 32-bit address space."""
+    return np.asarray(_last_bytes(table, config, mode) > SPACE)
+
+
+def check_space(table: isa.Table, config: VTAConfig, mode: str) -> None:
+    """Raise ExecutionError for the first transfer that leaves the 32-bit address space."""
+    found = np.flatnonzero(leaves_space(table, config, mode))
     if len(found):
         index = int(found[0])
-        last = int(row_ends(table, mode)[index] * size[index])
+        last = int(_last_bytes(table, config, mode)[index])
         raise ExecutionError(index, "dram", f"reaches address {last:#x}, outside the 32-bit DRAM")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from sim import isa
 from sim.config import mode_of
 from sim.dram import Dram
-from sim.legality import MAX_WORK, moves, region
+from sim.legality import MAX_WORK, leaves_space, moves, region
 from sim.program import Program
 from sim.trace import uops_are_constant, uops_of_image
 
@@ -23,7 +23,8 @@ def operands(program: Program) -> list[str]:
     """One remark per instruction, "" where there is nothing to say.
 
     Ranges are inclusive and span what is touched; an instruction with strides may leave elements between them alone. Micro-ops
-    are those of the program's memory image. Where a STORE of the program may overwrite micro-ops, GEMM and ALU have no remark.
+    are those of the program's memory image. Where a STORE of the program may overwrite micro-ops, or a LOAD of them leaves the
+    address space, GEMM and ALU have no remark.
 
     Args:
         program: a program with its micro-ops in memory.
@@ -33,7 +34,8 @@ def operands(program: Program) -> list[str]:
     uop_loads = moves(table, isa.OP_LOAD) & (table[:, isa.MEM] == isa.MEM_UOP)
     width, height = region(table)
     known = int((width * height)[uop_loads].sum()) <= MAX_WORK and uops_are_constant(table, config, mode)
-    loads = uops_of_image(table, Dram(program.memory)) if known else None
+    known = known and not bool((leaves_space(table, config, mode) & uop_loads).any())
+    loads = uops_of_image(table, config, Dram(program.memory), mode) if known else None
     uops: isa.Table = np.zeros((config.uop_capacity, 3), dtype=np.int64)
     moving = moves(table, isa.OP_LOAD) | moves(table, isa.OP_STORE)
     remarks = []

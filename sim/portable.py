@@ -311,7 +311,7 @@ def _walk(program: Program, state: tokens.Flow) -> tuple[Trace, Ints | None]:
             uops, amounts = ran.uops, ran.amounts
             break
     if uops is None:
-        uops = uops_of_image(table, Dram(program.memory))
+        uops = uops_of_image(table, config, Dram(program.memory), mode_of(program.semantics))
     return trace(table, config, state, uops, mode_of(program.semantics), loops="fsim"), amounts
 
 

@@ -41,9 +41,14 @@ def trace_program(program: Program, state: tokens.Flow, mode: str, semantics: st
 
 
 def uop_loads(program: Program, mode: str) -> UopLoads:
-    """The words that every LOAD UOP reads."""
+    """The words that every LOAD UOP reads.
+
+    Raises:
+        ExecutionError: a transfer leaves the address space.
+    """
+    legality.check_space(program.table, program.config, mode)
     if uops_are_constant(program.table, program.config, mode):
-        return uops_of_image(program.table, Dram(program.memory))
+        return uops_of_image(program.table, program.config, Dram(program.memory), mode)
     from sim.semantics import execute
 
     return execute(program, mode).uops

@@ -15,7 +15,7 @@ from sim import isa
 from sim.config import VTAConfig
 from sim.dram import Dram
 from sim.encoding import encoding_of
-from sim.legality import UOP_SPAN, ZERO_ROWS, moves, region
+from sim.legality import UOP_SPAN, ZERO_ROWS, leaves_space, moves, region
 from sim.tokens import Flow
 
 MAX_RACES = 256
@@ -94,11 +94,15 @@ def empty_uops(table: isa.Table) -> UopLoads:
     return UopLoads(offsets, np.zeros(int(offsets[-1]), dtype=np.uint32))
 
 
-def uops_of_image(table: isa.Table, dram: Dram) -> UopLoads:
-    """What every LOAD UOP reads, if no STORE changes it before."""
+def uops_of_image(table: isa.Table, config: VTAConfig, dram: Dram, mode: str) -> UopLoads:
+    """What every LOAD UOP reads, if no STORE changes it before; zeros where it leaves the address space."""
     from sim._exec_kernel import collect_uops
 
     loads = empty_uops(table)
+    outside = leaves_space(table, config, mode)
+    if outside.any():
+        table = table.copy()
+        table[outside, isa.X_SIZE] = 0
     collect_uops(table, loads.offsets, dram.data, dram.pages, loads.words)
     return loads
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +12,13 @@ import pytest
 from autosched.lower import lower_table
 from autosched.workloads import workload
 from sim import asm, isa
+from sim.config import VTAConfig
+from sim.dram import SPACE, Dram
+from sim.errors import ExecutionError
 from sim.operands import operands
 from sim.program import Program
+from sim.timeline import write_trace
+from sim.trace import uops_of_image
 from space import Space
 
 
@@ -93,3 +99,20 @@ def test_micro_ops_that_a_store_may_change_are_not_guessed() -> None:
     looped = np.isin(table[:, isa.OPCODE], (isa.OP_GEMM, isa.OP_ALU))
     assert all((r == "") == bool(loop) for r, loop, row in zip(remarks, looped, table) if loop or row[isa.X_SIZE])
     assert all(r for r, loop in zip(operands(program), looped) if loop)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_micro_ops_beyond_the_memory_are_not_read(rows: int, tmp_path: Path) -> None:
+    """The second row of a LOAD is behind the last address; the first one may end there."""
+    config = VTAConfig()
+    last = (SPACE // config.uop_elem_bytes) - 1
+    text = f"LOAD UOP dram={last} y_size={rows} x_size=1 x_stride=1\nGEMM uop_end=1 iter_out=1 iter_in=1\nFINISH"
+    program = Program("beyond", config, asm.assemble(text, config))
+    fills, gemm, _ = operands(program)
+    assert fills == ("# fills uop[0]" if rows == 1 else "# fills uop[0..1]").removeprefix("# ") and bool(gemm) == (rows == 1)
+    if rows == 1:
+        write_trace(tmp_path / "t.json", program)
+        return
+    assert not uops_of_image(program.table, config, Dram(()), "chisel").words.any()
+    with pytest.raises(ExecutionError, match="reaches address 0x100000004, outside the 32-bit DRAM"):
+        write_trace(tmp_path / "t.json", program)
