@@ -51,17 +51,18 @@ from space.play import (
 )
 
 if TYPE_CHECKING:
+    from sim.config import VTAConfig
     from space.model import Model
     from space.plan import Part, Plan
 
 Floats = npt.NDArray[np.float64]
 
 ISSUE = 7  # cycles of a computing instruction beyond its micro-ops: pipeline and hand-over (vta.md 5)
-LATENCY = 23  # cycles between two loads beyond their beats: request, delay, drain (vta.md 5.7, E = 22 + beats, occupancy E + 1)
+HANDLING = 7  # cycles between two loads beyond their beats and the memory's delay: request, drain, next (vta.md 5.7)
 FETCH = 2  # bus words of an instruction
 FETCHED = 16  # cycles that the fetch of an instruction takes while the loads keep the memory busy (6 alone)
 BEHIND = 128  # cycles that a load of micro-ops waits for reads in front of it (two bursts of 64 words)
-START = 60  # launch, first instructions, FINISH
+START = 44  # launch, first instructions, FINISH, beyond the delay of the first fetch
 
 
 @dataclass
@@ -101,9 +102,14 @@ class Terms:
     kinds: Floats
     addends_first: Floats
 
-    def load(self, operand: int) -> Floats:
+    def load(self, operand: int, config: VTAConfig) -> Floats:
         """Cycles of all fills of an operand, shape (n,)."""
-        return self.fills[operand] * (self.beats[operand] + LATENCY * self.transfers[operand])
+        return self.fills[operand] * (self.beats[operand] + latency(config) * self.transfers[operand])
+
+
+def latency(config: VTAConfig) -> int:
+    """Cycles between two loads beyond their beats."""
+    return HANDLING + config.read_delay
 
 
 def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
@@ -201,7 +207,8 @@ def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
         np.array(every.on), *turned(plan, every), columns(every.lows), columns(plan.position), model.n_spatial, fill, work,
         _tails(model, plan, every), _side_by_side(model, plan), np.array(plan.acc_banks), dims, padding.useful_before,
         padding.operand, np.array(plan.drops),
-        widths, float(ISSUE), float(LATENCY), float(FETCH), float(FETCHED), float(START), float(model.config.burst_beats),
+        widths, float(ISSUE), float(latency(model.config)), float(FETCH), float(FETCHED),
+        float(START + model.config.read_delay), float(model.config.burst_beats),
         float(model.config.outstanding_reads), float(model.config.queue_depth),
         np.full(n, np.inf) if enough is None else enough - extra, out,
     )
@@ -261,7 +268,7 @@ def _fills(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) -
         busy = (terms.fills[k] > 0) & ~once
         if k in model.starting:
             busy &= ~((known > 0) & np.stack(plan.firsts))
-        late += np.where(once, terms.load(k), 0.0)
+        late += np.where(once, terms.load(k, model.config), 0.0)
         for column, values in (
             (DEPTH, model.depth(plan, terms.part, k)), (BEATS, np.where(busy, terms.beats[k], 0.0)),
             (TRANSFERS, terms.transfers[k]), (BANKS, 1 + plan.banks[k]), (ENGINE, engine),
@@ -370,7 +377,7 @@ def _work(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) ->
     ring = terms.uops > model.config.uop_capacity
     later = np.where(ring, np.maximum(terms.uops / piece - 1, 0.0), 0.0)
     work[UOPS] = np.where(ring, piece, terms.uops) / 2
-    work[RELOAD] = later * (piece / 2 + LATENCY + BEHIND) / np.maximum(times(part.outer), 1)
+    work[RELOAD] = later * (piece / 2 + latency(model.config) + BEHIND) / np.maximum(times(part.outer), 1)
     # A maximum can only bring in a value where something smaller is known to stand: a place's first tile finds anything.
     work[CLEAR] = model.init_elements(plan, part) if model.nest.clears else 0.0
 

@@ -43,7 +43,7 @@ class First(NumericRule):
 
     def draft(self, model: Model, plan: Plan, terms: Terms) -> None:
         """First, the load engine starts later; otherwise the addends come when it has nothing to do."""
-        addends = [terms.load(k) for k in _addends(model) if terms.fills[k].any()]
+        addends = [terms.load(k, model.config) for k in _addends(model) if terms.fills[k].any()]
         if addends:
             terms.addends_first = np.where(plan.first, np.sum(addends, axis=0), 0.0)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from autosched.ir.scopes import WGT
 from autosched.ir.stmt import PrimFunc
 from autosched.lower.program import lower_table
 from autosched.measure import Candidate, measure
+from autosched.target import get_target
 from autosched.workloads import workload
 from sim import isa
 from space import Space, draft
@@ -45,6 +48,19 @@ def of(name: str, target: str, points: int) -> tuple[Space, np.ndarray]:
 def test_the_draft_is_near_the_machine(name: str, target: str, near: float, count: int) -> None:
     space, points = of(name, target, count)
     assert np.median(np.abs(off(space, name, points))) < near
+
+
+@pytest.mark.parametrize("delay", [16, 100, 400])
+def test_the_draft_knows_how_long_the_memory_waits(delay: int, tmp_path: Path) -> None:
+    path = tmp_path / "far.json"
+    path.write_text(json.dumps({"read_delay": delay}))
+    machine = get_target(str(path))
+    space = Space(workload("conv2d:h=14,w=14,ci=64,co=64,k=3,pad=1").func, machine)
+    points = space.sample(np.random.default_rng(0), 150)
+    drafts = space.draft(points)
+    lowest = np.argsort(drafts, kind="stable")[:8]
+    cycles = [lower_table(space.schedule(point).func, machine).cycles() for point in points[lowest]]
+    assert np.abs(drafts[lowest] / cycles - 1).max() < 0.04
 
 
 @pytest.mark.parametrize(("name", "parts"), [
