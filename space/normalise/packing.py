@@ -274,13 +274,18 @@ def _spread(sch: Schedule, target: Target, copies: Names) -> None:
             return
         except ScheduleError:
             pass  # with what the host spreads there may be one
+    found: tuple[_Plan, set[Buffer]] | None = None
     for plan in _plans(blocks, target, copies):
         lacking = [buffer for block in blocks for buffer, _ in accesses(block) if not _fits(plan, buffer)]
         alone = {b for b in lacking if b in packs and not any(plan.of(b, range(b.ndim)))}
         if alone == set(lacking):
-            break
-    else:
-        _plan(blocks, target, copies)  # says why there is none
+            spread = all(block.init is None or _path(store_of(block).value, alone) is None for block in blocks)
+            found = (plan, alone) if found is None or spread else found
+            if spread:
+                break
+    if found is None:
+        found = _plan(blocks, target, copies), set()  # says why there is none
+    plan, alone = found
     for block in blocks:
         choice = choice_of(store_of(block).value) is not None and is_copy(block, packs)
         if choice and (any(x.buffer in alone for x in loads_of(block)) or _cuts(block, plan)):
@@ -487,12 +492,17 @@ def _waste(extent: int, lanes: int) -> int:
 def _stored_axes(blocks: Sequence[Block], axes: Axes, lanes: int) -> list[Place]:
     """The axes of what is stored last, at plain indices: those that leave fewest lanes empty first.
 
-    Axes along which windows lie come last, and of two others that which something reads further on: the host cuts it out.
+    Axes along which windows lie come later, and of two others that which something reads further on: the host cuts it out. One
+    of a single index comes last: what the host lays out otherwise has all lanes.
     """
     out = store_of(blocks[-1])
     order = [axes.of((out.buffer, d)) for d in range(out.buffer.ndim)]
     rest = [a for a in order if order.count(a) == 1 and any(axes.of(p) is a for p in axes.extent)]
-    return sorted(rest, key=lambda a: (a in axes.windows, _waste(axes.size(a), lanes), a in axes.sliding, -order.index(a)))
+
+    def least(a: Place) -> tuple[bool, bool, int, bool, int]:
+        return axes.size(a) == 1, a in axes.windows, _waste(axes.size(a), lanes), a in axes.sliding, -order.index(a)
+
+    return sorted(rest, key=least)
 
 
 def _factors(block: Block, plan: _Plan) -> list[int] | None:
