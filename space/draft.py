@@ -8,6 +8,7 @@ engines then play it through (:mod:`space.play`).
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -124,7 +125,8 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
     if model.target.semantics == "portable":
         # Products close together must not add to one accumulator: where a tile has too few, each is an instruction.
         sums = times(part.tiles[..., model.n_spatial :]).astype(np.float64)
-        pieces = np.where(model.tile_elements(part) <= HAZARD_DISTANCE, sums, pieces)
+        few = _few(part, model.n_spatial)
+        pieces = np.where(few > 0, few * sums + (1 - few), pieces)
     if model.nest.guarded:
         # What a border cuts differently is an instruction of its own: here every step of the window.
         pieces = times(part.tiles[..., model.n_spatial :]).astype(np.float64)
@@ -154,6 +156,24 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
         stages, instructions, fills, beats, transfers, np.where(part.on, model.store_cycles(plan, part), 0.0), nothing.copy(),
         *uops(model, plan, part), nothing.copy(),
     )
+
+
+def _few(part: Part, spatial: int) -> Floats:
+    """The share of a part's tiles that have so few results that products follow each other on one of them, shape as ``on``.
+
+    The last tile along an axis may be smaller than the others.
+    """
+    tiles, outer, short = part.tiles[..., :spatial], part.outer[..., :spatial], part.short[..., :spatial]
+    ragged = np.flatnonzero((short > 0).any(axis=tuple(range(short.ndim - 1))))
+    found: Floats = np.zeros(part.on.shape)
+    for last in product((False, True), repeat=len(ragged)):
+        sizes, share = tiles.copy(), np.ones(part.on.shape)
+        for a, at_end in zip(ragged, last):
+            ends = np.where(short[..., a] > 0, 1 / outer[..., a], 0.0)
+            sizes[..., a] -= short[..., a] if at_end else 0
+            share *= ends if at_end else 1 - ends
+        found += np.where(times(sizes) <= HAZARD_DISTANCE, share, 0.0)
+    return found
 
 
 def _moved(model: Model, plan: Plan) -> npt.NDArray[np.bool_] | None:

@@ -360,6 +360,22 @@ def test_products_of_one_accumulator_are_instructions_where_they_may_not_be_clos
             assert abs(space.draft(point)[0] / cycles - 1) < 0.08
 
 
+@pytest.mark.parametrize(("tile", "pieces"), [(3, 8.5), (4, 8.5), (5, 1), (2, 16)])
+def test_a_smaller_last_tile_may_be_the_one_with_too_few_results(tile: int, pieces: float) -> None:
+    """Of 5 blocks in tiles of 3 the last two are a tile, and of tiles of 4 one is: half of the tiles are 16 instructions each."""
+    name, target = "dense:m=1,k=256,n=80,bias=0,tail=cast", "vta-de10-portable"
+    space = Space(workload(name).func, target)
+    point = space.point(tile_n=tile)[None] if tile != 4 else None
+    model = space.sketches[0].model
+    plan = model.neutral(1)
+    plan.body.tiles = np.minimum(plan.body.extents, [tile if axis.name == "n" else axis.extent for axis in model.nest.axes])
+    plan.complete()
+    assert terms_of(model, plan, plan.body).pieces[0] == pieces
+    if point is not None:
+        cycles = measure(Candidate(name, target, tuple(space.trace(point[0]).as_json()))).cycles
+        assert abs(space.draft(point)[0] / cycles - 1) < 0.08
+
+
 def test_taps_that_are_instructions_anyway_are_not_counted_twice() -> None:
     space = Space(workload(PADDED).func, "vta-de10-portable")
     model = space.sketches[0].model
