@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -72,8 +73,11 @@ class Padding:
 
     def _inside(self, dim: PaddedDim) -> npt.NDArray[np.bool_]:
         """Whether a step of the spatial axes, then of the reduction axes, that move a dimension reads no padding."""
-        inward = sorted(dim.axes, key=lambda a: a >= self.n_spatial)
-        return np.asarray(dim.inside, dtype=np.bool_)[indices(self.extents, dim.coeffs, inward)]
+        return np.asarray(dim.inside, dtype=np.bool_)[indices(self.extents, dim.coeffs, self._inward(dim))]
+
+    def _inward(self, dim: PaddedDim) -> list[int]:
+        """The spatial axes that move a dimension, then the reduction axes."""
+        return sorted(dim.axes, key=lambda a: a >= self.n_spatial)
 
     def vectors(self, every: int) -> int:
         """Of so many output vectors, all of a nest, those with a product that no padding makes zero."""
@@ -86,26 +90,28 @@ class Padding:
         """Share of a part's products that no padding makes zero, shape (n,)."""
         share = np.ones(part.on.shape)
         for dim in self.dims:
+            # Every reduction axis is whole in every part; the spatial ones, rows and phases of them, may be cut.
             table = self._share_table(dim)
-            # Every reduction axis is whole in every part; the spatial one may be cut.
-            space = [a for a in dim.axes if a < self.n_spatial]
-            if space:
-                a = space[0]
-                low, high = part.lows[..., a], part.lows[..., a] + part.extents[..., a]
-                share = share * (table[high] - table[low]) / np.maximum(high - low, 1)
-            else:
-                share = share * table[-1]
+            space = self._inward(dim)[: table.ndim]
+            ends = [(part.lows[..., a], part.lows[..., a] + part.extents[..., a]) for a in space]
+            total, size = np.zeros(part.on.shape), np.ones(part.on.shape)
+            for corner in product((0, 1), repeat=len(space)):
+                sign = -1 if (len(space) - sum(corner)) % 2 else 1
+                total += sign * table[tuple(own[at] for own, at in zip(ends, corner))]
+            for low, high in ends:
+                size *= np.maximum(high - low, 1)
+            share = share * total / size
         return share
 
     def _share_table(self, dim: PaddedDim) -> npt.NDArray[np.float64]:
-        """Running sum over the spatial axis of the share of reduction steps that read inside; one entry where there is none."""
+        """Running sums over the spatial axes, a dimension each, of the share of reduction steps that read inside."""
         if dim.at not in self._shares:
             values = self._inside(dim).astype(np.float64)
-            if any(a < self.n_spatial for a in dim.axes):
-                per = values.reshape(len(values), -1).mean(axis=1)
-                self._shares[dim.at] = np.concatenate([[0.0], np.cumsum(per)])
-            else:
-                self._shares[dim.at] = np.array([values.mean()])
+            many = sum(a < self.n_spatial for a in dim.axes)
+            table = values.reshape(*values.shape[:many], -1).mean(axis=-1)
+            for axis in range(many):
+                table = np.cumsum(table, axis=axis)
+            self._shares[dim.at] = np.pad(table, [(1, 0)] * many)
         return self._shares[dim.at]
 
     def most(self, plan: Plan, part: Part, n: int, extents: Ints) -> Ints:

@@ -1,0 +1,51 @@
+"""How much of a part is padding, by brute force: rows and phases of rows may both be cut; a part of padding alone is no point."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from math import prod
+
+import numpy as np
+import pytest
+
+from autosched.errors import ProgramError
+from autosched.lower import lower_table
+from autosched.workloads import workload
+from space import Space
+
+# Its last row and column of phases lie behind the result: they read padding only.
+BEHIND = "conv2d_transpose:h=5,w=4,ci=16,co=16,k=4,stride=2,pad=1,opad=1,bias=1"
+
+
+@pytest.mark.parametrize("name", [
+    BEHIND, "conv2d_transpose:h=4,w=3,ci=16,co=16,k=5,stride=2,pad=1", "conv2d:h=7,w=6,ci=16,co=16,k=3,stride=2,pad=1",
+])
+def test_the_share_of_a_box_that_is_no_padding(name: str) -> None:
+    space = Space(workload(name).func, "vta-de10")
+    model = next(sketch.model for sketch in space.sketches if sketch.model.padding.dims)
+    extents, spatial, dims = model.extents, model.n_spatial, model.padding.dims
+    rng = np.random.default_rng(0)
+    body = model.neutral(40).body
+    lows, ends = np.zeros_like(body.extents), body.extents.copy()
+    for a in range(spatial):
+        lows[:, a] = rng.integers(0, extents[a], size=40)
+        ends[:, a] = rng.integers(lows[:, a] + 1, extents[a] + 1)
+    shares = model.padding.share(replace(body, lows=lows, extents=ends - lows))
+    for low, end, share in zip(lows.tolist(), ends.tolist(), shares):
+        useful = 0
+        steps = [range(a, b) for a, b in zip(low, end)]
+        for at in product(*steps):
+            useful += all(dim.inside[sum(c * i for c, i in zip(dim.coeffs, at))] for dim in dims)
+        assert share == pytest.approx(useful / prod(map(len, steps)))
+    assert (shares == 0).any() or name != BEHIND
+
+
+def test_a_part_of_padding_alone_is_no_point() -> None:
+    space = Space(workload(BEHIND).func, "vta-de10")
+    decisions = {"sketch": 1, "cut": 1, "tile_y": 1, "tile_r": 2, "tile_x": 1, "tile_s": 2, "order": 2, "tail_last": 6}
+    with pytest.raises(ProgramError, match="is not in the space"):
+        space.point(**decisions, cut_again=4, drop_zeros=1)
+    lower_table(space.schedule(space.point(**decisions, cut_again=4, drop_zeros=0)).func, space.target)
+    for point in space.sample(np.random.default_rng(0), 120):
+        lower_table(space.schedule(point).func, space.target)
