@@ -141,7 +141,10 @@ def loads(
                             a = movers[k, d, m, 0]
                             if a < 0:
                                 break
-                            size += movers[k, d, m, 1] * ((extents[p, a, r] if position[a, r] >= depth else tiles[p, a, r]) - 1)
+                            # Around tiles of which the last is smaller a load reaches as far as if it were none.
+                            several = -(-extents[p, a, r] // tiles[p, a, r]) if position[a, r] >= depth else 1
+                            size += movers[k, d, m, 1] * (several * tiles[p, a, r] - 1)
+                        size = min(size, sizes[k, d, 1])
                     padded[i, p, d, r] = size
                     size = min(size, source) if plain else size
                     region[i, p, d, r] = size

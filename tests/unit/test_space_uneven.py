@@ -7,6 +7,7 @@ import pytest
 from decided import cut, error_of_lowest, run, settled, within_bounds
 
 from autosched.errors import ProgramError
+from autosched.ir.scopes import INP
 from autosched.lower import lower_table
 from autosched.workloads import workload
 from sim import isa
@@ -112,6 +113,23 @@ def test_of_a_long_axis_only_tiles_that_may_be_are_choices(text: str, axis: str,
     model = space.sketches[-1].model
     column = model.columns[model.index[f"tile_{axis}"]]
     assert [tile for tile in column.choices if tile > 64] == longest
+
+
+def test_a_load_around_uneven_tiles_is_as_large_as_lowering_makes_it() -> None:
+    """Of 10 rows a stride of 2 leaves the last one out; three tiles of 2 reach over it, but not beyond the image."""
+    space = Space(workload("conv2d:h=10,w=10,ci=32,co=16,k=1,stride=2").func, "vta-de10")
+    rng, met = np.random.default_rng(0), 0
+    for point in space.sample(rng, 300):
+        sketch, plan = space.meaning(point[None])
+        model, parts = sketch.model, [part for part in plan.parts if part.on[0]]
+        (data,) = (k for k, operand in enumerate(model.nest.operands) if operand.label == "data")
+        if plan.keep[data][0] or not plan.attach[data][0]:
+            continue
+        lowered = lower_table(space.schedule(point).func, "vta-de10")
+        made = sorted(storage.elements for storage in lowered.storages if storage.scope == INP)
+        assert made == sorted(int(model.footprint(plan, part, data)[0]) for part in parts)
+        met += bool(parts[0].short.any())
+    assert met > 5
 
 
 def test_least_loads_are_those_of_all_iterations() -> None:
