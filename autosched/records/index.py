@@ -18,7 +18,7 @@ from typing import Any
 from autosched.records.reading import TAIL, BestAt, Fault, LogFile, ProgramAt, digest
 from sim.files import write_text
 
-FORMAT = 3  # 2 had names of lines that are refused since
+FORMAT = 4  # 3 told no schedules
 WORTH = 2000  # lines that a command had to read before an index is written
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 
@@ -85,7 +85,7 @@ class Index:
                             None if torn is None else Fault(path, *torn))
             found.indexed = True
             tasks, names = self._tasks, self._names
-            found.bests = [BestAt(tasks[t], names[w], c, v, p, x, path, o, n) for t, w, c, v, p, x, o, n in bests]
+            found.bests = [BestAt(tasks[t], names[w], c, v, p, s, x, b, path, o, n) for t, w, c, v, p, s, x, b, o, n in bests]
             found.programs = [ProgramAt(w, name, path, o, n) for w, name, o, n in programs]
             found.counts = {tasks[t]: n for t, n in counts}
             return found
@@ -107,8 +107,8 @@ class Index:
             f.path.name: [
                 *f.stamp, digest(f.tail), f.offset, f.lines, [(x.line, x.reason) for x in f.damage if x is not f.torn],
                 None if f.torn is None else (f.torn.line, f.torn.reason),
-                [(number(b.task), named(b.name), b.cycles, b.verified, b.program, b.withdrawn, b.offset, b.length)
-                 for b in f.bests],
+                [(number(b.task), named(b.name), b.cycles, b.verified, b.program, b.schedule, b.withdrawn, b.began, b.offset,
+                  b.length) for b in f.bests],
                 [(p.workload, p.name, p.offset, p.length) for p in f.programs], [(number(t), n) for t, n in f.counts.items()],
             ]
             for f in files if f.stamp != (-1, -1)

@@ -17,6 +17,8 @@ from autosched.records.record import BestRecord, ProgramRecord, Run, TrialRecord
 from autosched.records.writer import Writer
 
 DEFAULT = Path("tuning_logs") / "runs"
+Claim = tuple[str, str, str, str, int]  # keys of program and machine, schedule, what it becomes and its cycles
+
 SAID = {"ok", *KINDS} - {"environment"}  # what a record says of a candidate, and not of the machine that ran it
 KEPT = 16  # best schedules of a task and version that are offered; more than one, because one may fail its check
 
@@ -35,7 +37,7 @@ class Log:
         self._files: dict[Path, LogFile] = {}
         self._own: set[Path] = set()
         self._bests: dict[tuple[str, str], list[BestAt]] = {}
-        self._withdrawn: set[tuple[str, str, str, int]] = set()
+        self._withdrawn: dict[Claim, tuple[tuple[int, ...], str]] = {}
         self._programs: dict[str, list[ProgramAt]] = {}
         index = Index(directory) if files is None else None
         read = self._refresh(index)
@@ -103,21 +105,26 @@ class Log:
     def _take(self, file: LogFile, bests: int, programs: int) -> None:
         """Takes in what a file has found, from these positions on."""
         for best in file.bests[bests:]:
-            workload, hardware, _ = best.task
             if best.withdrawn:
-                self._withdrawn.add((workload, hardware, best.program, best.cycles))
+                claim = _claim(best)
+                self._withdrawn[claim] = max(_age(best), self._withdrawn.get(claim, ((), "")))
             else:
-                self._bests.setdefault((workload, hardware), []).append(best)
+                self._bests.setdefault(best.task[:2], []).append(best)
         for program in file.programs[programs:]:
             self._programs.setdefault(program.workload, []).append(program)
 
     def _ranked(self, places: Iterable[BestAt]) -> list[BestAt]:
-        """Fewest cycles first, among equals what was checked, then the earliest; one per program and cycles."""
-        found: dict[tuple[str, int], BestAt] = {}
+        """Fewest cycles first, among equals what was checked, then the earliest; one that says the same of a schedule."""
+        found: dict[Claim, BestAt] = {}
         for b in sorted(places, key=lambda b: (b.cycles, not b.verified)):
-            if (b.task[0], b.task[1], b.program, b.cycles) not in self._withdrawn:
-                found.setdefault((b.program, b.cycles), b)
+            if not self._hidden(b):
+                found.setdefault(_claim(b), b)
         return list(found.values())
+
+    def _hidden(self, best: BestAt) -> bool:
+        """Whether what a record says was withdrawn, and not found good again since: by a newer version, or in a later run."""
+        withdrawn = self._withdrawn.get(_claim(best))
+        return withdrawn is not None and not (best.verified and _age(best) > withdrawn)
 
     # -- what it says ---------------------------------------------------------------------------------------------------
 
@@ -268,6 +275,16 @@ class Log:
     def tasks(self) -> list[tuple[str, str, str]]:
         """(name, key of the program, key of the machine) of all that has a best schedule, by name."""
         return sorted((name, *key) for key, places in self._bests.items() for name in {b.name for b in places})
+
+
+def _claim(best: BestAt) -> Claim:
+    """What a record says of a schedule: another trace of the same program may be wrong, and the same with other cycles."""
+    return *best.task[:2], best.schedule, best.program, best.cycles
+
+
+def _age(best: BestAt) -> tuple[tuple[int, ...], str]:
+    """Which of two records knows more: that of the newer version, then of the later run."""
+    return by_number(best.task[2]), best.began
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:

@@ -50,7 +50,9 @@ class BestAt(NamedTuple):  # cheaper to make than a dataclass, and a large log h
         cycles: its cycles.
         verified: whether it says that it was checked.
         program: first digits of the hash of its program.
+        schedule: what tells its trace from another.
         withdrawn: whether it says that its check failed.
+        began: when its run began.
         path: its file.
         offset: where its line begins in there.
         length: of its line, in bytes.
@@ -61,7 +63,9 @@ class BestAt(NamedTuple):  # cheaper to make than a dataclass, and a large log h
     cycles: int
     verified: bool
     program: str
+    schedule: str
     withdrawn: bool
+    began: str
     path: Path
     offset: int
     length: int
@@ -199,8 +203,8 @@ class LogFile:
             self.programs.append(ProgramAt(found.workload, found.name, self.path, offset, length))
         elif isinstance(found, BestRecord):
             task = found.workload, found.hardware, found.version
-            self.bests.append(BestAt(task, found.name, found.cycles, found.verified, found.program[:16], bool(found.reason),
-                                     self.path, offset, length))
+            self.bests.append(BestAt(task, found.name, found.cycles, found.verified, found.program[:16], found.schedule,
+                                     bool(found.reason), found.began, self.path, offset, length))
             self._run(str(obj.get("head")), found.of)
         else:
             self._run(obj["crc"], found)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from autosched.measure import gap
+
+_RUN = re.compile(r"([0-9]{8}T[0-9]{6})-.*-([0-9]{1,4})", re.ASCII | re.DOTALL).fullmatch
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,13 @@ class _OfRun:
         """Id of the run."""
         return self.of.run
 
+    @property
+    def began(self) -> str:
+        """When the run began, as its id says: later ones are greater; empty where the id says nothing."""
+        found = _RUN(self.run)
+        # Of the runs that a process begins in one second the number tells which was first.
+        return f"{found[1]}-{found[2]:>04}" if found else ""
+
 
 @dataclass(frozen=True)
 class TrialRecord(_OfRun):
@@ -139,8 +151,8 @@ class BestRecord(_OfRun):
         trace: the schedule, as the objects of ``Trace.as_json``.
         verified: whether its program was executed and gave the reference's bytes. A schedule that is not, without a reason,
             has not been checked yet.
-        reason: why the check failed, or empty. Such a record withdraws all that say the same
-            cycles of the same program: they are never a best.
+        reason: why the check failed, or empty. Such a record withdraws all that say the same cycles and the same program of the
+            same schedule, but for those that were found good by a newer version, or by the same one in a run that began later.
     """
 
     of: Run
@@ -163,6 +175,11 @@ class BestRecord(_OfRun):
     def gap(self) -> float | None:
         """Relative distance to the bound."""
         return gap(self.cycles, self.bound)
+
+    @property
+    def schedule(self) -> str:
+        """What tells the schedule from another, 16 digits."""
+        return hashlib.sha256(json.dumps(self.trace, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def checked(self) -> str:

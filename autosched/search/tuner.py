@@ -454,7 +454,9 @@ class _Run:
                 self.found.append((result.cycles, number, ask, result.program or ""))
                 self.history[number] = result.cycles
                 continue
-            self._write_best(cycles, number, ask, program, result.ok, result.reason)
+            # A machine that failed says nothing of the schedule: it stays as not yet checked, and who uses it checks it again.
+            reason = "" if result.status == "environment" else result.reason
+            self._write_best(cycles, number, ask, program, result.ok, reason)
             if result.status == "mismatch":
                 raise AssertionError(f"the best schedule of {self.task.name} computes something else: {result.reason}")
             if result.ok:

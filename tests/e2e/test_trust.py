@@ -235,6 +235,33 @@ def test_a_record_that_lies_is_passed_over(tmp_path: Path, small: BestRecord, he
     assert failed.returncode in (2, 3) and "that holds" in failed.stderr.splitlines()[-1] and "Traceback" not in failed.stderr
 
 
+def test_a_schedule_that_takes_anothers_cycles_does_not_hide_it(tmp_path: Path, small: BestRecord, command: Command) -> None:
+    thief = replace(small, trace=({"op": "nope", "in": {}, "args": {}, "out": []},))
+    log = log_of(tmp_path / "log", thief, small)
+    for turn in range(2):
+        code, out, err = command("apply", SMALL, "--log", log, "--format", "json")
+        assert code == Exit.OK and json.loads(out)["cycles"] == small.cycles
+        assert err.count("passed over") == (turn == 0)
+
+
+@pytest.mark.usefixtures("brief")
+def test_a_schedule_that_was_withdrawn_is_offered_when_a_run_finds_it_good(
+    tmp_path: Path, small: BestRecord, command: Command
+) -> None:
+    older = replace(small.of, version="0.9")
+    for of, offered in ((older, True), (small.of, False)):
+        log = log_of(tmp_path / of.version, small, replace(small, of=of, verified=False, reason="simulation: a fault"))
+        assert command("apply", SMALL, "--log", log)[0] == (Exit.OK if offered else Exit.NO_SCHEDULE)
+        words = ("tune", SMALL, "--trials", "4", "--jobs", "1", "--cold", "--sampler", "random", "--quiet", "--log", log)
+        assert command(*words)[0] == Exit.OK
+        for known in (log, tmp_path / f"compact-{of.version}"):
+            (best,) = json.loads(command("best", SMALL, "--log", known, "--format", "json")[1])
+            assert (best["cycles"], best["verified"]) == (small.cycles, True)
+            code, _, err = command("apply", SMALL, "--log", known)
+            assert code == Exit.OK and "passed over" not in err
+            assert known != log or command("db", "compact", "--log", log, "-o", tmp_path / f"compact-{of.version}")[0] == Exit.OK
+
+
 def test_fewer_cycles_than_the_bound_are_not_called_checked(
     command: Callable[..., tuple[int, str, str]], tmp_path: Path, small: BestRecord
 ) -> None:

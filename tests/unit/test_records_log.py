@@ -131,6 +131,43 @@ def test_checked_comes_before_unchecked_and_failed_never(tmp_path: Path) -> None
     assert Log.open(tmp_path).best(W, H) == best
 
 
+def test_what_is_withdrawn_is_what_was_said_of_that_schedule(tmp_path: Path) -> None:
+    withdrawn = replace(BEST, verified=False, reason="mismatch")
+    other = replace(BEST, trace=({**BEST.trace[0], "args": {"factors": [4, None]}},))
+    write(tmp_path, BEST, other)
+    assert len(Log.open(tmp_path).bests(W, H)) == 2
+    write(tmp_path, withdrawn)
+    assert [b.trace for b in Log.open(tmp_path).bests(W, H)] == [other.trace]
+    # The same trace with its true cycles is another thing to say.
+    write(tmp_path, replace(BEST, cycles=BEST.cycles + 1))
+    assert [b.cycles for b in Log.open(tmp_path).bests(W, H)] == [BEST.cycles, BEST.cycles + 1]
+
+
+@pytest.mark.parametrize(("version", "began", "verified", "offered"), [
+    ("1.10", "20260101T000000-there-9-0", True, True),  # a newer version
+    ("1.10", "20260101T000000-there-9-0", False, False),  # which has not looked
+    ("1.9", "20260301T000000-here-3-0", True, True),  # a later run
+    ("1.9", "20260202T000000-here-3-10", True, True),  # of the same second
+    ("1.9", "20260202T000000-here-3-9", True, False),  # the run itself
+    ("1.9", "20260301T000000-here-3-0", False, False),
+    ("1.9", "20260201T235959-here-3-0", True, False),
+    ("1.9", "run", True, False),
+    ("1.8", "20260301T000000-here-3-0", True, False),  # an older version
+])
+def test_what_was_withdrawn_is_offered_where_it_was_found_good_since(
+    version: str, began: str, verified: bool, offered: bool, tmp_path: Path
+) -> None:
+    def line(version: str, run: str, **fields: Any) -> str:
+        return best_line(replace(BEST, of=replace(RUN, version=version, run=run), **fields), HEAD)
+
+    lines = [line("1.9", "20260202T000000-here-3-9", verified=False, reason="mismatch"),
+             line("1.2", "20260801T000000-here-3-0", verified=False, reason="mismatch"), line(version, began, verified=verified)]
+    for turn in (lines, lines[::-1]):
+        (tmp_path / "log.jsonl").write_text("".join(turn))
+        log = Log.open(tmp_path)
+        assert [b.run for b in log.bests(W, H)] == [began] * offered and not log.damage
+
+
 def test_versions_are_compared_as_numbers(tmp_path: Path) -> None:
     for n, version in enumerate(("9.1", "10.1", "9.10", "2.0")):
         write(tmp_path, replace(BEST, cycles=1000 + n), run=replace(RUN, version=version))

@@ -261,6 +261,26 @@ def test_a_run_whose_checks_die_says_so(
 
 
 @pytest.mark.usefixtures("bred_briefly")
+def test_a_check_that_this_machine_ended_withdraws_nothing(
+    tmp_path: Path, command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("tune", SMALL, "--trials", "4", "--jobs", "1", "--quiet", "--log", tmp_path)
+
+    def best() -> tuple[int, bool]:
+        (found,) = json.loads(command("best", SMALL, "--log", tmp_path, "--format", "json")[1])
+        return found["cycles"], found["verified"]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(guarded, "measure", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+        assert command(*words)[0] == Exit.NO_SCHEDULE
+    cycles, verified = best()
+    assert not verified and "not yet" in command("best", "--log", tmp_path)[1]
+    # Who uses it checks it, and so does the next run.
+    assert command("apply", SMALL, "--log", tmp_path)[0] == Exit.OK and best() == (cycles, True)
+    assert command(*words)[0] == Exit.OK and best() == (cycles, True)
+
+
+@pytest.mark.usefixtures("bred_briefly")
 def test_a_check_that_is_killed_once_costs_a_retry(
     tmp_path: Path, command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
