@@ -132,10 +132,13 @@ def _spend(
         given[k] += more
         budget -= more
         old, new = reports[k], step(k)
-        gains[k] = float(max((old.cycles or 0) - (new.cycles or 0), 0))
+        # Nothing is what a step has found whose checks this machine ended.
+        gained = (old.cycles or 0) - new.cycles if new.cycles is not None else -1
+        gains[k] = float(max(gained, 0))
         idle[k] = 0 if gains[k] else idle[k] + 1
         # A start from the log may have been better than all that was tried since.
-        reports[k] = new if (new.cycles or 0) <= (old.cycles or 0) else replace(old, history=new.history, stop=new.stop)
+        faster = tuple(d for d in new.dropped if d[0] < (old.cycles or 0))
+        reports[k] = new if gained >= 0 else replace(old, history=new.history, stop=new.stop, dropped=old.dropped + faster)
 
 
 class _Told:

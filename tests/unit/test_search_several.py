@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autosched.measure import Candidate, Result
 from autosched.records import best_or_fail
 from autosched.search import (
     Event,
@@ -17,6 +18,7 @@ from autosched.search import (
     TaskFinished,
     TaskStarted,
     TrialEvent,
+    pool,
     tune_tasks,
     tuner,
 )
@@ -91,6 +93,25 @@ def test_a_layer_whose_turn_comes_too_late_is_not_searched(tmp_path: Path, monke
     assert one.tasks[0].cycles == cut.tasks[0].cycles and one.tasks[0].history == ()
     other = tune_tasks("two", TASKS, timeout=1e-9, log=tmp_path, jobs=1, seed=5)
     assert [t.cycles for t in other.tasks] == [t.cycles for t in cut.tasks]  # the log's best
+
+
+def test_a_layer_keeps_what_it_had_when_later_checks_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = tuned(tmp_path / "a")
+    real, checks = pool.check, 0
+
+    def check(candidate: Candidate, patience: float) -> Result | None:
+        nonlocal checks
+        checks += 1
+        # As where memory is short: the processes of checks die, once the layers have had their first turns.
+        return real(candidate, patience) if checks <= len(TASKS) else None
+
+    monkeypatch.setattr(pool, "check", check)
+    hit = tuned(tmp_path / "b")
+    assert checks > len(TASKS) and [t.history for t in hit.tasks] == [t.history for t in whole.tasks]
+    for report in hit.tasks:
+        assert report.verified and report.cycles == min(c for c in report.history[:tuner.BATCH] if c is not None)
+        assert all(cycles < report.cycles and reason.startswith("environment") for cycles, reason in report.dropped)
+    assert hit.cycles is not None
 
 
 def test_a_warm_start_is_never_lost(tmp_path: Path) -> None:
