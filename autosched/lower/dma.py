@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autosched.errors import LoweringError
+from autosched.ir.expr import int_value
 from autosched.ir.scopes import ACC
 from autosched.lower.affine import Ints, Lin, Loop, Pick
 from autosched.lower.elements import Elements
@@ -99,10 +100,14 @@ def leads(site: Site) -> bool:
     ACC is loaded with the lowest priority at the memory: beside a long stream of weights a few addends can take as long as that.
 
     Raises:
-        LoweringError: kind ``annotation``: any other block asks, which waits for nothing.
+        LoweringError: kind ``annotation``: any other block asks, which waits for nothing, or what it says is no integer.
     """
-    note = site.notes.get("vta.first")
-    if note is None or not int(getattr(note, "value", note)):
+    if "vta.first" not in site.notes:
+        return False
+    note = int_value(site.notes["vta.first"])
+    if note is None:
+        raise LoweringError("annotation", f"vta.first of block {site.name} is {site.notes['vta.first']!r}; 1, or 0 for not so")
+    if not note:
         return False
     if site.kind != "load" or site.write.buffer.scope != ACC:
         raise LoweringError("annotation", f"vta.first of block {site.name}: only a load into the accumulator can come first")

@@ -35,6 +35,7 @@ from autosched.ir.stmt import (
 from autosched.lower.allocate import no_refill
 from autosched.lower.compact import shared, windows
 from autosched.lower.run_ahead import run_ahead
+from autosched.lower.tree import doubled
 
 
 def groups(buffer: Buffer) -> list[range]:
@@ -83,8 +84,8 @@ class _Flattener(Mutator):
         self.analyzer = Analyzer()
 
     def run(self) -> PrimFunc:
-        doubled, paths = _scan(self.func)
-        for buffer in doubled:
+        banked, paths = _scan(self.func)
+        for buffer in banked:
             path = shared(paths.get(buffer, []))
             turn: Expr = IntImm(0)
             for loop in path:
@@ -202,16 +203,15 @@ class _Flattener(Mutator):
 
 def _scan(func: PrimFunc) -> tuple[list[Buffer], dict[Buffer, list[tuple[For, ...]]]]:
     """The buffers that ask for two banks, and for each buffer the loops around each of its uses."""
-    doubled: list[Buffer] = []
+    banked: list[Buffer] = []
     paths: dict[Buffer, list[tuple[For, ...]]] = {}
     views: dict[Buffer, Buffer] = {}
 
     def visit(stmt: Stmt, path: tuple[For, ...]) -> None:
         if isinstance(stmt, Block):
             views.update({m.buffer: m.source.buffer for m in stmt.match_buffers})
-            which = stmt.annotations.get("double_buffer_scope")
-            if which is not None:
-                doubled.append(stmt.writes[which.value if isinstance(which, IntImm) else int(str(which))].buffer)
+            if "double_buffer_scope" in stmt.annotations:
+                banked.append(doubled(stmt))
         used = [stmt.buffer] if isinstance(stmt, BufferStore) else []
         for expr in stmt_exprs(stmt):
             used += [e.buffer for e in walk_expr(expr) if isinstance(e, BufferLoad | BufferData)]
@@ -225,7 +225,7 @@ def _scan(func: PrimFunc) -> tuple[list[Buffer], dict[Buffer, list[tuple[For, ..
 
     visit(func.body, ())
     own = set(func.given)
-    return [b for b in dict.fromkeys(doubled) if b not in own], paths
+    return [b for b in dict.fromkeys(banked) if b not in own], paths
 
 
 __all__ = ["flatten", "groups"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autosched.errors import LoweringError
-from autosched.ir.expr import BufferData, Call, Expr, IntImm, StringImm, Var
+from autosched.ir.expr import BufferData, Call, Expr, IntImm, StringImm, Var, int_value
 from autosched.ir.scopes import ACC, INP, WGT
 from autosched.ir.stmt import (
     TRUE,
@@ -258,7 +258,12 @@ class Builder:
 
     def pipeline(self, stmt: For, body: list[Any]) -> None:
         """Banks for a pipelined loop. The order of statements stays: the engines' queues overlap what tokens allow."""
-        stages = [int(getattr(s, "value", s)) for s in stmt.annotations["software_pipeline_stage"]]
+        given = stmt.annotations["software_pipeline_stage"]
+        stages = [n for s in given if (n := int_value(s)) is not None] if isinstance(given, list | tuple) else []
+        if not isinstance(given, list | tuple) or len(stages) != len(given):
+            raise LoweringError(
+                "annotation", f"software_pipeline_stage of loop {stmt.var.name} is {given!r}; a list of integers, one a statement"
+            )
         if len(stages) != len(body):
             raise LoweringError(
                 "annotation",
@@ -295,14 +300,9 @@ class Builder:
         for match in block.match_buffers:
             self.views[match.buffer] = self.region(match.source.buffer, match.source.region)
         if "double_buffer_scope" in block.annotations:
-            which = block.annotations["double_buffer_scope"]
-            which = int(which.value if isinstance(which, IntImm) else which)
-            if not 0 <= which < len(block.writes):
-                raise LoweringError(
-                    "annotation", f"double_buffer_scope {which} of block {block.name}: it writes {len(block.writes)} buffers"
-                )
-            self.ask(block.writes[which].buffer, _banks(block))
-            self.doubled.add(block.writes[which].buffer)
+            buffer = doubled(block)
+            self.ask(buffer, _banks(block))
+            self.doubled.add(buffer)
         elif "vta.banks" in block.annotations:
             reason = f"vta.banks of block {block.name} counts the banks of a double_buffer, and it has none"
             raise LoweringError("annotation", reason)
@@ -377,12 +377,28 @@ class Builder:
         parent.body.append(Site("gemm", name, views[0], views[1:], conds=conds, notes=notes))
 
 
+def doubled(block: Block) -> Buffer:
+    """The buffer that a block's ``double_buffer_scope`` names, by its position among those that it writes.
+
+    Raises:
+        LoweringError: kind ``annotation``: it names none.
+    """
+    given = block.annotations["double_buffer_scope"]
+    which = int_value(given)
+    if which is None or not 0 <= which < len(block.writes):
+        shown = repr(given) if which is None else which
+        raise LoweringError(
+            "annotation", f"double_buffer_scope {shown} of block {block.name}: it writes {len(block.writes)} buffers"
+        )
+    return block.writes[which].buffer
+
+
 def _banks(block: Block) -> int:
     """How many copies a block's ``double_buffer`` asks for: two, or what ``vta.banks`` says."""
     given = block.annotations.get("vta.banks", 2)
-    banks = given.value if isinstance(given, IntImm) else given
-    if not isinstance(banks, int) or not 2 <= banks <= MOST_BANKS:
-        reason = f"vta.banks of block {block.name} is {banks!r}; an integer from 2 to {MOST_BANKS}"
+    banks = int_value(given)
+    if banks is None or not 2 <= banks <= MOST_BANKS:
+        reason = f"vta.banks of block {block.name} is {(given if banks is None else banks)!r}; an integer from 2 to {MOST_BANKS}"
         raise LoweringError("annotation", reason)
     return banks
 

@@ -244,6 +244,26 @@ def test_a_schedule_that_takes_anothers_cycles_does_not_hide_it(tmp_path: Path, 
         assert err.count("passed over") == (turn == 0)
 
 
+def test_a_trace_that_no_program_follows_stops_no_command(tmp_path: Path, small: BestRecord, command: Command) -> None:
+    """Annotations of the wrong kind, and results under the name of something else, in front of all other schedules."""
+    at, copy = next((k, step) for k, step in enumerate(small.trace) if step["op"] == "cache_read")
+    (made,) = copy["out"]
+    note = {"op": "annotate", "in": {"block_or_loop": made}, "args": {"ann_key": "vta.first", "ann_val": "None"}, "out": []}
+    traces = [(*small.trace, note), (*small.trace[:at], {**copy, "out": ["l" + made[1:]]})] * 2
+    bad = [replace(small, cycles=small.cycles - n, program=f"{n}" * 64, verified=n > 2, trace=t) for n, t in enumerate(traces, 1)]
+    log = log_of(tmp_path / "log", *bad, small)
+    other = log_of(log, tuned("dense:m=1,k=64,n=64", tmp_path / "other"))
+    code, out, err = command("db", "verify", "--log", other, "--format", "json")
+    assert code == Exit.DIFFERS and "Traceback" not in err
+    assert sorted(str(row["moved"]) for row in json.loads(out)) == ["0", "None"]
+    for words in (("explain", SMALL), ("show", SMALL), ("apply", SMALL)):
+        code, _, err = command(*words, "--log", log)
+        assert code == Exit.OK and "Traceback" not in err, words
+    code, _, err = command("tune", SMALL, "--trials", "4", "--jobs", "1", "--sampler", "random", "--quiet",
+                           "--log", log_of(tmp_path / "again", *bad))
+    assert code == Exit.OK and "Traceback" not in err
+
+
 @pytest.mark.usefixtures("brief")
 def test_a_schedule_that_was_withdrawn_is_offered_when_a_run_finds_it_good(
     tmp_path: Path, small: BestRecord, command: Command

@@ -11,7 +11,7 @@ from refusals import refused
 
 from autosched.errors import LoweringError, ProgramError, UnknownNameError
 from autosched.ir.stmt import IRModule, PrimFunc
-from autosched.lower import Lowered, lower, lower_table
+from autosched.lower import Lowered, flatten, lower, lower_table
 from autosched.schedule import Schedule
 from autosched.script import parse
 from autosched.target import Target
@@ -146,6 +146,26 @@ def main(a: T.Buffer(({700 * tiles}, 16), "int32"), b: T.Buffer((700, 16), "int3
 def test_bad_bank_note() -> None:
     with pytest.raises(LoweringError, match="double_buffer_scope 3 of block load: it writes 1 buffers"):
         lower_table(streamed(2, '{"double_buffer_scope": 3}'), "vta-de10")
+
+
+@pytest.mark.parametrize("bad", ["None", '"1"', '"one"', "1.5", "[1]", '{"a": 1}'])
+def test_notes_that_are_no_numbers_are_named(bad: str) -> None:
+    staged = f'T.serial({{tiles}}, annotations={{{{"software_pipeline_stage": {bad.replace("{", "{{").replace("}", "}}")}}}}})'
+    for func, said in (
+        (streamed(2, f'{{"vta.first": {bad}}}'), "vta.first of block load is .*; 1, or 0"),
+        (streamed(2, f'{{"double_buffer_scope": {bad}}}'), "double_buffer_scope .* of block load"),
+        (streamed(2, f'{{"double_buffer_scope": 0, "vta.banks": {bad}}}'), "vta.banks of block load is .*an integer"),
+        (streamed(2, loop=staged), "software_pipeline_stage of loop t "),
+    ):
+        with pytest.raises(LoweringError, match=said):
+            lower_table(func, "vta-de10")
+    with pytest.raises(LoweringError, match=r"double_buffer_scope .* of block load"):
+        flatten(streamed(2, f'{{"double_buffer_scope": {bad}}}'))
+
+
+@pytest.mark.parametrize("good", ["0", "1", "True"])
+def test_notes_that_are_numbers_are_taken(good: str, vta_schedules: ModuleType) -> None:
+    vta_schedules.verify(streamed(2, f'{{"vta.first": {good}}}'), "vta-de10")
 
 
 @pytest.mark.parametrize("tag", ["vthread", "cthread", "vthread.x"])

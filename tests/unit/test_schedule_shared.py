@@ -10,6 +10,7 @@ import pytest
 from autosched import parse
 from autosched.errors import ProgramError, ScheduleError
 from autosched.ir import PrimFunc
+from autosched.kernel import replay as replayed
 from autosched.kernel import scheduled
 from autosched.schedule import Schedule, Trace
 from autosched.schedule.kit import beginnings, once, shared
@@ -269,6 +270,29 @@ def test_a_part_is_made_once_whatever_the_other_is(carried_out: list[str]) -> No
     carried_out.clear()
     trusted(in_parts(2, 4))
     assert not carried_out, "both parts and all that they share are known, from different programs"
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize(("step", "out", "said"), [
+    ("get_loops", ["l1", "b2"], "result 1 of get_loops is a loop here and a block"),
+    ("split", ["v3", "l4"], "result 0 of split is a loop here and a sampled integer"),
+    ("cache_read", ["l1"], "result 0 of cache_read is a block here and a loop"),  # the name of a loop that is there
+])
+def test_results_are_what_they_are_and_not_what_a_trace_calls_them(step: str, out: list[str], said: str, check: bool) -> None:
+    sch = Schedule(halves, seed=1)
+    i, _ = sch.get_loops("C")
+    sch.split(i, [None, 8])
+    sch.cache_read("C", "B", "local.acc_buffer")
+    good = sch.trace.as_json()
+    at = next(k for k, s in enumerate(good) if s["op"] == step)
+    bad = [{**s, "out": out} if k == at else s for k, s in enumerate(good)]
+    expected = scheduled(halves, good, check=check).script()
+    for _ in range(2):  # what others have made is known the second time
+        with pytest.raises(ProgramError, match=said):
+            scheduled(halves, bad[: at + 1], check=check)
+        with pytest.raises(ProgramError, match=said):
+            replayed(halves, bad[: at + 1], check=check)
+        assert scheduled(halves, good, check=check).script() == expected
 
 
 def test_checked_steps_are_decided_by_the_whole_program(carried_out: list[str]) -> None:

@@ -19,7 +19,7 @@ from autosched.ir.expr import IntImm
 from autosched.ir.index_map import IndexMap
 from autosched.ir.print_expr import float_text, quoted
 from autosched.schedule.kit import beginnings
-from autosched.schedule.kit.base import RV, BlockRV, ExprRV, LoopRV
+from autosched.schedule.kit.base import RV, BlockRV, ExprRV, LoopRV, describe
 from autosched.schedule.kit.shared import PLAIN, Shared, moved
 
 if TYPE_CHECKING:
@@ -326,6 +326,12 @@ def _carried_out(
                 f"{inst.op} gave {len(outputs)} results here and {len(inst.outputs)} where the trace was made: "
                 "the trace belongs to another program"
             )
+        for n, (named, own) in enumerate(zip(inst.outputs, outputs)):
+            if named is not None and own is not None and type(named) is not type(own):
+                raise ValueError(
+                    f"result {n} of {inst.op} is {describe(own)} here and {describe(named)} where the trace was made: "
+                    "the trace belongs to another program"
+                )
     except (AutoschedError, ValueError, TypeError) as error:
         error.add_note(f"in instruction {i} of the trace: {_described(inst)}")
         raise
