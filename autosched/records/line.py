@@ -10,6 +10,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any, NoReturn
 
 from autosched.errors import RecordError
@@ -114,7 +115,7 @@ def open_line(raw: bytes) -> dict[str, Any]:
     if not mark or tail != b'%08x"}' % zlib.crc32(text):
         raise RecordError("no valid checksum")
     try:
-        obj = json.loads(text, parse_constant=_not_json)
+        obj = json.loads(text, parse_constant=_not_json, parse_float=_finite)
     except RecursionError:
         raise RecordError("nested too deep") from None
     except ValueError as error:  # also a number of more digits than Python reads
@@ -127,6 +128,14 @@ def open_line(raw: bytes) -> dict[str, Any]:
 
 def _not_json(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
+
+
+def _finite(digits: str) -> float:
+    found = float(digits)
+    if not isfinite(found):
+        # It cannot be written again.
+        raise RecordError("a number beyond all floats")
+    return found
 
 
 def record_of(obj: dict[str, Any], runs: Mapping[str, Run]) -> Run | Record:

@@ -319,6 +319,19 @@ def test_lines_that_cannot_be_do_not_stop_a_command(tmp_path: Path, small: BestR
         assert reason in done.stderr
 
 
+def test_a_number_that_cannot_be_written_again_is_damage(tmp_path: Path, small: BestRecord, command: Command) -> None:
+    faster = replace(small, cycles=small.cycles - 1, trace=({**small.trace[0], "decision": 1.5}, *small.trace[1:]))
+    log = log_of(tmp_path / "log", small, faster)
+    last = sorted(log.iterdir())[-1]
+    lines = last.read_text().replace('"decision":1.5', '"decision":1e999').splitlines()
+    last.write_text("".join(f"{sealed_anew(line)}\n" for line in lines))
+    for words in (("apply", SMALL), ("show", SMALL, "--as", "trace"), ("db", "compact", "-o", tmp_path / "into"), ("db", "verify")):
+        code, _, err = command(*words, "--log", log)
+        assert code == Exit.OK and "Traceback" not in err, words
+    code, out, _ = command("db", "fsck", "--log", log)
+    assert code == Exit.PARTIAL and f"{last}:2: a number beyond all floats" in out and "1 damaged lines" in out
+
+
 def test_a_file_that_cannot_be_written_whole_keeps_what_it_was(tmp_path: Path, small: BestRecord, here: Here) -> None:
     log = log_of(tmp_path / "log", small)
     kernel = compile(SMALL, log=log)

@@ -403,6 +403,7 @@ POSSIBLE: list[tuple[str, dict[str, Any]]] = [
     ("trial", {"ms": 0}), ("trial", {"ms": 2**62}),
     ("trial", {"point": [0] * 4096}), ("best", {"version": "1" * 9, "name": "x" * 4096}), ("best", {"machine_bound": None}),
     ("best", {"trace": [{**STEP, "args": {"x": [[[1.5, None, True]]]}}]}), ("best", {"trace": []}),
+    ("best", {"trace": [{**STEP, "args": {"x": [1e308, -1e308, 5e-324]}}]}),
     ("best", {"trace": [{**STEP, "args": {"x": nested(30)}}]}), ("trial", {"unknown": 5}),
     ("best", {"name": "\ud7ff\ue000\U0001f600\x1b"}),
 ]
@@ -424,7 +425,9 @@ def raw(text: str) -> str:
     (raw('{"kind":{"a":1}}'), "format missing"), (raw('{"kind":["trial"],"format":2}'), "unknown kind"),
     ("junk\n", "no valid checksum"),
     ("\udcff\n", "no valid checksum"), (seal("future", {"x": 1}), "unknown kind of line 'future'"),
-], ids=range(7))
+    (raw('{"kind":"trial","cycles":NaN}'), "NaN is no JSON"), (raw(seal("best", {"x": [1.5]})[:-18].replace("1.5", "-1e999") + "}"),
+     "a number beyond all floats"),
+], ids=range(9))
 def test_what_is_no_line_is_counted(tmp_path: Path, line: str, said: str) -> None:
     path = write(tmp_path, TRIAL)
     with path.open("ab") as file:
