@@ -52,6 +52,7 @@ class DaskExecutor:
         # What the library says of lost workers is ours to say, where it is of use.
         for name in ("", ".client", ".nanny", ".worker", ".scheduler", ".core"):
             logging.getLogger(f"distributed{name}").setLevel(logging.CRITICAL)
+        logging.getLogger("tornado.application").addFilter(_no_lost_connection)
         try:
             if self.scheduler is not None:
                 # A client of an address that cannot be leaves threads behind.
@@ -122,6 +123,12 @@ class DaskExecutor:
             if part is not None:
                 part.close(timeout=5)
         self._client = self._cluster = None
+
+
+def _no_lost_connection(record: logging.LogRecord) -> bool:
+    """All but the end of a connection, which the loop below the library tells as well."""
+    error = record.exc_info[1] if record.exc_info else None
+    return type(error).__name__ != "CommClosedError"
 
 
 def _first_line(error: BaseException) -> str:

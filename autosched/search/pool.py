@@ -229,6 +229,12 @@ class _Batch:
 
     def _take(self, future: Future[Measured]) -> None:
         call, _ = self.running.pop(future)
+        if future.cancelled():
+            # Not by this process, which asks no more for what it takes back: a scheduler that has gone takes its calls along, and
+            # is missed here. One that has come back is asked again.
+            self.executor.slots()
+            self.again.appendleft(call)
+            return
         error = future.exception()
         if error is None:
             measured = future.result()

@@ -1,6 +1,7 @@
 """The same run on a cluster: a scheduler and two workers, one of them killed on the way."""
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 from running import MINUTES, trials, wait_for
 
 from autosched.errors import ExecutorError
-from autosched.search.dask_executor import STARTS, DaskExecutor
+from autosched.search.dask_executor import STARTS, DaskExecutor, _no_lost_connection
 
 pytest.importorskip("distributed")
 
@@ -25,9 +26,12 @@ def spawn(*args: str, cwd: Path) -> subprocess.Popen[str]:
         return subprocess.Popen([sys.executable, "-m", *args], cwd=cwd, env=ENV, stdout=output, stderr=output, text=True)
 
 
+Cluster = tuple[str, subprocess.Popen[str], list[subprocess.Popen[str]]]
+
+
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[str]]]]:
-    """The address of a scheduler, and its two workers: without nannies, so that a killed one stays away."""
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """A scheduler's address, itself, and its two workers: without nannies, so that a killed one stays away."""
     home = tmp_path / "cluster"
     home.mkdir()
     scheduler = spawn("distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
@@ -41,7 +45,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[str]]]]
             for _ in range(2)
         ]
         processes += workers
-        yield json.loads((home / "scheduler.json").read_text())["address"], workers
+        yield json.loads((home / "scheduler.json").read_text())["address"], scheduler, workers
     finally:
         for process in processes:
             process.kill()
@@ -53,9 +57,9 @@ TUNE = ("tune", "t3", "--trials", "24", "--cold", "--sampler", "random")
 
 
 def test_a_cluster_gives_the_trials_of_one_process_and_a_killed_worker_costs_nothing(
-    cluster: tuple[str, list[subprocess.Popen[str]]], tmp_path: Path, here: Here
+    cluster: Cluster, tmp_path: Path, here: Here
 ) -> None:
-    address, workers = cluster
+    address, _, workers = cluster
     calm = here(*TUNE, "--executor", "serial", "--log", tmp_path / "calm")
     assert calm.returncode == 0, calm.stderr
     words = [sys.executable, "-m", "autosched", *TUNE]
@@ -69,6 +73,26 @@ def test_a_cluster_gives_the_trials_of_one_process_and_a_killed_worker_costs_not
     assert len(trials(tmp_path / "hit")) == 24 and trials(tmp_path / "hit") == trials(tmp_path / "calm")
     # Both took part: the run would be over before a worker joined otherwise.
     assert workers[0].wait() == -signal.SIGKILL and workers[1].poll() is None
+
+
+def test_a_scheduler_that_ends_is_one_line(cluster: Cluster, tmp_path: Path) -> None:
+    address, scheduler, _ = cluster
+    words = [sys.executable, "-m", "autosched", "tune", "t3", "--trials", "4000", "--cold", "--sampler", "random", "--quiet"]
+    process = subprocess.Popen([*words, "--scheduler", address, "--log", str(tmp_path / "log")], cwd=ROOT,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: process.poll() is not None or len(trials(tmp_path / "log")) > 4)
+    scheduler.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=MINUTES)
+    assert process.returncode == 2 and f"the Dask scheduler {address} is gone" in err, err
+    assert "Traceback" not in err and "this is a bug" not in err
+
+
+def test_the_end_of_a_connection_is_told_once() -> None:
+    from distributed.comm.core import CommClosedError
+
+    for error, told in ((CommClosedError("reset by peer"), False), (OSError("reset by peer"), True), (None, True)):
+        info = None if error is None else (type(error), error, None)
+        assert _no_lost_connection(logging.makeLogRecord({"exc_info": info})) == told
 
 
 def test_a_cluster_of_ones_own_needs_no_address(tmp_path: Path, here: Here) -> None:

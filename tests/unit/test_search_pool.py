@@ -459,6 +459,40 @@ def test_a_place_that_has_done_its_share_takes_the_last_of_anothers(monkeypatch:
     assert [(place, *call) for place, call in places.calls] == [(0, "ab"), (1, "b"), (0, "ac"), (0, "aa"), (0, "a"), (0, "c")]
 
 
+class Scheduler(Places):
+    """Takes its first call back, as one that ends, and is there again or not."""
+
+    def __init__(self, back: bool) -> None:
+        super().__init__([0] * 9)
+        self.back, self.lost = back, False
+
+    def slots(self) -> int:
+        if self.lost and not self.back:
+            raise ExecutorError("the scheduler is gone")
+        return 1
+
+    def submit(self, asked: Sequence[Candidate]) -> Future[Any]:
+        if self.lost:
+            return super().submit(asked)
+        self.lost = True
+        future: Future[Any] = Future()
+        future.cancel()
+        return future
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_a_scheduler_that_takes_its_calls_back_is_asked_again_or_missed(back: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = lettered("ab", "b", "abc")
+    with MeasurePool(1) as pool:
+        monkeypatch.setattr(pool, "executor", scheduler := Scheduler(back))
+        monkeypatch.setattr(scheduler, "stop", lambda: None, raising=False)
+        if back:
+            assert [r.cycles for r in pool.run(asked)] == [2, 1, 3]
+        else:
+            with pytest.raises(ExecutorError, match="the scheduler is gone"):
+                list(pool.run(asked))
+
+
 def test_what_goes_wrong_without_checks_is_for_the_checks_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that should have been refused ends anywhere; what also ends with all checks is a bug, and no candidate's fault."""
     from autosched.search import worker
