@@ -130,7 +130,8 @@ def _knobs(entity: object) -> dict[str, int]:
 def _seconds(result: object) -> float | None:
     parts = _list(result, "result", 2)
     costs = [c for c in _list(parts[0], "result's costs") if isinstance(c, int | float) and not isinstance(c, bool)]
-    if parts[1] != 0 or not costs:
+    # What is no cost of a run that ended may be an integer that no float holds.
+    if parts[1] != 0 or not costs or any(abs(c) > FAILED * len(costs) for c in costs):
         return None
     mean = sum(costs) / len(costs)
     return mean if 0 < mean < FAILED else None

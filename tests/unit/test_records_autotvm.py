@@ -143,6 +143,10 @@ def test_what_a_record_says(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text("\n".join([record(seconds=2e-3), record(seconds=1e9), record(error=4)]))
     found = [r for r in read(tmp_path / "a.log") if isinstance(r, Tuned)]
     assert [r.seconds for r in found] == [2e-3, None, None]
+    huge = [json.dumps({**json.loads(record()), "result": [costs, 0, 1.0, 1.0]})
+            for costs in ([10**400], [10**400, 0.5], [-(10**400), 1], [float("inf")], [2e-3, 4e-3])]
+    (tmp_path / "b.log").write_text("\n".join(huge))
+    assert [r.seconds for r in read(tmp_path / "b.log") if isinstance(r, Tuned)] == [None, None, None, None, 3e-3]
     assert found[0].hardware == Hardware(1, 16, (8, 8, 32), (15, 15, 18, 17))
     assert spec_of(found[0]) == "conv2d:h=56,w=56,ci=64,co=64,k=3,pad=1"
     with pytest.raises(RecordError, match="cannot be read"):
