@@ -214,7 +214,7 @@ class Log:
             return again
         return file
 
-    def bests(self, workload: str, hardware: str, version: str | None = None) -> list[BestRecord]:
+    def bests(self, workload: str, hardware: str, version: str | None = None, most: int = KEPT) -> list[BestRecord]:
         """The best schedules of a task, best first; programs that failed their check are not among them.
 
         Args:
@@ -222,13 +222,14 @@ class Log:
             hardware: key of the machine.
             version: of lowering and simulator; its records come first (they are the comparable ones), then the newest. None: no
                 version comes before newer ones.
+            most: schedules of each version.
         """
-        return list(self._in_order(workload, hardware, version))
+        return list(self._in_order(workload, hardware, version, most))
 
-    def _in_order(self, workload: str, hardware: str, version: str | None) -> Iterator[BestRecord]:
+    def _in_order(self, workload: str, hardware: str, version: str | None, most: int = KEPT) -> Iterator[BestRecord]:
         mine = self._bests.get((workload, hardware), ())
         for v in sorted({b.task[2] for b in mine}, key=lambda v: (v == version, by_number(v)), reverse=True):
-            for place in self._ranked(b for b in mine if b.task[2] == v)[:KEPT]:
+            for place in self._ranked(b for b in mine if b.task[2] == v)[:most]:
                 record = self._record(place)
                 if record is not None:
                     yield record

@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from autosched.errors import RecordError
@@ -170,11 +169,7 @@ def _identity(run: Run) -> str:
 
 def _bests(log: Log, top: int) -> Iterator[BestRecord]:
     for _, workload, hardware in _tasks(log.tasks()):
-        by_version: dict[str, list[BestRecord]] = {}
-        for record in log.bests(workload, hardware):
-            by_version.setdefault(record.version, []).append(record)
-        for records in by_version.values():
-            yield from islice(records, top)
+        yield from log.bests(workload, hardware, most=top)
 
 
 def _tasks(tasks: Iterable[tuple[str, str, str]]) -> Iterable[tuple[str, str, str]]:

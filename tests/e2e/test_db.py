@@ -190,6 +190,20 @@ def test_compact_keeps_the_best(log: Path, tmp_path: Path, capsys: pytest.Captur
     assert code == Exit.BAD_INPUT and "is the log itself" in err
 
 
+def test_compact_keeps_as_many_as_were_asked_for(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    best = next(Log.open(log).all_bests())
+    many = [replace(best, cycles=best.cycles + n, of=replace(best.of, version=v)) for v in ("0.8", "0.9") for n in range(40)]
+    for record in many:
+        with (tmp_path / f"{record.version}.jsonl").open("a") as file:
+            file.write(best_line(record, "0" * 8))
+    for top in (3, 30, 100):
+        code, out, _ = said(capsys, "compact", "--log", tmp_path, "-o", tmp_path / str(top), "--top", str(top))
+        assert code == Exit.OK and f": {2 * min(top, 40)} best schedules" in out
+        (path,) = (tmp_path / str(top)).iterdir()
+        kept = [json.loads(line)["cycles"] for line in path.read_text().splitlines()]
+        assert kept == 2 * [r.cycles for r in many[: min(top, 40)]]
+
+
 def test_what_is_held(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = said(capsys, "list", "--log", log, "--format", "json")
     (row,) = json.loads(out)

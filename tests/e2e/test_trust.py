@@ -325,7 +325,8 @@ def test_a_number_that_cannot_be_written_again_is_damage(tmp_path: Path, small: 
     last = sorted(log.iterdir())[-1]
     lines = last.read_text().replace('"decision":1.5', '"decision":1e999').splitlines()
     last.write_text("".join(f"{sealed_anew(line)}\n" for line in lines))
-    for words in (("apply", SMALL), ("show", SMALL, "--as", "trace"), ("db", "compact", "-o", tmp_path / "into"), ("db", "verify")):
+    into = tmp_path / "into"
+    for words in (("apply", SMALL), ("show", SMALL, "--as", "trace"), ("db", "compact", "-o", into), ("db", "verify")):
         code, _, err = command(*words, "--log", log)
         assert code == Exit.OK and "Traceback" not in err, words
     code, out, _ = command("db", "fsck", "--log", log)

@@ -425,8 +425,7 @@ def raw(text: str) -> str:
     (raw('{"kind":{"a":1}}'), "format missing"), (raw('{"kind":["trial"],"format":2}'), "unknown kind"),
     ("junk\n", "no valid checksum"),
     ("\udcff\n", "no valid checksum"), (seal("future", {"x": 1}), "unknown kind of line 'future'"),
-    (raw('{"kind":"trial","cycles":NaN}'), "NaN is no JSON"), (raw(seal("best", {"x": [1.5]})[:-18].replace("1.5", "-1e999") + "}"),
-     "a number beyond all floats"),
+    (raw('{"kind":"trial","cycles":NaN}'), "NaN is no JSON"), (raw('{"kind":"run","asked":[-1e999]}'), "beyond all floats"),
 ], ids=range(9))
 def test_what_is_no_line_is_counted(tmp_path: Path, line: str, said: str) -> None:
     path = write(tmp_path, TRIAL)
