@@ -223,24 +223,22 @@ def _counting(total: int) -> Iterator[Any]:
 
 
 def merge(args: argparse.Namespace) -> int:
-    """Copies writer files; a file of the same name must have the same contents, or be the longer one."""
+    """Copies writer files; of two of one name one must say all that the other does."""
     from autosched.records.log import DEFAULT
-    from sim.files import write_bytes
+    from autosched.records.upkeep import copied
 
     into = Path(args.log) if args.log is not None else DEFAULT
-    copied = 0
     for source in args.sources:
         if not Path(source).is_dir():
             raise RecordError(f"the log {source} does not exist")
+    count, refused = 0, []
+    for source in args.sources:
         for path in sorted(p for p in Path(source).glob("*.jsonl") if p.is_file()):
-            data, there = path.read_bytes(), into / path.name
-            old = there.read_bytes() if there.is_file() else b""
-            if old.startswith(data) and old:
-                continue
-            if not data.startswith(old):
-                raise RecordError(f"{path} and {there} are two files of one name")
-            into.mkdir(parents=True, exist_ok=True)
-            write_bytes(there, data)
-            copied += 1
-    tell(f"{into}: {copied} file{'s' if copied != 1 else ''} copied")
+            try:
+                count += copied(path, into)
+            except RecordError as error:
+                refused.append(str(error))
+    tell(f"{into}: {count} file{'s' if count != 1 else ''} copied")
+    if refused:
+        raise RecordError("; ".join(refused))
     return Exit.OK

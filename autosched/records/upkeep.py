@@ -123,6 +123,43 @@ def _newer(line: bytes) -> bool:
     return type(form) is int and form > FORMAT
 
 
+def copied(path: Path, into: Path) -> bool:
+    """Copies a writer's file into a log, unless a file of its name there says all that it does.
+
+    Args:
+        path: the file.
+        into: directory of the log; made where it is missing.
+
+    Returns:
+        Whether it was copied. Lines of the file in its place that say nothing are then in the file beside it, as of ``repair``.
+
+    Raises:
+        RecordError: each of the two says something that the other does not.
+    """
+    data, there = path.read_bytes(), into / path.name
+    old = there.read_bytes() if there.is_file() else b""
+    if old and old.startswith(data):
+        return False
+    if not data.startswith(old):
+        # One of them was repaired, or is damaged.
+        new, known = _all_records(data), _all_records(old)
+        if new <= known:
+            return False
+        if not known <= new:
+            raise RecordError(f"{path} and {there} are two files of one name")
+        lines = {b"", *data.split(b"\n")}
+        if lost := [raw for raw in old.split(b"\n") if raw not in lines and _records(raw.strip(AROUND)) != [raw.strip(AROUND)]]:
+            _put_beside(there, lost)
+    into.mkdir(parents=True, exist_ok=True)
+    write_bytes(there, data)
+    return True
+
+
+def _all_records(data: bytes) -> set[bytes]:
+    """The whole records of a file."""
+    return {record for raw in data.split(b"\n") for record in _records(raw.strip(AROUND))}
+
+
 def compact(log: Log, into: Path, top: int) -> tuple[Path, int, int]:
     """Writes the best of a log as one file of another log.
 

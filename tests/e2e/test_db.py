@@ -68,11 +68,46 @@ def test_logs_are_merged_once(log: Path, tmp_path: Path, capsys: pytest.CaptureF
     path.write_bytes(whole[: len(whole) // 2])
     # The shorter copy of a file that has grown is brought up to date, and never the other way.
     assert "1 file copied" in said(capsys, "merge", log, "--log", into)[1] and path.read_bytes() == whole
-    path.write_bytes(b"x" + whole)
-    code, _, err = said(capsys, "merge", log, "--log", into)
-    assert code == Exit.BAD_INPUT and "two files of one name" in err and path.read_bytes() == b"x" + whole
     shutil.rmtree(into)
-    assert said(capsys, "merge", tmp_path / "none", "--log", into)[0] == Exit.BAD_INPUT and not into.exists()
+    assert said(capsys, "merge", log, tmp_path / "none", "--log", into)[0] == Exit.BAD_INPUT and not into.exists()
+
+
+def test_files_that_were_repaired_are_merged_and_two_of_one_name_stop_no_other(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (whole,) = log.glob("*.jsonl")
+    data, into, other = whole.read_bytes(), tmp_path / "into", tmp_path / "other"
+    lines = data.splitlines(keepends=True)
+    damaged = b"".join([*lines[:2], b"noise\n", *lines[2:4], b"x" + lines[4], *lines[5:]])
+    for folder in (into, other):
+        folder.mkdir()
+        (folder / "a.jsonl").write_bytes(damaged)
+    assert said(capsys, "fsck", "--log", into, "--repair")[0] == Exit.OK
+    repaired = (into / "a.jsonl").read_bytes()
+    # The same records, whichever of the two was repaired, or one that has grown since, or one that is not.
+    for theirs, copied, left in (
+        (damaged, 0, repaired), (repaired, 0, repaired), (lines[1].replace(b"0", b"1") + repaired, 0, repaired),
+        (b"".join(lines[:4]), 0, repaired), (damaged + seal("future", {}, FORMAT + 1).encode(), 1, b""),
+    ):
+        (other / "a.jsonl").write_bytes(theirs)
+        code, out, _ = said(capsys, "merge", other, "--log", into)
+        assert code == Exit.OK and f"{copied} file" in out and (into / "a.jsonl").read_bytes() == (left or theirs)
+    # What said nothing in the file that was there is beside it.
+    (into / "a.jsonl").write_bytes(b"more noise\n" + b"".join(lines[:3]) + b"\n")
+    (other / "a.jsonl").write_bytes(data)
+    assert "1 file copied" in said(capsys, "merge", other, "--log", into)[1]
+    assert (into / "a.jsonl").read_bytes() == data and (into / "a.jsonl.bad").read_bytes().endswith(b"more noise\n")
+    for name in "abc":
+        (other / f"{name}.jsonl").write_bytes(data)
+    more = seal("future", {}, FORMAT + 1).encode()
+    apart = {name: b"".join([*lines[:n], *lines[n + 1 :], more]) for n, name in enumerate("ab", 1)}
+    for name, contents in apart.items():
+        (into / f"{name}.jsonl").write_bytes(contents)
+    code, out, err = said(capsys, "merge", other, "--log", into)
+    assert code == Exit.BAD_INPUT and "1 file copied" in out and (into / "c.jsonl").read_bytes() == data
+    assert err.count("\n") == 1 and err.count("two files of one name") == 2
+    assert f"{other / 'b.jsonl'} and {into / 'b.jsonl'}" in err
+    assert {name: (into / f"{name}.jsonl").read_bytes() for name in apart} == apart
 
 
 def test_trials_as_csv(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
