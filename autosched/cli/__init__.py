@@ -101,6 +101,11 @@ def _run(words: Sequence[str]) -> int:
         name = f"{error.filename}: " if error.filename else ""
         print(f"autosched: {name}{error.strerror or error}", file=sys.stderr)
         return Exit.BAD_INPUT
+    except MemoryError as error:
+        # This machine failed; a search notes how far it came.
+        said = "; ".join(["the memory of this process does not suffice", *getattr(error, "__notes__", ())])
+        print(f"autosched: {plain(said)}", file=sys.stderr)
+        return Exit.BAD_INPUT
     finally:
         # After an error; what cannot be written any more has been said, or is of no use without the rest.
         with suppress(UnreadError, OSError):

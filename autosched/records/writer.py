@@ -130,14 +130,17 @@ class Writer:
         """Forces what was written to the disk."""
         os.fsync(self._fd)
 
-    def _gone(self) -> bool:
-        """Whether somebody has removed the file, or moved it, while it was written; a system does not say so of its own."""
+    def _lost(self) -> str:
+        """What somebody did to the file while it was written, or nothing; a system does not say so of its own."""
         try:
-            return not os.path.samestat(os.stat(self.path), os.fstat(self._fd))
+            there, own = os.stat(self.path), os.fstat(self._fd)
         except (FileNotFoundError, NotADirectoryError):
-            return True
+            there = None
         except OSError:
-            return False
+            return ""
+        if there is None or not os.path.samestat(there, own):
+            return "is not there any more: what this run found is in no log"
+        return "was cut while it was written: a part of what this run found is in no log" if there.st_size < self._end else ""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -148,8 +151,8 @@ class Writer:
             if error is None:
                 raise RecordError(f"cannot write {self.path}: {failure.strerror}") from failure
         finally:
-            if error is None and self._gone():
-                warnings.warn(f"{self.path} is not there any more: what this run found is in no log", stacklevel=2)
+            if error is None and (lost := self._lost()):
+                warnings.warn(f"{self.path} {lost}", stacklevel=2)
             # Copies of this process may have the file open still: the lock is not theirs.
             _unlock(self._fd)
             os.close(self._fd)

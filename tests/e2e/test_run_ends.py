@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from running import ended, in_a_copy, wait_for
 
+from autosched.cli.exit_codes import Exit
 from autosched.measure import Candidate, Result
 from autosched.records import Log, Run, TrialRecord
 from autosched.search.pool import MeasurePool
@@ -133,7 +134,20 @@ def test_runs_that_share_a_log_simulate_less_and_try_the_same(tmp_path: Path, he
 
 
 @pytest.mark.usefixtures("brief")
-@pytest.mark.parametrize("happens", ["removed", "moved", "nothing"])
+def test_memory_that_does_not_suffice_is_one_line(
+    tmp_path: Path, command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> Result:
+        raise MemoryError("Unable to allocate 3 TiB")
+
+    monkeypatch.setattr(MeasurePool, "check", full)
+    code, _, err = command("tune", SMALL, "--trials", "2", "--jobs", "1", "--log", tmp_path, "--quiet")
+    assert code == Exit.BAD_INPUT and re.fullmatch(
+        f"autosched: the memory of this process does not suffice; {SMALL}: 2 of 2 trials, its best so far .*\n", err)
+
+
+@pytest.mark.usefixtures("brief")
+@pytest.mark.parametrize("happens", ["removed", "moved", "cut", "nothing"])
 def test_a_log_that_goes_while_it_is_written_is_said(
     happens: str, tmp_path: Path, command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +158,8 @@ def test_a_log_that_goes_while_it_is_written_is_said(
             shutil.rmtree(log)
         if happens == "moved":
             log.rename(tmp_path / "elsewhere")
+        if happens == "cut":
+            os.truncate(next(log.iterdir()), 40)
         return check(pool, candidate)
 
     monkeypatch.setattr(MeasurePool, "check", at_last)
@@ -152,5 +168,6 @@ def test_a_log_that_goes_while_it_is_written_is_said(
         warnings.simplefilter("error")
         code, out, err = command("tune", SMALL, "--trials", "2", "--jobs", "1", "--log", log, "--quiet")
     assert code == 0 and "bit-equal" in out
-    said = f"autosched: {log}/.*jsonl is not there any more: what this run found is in no log\n"
+    lost = "was cut while it was written: a part of" if happens == "cut" else "is not there any more:"
+    said = f"autosched: {log}/.*jsonl {lost} what this run found is in no log\n"
     assert re.fullmatch("" if happens == "nothing" else said, err)
