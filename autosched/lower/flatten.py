@@ -64,7 +64,7 @@ def flatten(func: PrimFunc, compact: bool = False, pipeline: bool = False) -> Pr
         a loop, either gets two banks in front: ``(2, 4096)``, ``(2, 2, 2048)``, used in turn by successive iterations.
 
     Raises:
-        LoweringError: kind ``symbolic``: an extent is not constant.
+        LoweringError: kind ``symbolic``: an extent is not constant; or ``annotation``: a ``double_buffer_scope`` names no buffer.
     """
     return _Flattener(func, compact, pipeline).run()
 
