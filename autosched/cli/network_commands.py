@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -254,7 +255,11 @@ def _classifies(net: Graph | CompiledNetwork) -> None:
 
 def _store(path: Path, outputs: Mapping[str, Any]) -> None:
     if path.suffix == ".npz":
-        np.savez(path, **outputs)
+        # Entry by entry: np.savez takes names as arguments, and some are its own.
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, array in outputs.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                    np.lib.format.write_array(entry, np.asanyarray(array))
     else:
         with path.open("wb") as file:  # np.save gives a name of another ending one of its own
             np.save(file, next(iter(outputs.values())))

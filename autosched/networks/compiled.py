@@ -183,7 +183,7 @@ class CompiledNetwork:
     def _sessions(self) -> dict[str, Any]:
         return {s.name: session(s.model) for s in self.stages if isinstance(s, HostPart)}
 
-    def __call__(self, *arrays: Array, **named: Array) -> Array | tuple[Array, ...]:
+    def __call__(self, /, *arrays: Array, **named: Array) -> Array | tuple[Array, ...]:
         """The network's outputs, bit by bit as the machine gives them.
 
         Args:
@@ -199,7 +199,7 @@ class CompiledNetwork:
         made = self.run(*arrays, **named).outputs
         return made[0] if len(made) == 1 else made
 
-    def run(self, *arrays: Array, **named: Array) -> Ran:
+    def run(self, /, *arrays: Array, **named: Array) -> Ran:
         """A call, with what the host did for it; arguments and refusals as for a call."""
         given = accepted(self, arrays, named)
         times = {len(a) // max(self.tensors[n].shape[0], 1) for n, a in given.items() if self.tensors[n].shape}

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autosched.errors import ProgramError
 from autosched.networks.graph import Array
-from autosched.networks.onnx_file import FLOAT, File, Node
+from autosched.networks.onnx_file import FLOAT, SINGLE, File, Node, other_float
 from autosched.networks.parameters import output_channels
 from autosched.networks.ranges import clipped_again
 
@@ -235,6 +236,20 @@ def float_net(file: File) -> FloatNet:
         # An output that was quantized is given as float, under its own name.
         net.ops += [Op(names.free(f"{k}:float"), "Identity", (v,), (k,)) for k, v in renamed.items()]
     return _folded(net)
+
+
+def nothing_for_it(file: File, where: str, weighted: Sequence[str]) -> ProgramError:
+    """The refusal of a file of which nothing but its inputs can be quantized.
+
+    Args:
+        file: a checked file.
+        where: what the refusal calls it.
+        weighted: the operators that make layers first of all.
+    """
+    for node in file.nodes:
+        if node.op in weighted and other_float(file, node):
+            return node.refuse(f"its input is {file.dtypes[node.inputs[0]]}", SINGLE)
+    return ProgramError(f"{where}: none of its {len(file.nodes)} nodes can be quantized; run it with onnxruntime")
 
 
 def _note_float(net: FloatNet, file: File, node: Node) -> None:

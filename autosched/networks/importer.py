@@ -12,7 +12,7 @@ from autosched.errors import ProgramError, UnknownNameError
 from autosched.networks import integers, qdq, qlinear
 from autosched.networks.graph import FEEDS, ROUNDINGS, Graph, HostNode, HostPart, Layer, Step, Tensor
 from autosched.networks.matcher import COUNTED, Found
-from autosched.networks.onnx_file import File, Node, read
+from autosched.networks.onnx_file import SINGLE, File, Node, of_numpy, other_float, read
 
 if TYPE_CHECKING:
     from onnx import ValueInfoProto
@@ -93,6 +93,8 @@ def _nothing(file: File, found: Found) -> ProgramError:
         if node.op in COUNTED:
             reason = found.reasons.get(node.name, "it is not quantized")
             unquantized = "float" in reason or "quantized" in reason
+            if unquantized and way != left and other_float(file, node):
+                return node.refuse(f"its input is {file.dtypes[node.inputs[0]]}", SINGLE)
             return node.refuse(reason, way if unquantized else left)
     names = ", ".join(dict.fromkeys(n.op for n in file.nodes[:5]))
     return ProgramError(f"{file.name}: no layer for the machine among its {len(file.nodes)} nodes ({names}, ...); {way}")
@@ -198,6 +200,11 @@ def _host_part(file: File, found: Found, block: list[int], later: set[str], numb
     fixed = dict.fromkeys(t for n in nodes for t in n.inputs if t in file.constants)
     inputs = tuple(dict.fromkeys(t for n in nodes for t in n.inputs if t and t not in made and t not in fixed))
     outputs = tuple(t for n in nodes for t in n.outputs if t in later)
+    for node in nodes:
+        for t in node.outputs:
+            if t in later and not of_numpy(file.dtypes[t]):
+                # A part that goes on with it gets it as an array.
+                raise node.refuse(f"its result {t!r} is {file.dtypes[t]}, which NumPy has not", "cast it to another type")
     initializers = {i.name: i for i in file.model.graph.initializer}
 
     def info(name: str) -> ValueInfoProto:

@@ -58,6 +58,10 @@ def match_sum(found: Found, node: Node) -> None:
     if len({found.file.shapes[name] for name, _, _ in parts}) > 1:
         found.reasons[node.name] = "its operands have different shapes"
         return
+    if found.file.shapes[node.outputs[0]] != found.file.shapes[parts[0][0]]:
+        # A factor of more dimensions gives its result more.
+        found.reasons[node.name] = "its result has other extents than its operands"
+        return
     factors = tuple(f for _, f, _ in parts)
     if any(not 1 <= f <= 64 or f & (f - 1) for f in factors):
         found.reasons[node.name] = f"factors {factors} are no powers of two up to 64"

@@ -32,9 +32,19 @@ _SHAPED_LIKE = {
     "QLinearSoftmax": ("Identity", (0,)),
     "QLinearConcat": ("Concat", None),  # behind its scale, every third input is a tensor
     "QGemm": ("Gemm", (0, 3)),
+    "GroupNormalization": ("Identity", (0,)),
+    "MeanVarianceNormalization": ("Identity", (0,)),
+}
+# Inputs that operators of onnxruntime's own cannot do without; QLinearConcat has three to a tensor behind these.
+_NEEDED = {
+    "QuantizeLinear": (0, 1), "DequantizeLinear": (0, 1), "QLinearAdd": (0, 1, 3, 4, 6), "QLinearMul": (0, 1, 3, 4, 6),
+    "QLinearGlobalAveragePool": (0, 1, 3), "QLinearAveragePool": (0, 1, 3), "QLinearSigmoid": (0, 1, 3),
+    "QLinearLeakyRelu": (0, 1, 3), "QLinearSoftmax": (0, 1, 3), "QLinearConcat": (0, 1), "QGemm": (0, 1, 2, 3, 4, 5),
 }
 FLOAT = "quantize the float network it was made of: autosched quantize FLOAT.onnx --calibrate data.npz -o q.onnx"
+SINGLE = "float32 is what can be quantized: export the model in float32"
 DOMAINS = ("", "ai.onnx", "com.microsoft")
+NUMBER: tuple[tuple[int, ...], ...] = ((), (1,))  # extents of the ends of a Clip: onnxruntime takes no others
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +69,8 @@ class Node:
 
     def refuse(self, why: str, do: str) -> ProgramError:
         """A refusal that names the node and what to do."""
-        return ProgramError(f"node {self.name!r} ({self.op}): {why}; {do}")
+        op = self.op if self.op.isprintable() else repr(self.op)
+        return ProgramError(f"node {self.name!r} ({op}): {why}; {do}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,10 +114,35 @@ class File:
         """Whether a tensor is the file's own, with or without data."""
         return tensor in self.constants or tensor in self.blank
 
+    def lack(self, tensor: str) -> str:
+        """Why a tensor of ``blank`` is of no use, as refusals go on behind its name."""
+        place = next((_place(t) for t in self.model.graph.initializer if t.name == tensor), "")
+        return f"has its data in {place!r}, which is missing" if place else "has a shape and no data"
+
     def only_reader(self, tensor: str) -> Node | None:
         """The one node that reads a tensor, or None where there are others or it leaves the graph."""
         found = self.read_by.get(tensor, ())
         return self.nodes[found[0]] if len(found) == 1 and tensor not in self.outputs else None
+
+
+def of_numpy(dtype: str) -> bool:
+    """Whether onnxruntime takes and gives arrays of a type: one of NumPy's own, and none that other packages add to it.
+
+    Args:
+        dtype: its name.
+    """
+    return np.dtype(dtype).isbuiltin == 1
+
+
+def other_float(file: File, node: Node) -> bool:
+    """Whether a node computes in a floating type that is not quantized.
+
+    Args:
+        file: the node's.
+        node: it takes something.
+    """
+    dtype = file.dtypes.get(node.inputs[0], "")
+    return "float" in dtype and dtype != "float32"
 
 
 def require_onnx() -> None:
@@ -187,8 +223,9 @@ def check(model: ModelProto, name: str, where: str, shapes: Mapping[str, tuple[i
     if len(graph.node) > MAX_NODES:
         raise ProgramError(f"{where}: {len(graph.node)} nodes; at most {MAX_NODES} are read")
     constants, blank = _constants(copy, where)
-    nodes = _folded(_nodes(copy, where, constants), constants)
-    _check(copy, where, bool(blank))
+    read_nodes = _nodes(copy, where, constants)
+    _check(copy, where, read_nodes, blank)
+    nodes = _folded(read_nodes, constants)
     _fix_inputs(copy, where, shapes, {*constants, *blank})
     shaped, dtypes = _types(_infer(copy, where), where, constants, blank)
     made: dict[str, int] = {}
@@ -201,8 +238,8 @@ def check(model: ModelProto, name: str, where: str, shapes: Mapping[str, tuple[i
     for node in nodes:
         for t in (*node.inputs, *node.outputs):
             if t and t not in shaped and (t in node.outputs or t not in constants):
-                foreign = node.proto.domain == "com.microsoft"
-                way = "export the model without it" if foreign else "give those of the inputs (--shape NAME=1,3,H,W)"
+                # With given extents what the file states is of others.
+                way = "export the model without it" + ("" if shapes else ", or with that shape in its value_info")
                 raise node.refuse(f"the shape of {t!r} cannot be inferred", way)
     names = {*constants, *blank}
     file = File(
@@ -259,18 +296,31 @@ def _constants(model: ModelProto, where: str) -> tuple[dict[str, Array], dict[st
     return found, blank
 
 
+def _place(tensor: TensorProto) -> str:
+    """Which other file a tensor's data is in; "" where none is named."""
+    return next((e.value for e in tensor.external_data if e.key == "location"), "")
+
+
 def _value(tensor: TensorProto, where: str) -> Array | None:
     """A tensor's data, or None where the file holds none."""
     from onnx import TensorProto as Proto
-    from onnx import numpy_helper
+    from onnx import helper, numpy_helper
 
+    if tensor.data_type not in helper.get_all_tensor_dtypes():
+        raise ProgramError(f"{where}: tensor {tensor.name!r} has no type; export the model again")
     count = prod(tensor.dims)
     if any(d < 0 for d in tensor.dims) or count > MAX_ELEMENTS:
         raise ProgramError(f"{where}: tensor {tensor.name!r} has extents {list(tensor.dims)}")
     if tensor.data_location == Proto.EXTERNAL:
-        place = next((e.value for e in tensor.external_data if e.key == "location"), "")
-        beside = Path(where).parent / Path(place).name
-        if not place or not beside.is_file():
+        place = _place(tensor)
+        if Path(place).is_absolute() or ".." in Path(place).parts:
+            why = f"the data of {tensor.name!r} is in another file, {place!r}, which is outside of its folder"
+            raise ProgramError(f"{where}: {why}; export the model with its data in it")
+        try:
+            there = bool(place) and (Path(where).parent / place).is_file()
+        except OSError:
+            there = False  # no name that a file can have
+        if not there:
             return None
         raise ProgramError(
             f"{where}: the data of {tensor.name!r} is in another file; save it in one: onnx.save(onnx.load(FILE), FILE)"
@@ -365,8 +415,10 @@ def _reshaped(node: Node, operands: list[Array]) -> Array | None:
     try:
         if node.op == "Identity":
             return data
-        if node.op == "Clip" and data.dtype in (np.int8, np.uint8) and len(operands) == len(node.inputs) == 3:
-            return np.clip(data, *operands[1:])  # fewer bits
+        ends = operands[1:]
+        if node.op == "Clip" and data.dtype in (np.int8, np.uint8) and len(operands) == len(node.inputs) == 3 and all(
+                end.shape in NUMBER for end in ends):
+            return np.clip(data, *ends)  # fewer bits
         if node.op == "Transpose":
             return np.transpose(data, node.attrs.get("perm"))
         if node.op == "Flatten":
@@ -413,24 +465,41 @@ def _fix_inputs(model: ModelProto, where: str, shapes: Mapping[str, tuple[int, .
         del model.graph.value_info[:]
 
 
-def _check(model: ModelProto, where: str, blank: bool) -> None:
+def _check(model: ModelProto, where: str, nodes: tuple[Node, ...], blank: Mapping[str, tuple[int, ...]]) -> None:
     import onnx
 
-    if blank:
-        return  # the checker refuses tensors without data
+    for read_node in nodes:
+        if read_node.proto.domain == "com.microsoft":
+            _needs(read_node)
     probe = onnx.ModelProto()
     probe.CopyFrom(model)
     for node in [n for n in probe.graph.node if n.domain == "com.microsoft"]:
-        # The checker knows no operator of onnxruntime's own; its presence is checked by whoever matches it.
+        # The checker knows no operator of onnxruntime's own.
         node.domain = ""
         node.op_type = "Identity"
         del node.input[1:]
         del node.attribute[:]
         del node.output[1:]
+    # The checker refuses tensors without data; inputs have none.
+    given = {i.name for i in probe.graph.input}
+    empty = [t for t in probe.graph.initializer if t.name in blank]
+    for tensor in empty:
+        if tensor.name not in given:
+            probe.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+        probe.graph.initializer.remove(tensor)
     try:
         onnx.checker.check_model(probe)
     except (onnx.checker.ValidationError, ValueError, TypeError) as error:
         raise ProgramError(f"{where}: damaged: {_line(error)}") from error
+
+
+def _needs(node: Node) -> None:
+    """Refuses an operator of onnxruntime's own that lacks inputs."""
+    at = next((k for k in _NEEDED.get(node.op, ()) if k >= len(node.inputs) or not node.inputs[k]), None)
+    if at is None and node.op == "QLinearConcat" and (len(node.inputs) < 5 or len(node.inputs) % 3 != 2):
+        at = len(node.inputs)
+    if at is not None:
+        raise node.refuse(f"its input {at + 1} is missing", "export the model again")
 
 
 def _infer(model: ModelProto, where: str) -> ModelProto:
@@ -438,7 +507,7 @@ def _infer(model: ModelProto, where: str) -> ModelProto:
 
     probe = model
     if any(n.op_type in _SHAPED_LIKE for n in model.graph.node):
-        # onnx infers nothing for onnxruntime's own operators: their plain twins stand for them.
+        # onnx infers nothing for onnxruntime's own operators and some of its own: their plain twins stand for them.
         probe = onnx.ModelProto()
         probe.CopyFrom(model)
         casts = []
@@ -465,6 +534,9 @@ def _infer(model: ModelProto, where: str) -> ModelProto:
     try:
         return onnx.shape_inference.infer_shapes(probe, strict_mode=True, data_prop=True)
     except (onnx.shape_inference.InferenceError, ValueError, RuntimeError) as error:
+        if "instead is null" in str(error):
+            # A node behind the one that nothing is inferred of, which is named where shapes are looked up.
+            return onnx.shape_inference.infer_shapes(probe, data_prop=True)
         raise ProgramError(f"{where}: shapes do not fit: {_line(error)}") from error
 
 

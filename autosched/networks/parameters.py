@@ -1,4 +1,4 @@
-"""Scales, zero points, weights and biases fit their nodes: looked at once, before anything is made of them.
+"""Scales, zero points, weights, biases and ends of clips fit their nodes: looked at once, before anything is made of them.
 
 onnx's checker and its inference of shapes say nothing of these sizes, and a damaged file has any.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any
 
-from autosched.networks.onnx_file import File, Node
+from autosched.networks.onnx_file import NUMBER, File, Node, of_numpy
 
 # Places of a node's inputs: scales and zero points of tensors, its weight, what counts outputs (scales and zero points of the
 # weight), and its bias.
@@ -25,22 +25,28 @@ AGAIN = "export the model again"
 
 
 def check_parameters(file: File) -> None:
-    """Refuses a file in which a scale, a zero point, a weight or a bias cannot belong to its node.
+    """Refuses a file in which a scale, a zero point, a weight, a bias or the end of a clip cannot belong to its node.
 
     Args:
         file: otherwise checked.
 
     Raises:
-        ProgramError: names the node, the tensor and the sizes.
+        ProgramError: names the node, the tensor and the sizes, or a type of an output that nobody can take.
     """
     for node in file.nodes:
         if node.op in ("QuantizeLinear", "DequantizeLinear"):
             _linear(file, node)
         elif node.op in _PLACES:
             _placed(file, node)
+        elif node.op == "Clip":
+            for name in _given(node, (1, 2)):
+                if file.shapes[name] not in NUMBER:
+                    raise node.refuse(f"it clips at {name!r}, which has extents {list(file.shapes[name])}", "give it one number")
         for name in node.outputs:
             if name and not prod(file.shapes[name]):
                 raise node.refuse(f"its result {name!r} has extents {list(file.shapes[name])}", "give it an image with elements")
+            if name in file.outputs and not of_numpy(file.dtypes[name]):
+                raise node.refuse(f"output {name!r} is {file.dtypes[name]}, which NumPy has not", "cast it to another type")
 
 
 def output_channels(op: str, attrs: Mapping[str, Any], weight: tuple[int, ...]) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from autosched.networks.matcher import Found, requant
 from autosched.networks.onnx_file import Node
 from autosched.networks.parameters import output_channels, per_output
 from autosched.networks.ranges import clipped_again, whole
-from autosched.networks.scales import WAY_OUT, Value, exponents, int8_weight, machine_zero, zero_point
+from autosched.networks.scales import STORE, WAY_OUT, Value, exponents, int8_weight, machine_zero, zero_point
 from autosched.networks.windows import average_layer, max_layer, padding_fault, transposed_window, weight_sums, window
 
 VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze", "Identity", "Dropout")
@@ -96,7 +96,8 @@ class _Tail:
             reader, clips = node if clips else file.only_reader(at), False
             if reader is None:
                 count = len(file.read_by.get(at, ()))
-                self.missing = f"its result {at!r} is {'read as float by several nodes' if count > 1 else 'a float output'}"
+                once = "a float output" if at in file.outputs else "read by nobody"
+                self.missing = f"its result {at!r} is {'read as float by several nodes' if count > 1 else once}"
                 return
             if reader.op == "QuantizeLinear" and reader.inputs[0] == at:
                 break
@@ -201,10 +202,13 @@ def _bias_of(found: Found, node: Node, name: str, at: Ints) -> Array:
     """A constant bias at the scale of the sums.
 
     Raises:
-        ProgramError: it is no constant, or not a whole number at that scale.
+        ProgramError: it is no constant, has no data, or is not a whole number at that scale.
     """
     file = found.file
     source = file.producer(name)
+    own = source.inputs[0] if source is not None and source.op == "DequantizeLinear" else name
+    if own in file.blank:
+        raise node.refuse(f"its bias {own!r} {file.lack(own)}", STORE)
     if source is not None and source.op == "DequantizeLinear" and source.inputs[0] in file.constants:
         stored = file.constants[source.inputs[0]].astype(np.int64)
         stored = stored - zero_point(file, node, source.inputs[2] if len(source.inputs) > 2 else "", repr(name))
@@ -334,6 +338,10 @@ def _elementwise(found: Found, node: Node) -> None:
     shapes = {found.tensors[v.tensor].shape for v in operands}
     if len(shapes) > 1 or any(any(v.pads) for v in operands):
         found.reasons[node.name] = "its operands have different shapes"
+        return
+    if file.shapes[node.outputs[0]] not in shapes:
+        # A constant of more dimensions gives its result more.
+        found.reasons[node.name] = "its result has other extents than its operand"
         return
     if (fault := found.rank_fault(operands[0].tensor)) is not None:
         found.reasons[node.name] = fault

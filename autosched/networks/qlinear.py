@@ -11,7 +11,7 @@ from autosched.networks.matcher import Found, requant
 from autosched.networks.onnx_file import Node
 from autosched.networks.parameters import per_output
 from autosched.networks.qdq import dense_fault, sum_layer
-from autosched.networks.scales import WAY_OUT, Value, exponents, int8_weight, machine_zero
+from autosched.networks.scales import STORE, WAY_OUT, Value, exponents, int8_weight, machine_zero
 from autosched.networks.windows import average_layer, padding_fault, weight_sums, window
 
 _BIAS = {"QLinearConv": 8, "QGemm": 6}  # the input that is a bias
@@ -92,6 +92,8 @@ def _weighted(found: Found, node: Node) -> None:
     powers = exponents(file, node, scale, f"weight {name!r}").reshape(-1)
     bias: Array = np.zeros(1, dtype=np.int64)
     if own and len(node.inputs) > own and node.inputs[own]:
+        if node.inputs[own] in file.blank:
+            raise node.refuse(f"its bias {node.inputs[own]!r} {file.lack(node.inputs[own])}", STORE)
         if node.inputs[own] not in file.constants:
             raise node.refuse(f"its bias {node.inputs[own]!r} is no constant", "the machine takes constant biases")
         bias = file.constants[node.inputs[own]].astype(np.int64).reshape(-1)

@@ -20,7 +20,7 @@ import numpy as np
 
 from autosched.arguments import writable
 from autosched.errors import ProgramError, UnknownNameError
-from autosched.networks.floats import CLIPS, FloatNet, Names, Op, clip_ends, float_net
+from autosched.networks.floats import CLIPS, FloatNet, Names, Op, clip_ends, float_net, nothing_for_it
 from autosched.networks.graph import Array, Ints
 from autosched.networks.images import checked_labels, classes_of
 from autosched.networks.onnx_file import OPSET, File, Node, check, read
@@ -124,7 +124,8 @@ def quantize(
     writable(output)
     file = read(path, shapes, convert=True)
     if file.blank:
-        raise ProgramError(f"{path}: {next(iter(file.blank))!r} has a shape and no data; only weights with data can be quantized")
+        name = next(iter(file.blank))
+        raise ProgramError(f"{path}: {name!r} {file.lack(name)}; only weights with data can be quantized")
     batches = list(_batches(file, data))
     if labels is not None:
         labels = checked_labels(labels, sum(len(next(iter(b.values()))) for b in batches))
@@ -136,6 +137,8 @@ def quantize(
     model = write(net, file, None).model
     ranges = calibrate(model, batches, method, _floats(net, file))
     plan = plan_scales(net, file, ranges, per_channel)
+    if plan.exponents.keys() <= {*file.inputs}:
+        raise nothing_for_it(file, str(path), WEIGHTED)
     made = write(net, file, plan)
     check(made.model, Path(output).stem, str(output), {})
     report = fidelity(model, made, plan, batches, labels)
@@ -562,9 +565,10 @@ def write(net: FloatNet, file: File, plan: _Plan | None) -> Written:
         node.output[:] = [turned.get(t, t) for t in node.output]
     inputs = [_info(n, file.dtypes[n], file.shapes[n]) for n in file.inputs]
     results = [_info(n, net.floats.get(n, file.dtypes[n]), file.shapes[n]) for n in file.outputs]
-    # Nobody infers what operators of other sets make.
-    foreign = [(turned.get(t, t), t) for op in net.ops if op.domain for t in op.outputs if t in file.shapes]
-    known = [_info(name, net.floats.get(t, file.dtypes[t]), file.shapes[t]) for name, t in foreign]
+    # Nobody infers what operators of other sets make, and what the file states may be known to nobody else.
+    stated = {v.name for v in file.model.graph.value_info}
+    said = [t for op in net.ops for t in op.outputs if t in file.shapes and (op.domain or t in stated)]
+    known = [_info(turned.get(t, t), net.floats.get(t, file.dtypes[t]), file.shapes[t]) for t in said]
     used = {t for n in w.nodes for t in n.input}
     graph = helper.make_graph(
         w.nodes, file.name, inputs, results, initializer=[c for n, c in w.constants.items() if n in used], value_info=known,

@@ -11,6 +11,7 @@ from autosched.networks.graph import Array, Ints
 from autosched.networks.onnx_file import File, Node
 from autosched.networks.parameters import output_channels
 
+STORE = "store its data in the file"
 WAY_OUT = "make one that is: autosched quantize {file}.onnx --calibrate data.npz -o q.onnx"
 
 
@@ -32,11 +33,9 @@ def exponents(file: File, node: Node, name: str, what: str) -> Ints:
         what: what it scales, for refusals.
 
     Raises:
-        ProgramError: the scale is no constant, or an entry is no power of two.
+        ProgramError: the scale is no constant or has no data, or an entry is no power of two.
     """
-    values = file.constants.get(name)
-    if values is None:
-        raise node.refuse(f"the scale {name!r} of {what} is computed while it runs", WAY_OUT.format(file=file.name))
+    values = _fixed(file, node, name, f"the scale {name!r} of {what}")
     flat = np.asarray(values, dtype=np.float64).reshape(-1)
     found = [exponent(float(v)) for v in flat]
     if None in found:
@@ -49,14 +48,22 @@ def zero_point(file: File, node: Node, name: str, what: str) -> Array:
     """A constant zero point as int64, 0 where none is given; int64[1] or one per channel.
 
     Raises:
-        ProgramError: it is no constant.
+        ProgramError: it is no constant, or has no data.
     """
     if not name:
         return np.zeros(1, dtype=np.int64)
-    values = file.constants.get(name)
-    if values is None:
-        raise node.refuse(f"the zero point {name!r} of {what} is computed while it runs", WAY_OUT.format(file=file.name))
+    values = _fixed(file, node, name, f"the zero point {name!r} of {what}")
     return np.asarray(values, dtype=np.int64).reshape(-1)
+
+
+def _fixed(file: File, node: Node, name: str, what: str) -> Array:
+    """A constant; refused as ``what`` where it is none, or has no data."""
+    values = file.constants.get(name)
+    if values is None and name in file.blank:
+        raise node.refuse(f"{what} {file.lack(name)}", STORE)
+    if values is None:
+        raise node.refuse(f"{what} is computed while it runs", WAY_OUT.format(file=file.name))
+    return values
 
 
 @dataclass(frozen=True)

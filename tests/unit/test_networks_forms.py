@@ -2,100 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
+from written_networks import RNG, SMALL, Array, Net, Shape, X, beside, check, clip, expected, f32, images
 
 from autosched.cli import main
 from autosched.errors import ProgramError
 from autosched.networks import load, reference
 
-Array = npt.NDArray[Any]
-Shape = tuple[int, ...]
-X = (1, 3, 6, 6)
-RNG = np.random.default_rng(7)
-SMALL = RNG.integers(-20, 20, (8, 3, 3, 3)).astype(np.int8)
-
-
-class Net:
-    """A network as it is written, node by node."""
-
-    def __init__(self, opset: int = 17) -> None:
-        self.nodes: list[Any] = []
-        self.constants: dict[str, Array] = {}
-        self.opset = opset
-
-    def fixed(self, value: Array | float) -> str:
-        """A constant's name."""
-        name = f"k{len(self.constants)}"
-        self.constants[name] = np.asarray(value)
-        return name
-
-    def op(self, name: str, *inputs: str, domain: str = "", **attrs: Any) -> str:
-        """An operator; the name of its result."""
-        from onnx import helper
-
-        out = f"t{len(self.nodes)}"
-        self.nodes.append(helper.make_node(name, list(inputs), [out], domain=domain, **attrs))
-        return out
-
-    def quantized(self, x: str, exponent: int, kind: type[np.generic] = np.int8) -> str:
-        """Through a quantizer and its inverse."""
-        pair = (self.fixed(np.float32(2.0**-exponent)), self.fixed(kind(0)))  # type: ignore[call-arg]
-        return self.op("DequantizeLinear", self.op("QuantizeLinear", x, *pair), *pair)
-
-    def weight(self, value: Array, exponent: int) -> str:
-        """A constant behind its DequantizeLinear."""
-        return self.op("DequantizeLinear", self.fixed(value), self.fixed(np.float32(2.0**-exponent)))
-
-    def save(self, path: Path, inputs: dict[str, tuple[Any, Shape]], outputs: Sequence[str], kind: Any = np.float32) -> Path:
-        """The file."""
-        import onnx
-        from onnx import helper, numpy_helper
-
-        def info(name: str, dtype: Any, shape: Shape | None) -> Any:
-            return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
-
-        graph = helper.make_graph(
-            self.nodes, "net", [info(n, d, s) for n, (d, s) in inputs.items()], [info(o, kind, None) for o in outputs],
-            initializer=[numpy_helper.from_array(v, k) for k, v in self.constants.items()])
-        sets = [helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)]
-        model = helper.make_model(graph, opset_imports=sets, ir_version=8)
-        inferred = {o.name: o for o in onnx.shape_inference.infer_shapes(model).graph.output}
-        for out in model.graph.output:
-            out.type.CopyFrom(inferred[out.name].type)
-            if not out.type.tensor_type.HasField("shape"):
-                out.type.tensor_type.shape.SetInParent()
-        onnx.save(model, path)
-        return path
-
-
-def expected(path: Path, *arrays: Array) -> list[Array]:
-    """What onnxruntime makes of the file as it stands."""
-    session = reference.session(path.read_bytes())
-    made: list[Array] = session.run(None, dict(zip([i.name for i in session.get_inputs()], arrays)))
-    return made
-
-
-def images(shape: Shape = X) -> Array:
-    return RNG.standard_normal(shape).astype(np.float32)
-
-
 # -- integers ----------------------------------------------------------------------------------------------------------------
 
 Tail = Callable[[Net, str], str]
-
-
-def f32(n: Net, value: float) -> str:
-    return n.fixed(np.float32(value))
-
-
-def clip(n: Net, x: str, low: float | None, high: float | None) -> str:
-    return n.op("Clip", x, *("" if end is None else f32(n, end) for end in (low, high)))
 
 
 def scaled(n: Net, x: str, shift: int) -> str:
@@ -159,17 +80,6 @@ def test_roundings_and_clips_that_are_not_the_machines(tail: str, tmp_path: Path
 
 
 # -- quantizers ----------------------------------------------------------------------------------------------------------------
-
-
-def check(path: Path, *arrays: Array, layers: int = 1, exact: bool = True) -> Any:
-    """The network of a file, which gives onnxruntime's bytes on the integer form, and the file's own where these are exact."""
-    network = load(path)
-    assert len([x for x in network.graph.layers if x.kind != "view"]) == layers, [
-        (node.op, node.reason) for part in network.graph.host_parts for node in part.nodes]
-    made = network.compile()(*arrays)
-    if exact:
-        np.testing.assert_array_equal(made, expected(path, *arrays)[0])
-    return network
 
 
 def test_a_bias_for_every_row_is_none_for_every_output(tmp_path: Path) -> None:
@@ -237,6 +147,69 @@ def test_elementwise_layers_of_any_rank(op: str, shape: Shape, layers: int, tmp_
         assert "only images and matrices are on the machine" in reasons
     x_, i = images(shape), images()
     np.testing.assert_array_equal(network.compile()(x_, i)[1], reference.run(network.graph, {"x": x_, "i": i})[conv])
+
+
+def whole(path: Path, given: dict[str, Array], layers: int) -> Any:
+    """The network of a file, which gives what its integer form does."""
+    network = load(path)
+    assert len([x for x in network.graph.layers if x.kind != "view"]) == layers
+    made, want = network.compile()(**given), reference.run(network.graph, given)
+    for a, b in zip(made, want.values()):
+        np.testing.assert_array_equal(a, b)
+    return network
+
+
+def reasons(network: Any) -> list[str]:
+    return [node.reason for part in network.graph.host_parts for node in part.nodes]
+
+
+@pytest.mark.parametrize("shape, rank, layers", [
+    ((1, 2, 3, 4), 4, 1), ((1, 2, 3, 4), 5, 0), ((4, 8), 2, 1), ((4, 8), 3, 0), ((4, 8), 4, 0), ((4, 8), 0, 1)])
+def test_a_factor_of_more_dimensions_is_the_hosts(shape: Shape, rank: int, layers: int, tmp_path: Path) -> None:
+    n = Net()
+    half = n.quantized(n.op("Mul", n.quantized("x", 4), n.fixed(np.full((1,) * rank, 0.5, np.float32))), 3)
+    path = n.save(tmp_path / "n.onnx", {"x": (np.float32, shape), "i": (np.float32, X)}, [half, beside(n)])
+    network = whole(path, {"x": images(shape), "i": images()}, 1 + layers)
+    assert ("its result has other extents than its operand" in reasons(network)) == (not layers)
+
+
+@pytest.mark.parametrize("rank, layers", [(4, 1), (5, 0)])
+def test_a_sum_of_widened_tensors_has_their_extents(rank: int, layers: int, tmp_path: Path) -> None:
+    n = Net()
+    a, b = (n.op("Mul", n.op("Cast", "x", to=6), n.fixed(np.full((1,) * rank, f, np.int32))) for f in (2, 1))
+    sums = clip(n, scaled(n, real(n, n.op("Add", a, b)), 2), *LAST)
+    path = n.save(tmp_path / "n.onnx", {"x": (np.int8, X), "i": (np.float32, X)}, [
+        n.op("Cast", n.op("Cast", sums, to=3), to=1), beside(n)])
+    network = whole(path, {"x": RNG.integers(-128, 128, X).astype(np.int8), "i": images()}, 1 + layers)
+    assert ("its result has other extents than its operands" in reasons(network)) == (not layers)
+
+
+CLIPPED: dict[str, Callable[[Net, str], str]] = {
+    "float": lambda n, low: n.quantized(n.op("Clip", n.op("Conv", n.quantized("x", 4), n.weight(SMALL, 6)), low), 4),
+    "fewer bits": lambda n, low: n.op("DequantizeLinear", n.op("Clip", n.op(
+        "QuantizeLinear", n.op("Conv", n.quantized("x", 4), n.weight(SMALL, 6)), f32(n, 1), n.fixed(np.int8(0))), low, n.fixed(
+            np.int8(7))), f32(n, 1), n.fixed(np.int8(0))),
+    "weight": lambda n, low: n.quantized(n.op("Conv", n.quantized("x", 4), n.op("DequantizeLinear", n.op(
+        "Clip", n.fixed(SMALL), low, n.fixed(np.int8(7))), f32(n, 1 / 64))), 4),
+    "integers": lambda n, low: real(n, n.op("Cast", clip(n, scaled(n, n.op("Clip", real(n, n.op(
+        "ConvInteger", n.op("Cast", "x", to=3), n.fixed(SMALL))), low), 4), *LAST), to=3)),
+}
+
+
+@pytest.mark.parametrize("form", CLIPPED)
+def test_the_end_of_a_clip_is_one_number(form: str, tmp_path: Path) -> None:
+    def made(shape: Shape) -> Path:
+        n = Net()
+        low = n.fixed(np.full(shape, -8, np.int8 if form in ("fewer bits", "weight") else np.float32))
+        return n.save(tmp_path / "n.onnx", {"x": (np.float32, X)}, [CLIPPED[form](n, low)])
+
+    np.savez(tmp_path / "cal.npz", x=images((4, *X[1:])))
+    for shape in ((), (1,)):
+        check(made(shape), images(), exact=False)
+    for shape in ((0,), (2,), (1, 1)):
+        with pytest.raises(ProgramError, match=r"node 'Clip_\d+' \(Clip\): it clips at 'k\d+', which has extents"):
+            load(made(shape))
+        assert main(["quantize", str(made(shape)), "--calibrate", str(tmp_path / "cal.npz"), "-o", str(tmp_path / "q.onnx")]) == 2
 
 
 def test_constant_weights_take_the_type_that_their_quantizer_states(tmp_path: Path) -> None:
@@ -327,6 +300,61 @@ def test_names_that_a_file_has_itself(tmp_path: Path) -> None:
     made, want = network.compile()(x), reference.run(network.graph, {"x": x})
     for a, b in zip(made, want.values()):
         np.testing.assert_array_equal(a, b)
+
+
+def renamed(n: Net, names: dict[str, str]) -> None:
+    """Other names for tensors."""
+    for node in n.nodes:
+        for places in (node.input, node.output):
+            places[:] = [names.get(name, name) for name in places]
+
+
+def test_outputs_and_inputs_may_have_any_name(tmp_path: Path) -> None:
+    n = Net()
+    y = n.quantized(n.op("Conv", n.quantized("x", 4), n.weight(SMALL, 6)), 3)
+    other = n.op("Neg", y)
+    more = n.op("Abs", y)
+    renamed(n, {"x": "self", y: "file", other: "allow_pickle", more: "a/b.npy"})
+    path = n.save(tmp_path / "n.onnx", {"self": (np.float32, X)}, ["file", "allow_pickle", "a/b.npy"])
+    x = images()
+    np.save(tmp_path / "x.npy", x)
+    assert main(["run", str(path), "--input", f"self={tmp_path / 'x.npy'}", "-o", str(tmp_path / "y.npz"), "--check"]) == 0
+    want = load(path).compile()(self=x)
+    with np.load(tmp_path / "y.npz") as stored:
+        assert set(stored.files) == {"file", "allow_pickle", "a/b.npy"}
+        for name, array in zip(("file", "allow_pickle", "a/b.npy"), want):
+            np.testing.assert_array_equal(stored[name], array)
+
+
+@pytest.mark.parametrize("kind, known", [(10, True), (16, False), (19, False), (22, False)])
+def test_outputs_are_of_types_that_numpy_has(kind: int, known: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from onnx import helper
+
+    n = Net(opset=21)
+    last = n.op("Cast", n.quantized(n.op("Conv", n.quantized("x", 4), n.weight(SMALL, 6)), 3), to=kind)
+    dtype = helper.tensor_dtype_to_np_dtype(kind)
+    path = n.save(tmp_path / "n.onnx", {"x": (np.float32, X)}, [last], dtype)
+    np.savez(tmp_path / "cal.npz", x=images((4, *X[1:])))
+    for words in (["run"], ["quantize", "--calibrate", str(tmp_path / "cal.npz"), "-o", str(tmp_path / "q.onnx")]):
+        assert main([words[0], str(path), *words[1:]]) == (0 if known else 2)
+        said = capsys.readouterr().err
+        assert said == ("" if known else f"autosched: node 'Cast_6' (Cast): output {last!r} is {dtype}, which NumPy has not; "
+                        "cast it to another type\n")
+
+
+@pytest.mark.parametrize("kind, known", [(10, True), (16, False)])
+def test_parts_of_the_host_hand_on_types_that_numpy_has(kind: int, known: bool, tmp_path: Path) -> None:
+    n = Net()
+    y = n.quantized(n.op("Conv", n.quantized("x", 4), n.weight(SMALL, 6)), 3)
+    between = n.op("Cast", y, to=kind)
+    z = n.quantized(n.op("Relu", n.quantized(n.op("Sigmoid", y), 7)), 6)
+    last = n.op("Cast", n.op("Mul", between, n.op("Cast", z, to=kind)), to=1)
+    path = n.save(tmp_path / "n.onnx", {"x": (np.float32, X)}, [last])
+    if known:
+        assert len(load(path).graph.host_parts) == 3
+    else:
+        with pytest.raises(ProgramError, match=f"its result '{between}' is bfloat16, which NumPy has not"):
+            load(path)
 
 
 def test_older_operator_sets_are_checked_too(tmp_path: Path) -> None:

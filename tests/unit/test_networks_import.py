@@ -54,12 +54,32 @@ def large_bias(model: Any, b: Any) -> None:
             c.CopyFrom(numpy_helper.from_array(np.full(16, 2**31 - 1, np.int32), c.name))
 
 
-def external(model: Any, b: Any) -> None:
-    tensor = model.graph.initializer[0]
-    entry = tensor.external_data.add()
-    entry.key, entry.value = "location", "../elsewhere/good.onnx"  # a file of this name is beside the network
-    tensor.data_location = 1
-    tensor.ClearField("raw_data")
+def external(place: str, at: int = 0) -> Change:
+    def change(model: Any, b: Any) -> None:
+        tensor = model.graph.initializer[at]
+        entry = tensor.external_data.add()
+        entry.key, entry.value = "location", place
+        tensor.data_location = 1
+        tensor.ClearField("raw_data")
+
+    return change
+
+
+def without(name: str) -> Change:
+    def change(model: Any, b: Any) -> None:
+        node = next(node for node in model.graph.node if node.op_type == "DequantizeLinear" and len(node.input) > 2)
+        next(c for c in model.graph.initializer if c.name == node.input[1 if name == "scale" else 2]).ClearField("raw_data")
+
+    return change
+
+
+def biased(model: Any, b: Any) -> None:
+    """The constant of int32 is the bias."""
+    next(c for c in model.graph.initializer if c.data_type == 6).ClearField("raw_data")
+
+
+def odd_operator(model: Any, b: Any) -> None:
+    model.graph.node.add(op_type="a\x1b[2Jb", domain="com.microsoft", input=["x"], output=["odd"], name="odd")
 
 
 def old_opset(model: Any, b: Any) -> None:
@@ -93,7 +113,16 @@ def wrong_shape(model: Any, b: Any) -> None:
     (open_batch, ("'x'", "open shape [N,16,6,6]", "--shape x=1,16,6,6")),
     (odd_scale, ("node 'Conv", "0.0173", "no power of two", "autosched quantize")),
     (large_bias, ("node 'Conv", "accumulator of channel", "2^31")),
-    (external, ("another file", "onnx.save")),
+    (external("good.onnx"), ("another file", "onnx.save")),
+    (external("data/w.bin"), ("another file", "onnx.save")),
+    (external("../elsewhere/good.onnx"), ("another file, '../elsewhere/good.onnx'", "outside of its folder")),
+    (external("/good.onnx"), ("another file, '/good.onnx'", "outside of its folder")),
+    (external("data/none.bin", 1), ("the scale", "has its data in 'data/none.bin', which is missing; store its data in")),
+    (external("n" * 260, 1), ("the scale", "which is missing")),
+    (without("scale"), ("the scale", "has a shape and no data; store its data in the file")),
+    (without("zero"), ("the zero point", "has a shape and no data; store its data in the file")),
+    (biased, ("its bias", "has a shape and no data; store its data in the file")),
+    (odd_operator, ("node 'odd' ('a\\x1b[2Jb')", "cannot be inferred")),
     (old_opset, ("operator set 10", "11 to", "convert_version")),
     (future_opset, ("operator set 99", "convert_version")),
     (loop, ("'branch'", "unroll")),
@@ -107,6 +136,8 @@ def test_a_file_that_cannot_be_read_is_refused_in_one_line(
     b = small(onnx_models)
     model = b.model(b.last)
     load(saved(model, tmp_path / "good.onnx"))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "w.bin").write_bytes(b"")
     change(model, b)
     with pytest.raises(ProgramError) as caught:
         load(saved(model, tmp_path / "bad.onnx"))
